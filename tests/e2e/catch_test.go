@@ -3,6 +3,7 @@ package e2e
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -69,25 +70,31 @@ print("alloc", cudaext.alloc(1))
 	}
 }
 
+// systemCalls counts the system calls of a program that does what a script says and prints want. options are strace's.
+func systemCalls(t *testing.T, m *rig.Machine, env []string, script, want string, options ...string) int {
+	t.Helper()
+	trace := filepath.Join(m.Dir, "strace")
+	r := rig.Run(t, m.Command(env, "strace", append(options, "-f", "-o", trace, cudaprog(t, "dlsym"), script)...))
+	if r.Code != 0 || !strings.Contains(r.Stdout, want) {
+		t.Fatalf("exit status %d, %s\n%s", r.Code, r.Stdout, r.Stderr)
+	}
+	text, err := os.ReadFile(trace)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.Count(string(text), "\n")
+}
+
 // TestSteadyProgramMakesNoSystemCalls counts the system calls of a program with a
 // million pairs of alloc and free of admitted blocks more than another has. The
 // pointer table maps its parts as they are first used, hence the hundred thousand.
 func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
+	env := append(m.PreloadEnv(), "LD_LIBRARY_PATH="+rig.Build(t, "sim/stub"))
 	count := func(pairs int) int {
-		trace := fmt.Sprintf("%s/strace-%d", m.Dir, pairs)
-		env := append(m.PreloadEnv(), "LD_LIBRARY_PATH="+rig.Build(t, "sim/stub"))
-		r := rig.Run(t, m.Command(env, "strace", "-E", "LD_PRELOAD="+rig.Build(t, "libgpuarb.so"), "-f", "-o", trace,
-			cudaprog(t, "dlsym"), fmt.Sprintf("alloc warm 1M; free warm; pairs %d 1M", pairs)))
-		if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("pairs ok %d", pairs)) {
-			t.Fatalf("exit status %d, %s\n%s", r.Code, r.Stdout, r.Stderr)
-		}
-		text, err := os.ReadFile(trace)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return strings.Count(string(text), "\n")
+		return systemCalls(t, m, env, fmt.Sprintf("alloc warm 1M; free warm; pairs %d 1M", pairs), fmt.Sprintf("pairs ok %d", pairs),
+			"-E", "LD_PRELOAD="+rig.Build(t, "libgpuarb.so"))
 	}
 	few, many := count(100_000), count(1_100_000)
 	if few == 0 || many > few {
@@ -100,19 +107,10 @@ func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 func TestQuestionsOfNVML(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
-	more := func(words ...string) int {
+	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket)
+	more := func(options ...string) int {
 		count := func(questions int) int {
-			trace := fmt.Sprintf("%s/strace-%d-%d", m.Dir, len(words), questions)
-			r := rig.Run(t, m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "strace", append(words, "-f", "-o", trace,
-				cudaprog(t, "dlsym"), fmt.Sprintf("alloc a 1M; nvmlinfos %d", questions))...))
-			if r.Code != 0 || !strings.Contains(r.Stdout, fmt.Sprintf("nvmlinfos ok %d", questions)) {
-				t.Fatalf("exit status %d, %s\n%s", r.Code, r.Stdout, r.Stderr)
-			}
-			text, err := os.ReadFile(trace)
-			if err != nil {
-				t.Fatal(err)
-			}
-			return strings.Count(string(text), "\n")
+			return systemCalls(t, m, env, fmt.Sprintf("alloc a 1M; nvmlinfos %d", questions), fmt.Sprintf("nvmlinfos ok %d", questions), options...)
 		}
 		return count(1100) - count(100)
 	}
