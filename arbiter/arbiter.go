@@ -238,7 +238,7 @@ func (a *Arbiter) Responsive(now time.Time, index int) {
 	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, d)})
 }
 
-// Events returns the events since the last call, oldest first; they are there until the next. Where nobody
+// Events returns the events since the last call, oldest first. The slice is valid until the next call. Where nobody
 // calls for long, the oldest are dropped.
 func (a *Arbiter) Events() []Event { return a.events.take() }
 

@@ -109,7 +109,7 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 	a.setCapacity(d)
 }
 
-// keepHeadrooms makes those of all reservations that there are, in steps: contexts are charged to them no longer.
+// keepHeadrooms gives each reservation its headroom, in steps: contexts are no longer charged to it.
 func (a *Arbiter) keepHeadrooms() {
 	inSteps(a, sessionsPerLook, slices.Collect(maps.Values(a.sessions)), func(_ time.Time, s *session) {
 		if a.sessions[s.id] == s {

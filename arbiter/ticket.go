@@ -181,7 +181,7 @@ func (t *ticket) result() Decision {
 	return Decision{Outcome: t.lease.counted(t.kind, Outcome{Waiting: t.id})}
 }
 
-// Decisions returns what became of tickets since the last call, oldest first; they are there until the next. Every
+// Decisions returns what became of tickets since the last call, oldest first. The slice is valid until the next call. Every
 // ticket that a request was told of has exactly one DecisionDone, however it ends.
 func (a *Arbiter) Decisions() []Decision { return a.decisions.take() }
 

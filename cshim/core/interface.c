@@ -14,8 +14,8 @@ bool ga_interface_join(struct ga_interface *interface) {
         if (place + interface->state > GA_ROOT_SIZE)
             return false;
         if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface) {
-            // Not before it is known: other threads that met it too may use its state by now. They
-            // wrote the same.
+            // Other threads that met it may use its state already. So only its final place is
+            // written, which is the same for all of them.
             if (interface->place)
                 atomic_store(interface->place, place);
             return true;

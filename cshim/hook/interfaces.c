@@ -8,7 +8,7 @@
 #include "opencl/hooks.h"
 #include "opencl/state.h"
 
-// A line for each may be lost between them (core/interface.c).
+// Alignment may cost each of them up to 64 bytes (core/interface.c).
 _Static_assert(sizeof(struct ga_cuda_state) + sizeof(struct ga_nvml_state) +
                        sizeof(struct ga_opencl_state) + GA_INTERFACES * 64 <=
                    GA_ROOT_STATES,

@@ -52,8 +52,7 @@ static bool ask_of(ga_nvml_device device, struct ga_nvml_known *known) {
            parse_uuid(text, known->uuid);
 }
 
-// Where it is kept what a handle is: there already, or in place of what was kept for longest. The
-// caller holds the lock.
+// The entry of a handle, or else the oldest one, to be replaced. The caller holds the lock.
 static struct ga_nvml_known *place_of(struct ga_nvml_state *state, ga_nvml_device device) {
     struct ga_nvml_known *place = &state->known[0];
     for (size_t i = 0; i < GA_DEVICES; i++) {
@@ -66,8 +65,7 @@ static struct ga_nvml_known *place_of(struct ga_nvml_state *state, ga_nvml_devic
     return place;
 }
 
-// For how long it is used again. A library that was ended and begun again may have given the handle
-// to another device.
+// How long an entry is used. After nvmlShutdown and nvmlInit a handle may be another device's.
 #define KNOWN_MS 1000
 
 static bool known_of(struct ga_root *root, ga_nvml_device device, struct ga_nvml_known *known) {
