@@ -2,7 +2,12 @@ package gpu
 
 import (
 	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -31,6 +36,9 @@ var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"costs":       costs,
 	"granularity": granularity,
 	"death":       death,
+	"wait":        wait,
+	"calls":       calls,
+	"starts":      starts,
 }
 
 // program starts cudaprog, under the preload with a budget, or without it.
@@ -180,4 +188,89 @@ func death(t *testing.T, m *rig.Machine) {
 	rig.Eventually(t, "its lease ends", func() bool { return len(m.Snapshot().Leases) == 0 })
 	t.Logf("measured: after SIGKILL the memory is back within %v, the lease gone within %v", back, time.Since(killed))
 	program(t, m, "gpa", limited(m, 512*mib)).Want("alloc a 512M", "ok")
+}
+
+// wait: who does not fit beside another waits until that one has ended, and goes on.
+func wait(t *testing.T, m *rig.Machine) {
+	capacity := uint64(m.Snapshot().Devices[0].Capacity)
+	ask := fmt.Sprintf("alloc a %d", capacity/10*6)
+	binary := rig.Build(t, "programs/cudaprog-dlsym")
+	first := m.Interact(m.Gpuarb("run", "--wait=5m", "--", binary))
+	first.Want(ask, "ok")
+	second := m.Interact(m.Gpuarb("run", "--wait=5m", "--", binary))
+	second.Tell(ask)
+	rig.Eventually(t, "the second one waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	if !second.Silent() {
+		t.Error("it was answered while it waited")
+	}
+	ending := time.Now()
+	first.End()
+	second.Expect("alloc a ok")
+	t.Logf("measured: %v after the first was told to end the second has its %d MiB", time.Since(ending), capacity/10*6/mib)
+	second.Want("write a 7", "ok")
+	second.Want("read a", "ok 7")
+	second.End()
+}
+
+// calls measures what the library adds to calls: in turns with the same program without it, the fastest turn of each.
+func calls(t *testing.T, m *rig.Machine) {
+	const count, turns = 1000, 7
+	bare := program(t, m, "dlsym", m.Env())
+	under := program(t, m, "dlsym", limited(m, 1024*mib))
+	for _, p := range []*rig.Program{bare, under} {
+		p.Want("stream s", "ok")
+		p.Want("alloc a 1M", "ok")
+	}
+	for _, call := range []struct{ what, command string }{
+		{"to allocate and free 1 MiB", "pairs %d 1M"},
+		{"the same in stream order", "asyncpairs %d 1M s"},
+		{"to make and destroy a stream", "streamthreads 1 %d 0"},
+		{"cuMemGetInfo", "infos %d"},
+		{"nvmlDeviceGetMemoryInfo", "nvmlinfos %d"},
+	} {
+		took := func(p *rig.Program) time.Duration {
+			began := time.Now()
+			if got := p.Ask(fmt.Sprintf(call.command, count)); !strings.HasPrefix(got, "ok") {
+				t.Fatalf("%s: %s", call.what, got)
+			}
+			return time.Since(began) / count
+		}
+		var without, with []time.Duration
+		for range turns {
+			without, with = append(without, took(bare)), append(with, took(under))
+		}
+		t.Logf("measured: %s takes %v, and %v under the library", call.what, slices.Min(without), slices.Min(with))
+	}
+}
+
+// starts measures how long many programs take that are started at once, each with a context and 1 MiB: without
+// the library, under it where there is no daemon, and with one.
+func starts(t *testing.T, m *rig.Machine) {
+	programs := int(min(64, m.Snapshot().Devices[0].Capacity/(512*mib)))
+	binary := rig.Build(t, "programs/cudaprog-dlsym")
+	together := func(env []string) time.Duration {
+		began := time.Now()
+		var all sync.WaitGroup
+		for range programs {
+			all.Go(func() {
+				cmd := exec.Command(binary, "alloc a 1M; free a")
+				cmd.Env = env
+				if out, err := cmd.CombinedOutput(); err != nil {
+					t.Errorf("%v: %s", err, out)
+				}
+			})
+		}
+		all.Wait()
+		return time.Since(began)
+	}
+	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(os.TempDir(), "none"), "GPUARB_ON_LOSS=open")
+	together(m.Env()) // the first ones find nothing warm
+	var took [3][]time.Duration
+	for range 3 {
+		for i, env := range [][]string{m.Env(), alone, m.PreloadEnv()} {
+			took[i] = append(took[i], together(env))
+		}
+	}
+	t.Logf("measured: %d programs at once take %v; under the library without a daemon %v, with one %v",
+		programs, took[0], took[1], took[2])
 }
