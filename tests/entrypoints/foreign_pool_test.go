@@ -178,7 +178,7 @@ var lent = []struct {
 		other.Want("map r 0 4M p", "ok")
 	}, []string{"releasemem a"}, []string{"releasemem p", "unmap r 0 4M"}},
 	{"mapping of a fabric", func(owner, other *rig.Program) {
-		owner.Want("createshared a 4M", "ok")
+		owner.Want("createfabric a 4M", "ok")
 		other.Want(handovers[1](owner, "a", "p"), "ok")
 	}, []string{"releasemem a"}, []string{"releasemem p"}},
 	{"block", func(owner, other *rig.Program) {

@@ -43,7 +43,7 @@ func TestForeignHandles(t *testing.T) {
 			holds(t, m, to, 0, 0)
 		}
 		for _, by := range handovers {
-			owner.Want("createshared a 4M", "ok")
+			owner.Want("createfabric a 4M", "ok")
 			importing := by(owner, "a", "h")
 			m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
 			other.Want(importing, "err 999")
@@ -113,7 +113,7 @@ func TestForeignIPC(t *testing.T) {
 func TestForeignExternal(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
-		owner.Want("createshared a 4M", "ok")
+		owner.Want("createfabric a 4M", "ok")
 		external := fmt.Sprintf("external e %d %d 4M", owner.PID(), owner.Number("exportfd a"))
 		m.Sim("fail", "cuImportExternalMemory:1:999")
 		other.Want(external, "err 999")
@@ -147,7 +147,7 @@ func TestForeignHandlesOfOnesOwn(t *testing.T) {
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
 		for _, by := range handovers {
-			p.Want("createshared a 4M", "ok")
+			p.Want("createfabric a 4M", "ok")
 			importing := by(p, "a", "again")
 			p.Want(importing, "ok")
 			m.Sim("fail", "cuMemImportFromShareableHandle:1:999")
@@ -178,7 +178,7 @@ func TestForeignHandlesOfOnesOwnLater(t *testing.T) {
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
 	p := start(m, "dlsym", limit)
 	pid := p.PID()
-	p.Want("createshared a 4M", "ok")
+	p.Want("createfabric a 4M", "ok")
 	fd := p.Number("exportfd a")
 	p.Want("reserve r 4M", "ok")
 	p.Want("map r 0 4M a", "ok")

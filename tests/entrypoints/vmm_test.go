@@ -103,11 +103,13 @@ func TestVMMReferences(t *testing.T) {
 		p.Want("reserve r 64M", "ok")
 		p.Want("create a 4M", "ok")
 		p.Want("map r 0 4M a", "ok")
-		p.Want("map r 8M 2M a", "ok")
-		p.Want("retain b r 1M", "ok") // inside of a mapping
+		p.Want("map r 8M 4M a", "ok")
+		p.Want("map r 16M 2M a", "err 801") // the whole alone
+		p.Want("retain b r 1M", "ok")       // inside of a mapping
 		p.Want("releasemem a", "ok")
 		p.Want("unmap r 0 4M", "ok")
-		p.Want("unmap r 8M 2M", "ok")
+		p.Want("unmap r 8M 4M", "ok")
+		p.Want("unmap r 8M 4M", "ok")
 		holds(t, m, pid, 0, 4*mib) // for b's sake
 		p.Want("map r 16M 4M b", "ok")
 		p.Want("releasemem b", "ok")

@@ -37,6 +37,7 @@ var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"granularity": granularity,
 	"death":       death,
 	"wait":        wait,
+	"shared":      shared,
 	"calls":       calls,
 	"starts":      starts,
 }
@@ -212,9 +213,74 @@ func wait(t *testing.T, m *rig.Machine) {
 	second.End()
 }
 
+// shared: memory that a process gives to another one is charged to the first alone, whichever way it goes.
+func shared(t *testing.T, m *rig.Machine) {
+	giver := program(t, m, "gpa", limited(m, 640*mib))
+	taker := program(t, m, "dlsym", limited(m, 64*mib))
+	exported := func(command string) string {
+		handle, well := strings.CutPrefix(giver.Ask(command), "ok ")
+		if !well {
+			t.Fatalf("%s: %s", command, handle)
+		}
+		return handle
+	}
+	reads := func(name string, want int) {
+		if !strings.HasPrefix(m.Snapshot().Devices[0].Name, "Simulated") { // which has no contents that are another process's
+			taker.Want("read "+name, fmt.Sprint("ok ", want))
+		}
+	}
+	taker.Want("alloc own 1M", "ok")
+
+	giver.Want("alloc a 2M", "ok")
+	giver.Want("write a 7", "ok")
+	giver.Want("syncall", "ok")
+	taker.Want("ipcopen a "+exported("ipcget a"), "ok")
+	reads("a", 7)
+
+	giver.Want("createshared b 2M", "ok")
+	taker.Want(fmt.Sprintf("importfd b %d %s", giver.PID(), exported("exportfd b")), "ok")
+	for _, p := range []*rig.Program{giver, taker} {
+		p.Want("reserve r 2M", "ok")
+		p.Want("map r 0 2M b", "ok")
+		p.Want("access r 0 2M 0", "ok")
+	}
+	giver.Want("write r 8", "ok")
+	giver.Want("syncall", "ok")
+	reads("r", 8)
+
+	giver.Want("createshared big 512M", "ok")
+	look := observer(t, m)
+	before := usedBy(t, look, taker.PID())
+	taker.Want(fmt.Sprintf("importfd big %d %s", giver.PID(), exported("exportfd big")), "ok")
+	t.Logf("measured: a process that imports 512 MiB is counted %d MiB more by NVML", (usedBy(t, look, taker.PID())-before)/mib)
+	taker.Want("releasemem big", "ok")
+	giver.Want("releasemem big", "ok")
+
+	giver.Want("stream s", "ok")
+	giver.Want("poolshared p", "ok")
+	giver.Want("allocpool c 2M s p", "ok")
+	giver.Want("write c 9", "ok")
+	giver.Want("syncall", "ok")
+	taker.Want(fmt.Sprintf("poolimport p %d %s", giver.PID(), exported("poolexport p")), "ok")
+	taker.Want("ptrimport c p "+exported("ptrexport c"), "ok")
+	reads("c", 9)
+
+	if has, took := m.Lease(giver.PID(), 0), m.Lease(taker.PID(), 0); has.Used < 6*mib || took.Used != 1*mib {
+		t.Errorf("the giver's lease says %d bytes, of 6 MiB or more; the taker's %d, which has 1 MiB of its own", has.Used, took.Used)
+	}
+	taker.Want("ipcclose a", "ok")
+	taker.Want("free c", "ok")
+	taker.Want("unmap r 0 2M", "ok")
+	taker.Want("releasemem b", "ok")
+	taker.Want("alloc more 62M", "ok")
+	taker.End()
+	giver.Want("free a", "ok")
+	giver.End()
+}
+
 // calls measures what the library adds to calls: in turns with the same program without it, the fastest turn of each.
 func calls(t *testing.T, m *rig.Machine) {
-	const count, turns = 1000, 7
+	const count, turns = 2000, 9
 	bare := program(t, m, "dlsym", m.Env())
 	under := program(t, m, "dlsym", limited(m, 1024*mib))
 	for _, p := range []*rig.Program{bare, under} {
@@ -246,7 +312,7 @@ func calls(t *testing.T, m *rig.Machine) {
 // starts measures how long many programs take that are started at once, each with a context and 1 MiB: without
 // the library, under it where there is no daemon, and with one.
 func starts(t *testing.T, m *rig.Machine) {
-	programs := int(min(64, m.Snapshot().Devices[0].Capacity/(512*mib)))
+	programs := int(min(24, m.Snapshot().Devices[0].Capacity/(512*mib)))
 	binary := rig.Build(t, "programs/cudaprog-dlsym")
 	together := func(env []string) time.Duration {
 		began := time.Now()
@@ -264,9 +330,9 @@ func starts(t *testing.T, m *rig.Machine) {
 		return time.Since(began)
 	}
 	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(os.TempDir(), "none"), "GPUARB_ON_LOSS=open")
-	together(m.Env()) // the first ones find nothing warm
+	t.Logf("measured: %d programs at once, the first ones: %v", programs, together(m.Env()))
 	var took [3][]time.Duration
-	for range 3 {
+	for range 2 {
 		for i, env := range [][]string{m.Env(), alone, m.PreloadEnv()} {
 			took[i] = append(took[i], together(env))
 		}

@@ -3,6 +3,7 @@
 package gpu
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -40,6 +41,34 @@ func TestRealDriver(t *testing.T) {
 	}
 }
 
+// answersTo is where TestRealAnswers writes what the driver of this machine answers.
+var answersTo = flag.String("gpu.answers", "", "write what the driver answers to this `FILE`")
+
+// TestRealAnswers: this machine's driver answers a program under the library as without it; where it differs from
+// what the simulated one goes by, that is shown.
+func TestRealAnswers(t *testing.T) {
+	m := rig.New(t, rig.Options{NoMount: true, System: true})
+	var file strings.Builder
+	for _, s := range sections(t) {
+		t.Run(s.name, func(t *testing.T) {
+			bare := answered(t, m, m.Env(), s)
+			hold(t, "under the library", s, answered(t, m, m.PreloadEnv(), s), bare)
+			fmt.Fprintf(&file, "\n== %s\n", s.name)
+			for i, command := range s.commands {
+				fmt.Fprintf(&file, "%s → %s\n", command, bare[i])
+				if bare[i] != s.answers[i] {
+					t.Logf("measured: %q: this driver says %q, an older one %q", command, bare[i], s.answers[i])
+				}
+			}
+		})
+	}
+	if *answersTo != "" {
+		if err := os.WriteFile(*answersTo, []byte(file.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // frameworks are modules of Python, each with what fails where the module, or what it
 // needs for a GPU, is not installed.
 var frameworks = []struct {
@@ -52,7 +81,7 @@ var frameworks = []struct {
 assert "cuda" in jaxlib.__version__ or any(u.find_spec("jax_cuda%d_plugin" % n) for n in range(11, 20)), "jax has no plugin for CUDA"`,
 		[]string{"preallocate", "platform"}},
 	{"cupy", `import cupy`, []string{"pool", "managed", "async"}},
-	{"numba.cuda", `from numba.cuda.cudadrv import nvvm; nvvm.NVVM()`, []string{"plain"}},
+	{"numba.cuda", `from numba import cuda; cuda.jit("void(int32[:])")(lambda x: None)`, []string{"plain"}},
 }
 
 // python is an interpreter for which a probe succeeds, or why each of them is none.
@@ -89,6 +118,37 @@ func TestFrameworks(t *testing.T) {
 				})
 			}
 		}
+	}
+}
+
+// TestSpeed measures what the library costs a program of PyTorch's that trains, in steps a second: with the memory that PyTorch
+// keeps, and where each of its tensors is the driver's.
+func TestSpeed(t *testing.T) {
+	interpreter, why := python(t, frameworks[0].probe)
+	if interpreter == "" {
+		t.Logf("not tested: PyTorch's speed (%s)", why)
+		return
+	}
+	m, ok := onDevice(t)
+	if !ok {
+		return
+	}
+	script, err := filepath.Abs("testdata/speed_torch.py")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, keeps := range []string{"0", "1"} {
+		var steps [2][]string
+		for range 2 {
+			for i, env := range [][]string{m.Env(), limited(m, ample)} {
+				r := rig.Run(t, m.Command(append(env, "PYTORCH_NO_CUDA_MEMORY_CACHING="+keeps), interpreter, script))
+				if r.Code != 0 {
+					t.Fatal(r.Stderr)
+				}
+				steps[i] = append(steps[i], strings.TrimSpace(r.Stdout))
+			}
+		}
+		t.Logf("measured: PyTorch trains (PYTORCH_NO_CUDA_MEMORY_CACHING=%s) %v steps a second, under the library %v", keeps, steps[0], steps[1])
 	}
 }
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudaprog's commands for memory of other processes:
 //
-//   createshared NAME SIZE       cuMemCreate of what can be exported
-//   exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
+//   createshared NAME SIZE       cuMemCreate of what can be exported by a descriptor
+//   createfabric NAME SIZE       and by a handle of bytes, which a driver permits where there is a
+//   channel for it exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
 //   importfd NEW PID FD          cuMemImportFromShareableHandle of another process's
 //   exportfabric NAME            the same by a handle of bytes: "exportfabric a ok
 //   0123…" importfabric NEW HANDLE ipcget NAME                  cuIpcGetMemHandle:
@@ -25,6 +26,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 static void do_exportfd(const struct command *c) {
@@ -35,11 +37,14 @@ static void do_exportfd(const struct command *c) {
     answer(c, r, more);
 }
 
-// A descriptor of another process's, as one of our own.
+// A descriptor of another process's, as one of our own. By /proc it would be opened anew, which
+// NVIDIA's driver does not take.
 static int take_descriptor(const struct command *c) {
-    char path[64];
-    snprintf(path, sizeof path, "/proc/%s/fd/%s", word(c, 2), word(c, 3));
-    return open(path, O_RDWR | O_CLOEXEC);
+    int process = (int)syscall(SYS_pidfd_open, (pid_t)number(c, 2), 0);
+    int fd = (int)syscall(SYS_pidfd_getfd, process, (int)number(c, 3), 0);
+    if (process >= 0)
+        close(process);
+    return fd;
 }
 
 static void do_importfd(const struct command *c) {

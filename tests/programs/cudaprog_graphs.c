@@ -103,8 +103,11 @@ static void do_graphif(const struct command *c) {
     enum { NODE_CONDITION = 13, ASSIGN_DEFAULT = 1 };
     struct any_node any = {.type = NODE_CONDITION, .condition = {.size = 1}};
     CUnode node;
-    CUresult r = CU(cuGraphConditionalHandleCreate)(&any.condition.handle, graph(c, 2), NULL,
-                                                    (unsigned)number(c, 3), ASSIGN_DEFAULT);
+    CUcontext context = NULL;
+    CUresult r = CU(cuCtxGetCurrent)(&context);
+    if (r == 0)
+        r = CU(cuGraphConditionalHandleCreate)(&any.condition.handle, graph(c, 2), context,
+                                               (unsigned)number(c, 3), ASSIGN_DEFAULT);
     if (r == 0)
         r = CU(cuGraphAddNode)(&node, graph(c, 2), NULL, 0, &any);
     if (r == 0)

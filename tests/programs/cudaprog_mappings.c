@@ -29,6 +29,8 @@ static void do_create(const struct command *c) {
     } properties = {1, 0, place_type, (int)number_or(c, 3, (uint64_t)device), {0}};
     enum { DESCRIPTOR = 1, FABRIC = 8 };
     if (strcmp(c->word[0], "createshared") == 0)
+        properties.handle_types = DESCRIPTOR;
+    if (strcmp(c->word[0], "createfabric") == 0)
         properties.handle_types = DESCRIPTOR | FABRIC;
     if (strcmp(c->word[0], "createtiles") == 0)
         properties.more[1] = 1 << 16; // usage: CU_MEM_CREATE_USAGE_TILE_POOL
@@ -177,5 +179,6 @@ const struct verb mappings_verbs[] = {
     {"unmap", do_unmap},
     {"retain", do_retain},
     {"createshared", do_create},
+    {"createfabric", do_create},
     {NULL, NULL},
 };

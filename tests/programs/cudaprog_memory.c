@@ -124,14 +124,14 @@ static void do_freeunknown(const struct command *c) {
 
 static void do_write(const struct command *c) {
     struct name *n = lookup(c, 1, false);
-    answer(c, CU(cuMemsetD8_v2)(n->value, (unsigned char)number(c, 2), n->size), "");
+    answer(c, CU(cuMemsetD8_v2)(n->value, (unsigned char)number(c, 2), n->size ? n->size : 1), "");
 }
 
 static void do_read(const struct command *c) {
     struct name *n = lookup(c, 1, false);
     unsigned char byte = 0;
     char more[8];
-    CUresult r = CU(cuMemcpyDtoH_v2)(&byte, n->value + n->size - 1, 1);
+    CUresult r = CU(cuMemcpyDtoH_v2)(&byte, n->value + (n->size ? n->size - 1 : 0), 1);
     snprintf(more, sizeof more, "%d", byte);
     answer(c, r, more);
 }

@@ -86,14 +86,18 @@ bool capture_is_on(struct stream *s) {
     return atomic_load(&s->capture) != NULL;
 }
 
-CUresult capture_refuse(struct stream *s) {
-    CUresult rc = ERROR_UNSUPPORTED;
-    pthread_mutex_lock(&drv.lock);
+CUresult capture_refuse_locked(struct stream *s) {
     struct capture *c = atomic_load(&s->capture);
     if (c && c->invalid)
-        rc = ERROR_INVALIDATED;
-    else if (c)
+        return ERROR_INVALIDATED;
+    if (c)
         c->invalid = true;
+    return ERROR_UNSUPPORTED;
+}
+
+CUresult capture_refuse(struct stream *s) {
+    pthread_mutex_lock(&drv.lock);
+    CUresult rc = capture_refuse_locked(s);
     pthread_mutex_unlock(&drv.lock);
     return rc;
 }

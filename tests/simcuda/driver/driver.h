@@ -254,7 +254,8 @@ void graph_block_freed(struct block *b); // its memory is gone; the address may 
 // capture.c
 struct capture;
 bool capture_is_on(struct stream *s);
-CUresult capture_refuse(struct stream *s);   // a call that no capture allows: ends it
+CUresult capture_refuse(struct stream *s); // a call that no capture allows: ends it
+CUresult capture_refuse_locked(struct stream *s);
 CUresult capture_unsafe(void);               // the same for calls without a stream
 CUresult capture_implicit(struct stream *s); // a use of the legacy stream
 CUresult capture_implicit_locked(struct stream *s);

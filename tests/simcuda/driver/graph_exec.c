@@ -325,13 +325,13 @@ EXPORT CUresult cuGraphInstantiateWithParams_ptsz(uintptr_t *out, uintptr_t grap
 }
 
 // A launch that is captured is a child node of what it would launch. One with memory would have to
-// be moved there: it is refused; with what error is not documented.
+// be moved there: it is refused, and breaks the capture.
 static CUresult capture_launch(struct stream *s, const struct exec *x) {
     struct graph *g;
     CUresult rc = capture_graph(s, &g);
     for (size_t i = 0; !rc && i < x->count; i++)
         if (x->nodes[i]->kind == NODE_ALLOC || x->nodes[i]->kind == NODE_FREE)
-            return CUDA_ERROR_NOT_SUPPORTED;
+            return capture_refuse_locked(s);
     struct graph *inner = rc ? NULL : graph_new();
     if (!inner)
         return rc ? rc : CUDA_ERROR_OUT_OF_MEMORY;

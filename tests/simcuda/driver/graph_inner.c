@@ -146,9 +146,11 @@ EXPORT CUresult cuGraphConditionalHandleCreate(uint64_t *out, uintptr_t graph, C
     ENTER();
     if (!out || (flags & ~(unsigned)ASSIGN_DEFAULT))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!context)
+        return CUDA_ERROR_INVALID_CONTEXT;
     pthread_mutex_lock(&drv.lock);
     const struct graph *g = handle_get(HANDLE_GRAPH, graph);
-    bool known = g && (!context || ctx_by_handle(context));
+    bool known = g && ctx_by_handle(context);
     struct condition *c = known ? calloc(1, sizeof *c) : NULL;
     if (c) {
         *c = (struct condition){

@@ -44,8 +44,12 @@ bool host_registered(CUdeviceptr p, uint64_t size) {
 }
 
 static CUresult host_alloc(struct context *ctx, void **out, uint64_t size, unsigned flags) {
-    if (!out || !size || (flags & ~7u))
+    if (!out || (flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
+    if (!size) { // nothing, and well
+        *out = NULL;
+        return CUDA_SUCCESS;
+    }
     pthread_mutex_lock(&drv.lock);
     bool lives = ctx_lives(ctx);
     struct block *b = lives ? block_new(size) : NULL;

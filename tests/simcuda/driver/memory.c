@@ -80,7 +80,7 @@ CUresult mem_free(CUdeviceptr p, bool host) {
     struct context *current = NULL, *owner;
     CUresult rc = ctx_current(&current);
     if (!p)
-        return host ? CUDA_ERROR_INVALID_VALUE : rc;
+        return host ? CUDA_SUCCESS : rc;
     CUresult unsafe = capture_unsafe();
     if (unsafe)
         return unsafe;

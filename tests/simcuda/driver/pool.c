@@ -282,11 +282,16 @@ static CUresult captured_alloc(struct stream *s, uint64_t size, CUdeviceptr *out
 static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named, uint64_t size,
                            CUstream stream, CUdeviceptr *out) {
     struct stream *s;
-    if (!out || !size)
+    if (!out)
         return CUDA_ERROR_INVALID_VALUE;
     CUresult rc = queue_find(ctx, stream, &s);
     if (rc)
         return rc;
+    if (!size) { // nothing, and well
+        queue_unref(s);
+        *out = 0;
+        return CUDA_SUCCESS;
+    }
     if (capture_is_on(s)) {
         rc = captured_alloc(s, size, out);
         queue_unref(s);
@@ -302,7 +307,7 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
             p->phys = s->ctx->phys;
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-        else if (p->imported) // not allowed; by which code is not documented
+        else if (p->imported) // not allowed
             rc = CUDA_ERROR_INVALID_VALUE;
         else if ((b = again_locked(p, s, size)) || (b = alloc_locked(ctx, p, size)))
             *out = b->base;
@@ -359,6 +364,8 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
     struct block *b = block_exact(p);
     if (capture_is_on(s)) {
         rc = captured_free(s, p);
+    } else if (!p) {
+        rc = CUDA_SUCCESS; // nothing, and well
     } else if (!b || b->freeing || b->unborn || b->launches || b->kind == BLOCK_HOST ||
                b->kind == BLOCK_MANAGED || b->kind == BLOCK_ARRAY || b->closed_by_handle) {
         rc = CUDA_ERROR_INVALID_VALUE;

@@ -5,8 +5,8 @@
 // while its owner lives, and is freed like any other of a pool. Its bytes are not here: who copies
 // from it or to it is told that this is not supported.
 //
-// Not documented, and refused here: to import in the owner's own process, to export what was
-// imported. Not modelled: what a descriptor alone keeps alive.
+// Refused here: to import in the owner's own process, which driver 580 allows, and to export what
+// was imported, which it refuses. Not modelled: what a descriptor alone keeps alive.
 
 #include "pool.h"
 

@@ -385,6 +385,8 @@ static CUresult map_locked(CUdeviceptr p, uint64_t size, struct memory *m) {
         return CUDA_ERROR_NOT_SUPPORTED; // a driver waits until it is
     if (!m || size > m->size || !reserved(p, size) || overlaps_mapping(p, size))
         return CUDA_ERROR_INVALID_VALUE;
+    if (size < m->size)
+        return CUDA_ERROR_NOT_SUPPORTED; // the whole alone
     struct mapping *n = malloc(sizeof *n);
     if (!n || mmap((void *)(uintptr_t)p, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                    m->fd, 0) == MAP_FAILED) {
@@ -425,7 +427,8 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t size) {
     ENTER();
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
-    if (size && covered(p, size)) {
+    // Where nothing is mapped there is nothing to undo, which is well too.
+    if (size && (covered(p, size) || (reserved(p, size) && !overlaps_mapping(p, size)))) {
         if (mmap((void *)(uintptr_t)p, size, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
             pthread_mutex_unlock(&drv.lock);

@@ -153,9 +153,8 @@ static void moved(CUstream s) {
     CHECK(cuStreamSynchronize(s), 0);
     CHECK(before - free_bytes(), MIB);
     CHECK(CU(cuStreamBeginCapture_v2, CUstream, int)(s, 0), 0);
-    CHECK(cuLaunch(x, s), REFUSED);
-    CHECK(CU(cuStreamEndCapture, CUstream, handle *)(s, &node), 0);
-    CHECK(cuGraphDestroy(node), 0);
+    CHECK(cuLaunch(x, s), 900); // and breaks the capture
+    CHECK(CU(cuStreamEndCapture, CUstream, handle *)(s, &node), 901);
     CHECK(cuGraphDestroy(outer), 0);
     CHECK(cuGraphDestroy(child), 1);
     CHECK(cuLaunch(x, s), 0); // it keeps what it launches
@@ -234,9 +233,12 @@ static void conditional(CUstream s) {
     for (unsigned value = 0; value < 2; value++) {
         handle g = graph(), body, node, x;
         uint64_t condition;
+        CUcontext context;
+        CHECK(CU(cuCtxGetCurrent, CUcontext *)(&context), 0);
 #define cuCondition                                                                                \
     CU(cuGraphConditionalHandleCreate, uint64_t *, handle, CUcontext, unsigned, unsigned)
-        CHECK(cuCondition(&condition, g, 0, value, 1), 0);
+        CHECK(cuCondition(&condition, g, 0, value, 1), 201);
+        CHECK(cuCondition(&condition, g, context, value, 1), 0);
         struct parameters params = {.type = 13, .condition = {.handle = condition, .size = 1}};
         CHECK(cuGraphAddNode(&node, g, NULL, NULL, 0, &params), 0);
         body = params.condition.bodies[0];
