@@ -16,6 +16,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
+	"golang.org/x/sys/unix"
 )
 
 // eventOptions is what `gpuarb events` is asked for.
@@ -67,16 +68,19 @@ func (a *app) events(o eventOptions) error {
 		}
 	}
 	p := &eventPrinter{out: os.Stdout, o: o, json: a.json, color: terminalWidth() > 0 && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"}
+	ctx, stop := context.WithCancelCause(context.Background())
+	defer stop(nil)
 	if o.follow {
 		p.reach.Flags = ipc.EventsFollow
+		go func() { stop(awaitUnread(os.Stdout)) }() // the write that would find it out may be hours away
 	}
-	client, err := a.dial(context.Background()) // it may take as long as it likes, and needs no session
+	client, err := a.dial(ctx) // it may take as long as it likes, and needs no session
 	if err != nil {
 		return err
 	}
 	a.sayWhich(client.Path())
 	for {
-		err = client.Events(context.Background(), p.reach, p.part)
+		err = client.Events(ctx, p.reach, p.part)
 		_ = client.Close()
 		var refused *ipc.ReplyError
 		switch {
@@ -90,11 +94,31 @@ func (a *app) events(o eventOptions) error {
 			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
 		case p.failed != nil:
 			return p.failed
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
 		case !o.follow:
 			return &exitError{exitUnavailable, explainCall(client.Path(), err)}
 		}
-		client = a.reconnect(client.Path())
+		if client, err = a.reconnect(ctx, client.Path()); err != nil {
+			return err
+		}
 	}
+}
+
+// awaitUnread returns once a file has no reader left, with the error of writing to it. A file that is neither pipe nor socket is left alone.
+// The write is of an empty line, since an empty write would not fail; as any other it ends the program by SIGPIPE where that is not ignored.
+func awaitUnread(f *os.File) error {
+	info, err := f.Stat()
+	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
+		select {}
+	}
+	for err == nil { // a named pipe may have another reader by now
+		// Without any event asked for, it is POLLERR and POLLHUP that end it.
+		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd())}}, -1); n > 0 {
+			_, err = f.WriteString("\n")
+		}
+	}
+	return err
 }
 
 // isNobody tells that a name is surely no user's of this machine; a number may be one's in a container.
@@ -111,15 +135,19 @@ const (
 )
 
 // reconnect waits for the next daemon at the same socket, for as long as it takes.
-func (a *app) reconnect(path string) *ipc.Client {
+func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
 	a.say("the daemon at %s has gone; waiting for the next one", path)
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
-		client, err := ipc.Dial(context.Background(), path)
+		client, err := ipc.Dial(ctx, path)
 		if err == nil {
 			a.say("connected to %s again; a new daemon's history begins with its start", path)
-			return client
+			return client, nil
 		}
-		time.Sleep(pause)
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(pause):
+		}
 	}
 }
 

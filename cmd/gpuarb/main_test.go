@@ -193,7 +193,15 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 			e := events.Event{Kind: events.Configured, Text: "a configuration is in force"}
 			lines = e.Line()
 		}
-		return conn.ReplyEvents(message.Header, ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}, lines)
+		var request ipc.EventsRequest
+		if err := ipc.Unmarshal(message.Body, &request); err != nil {
+			return err
+		}
+		part := ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}
+		if request.Flags&ipc.EventsFollow != 0 {
+			part.Last = 0 // and no further one comes
+		}
+		return conn.ReplyEvents(message.Header, part, lines)
 	case ipc.TypeMetrics:
 		return conn.ReplySnapshot(message.Header, []byte("gpuarb_clients 3\n"), time.Second)
 	case ipc.TypeJobOpen:

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bufio"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -13,6 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
+	"golang.org/x/sys/unix"
 )
 
 func someLeases(d *fakeDaemon) {
@@ -77,6 +80,39 @@ func TestUnreadableEvent(t *testing.T) {
 	got = finish(t, gpuarb(t, daemon.environment(t), "events", "--json"))
 	if got.code != 0 || got.stdout != "no event\n" { // whoever asked for JSON may know it
 		t.Errorf("code %d\n%v", got.code, got)
+	}
+}
+
+// TestEventsUnread: whoever reads --follow ends it by going away, without another event.
+func TestEventsUnread(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	for name, open := range map[string]func() (ours, theirs *os.File, err error){
+		"pipe": os.Pipe,
+		"socket": func() (ours, theirs *os.File, err error) {
+			fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+			return os.NewFile(uintptr(fds[0]), "ours"), os.NewFile(uintptr(fds[1]), "theirs"), err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ours, theirs, err := open()
+			if err != nil {
+				t.Fatal(err)
+			}
+			command := gpuarb(t, daemon.environment(t), "events", "--follow")
+			command.Stdout = theirs
+			if err := command.Start(); err != nil {
+				t.Fatal(err)
+			}
+			theirs.Close()
+			if line, err := bufio.NewReader(ours).ReadString('\n'); err != nil || !strings.Contains(line, "in force") {
+				t.Errorf("the first line: %q, %v", line, err)
+			}
+			ours.Close()
+			_ = command.Wait()
+			if end := command.ProcessState.Sys().(syscall.WaitStatus); !end.Signaled() || end.Signal() != unix.SIGPIPE {
+				t.Errorf("it ended with %v, want SIGPIPE", command.ProcessState)
+			}
+		})
 	}
 }
 
