@@ -79,7 +79,7 @@ func oldestFirst(x, y *holder) int {
 	return c
 }
 
-// memoryHolder is who holds memory of a device: a *lease, a *job for which it is reserved, or
+// memoryHolder is who holds memory of a device: a *lease, a *job or a *shared budget for which it is reserved, or
 // a program that is no client.
 type memoryHolder struct {
 	bytes accounting.Bytes
@@ -93,13 +93,16 @@ func (h *memoryHolder) named(now time.Time) string {
 		return wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
 	case *job:
 		return wording.Holder(wording.Owned(who.request.Process.User, who.name()), h.bytes, "reserved", now, who.opened)
+	case *shared:
+		return wording.Holder(who.called(), h.bytes, "reserved", now, time.Time{})
 	}
 	u := h.who.(*accounting.UnmanagedState)
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 
 // holders names the processes that use most of a budget on a device (nil: of the device), the jobs
-// for which more of it is reserved than they use, and of a device the programs that are no clients.
+// for which more of it is reserved than they use, and of a device the shared budgets for which that is so, and the programs
+// that are no clients.
 // With a time it tells since when.
 func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) string {
 	var top [namedHolders]memoryHolder
@@ -119,6 +122,9 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 	}
 	for _, j := range a.reserved(d, of) {
 		insert(memoryHolder{j.unused(d, of), j})
+	}
+	for _, s := range a.reservedShared(d, of) {
+		insert(memoryHolder{s.unused(d), s})
 	}
 	if of == nil {
 		for i := range d.unmanagedBy {
@@ -149,6 +155,28 @@ func (a *Arbiter) reserved(d *device, of *accounting.Budget) (jobs []*job) {
 	}
 	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
 	return jobs
+}
+
+// reservedShared are the shared budgets for which more of a device is reserved than is held or reserved in them, by name. Of a
+// budget nothing is reserved for another one.
+func (a *Arbiter) reservedShared(d *device, of *accounting.Budget) (budgets []*shared) {
+	if of != nil {
+		return nil
+	}
+	for _, s := range a.shareds {
+		if s.unused(d) > 0 {
+			budgets = append(budgets, s)
+		}
+	}
+	slices.SortFunc(budgets, func(x, y *shared) int {
+		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()))
+	})
+	return budgets
+}
+
+// unused is how much more is reserved on a device for the budget itself than is held or reserved in it.
+func (s *shared) unused(d *device) accounting.Bytes {
+	return s.budget.Account(d.Index).Committed.Less(s.budget.Load(d.Index))
 }
 
 // unused is how much more of a budget on a device (nil: of the device) is reserved for a job than it

@@ -203,6 +203,9 @@ func (a *Arbiter) stateOf(o obstacle) string {
 	for _, j := range a.reserved(o.device, budgetOf(o.shared)) {
 		fmt.Fprintf(&b, " job %d", j.id)
 	}
+	for _, s := range a.reservedShared(o.device, budgetOf(o.shared)) {
+		b.WriteString(" " + s.called())
+	}
 	return b.String()
 }
 

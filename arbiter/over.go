@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -155,13 +154,8 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.UID, e.User, whose = owner.request.Process.UID, owner.request.Process.User, wording.Job(uint64(owner.id), "", "")
 		e.in(owner)
 	case *shared:
-		switch whose = owner.who; {
-		case owner.user != nil:
-			e.UID, e.User = owner.user.UID, owner.user.Name
-		case owner.key.scope == rules.ScopeRule:
-			whose = fmt.Sprintf(wording.SharedBudget, owner.who)
-		default:
-			whose = fmt.Sprintf(wording.Budget, owner.who)
+		if whose = owner.called(); owner.user != nil {
+			e.UID, e.User, whose = owner.user.UID, owner.user.Name, owner.who
 		}
 	}
 	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), a.device(p.device)); kind == EventOver {

@@ -500,6 +500,36 @@ func TestWhoHoldsWhatIsReserved(t *testing.T) {
 	}
 }
 
+// TestWhoseTheReservationIs: of what a rule reserves for a budget that several share, a refusal and a notice name the budget.
+func TestWhoseTheReservationIs(t *testing.T) {
+	for scope, budget := range map[rules.Scope]string{rules.ScopeUser: "user eve's budget", rules.ScopeRule: "the budget shared by rule students"} {
+		p := waiting()
+		p.Rules = []rules.Rule{
+			{Match: rules.Match{User: "bob"}, OnFull: ptr(rules.OnFullDeny)},
+			{Key: "students", Match: rules.Match{Group: "students"}, Scope: &scope, Min: ptr(size(600))},
+		}
+		w := newWorld(t, p, 1000)
+		refused, waits, holds := w.client(0, 0), w.clientOf(w.process(0, "train"), 0, 0), w.clientOf(w.process(eve, "a"), 0, 0)
+		if o := refused.alloc(500); !strings.HasSuffix(o.Explain, "400 bytes left of the device's 1000 bytes; holds: "+budget+" 600 bytes (reserved)") {
+			t.Errorf("%s: %q", scope, o.Explain)
+		}
+		holds.must(150)
+		ticket := waits.wait(500)
+		want := "waits for 500 bytes on GPU 0, position 1: 400 bytes free; holds: " + budget + " 450 bytes (reserved), eve's a[103] 150 bytes for 0 ms"
+		if n := w.arb.Notice(w.now, ticket); n.Text != want {
+			t.Errorf("%s: %q\nwant %q", scope, n.Text, want)
+		}
+		w.arb.Decisions()
+		w.pass(time.Minute)
+		w.arb.Decisions()
+		holds.must(450) // what was reserved is used: that is news
+		w.pass(time.Minute)
+		if d := w.arb.Decisions(); len(d) != 1 || strings.Contains(d[0].Notice.Text, "reserved") {
+			t.Errorf("%s: %+v", scope, d)
+		}
+	}
+}
+
 func TestQueueEvents(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder := w.client(0, 0)

@@ -99,6 +99,14 @@ func (s *shared) named(d *device, limit accounting.Bytes) string {
 	return fmt.Sprintf(wording.BudgetLimit, s.who, limit.Human())
 }
 
+// called is the budget in a sentence: "user bob's budget".
+func (s *shared) called() string {
+	if s.key.scope == rules.ScopeRule {
+		return fmt.Sprintf(wording.SharedBudget, s.who)
+	}
+	return fmt.Sprintf(wording.Budget, s.who)
+}
+
 // job is what one `gpuarb run` started, or one bare process.
 type job struct {
 	rules.Job
