@@ -60,7 +60,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	d.lock()
 	defer d.unlock()
 	if d.stopping() { // what there is is the next daemon's
-		return unix.ENODEV
+		return errors.Join(unix.ENOTCONN, errStopped)
 	}
 	defer d.tookChangeLocked(s.UID, d.now())
 	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {

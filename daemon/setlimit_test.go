@@ -162,3 +162,14 @@ func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 		t.Errorf("a second later: %v, want EPERM", err)
 	}
 }
+
+// TestAWriteToAStoppingDaemon: it is answered as after the daemon's end, and not as if what the file is about had ended.
+func TestAWriteToAStoppingDaemon(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.session()
+	b.cancel()
+	err := b.Set(t.Context(), gpufs.Setting{Of: gpufs.OfProcess, PID: os.Getpid(), Device: 0, Name: "memory.max", Value: "4M"})
+	if !errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ENODEV) {
+		t.Errorf("%v", err)
+	}
+}
