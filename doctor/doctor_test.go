@@ -146,3 +146,32 @@ func TestProbesAnswer(t *testing.T) {
 		}
 	}
 }
+
+// TestWhyItFails: what a driver or a loader says by a number is said in words, with what to do about it.
+func TestWhyItFails(t *testing.T) {
+	for _, c := range []struct {
+		api          string
+		got          probed
+		text, advice string
+	}{
+		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -9"},
+			"Vulkan cannot be used: /lib/v: vkCreateInstance fails with -9 (VK_ERROR_INCOMPATIBLE_DRIVER): the loader found no Vulkan driver", "libGLX_nvidia.so.0"},
+		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -3"}, "fails with -3 (VK_ERROR_INITIALIZATION_FAILED): a Vulkan driver or a layer", "VK_LOADER_DEBUG=all"},
+		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -1"}, "fails with -1 (VK_ERROR_OUT_OF_HOST_MEMORY): the loader", "VK_LOADER_DEBUG=all"},
+		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -77"}, "/lib/v: vkCreateInstance fails with -77", "reinstall it, if programs are to use Vulkan"},
+		{"opencl", probed{outcome: "caught", path: "/lib/o", detail: "clGetPlatformIDs fails with -1001"},
+			"OpenCL is caught: /lib/o, 0 devices; clGetPlatformIDs fails with -1001 (CL_PLATFORM_NOT_FOUND_KHR): ", "/etc/OpenCL/vendors"},
+		{"cuda", probed{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 100"}, "0 devices; cuInit fails with 100 (CUDA_ERROR_NO_DEVICE): CUDA finds no GPU", "--gpus all"},
+		{"cuda", probed{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 1"}, "0 devices; cuInit fails with 1", "without gpuarb"},
+	} {
+		d := &Doctor{}
+		for _, a := range apis {
+			if a.name == c.api {
+				d.judge(a, c.got)
+			}
+		}
+		if f := d.findings[0]; f.Verdict != Note || f.Advice == nil || !strings.Contains(f.Text, c.text) || !strings.Contains(*f.Advice, c.advice) {
+			t.Errorf("%+v: %+v", c.got, f)
+		}
+	}
+}

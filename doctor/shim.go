@@ -81,16 +81,18 @@ func (d *Doctor) judge(a api, got probed) {
 	case "absent":
 		d.found(a.name, Fine, "", "%s is not installed (no %s)", a.title, a.file)
 	case "caught":
-		detail := ""
-		if got.detail != "" {
-			detail = "; " + got.detail
+		text := fmt.Sprintf("%s is caught: %s, %s", a.title, got.path, report.Count(got.devices, "device"))
+		if got.detail == "" {
+			d.found(a.name, Fine, "", "%s", text)
+			return
 		}
-		d.found(a.name, Fine, "", "%s is caught: %s, %s%s", a.title, got.path, report.Count(got.devices, "device"), detail)
+		why, advice := explain(got.detail, "see whether a program that uses "+a.title+" works without gpuarb, and what dmesg says")
+		d.found(a.name, Note, advice, "%s; %s", text, why)
 	case "not caught":
 		d.found(a.name, Wrong, d.adviceOn(a, got), "%s is NOT caught (%s): %s", a.title, got.path, got.detail)
 	case "broken":
-		why := strings.TrimPrefix(got.path+": "+got.detail, ": ")
-		d.found(a.name, Note, "reinstall it, if programs are to use "+a.title, "%s cannot be used: %s", a.title, why)
+		why, advice := explain(got.detail, "reinstall it, if programs are to use "+a.title)
+		d.found(a.name, Note, advice, "%s cannot be used: %s", a.title, strings.TrimPrefix(got.path+": "+why, ": "))
 	default:
 		d.found(a.name, Unknown, "try a program that uses "+a.title+" without gpuarb: its driver is likely to do the same there",
 			"%s: a program that only looks it up %s", a.title, got.detail)

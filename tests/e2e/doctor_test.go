@@ -95,8 +95,8 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 		"newer":     {[]string{"LD_LIBRARY_PATH=" + odd}, "cuda", "wrong", "cuMemAlloc by cuGetProcAddress in " + odd},
 		"hangs":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=hang"}, "cuda", "unknown", "hangs: no answer within 5s"},
 		"crashes":   {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=crash"}, "cuda", "unknown", "segmentation fault"},
-		"fails":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=fail"}, "cuda", "ok", "0 devices; cuInit fails with 999"},
-		"no driver": {[]string{"VK_DRIVER_FILES=/dev/null"}, "vulkan", "note", "vkCreateInstance fails with -9"},
+		"fails":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=fail"}, "cuda", "note", "0 devices; cuInit fails with 999 (CUDA_ERROR_UNKNOWN)"},
+		"no driver": {[]string{"VK_DRIVER_FILES=/dev/null"}, "vulkan", "note", "vkCreateInstance fails with -9 (VK_ERROR_INCOMPATIBLE_DRIVER): the loader found no Vulkan driver"},
 		"layer off": {[]string{"VK_LOADER_LAYERS_DISABLE=*"}, "vulkan", "wrong", "→ try it without VK_LOADER_LAYERS_DISABLE=*"},
 		"a decoy":   {[]string{"LD_LIBRARY_PATH=" + decoy}, "opencl", "note", "libOpenCL.so.1: it has none of the interface's functions"},
 	} {
