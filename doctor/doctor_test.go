@@ -81,6 +81,16 @@ func TestDoctorHealthy(t *testing.T) {
 	}
 }
 
+// TestDoctorWithoutSystemd: where systemd does not run, nobody is sent to it.
+func TestDoctorWithoutSystemd(t *testing.T) {
+	for path, want := range map[string]string{"run/systemd/system/x": "systemctl status gpuarbd, or ", "run/x": "start gpuarbd as root"} {
+		f := examine(t, machine(t, map[string]string{path: ""}), nil, nil)["daemon"][0]
+		if f.Verdict != Wrong || !strings.HasPrefix(*f.Advice, want) || !strings.HasSuffix(*f.Advice, "with gpuarbd --user") {
+			t.Errorf("%s: %+v %s", path, f, *f.Advice)
+		}
+	}
+}
+
 func TestDoctorQueries(t *testing.T) {
 	for value, want := range map[string]Verdict{"": Fine, "1": Fine, "0": Note} {
 		f := examine(t, machine(t, nil), map[string]string{"GPUARB_VIRTUALIZE": value}, nil)["queries"]

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"os"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
@@ -28,13 +29,27 @@ func (d *Doctor) checkDaemon() {
 	state, socket, err := d.Ask(ctx)
 	switch {
 	case err != nil && socket == "":
-		d.found("daemon", Wrong, "systemctl status gpuarbd, or start one of your own with gpuarbd --user", "%v", err)
+		start := "systemctl status gpuarbd"
+		if !d.booted() {
+			start = "start gpuarbd as root (nothing but systemd does it by itself, and that does not run here); in a container bind the machine's /run/gpuarb in"
+		}
+		d.found("daemon", Wrong, start+", or start one of your own with gpuarbd --user", "%v", err)
 	case err != nil:
-		d.found("daemon", Wrong, "see its log with journalctl -u gpuarbd", "%v", err)
+		log := "see its log with journalctl -u gpuarbd"
+		if !d.booted() {
+			log = "see its log, which it writes to its standard error"
+		}
+		d.found("daemon", Wrong, log, "%v", err)
 	default:
 		d.state, d.socket = &state, socket
 		d.found("daemon", Fine, "", "answers at %s", socket)
 	}
+}
+
+// booted says whether systemd runs this machine.
+func (d *Doctor) booted() bool {
+	_, err := os.Stat(d.path("/run/systemd/system"))
+	return err == nil
 }
 
 func (d *Doctor) checkVersions() {

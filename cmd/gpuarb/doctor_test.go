@@ -12,7 +12,7 @@ func TestDoctorWithoutDaemon(t *testing.T) {
 	got := finish(t, gpuarb(t, []string{"GPUARB_SOCKET=/no/socket"}, "doctor"))
 	wantCode(t, got, 1)
 	if !strings.HasPrefix(got.stdout, "wrong   daemon   no gpuarb daemon answers (tried /no/socket: no such file or directory)") ||
-		!strings.Contains(got.stdout, "\n                 → systemctl status gpuarbd") || got.stderr != "" {
+		!strings.Contains(got.stdout, ", or start one of your own with gpuarbd --user\n") || got.stderr != "" {
 		t.Errorf("%v", got)
 	}
 	got = finish(t, gpuarb(t, []string{"GPUARB_SOCKET=/no/socket"}, "doctor", "--json"))
