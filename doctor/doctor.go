@@ -30,6 +30,15 @@ type Finding struct {
 	Advice  *string `json:"advice"` // what to do about it; nil: nothing
 }
 
+// probed is what the probe says of one interface.
+type probed struct {
+	outcome string // absent, caught, not caught, broken; "": it gave no answer, and detail says why
+	path    string // of the interface's library
+	devices int
+	detail  string
+	stderr  string
+}
+
 // Doctor looks at the machine. What it reads lies below Root, so that a test can give
 // it a machine of its own; programs are always run on the real one.
 type Doctor struct {
@@ -46,6 +55,7 @@ type Doctor struct {
 	findings []Finding
 	socket   string               // of the daemon, once it has answered
 	state    *accounting.Snapshot // once the daemon has answered
+	nvml     probed               // once that has been looked at
 }
 
 func (d *Doctor) found(check string, v Verdict, advice, format string, args ...any) {

@@ -123,22 +123,48 @@ func TestDoctorSick(t *testing.T) {
 
 // TestDoctorKernel: the kernel's driver and the library of it belong together.
 func TestDoctorKernel(t *testing.T) {
-	with := machine(t, map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1  now\nGCC\n"})
+	version := map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1  now\nGCC\n"}
+	with, bare := machine(t, version), t.TempDir()
+	version["usr/local/nvidia/lib64/libcuda.so.1"] = ""
+	aside := machine(t, version)
+	absent, idle, works := probed{outcome: "absent"}, probed{outcome: "caught"}, probed{outcome: "caught", devices: 1}
 	for _, c := range []struct {
-		root   string
-		absent bool
-		want   Verdict
-		text   string
+		root string
+		cuda probed
+		want Verdict
+		text string
 	}{
-		{with, false, Fine, "kernel: NVIDIA UNIX x86_64 Kernel Module 550.1 now"},
-		{with, true, Wrong, "the kernel has NVIDIA UNIX x86_64 Kernel Module 550.1 now, but there is no libcuda.so.1"},
-		{t.TempDir(), false, Note, "there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded"},
-		{t.TempDir(), true, "", ""},
+		{with, works, Fine, "kernel: NVIDIA UNIX x86_64 Kernel Module 550.1 now"},
+		{with, absent, Wrong, "the kernel has NVIDIA UNIX x86_64 Kernel Module 550.1 now, but there is no libcuda.so.1"},
+		{bare, idle, Note, "there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded"},
+		{bare, works, "", ""},
+		{bare, absent, "", ""},
+		{aside, absent, Wrong, "/usr/local/nvidia/lib64 has a libcuda.so.1, and programs do not look there"},
+		{aside, works, Fine, "kernel: NVIDIA UNIX x86_64 Kernel Module 550.1 now"},
 	} {
 		d := &Doctor{Root: c.root}
-		d.checkKernel(c.absent)
+		d.checkKernel(c.cuda)
 		if got := append(d.findings, Finding{})[0]; got.Verdict != c.want || got.Text != c.text {
-			t.Errorf("%s, library absent %v: %+v", c.root, c.absent, got)
+			t.Errorf("%s, %+v: %+v", c.root, c.cuda, got)
+		}
+	}
+}
+
+// TestDoctorKnowsMoreThanTheDaemon: where NVML has GPUs and the daemon none, it says what differs between the two.
+func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
+	for _, c := range []struct {
+		nvml         probed
+		path         string // LD_LIBRARY_PATH
+		text, advice string
+	}{
+		{probed{outcome: "absent"}, "", "", "nvidia-smi"},
+		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "/b:/a/", ", and NVML has 2 here, as LD_LIBRARY_PATH leads to /a", "ldconfig"},
+		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "was not there yet"},
+	} {
+		d := &Doctor{state: &accounting.Snapshot{}, nvml: c.nvml, Getenv: func(string) string { return c.path }}
+		d.checkDevices()
+		if f := d.findings[0]; f.Verdict != Wrong || f.Text != "the daemon knows no GPU on this machine"+c.text || !strings.Contains(*f.Advice, c.advice) {
+			t.Errorf("%+v: %+v, %s", c.nvml, f, *f.Advice)
 		}
 	}
 }

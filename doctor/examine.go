@@ -3,6 +3,8 @@ package doctor
 import (
 	"context"
 	"os"
+	"path/filepath"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
@@ -13,8 +15,8 @@ import (
 func (d *Doctor) Examine() []Finding {
 	d.checkDaemon()
 	d.checkVersions()
-	d.checkDevices()
 	d.checkShim()
+	d.checkDevices()
 	d.checkQueries()
 	d.checkFuse()
 	d.checkMounts()
@@ -71,20 +73,19 @@ func (d *Doctor) checkQueries() {
 			"GPUARB_VIRTUALIZE=0: programs are told of the whole device and of every process on it; their budgets hold all the same")
 		return
 	}
-	d.found("queries", Fine, "", "a program is told of its budget; under one that is below the device's memory, nvidia-smi and its "+
-		"kin list those who share it, else every process (GPUARB_VIRTUALIZE=0 shows all)")
+	d.found("queries", Fine, "", "a program that asks how much memory the device has is told its budget; where that is less than the device has, nvidia-smi and "+
+		"others that it starts list only the processes that share it (GPUARB_VIRTUALIZE=0 shows all)")
 }
 
 func (d *Doctor) checkDevices() {
 	if d.state == nil {
-		d.found("devices", Unknown, "", "the daemon would know")
+		d.found("devices", Unknown, "", "only the daemon says which GPUs there are")
 		return
 	}
 	gpus := accounting.GPUs(d.state.Devices)
 	d.checkProcessor()
 	if len(gpus) == 0 {
-		d.found("devices", Wrong, "see whether nvidia-smi lists one, then restart gpuarbd",
-			"the daemon knows no GPU on this machine")
+		d.noGPU()
 		return
 	}
 	for _, device := range d.state.Devices {
@@ -101,11 +102,26 @@ func (d *Doctor) checkDevices() {
 	}
 	for _, device := range gpus {
 		if device.Unnamed {
-			d.found("figures", Note, "leave room for modules and contexts beside the budgets (reserve)",
+			d.found("figures", Note, "leave room for modules and contexts beside the budgets, by reserve in the configuration",
 				"device %d (%s) does not say what a process uses: memory that no call names is charged to nobody", device.Index, device.Name)
 		}
 	}
 	d.found("devices", Fine, "", "%s", report.ListDevices(gpus))
+}
+
+// noGPU tells of a daemon that knows no GPU: not even where NVML does, as one without the LD_LIBRARY_PATH that is set here.
+func (d *Doctor) noGPU() {
+	const text = "the daemon knows no GPU on this machine"
+	folder := filepath.Dir(d.nvml.path)
+	switch {
+	case d.nvml.devices == 0:
+		d.found("devices", Wrong, "see whether nvidia-smi lists one, then restart gpuarbd", text)
+	case slices.ContainsFunc(filepath.SplitList(d.Getenv("LD_LIBRARY_PATH")), func(path string) bool { return filepath.Clean(path) == folder }):
+		d.found("devices", Wrong, "restart gpuarbd with that LD_LIBRARY_PATH; or write the folder into a file of /etc/ld.so.conf.d, run ldconfig and restart gpuarbd",
+			text+", and NVML has %d here, as LD_LIBRARY_PATH leads to %s", d.nvml.devices, folder)
+	default:
+		d.found("devices", Wrong, "restart gpuarbd: the driver was not there yet when it started", text+", and NVML (%s) has %d here", d.nvml.path, d.nvml.devices)
+	}
 }
 
 // checkProcessor tells of the processor, where it is a device.

@@ -30,15 +30,6 @@ var apis = []api{
 	{"vulkan", "Vulkan", "libvulkan.so.1"},
 }
 
-// probed is what the probe says of one interface.
-type probed struct {
-	outcome string // absent, caught, not caught, broken; "": it gave no answer, and detail says why
-	path    string // of the interface's library
-	devices int
-	detail  string
-	stderr  string
-}
-
 // checkShim finds the library, starts the probe under it as gpuarb run starts a program, and reports what that saw
 // of each interface.
 func (d *Doctor) checkShim() {
@@ -71,8 +62,11 @@ func (d *Doctor) checkShim() {
 	all.Wait()
 	for i, a := range apis {
 		d.judge(a, answers[i])
+		if a.name == "nvml" {
+			d.nvml = answers[i]
+		}
 	}
-	d.checkKernel(answers[0].outcome == "absent")
+	d.checkKernel(answers[0])
 }
 
 // judge reports on one interface.
@@ -122,8 +116,17 @@ func (d *Doctor) adviceOn(a api, got probed) string {
 // unknownLayer begins what the probe says where Vulkan's loader finds no manifest of the layer.
 const unknownLayer = "the layer is not known"
 
+// apart is where NVIDIA's container images and some clouds have the driver's libraries. The dynamic linker is not told of it everywhere.
+const apart = "/usr/local/nvidia/lib64"
+
 // checkKernel compares the kernel's driver with the library of it.
-func (d *Doctor) checkKernel(absent bool) {
+func (d *Doctor) checkKernel(cuda probed) {
+	absent := cuda.outcome == "absent"
+	if _, err := os.Stat(d.path(apart + "/libcuda.so.1")); err == nil && absent {
+		d.found("driver", Wrong, "write the folder into a file of /etc/ld.so.conf.d, run ldconfig and restart gpuarbd; or set LD_LIBRARY_PATH="+apart+
+			" for gpuarbd and for all programs", "%s has a libcuda.so.1, and programs do not look there", apart)
+		return
+	}
 	text, err := os.ReadFile(d.path("/proc/driver/nvidia/version"))
 	line, _, _ := strings.Cut(string(text), "\n")
 	line = strings.Join(strings.Fields(strings.TrimPrefix(line, "NVRM version:")), " ")
@@ -132,7 +135,7 @@ func (d *Doctor) checkKernel(absent bool) {
 		d.found("driver", Wrong, "install the rest of the NVIDIA driver, and run ldconfig", "the kernel has %s, but there is no libcuda.so.1", line)
 	case err == nil:
 		d.found("driver", Fine, "", "kernel: %s", line)
-	case !absent:
+	case !absent && cuda.devices == 0: // with devices it is only not shown, as in some sandboxes
 		d.found("driver", Note, "load it with modprobe nvidia, if this machine has an NVIDIA GPU",
 			"there is a libcuda.so.1, but the kernel's NVIDIA driver is not loaded")
 	}

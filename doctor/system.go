@@ -16,7 +16,7 @@ func (d *Doctor) checkFuse() {
 	info, err := os.Stat(fuse)
 	switch {
 	case err != nil:
-		d.found("fuse", Note, "modprobe fuse; or run gpuarbd --mount none, and do without /gpu", "no /dev/fuse: %v", reasonOf(err))
+		d.found("fuse", Note, "modprobe fuse, or give the container the device (--device /dev/fuse); or run gpuarbd --mount none: the commands work without /gpu", "no /dev/fuse: %v", reasonOf(err))
 	case info.Mode()&os.ModeCharDevice == 0:
 		d.found("fuse", Note, "", "/dev/fuse is no device")
 	case unix.Access(fuse, unix.R_OK|unix.W_OK) != nil:

@@ -121,6 +121,14 @@ func hasDriver() bool {
 	return false
 }
 
+// TestDoctorSeesGPUsThatTheDaemonDoesNot: a daemon that was started where there was no driver, and a shell that has one.
+func TestDoctorSeesGPUsThatTheDaemonDoesNot(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true})
+	says(t, doctor(m)["devices"], "wrong", "the daemon knows no GPU", "nvidia-smi")
+	says(t, doctor(m, "SIMCUDA_DEVICES=1G,1G", "SIMCUDA_DIR="+t.TempDir())["devices"], "wrong", "the daemon knows no GPU", "NVML has 2 here", "/build/sim", "ldconfig")
+}
+
 // TestDoctorMissesParts: a library that does not load, one without the probe beside it, and one that Vulkan's loader is not told of.
 func TestDoctorMissesParts(t *testing.T) {
 	t.Parallel()
