@@ -160,7 +160,7 @@ func (a *Arbiter) reserved(d *device, of *accounting.Budget) (jobs []*job) {
 // reservedShared are the shared budgets for which more of a device is reserved than is held or reserved in them, by name. Of a
 // budget nothing is reserved for another one.
 func (a *Arbiter) reservedShared(d *device, of *accounting.Budget) (budgets []*shared) {
-	if of != nil {
+	if sums := a.ledger.Device(d.Index); of != nil || sums.Committed <= sums.Held {
 		return nil
 	}
 	for _, s := range a.shareds {
