@@ -41,6 +41,7 @@ type Arbiter struct {
 	servingQueues bool                // serveQueues runs
 	works         []work              // that are to be gone on with, the last one first
 	looks         int                 // how often it may look at a ticket still
+	watching      bool                // leases begin to report what they free: see watch
 	looksAtOnce   int                 // looksAtOnce, or fewer in a test
 	round         *round              // that was cut short; nil: none
 	unfinished    time.Time           // when a call had to stop before it was through; zero: it was

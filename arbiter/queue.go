@@ -3,6 +3,7 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
+	"iter"
 	"slices"
 	"time"
 
@@ -450,35 +451,38 @@ func (t *ticket) setDirty() {
 }
 
 // watch has the leases at the limits that refuse a ticket report what they free, and takes
-// back what they have idle: what is freed from here on is told, what was freed before is
-// seen. True: there was something to be done, and the ticket is to be judged again.
-func (a *Arbiter) watch(now time.Time, t *ticket) (again bool) {
+// back what they have idle, in steps: what is freed from then on is told, what was freed before is
+// seen. True: that has begun, and no ticket is to be decided before it is done.
+func (a *Arbiter) watch(t *ticket) bool {
+	begin := func(l *line, leases iter.Seq[*lease], do func(l *lease)) bool {
+		if l.watched {
+			return false
+		}
+		l.watched, a.watching = true, true
+		inSteps(a, leasesPerLook, slices.Collect(leases), func(_ time.Time, l *lease) { do(l) })
+		return true
+	}
 	for i := range t.spots {
 		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
-		if at&atBytes != 0 && !d.bytes.watched {
-			d.bytes.watched, again = true, true
-			for l := range a.leasesOn(d) {
-				a.collect(l)
-			}
+		if at&atBytes != 0 {
+			begin(&d.bytes, a.leasesOn(d), a.collect)
 		}
 		for sh := range t.shares {
-			if at&sh.at != 0 && !sh.line(d).watched {
-				sh.line(d).watched, again = true, true
-				for l := range owners(sh.budget.Leases(d.Index)) {
-					a.collect(l)
-				}
+			if at&sh.at != 0 {
+				begin(sh.line(d), owners(sh.budget.Leases(d.Index)), a.collect)
 			}
 		}
-		if slots := &d.entry[permit.Slot]; at&(atSlots|atWish) != 0 && !slots.watched {
-			slots.watched, again = true, true
-			for l := range a.leasesOn(d) {
-				a.unlend(l)
-				a.reflag(l)
-			}
-			a.sweep(now, d)
+		if at&(atSlots|atWish) != 0 && begin(&d.entry[permit.Slot], a.leasesOn(d), func(l *lease) {
+			a.unlend(l)
+			a.reflag(l)
+		}) {
+			a.later(func(now time.Time) { a.sweep(now, d) })
 		}
 	}
-	return again
+	if a.watching {
+		a.later(func(time.Time) { a.watching = false })
+	}
+	return a.watching
 }
 
 // heeded reports whether watch has nothing to do for a lease's ticket.

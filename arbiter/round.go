@@ -84,7 +84,7 @@ func (a *Arbiter) serveQueues(now time.Time) {
 			a.round = a.newRound(now)
 		}
 		switch again = true; {
-		case a.looks <= 0, a.round == nil && len(a.works) > 0:
+		case a.looks <= 0, a.watching, a.round == nil && len(a.works) > 0:
 			a.unfinished, again = now, false
 			for _, d := range a.devices {
 				a.keepPlaces(now, d)
@@ -183,7 +183,7 @@ func (a *Arbiter) pump(now time.Time, r *round) bool {
 }
 
 // step judges a waiting ticket, and serves or refuses it. True: it waits on, and what it
-// sets aside has changed on these devices alone.
+// sets aside has changed on these devices alone. While watch is not through it is not decided.
 func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	if age := a.rank(now, t) - t.priority; age != t.age {
 		t.age, a.aged = age, true
@@ -196,10 +196,9 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		t.spots[i].was = t.spots[i].at
 	}
 	v := a.judge(t)
-	for a.watch(now, t) {
-		v = a.judge(t)
-	}
+	watches := a.watch(t)
 	switch {
+	case watches: // then it is judged again
 	case v.final:
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
@@ -208,15 +207,15 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	case v.spot != nil && t.short != nil: // its own threads were faster
 		v.reason = reasonOf(t.short)
 	}
-	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
+	if !watches && t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
 	a.press(now, t)
-	if a.mayRest(t) {
+	if !watches && a.mayRest(t) {
 		a.rest(t)
 	}
-	inside := true
+	inside := !watches
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
 		if s.at == s.was && t.at() == whole {

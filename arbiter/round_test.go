@@ -359,3 +359,32 @@ func TestAUsersLimitIsSetAgain(t *testing.T) {
 		t.Errorf("of a limit of 10 MiB %d were granted", granted)
 	}
 }
+
+// A request that comes to wait for bytes and may not is decided when all that lies idle has been taken back, in however many steps.
+func TestDecidedWhenWhatLiesIdleIsTakenBack(t *testing.T) {
+	const n = 400
+	for _, idle := range []accounting.Bytes{0, 1} {
+		w := newWorld(t, capped(n, ""), 2*n+20)
+		var all []*client
+		for range n {
+			c := w.client(0, 0)
+			c.must(2)
+			c.word.free(idle)
+			all = append(all, c)
+		}
+		ticket := w.client(0, 0).wait(20) // for a slot: the bytes are there
+		all[1].must(20)
+		w.arb.LookAtOnce(8)
+		w.arb.EndSession(w.now, all[0].session)
+		w.arb.Gone(w.now, all[0].session, 0)
+		if got := w.decided(); len(got) > 0 || !w.arb.Unfinished() {
+			t.Fatalf("%d idle: decided %v, unfinished %v", idle, got, w.arb.Unfinished())
+		}
+		w.arb.Finish(w.now)
+		if idle == 0 {
+			w.refused(ticket, arbiter.ReasonDeviceFull)
+		} else {
+			w.served(ticket)
+		}
+	}
+}
