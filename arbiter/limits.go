@@ -241,11 +241,13 @@ func (a *Arbiter) jobChanges(j *job) []limitChange {
 	return changes
 }
 
-// allChanges returns the limits of a job's budgets, and of those of its sessions.
+// allChanges returns the limits of a job's budgets, and of those of its sessions that follow from the job's.
 func (a *Arbiter) allChanges(j *job) []limitChange {
 	changes := a.jobChanges(j)
 	for _, s := range j.sessions {
-		changes = a.sessionChanges(changes, s)
+		if s.Follows() {
+			changes = a.sessionChanges(changes, s)
+		}
 	}
 	return changes
 }

@@ -363,6 +363,26 @@ func TestMinIsMax(t *testing.T) {
 	}
 }
 
+// TestMinOfAProcessIsMaxOfItsJob: a process that keeps all of its job's memory.max keeps less when that is lowered, and no more
+// than there is room for when it is raised.
+func TestMinOfAProcessIsMaxOfItsJob(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 8*gib)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(64 * mib))})
+	x := w.client(job, 0)
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Min: &accounting.Size{Max: true}}, x.session); err != nil {
+		t.Fatal(err)
+	}
+	other := w.client(0, 0)
+	other.must(8*gib - 64*mib)
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(96 * mib))}); err == nil || x.row().Min != 64*mib {
+		t.Errorf("raised: %v, %+v", err, x.row())
+	}
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(32 * mib))}); err != nil || x.row().Min != 32*mib {
+		t.Errorf("lowered: %v, %+v", err, x.row())
+	}
+	other.must(32 * mib)
+}
+
 // TestAChangeThatLooksLikeNone: figures that are written alike are told to the byte.
 func TestAChangeThatLooksLikeNone(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)

@@ -67,6 +67,11 @@ type Client struct {
 	Live  Live
 }
 
+// Follows reports whether a change of its job's limits may change the process's own.
+func (c *Client) Follows() bool {
+	return c.In.Each() || c.Live.on != nil // which may be all of memory.max
+}
+
 // Memory is what the process may hold on a device, and what is kept for it.
 func (c *Client) Memory(b Bounds) Memory {
 	j := c.In
