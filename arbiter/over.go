@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -78,10 +79,12 @@ func (a *Arbiter) noteChain(l *lease) {
 // any is read: what is freed in between then reports itself.
 func (a *Arbiter) squeeze(now time.Time, p account) {
 	if p.budget.Over(p.device) {
-		for l := range owners(p.budget.Leases(p.device)) {
+		leases := slices.Collect(owners(p.budget.Leases(p.device)))
+		a.spend(len(leases) / leasesPerLook)
+		for _, l := range leases {
 			a.shut(l)
 		}
-		for l := range owners(p.budget.Leases(p.device)) {
+		for _, l := range leases {
 			a.drainWord(l, p)
 		}
 	}

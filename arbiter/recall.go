@@ -43,9 +43,9 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 // the limit that refused, and what all of it would gain. Nothing is taken. This
 // looks at every lease there: for requests that are about to be refused.
 func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, accounting.Bytes) {
-	found, total := a.scratch[:0], accounting.Bytes(0)
+	found, total, looked := a.scratch[:0], accounting.Bytes(0), 0
 	for l := range a.leasesBelow(r.Budget, r.Device) {
-		if l == asker {
+		if looked++; l == asker {
 			continue
 		}
 		if idle := a.idle(l); idle > 0 {
@@ -56,6 +56,7 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 		}
 	}
 	a.scratch = found[:0]
+	a.spend(min(looked/leasesPerLook, a.looksAtOnce/2)) // works go on, whoever asks all the time
 	return found, total
 }
 

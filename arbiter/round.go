@@ -66,8 +66,8 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	if a.servingQueues {
 		return
 	}
-	a.servingQueues, a.unfinished, a.looks = true, time.Time{}, a.looksAtOnce
-	defer func() { a.servingQueues = false }()
+	a.servingQueues, a.unfinished = true, time.Time{}
+	defer func() { a.servingQueues, a.looks = false, a.looksAtOnce }()
 	a.goOn(now)
 	if len(a.tickets) == 0 {
 		if a.round = nil; len(a.works) > 0 {

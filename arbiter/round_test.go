@@ -57,6 +57,41 @@ func TestACallLooksAtSome(t *testing.T) {
 	}
 }
 
+// Requests that their job's own limit comes to refuse are refused by a few in each call: for each of them all of the job's leases are
+// looked through for what lies idle.
+func TestACallRefusesSome(t *testing.T) {
+	const n, most = 300, 128 / 16
+	w := newWorld(t, waiting(), n+100)
+	job := w.job(t, arbiter.JobRequest{})
+	holder := w.client(0, 0)
+	holder.must(100)
+	var all []*client
+	for range n {
+		c := w.client(job, 0)
+		c.must(1)
+		all = append(all, c)
+	}
+	for _, c := range all {
+		c.wait(50)
+	}
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Max: ptr(size(n + 10))}); err != nil {
+		t.Fatal(err)
+	}
+	refused := 0
+	for first := true; first || w.arb.Unfinished(); first = false {
+		if !first {
+			w.arb.Tick(w.now)
+		}
+		got := len(w.decided())
+		if refused += got; got > most {
+			t.Fatalf("%d were refused by one call", got)
+		}
+	}
+	if refused != n {
+		t.Errorf("%d of %d were refused", refused, n)
+	}
+}
+
 // Who comes while those who wait are looked at stands behind all of them, also those not looked at yet.
 func TestNobodyOvertakesARoundCutShort(t *testing.T) {
 	w := newWorld(t, waiting(), 100)

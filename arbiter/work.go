@@ -65,5 +65,5 @@ func (a *Arbiter) goOn(now time.Time) {
 // their turn however much changes all the time.
 func (a *Arbiter) mayLook() bool { return a.looks > a.looksAtOnce/4 }
 
-// spend counts that it did as much as so many looks.
-func (a *Arbiter) spend(looks int) { a.looks = max(a.looks-looks, a.looksAtOnce/4) }
+// spend counts that a call did as much as so many looks, be it before it comes to those who wait or among them.
+func (a *Arbiter) spend(looks int) { a.looks = min(a.looks, max(a.looks-looks, a.looksAtOnce/4)) }
