@@ -331,10 +331,12 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 	for _, c := range done {
 		a.enforce(now, c.budget, c.device.Index)
-		inSteps(a, leasesPerLook, slices.Collect(owners(c.budget.Leases(c.device.Index))), func(_ time.Time, l *lease) {
-			if !l.lost && l.session.alive() {
-				l.word.Limit(l.maxInForce())
-			}
+		a.later(func(time.Time) { // the leases, too, are listed by another call where there are thousands
+			inSteps(a, leasesPerLook, slices.Collect(owners(c.budget.Leases(c.device.Index))), func(_ time.Time, l *lease) {
+				if !l.lost && l.session.alive() {
+					l.word.Limit(l.maxInForce())
+				}
+			})
 		})
 	}
 }
