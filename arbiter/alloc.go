@@ -46,14 +46,18 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			return Outcome{Granted: true, Receipt: r.Receipt()}
 		}
 	}
-	defer a.serveQueues(now)
-	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
-		a.recallAll(l)
-	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
 		bytes: r.Bytes, count: r.Count, noWait: r.NoWait, place: r.Place}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
+	}
+	defer func() {
+		if t.parked.IsZero() || !a.Unfinished() { // else all that this call may look at was looked at when it came to wait
+			a.serveQueues(now)
+		}
+	}()
+	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
+		a.recallAll(l)
 	}
 	a.ask(now, t)
 	a.checkAll(now) // what was called back for it may have been too much for a budget
