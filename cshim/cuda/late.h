@@ -35,12 +35,13 @@ static inline uint64_t ga_cuda_late_epoch(struct ga_root *root) {
 }
 
 // When the entry is in its table. The table's own lock orders this: whoever marked, or swept, that
-// shard before has told of it by then.
+// shard before has told of it by then. contexts_ending is read first: ga_cuda_late_end raises the
+// epoch before it lowers that, so an end that is over by the first load shows in the second.
 static inline void ga_cuda_late_look(struct ga_root *root, struct ga_table *table,
                                      const struct ga_entry *entry, uint64_t epoch) {
     if (GA_UNLIKELY(
-            atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire) != epoch ||
-            atomic_load_explicit(&ga_cuda(root)->contexts_ending, memory_order_acquire) != 0))
+            atomic_load_explicit(&ga_cuda(root)->contexts_ending, memory_order_acquire) != 0 ||
+            atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire) != epoch))
         ga_cuda_late_join(root, table, entry, epoch);
 }
 
