@@ -132,6 +132,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known.lost {
 		a.looks = math.MaxInt
 		a.goOn(now) // it may have been lost a moment ago
+		a.looks = a.looksAtOnce
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)

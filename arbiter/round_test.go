@@ -423,3 +423,17 @@ func TestDecidedWhenWhatLiesIdleIsTakenBack(t *testing.T) {
 		}
 	}
 }
+
+// A device that comes back does not have one call do for all programs what can be done in steps.
+func TestADeviceThatComesBackIsSeenToInSteps(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000, 1000)
+	for range 400 {
+		w.client(0, 1)
+	}
+	w.arb.LoseDevice(w.now, 0)
+	w.arb.Finish(w.now)
+	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
+	if !w.arb.Unfinished() {
+		t.Error("one call did all")
+	}
+}
