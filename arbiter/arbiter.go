@@ -307,6 +307,7 @@ func (a *Arbiter) setCapacity(d *device) {
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
+	a.looks = a.looksAtOnce // whatever was asked since: what is done in steps goes on
 	if a.Unfinished() && now.Sub(a.ticked) < time.Second {
 		if a.serveQueues(now); !a.Unfinished() && len(a.tickets) > 0 { // what pass left to do
 			a.loosen(now)

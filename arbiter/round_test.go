@@ -437,3 +437,27 @@ func TestADeviceThatComesBackIsSeenToInSteps(t *testing.T) {
 		t.Error("one call did all")
 	}
 }
+
+// Who asks all the time how much memory there is does not keep what is done in steps from going on.
+func TestQuestionsDoNotHoldUpWhatIsDoneInSteps(t *testing.T) {
+	const n = 1000
+	w := newWorld(t, exact(unlimited()), n, n)
+	var last *client
+	for range n {
+		last = w.client(0, 0)
+		last.on(1).must(1)
+	}
+	w.pass(time.Second)
+	w.arb.LoseDevice(w.now, 0)
+	for ticks := 0; w.arb.Unfinished(); ticks++ {
+		if ticks > n {
+			t.Fatalf("not done by %d ticks", ticks)
+		}
+		for range 2 {
+			if _, err := w.arb.Query(w.now, last.session, 1); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.arb.Tick(w.now)
+	}
+}
