@@ -196,7 +196,7 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		t.spots[i].was = t.spots[i].at
 	}
 	v := a.judge(t)
-	watches := a.watch(t)
+	watches := v.spot == nil && a.watch(t)
 	switch {
 	case watches: // then it is judged again
 	case v.final:

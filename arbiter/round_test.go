@@ -461,3 +461,27 @@ func TestQuestionsDoNotHoldUpWhatIsDoneInSteps(t *testing.T) {
 		w.arb.Tick(w.now)
 	}
 }
+
+// Who may have any device is served where there is room, however long it takes to see what lies idle at another.
+func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 100, 1000)
+	first := w.job(t, arbiter.JobRequest{Devices: []int{0}, Claim: true, Min: ptr(size(90))})
+	second := w.job(t, arbiter.JobRequest{Devices: []int{1}, Claim: true})
+	for range 100 {
+		w.client(second, 1).must(1)
+	}
+	late := w.client(0, 0)
+	late.must(1) // so that the other device is looked at too
+	waits, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(bob, "x"), Any: true, Min: ptr(size(60))})
+	if err != nil || waits.Waiting == 0 {
+		t.Fatalf("%+v, %v", waits, err)
+	}
+	w.arb.Observe(w.now, arbiter.Usage{Device: 1, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: 890}}}) // no room there
+	w.arb.LookAtOnce(4)
+	w.arb.CloseJob(w.now, first)
+	if late.alloc(99).Granted {
+		t.Error("who came last was served before who waits")
+	}
+	w.arb.Finish(w.now)
+	w.served(waits.Waiting)
+}
