@@ -196,9 +196,16 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 		t.spots[i].was = t.spots[i].at
 	}
 	v := a.judge(t)
-	watches := v.spot == nil && a.watch(t)
+	if v.spot == nil && a.watch(t) { // then it is judged again; until then it stands where it was found to wait
+		a.press(now, t)
+		a.moves(t.job)
+		t.setDirty()
+		for i := range t.spots {
+			a.bar(now, t.spots[i].device, t)
+		}
+		return false
+	}
 	switch {
-	case watches: // then it is judged again
 	case v.final:
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
@@ -207,15 +214,15 @@ func (a *Arbiter) step(now time.Time, devices []*device, t *ticket) bool {
 	case v.spot != nil && t.short != nil: // its own threads were faster
 		v.reason = reasonOf(t.short)
 	}
-	if !watches && t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
+	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
 	a.press(now, t)
-	if !watches && a.mayRest(t) {
+	if a.mayRest(t) {
 		a.rest(t)
 	}
-	inside := !watches
+	inside := true
 	for i := range t.spots { // what it sets aside elsewhere has changed
 		s := &t.spots[i]
 		if s.at == s.was && t.at() == whole {

@@ -485,3 +485,41 @@ func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 	w.arb.Finish(w.now)
 	w.served(waits.Waiting)
 }
+
+// Who is found to wait for bytes stands in that line from then on, not only when what lies idle has been taken back.
+func TestNobodyOvertakesWhoIsFoundToWaitForBytes(t *testing.T) {
+	const n, others = 1500, 20
+	p := capped(n+others+1, rules.ScopeProcess)
+	p.Defaults.OnFull = rules.OnFullWait
+	w := newWorld(t, p, 5000)
+	if err := w.arb.SetUserLimits(w.now, eve, "eve", rules.Change{Device: rules.AllDevices, Max: ptr(size(others))}); err != nil {
+		t.Fatal(err)
+	}
+	var eves, all []*client
+	for range others {
+		c := w.clientOf(w.process(eve, "x"), 0, 0)
+		c.must(1)
+		eves = append(eves, c)
+	}
+	for range n {
+		c := w.client(0, 0)
+		c.must(2)
+		c.word.free(1)
+		all = append(all, c)
+	}
+	job := w.job(t, arbiter.JobRequest{})
+	w.client(job, 0).must(1) // who holds nothing sets nothing aside
+	for _, c := range eves {
+		c.wait(10) // for eve's limit: it holds up nobody else
+	}
+	first := w.client(job, 0).wait(100) // for a slot
+	w.arb.Finish(w.now)
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: 5000 - 2*n - others - 51}}})
+	w.arb.EndSession(w.now, all[0].session) // there is a slot, and 50 bytes
+	if got := w.decided(); len(got) > 0 || !w.arb.Unfinished() {
+		t.Fatalf("decided %v, unfinished %v", got, w.arb.Unfinished())
+	}
+	late := all[1].wait(60)
+	w.arb.Finish(w.now)
+	w.served(first, late)
+}
