@@ -68,6 +68,7 @@ type Arbiter struct {
 	pressureGone []PressureChange // of those that are not there any more
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
+	untold   map[account]bool // those of which the clients are still to be told the limit
 	draining []*session       // ended, their memory not yet back
 	waits    waitCounts
 	refusals reasonCounts
@@ -103,7 +104,7 @@ func New(policy rules.Policy) *Arbiter {
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
 		waiting:  make(map[*job]bool),
-		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
+		overs:    make(map[account]bool), untold: make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 	a.awake = queue.New(a.compare)

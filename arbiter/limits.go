@@ -330,9 +330,15 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 // enforceAll puts changed limits in force for what runs, and tells the clients.
 func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 	for _, c := range done {
-		a.enforce(now, c.budget, c.device.Index)
+		p := account{c.budget, c.device.Index}
+		a.enforce(now, p.budget, p.device)
+		if a.untold[p] {
+			continue // they will be told this one
+		}
+		a.untold[p] = true
 		a.later(func(time.Time) { // the leases, too, are listed by another call where there are thousands
-			inSteps(a, leasesPerLook, slices.Collect(owners(c.budget.Leases(c.device.Index))), func(_ time.Time, l *lease) {
+			delete(a.untold, p)
+			inSteps(a, leasesPerLook, slices.Collect(owners(p.budget.Leases(p.device))), func(_ time.Time, l *lease) {
 				if !l.lost && l.session.alive() {
 					l.word.Limit(l.maxInForce())
 				}

@@ -523,3 +523,33 @@ func TestNobodyOvertakesWhoIsFoundToWaitForBytes(t *testing.T) {
 	w.arb.Finish(w.now)
 	w.served(first, late)
 }
+
+// Who changes a job's limit all the time leaves no more to be done than who did so twice.
+func TestChangesOfOneLimitDoNotPileUp(t *testing.T) {
+	const n = 1000
+	w := newWorld(t, exact(unlimited()), 2*n)
+	job := w.job(t, arbiter.JobRequest{})
+	var all []*client
+	for range n {
+		all = append(all, w.client(job, 0))
+	}
+	most := accounting.Bytes(2 * n)
+	for range 500 {
+		most--
+		if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: rules.AllDevices, Max: &accounting.Size{Bytes: most}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ticks := 0
+	for ; w.arb.Unfinished(); ticks++ {
+		w.arb.Tick(w.now)
+	}
+	for _, c := range all {
+		if c.word.limit != most {
+			t.Fatalf("a program is told a limit of %d, and it is %d", c.word.limit, most)
+		}
+	}
+	if ticks > 2*n/8/64 {
+		t.Errorf("%d ticks", ticks)
+	}
+}
