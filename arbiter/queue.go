@@ -291,12 +291,16 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	if a.noteDue(t); a.mixed && !mixed {
 		a.mix()
 	}
-	if len(t.job.tickets) == 1 { // from then on what its processes free is told
-		var all []*lease
-		for _, s := range t.job.sessions {
-			all = append(all, s.leases...)
-		}
-		inSteps(a, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
+	if j := t.job; len(j.tickets) == 1 && !j.collects { // from then on what its processes free is told
+		j.collects = true
+		a.later(func(time.Time) {
+			j.collects = false
+			var all []*lease
+			for _, s := range j.sessions {
+				all = append(all, s.leases...)
+			}
+			inSteps(a, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
+		})
 	}
 	a.tangled = true
 	a.stats.Waited++

@@ -553,3 +553,25 @@ func TestChangesOfOneLimitDoNotPileUp(t *testing.T) {
 		t.Errorf("%d ticks", ticks)
 	}
 }
+
+// Nor does a job of thousands of processes of which one asks and gives up all the time.
+func TestRequestsThatAreCancelledDoNotPileUp(t *testing.T) {
+	const n = 2000
+	w := newWorld(t, waiting(), 2*n)
+	job := w.job(t, arbiter.JobRequest{})
+	var last *client
+	for range n {
+		last = w.client(job, 0)
+		last.must(1)
+	}
+	for range 200 {
+		w.arb.Cancel(w.now, last.wait(n+1), arbiter.ReasonCancelled)
+	}
+	ticks := 0
+	for ; w.arb.Unfinished(); ticks++ {
+		w.arb.Tick(w.now)
+	}
+	if ticks > 2*n/8/64 {
+		t.Errorf("%d ticks", ticks)
+	}
+}

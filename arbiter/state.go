@@ -133,6 +133,7 @@ type job struct {
 	stirred  bool      // something of it has changed since they were looked at
 	anew     bool      // so that each of them is to be judged anew
 	outdated bool      // its rules and limits may have changed
+	collects bool      // what its processes have idle is to be taken back, and that has not begun
 	moved    time.Time // when something of it last asked or freed
 	denial   denial    // the last of its requests that was refused
 	denied   time.Time // when
