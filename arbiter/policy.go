@@ -123,6 +123,9 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 			a.flag(l)
 		}
 		l.word.Limit(l.maxInForce())
+		if a.reflag(l); l.contended() { // somebody may wait at a budget that it has come under
+			a.recallAll(l)
+		}
 	}
 }
 

@@ -575,3 +575,26 @@ func TestRequestsThatAreCancelledDoNotPileUp(t *testing.T) {
 		t.Errorf("%d ticks", ticks)
 	}
 }
+
+// A program that comes under a limit at which somebody waits already says from then on what it frees.
+func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	late, holder, waits := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	late.must(50)
+	holder.must(40)
+	for range 50 {
+		w.client(0, 0)
+	}
+	w.arb.LookAtOnce(4)
+	if err := w.arb.SetUserLimits(w.now, 1000, "", rules.Change{Device: rules.AllDevices, Max: ptr(size(100))}); err != nil {
+		t.Fatal(err)
+	}
+	holder.alloc(0) // is under it from here on, as is who waits
+	ticket := waits.wait(61)
+	w.arb.Finish(w.now)
+	holder.free(40)
+	w.served()
+	late.free(50)
+	w.arb.Finish(w.now)
+	w.served(ticket)
+}
