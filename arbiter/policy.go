@@ -137,6 +137,9 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 	}
 	*at = to
 	a.stirOwner(b)
+	for _, d := range a.devices {
+		d.changes++ // what it holds leaves less to others that are there
+	}
 	if err := put(b, budgetOf(to)); err != nil {
 		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
 	}

@@ -598,3 +598,31 @@ func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
 	w.arb.Finish(w.now)
 	w.served(ticket)
 }
+
+// Who waits is judged anew when others come under a limit that is his too, with what they hold.
+func TestWhoComesUnderALimitLeavesOthersLess(t *testing.T) {
+	p := capped(3, rules.ScopeProcess)
+	p.Defaults.OnFull = rules.OnFullWait
+	for range 12 { // jobs come under it in any order
+		w := newWorld(t, p, 1000)
+		in := func(cgroup string) *client {
+			process := w.process(bob, "x")
+			process.Cgroup = cgroup
+			return w.clientOf(process, 0, 0)
+		}
+		holder, other, waits, last := in("/box"), in("/"), in("/box"), in("/")
+		holder.must(80)
+		other.must(900)
+		waits.wait(50) // and has a slot set aside for it
+		ticket := last.streams(1).Waiting
+		for range 50 {
+			in("/box")
+		}
+		w.arb.LookAtOnce(4)
+		if err := w.arb.SetCgroupLimits(w.now, "/box", rules.Change{Device: rules.AllDevices, Max: ptr(size(100))}); err != nil {
+			t.Fatal(err)
+		}
+		w.arb.Finish(w.now)
+		w.served(ticket) // who waits for a cgroup's limit holds up nobody else
+	}
+}
