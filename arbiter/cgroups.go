@@ -13,7 +13,7 @@ import (
 // SetCgroupLimits changes what all programs in a cgroup and in those below it may hold together, now and later:
 // memory.max (no limit: Size.Max). It stays in force until it is taken off, whoever comes and goes. ErrRange,
 // ErrNoDevice, ErrPermission (only root may). What is lowered below what is held closes the words and takes idle
-// credit back before this returns.
+// credit back: with many jobs job by job, as Tick goes on.
 func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) error {
 	g := a.cgroups[of]
 	if g == nil {

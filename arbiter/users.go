@@ -11,7 +11,7 @@ import (
 // memory.max (no limit: Size.Max), and streams.max of each lease (NoStreams). It stays in
 // force until it is taken off, whoever comes and goes. ErrRange, ErrNoDevice, ErrPermission (a
 // user may limit himself, within what root set). What is lowered below what is held closes
-// the words and takes idle credit back before this returns.
+// the words and takes idle credit back: with many jobs job by job, as Tick goes on.
 func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
 	who := wording.User(uid, name)
 	if c.Min != nil {
