@@ -21,7 +21,7 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *e
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry) {
-    if (entry->kind != GA_CUDA_CONTEXT_OF_GREEN)
+    if (entry->kind != GA_CUDA_CONTEXT_OF_GREEN && entry->kind != GA_CUDA_CONTEXT_UNTOLD)
         ga_admit_return(root, GA_OBJECT_CONTEXT, entry->device, 1, (uint32_t)entry->bytes,
                         entry->tag);
 }
@@ -52,8 +52,10 @@ bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device d
 }
 
 void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask) {
-    struct ga_entry entry = {
-        .bytes = ga_self.number, .device = (uint8_t)ask->device, .tag = ask->tag};
+    struct ga_entry entry = {.bytes = ga_self.number,
+                             .device = (uint8_t)ask->device,
+                             .tag = ask->tag,
+                             .kind = GA_CUDA_CONTEXT_CREATED};
     if (!ask->root)
         return;
     give_back(ask->root, &entry);
@@ -78,18 +80,17 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
 }
 
 uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
-                                uint8_t kind) {
+                                uint8_t kind, uint64_t epoch) {
     struct ga_entry entry = {
         .key = key_of(context), .bytes = ga_self.number, .device = (uint8_t)device, .kind = kind};
     struct ga_entry old = {0};
-    entry.tag = atomic_load(&root->tag);
+    struct ga_entry untold = entry;
+    untold.kind = GA_CUDA_CONTEXT_UNTOLD;
     ga_self_enter();
     // What was merely met does not take away what is known better.
     bool known = ga_table_find(&ga_cuda(root)->contexts, entry.key, &old) && old.device == device;
-    bool put = !known && ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
+    bool put = !known && ga_table_put(&ga_cuda(root)->contexts, &untold, &old);
     ga_self_leave();
-    if (put)
-        ga_cuda_late_made(root, entry.key);
     if (known)
         return old.kind == GA_CUDA_CONTEXT_OF_GREEN ? old.context : entry.key;
     if (!put || (old.key && old.device == device))
@@ -97,6 +98,11 @@ uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32
     if (old.key) // the address of one that ended unseen, used again for another device
         give_back(root, &old);
     ga_admit_object(root, GA_OBJECT_CONTEXT, device, GA_FLAG_NOTICED, &entry.tag);
+    ga_self_put(&ga_cuda(root)->contexts, &entry, &old);
+    if (old.key)
+        give_back(root, &old);
+    if (ga_cuda_late_ended(root, entry.key, epoch)) // and it may have been forgotten before
+        ga_cuda_context_forget(root, entry.key);
     return entry.key;
 }
 

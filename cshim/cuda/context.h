@@ -10,6 +10,7 @@
 // What the contexts table says of a context (ga_entry.kind). Its maker and how often it was
 // attached are in ga_entry.bytes.
 enum ga_cuda_context_kind {
+    GA_CUDA_CONTEXT_UNTOLD = 0,  // being met: it is not counted until the daemon has been told
     GA_CUDA_CONTEXT_SEEN = 1,    // met in use: the primary one, made out of our sight
     GA_CUDA_CONTEXT_PRIMARY = 2, // cuDevicePrimaryCtxRetain
     GA_CUDA_CONTEXT_CREATED = 3, // cuCtxCreate
@@ -31,10 +32,11 @@ bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device d
 void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made);
 void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask);
 
-// Counts a context that was not known; tells the daemon. Returns where it is charged: itself,
-// or the primary context that one of a green context stands for.
+// Counts a context that was not known; tells the daemon. epoch: of ga_cuda_late_epoch, from before
+// the driver was asked, by whose answer it is there. Returns where it is charged: itself, or the
+// primary context that one of a green context stands for.
 uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
-                                uint8_t kind);
+                                uint8_t kind, uint64_t epoch);
 
 // What is known of one, by its handle or by a green one's. False: nothing.
 uint64_t ga_cuda_context_green_key(ga_green green);

@@ -93,7 +93,7 @@ GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, ui
         return -1;
     ga_cuda_device_several(root);
     ga_cuda_device_meet *meet = atomic_load(&ga_cuda_device_meets);
-    *home = meet(root, context, (uint32_t)device);
+    *home = meet(root, context, (uint32_t)device, epoch);
     ga_self.context = (uint64_t)(uintptr_t)context;
     ga_self.home = *home;
     ga_self.context_epoch = epoch;

@@ -14,7 +14,8 @@
 
 // What is done with a context that is new to the calling thread, and in which one its memory is
 // charged: ga_cuda_hold_meet. Set when the driver is met.
-typedef uint64_t ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device);
+typedef uint64_t ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device,
+                                     uint64_t epoch);
 extern _Atomic(ga_cuda_device_meet *) ga_cuda_device_meets;
 
 // The slow way of ga_cuda_device_current: a context not met on this thread before. It is noticed

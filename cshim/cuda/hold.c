@@ -44,9 +44,10 @@ static bool hold_context(struct ga_root *root, ga_context context) {
 }
 
 // Refused to hold it, what the thread asks for next will be, too.
-uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device) {
+uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device,
+                           uint64_t epoch) {
     hold_context(root, context);
-    return ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);
+    return ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN, epoch);
 }
 
 void ga_cuda_hold_settle(struct ga_root *root) {

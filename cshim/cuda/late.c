@@ -81,16 +81,29 @@ static struct fate of_ticket(const struct ga_late *l, uint64_t ticket) {
     return (struct fate){0, false};
 }
 
+static bool ended_since(const struct ga_late *l, uint64_t context, uint64_t epoch) {
+    for (size_t i = 0; i < GA_ENDED; i++) {
+        const struct ga_ended *e = &l->ended[i];
+        if (e->ended && e->context == context && e->epoch > epoch)
+            return true;
+    }
+    return false;
+}
+
+bool ga_cuda_late_ended(struct ga_root *root, uint64_t context, uint64_t epoch) {
+    struct ga_late *l = &ga_cuda(root)->late;
+    ga_self_lock(&l->lock);
+    bool ended = ended_since(l, context, epoch);
+    ga_self_unlock(&l->lock);
+    return ended;
+}
+
 static struct fate of_context(const struct ga_late *l, uint64_t context, uint64_t epoch) {
     for (size_t i = 0; i < GA_ENDINGS; i++)
         if (l->ending[i].ticket && l->ending[i].context == context)
             return (struct fate){l->ending[i].ticket, false};
-    for (size_t i = 0; i < GA_ENDED; i++) {
-        const struct ga_ended *e = &l->ended[i];
-        if (e->ended && e->context == context && e->epoch > epoch)
-            return (struct fate){ga_cuda_late_ticket(), true};
-    }
-    return (struct fate){0, false};
+    return ended_since(l, context, epoch) ? (struct fate){ga_cuda_late_ticket(), true}
+                                          : (struct fate){0, false};
 }
 
 void ga_cuda_late_join(struct ga_root *root, struct ga_table *table, const struct ga_entry *entry,

@@ -18,6 +18,9 @@ void ga_cuda_late_end(struct ga_root *root, uint64_t ticket, bool ended);
 // have been seen.
 void ga_cuda_late_made(struct ga_root *root, uint64_t context);
 
+// Whether a context ended since: an epoch from when it was there.
+bool ga_cuda_late_ended(struct ga_root *root, uint64_t context, uint64_t epoch);
+
 // One that nothing has yet.
 uint64_t ga_cuda_late_ticket(void);
 

@@ -7,6 +7,7 @@
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/ending.h"
+#include "cuda/late.h"
 #include "cuda/state.h"
 
 // Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
@@ -185,6 +186,7 @@ struct retaining {
 };
 
 static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *ask, bool others) {
+    uint64_t epoch = ga_cuda_late_epoch(r->root);
     ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
@@ -196,7 +198,7 @@ static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *a
         ga_cuda_context_made(ask, &made);
     else
         ga_cuda_context_notice(r->root, *r->context, number_of(r->root, r->device),
-                               GA_CUDA_CONTEXT_PRIMARY);
+                               GA_CUDA_CONTEXT_PRIMARY, epoch);
     count_use(r->root, r->device, others);
     ga_hold_retain(r->root, &r->hold);
     return result;

@@ -59,20 +59,25 @@ static inline void test_daemon_say(struct test_daemon *d, const char *line) {
 
 struct test_state {
     unsigned long long granted, used; // of all leases
+    long long streams, contexts;
     size_t waiters;
 };
 
 static inline struct test_state test_daemon_show(struct test_daemon *d) {
-    struct test_state s = {0, 0, 0};
+    struct test_state s = {0};
     char line[128];
     test_daemon_say(d, "show");
     while (fgets(line, sizeof line, d->from)) {
         unsigned long long granted, used;
+        long long streams, contexts;
         if (strcmp(line, "end\n") == 0)
             return s;
-        if (sscanf(line, "lease %*d %*u %llu %llu", &granted, &used) == 2) {
+        if (sscanf(line, "lease %*d %*u %llu %llu %lld %lld", &granted, &used, &streams,
+                   &contexts) == 4) {
             s.granted += granted;
             s.used += used;
+            s.streams += streams;
+            s.contexts += contexts;
         }
         sscanf(line, "waiters %zu", &s.waiters);
     }

@@ -1,25 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// late_test PEER: a context ends during an allocation in it. Other threads see the end in two
-// steps: its entries are marked; the driver has ended it and they are swept. The two steps run at
-// each pair of basic blocks of the allocation in turn, and whatever the pair, no entry stays in the
-// table and no byte stays charged. The library is compiled to call __sanitizer_cov_trace_pc at each
-// basic block (-fsanitize-coverage=trace-pc), on the simulated driver (DRIVER is its path).
+// late_test PEER: a context ends during a call that makes something in it. Other threads see the
+// end in two steps: what lives there is marked; the driver has ended it and that is swept. Another
+// thread takes the two steps at pairs of basic blocks of the call, and whatever the pair, nothing
+// of the context stays in a table or charged. The library is compiled to call
+// __sanitizer_cov_trace_pc at each basic block (-fsanitize-coverage=trace-pc), on the simulated
+// driver (DRIVER is its path).
 #include <dlfcn.h>
 #include <limits.h>
+#include <pthread.h>
+#include <semaphore.h>
 
+#include "core/interface.h"
 #include "cuda/driver.h"
 #include "cuda/ending.h"
 #include "cuda/hooks.h"
+#include "cuda/state.h"
 #include "daemon.h"
 #include "hook/library.h"
 
-extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
-extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
+#define GA_HOOK(symbol, class, bytes, parameters, arguments, ...) extern GA_FN_##symbol symbol;
+#define GA_NEED(symbol, parameters)
+#include "cuda/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
 
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
 #endif
 #define BYTES 4096
+#define SIDE 64
 
 #ifdef __clang__
 #define IS_NO_BLOCK __attribute__((no_sanitize("coverage")))
@@ -28,83 +37,253 @@ extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
 #endif
 
 static struct ga_root *root;
+static ga_context home; // lives on, below the one that ends
+static struct test_daemon peer;
+
+// The end of a context, by a thread of its own
+
 static ga_context context;
-static uint64_t ticket; // 0: the end has not begun
-static bool watched;    // the allocation is under way
-static long block;      // basic blocks of it so far
+static uint64_t ticket;
+static enum { NOT_BEGUN, BEGUN, ENDED } state, wanted;
+static sem_t asked, answered;
+
+static void *ends_it(void *unused) {
+    CHECK(ga_root_get() == root);
+    for (;;) {
+        CHECK(sem_wait(&asked) == 0);
+        uint64_t key = (uint64_t)(uintptr_t)context;
+        if (state == NOT_BEGUN)
+            ticket = ga_cuda_ending_mark(root, key);
+        if (wanted == ENDED) {
+            CHECK(GA_REAL(cuCtxDestroy_v2)(context) == 0);
+            ga_cuda_ending_gone(root, key, ticket);
+        }
+        state = wanted;
+        CHECK(sem_post(&answered) == 0);
+    }
+    return unused;
+}
+
+static void come_to(int to) {
+    if ((int)state >= to)
+        return;
+    wanted = to;
+    CHECK(sem_post(&asked) == 0);
+    CHECK(sem_wait(&answered) == 0);
+}
+
+static bool watched; // the call is under way
+static long block;   // basic blocks of it so far
 static long begins_at, ends_at;
 
-static void begin(void) {
-    if (ticket == 0)
-        ticket = ga_cuda_ending_mark(root, (uint64_t)(uintptr_t)context);
-}
-
-static void end(void) {
-    begin();
-    if (!context)
-        return;
-    CHECK(GA_REAL(cuCtxDestroy_v2)(context) == 0);
-    ga_cuda_ending_gone(root, (uint64_t)(uintptr_t)context, ticket);
-    context = NULL;
-}
-
-// Not in critical sections: the thread that ends the context would wait for their locks.
+// Not in critical sections: the other thread would wait for their locks.
 void __sanitizer_cov_trace_pc(void); // NOLINT(bugprone-reserved-identifier,cert-dcl37-c)
+static __thread bool is_caller;
 IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
-    if (!watched || ga_self.inside || ga_self.away)
+    if (!is_caller || !watched || ga_self.inside || ga_self.away)
         return;
     watched = false;
-    if (block == begins_at)
-        begin();
-    if (block == ends_at)
-        end();
-    block++;
+    if (!ga_mutex_is_mine(&ga_cuda(root)->asking)) {
+        if (block == begins_at)
+            come_to(BEGUN);
+        if (block == ends_at)
+            come_to(ENDED);
+        block++;
+    }
     watched = true;
 }
+
+// The calls
+
+static ga_stream stream;
+static ga_address address;
+static ga_array array;
+
+static ga_result allocate(void) {
+    return cuMemAlloc_v2(&address, BYTES);
+}
+
+static ga_result allocate_managed(void) {
+    return cuMemAllocManaged(&address, BYTES, 1);
+}
+
+static ga_result allocate_host(void) {
+    void *at;
+    return cuMemAllocHost_v2(&at, BYTES);
+}
+
+static ga_result create_array(void) {
+    return cuArrayCreate_v2(&array, &(struct ga_cu_array){SIDE, SIDE, 0x20, 1});
+}
+
+static ga_result create_stream(void) {
+    return cuStreamCreate(&stream, 0);
+}
+
+static void make_stream(void) {
+    CHECK(cuStreamCreate(&stream, 0) == 0);
+}
+
+static ga_result allocate_pooled(void) {
+    return cuMemAllocAsync(&address, BYTES, stream);
+}
+
+// What a pool gave outlives the context.
+static void free_in_home(void) {
+    if (address)
+        CHECK(cuMemFree_v2(address) == 0);
+}
+
+static const struct call {
+    const char *name;
+    void (*prepare)(void);
+    ga_result (*make)(void);
+    void (*end)(void); // what outlives the context
+    bool unseen;       // the context, before the call
+} calls[] = {
+    {"cuMemAlloc in a context not seen before", NULL, allocate, NULL, true},
+    {"cuMemAlloc", NULL, allocate, NULL, false},
+    {"cuMemAllocManaged", NULL, allocate_managed, NULL, false},
+    {"cuMemAllocHost", NULL, allocate_host, NULL, false},
+    {"cuArrayCreate", NULL, create_array, NULL, false},
+    {"cuStreamCreate", NULL, create_stream, NULL, false},
+    {"cuMemAllocAsync", make_stream, allocate_pooled, free_in_home, false},
+};
+
+// What is left
 
 static void count(void *arg, const struct ga_entry *e) {
     (void)e;
     ++*(long *)arg;
 }
 
-// Returns how many basic blocks the allocation had.
-static long allocate(long begins, long ends) {
-    ga_address p;
-    long held = 0;
-    CHECK(cuCtxCreate_v2(&context, 0, 0) == 0);
-    ticket = 0;
+static long entries(struct ga_table *table) {
+    long n = 0;
+    ga_self_each(table, count, &n);
+    return n;
+}
+
+static long events(void) {
+    const struct ga_cuda_pending *p = &ga_cuda(root)->pending;
+    long n = 0;
+    for (uint32_t i = 0; i < p->events; i++)
+        n += p->cache[i].context != (uint64_t)(uintptr_t)home;
+    return n;
+}
+
+static const char *const kinds[] = {
+    "entries",  "streams",        "entries of host memory", "bytes of host memory",
+    "imports",  "bytes imported", "imports without a size", "arrays to map to",
+    "contexts", "pending frees",  "pending bytes",          "events",
+};
+#define KINDS (sizeof kinds / sizeof kinds[0])
+
+static void read_all(long n[KINDS]) {
+    struct ga_cuda_state *s = ga_cuda(root);
+    *n++ = entries(&root->blocks);
+    *n++ = entries(&root->streams);
+    *n++ = entries(&root->hosts);
+    *n++ = (long)atomic_load(&root->host_held);
+    *n++ = entries(&root->imports);
+    *n++ = (long)atomic_load(&root->imported[0]);
+    *n++ = (long)atomic_load(&root->imports_unknown);
+    *n++ = entries(&s->bounds.objects);
+    *n++ = entries(&s->contexts);
+    *n++ = (long)s->pending.count;
+    *n++ = (long)atomic_load(&root->devices[0].late);
+    *n++ = events();
+}
+
+// Returns how many basic blocks the call had.
+static long run(const struct call *c, long begins, long ends) {
+    ga_context popped;
+    stream = NULL;
+    address = 0;
+    CHECK((c->unseen ? GA_REAL(cuCtxCreate_v2) : cuCtxCreate_v2)(&context, 0, 0) == 0);
+    if (c->prepare)
+        c->prepare();
+    state = NOT_BEGUN;
     block = 0;
     begins_at = begins;
     ends_at = ends;
     watched = true;
-    ga_result result = cuMemAlloc_v2(&p, BYTES);
+    ga_result result = c->make();
     watched = false;
     CHECK(result == 0 || ends < block);
-    end();
-    ga_self_each(&root->blocks, count, &held);
-    if (held)
-        fprintf(stderr, "the end at blocks %ld and %ld left %ld entries\n", begins, ends, held);
-    CHECK(held == 0);
+    come_to(ENDED);
+    CHECK(GA_REAL(cuCtxGetCurrent)(&popped) == 0);
+    if (popped != home)
+        CHECK(GA_REAL(cuCtxPopCurrent_v2)(&popped) == 0);
+    if (c->end)
+        c->end();
     return block;
+}
+
+// Whether something was left. *reached: the call came to where the second step was due.
+static bool is_wrong(const struct call *c, long begins, long ends, bool *reached) {
+    long before[KINDS], after[KINDS];
+    bool wrong = false;
+    read_all(before);
+    *reached |= run(c, begins, ends) > ends;
+    read_all(after);
+    for (size_t i = 0; i < KINDS; i++) {
+        if (after[i] == before[i])
+            continue;
+        fprintf(stderr, "%s: the end at blocks %ld and %ld leaves %ld %s\n", c->name, begins, ends,
+                after[i] - before[i], kinds[i]);
+        wrong = true;
+    }
+    return wrong;
+}
+
+// The second step at each block, and after the call; the first at the same one and before it,
+// farther and farther.
+static bool try(const struct call *c) {
+    bool wrong = false, reached = true;
+    run(c, LONG_MAX, LONG_MAX); // with what a thread does once
+    long ends = -1;
+    while (reached) {
+        reached = false;
+        wrong |= is_wrong(c, 0, ++ends, &reached);
+        for (long gap = 0; gap < ends; gap = 16 * gap + 15)
+            wrong |= is_wrong(c, ends - gap, ends, &reached);
+    }
+    CHECK(ends > 20);
+    struct test_state told = test_daemon_show(&peer);
+    fprintf(stderr, "%s: %ld blocks\n", c->name, ends);
+    CHECK(told.streams == 0 && told.contexts == entries(&ga_cuda(root)->contexts));
+    return wrong;
+}
+
+// What a driver may crash on.
+static GA_FN_cuCtxPushCurrent_v2 *push;
+static ga_result push_context(ga_context pushed) {
+    CHECK(((uintptr_t)pushed & 1) == 0); // a ticket
+    return push(pushed);
 }
 
 int main(int argc, char **argv) {
     static const char *const options[] = {"limit", "8589934592", "quiet", "1", NULL};
     char folder[] = "/tmp/gpuarb-late-XXXXXX", socket_path[64], command[64];
+    pthread_t thread;
     CHECK(argc == 2 && mkdtemp(folder));
     snprintf(socket_path, sizeof socket_path, "%s/socket", folder);
     setenv("SIMCUDA_DIR", folder, 1);
     setenv("GPUARB_SOCKET", socket_path, 1);
-    struct test_daemon peer = test_daemon_start(argv[1], socket_path, options);
+    peer = test_daemon_start(argv[1], socket_path, options);
     CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_cuda_interface, NULL));
     CHECK(GA_REAL(cuInit)(0) == 0 && (root = ga_root_get()) != NULL);
-    allocate(LONG_MAX, LONG_MAX); // a thread's first call, and the lease
-    long blocks = allocate(LONG_MAX, LONG_MAX);
-    fprintf(stderr, "%ld blocks\n", blocks);
-    CHECK(blocks > 20);
-    for (long ends = 0; ends < blocks; ends++)
-        for (long begins = 0; begins <= ends; begins++)
-            allocate(begins, ends);
+    push = GA_REAL(cuCtxPushCurrent_v2);
+    atomic_store(&ga_driver_functions[GA_ROW_cuCtxPushCurrent_v2], (void *)push_context);
+    CHECK(cuCtxCreate_v2(&home, 0, 0) == 0);
+    CHECK(sem_init(&asked, 0, 0) == 0 && sem_init(&answered, 0, 0) == 0);
+    CHECK(pthread_create(&thread, NULL, ends_it, NULL) == 0);
+    is_caller = true;
+    bool wrong = false;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        wrong |= try(&calls[i]);
+    CHECK(!wrong);
+    ga_interface_reap(root, 0, UINT64_MAX);
     CHECK(test_daemon_show(&peer).used == 0);
     test_daemon_stop(&peer);
     snprintf(command, sizeof command, "rm -r %s", folder);
