@@ -99,8 +99,10 @@ bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shap
     // The memory of such an array is mapped later, and charged where it was created.
     if (!ga_claim_begin(&c->c))
         return false;
-    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.entry.context) >= 0)
+    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.entry.context) >= 0) {
         c->later = c->c.root;
+        c->c.epoch = ga_cuda_late_epoch(c->c.root);
+    }
     c->whole = !(shape.flags & GA_CUDA_ARRAY_SPARSE);
     c->c.root = NULL;
     return true;
@@ -117,7 +119,7 @@ static bool undo(uint64_t key) {
 
 ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, uint64_t key) {
     if (c->later && result == GA_CUDA_SUCCESS)
-        ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole);
+        ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole, c->c.epoch);
     return ga_cuda_claim_settle(&c->c, result, key, undo);
 }
 
@@ -132,6 +134,6 @@ ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result re
     if (e->bound && result == GA_CUDA_SUCCESS)
         ga_cuda_bound_end(e->c.root, e->bound);
     else if (e->bound)
-        ga_cuda_bound_put_back(e->c.root, e->bound);
+        ga_cuda_bound_put_back(e->c.root, e->bound, e->c.epoch);
     return result;
 }

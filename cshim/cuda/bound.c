@@ -2,6 +2,7 @@
 #include "cuda/bound.h"
 
 #include "core/records.h"
+#include "cuda/late.h"
 #include "cuda/pending.h"
 #include "cuda/state.h"
 
@@ -52,7 +53,7 @@ void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound) {
     let_go(root, b, pieces, ga_cuda_vmm_let_go);
 }
 
-void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound) {
+void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, uint64_t epoch) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     if (!bound)
         return;
@@ -64,15 +65,17 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound) {
     ga_self_unlock(&b->lock);
     if (old.key) // ended out of our sight
         ga_cuda_bound_end(root, pointer_of(&old));
+    ga_cuda_late_look(root, &b->objects, &e, epoch);
 }
 
-void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole) {
+void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole,
+                         uint64_t epoch) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_cuda_bound *bound = ga_records_take(root, &b->unused, sizeof *bound);
     if (!bound)
         return;
     *bound = (struct ga_cuda_bound){.key = key, .context = context, .whole = whole};
-    ga_cuda_bound_put_back(root, bound);
+    ga_cuda_bound_put_back(root, bound, epoch);
 }
 
 struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key) {
@@ -311,7 +314,7 @@ ga_result ga_cuda_bound_settle(const struct ga_cuda_binding *b, ga_result result
         if (device == GA_CUDA_BOUND_WHERE_IT_IS)
             device = ga_cuda_vmm_ordinal(b->root, b->memory);
         if (!bound_of(all, key)) {
-            ga_cuda_bound_begin(b->root, key, 0, false);
+            ga_cuda_bound_begin(b->root, key, 0, false, 0);
             ga_cuda_vmm_at_end(b->root, b->object, object_ended);
         }
         struct ga_cuda_bound *bound = bound_of(all, key);

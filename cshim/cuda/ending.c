@@ -50,8 +50,10 @@ static void move_entries(struct ga_root *root, uint64_t context, uint64_t become
     ga_table_mark(&root->blocks, context, becomes);
     ga_table_mark(&root->streams, context, becomes);
     ga_table_mark(&root->hosts, context, becomes);
-    ga_table_mark(&root->imports, context, becomes);
     ga_self_leave();
+    ga_self_lock(&root->imports_lock);
+    ga_table_mark(&root->imports, context, becomes);
+    ga_self_unlock(&root->imports_lock);
     ga_cuda_bound_mark(root, context, becomes);
 }
 

@@ -3,6 +3,7 @@
 
 #include "core/import.h"
 #include "cuda/device.h"
+#include "cuda/late.h"
 
 // In the key of another API's memory, which has a handle: an address is as it is.
 #define EXTERNAL (1ull << 60)
@@ -17,8 +18,14 @@ static int device_of(struct ga_root *root, ga_address address, int otherwise) {
     return otherwise;
 }
 
+static void note(struct ga_root *root, const struct ga_entry *entry, uint64_t epoch) {
+    ga_import_note(root, entry);
+    ga_cuda_late_look(root, &root->imports, entry, epoch);
+}
+
 static void note_block(ga_address address, const ga_pool *pool) {
     struct ga_root *root = ga_root_get();
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
     uint64_t context = 0;
     ga_address base = 0;
     size_t bytes = 0;
@@ -29,10 +36,12 @@ static void note_block(ga_address address, const ga_pool *pool) {
     if (!GA_REAL(cuMemGetAddressRange_v2) ||
         GA_REAL(cuMemGetAddressRange_v2)(&base, &bytes, address) != GA_CUDA_SUCCESS)
         bytes = 0;
-    ga_import_note(root, &(struct ga_entry){.key = address,
-                                            .bytes = bytes,
-                                            .context = pool ? (uint64_t)(uintptr_t)*pool : context,
-                                            .device = (uint8_t)device});
+    note(root,
+         &(struct ga_entry){.key = address,
+                            .bytes = bytes,
+                            .context = pool ? (uint64_t)(uintptr_t)*pool : context,
+                            .device = (uint8_t)device},
+         epoch);
 }
 
 ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, const ga_pool *pool) {
@@ -43,7 +52,10 @@ ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, con
 
 bool ga_cuda_import_give(struct ga_claim *c, uint64_t key) {
     c->root = ga_root_get();
-    return c->root && ga_import_take(c->root, key, &c->entry);
+    if (!c->root)
+        return false;
+    c->epoch = ga_cuda_late_epoch(c->root);
+    return ga_import_take(c->root, key, &c->entry);
 }
 
 bool ga_cuda_import_give_external(struct ga_claim *c, void *memory) {
@@ -52,6 +64,8 @@ bool ga_cuda_import_give_external(struct ga_claim *c, void *memory) {
 
 void ga_cuda_import_given(const struct ga_claim *c, ga_result result) {
     ga_import_ended(c->root, &c->entry, result == GA_CUDA_SUCCESS);
+    if (result != GA_CUDA_SUCCESS)
+        ga_cuda_late_join(c->root, &c->root->imports, &c->entry, c->epoch);
 }
 
 // The descriptor names no device: the memory is taken to be on the current one.
@@ -60,12 +74,15 @@ ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **mem
     ga_result result = real(memory, descriptor);
     struct ga_root *root = result == GA_CUDA_SUCCESS && memory ? ga_root_get() : NULL;
     const struct ga_cu_external *what = descriptor;
+    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
     uint64_t context;
     int device = root ? ga_cuda_device_current(root, &context) : -1;
     if (device >= 0)
-        ga_import_note(root, &(struct ga_entry){.key = (uint64_t)(uintptr_t)*memory | EXTERNAL,
-                                                .bytes = what->bytes,
-                                                .context = context,
-                                                .device = (uint8_t)device});
+        note(root,
+             &(struct ga_entry){.key = (uint64_t)(uintptr_t)*memory | EXTERNAL,
+                                .bytes = what->bytes,
+                                .context = context,
+                                .device = (uint8_t)device},
+             epoch);
     return result;
 }

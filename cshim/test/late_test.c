@@ -9,6 +9,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <semaphore.h>
+#include <sys/mman.h>
 
 #include "core/interface.h"
 #include "cuda/driver.h"
@@ -97,6 +98,8 @@ IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
 
 static ga_stream stream;
 static ga_address address;
+static struct ga_cu_ipc foreign;
+static struct ga_cu_external external = {.type = 1, .bytes = BYTES};
 static ga_array array;
 
 static ga_result allocate(void) {
@@ -116,8 +119,29 @@ static ga_result create_array(void) {
     return cuArrayCreate_v2(&array, &(struct ga_cu_array){SIDE, SIDE, 0x20, 1});
 }
 
+static ga_result create_sparse(void) {
+    return cuArray3DCreate_v2(
+        &array, &(struct ga_cu_array3d){SIDE, SIDE, 0, 0x20, 1, GA_CUDA_ARRAY_SPARSE});
+}
+
 static ga_result create_stream(void) {
     return cuStreamCreate(&stream, 0);
+}
+
+static ga_result open_block(void) {
+    return cuIpcOpenMemHandle_v2(&address, foreign, 1);
+}
+
+static void make_external(void) {
+    int fd = memfd_create("late", MFD_CLOEXEC);
+    CHECK(fd >= 0 && ftruncate(fd, BYTES) == 0);
+    external.handle[0] = NULL;
+    memcpy(external.handle, &fd, sizeof fd);
+}
+
+static ga_result open_external(void) {
+    void *at;
+    return cuImportExternalMemory(&at, &external);
 }
 
 static void make_stream(void) {
@@ -146,7 +170,10 @@ static const struct call {
     {"cuMemAllocManaged", NULL, allocate_managed, NULL, false},
     {"cuMemAllocHost", NULL, allocate_host, NULL, false},
     {"cuArrayCreate", NULL, create_array, NULL, false},
+    {"cuArray3DCreate of a sparse one", NULL, create_sparse, NULL, false},
     {"cuStreamCreate", NULL, create_stream, NULL, false},
+    {"cuIpcOpenMemHandle", NULL, open_block, NULL, false},
+    {"cuImportExternalMemory", make_external, open_external, NULL, false},
     {"cuMemAllocAsync", make_stream, allocate_pooled, free_in_home, false},
 };
 
@@ -262,6 +289,31 @@ static ga_result push_context(ga_context pushed) {
     return push(pushed);
 }
 
+// A block of another process's, which lives as long as this one.
+static void make_foreign(void) {
+    int out[2];
+    CHECK(pipe(out) == 0);
+    pid_t child = fork();
+    CHECK(child >= 0);
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
+        ga_address p = 0;
+        ga_context mine;
+        CHECK(driver);
+        CHECK(((GA_FN_cuInit *)dlsym(driver, "cuInit"))(0) == 0);
+        CHECK(((GA_FN_cuCtxCreate_v2 *)dlsym(driver, "cuCtxCreate_v2"))(&mine, 0, 0) == 0);
+        CHECK(((GA_FN_cuMemAlloc_v2 *)dlsym(driver, "cuMemAlloc_v2"))(&p, BYTES) == 0);
+        ga_result (*tell)(struct ga_cu_ipc *, ga_address) =
+            (ga_result(*)(struct ga_cu_ipc *, ga_address))dlsym(driver, "cuIpcGetMemHandle");
+        CHECK(tell(&foreign, p) == 0);
+        CHECK(write(out[1], &foreign, sizeof foreign) == sizeof foreign);
+        for (;;)
+            pause();
+    }
+    CHECK(read(out[0], &foreign, sizeof foreign) == sizeof foreign);
+}
+
 int main(int argc, char **argv) {
     static const char *const options[] = {"limit", "8589934592", "quiet", "1", NULL};
     char folder[] = "/tmp/gpuarb-late-XXXXXX", socket_path[64], command[64];
@@ -270,6 +322,7 @@ int main(int argc, char **argv) {
     snprintf(socket_path, sizeof socket_path, "%s/socket", folder);
     setenv("SIMCUDA_DIR", folder, 1);
     setenv("GPUARB_SOCKET", socket_path, 1);
+    make_foreign();
     peer = test_daemon_start(argv[1], socket_path, options);
     CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_cuda_interface, NULL));
     CHECK(GA_REAL(cuInit)(0) == 0 && (root = ga_root_get()) != NULL);
