@@ -15,7 +15,7 @@
 struct claim {
     struct ga_cuda_draw draw; // of root NULL: none, and then
     struct ga_claim host;     // one where the pool is in the host, or of root NULL
-    ga_stream stream;
+    struct ga_cuda_pending_at at;
     uint64_t turn; // of ga_cuda_pool_turn, from before the device's pool was looked up
     bool named;    // a pool that the program named
     bool again;
@@ -38,8 +38,8 @@ static bool again(struct claim *c) {
     d->tag = atomic_load(&d->root->tag);
     d->admitted = 0;
     struct ga_entry like = entry_of(d, 0);
-    c->again = ga_cuda_pending_user(d->root, d->device, c->stream, &d->user) &&
-               ga_cuda_pending_recall(d->root, &like, c->stream, d->user.context, &d->tag);
+    c->again = ga_cuda_pending_user(d->root, d->device, &c->at, &d->user) &&
+               ga_cuda_pending_recall(d->root, &like, c->at.stream, c->at.context, &d->tag);
     return c->again;
 }
 
@@ -50,7 +50,7 @@ static void undo(struct claim *c) {
         ga_cuda_draw_undo(d);
         return;
     }
-    ga_cuda_pending_add(d->root, &entry, c->stream);
+    ga_cuda_pending_add(d->root, &entry, &c->at);
 }
 
 // Where the device's pool changed while the driver was asked, the block is charged to the one that
@@ -115,7 +115,7 @@ static ga_result settle_drawn(struct claim *c, ga_result result, ga_address addr
     if (!c->again)
         ga_cuda_pool_grew(d->root, d->pool, d->admitted, d->tag);
     if (d->admitted == 0)
-        ga_cuda_pending_expect(d->root, c->stream, d->bytes);
+        ga_cuda_pending_expect(d->root, c->at.stream, d->bytes);
     if (GA_LIKELY(ga_cuda_pool_balance(d->root, d->pool, d->admitted, &d->user)))
         return result;
     return give_up(c, address) ? GA_CUDA_OUT_OF_MEMORY : result;
@@ -144,7 +144,7 @@ static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool hand
         return ga_cuda_host_open_pooled(&c->host, root, bytes);
     if (ga_cuda_pool_device(pool) < 0)
         return true;
-    c->stream = stream;
+    c->at = ga_cuda_pending_at(root, stream);
     c->draw =
         (struct ga_cuda_draw){.root = root, .pool = pool, .bytes = bytes, .kind = GA_MEMORY_ASYNC};
     return again(c) || ga_cuda_draw(&c->draw);
@@ -178,13 +178,15 @@ ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga
                              ga_stream stream) {
     struct ga_claim c;
     // Captured, it frees when the graph runs: the block stays, and its charge.
-    if (!ga_root_get() || ga_cuda_capturing(effective))
+    struct ga_root *root = ga_root_get();
+    if (!root || ga_cuda_capturing(effective))
         return real(address, stream);
+    struct ga_cuda_pending_at at = ga_cuda_pending_at(root, effective);
     enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);
     ga_result result = real(address, stream);
     if (what != GA_CUDA_FREED_BLOCK || result != GA_CUDA_SUCCESS)
         return ga_cuda_memory_given(&c, what, result);
-    ga_cuda_pending_add(c.root, &c.entry, effective);
+    ga_cuda_pending_add(c.root, &c.entry, &at);
     return result;
 }
 

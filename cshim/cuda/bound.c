@@ -249,7 +249,8 @@ static void unmapped(struct ga_root *root, void *argument) {
 }
 
 static void note_all(struct ga_root *root, struct ga_cuda_vmm_memory **kept,
-                     const struct ga_cu_array_map *list, unsigned int count, ga_stream stream) {
+                     const struct ga_cu_array_map *list, unsigned int count,
+                     const struct ga_cuda_pending_at *at) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct piece *gone = NULL;
     for (unsigned int i = 0; i < count; i++) {
@@ -264,7 +265,7 @@ static void note_all(struct ga_root *root, struct ga_cuda_vmm_memory **kept,
     for (struct piece *p = gone; p; p = p->next)
         ga_cuda_vmm_leave(root, p->memory);
     if (gone)
-        ga_cuda_pending_call(root, stream, unmapped, gone);
+        ga_cuda_pending_call(root, at, unmapped, gone);
 }
 
 ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
@@ -275,9 +276,10 @@ ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
     struct ga_cuda_vmm_memory **kept = keep_all(root, list, count);
     if (!kept)
         return GA_CUDA_OUT_OF_MEMORY;
+    struct ga_cuda_pending_at at = ga_cuda_pending_at(root, effective);
     ga_result result = real(list, count, stream);
     if (result == GA_CUDA_SUCCESS)
-        note_all(root, kept, list, count, effective);
+        note_all(root, kept, list, count, &at);
     else
         let_go_all(root, kept, count);
     ga_os_unmap(kept, count * sizeof *kept);

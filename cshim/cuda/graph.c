@@ -98,6 +98,7 @@ struct start {
     struct ga_cuda_graph_exec *exec;
     struct ga_cuda_draw draw[GA_DEVICES]; // bytes 0: nothing there
     bool first;                           // no other launch on its way has the graph's own memory
+    struct ga_cuda_pending_at at;
 };
 
 // What a block needs in this start (ga_cuda_graph_block.state).
@@ -137,7 +138,7 @@ static void look_at(struct start *s, struct ga_cuda_graph_block *b, bool launch)
 }
 
 // What was called back from the pending ones is there again, or goes back.
-static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
+static void settle_recalled(struct start *s, bool launched) {
     for (uint32_t i = 0; i < s->exec->blocks.count; i++) {
         struct ga_cuda_graph_block *b = &s->exec->blocks.block[i];
         if (b->state != RECALLED)
@@ -147,7 +148,7 @@ static void settle_recalled(struct start *s, bool launched, ga_stream stream) {
         if (launched)
             ga_hold(s->root, &e);
         else
-            ga_cuda_pending_add(s->root, &e, stream);
+            ga_cuda_pending_add(s->root, &e, &s->at);
     }
 }
 
@@ -190,16 +191,17 @@ static void done(struct ga_root *root, void *argument) {
 }
 
 // It does not come to be: nothing is taken any more.
-static void undo_start(struct start *s, ga_stream stream) {
+static void undo_start(struct start *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (s->draw[d].bytes)
             ga_cuda_draw_undo(&s->draw[d]);
-    settle_recalled(s, false, stream);
+    settle_recalled(s, false);
     done(s->root, s->exec);
 }
 
 // False: refused, and nothing is taken.
 static bool open_start(struct start *s, bool launch, ga_stream stream) {
+    s->at = ga_cuda_pending_at(s->root, stream);
     struct ga_cuda_graph_exec *x = s->exec;
     ga_self_lock(&ga_cuda(s->root)->graphs.lock);
     s->first = x->launches == 0;
@@ -214,7 +216,7 @@ static bool open_start(struct start *s, bool launch, ga_stream stream) {
     }
     if (draw_all(s))
         return true;
-    undo_start(s, stream);
+    undo_start(s);
     return false;
 }
 
@@ -245,26 +247,26 @@ static void place(struct start *s, uint32_t device) {
 }
 
 // The blocks of others that the graph frees as it runs.
-static void free_others(struct start *s, ga_stream stream) {
+static void free_others(struct start *s) {
     for (uint32_t i = 0; i < s->exec->blocks.count; i++) {
         struct ga_entry e;
         if (s->exec->blocks.block[i].state == FREED &&
             ga_withdraw(s->root, s->exec->blocks.block[i].address, &e))
-            ga_cuda_pending_add(s->root, &e, stream);
+            ga_cuda_pending_add(s->root, &e, &s->at);
     }
 }
 
-static void settle_launch(struct start *s, ga_stream stream) {
+static void settle_launch(struct start *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (s->draw[d].bytes)
             place(s, d);
-    settle_recalled(s, true, stream);
-    free_others(s, stream);
+    settle_recalled(s, true);
+    free_others(s);
     // Without memory to hear of its end by, its own memory stays charged.
     if (!s->exec->frees_itself)
         done(s->root, s->exec);
     else
-        ga_cuda_pending_call(s->root, stream, done, s->exec);
+        ga_cuda_pending_call(s->root, &s->at, done, s->exec);
 }
 
 // Uploaded memory lies ready in the pool; nobody has it yet.
@@ -305,9 +307,9 @@ ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(exec, stream);
     if (result != GA_CUDA_SUCCESS)
-        undo_start(&s, effective);
+        undo_start(&s);
     else if (launch)
-        settle_launch(&s, effective);
+        settle_launch(&s);
     else
         settle_upload(&s);
     return result;
@@ -364,7 +366,7 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     if (upload && result == GA_CUDA_SUCCESS)
         settle_upload(&s);
     else if (upload)
-        undo_start(&s, NULL);
+        undo_start(&s);
     return ga_cuda_graph_made(&m, result, exec);
 }
 

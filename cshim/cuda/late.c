@@ -106,14 +106,28 @@ static struct fate of_context(const struct ga_late *l, uint64_t context, uint64_
                                           : (struct fate){0, false};
 }
 
+static struct fate fate_of(const struct ga_late *l, uint64_t context, uint64_t epoch) {
+    return context & 1 ? of_ticket(l, context) : of_context(l, context, epoch);
+}
+
+uint64_t ga_cuda_late_turn(struct ga_root *root, uint64_t *context, uint64_t epoch) {
+    struct ga_late *l = &ga_cuda(root)->late;
+    if (*context == 0 || !ga_cuda_late_any(root, epoch))
+        return 0;
+    ga_spin_lock(&l->lock);
+    struct fate f = fate_of(l, *context, epoch);
+    ga_spin_unlock(&l->lock);
+    *context = f.becomes ? f.becomes : *context;
+    return f.sweep ? f.becomes : 0;
+}
+
 void ga_cuda_late_join(struct ga_root *root, struct ga_table *table, const struct ga_entry *entry,
                        uint64_t epoch) {
     struct ga_late *l = &ga_cuda(root)->late;
     if (entry->context == 0)
         return;
     ga_self_lock(&l->lock);
-    struct fate f =
-        entry->context & 1 ? of_ticket(l, entry->context) : of_context(l, entry->context, epoch);
+    struct fate f = fate_of(l, entry->context, epoch);
     // Under the lock: the end that it joins has not swept yet.
     ga_cuda_late_sweep *sweep = atomic_load(&ga_cuda_late_sweeps);
     bool moved = f.becomes && ga_table_move(table, entry->key, entry->context, f.becomes);

@@ -37,15 +37,25 @@ static inline uint64_t ga_cuda_late_epoch(struct ga_root *root) {
     return atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire);
 }
 
+// Whether a context is being ended, or has ended since. contexts_ending is read first:
+// ga_cuda_late_end raises the epoch before it lowers that, so an end that is over by the first load
+// shows in the second.
+static inline bool ga_cuda_late_any(struct ga_root *root, uint64_t epoch) {
+    return GA_UNLIKELY(
+        atomic_load_explicit(&ga_cuda(root)->contexts_ending, memory_order_acquire) != 0 ||
+        atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire) != epoch);
+}
+
 // When the entry is in its table. The table's own lock orders this: whoever marked, or swept, that
-// shard before has told of it by then. contexts_ending is read first: ga_cuda_late_end raises the
-// epoch before it lowers that, so an end that is over by the first load shows in the second.
+// shard before has told of it by then.
 static inline void ga_cuda_late_look(struct ga_root *root, struct ga_table *table,
                                      const struct ga_entry *entry, uint64_t epoch) {
-    if (GA_UNLIKELY(
-            atomic_load_explicit(&ga_cuda(root)->contexts_ending, memory_order_acquire) != 0 ||
-            atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire) != epoch))
+    if (ga_cuda_late_any(root, epoch))
         ga_cuda_late_join(root, table, entry, epoch);
 }
+
+// The same for what is in a list, whose lock is held: *context becomes what it is to be. Returns a
+// ticket to sweep that list for afterwards, or 0.
+uint64_t ga_cuda_late_turn(struct ga_root *root, uint64_t *context, uint64_t epoch);
 
 #endif

@@ -6,6 +6,7 @@
 #include "cuda/capture.h"
 #include "cuda/device.h"
 #include "cuda/idle.h"
+#include "cuda/late.h"
 #include "cuda/pool.h"
 #include "cuda/state.h"
 
@@ -111,13 +112,16 @@ static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
     return event;
 }
 
-static void give_event(struct ga_cuda_pending *p, uint64_t context, ga_event event) {
+// epoch: from when its context was there. With that it may be gone.
+static void give_event(struct ga_root *root, uint64_t context, uint64_t epoch, ga_event event) {
+    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     lock(p);
-    bool kept = p->events < GA_CACHED_EVENTS;
+    bool gone = ga_cuda_late_turn(root, &context, epoch) != 0;
+    bool kept = !gone && p->events < GA_CACHED_EVENTS;
     if (kept)
         p->cache[p->events++] = (struct ga_cached_event){context, event};
     unlock(p);
-    if (!kept && GA_REAL(cuEventDestroy_v2))
+    if (!gone && !kept && GA_REAL(cuEventDestroy_v2))
         GA_REAL(cuEventDestroy_v2)(event);
 }
 
@@ -141,7 +145,6 @@ static ga_event make_event(uint64_t context) {
     return event;
 }
 
-// *ours: the program was seen to make the stream, and will be seen to end it.
 static uint64_t context_of(struct ga_root *root, ga_stream stream, bool *ours) {
     ga_context context = NULL;
     struct ga_entry entry;
@@ -155,14 +158,18 @@ static uint64_t context_of(struct ga_root *root, ga_stream stream, bool *ours) {
     return (uint64_t)(uintptr_t)context;
 }
 
-static ga_event record_event(struct ga_cuda_pending *p, uint64_t context, ga_stream stream) {
-    ga_event event = take_event(p, context);
+// In a context that is being ended it records none.
+static ga_event record_event(struct ga_root *root, const struct ga_cuda_pending_at *at) {
+    if (at->context & 1)
+        return NULL;
+    ga_event event = take_event(&ga_cuda(root)->pending, at->context);
     if (!event)
-        event = make_event(context);
-    if (event && GA_REAL(cuEventRecord) && GA_REAL(cuEventRecord)(event, stream) == GA_CUDA_SUCCESS)
+        event = make_event(at->context);
+    if (event && GA_REAL(cuEventRecord) &&
+        GA_REAL(cuEventRecord)(event, at->stream) == GA_CUDA_SUCCESS)
         return event;
     if (event)
-        give_event(p, context, event);
+        give_event(root, at->context, at->epoch, event);
     return NULL;
 }
 
@@ -197,29 +204,33 @@ static void end_step(struct ga_cuda_pending *p) {
 // Puts an item in that is filled but for its event: its bytes, which were on their way, are pending
 // from then on. Returns true when it is time to look.
 static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct ga_freed *item,
-                   ga_stream stream) {
+                   const struct ga_cuda_pending_at *at) {
     // A per-thread default stream goes by a name that every thread has one of.
-    item->stream = stream;
-    bool ours;
-    atomic_store_explicit(&p->used, true, memory_order_relaxed); // before there is an event to drop
-    item->context = context_of(root, stream, &ours);
-    bool late = ours && is_expected(p, item);
+    item->stream = at->stream;
+    item->context = at->context;
+    if (!is_used(p))
+        atomic_store(&p->used, true); // before there is an event to drop
+    bool late = at->ours && is_expected(p, item);
     if (!late)
-        item->event = record_event(p, item->context, stream);
+        item->event = record_event(root, at);
     begin_step(root, p);
     append_locked(p, item);
+    uint64_t ended = ga_cuda_late_turn(root, &item->context, at->epoch);
     if (item->bytes) {
         ga_cuda_pool_late(root, item->device, item->bytes, item->tag);
         ga_inflight_add(item->device, 0 - item->bytes);
     }
     bool many = p->count >= REAP_FROM && p->count >= p->reap_at;
     end_step(p);
+    if (GA_UNLIKELY(ended != 0))
+        ga_cuda_pending_sweep(root, ended);
     if (GA_UNLIKELY(late && atomic_load(&ga_cuda_captures) != 0)) // one began meanwhile
-        ga_cuda_pending_watch(root, stream);
+        ga_cuda_pending_watch(root, at->stream);
     return many;
 }
 
-void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream) {
+void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry,
+                         const struct ga_cuda_pending_at *at) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     struct ga_freed *item = ga_records_take(root, &p->unused, sizeof *item);
     struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
@@ -237,32 +248,36 @@ void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_
         .device = entry->device,
         .tag = entry->tag,
     };
-    bool many = enlist(root, p, item, stream);
+    bool many = enlist(root, p, item, at);
     ga_cuda_idle_wake(root);
     if (many)
         ga_interface_reap(root, entry->device, 0);
 }
 
-bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_pending_at *at,
                           void (*run)(struct ga_root *root, void *argument), void *argument) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     struct ga_freed *item = ga_records_take(root, &p->unused, sizeof *item);
     if (!item)
         return false;
     *item = (struct ga_freed){.run = run, .argument = argument, .device = GA_DEVICES};
-    enlist(root, p, item, stream);
+    enlist(root, p, item, at);
     ga_cuda_idle_wake(root);
     return true;
 }
 
-bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
-                          struct ga_cuda_pool_user *user) {
+struct ga_cuda_pending_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream) {
+    struct ga_cuda_pending_at at = {.stream = stream, .epoch = ga_cuda_late_epoch(root)};
+    at.context = context_of(root, stream, &at.ours);
+    return at;
+}
+
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device,
+                          const struct ga_cuda_pending_at *at, struct ga_cuda_pool_user *user) {
     *user = (struct ga_cuda_pool_user){0, 0};
-    bool ours;
-    if (stream == GA_CUDA_STREAM_PER_THREAD)
+    if (at->stream == GA_CUDA_STREAM_PER_THREAD)
         return false;
-    *user =
-        (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)stream, context_of(root, stream, &ours)};
+    *user = (struct ga_cuda_pool_user){(uint64_t)(uintptr_t)at->stream, at->context};
     return ga_root_pending(root, device) != 0;
 }
 
@@ -270,6 +285,7 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, g
                             uint64_t context, uint16_t *tag) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
+    uint64_t epoch = ga_cuda_late_epoch(root);
     begin_step(root, p);
     struct ga_freed *item = p->last;
     while (item &&
@@ -288,7 +304,7 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, g
         return false;
     *tag = item->tag;
     if (item->event)
-        give_event(p, item->context, item->event);
+        give_event(root, item->context, epoch, item->event);
     ga_records_give(&p->unused, item);
     return true;
 }
@@ -373,6 +389,7 @@ struct walk {
     struct ga_freed copy;
     uint32_t left; // what comes in meanwhile is for the next walk
     uint32_t life;
+    uint64_t epoch;
 };
 
 // executed: what was looked at has. False: the list is another one by now.
@@ -402,17 +419,18 @@ static bool step(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w
 
 static void begin_walk(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w) {
     lock(p);
-    *w = (struct walk){.item = NULL, .left = p->count, .life = p->life};
+    *w = (struct walk){.left = p->count, .life = p->life, .epoch = ga_cuda_late_epoch(root)};
     step_locked(root, p, w, false);
     unlock(p);
 }
 
 // Records the event that the item lacks. It comes behind the free, and behind all that the stream
 // has got since.
-static void watch(struct ga_cuda_pending *p, struct walk *w) {
-    if (w->copy.event || !is_handle(w->copy.stream) || w->copy.context & 1)
+static void watch(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w) {
+    struct ga_cuda_pending_at at = {w->copy.stream, w->copy.context, w->epoch, false};
+    if (w->copy.event || !is_handle(at.stream) || at.context & 1)
         return;
-    ga_event event = record_event(p, w->copy.context, w->copy.stream);
+    ga_event event = record_event(root, &at);
     lock(p);
     *habit_of(p, w->copy.stream, w->copy.bytes) = (struct ga_habit){NULL, 0};
     if (w->life == p->life)
@@ -431,12 +449,12 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
         int seen = judge(&blocked, &w.copy);
         bool done = seen == EXECUTED;
         if (seen == NOT_YET && atomic_load(&ga_cuda_captures) == 0)
-            watch(p, &w);
+            watch(root, p, &w);
         done = step(root, p, &w, done) && done;
         if (!done)
             continue;
         if (event)
-            give_event(p, context, event);
+            give_event(root, context, w.epoch, event);
         finish(root, p, item);
     }
     lock(p);
@@ -464,7 +482,7 @@ bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
     begin_walk(root, p, &w);
     while (w.item) {
         if (!stream || w.copy.stream == stream)
-            watch(p, &w);
+            watch(root, p, &w);
         step(root, p, &w, false);
     }
     ga_cuda_capture_exchange(mode);

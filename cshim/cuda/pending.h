@@ -13,8 +13,19 @@
 // ga_interface.reap.
 uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
 
-// A block was freed on a stream, and the driver has accepted that. Its bytes are on their way.
-void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry, ga_stream stream);
+// Where something is to pend, from before the driver is asked: afterwards the stream may have ended
+// with its context.
+struct ga_cuda_pending_at {
+    ga_stream stream;
+    uint64_t context; // the stream's
+    uint64_t epoch;   // ga_cuda_late_epoch
+    bool ours;        // the program was seen to make the stream, and will be seen to end it
+};
+struct ga_cuda_pending_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream);
+
+// A block was freed there, and the driver has accepted that. Its bytes are on their way.
+void ga_cuda_pending_add(struct ga_root *root, const struct ga_entry *entry,
+                         const struct ga_cuda_pending_at *at);
 // Takes back the last free of a block like this one that nobody looks at: by a stream in its
 // context, since the driver uses a block again in its own stream at once; or, of stream NULL, of
 // this very address, on whatever stream. (An address alone says little: the driver gives it out
@@ -29,11 +40,11 @@ void ga_cuda_pending_expect(struct ga_root *root, ga_stream stream, uint64_t byt
 // driver for longer than anyone waits.
 bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream);
 // Who a stream is to what it freed. False: nothing is pending or kept on the device, or nobody.
-bool ga_cuda_pending_user(struct ga_root *root, uint32_t device, ga_stream stream,
-                          struct ga_cuda_pool_user *user);
+bool ga_cuda_pending_user(struct ga_root *root, uint32_t device,
+                          const struct ga_cuda_pending_at *at, struct ga_cuda_pool_user *user);
 
 // Calls run(argument) when the stream has executed all that is in it now. False: it never will.
-bool ga_cuda_pending_call(struct ga_root *root, ga_stream stream,
+bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_pending_at *at,
                           void (*run)(struct ga_root *root, void *argument), void *argument);
 
 // A stream is about to end: its handle may come again.

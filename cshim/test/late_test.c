@@ -148,6 +148,26 @@ static void make_stream(void) {
     CHECK(cuStreamCreate(&stream, 0) == 0);
 }
 
+static void make_pooled(void) {
+    make_stream();
+    CHECK(cuMemAllocAsync(&address, BYTES, stream) == 0);
+}
+
+static void make_pooled_elsewhere(void) {
+    ga_context popped;
+    make_pooled();
+    CHECK(GA_REAL(cuCtxPopCurrent_v2)(&popped) == 0);
+}
+
+static void make_pooled_by_default(void) {
+    stream = NULL;
+    CHECK(cuMemAllocAsync(&address, BYTES, NULL) == 0);
+}
+
+static ga_result free_pooled(void) {
+    return cuMemFreeAsync(address, stream);
+}
+
 static ga_result allocate_pooled(void) {
     return cuMemAllocAsync(&address, BYTES, stream);
 }
@@ -175,6 +195,11 @@ static const struct call {
     {"cuIpcOpenMemHandle", NULL, open_block, NULL, false},
     {"cuImportExternalMemory", make_external, open_external, NULL, false},
     {"cuMemAllocAsync", make_stream, allocate_pooled, free_in_home, false},
+    {"cuMemFreeAsync", make_pooled, free_pooled, free_in_home, false},
+    {"cuMemFreeAsync from another context", make_pooled_elsewhere, free_pooled, free_in_home,
+     false},
+    {"cuMemFreeAsync on the default stream", make_pooled_by_default, free_pooled, free_in_home,
+     false},
 };
 
 // What is left
@@ -237,11 +262,12 @@ static long run(const struct call *c, long begins, long ends) {
     ga_result result = c->make();
     watched = false;
     CHECK(result == 0 || ends < block);
+    bool freed = c->make == free_pooled && result == 0;
     come_to(ENDED);
     CHECK(GA_REAL(cuCtxGetCurrent)(&popped) == 0);
     if (popped != home)
         CHECK(GA_REAL(cuCtxPopCurrent_v2)(&popped) == 0);
-    if (c->end)
+    if (c->end && !freed)
         c->end();
     return block;
 }
