@@ -45,7 +45,8 @@ static struct test_daemon peer;
 
 static ga_context context;
 static uint64_t ticket;
-static enum { NOT_BEGUN, BEGUN, ENDED } state, wanted;
+enum step { NOT_BEGUN, BEGUN, ENDED };
+static enum step state, wanted;
 static sem_t asked, answered;
 
 static void *ends_it(void *unused) {
@@ -65,8 +66,8 @@ static void *ends_it(void *unused) {
     return unused;
 }
 
-static void come_to(int to) {
-    if ((int)state >= to)
+static void come_to(enum step to) {
+    if (state >= to)
         return;
     wanted = to;
     CHECK(sem_post(&asked) == 0);
