@@ -39,9 +39,9 @@ type Arbiter struct {
 	decisions     outbox[Decision]
 	asking        *ticket             // the one that is being decided by the call that made it
 	servingQueues bool                // serveQueues runs
-	works         []work              // that are to be gone on with, the last one first
+	works         []work              // still to be done in steps, in their order
 	looks         int                 // how often it may look at a ticket still
-	watching      bool                // leases begin to report what they free: see watch
+	watching      bool                // watch has begun, and is not through
 	looksAtOnce   int                 // looksAtOnce, or fewer in a test
 	round         *round              // that was cut short; nil: none
 	unfinished    time.Time           // when a call had to stop before it was through; zero: it was

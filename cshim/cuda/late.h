@@ -18,7 +18,7 @@ void ga_cuda_late_end(struct ga_root *root, uint64_t ticket, bool ended);
 // have been seen.
 void ga_cuda_late_made(struct ga_root *root, uint64_t context);
 
-// Whether a context ended since: an epoch from when it was there.
+// Whether a context has ended since the epoch was read.
 bool ga_cuda_late_ended(struct ga_root *root, uint64_t context, uint64_t epoch);
 
 // One that nothing has yet.
@@ -54,8 +54,9 @@ static inline void ga_cuda_late_look(struct ga_root *root, struct ga_table *tabl
         ga_cuda_late_join(root, table, entry, epoch);
 }
 
-// The same for what is in a list, whose lock is held: *context becomes what it is to be. Returns a
-// ticket to sweep that list for afterwards, or 0.
+// The same for an item of a list, whose lock is held: *context becomes the ticket of its end, or
+// the context again that was not ended after all. Returns a ticket by which the caller sweeps the
+// list afterwards, or 0.
 uint64_t ga_cuda_late_turn(struct ga_root *root, uint64_t *context, uint64_t epoch);
 
 #endif

@@ -112,7 +112,7 @@ static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
     return event;
 }
 
-// epoch: from when its context was there. With that it may be gone.
+// epoch: read while the context lived. The event has ended if its context has since.
 static void give_event(struct ga_root *root, uint64_t context, uint64_t epoch, ga_event event) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     lock(p);

@@ -2,12 +2,8 @@ package bench
 
 import (
 	"flag"
-	"fmt"
-	"os/exec"
 	"path/filepath"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
@@ -49,26 +45,7 @@ func startTogether(b *testing.B, program string, args ...string) {
 	// many in the last seconds looks long for a place, longer than all the rest takes.
 	b.Setenv("TMPDIR", "/dev/shm")
 	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"}})
-	round := func(env []string) float64 {
-		began := time.Now()
-		var all sync.WaitGroup
-		failed := make(chan string, programs)
-		for range programs {
-			cmd := exec.Command(program, args...)
-			cmd.Env = env
-			all.Go(func() {
-				if out, err := cmd.CombinedOutput(); err != nil {
-					failed <- fmt.Sprintf("%v: %s", err, out)
-				}
-			})
-		}
-		all.Wait()
-		took := time.Since(began)
-		if len(failed) > 0 {
-			b.Fatalf("%d of %d failed; one: %s", len(failed), programs, <-failed)
-		}
-		return float64(took.Milliseconds())
-	}
+	round := func(env []string) float64 { return float64(m.Together(programs, env, program, args...).Milliseconds()) }
 	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")
 	var bare, without, with, daemon []float64
 	for range b.N {

@@ -40,7 +40,7 @@ func sections(t *testing.T) (all []*section) {
 }
 
 // handle is what an answer tells of memory that is exported: another number each time.
-var handle = regexp.MustCompile(`^(\w+(?:export|get|exportfd) \w+ ok|exportfd \w+ ok) \w+$`)
+var handle = regexp.MustCompile(`^((?:exportfd|poolexport|ptrexport|ipcget) \w+ ok) \w+$`)
 
 // answered has a process carry the commands out, and returns its answers; of those that it does not live to give, "no answer".
 func answered(t *testing.T, m *rig.Machine, env []string, s *section) []string {

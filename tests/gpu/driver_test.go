@@ -2,12 +2,9 @@ package gpu
 
 import (
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -314,22 +311,8 @@ func calls(t *testing.T, m *rig.Machine) {
 func starts(t *testing.T, m *rig.Machine) {
 	programs := int(min(24, m.Snapshot().Devices[0].Capacity/(512*mib)))
 	binary := rig.Build(t, "programs/cudaprog-dlsym")
-	together := func(env []string) time.Duration {
-		began := time.Now()
-		var all sync.WaitGroup
-		for range programs {
-			all.Go(func() {
-				cmd := exec.Command(binary, "alloc a 1M; free a")
-				cmd.Env = env
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("%v: %s", err, out)
-				}
-			})
-		}
-		all.Wait()
-		return time.Since(began)
-	}
-	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(os.TempDir(), "none"), "GPUARB_ON_LOSS=open")
+	together := func(env []string) time.Duration { return m.Together(programs, env, binary, "alloc a 1M; free a") }
+	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")
 	t.Logf("measured: %d programs at once, the first ones: %v", programs, together(m.Env()))
 	var took [3][]time.Duration
 	for range 2 {

@@ -1,12 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Steps of a small training that PyTorch makes in a second, of the fastest of five parts."""
-import os
 import time
 
 import torch
-
-if os.environ.get("PYTORCH_NO_CUDA_MEMORY_CACHING") == "0":
-    del os.environ["PYTORCH_NO_CUDA_MEMORY_CACHING"]  # that it is set is what counts
 
 layers = [torch.nn.Linear(1024, 1024), torch.nn.ReLU()] * 4
 model = torch.nn.Sequential(*layers).cuda()
