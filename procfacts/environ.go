@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"path/filepath"
 	"syscall"
 	"time"
 )
@@ -82,7 +83,8 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 			read[pid] = true
 			continue
 		}
-		text := r.readSlowly(r.path(pid, "environ"), maxEnviron)
+		thread, _, _ := r.living(pid)
+		text := r.readSlowly(r.path(pid, filepath.Join(thread, "environ")), maxEnviron)
 		if len(text) == 0 {
 			switch none, err := r.hasNoEnviron(pid); {
 			case err != nil:

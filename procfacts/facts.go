@@ -2,10 +2,9 @@ package procfacts
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -92,14 +91,15 @@ func (r *Reader) factsOf(pid int, identify func(dir int, f *Facts) error) (f Fac
 }
 
 func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
-	if f.Cgroup, err = cgroupIn(dir, "cgroup"); err != nil {
+	err = r.throughLiving(pid, func(thread, exe string) (err error) {
+		f.Exe, f.Command = exe, joinArguments(r.readSlowly(r.path(pid, filepath.Join(thread, "cmdline")), maxCommand))
+		f.Cgroup, err = cgroupIn(dir, filepath.Join(thread, "cgroup"))
+		return err
+	})
+	if err != nil {
 		return err
 	}
 	f.Unit, f.Container = unitOf(f.Cgroup), containerOf(f.Cgroup)
-	f.Command = joinArguments(r.readSlowly(r.path(pid, "cmdline"), maxCommand))
-	if f.Exe, err = r.Executable(pid); err != nil && !errors.Is(err, fs.ErrPermission) {
-		return err
-	}
 	// What was found by the number is of the process whose directory was opened before: it has its
 	// number still, since it has a status.
 	st, err := statusIn(dir, "status")
@@ -174,8 +174,16 @@ func (r *Reader) IsMapped(pid int, inode uint64, name string) (bool, error) {
 	return found, nil
 }
 
-func (r *Reader) readMapping(pid int, inode uint64, name string) (bool, error) {
-	file, err := os.Open(r.path(pid, "maps"))
+func (r *Reader) readMapping(pid int, inode uint64, name string) (found bool, err error) {
+	err = r.throughLiving(pid, func(thread, _ string) (err error) {
+		found, err = findMappingIn(r.path(pid, filepath.Join(thread, "maps")), inode, name)
+		return err
+	})
+	return found, err
+}
+
+func findMappingIn(path string, inode uint64, name string) (bool, error) {
+	file, err := os.Open(path)
 	if err != nil {
 		return false, err
 	}

@@ -25,13 +25,15 @@ const Here Root = procfs.DefaultMountPoint
 var ErrGone = errors.New("no such process")
 
 // ofProcess adds to an error whose it is, and tells the ways in which /proc says that a process
-// has ended.
+// or thread has ended.
 func ofProcess(pid int, err error) error {
-	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) {
+	if hasEnded(err) {
 		err = ErrGone
 	}
 	return fmt.Errorf("process %d: %w", pid, err)
 }
+
+func hasEnded(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
 func (r Root) path(pid int, file string) string {
 	return filepath.Join(string(r), strconv.Itoa(pid), file)
@@ -201,7 +203,8 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 // Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
 // empty: none.
 func (r Root) Unit(pid int) string {
-	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, "cgroup"))
+	thread, _, _ := r.living(pid)
+	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(thread, "cgroup")))
 	return unitOf(cgroup)
 }
 
@@ -215,7 +218,48 @@ func (r Root) Name(pid int) (string, error) {
 }
 
 // Executable is the path of a process's program.
-func (r Root) Executable(pid int) (string, error) { return os.Readlink(r.path(pid, "exe")) }
+func (r Root) Executable(pid int) (string, error) {
+	_, exe, err := r.living(pid)
+	return exe, err
+}
+
+// living finds a thread of a process that lives, as a path below the process's directory, and the path of its program.
+// It is the first one or, where that has ended and others go on, another. One that has ended has no memory (exe,
+// cmdline, environ, maps) and may be in no cgroup: by it the process would look like one that is another program's or dead.
+func (r Root) living(pid int) (thread, exe string, err error) {
+	if exe, err = os.Readlink(r.path(pid, "exe")); !hasEnded(err) {
+		return ".", exe, err
+	}
+	tasks, errOpen := os.Open(r.path(pid, "task"))
+	if errOpen != nil {
+		return ".", "", err
+	}
+	defer tasks.Close()
+	threads, _ := tasks.Readdirnames(someThreads)
+	for _, tid := range threads {
+		thread := filepath.Join("task", tid)
+		if exe, err := os.Readlink(r.path(pid, filepath.Join(thread, "exe"))); !hasEnded(err) {
+			return thread, exe, err
+		}
+	}
+	return ".", "", err
+}
+
+// someThreads are looked at for one that lives: of others that have ended, only those are there that just did.
+const someThreads = 64
+
+// throughLiving reads what only a thread that lives has, and once more where that one may have ended meanwhile.
+func (r Root) throughLiving(pid int, read func(thread, exe string) error) error {
+	thread, exe, err := r.living(pid)
+	for !hasEnded(err) {
+		before := thread
+		errRead := read(thread, exe)
+		if thread, exe, err = r.living(pid); thread == before && !hasEnded(err) {
+			return errRead
+		}
+	}
+	return err
+}
 
 // Arguments is a process's command line; none: it is the kernel's own, or a dead one. It may take
 // as long as the process holds its own address space.

@@ -217,6 +217,32 @@ func TestEnds(t *testing.T) {
 	}
 }
 
+// TestOutlived: a program goes on when its first thread has ended. It keeps its limit and its name, whether it began
+// before that or does afterwards, and beyond its daemon.
+func TestOutlived(t *testing.T) {
+	t.Parallel()
+	for _, begins := range []string{"before", "afterwards"} {
+		t.Run(begins, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+				Config: "schema_version = 1\n[defaults]\nmemory.max = \"100M\"\n"})
+			words := story(t, []string{"outlived", begins})
+			got := tell(m, m.PreloadEnv(), words, func(at string, _ *rig.Program) {
+				agree(m, at)
+				m.Kill()
+				m.Start()
+				processes := m.Snapshot().Processes
+				if at == "allocated" && (len(processes) != 1 || processes[0].Command != strings.Join(words, " ")) {
+					t.Errorf("there are %+v, want %q", processes, words)
+				}
+			})
+			want := []string{"at first thread ended", "alloc 0", "at allocated", "more 2", "free 0", "at freed", "end"}
+			compare(t, got, want)
+			allGone(m)
+		})
+	}
+}
+
 // TestAtExit: what is freed by a handler of atexit, and by a library's destructor, when
 // all else has ended.
 func TestAtExit(t *testing.T) {

@@ -325,6 +325,36 @@ static void *ends_last(void *arg) {
     exit(8);
 }
 
+// The process goes on when its first thread has ended. "before": it begins before that.
+static void *goes_on(void *arg) {
+    CUdeviceptr p = 0;
+    pthread_join(*(pthread_t *)arg, NULL);
+    at("first thread ended");
+    if (!shared)
+        begin();
+    else
+        CU(cuCtxSetCurrent)(shared);
+    say("alloc %d", CU(cuMemAlloc_v2)(&p, 60 * MIB));
+    at("allocated");
+    CUdeviceptr q = 0;
+    say("more %d", CU(cuMemAlloc_v2)(&q, 60 * MIB));
+    say("free %d", CU(cuMemFree_v2)(p));
+    at("freed");
+    say("end");
+    exit(0);
+}
+
+static int tell_outlived(char **arguments) {
+    static pthread_t first, second;
+    if (arguments[0] && strcmp(arguments[0], "before") == 0) {
+        begin();
+        CU(cuCtxGetCurrent)(&shared);
+    }
+    first = pthread_self();
+    must(pthread_create(&second, NULL, goes_on, &first) == 0, "pthread_create");
+    pthread_exit(NULL);
+}
+
 static void busy_stream(void) {
     for (int i = 0; i < 3; i++) {
         CUstream s = NULL;
@@ -361,7 +391,8 @@ static int tell_exit(char **arguments) {
 }
 
 const struct story threads[] = {
-    {"die", tell_die},   {"vanish", tell_vanish}, {"turn", tell_turn},   {"jump", tell_jump},
-    {"keys", tell_keys}, {"signal", tell_signal}, {"timer", tell_timer}, {"atexit", tell_atexit},
-    {"exit", tell_exit}, {"jumps", tell_jumps},   {NULL, NULL},
+    {"die", tell_die},     {"vanish", tell_vanish},     {"turn", tell_turn},
+    {"jump", tell_jump},   {"keys", tell_keys},         {"signal", tell_signal},
+    {"timer", tell_timer}, {"atexit", tell_atexit},     {"exit", tell_exit},
+    {"jumps", tell_jumps}, {"outlived", tell_outlived}, {NULL, NULL},
 };
