@@ -126,7 +126,8 @@ func (u *universe) check(t *rapid.T) {
 	u.checkDevices(t, s)
 }
 
-// checkPicture checks that a snapshot of one session has what the whole one has of it.
+// checkPicture checks that a snapshot of one session has what the whole one has of it, and one of the leases what that has
+// of them.
 func (u *universe) checkPicture(t *rapid.T, whole accounting.Snapshot, of *modelLease) {
 	p := u.arb.PictureOf(u.now, of.session)
 	p.Sort()
@@ -138,6 +139,13 @@ func (u *universe) checkPicture(t *rapid.T, whole accounting.Snapshot, of *model
 	if !slices.Equal(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
 		!slices.Equal(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
 		t.Fatalf("%+v %+v of %+v", s.Processes, s.Leases, whole)
+	}
+	p = u.arb.PictureOfLeases(u.now)
+	p.Sort()
+	for p.Add(1) {
+	}
+	if s := p.Done(); !slices.Equal(s.Leases, whole.Leases) {
+		t.Fatalf("%+v of %+v", s.Leases, whole.Leases)
 	}
 	if j := slices.IndexFunc(whole.Jobs, func(j accounting.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {
 		t.Fatalf("%+v of %+v", s.Jobs, whole.Jobs)

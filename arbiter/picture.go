@@ -54,16 +54,9 @@ type jobOn struct {
 // Picture begins a snapshot.
 func (a *Arbiter) Picture(now time.Time) *Picture {
 	p := &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: slices.Clone(a.devices), held: make(map[jobOn]int),
-		leases: make([]*lease, 0, len(a.leases)), sessions: make([]*session, 0, len(a.sessions)), jobs: make([]*job, 0, len(a.jobs))}
-	for _, l := range a.leases {
-		p.leases = append(p.leases, l)
-	}
-	for _, s := range a.sessions {
-		p.sessions = append(p.sessions, s)
-	}
-	for _, j := range a.jobs {
-		p.jobs = append(p.jobs, j)
-	}
+		leases:   slices.AppendSeq(make([]*lease, 0, len(a.leases)), maps.Values(a.leases)),
+		sessions: slices.AppendSeq(make([]*session, 0, len(a.sessions)), maps.Values(a.sessions)),
+		jobs:     slices.AppendSeq(make([]*job, 0, len(a.jobs)), maps.Values(a.jobs))}
 	p.people = a.peopleShown()
 	for _, d := range a.devices {
 		p.holders = slices.AppendSeq(p.holders, maps.Values(d.permits[permit.Slot]))
@@ -86,6 +79,12 @@ func (a *Arbiter) PictureOf(now time.Time, ids ...SessionID) *Picture {
 		}
 	}
 	return p
+}
+
+// PictureOfLeases begins a snapshot of all leases, and of nothing else.
+func (a *Arbiter) PictureOfLeases(now time.Time) *Picture {
+	return &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: slices.Clone(a.devices), queue: &moment{},
+		leases: slices.AppendSeq(make([]*lease, 0, len(a.leases)), maps.Values(a.leases))}
 }
 
 // Sort brings what is to be shown into its order.

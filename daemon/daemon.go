@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -312,16 +313,26 @@ func (d *Daemon) goesWithout(err error) bool {
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
+// Leases is the state of all leases, and of nothing else.
+func (d *Daemon) Leases() accounting.Snapshot {
+	return d.texts.leases.Get(func() accounting.Snapshot { return d.pictured(d.arb.PictureOfLeases) })
+}
+
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
+	return d.pictured(func(now time.Time) *arbiter.Picture { return d.arb.PictureOf(now, idsOf(d.ofProcess[pid])...) })
+}
+
+// snapshot is Snapshot, however often it is asked for.
+func (d *Daemon) snapshot() accounting.Snapshot {
+	s := d.pictured(d.arb.Picture)
 	d.lock()
-	picture := d.arb.PictureOf(d.now(), idsOf(d.ofProcess[pid])...)
-	picture.Sort()
-	for picture.Add(rowsOfOneMoment) {
-		d.yield()
-	}
+	s.Config = d.configured
 	d.unlock()
-	return picture.Done()
+	s.Stats.Malformed = d.bad.Load()
+	s.Version = version.Version
+	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
+	return s
 }
 
 const (
@@ -331,10 +342,10 @@ const (
 	rowsOfOneMoment = 128
 )
 
-// snapshot is Snapshot, however often it is asked for.
-func (d *Daemon) snapshot() accounting.Snapshot {
+// pictured makes a snapshot that is begun with the lock held.
+func (d *Daemon) pictured(begin func(time.Time) *arbiter.Picture) accounting.Snapshot {
 	d.lock()
-	picture := d.arb.Picture(d.now())
+	picture := begin(d.now())
 	rows := rowsOfOneMoment
 	if picture.Rows() <= rowsOfOneMoment {
 		picture.Sort()
@@ -347,14 +358,8 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 	for picture.Add(rows) {
 		d.yield()
 	}
-	configured := d.configured
 	d.unlock()
-	s := picture.Done()
-	s.Stats.Malformed = d.bad.Load()
-	s.Config = configured
-	s.Version = version.Version
-	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
-	return s
+	return picture.Done()
 }
 
 // Failed receives what ends a daemon that nobody stopped.

@@ -23,6 +23,7 @@ const (
 // snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
 	states  fair.Paced[accounting.Snapshot]
+	leases  fair.Paced[accounting.Snapshot]
 	json    fair.Paced[text] // of all that there is
 	metrics fair.Paced[text]
 

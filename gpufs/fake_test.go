@@ -59,6 +59,11 @@ func (v *fakeView) SnapshotOf(pid int) accounting.Snapshot {
 	return s
 }
 
+func (v *fakeView) Leases() accounting.Snapshot {
+	s := v.Snapshot()
+	return accounting.Snapshot{TimeUnixNano: s.TimeUnixNano, Leases: s.Leases}
+}
+
 func (v *fakeView) change(f func(*accounting.Snapshot)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

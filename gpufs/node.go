@@ -25,12 +25,15 @@ type state struct {
 	mounted   time.Time // what every file's times say
 }
 
-// shownTo is a fresh snapshot as a user may see it: of the processes with a PID, where it is not 0.
-func (st *state) shownTo(uid uint32, pid int) *snapshot {
+// shownTo is a part of a fresh snapshot as a user may see it.
+func (st *state) shownTo(uid uint32, of part) *snapshot {
 	var s *snapshot
-	if pid != 0 {
-		s = st.snapshots.freshOf(pid)
-	} else {
+	switch {
+	case of.pid != 0:
+		s = st.snapshots.freshOf(of.pid)
+	case of.leases:
+		s = st.snapshots.freshLeases()
+	default:
 		s = st.snapshots.fresh()
 	}
 	if st.Hides == nil || !st.Hides(uid) {
@@ -91,7 +94,7 @@ func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr)
 		log.show(out)
 		return log, id
 	}
-	return &fileNode{attributes: shown, text: e.text, pid: e.pid, set: e.set}, id
+	return &fileNode{attributes: shown, text: e.text, part: e.part, set: e.set}, id
 }
 
 // dirNode is a directory.
@@ -181,7 +184,7 @@ type fileNode struct {
 	fs.Inode
 	attributes
 	text func(*snapshot) ([]byte, bool)
-	pid  int                                                      // whose snapshot suffices; 0: it takes the whole one
+	part                                                          // of a snapshot that suffices
 	set  func(ctx context.Context, value string, by opener) error // nil: nobody can write
 }
 
@@ -250,7 +253,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.shownTo(h.by.uid, h.file.pid))
+		text, ok := h.file.text(h.file.state.shownTo(h.by.uid, h.file.part))
 		if !ok {
 			return nil, syscall.ENODEV // gone, as on cgroupfs
 		}

@@ -83,7 +83,7 @@ func holding(s *snapshot, id processID) (report.Process, bool) {
 func (b *builder) processEntry(p accounting.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
-	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, pid: p.PID},
+	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, part: part{pid: p.PID}},
 		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, accountKnobs, Setting{Of: OfProcess, Device: AllDevices, PID: p.PID, StartTicks: p.StartTicks}, func() []entry {
 			devices := things(
 				func(s *snapshot) ([]int, bool) { p, ok := find(s); return p.Devices(), ok },
@@ -102,7 +102,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
-	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, pid: p.PID}, nil, func(s *snapshot) (report.Process, bool) {
+	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, part: part{pid: p.PID}}, nil, func(s *snapshot) (report.Process, bool) {
 		p, ok := holding(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0

@@ -22,10 +22,16 @@ type entry struct {
 	uid  uint32
 	dir  *directory                                               // one of these
 	text func(*snapshot) ([]byte, bool)                           // false: what it tells of is gone
-	pid  int                                                      // of which processes alone a snapshot has it, and what is in it; 0: of all
+	part                                                          // of a snapshot that has it, and what is in it
 	set  func(ctx context.Context, value string, by opener) error // of a file that can be written
 	link func(tid uint32) (string, bool)
 	log  History // or this: a file that only grows
+}
+
+// part is what a snapshot has to have: all, if nothing is said.
+type part struct {
+	pid    int  // the processes with this PID
+	leases bool // the leases
 }
 
 // identity tells nodes apart, for as long as the mount lives. It becomes the inode
@@ -146,8 +152,8 @@ func (b *builder) root() *directory {
 		{name: "devices", dir: b.devices()},
 		{name: "holders", text: rendered(files.Holders)},
 		{name: "jobs", dir: b.jobs()},
-		{name: "leases", text: rendered(files.Leases)},
-		{name: "leases.json", text: rendered(report.LeasesJSON)},
+		{name: "leases", text: rendered(files.Leases), part: part{leases: true}},
+		{name: "leases.json", text: rendered(report.LeasesJSON), part: part{leases: true}},
 		{name: "processes", dir: b.processes()},
 		{name: "queue", text: rendered(files.Queue)},
 		{name: "stats", text: rendered(report.Stats)},
@@ -195,7 +201,7 @@ func within(of entry, entries []entry) []entry {
 			e.id = of.id
 			e.id.file = i + 1
 		}
-		e.uid, e.pid = of.uid, of.pid
+		e.uid, e.part = of.uid, of.part
 	}
 	return entries
 }

@@ -19,6 +19,8 @@ type View interface {
 	// SnapshotOf has what Snapshot has of the processes with a PID, their leases and their jobs, and nothing else: most
 	// files that programs read are of one process, and there may be thousands.
 	SnapshotOf(pid int) accounting.Snapshot
+	// Leases has what Snapshot has of leases, and nothing else: there may be thousands, and people look at these most.
+	Leases() accounting.Snapshot
 }
 
 // recentEnough is how old a snapshot may be that answers which files there are.
@@ -50,6 +52,9 @@ func (s *snapshots) fresh() *snapshot {
 	}
 	return now
 }
+
+// freshLeases returns one of the leases alone.
+func (s *snapshots) freshLeases() *snapshot { return &snapshot{s.view.Leases()} }
 
 // freshOf returns one of the processes with a PID alone.
 func (s *snapshots) freshOf(pid int) *snapshot { return &snapshot{s.view.SnapshotOf(pid)} }
