@@ -128,8 +128,9 @@ func (s *Server) Path() string { return s.point.path }
 // Done is closed when the filesystem has gone: by Unmount, or by somebody's umount.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// unmountPatience is how long Unmount waits for readers that are inside.
-const unmountPatience = time.Second
+// unmountPatience is how long Unmount waits for readers that are inside. Who stops a daemon has hardly more than a second for
+// all of it, and what takes the mount away for a user may need some of that on a busy machine.
+const unmountPatience = 500 * time.Millisecond
 
 // Unmount takes the filesystem away, also while somebody is in it: his next read
 // fails. It removes the directory if Mount made it. To call it again is harmless.
