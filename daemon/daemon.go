@@ -283,7 +283,7 @@ func (d *Daemon) mount() error {
 		select {
 		case <-ctx.Done():
 		case <-fs.Done():
-			d.log.Warn("the filesystem was unmounted by somebody; the socket goes on", "mount", d.paths.mount)
+			d.log.Warn("the filesystem was unmounted by somebody, or its connection was aborted: the socket goes on; a restart of the daemon mounts it again", "mount", d.paths.mount)
 		}
 	})
 }

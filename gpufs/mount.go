@@ -45,6 +45,7 @@ type Options struct {
 // Server is a mounted filesystem. Its methods are safe for concurrent use.
 type Server struct {
 	point    mountPoint
+	device   string // what the kernel calls the filesystem
 	state    *state
 	root     *dirNode
 	messages *messages
@@ -98,7 +99,14 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{point: point, state: st, root: root, messages: messages, done: make(chan struct{})}
+	mounted, err := mountedAt(point.path)
+	if err == nil && mounted == nil {
+		err = errors.New("somebody unmounted it at once")
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("mount %s: %w", point.path, err), detach(point.path))
+	}
+	s := &Server{point: point, device: mounted.Device, state: st, root: root, messages: messages, done: make(chan struct{})}
 	s.unmount = sync.OnceValue(s.unmountOnce)
 	go func() {
 		defer close(s.done)
@@ -137,10 +145,14 @@ const unmountPatience = 500 * time.Millisecond
 func (s *Server) Unmount() error { return s.unmount() }
 
 func (s *Server) unmountOnce() error {
-	select {
-	case <-s.done: // somebody else did
-	default:
-		s.messages.ending.Store(true)
+	s.messages.ending.Store(true)
+	ours, covered, err := s.lies()
+	switch {
+	case err != nil:
+		return fmt.Errorf("unmount %s: %w", s.point.path, err)
+	case covered:
+		return nil // ours, where it is still below, ends with the daemon
+	case ours:
 		if err := detach(s.point.path); err != nil {
 			return fmt.Errorf("unmount %s: %w", s.point.path, err)
 		}
@@ -155,4 +167,21 @@ func (s *Server) unmountOnce() error {
 		}
 	}
 	return nil
+}
+
+// lies says what is mounted where this was: this, which may be dead by an abort of its connection; something of
+// somebody else's, which is not ours to take away; or nothing, since somebody unmounted this.
+func (s *Server) lies() (ours, covered bool, err error) {
+	top, err := mountedAt(s.point.path)
+	if err != nil || top == nil {
+		return false, false, err
+	}
+	ours = top.Type == fsType && top.Device == s.device
+	select {
+	case <-s.done: // the kernel may have given its number to another one
+		alive, _ := answers(s.point.path)
+		ours = ours && !alive
+	default:
+	}
+	return ours, !ours, nil
 }

@@ -226,6 +226,63 @@ func TestUnmountedByHand(t *testing.T) {
 	}
 }
 
+// TestUnmountByDevice: what somebody mounted over the filesystem is his, one that he took away while somebody is inside is no
+// error, and one whose connection he aborted is not left behind.
+func TestUnmountByDevice(t *testing.T) {
+	path := t.TempDir()
+	mount := func(t *testing.T) *Server {
+		s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	unmount := func(t *testing.T, s *Server) {
+		if err := s.Unmount(); err != nil {
+			t.Error(err)
+		}
+	}
+	bare := func(t *testing.T) {
+		if m, err := mountedAt(path); m != nil || err != nil {
+			t.Errorf("still mounted: %v, %v", m, err)
+		}
+	}
+	t.Run("covered", func(t *testing.T) {
+		s := mount(t)
+		output(t, "mount", "-t", "tmpfs", "none", path)
+		output(t, "touch", path+"/precious")
+		unmount(t, s)
+		output(t, "stat", path+"/precious")
+		output(t, "umount", path)
+		output(t, "umount", path)
+		bare(t)
+	})
+	t.Run("taken away", func(t *testing.T) {
+		s := mount(t)
+		f, err := os.Open(path + "/leases")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer f.Close()
+		output(t, "umount", "-l", path)
+		unmount(t, s)
+		bare(t)
+	})
+	t.Run("aborted", func(t *testing.T) {
+		control := t.TempDir()
+		output(t, "mount", "-t", "fusectl", "none", control)
+		defer output(t, "umount", control)
+		s := mount(t)
+		_, number, _ := strings.Cut(s.device, ":")
+		if err := os.WriteFile(filepath.Join(control, number, "abort"), []byte("1"), 0); err != nil {
+			t.Fatal(err)
+		}
+		<-s.Done()
+		unmount(t, s)
+		bare(t)
+	})
+}
+
 // TestNoLeaks counts descriptors and goroutines around a mount that was used.
 func TestNoLeaks(t *testing.T) {
 	before := openFiles(t)

@@ -11,6 +11,7 @@ type Mount struct {
 	Point  string
 	Type   string
 	Source string
+	Device string // of the filesystem, MAJOR:MINOR; another one may have it when this one has gone
 }
 
 // Mounts lists what is mounted. Of two at one point the later one lies upon the other.
@@ -25,7 +26,8 @@ func (r Root) Mounts() ([]Mount, error) {
 	}
 	mounts := make([]Mount, len(lines))
 	for i, line := range lines {
-		mounts[i] = Mount{Point: escaped.Replace(line.MountPoint), Type: line.FSType, Source: escaped.Replace(line.Source)}
+		mounts[i] = Mount{Point: escaped.Replace(line.MountPoint), Type: line.FSType, Source: escaped.Replace(line.Source),
+			Device: line.MajorMinorVer}
 	}
 	return mounts, nil
 }
