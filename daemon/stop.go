@@ -84,6 +84,9 @@ func (d *Daemon) stop() error {
 	default:
 		err = errors.Join(err, ended, d.closeState())
 	}
+	if d.file != nil {
+		d.file.LetGo()
+	}
 	if d.listener != nil {
 		err = errors.Join(err, d.listener.Close())
 	}

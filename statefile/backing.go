@@ -169,6 +169,7 @@ func (b *backing) close() error {
 	err := unix.Munmap(b.mem)
 	if b.fd >= 0 {
 		err = errors.Join(err, unix.Close(b.fd))
+		b.fd = -1
 	}
 	return err
 }

@@ -75,7 +75,12 @@ func Open(path string) (f *File, fresh bool, err error) {
 }
 
 func openState(path string) (back *backing, fresh bool, err error) {
-	back, fresh, err = openFile(path, fileSize, func(fd int, st *unix.Stat_t) (bool, error) { return examine(fd, path, st) })
+	back, fresh, err = openFile(path, fileSize, func(fd int, st *unix.Stat_t) (bool, error) {
+		if err := lock(fd, path); err != nil {
+			return false, err
+		}
+		return examine(fd, path, st)
+	})
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) && isFile(path) {
 		var why unix.Errno
 		errors.As(err, &why)
@@ -159,6 +164,27 @@ func bootID() (id [16]byte) {
 	}
 	copy(id[:], bytes.ReplaceAll(bytes.TrimSpace(text), []byte("-"), nil))
 	return id
+}
+
+// lock has a file for this process alone. What decides whose a socket's path is lies beside it, where somebody may have removed it,
+// and the daemon of a socket that systemd opened has no such thing.
+func lock(fd int, path string) error {
+	l := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &l); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+		return nil // or there are no locks there
+	}
+	who := "another daemon"
+	if l = (unix.Flock_t{Type: unix.F_WRLCK}); unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &l) == nil && l.Pid > 0 {
+		who += fmt.Sprintf(", pid %d", l.Pid)
+	}
+	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
+}
+
+// LetGo lets another process have the file, where Close cannot be called. Nothing is to be written any more.
+func (f *File) LetGo() {
+	if fd := f.backs[0].fd; fd >= 0 {
+		_ = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
+	}
 }
 
 // Close unmaps the file; the content stays.

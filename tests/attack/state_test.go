@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -137,6 +138,26 @@ func TestReservationBeyondEveryDevice(t *testing.T) {
 	}
 	p.End()
 	m.AllGone()
+}
+
+// TestOneDaemonForAState: a daemon that is started beside another one whose socket and lock somebody removed does not touch what
+// that one has written down, and says which it is.
+func TestOneDaemonForAState(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
+	p := cudaprog(m)
+	say(t, p, "alloc a 100M", "ok")
+	check(t, os.Remove(m.Socket))
+	check(t, os.Remove(m.Socket+".lock"))
+	r := rig.Run(t, m.Command(append(m.Env(), rig.NoProcessor...), gpuarbd(t), "--socket", m.Socket, "--mount", "none"))
+	if want := fmt.Sprintf("%s.state is in use by another daemon, pid %d: stop that one first", m.Socket, m.DaemonPID()); r.Code != 1 || !strings.Contains(r.Stderr, want) {
+		t.Errorf("exit status %d: %s", r.Code, r.Stderr)
+	}
+	say(t, p, "alloc b 100M", "ok")
+	m.Kill()
+	m.Start()
+	say(t, p, "alloc c 100M", "ok")
+	settle(t, m, []*rig.Program{p})
 }
 
 // smallDisk mounts a filesystem of so many bytes where a machine's runtime is.
