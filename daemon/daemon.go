@@ -90,6 +90,7 @@ type Daemon struct {
 	endedJobs                    endedJobs
 	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
 	volatile                     bool   // it was said that the state file is not whole
+	unreachable                  bool   // it was said that the socket file is gone; poll's own
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error

@@ -2,7 +2,11 @@ package daemon
 
 import (
 	"context"
+	"errors"
+	"os"
 	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // duty is something that is done in a goroutine of its own: as often as wake asks for it, and when the time has come that it named
@@ -50,6 +54,7 @@ func (d *Daemon) rest(over <-chan time.Time) {
 
 // poll does once a second what is due with time, whether or not a device answers.
 func (d *Daemon) poll() <-chan time.Time {
+	d.checkSocket()
 	d.checkSilent()
 	d.watchUnwatched()
 	d.spare.take()
@@ -60,4 +65,26 @@ func (d *Daemon) poll() <-chan time.Time {
 	d.checkState()
 	d.agePlacesLocked()
 	return d.after(readEvery)
+}
+
+// checkSocket has a socket that somebody removed be there again: programs that find none run without a limit. What cannot be done is said once.
+func (d *Daemon) checkSocket() {
+	lost, err := d.listener.Renew()
+	if errors.Is(err, os.ErrNotExist) && d.paths.ensureDir() == nil {
+		_, err = d.listener.Renew()
+	}
+	const what = "the socket was removed or replaced by somebody"
+	switch {
+	case !lost:
+		d.unreachable = false
+	case err == nil:
+		d.log.Warn(what+": it is made again", "socket", d.listener.Path())
+	case !d.unreachable:
+		d.unreachable = true
+		advice := "remove what is in its place"
+		if errors.Is(err, ipc.ErrInherited) {
+			advice = "systemctl restart gpuarbd.socket gpuarbd.service"
+		}
+		d.log.Error(what+": programs that start now find no daemon, and run without its limits", "err", err, "advice", advice)
+	}
 }

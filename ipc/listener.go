@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -34,10 +35,11 @@ type ListenOptions struct {
 // Listener accepts the clients of one daemon. Accept is for one goroutine; the
 // other methods are safe for concurrent use.
 type Listener struct {
-	ln     *net.UnixListener
+	mu     sync.Mutex        // guards ln and inode, once it listens
+	ln     *net.UnixListener // Renew makes another one
+	inode  uint64            // of the socket file
 	path   string
 	lock   *os.File // nil when the socket was inherited
-	inode  uint64   // of the socket file that we made
 	limits *connLimits
 	opts   ListenOptions
 	since  time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
@@ -89,13 +91,44 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen: %w", err)
 	}
-	l, err := listenLocked(path, opts)
+	ln, err := listenLocked(path, opts)
 	if err != nil {
 		lock.Close()
 		return nil, fmt.Errorf("listen: %w", err)
 	}
+	l := newListener(ln, path, opts)
 	l.lock = lock
 	return l, nil
+}
+
+// ErrInherited says that a socket file was not made here, and that who made it has to make it again.
+var ErrInherited = errors.New("it belongs to whoever opened it")
+
+// Renew makes the socket file again where somebody has removed or replaced it, as nobody could connect any more, and tells
+// whether he had. What is in its place and no socket is left alone, as by Listen, and an error.
+func (l *Listener) Renew() (lost bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract one has no file
+		return false, nil
+	case l.lock == nil:
+		return true, fmt.Errorf("listen on %s: %w", l.path, ErrInherited)
+	}
+	ln, err := listenLocked(l.path, l.opts)
+	if err != nil {
+		return true, fmt.Errorf("listen: %w", err)
+	}
+	old := l.ln
+	l.ln, l.inode = ln, inode(l.path)
+	return true, old.Close()
+}
+
+// socket is what clients come by at this moment.
+func (l *Listener) socket() *net.UnixListener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ln
 }
 
 // ListenFile listens on a socket that was inherited, as systemd's socket
@@ -111,17 +144,17 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 		ln.Close()
 		return nil, fmt.Errorf("listen on %s: a %s socket is not of type SOCK_SEQPACKET", f.Name(), ln.Addr().Network())
 	}
+	unixLn.SetUnlinkOnClose(false)
 	return newListener(unixLn, ln.Addr().String(), opts), nil
 }
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
-	ln.SetUnlinkOnClose(false)
-	return &Listener{ln: ln, path: path, limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
+	return &Listener{ln: ln, path: path, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
 		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
 // listenLocked makes the socket, the path's lock being held.
-func listenLocked(path string, opts ListenOptions) (*Listener, error) {
+func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
 	}
@@ -141,9 +174,8 @@ func listenLocked(path string, opts ListenOptions) (*Listener, error) {
 		os.Remove(path)
 		return nil, err
 	}
-	l := newListener(ln, path, opts)
-	l.inode = inode(path)
-	return l, nil
+	ln.SetUnlinkOnClose(false)
+	return ln, nil
 }
 
 func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListener, error) {
@@ -169,7 +201,8 @@ func (l *Listener) Path() string { return l.path }
 // net.ErrClosed, after Close, or one that will not go away.
 func (l *Listener) Accept() (*Conn, error) {
 	for wait := time.Duration(0); ; {
-		conn, err := l.ln.AcceptUnix()
+		ln := l.socket()
+		conn, err := ln.AcceptUnix()
 		switch {
 		case err == nil:
 			wait = 0
@@ -179,7 +212,8 @@ func (l *Listener) Accept() (*Conn, error) {
 			}
 		case isTransient(err):
 			wait = l.rest(wait, err)
-			l.dismiss()
+			l.dismiss(ln)
+		case ln != l.socket(): // there is a new one
 		default:
 			return nil, err
 		}
@@ -217,11 +251,11 @@ const dismissed = 256
 
 // dismiss turns away those that have waited in the socket's queue for too long, by a descriptor
 // that is lent for that.
-func (l *Listener) dismiss() {
+func (l *Listener) dismiss(ln *net.UnixListener) {
 	if l.opts.Lend == nil || !l.isLate() {
 		return
 	}
-	raw, err := l.ln.SyscallConn()
+	raw, err := ln.SyscallConn()
 	if err != nil {
 		return
 	}
@@ -323,6 +357,8 @@ func (l *Listener) Close() error {
 	var err error
 	l.once.Do(func() {
 		close(l.closed)
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		err = l.ln.Close()
 		if l.lock != nil {
 			if l.inode != 0 && inode(l.path) == l.inode {

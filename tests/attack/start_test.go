@@ -1,6 +1,7 @@
 package attack
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -171,6 +172,58 @@ func TestSocketActivation(t *testing.T) {
 		text = append(text, make([]byte, 4096-n)...)
 	}
 	_ = rig.Wait(t, rig.Patience, cmd)
+}
+
+// TestSocketRemoved: a socket that somebody removes or replaces is there again, and programs that come then are held to their limits;
+// where it is not the daemon's to make, the log says what to do.
+func TestSocketRemoved(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	m.Socket = filepath.Join(m.Dir, "run", "gpuarb.sock")
+	m.Start()
+	all := []*rig.Program{cudaprog(m)}
+	say(t, all[0], "alloc a 40M", "ok")
+	for i, harm := range []func() error{
+		func() error { return os.Remove(m.Socket) },
+		func() error { return errors.Join(os.Remove(m.Socket), os.Remove(m.Socket+".lock")) },
+		func() error { return os.RemoveAll(filepath.Dir(m.Socket)) },
+		func() error {
+			check(t, errors.Join(os.Remove(m.Socket), os.WriteFile(m.Socket, nil, 0o600)))
+			m.AwaitLog("programs that start now find no daemon")
+			return os.Remove(m.Socket)
+		},
+	} {
+		check(t, harm())
+		rig.Eventually(t, "the socket is made again", func() bool {
+			return strings.Count(m.Log(), "it is made again") == i+1
+		})
+		p := cudaprog(m)
+		say(t, p, "alloc a 40M", "ok")
+		say(t, all[i], "alloc b 10M", "ok")
+		all = append(all, p)
+		settle(t, m, all)
+	}
+	m.Stop()
+	if _, err := os.Lstat(m.Socket); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("stopped, and the socket is there: %v", err)
+	}
+	m.Start()
+	for _, p := range all {
+		say(t, p, "alloc c 1M", "ok")
+	}
+	settle(t, m, all)
+
+	other := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	cmd := activate(other, "--seqpacket")
+	check(t, cmd.Start())
+	awaitListening(other)
+	p := cudaprog(other)
+	say(t, p, "alloc a 40M", "ok")
+	check(t, os.Remove(other.Socket))
+	other.AwaitLog("systemctl restart gpuarbd.socket gpuarbd.service")
+	p.End()
+	check(t, cmd.Process.Signal(syscall.SIGTERM))
+	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
 // TestSignals: TERM under load, HUP with a mistake in the configuration, and many of
