@@ -111,8 +111,8 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 	}
 	f.UID, f.GID, f.Groups, f.Comm, f.NSPID = st.uid, st.gid, st.groups, st.name, st.nspid
 	f.Command = cmp.Or(f.Command, f.Comm)
-	f.User = r.names.user(f.UID)
-	f.GroupNames = r.names.groups(f.GID, f.Groups)
+	f.User = r.names.user(f.UID, namesPatience)
+	f.GroupNames = r.names.groups(f.GID, f.Groups, namesPatience)
 	return nil
 }
 

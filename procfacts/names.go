@@ -1,6 +1,7 @@
 package procfacts
 
 import (
+	"cmp"
 	"os/user"
 	"strconv"
 	"sync"
@@ -9,9 +10,13 @@ import (
 
 const (
 	namesTTL     = 5 * time.Minute
+	namesRetry   = 10 * time.Second // after a question that had no answer, which may be the user database's failure
 	namesTimeout = 100 * time.Millisecond
-	maxNames     = 4096 // of users and of groups each
-	maxLookups   = 16   // under way at once; the user database may not answer
+	// namesPatience is for what rules go by: a program whose user is not known yet is under none that names him. It is had
+	// only while no question is known to take longer.
+	namesPatience = time.Second
+	maxNames      = 4096 // of users and of groups each
+	maxLookups    = 16   // under way at once; the user database may not answer
 )
 
 // nameSources tell the name of a number, by database.
@@ -38,7 +43,7 @@ func groupName(gid string) (string, error) {
 
 // UserName is a user's name, or the number where there is none, or the user database does not
 // answer at once.
-func (r *Reader) UserName(uid uint32) string { return r.names.user(uid) }
+func (r *Reader) UserName(uid uint32) string { return r.names.user(uid, namesTimeout) }
 
 // names remembers what the user database says, and does not wait long for it.
 // Its methods are safe for concurrent use.
@@ -49,6 +54,7 @@ type names struct {
 
 	mu    sync.Mutex
 	known [2]map[uint32]*name
+	late  int // questions under way for whose answer somebody has waited in vain
 }
 
 // The two databases.
@@ -62,6 +68,7 @@ type name struct {
 	text  string
 	until time.Time     // when to ask again
 	asked chan struct{} // closed when the answer is there; nil if nobody asks
+	late  bool          // it is one of names.late
 }
 
 func newNames(sources nameSources, now func() time.Time) *names {
@@ -72,26 +79,27 @@ func newNames(sources nameSources, now func() time.Time) *names {
 	}
 }
 
-func (n *names) user(uid uint32) string { return n.get(usersDB, uid) }
+func (n *names) user(uid uint32, patience time.Duration) string { return n.get(usersDB, uid, patience) }
 
 // groups names the first and then the others, each once.
-func (n *names) groups(first uint32, others []uint32) []string {
+func (n *names) groups(first uint32, others []uint32, patience time.Duration) []string {
 	seen := make(map[uint32]bool, len(others)+1)
 	var list []string
 	for _, gid := range append([]uint32{first}, others...) {
 		if !seen[gid] {
 			seen[gid] = true
-			list = append(list, n.get(groupsDB, gid))
+			list = append(list, n.get(groupsDB, gid, patience))
 		}
 	}
 	return list
 }
 
 // get returns a name: at once where it is known, even if it should be asked for
-// again; after namesTimeout at most where it is not.
-func (n *names) get(db int, id uint32) string {
+// again; after some patience at most where it is not, which is had once for each question.
+func (n *names) get(db int, id uint32, patience time.Duration) string {
 	number := strconv.FormatUint(uint64(id), 10)
 	n.mu.Lock()
+	defer n.mu.Unlock()
 	e := n.known[db][id]
 	if e == nil {
 		if len(n.known[db]) >= maxNames {
@@ -103,23 +111,27 @@ func (n *names) get(db int, id uint32) string {
 	if e.asked == nil && n.now().After(e.until) {
 		n.askLocked(db, number, e)
 	}
-	text, asked := e.text, e.asked
+	if e.text != "" {
+		return e.text
+	}
+	asked := e.asked
+	if asked == nil || e.late {
+		return number // too many lookups are stuck, or this one is
+	}
+	if n.late > 0 {
+		patience = min(patience, namesTimeout)
+	}
 	n.mu.Unlock()
-	if text != "" {
-		return text
-	}
-	if asked == nil {
-		return number // too many lookups are stuck
-	}
-	if _, answered := receive(asked, namesTimeout); !answered {
-		return number
-	}
+	_, answered := receive(asked, patience)
 	n.mu.Lock()
-	defer n.mu.Unlock()
-	return e.text
+	if !answered && e.asked == asked && !e.late {
+		e.late = true
+		n.late++
+	}
+	return cmp.Or(e.text, number)
 }
 
-// askLocked starts a lookup, unless too many are under way.
+// askLocked starts a lookup, unless too many are under way. A name that is known stays where there is no answer now.
 func (n *names) askLocked(db int, number string, e *name) {
 	select {
 	case n.slots <- struct{}{}:
@@ -130,11 +142,16 @@ func (n *names) askLocked(db int, number string, e *name) {
 	e.asked = asked
 	go func() {
 		text, err := n.sources[db](number)
-		if err != nil || text == "" {
-			text = number
-		}
 		n.mu.Lock()
-		e.text, e.until, e.asked = text, n.now().Add(namesTTL), nil
+		e.until = n.now().Add(namesTTL)
+		if err != nil || text == "" {
+			text, e.until = cmp.Or(e.text, number), n.now().Add(namesRetry)
+		}
+		if e.late {
+			e.late = false
+			n.late--
+		}
+		e.text, e.asked = text, nil
 		n.mu.Unlock()
 		close(asked)
 		<-n.slots

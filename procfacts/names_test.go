@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -41,14 +42,14 @@ func TestNames(t *testing.T) {
 	var mu sync.Mutex
 	n := newNames(f.sources(), func() time.Time { mu.Lock(); defer mu.Unlock(); return now })
 	for range 3 {
-		if got := n.user(5); got != "ann" {
+		if got := n.user(5, namesTimeout); got != "ann" {
 			t.Errorf("got %q", got)
 		}
 	}
 	if f.asked != 1 {
 		t.Errorf("asked %d times", f.asked)
 	}
-	if got := n.groups(7, []uint32{8, 7, 9, 8}); len(got) != 3 || got[0] != "g7" || got[2] != "g9" {
+	if got := n.groups(7, []uint32{8, 7, 9, 8}, namesTimeout); len(got) != 3 || got[0] != "g7" || got[2] != "g9" {
 		t.Errorf("groups %q", got)
 	}
 	// After a while it is asked again, and the old name serves until the answer is there.
@@ -58,11 +59,11 @@ func TestNames(t *testing.T) {
 	mu.Lock()
 	now = now.Add(namesTTL + time.Second)
 	mu.Unlock()
-	if got := n.user(5); got != "ann" {
+	if got := n.user(5, namesTimeout); got != "ann" {
 		t.Errorf("got %q while it is being asked", got)
 	}
 	close(f.gate)
-	bounded.Until(t, "the new name is there", func() bool { return n.user(5) == "bob" })
+	bounded.Until(t, "the new name is there", func() bool { return n.user(5, namesTimeout) == "bob" })
 }
 
 func TestNamesUnknownAndStuck(t *testing.T) {
@@ -71,7 +72,7 @@ func TestNamesUnknownAndStuck(t *testing.T) {
 	var wg sync.WaitGroup
 	for id := range uint32(3 * maxLookups) {
 		wg.Go(func() {
-			if got := n.user(id); got == "" || got[0] < '0' || got[0] > '9' {
+			if got := n.user(id, namesTimeout); got == "" || got[0] < '0' || got[0] > '9' {
 				t.Errorf("%d is called %q", id, got)
 			}
 		})
@@ -88,11 +89,53 @@ func TestNamesUnknownAndStuck(t *testing.T) {
 func TestNamesBounded(t *testing.T) {
 	n := newNames((&fakeNames{name: "x"}).sources(), time.Now)
 	for id := range uint32(2*maxNames + 10) {
-		n.user(id)
+		n.user(id, namesTimeout)
 	}
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.known[usersDB]) > maxNames {
 		t.Errorf("%d names are remembered", len(n.known[usersDB]))
 	}
+}
+
+// TestNamesOfASlowDatabase: what rules go by is waited for, a name that is known outlives a failure, and a question that is not
+// answered at all is waited for once.
+func TestNamesOfASlowDatabase(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		takes, fails := 7*namesTimeout, false
+		n := newNames(nameSources{usersDB: func(string) (string, error) {
+			time.Sleep(takes)
+			if fails {
+				return "", errors.New("no such user, or nobody to ask")
+			}
+			return "ann", nil
+		}}, time.Now)
+		if got := n.user(5, namesPatience); got != "ann" {
+			t.Errorf("user 5 is called %q by a slow database", got)
+		}
+		fails = true
+		time.Sleep(namesTTL + 1)
+		for range 3 {
+			if got := n.user(5, namesPatience); got != "ann" {
+				t.Errorf("user 5 is called %q when the database fails", got)
+			}
+			time.Sleep(takes + namesRetry)
+		}
+		began := time.Now()
+		takes = time.Hour
+		for range 50 {
+			if got := n.user(6, namesPatience); got != "6" {
+				t.Errorf("user 6 is called %q", got)
+			}
+		}
+		n.user(7, namesPatience)
+		if waited := time.Since(began); waited > namesPatience+namesTimeout {
+			t.Errorf("%v went by for a database that hangs", waited)
+		}
+		time.Sleep(takes)
+		takes, fails = 7*namesTimeout, false
+		if got := n.user(8, namesPatience); got != "ann" {
+			t.Errorf("user 8 is called %q when the database answers again", got)
+		}
+	})
 }
