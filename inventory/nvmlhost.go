@@ -33,7 +33,7 @@ var nvmlMu sync.Mutex
 // ends all handles, so that they are taken anew by UUID. No call may be under way then.
 type nvmlHost struct {
 	lib      nvmlLibrary
-	optional nvmlOptional // set when the library is first up
+	optional nvmlOptional // set when the library is up
 	over     atomic.Bool  // released: nobody calls it any more
 
 	calls sync.RWMutex // shared by those that are under way; alone has it who initialises the library, from the beginning start
@@ -64,7 +64,8 @@ func newNVMLHost(lib nvmlLibrary) *nvmlHost {
 }
 
 // open loads the library and finds its devices. reason says why some or all are absent.
-// Where it hangs, the devices are those that it had last time, and answer when it does.
+// Where it hangs, or does not start any more (an update of the driver that waits for a reboot), the devices are those that it
+// had last time, and answer when it does: programs that use them go on, and have to be admitted.
 func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
 	first := make(chan string, 1)
@@ -76,31 +77,40 @@ func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 	select {
 	case reason = <-first:
 	case <-late:
-		for _, d := range last {
-			list = append(list, found{d, &nvmlSource{h, d.UUID}})
+		reason = "NVIDIA: NVML does not answer"
+	}
+	if reason == "" {
+		if list, reason = h.devices(last); list != nil || reason == "" {
+			return list, reason
 		}
-		return list, "NVIDIA: NVML does not answer: its devices are those that it had last"
 	}
-	if reason != "" {
-		return nil, reason
+	for _, d := range last {
+		list = append(list, found{d, &nvmlSource{h, d.UUID}})
 	}
-	return h.devices(last)
+	if len(list) > 0 {
+		reason += ": its devices are those that it had last"
+	}
+	return list, reason
 }
 
 // start initialises the library for the first time, and says why that is of no use.
 func (h *nvmlHost) start() (reason string) {
 	defer h.calls.Unlock()
-	ret := h.init()
-	if ret == nvml.SUCCESS {
-		if h.optional, reason = h.abilities(); reason != "" {
-			h.lib.Shutdown()
-		}
-	} else {
-		reason = nvmlReason(ret)
-	}
+	reason = h.raise()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.up, h.renewed = reason == "", time.Now()
+	h.renewed = time.Now()
+	return reason
+}
+
+// raise initialises the library, and says why that is of no use.
+func (h *nvmlHost) raise() (reason string) {
+	if ret := h.init(); ret != nvml.SUCCESS {
+		reason = nvmlReason(ret)
+	} else if h.optional, reason = h.abilities(); reason != "" {
+		h.lib.Shutdown()
+	}
+	h.up = reason == ""
 	return reason
 }
 
@@ -277,5 +287,6 @@ func (h *nvmlHost) renew() {
 	if h.up {
 		h.lib.Shutdown()
 	}
-	h.up, h.handles = h.init() == nvml.SUCCESS, map[string]nvmlDevice{}
+	h.handles = map[string]nvmlDevice{}
+	h.raise()
 }

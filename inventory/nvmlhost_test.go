@@ -2,6 +2,7 @@ package inventory
 
 import (
 	"errors"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -26,6 +27,7 @@ type fakeLibrary struct {
 
 	mu    sync.Mutex
 	inits int
+	fails nvml.Return            // of Init
 	there map[string]nvml.Device // now
 	seen  map[string]nvml.Device // at the last initialisation
 }
@@ -35,8 +37,10 @@ func (l *fakeLibrary) Init() nvml.Return {
 	defer l.mu.Unlock()
 	l.inits++
 	l.seen = l.there
-	return nvml.SUCCESS
+	return l.fails
 }
+
+func (l *fakeLibrary) Extensions() nvml.ExtendedInterface { return everything{} }
 
 func (l *fakeLibrary) Shutdown() nvml.Return { return nvml.SUCCESS }
 
@@ -113,6 +117,31 @@ func TestHungAtOpen(t *testing.T) {
 	host.release()
 }
 
+// TestFailsAtOpen: a library that does not start, although it did the last time, has the devices of that time, which answer
+// once it starts.
+func TestFailsAtOpen(t *testing.T) {
+	lib := &fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}, fails: nvml.ERROR_LIB_RM_VERSION_MISMATCH}
+	host := newNVMLHost(lib)
+	list, reason := host.open([]Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}})
+	if len(list) != 1 || list[0].device.UUID != "GPU-1" || !strings.Contains(reason, "reboot") || !strings.Contains(reason, "had last") {
+		t.Fatalf("%+v, %q", list, reason)
+	}
+	s := list[0].source.(*nvmlSource)
+	if u, err := s.usage(); err == nil || u.Lost {
+		t.Errorf("%+v, %v while it does not start", u, err)
+	}
+	lib.fails = nvml.SUCCESS
+	s.again()
+	_, _ = s.usage() // which starts it
+	if u, err := s.usage(); err != nil || u.Lost || !s.host.optional.graphics {
+		t.Errorf("%+v, %v once it starts", u, err)
+	}
+	host.release()
+	if list, reason := newNVMLHost(&fakeLibrary{fails: nvml.ERROR_DRIVER_NOT_LOADED}).open(nil); list != nil || strings.Contains(reason, "had last") {
+		t.Errorf("%+v, %q without any known", list, reason)
+	}
+}
+
 // hangingLibrary is one that hangs at first.
 type hangingLibrary struct {
 	fakeLibrary
@@ -123,8 +152,6 @@ func (l *hangingLibrary) Init() nvml.Return {
 	<-l.answer
 	return l.fakeLibrary.Init()
 }
-
-func (l *hangingLibrary) Extensions() nvml.ExtendedInterface { return everything{} }
 
 // everything is what a library has that lacks no function.
 type everything struct{}
