@@ -104,13 +104,13 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	}
 	request.Command = ipc.MakeCommand(strings.Join(args, " "), options.name)
 	who := wording.Caller(options.name, strings.Join(args, " "), os.Getpid())
-	caught, stop := catchSignals()
-	defer stop()
 	client, err := a.prepare(&request, options, size)
 	if err != nil {
 		return err
 	}
 	defer client.Close()
+	caught, stop := catchSignals()
+	defer stop()
 	job, err := a.openJob(client.Path(), who, request, caught)
 	if err != nil {
 		return jobRefused(who, err)

@@ -24,6 +24,10 @@ func TestSlowDaemonIsSaid(t *testing.T) {
 	quiet := m.Terminal(120, 20, "$G devices; echo end $?; exec cat", "GPUARB_QUIET=1")
 	onto := m.Terminal(120, 20, "$G devices; echo end $?; exec cat")
 	onto.Await(said)
+	given := m.Terminal(120, 20, "trap : INT; $G run -- true; echo end $?; exec cat") // up before the daemon answers
+	given.Await(said)
+	given.Press("C-c")
+	given.Await("end 130")
 	if err := unix.Kill(m.DaemonPID(), unix.SIGCONT); err != nil {
 		t.Fatal(err)
 	}
