@@ -12,6 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"golang.org/x/sys/unix"
 )
 
 // unexported are the fields of a policy that no configuration has: what was changed live.
@@ -284,6 +286,19 @@ DIR/conf.d/c.toml: cannot be read: is a directory`)
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(err.Error(), "\n")); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+// TestPipe: one that nobody writes into does not hold up whoever reads the configuration.
+func TestPipe(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "f.toml")
+	if err := unix.Mkfifo(path, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	read := make(chan error, 1)
+	go func() { _, err := Load(path); read <- err }()
+	if err := bounded.Receive(t, "it is read", read); err == nil || !strings.Contains(err.Error(), "schema_version is missing") {
+		t.Errorf("%v", err)
 	}
 }
 

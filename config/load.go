@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -84,7 +85,7 @@ func (l *loader) paths(path string, named bool) []string {
 }
 
 func readFile(path string) ([]byte, error) {
-	file, err := os.Open(path)
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes into has nothing in it
 	if err != nil {
 		return nil, err
 	}
