@@ -36,7 +36,7 @@ func (s *socket) credentials() (Peer, error) {
 	}
 	peer.PID, peer.UID, peer.GID = int(cred.Pid), cred.Uid, cred.Gid
 	if peer.PID == 0 {
-		return peer, errors.New("the peer has no pid in this pid namespace")
+		return peer, errors.New("the daemon is in a PID namespace of its own, as in a container, where this process has no number: start it in the machine's (--pid=host)")
 	}
 	return peer, nil
 }

@@ -83,6 +83,20 @@ func TestRelativePaths(t *testing.T) {
 	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
+// TestNamespaceOfItsOwn: a daemon that cannot see who connects says why, and what to do.
+func TestNamespaceOfItsOwn(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
+	cmd := m.Command(m.Env(), "unshare", "--pid", "--fork", "--kill-child", "--mount-proc", gpuarbd(t), "--socket", m.Socket, "--mount", "none")
+	check(t, cmd.Start())
+	awaitSocket(m)
+	if r := rig.Run(t, m.Gpuarb("ps")); r.Code != 69 || !strings.Contains(r.Stderr, "--pid=host") {
+		t.Errorf("exit status %d: %s", r.Code, r.Stderr)
+	}
+	check(t, cmd.Process.Kill())
+	_ = rig.Wait(t, rig.Patience, cmd)
+}
+
 // activate is systemd's stand-in: it makes a machine's socket, and starts the daemon
 // with it when somebody connects.
 func activate(m *rig.Machine, kind ...string) *exec.Cmd {
