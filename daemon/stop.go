@@ -90,8 +90,8 @@ func (d *Daemon) stop() error {
 	if d.listener != nil {
 		err = errors.Join(err, d.listener.Close())
 	}
-	if d.inv != nil {
-		d.inv.Close()
+	if d.inv != nil { // the driver may hang in this, too
+		_ = inTime(late, background(func() error { d.inv.Close(); return nil }))
 	}
 	if d.ready.Load() { // else what it failed for is all that there is to say
 		d.log.Info("stopped")

@@ -44,6 +44,33 @@ func TestStopBesideAHungDevice(t *testing.T) {
 	b.until("the next daemon ends what is over", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
+// stuckMachine is one whose driver does not come back from being given back.
+type stuckMachine struct {
+	*fakeMachine
+	answer chan struct{}
+}
+
+func (m stuckMachine) Close() { <-m.answer; m.fakeMachine.Close() }
+
+// TestStopBesideAStuckDriver: nor does a driver that hangs in the last call of all.
+func TestStopBesideAStuckDriver(t *testing.T) {
+	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib)}
+	answer := make(chan struct{})
+	d, err := startWith(t.Context(), b.options(), func(p *parts) {
+		b.parts(p)
+		p.inventory = func() machine { return stuckMachine{b.machine, answer} }
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stopped := make(chan error, 1)
+	go func() { stopped <- d.Stop() }()
+	if err := bounded.Receive(t, "it stops", stopped); err != nil {
+		t.Error(err)
+	}
+	close(answer)
+}
+
 // TestStopDuringTheStart: the start hangs where devices are looked for, and is given up.
 func TestStopDuringTheStart(t *testing.T) {
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib)}

@@ -69,7 +69,14 @@ func newNVMLHost(lib nvmlLibrary) *nvmlHost {
 func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
 	first := make(chan string, 1)
-	go func() { first <- h.start() }()
+	count := 0
+	go func() {
+		reason := h.start()
+		if reason == "" {
+			count, reason = h.count()
+		}
+		first <- reason
+	}()
 	var late <-chan time.Time
 	if len(last) > 0 {
 		late = time.After(openPatience)
@@ -80,7 +87,7 @@ func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 		reason = "NVIDIA: NVML does not answer"
 	}
 	if reason == "" {
-		if list, reason = h.devices(last); list != nil || reason == "" {
+		if list, reason = h.devices(count, last); list != nil || reason == "" {
 			return list, reason
 		}
 	}
@@ -161,12 +168,17 @@ func (h *nvmlHost) release() {
 	}()
 }
 
-// devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
-func (h *nvmlHost) devices(last []Device) (list []found, reason string) {
-	count, ret := h.lib.DeviceGetCount()
+// count says how many devices there are, or why that is not known.
+func (h *nvmlHost) count() (n int, reason string) {
+	n, ret := h.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
-		return nil, fmt.Sprintf("NVIDIA: the devices cannot be counted: %v", ret)
+		return 0, fmt.Sprintf("NVIDIA: the devices cannot be counted: %v", ret)
 	}
+	return n, ""
+}
+
+// devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
+func (h *nvmlHost) devices(count int, last []Device) (list []found, reason string) {
 	var reasons []string
 	if count == 0 {
 		reasons = append(reasons, "NVIDIA: the driver has no device")

@@ -97,24 +97,29 @@ func TestLostDeviceIsSeenAgain(t *testing.T) {
 
 // TestHungAtOpen: a library that hangs has the devices of the last time, which answer when it does.
 func TestHungAtOpen(t *testing.T) {
-	lib := &hangingLibrary{fakeLibrary: fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}},
-		answer: make(chan struct{})}
-	last := []Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}, {Index: 1, Vendor: "amd"}}
-	host := newNVMLHost(lib)
-	list, reason := host.open(last)
-	if len(list) != 1 || list[0].device.UUID != "GPU-1" || reason == "" {
-		t.Fatalf("%+v, %q", list, reason)
+	for _, at := range []string{"Init", "DeviceGetCount"} {
+		t.Run(at, func(t *testing.T) {
+			t.Parallel()
+			lib := &hangingLibrary{fakeLibrary: fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}},
+				at: at, answer: make(chan struct{})}
+			last := []Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}, {Index: 1, Vendor: "amd"}}
+			host := newNVMLHost(lib)
+			list, reason := host.open(last)
+			if len(list) != 1 || list[0].device.UUID != "GPU-1" || reason == "" {
+				t.Fatalf("%+v, %q", list, reason)
+			}
+			read := make(chan error, 1)
+			go func() {
+				_, err := list[0].source.usage()
+				read <- err
+			}()
+			close(lib.answer)
+			if err := bounded.Receive(t, "it is read", read); err != nil && !errors.Is(err, errDown) {
+				t.Error(err)
+			}
+			host.release()
+		})
 	}
-	read := make(chan error, 1)
-	go func() {
-		_, err := list[0].source.usage()
-		read <- err
-	}()
-	close(lib.answer)
-	if err := bounded.Receive(t, "it is read", read); err != nil && !errors.Is(err, errDown) {
-		t.Error(err)
-	}
-	host.release()
 }
 
 // TestFailsAtOpen: a library that does not start, although it did the last time, has the devices of that time, which answer
@@ -145,12 +150,24 @@ func TestFailsAtOpen(t *testing.T) {
 // hangingLibrary is one that hangs at first.
 type hangingLibrary struct {
 	fakeLibrary
+	at     string // where
 	answer chan struct{}
 }
 
 func (l *hangingLibrary) Init() nvml.Return {
-	<-l.answer
+	l.hang("Init")
 	return l.fakeLibrary.Init()
+}
+
+func (l *hangingLibrary) DeviceGetCount() (int, nvml.Return) {
+	l.hang("DeviceGetCount")
+	return 1, nvml.SUCCESS
+}
+
+func (l *hangingLibrary) hang(at string) {
+	if l.at == at {
+		<-l.answer
+	}
 }
 
 // everything is what a library has that lacks no function.
