@@ -94,10 +94,10 @@ func listenerPID(path string) (pid int, lives bool) {
 	return int(cred.Pid), true
 }
 
-// inode is the inode number of what is at path, 0 when nothing is.
+// inode is the inode number of the socket at path, 0 when none is: another file can have the number of one that was removed.
 func inode(path string) uint64 {
 	var st unix.Stat_t
-	if err := unix.Lstat(path, &st); err != nil {
+	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
 		return 0
 	}
 	return st.Ino
