@@ -291,24 +291,21 @@ func (d *Daemon) mount() error {
 
 // goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
 // wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
-// has gone from a machine whose programs are to be taken up, or there are too few descriptors for
-// both, they are worth more than the view of them; a first start says instead what is missing.
+// has gone from a machine whose programs are to be taken up, somebody has mounted something else there,
+// or there are too few descriptors for both, they are worth more than the view of them; a first start says instead what is wrong.
 func (d *Daemon) goesWithout(err error) bool {
-	if !errors.Is(err, gpufs.ErrNoFuse) && !ipc.IsShort(err) {
-		return false
-	}
-	if d.paths.optional {
+	if d.paths.optional && (errors.Is(err, gpufs.ErrNoFuse) || ipc.IsShort(err)) {
 		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
 		d.paths.mount = ""
 		return true
 	}
 	d.lock()
-	running := len(d.sessions) + len(d.jobs)
+	goes := len(d.sessions)+len(d.jobs) > 0 && !d.stopping()
 	d.unlock()
-	if running > 0 {
+	if goes {
 		d.log.Error("no filesystem: programs run, and are served over the socket alone", "err", err)
 	}
-	return running > 0
+	return goes
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.

@@ -1,10 +1,14 @@
 package e2e
 
 import (
+	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -31,8 +35,25 @@ func TestFuseGone(t *testing.T) {
 	m.AwaitLog("/dev/fuse")
 	m.Stop()
 	m.Use("")
+	covered(t, m, p)
 	m.Start()
 	if got := m.Read("leases"); !strings.Contains(got, "335544320") {
 		t.Errorf("leases:\n%s", got)
+	}
+}
+
+// covered has the daemon start where somebody else has mounted something in the filesystem's place.
+func covered(t *testing.T, m *rig.Machine, p *rig.Program) {
+	t.Helper()
+	if err := errors.Join(os.MkdirAll(m.Mount, 0o755), unix.Mount("none", m.Mount, "tmpfs", 0, "")); err != nil {
+		t.Fatal(err)
+	}
+	m.Start()
+	p.Want("alloc c 1M", "ok")
+	p.Want("free c", "ok")
+	m.AwaitLog("something else is mounted there")
+	m.Stop()
+	if err := unix.Unmount(m.Mount, 0); err != nil {
+		t.Fatal(err)
 	}
 }
