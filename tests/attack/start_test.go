@@ -202,7 +202,8 @@ func TestSocketRemoved(t *testing.T) {
 		func() error { return errors.Join(os.Remove(m.Socket), os.Remove(m.Socket+".lock")) },
 		func() error { return os.RemoveAll(filepath.Dir(m.Socket)) },
 		func() error {
-			check(t, errors.Join(os.Remove(m.Socket), os.WriteFile(m.Socket, nil, 0o600)))
+			other := filepath.Join(m.Dir, "other")
+			check(t, errors.Join(os.WriteFile(other, nil, 0o600), os.Rename(other, m.Socket)))
 			m.AwaitLog("programs that start now find no daemon")
 			return os.Remove(m.Socket)
 		},
