@@ -147,12 +147,14 @@ func TestOneDaemonForAState(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
 	p := cudaprog(m)
 	say(t, p, "alloc a 100M", "ok")
+	check(t, unix.Kill(m.DaemonPID(), unix.SIGSTOP)) // it would make its socket again
 	check(t, os.Remove(m.Socket))
 	check(t, os.Remove(m.Socket+".lock"))
 	r := rig.Run(t, m.Command(append(m.Env(), rig.NoProcessor...), gpuarbd(t), "--socket", m.Socket, "--mount", "none"))
 	if want := fmt.Sprintf("%s.state is in use by another daemon, pid %d: stop that one first", m.Socket, m.DaemonPID()); r.Code != 1 || !strings.Contains(r.Stderr, want) {
 		t.Errorf("exit status %d: %s", r.Code, r.Stderr)
 	}
+	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
 	say(t, p, "alloc b 100M", "ok")
 	m.Kill()
 	m.Start()
