@@ -3,6 +3,7 @@ package procfacts
 import (
 	"errors"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,10 +103,12 @@ func TestNamesBounded(t *testing.T) {
 // answered at all is waited for once.
 func TestNamesOfASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		takes, fails := 7*namesTimeout, false
+		var takes atomic.Int64
+		var fails atomic.Bool
+		takes.Store(int64(7 * namesTimeout))
 		n := newNames(nameSources{usersDB: func(string) (string, error) {
-			time.Sleep(takes)
-			if fails {
+			time.Sleep(time.Duration(takes.Load()))
+			if fails.Load() {
 				return "", errors.New("no such user, or nobody to ask")
 			}
 			return "ann", nil
@@ -113,16 +116,16 @@ func TestNamesOfASlowDatabase(t *testing.T) {
 		if got := n.user(5, namesPatience); got != "ann" {
 			t.Errorf("user 5 is called %q by a slow database", got)
 		}
-		fails = true
+		fails.Store(true)
 		time.Sleep(namesTTL + 1)
 		for range 3 {
 			if got := n.user(5, namesPatience); got != "ann" {
 				t.Errorf("user 5 is called %q when the database fails", got)
 			}
-			time.Sleep(takes + namesRetry)
+			time.Sleep(7*namesTimeout + namesRetry)
 		}
 		began := time.Now()
-		takes = time.Hour
+		takes.Store(int64(time.Hour))
 		for range 50 {
 			if got := n.user(6, namesPatience); got != "6" {
 				t.Errorf("user 6 is called %q", got)
@@ -132,8 +135,9 @@ func TestNamesOfASlowDatabase(t *testing.T) {
 		if waited := time.Since(began); waited > namesPatience+namesTimeout {
 			t.Errorf("%v went by for a database that hangs", waited)
 		}
-		time.Sleep(takes)
-		takes, fails = 7*namesTimeout, false
+		time.Sleep(time.Hour)
+		takes.Store(int64(7 * namesTimeout))
+		fails.Store(false)
 		if got := n.user(8, namesPatience); got != "ann" {
 			t.Errorf("user 8 is called %q when the database answers again", got)
 		}
