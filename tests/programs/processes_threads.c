@@ -355,6 +355,43 @@ static int tell_outlived(char **arguments) {
     pthread_exit(NULL);
 }
 
+// The first thread ends with something that goes back when a thread has died, and another one needs
+// that: "waits", its place in the queue; "uses", its slot for what a third one made.
+static void *makes(void *arg) {
+    begin();
+    CU(cuCtxGetCurrent)(&shared);
+    return arg;
+}
+
+static void *needs_it(void *arg) {
+    CUdeviceptr p = 0;
+    at("the first thread is in it");
+    pthread_kill(*(pthread_t *)arg, SIGUSR2);
+    must(pthread_join(*(pthread_t *)arg, NULL) == 0, "pthread_join");
+    say("use %d", CU(cuCtxSetCurrent)(shared));
+    say("alloc %d", CU(cuMemAlloc_v2)(&p, 10 * MIB));
+    at("the first thread has ended");
+    say("free %d", CU(cuMemFree_v2)(p));
+    say("end");
+    exit(0);
+}
+
+static int tell_needed(char **arguments) {
+    static pthread_t first, maker, second;
+    CUdeviceptr p = 0;
+    signal(SIGUSR2, leave);
+    first = pthread_self();
+    must(pthread_create(&maker, NULL, makes, NULL) == 0, "pthread_create");
+    must(pthread_join(maker, NULL) == 0, "pthread_join");
+    say("use %d", CU(cuCtxSetCurrent)(shared));
+    say("alloc %d", CU(cuMemAlloc_v2)(&p, 10 * MIB));
+    must(pthread_create(&second, NULL, needs_it, &first) == 0, "pthread_create");
+    if (arguments[0] && strcmp(arguments[0], "waits") == 0)
+        CU(cuMemAlloc_v2)(&p, 1500 * MIB);
+    for (;;)
+        pause();
+}
+
 static void busy_stream(void) {
     for (int i = 0; i < 3; i++) {
         CUstream s = NULL;
@@ -394,5 +431,6 @@ const struct story threads[] = {
     {"die", tell_die},     {"vanish", tell_vanish},     {"turn", tell_turn},
     {"jump", tell_jump},   {"keys", tell_keys},         {"signal", tell_signal},
     {"timer", tell_timer}, {"atexit", tell_atexit},     {"exit", tell_exit},
-    {"jumps", tell_jumps}, {"outlived", tell_outlived}, {NULL, NULL},
+    {"jumps", tell_jumps}, {"outlived", tell_outlived}, {"needed", tell_needed},
+    {NULL, NULL},
 };
