@@ -17,6 +17,7 @@ func TestWalls(t *testing.T) {
 		"close_range":           {"closerange"},
 		"numbers used again":    {"reused"},
 		"setuid":                {"setuid"},
+		"no more descriptors":   {"nofiles"},
 		"seccomp":               {"seccomp", "late"},
 		"nothing taken away":    {"plain"},
 		"network and IPC names": {"plain"},

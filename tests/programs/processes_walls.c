@@ -14,6 +14,7 @@
 #include <string.h>
 #include <sys/mount.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -128,6 +129,14 @@ static int tell_reused(char **arguments) {
     return after("own sockets");
 }
 
+static int tell_nofiles(char **arguments) {
+    const struct rlimit none = {0, 0};
+    (void)arguments;
+    before();
+    must(setrlimit(RLIMIT_NOFILE, &none) == 0, "setrlimit");
+    return after("without a descriptor more");
+}
+
 static int tell_setuid(char **arguments) {
     (void)arguments;
     before();
@@ -181,8 +190,7 @@ static int tell_seccomp(char **arguments) {
 }
 
 const struct story walls[] = {
-    {"plain", tell_plain},     {"closerange", tell_closerange},
-    {"reused", tell_reused},   {"setuid", tell_setuid},
-    {"chroot", tell_chroot},   {"unshare", tell_unshare},
-    {"seccomp", tell_seccomp}, {NULL, NULL},
+    {"plain", tell_plain},     {"closerange", tell_closerange}, {"reused", tell_reused},
+    {"setuid", tell_setuid},   {"nofiles", tell_nofiles},       {"chroot", tell_chroot},
+    {"unshare", tell_unshare}, {"seccomp", tell_seccomp},       {NULL, NULL},
 };
