@@ -153,8 +153,12 @@ func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if stat.flags&kernelThread != 0 || stat.state == 'Z' || stat.state == 'X' {
+	if stat.flags&kernelThread != 0 {
 		return true, nil
+	}
+	if stat.state == 'Z' || stat.state == 'X' {
+		_, _, err := r.living(pid)
+		return hasEnded(err), nil
 	}
 	line, err := os.Open(r.path(pid, "cmdline"))
 	if err != nil {

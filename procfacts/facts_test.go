@@ -121,6 +121,46 @@ func TestFirstThreadEnded(t *testing.T) {
 	}
 }
 
+// TestShortThreads: a process lives whose first thread has ended, and whose others each end as soon as they have begun another.
+func TestShortThreads(t *testing.T) {
+	r := NewReader()
+	const variable = "PROCFACTS_SHORT_THREADS=1"
+	cmd := bounded.Command(t, bounded.Patience, "env", variable, "python3", "-c", fmt.Sprintf(`
+import _thread, ctypes
+def short():
+    _thread.start_new_thread(short, ())
+short()
+print("begun", flush=True)
+ctypes.CDLL(None).syscall(%d, 0)
+`, unix.SYS_EXIT))
+	stdout, err := cmd.StdoutPipe()
+	if err := errors.Join(err, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	pid := cmd.Process.Pid
+	if _, err := fmt.Fscanln(stdout, new(string)); err != nil {
+		t.Fatal(err)
+	}
+	bounded.Until(t, "its first thread has ended", func() bool {
+		st, err := r.stat(pid)
+		return err == nil && st.state == 'Z'
+	})
+	for range 2000 {
+		if f, err := r.Facts(pid); errors.Is(err, ErrGone) || err == nil && !strings.Contains(f.Command, "short()") {
+			t.Fatalf("%+v, %v", f, err)
+		}
+		if _, err := r.IsMapped(pid, 1, "page"); errors.Is(err, ErrGone) {
+			t.Fatal(err)
+		}
+	}
+	for range 100 {
+		if got := r.WithEnviron(map[string]uint32{variable: uint32(os.Getuid())})[variable]; got.PID != pid {
+			t.Fatalf("process %d has its environment, want %d", got.PID, pid)
+		}
+	}
+}
+
 func TestFactsOfTheAbsent(t *testing.T) {
 	r := NewReader()
 	cmd := bounded.Start(t, "true")

@@ -226,39 +226,59 @@ func (r Root) Executable(pid int) (string, error) {
 // living finds a thread of a process that lives, as a path below the process's directory, and the path of its program.
 // It is the first one or, where that has ended and others go on, another. One that has ended has no memory (exe,
 // cmdline, environ, maps) and may be in no cgroup: by it the process would look like one that is another program's or dead.
+// Those that are found may all have ended meanwhile, and left others: only where it is the same ones twice nothing lives.
 func (r Root) living(pid int) (thread, exe string, err error) {
-	if exe, err = os.Readlink(r.path(pid, "exe")); !hasEnded(err) {
-		return ".", exe, err
+	var before []string
+	for range someLooks {
+		if exe, err = os.Readlink(r.path(pid, "exe")); !hasEnded(err) {
+			return ".", exe, err
+		}
+		threads := r.threads(pid)
+		for _, tid := range threads {
+			thread := filepath.Join("task", tid)
+			if exe, err := os.Readlink(r.path(pid, filepath.Join(thread, "exe"))); !hasEnded(err) {
+				return thread, exe, err
+			}
+		}
+		if slices.Equal(threads, before) {
+			return ".", "", err
+		}
+		before = threads
 	}
-	tasks, errOpen := os.Open(r.path(pid, "task"))
-	if errOpen != nil {
-		return ".", "", err
+	return ".", "", os.ErrDeadlineExceeded
+}
+
+const (
+	// someThreads are looked at for one that lives: of others that have ended, only those are there that just did.
+	someThreads = 64
+	// someLooks are taken at a process whose threads end as fast as they are looked at.
+	someLooks = 64
+)
+
+func (r Root) threads(pid int) []string {
+	tasks, err := os.Open(r.path(pid, "task"))
+	if err != nil {
+		return nil
 	}
 	defer tasks.Close()
 	threads, _ := tasks.Readdirnames(someThreads)
-	for _, tid := range threads {
-		thread := filepath.Join("task", tid)
-		if exe, err := os.Readlink(r.path(pid, filepath.Join(thread, "exe"))); !hasEnded(err) {
-			return thread, exe, err
-		}
-	}
-	return ".", "", err
+	return threads
 }
 
-// someThreads are looked at for one that lives: of others that have ended, only those are there that just did.
-const someThreads = 64
-
-// throughLiving reads what only a thread that lives has, and once more where that one may have ended meanwhile.
+// throughLiving reads what only a thread that lives has, and again where that one may have ended meanwhile.
 func (r Root) throughLiving(pid int, read func(thread, exe string) error) error {
 	thread, exe, err := r.living(pid)
-	for !hasEnded(err) {
+	for range someLooks {
+		if hasEnded(err) {
+			return err
+		}
 		before := thread
 		errRead := read(thread, exe)
 		if thread, exe, err = r.living(pid); thread == before && !hasEnded(err) {
 			return errRead
 		}
 	}
-	return err
+	return os.ErrDeadlineExceeded
 }
 
 // Arguments is a process's command line; none: it is the kernel's own, or a dead one. It may take
