@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // findPage opens a live process's page again: through a descriptor that it still
@@ -50,7 +51,7 @@ func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T
 // or to any page.
 func pageLinks(pid int, id *ipc.PageID, folders ...string) (paths []string) {
 	for _, folder := range folders {
-		dir := filepath.Join("/proc", strconv.Itoa(pid), folder)
+		dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.Living(pid), folder)
 		entries, _ := os.ReadDir(dir) // what can be read
 		for _, e := range entries {
 			path := filepath.Join(dir, e.Name())

@@ -83,8 +83,7 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 			read[pid] = true
 			continue
 		}
-		thread, _, _ := r.living(pid)
-		text := r.readSlowly(r.path(pid, filepath.Join(thread, "environ")), maxEnviron)
+		text := r.readSlowly(r.path(pid, filepath.Join(r.Living(pid), "environ")), maxEnviron)
 		if len(text) == 0 {
 			switch none, err := r.hasNoEnviron(pid); {
 			case err != nil:

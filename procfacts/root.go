@@ -203,8 +203,7 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 // Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
 // empty: none.
 func (r Root) Unit(pid int) string {
-	thread, _, _ := r.living(pid)
-	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(thread, "cgroup")))
+	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.Living(pid), "cgroup")))
 	return unitOf(cgroup)
 }
 
@@ -221,6 +220,12 @@ func (r Root) Name(pid int) (string, error) {
 func (r Root) Executable(pid int) (string, error) {
 	_, exe, err := r.living(pid)
 	return exe, err
+}
+
+// Living is where a process's memory and descriptors can be seen: a path below its directory.
+func (r Root) Living(pid int) string {
+	thread, _, _ := r.living(pid)
+	return thread
 }
 
 // living finds a thread of a process that lives, as a path below the process's directory, and the path of its program.

@@ -231,6 +231,7 @@ func TestOutlived(t *testing.T) {
 				agree(m, at)
 				m.Kill()
 				m.Start()
+				agree(m, at+", with the next daemon")
 				processes := m.Snapshot().Processes
 				if at == "allocated" && (len(processes) != 1 || processes[0].Command != strings.Join(words, " ")) {
 					t.Errorf("there are %+v, want %q", processes, words)
