@@ -83,7 +83,7 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 			read[pid] = true
 			continue
 		}
-		text := r.readSlowly(r.path(pid, filepath.Join(r.Living(pid), "environ")), maxEnviron)
+		text := r.readSlowly(pid, filepath.Join(r.Living(pid), "environ"), maxEnviron)
 		if len(text) == 0 {
 			switch none, err := r.hasNoEnviron(pid); {
 			case err != nil:
@@ -133,7 +133,7 @@ func (r *Reader) keepOldest(oldest map[string]Started, variable string, pid int)
 // kernel's own, a dead one, or was started with none. Else it is about to become another program, or holds its own
 // address space, which is waited for no longer than anywhere else; an error: it has just gone.
 func (r *Reader) hasNoEnviron(pid int) (bool, error) {
-	none, err := within(r, func() (bool, error) { return r.readsNoEnviron(pid) })
+	none, err := within(r, pid, func() (bool, error) { return r.readsNoEnviron(pid) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -39,11 +40,14 @@ type Reader struct {
 	Root
 	names *names
 	slow  chan struct{} // one token per reader of /proc that may be stuck
+
+	mu    sync.Mutex
+	stuck map[int]int // by process: how many readers of it are
 }
 
 // NewReader makes a reader of the running machine.
 func NewReader() *Reader {
-	return &Reader{Root: Here, names: newNames(systemNames, time.Now), slow: make(chan struct{}, maxSlowReaders)}
+	return &Reader{Root: Here, names: newNames(systemNames, time.Now), slow: make(chan struct{}, maxSlowReaders), stuck: map[int]int{}}
 }
 
 // Facts reads what there is to know about a process: one process from beginning
@@ -92,7 +96,7 @@ func (r *Reader) factsOf(pid int, identify func(dir int, f *Facts) error) (f Fac
 
 func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 	err = r.throughLiving(pid, func(thread, exe string) (err error) {
-		f.Exe, f.Command = exe, joinArguments(r.readSlowly(r.path(pid, filepath.Join(thread, "cmdline")), maxCommand))
+		f.Exe, f.Command = exe, joinArguments(r.readSlowly(pid, filepath.Join(thread, "cmdline"), maxCommand))
 		f.Cgroup, err = cgroupIn(dir, filepath.Join(thread, "cgroup"))
 		return err
 	})
@@ -117,8 +121,12 @@ func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
 }
 
 // within does what a process can hold up (its own memory is behind it), and gives up where that
-// takes too long, with os.ErrDeadlineExceeded. Who is stuck is left behind, up to a number, and ends with the process.
-func within[T any](r *Reader, read func() (T, error)) (result T, err error) {
+// takes too long, with os.ErrDeadlineExceeded. Who is stuck is left behind, up to a number, and ends with the process. As long as
+// one is, that process is not asked again: it would have all of them.
+func within[T any](r *Reader, pid int, read func() (T, error)) (result T, err error) {
+	if r.isStuck(pid) {
+		return result, os.ErrDeadlineExceeded
+	}
 	select {
 	case r.slow <- struct{}{}:
 	default:
@@ -132,9 +140,25 @@ func within[T any](r *Reader, read func() (T, error)) (result T, err error) {
 	}()
 	answer, ok := receive(done, slowTimeout)
 	if !ok {
+		r.addStuck(pid, 1)
+		go func() { <-done; r.addStuck(pid, -1) }()
 		return result, os.ErrDeadlineExceeded
 	}
 	return answer()
+}
+
+func (r *Reader) isStuck(pid int) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.stuck[pid] > 0
+}
+
+func (r *Reader) addStuck(pid, n int) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stuck[pid] += n; r.stuck[pid] == 0 {
+		delete(r.stuck, pid)
+	}
 }
 
 // receive takes what comes within a time, which it waits in ten pauses: where this process itself gets
@@ -153,10 +177,10 @@ func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
 	return v, false
 }
 
-// readSlowly reads the beginning of a file; nil: it cannot be read, or takes too long.
-func (r *Reader) readSlowly(path string, limit int) []byte {
-	data, _ := within(r, func() ([]byte, error) {
-		data, _ := readAt(unix.AT_FDCWD, path, make([]byte, 0, min(limit, 512)), limit)
+// readSlowly reads the beginning of a process's file; nil: it cannot be read, or takes too long.
+func (r *Reader) readSlowly(pid int, file string, limit int) []byte {
+	data, _ := within(r, pid, func() ([]byte, error) {
+		data, _ := readAt(unix.AT_FDCWD, r.path(pid, file), make([]byte, 0, min(limit, 512)), limit)
 		return data, nil
 	})
 	return data
@@ -167,7 +191,7 @@ func (r *Reader) readSlowly(path string, limit int) []byte {
 // It may take as long as the process holds its own address space, and 100 ms at
 // most: it then returns an error that is os.ErrDeadlineExceeded.
 func (r *Reader) IsMapped(pid int, inode uint64, name string) (bool, error) {
-	found, err := within(r, func() (bool, error) { return r.readMapping(pid, inode, name) })
+	found, err := within(r, pid, func() (bool, error) { return r.readMapping(pid, inode, name) })
 	if err != nil {
 		return false, fmt.Errorf("mappings: %w", ofProcess(pid, err))
 	}

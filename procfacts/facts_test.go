@@ -285,14 +285,23 @@ func TestIsMapped(t *testing.T) {
 // TestStuckReader checks that a file whose reading does not end holds nobody up.
 func TestStuckReader(t *testing.T) {
 	r := NewReader()
+	files := map[string]string{}
+	for pid := range maxSlowReaders + 10 {
+		files[fmt.Sprintf("%d/cmdline", pid)] = ""
+	}
+	r.Root = root(t, files)
 	fifo := filepath.Join(t.TempDir(), "fifo")
 	if err := unix.Mkfifo(fifo, 0o644); err != nil {
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
-	for range maxSlowReaders + 10 {
+	for pid := range maxSlowReaders + 10 {
+		path := r.path(pid, "cmdline")
+		if err := errors.Join(os.Remove(path), os.Symlink(fifo, path)); err != nil {
+			t.Fatal(err)
+		}
 		wg.Go(func() {
-			if got := r.readSlowly(fifo, 10); got != nil {
+			if got := r.readSlowly(pid, "cmdline", 10); got != nil {
 				t.Errorf("got %q", got)
 			}
 		})
@@ -301,6 +310,7 @@ func TestStuckReader(t *testing.T) {
 	if len(r.slow) != maxSlowReaders {
 		t.Errorf("%d readers are stuck", len(r.slow))
 	}
+	r.Root = Here
 	f, err := r.Facts(os.Getpid())
 	if err != nil || f.Command != f.Comm {
 		t.Errorf("facts while all readers are stuck: %+v, %v", f, err)
@@ -315,6 +325,37 @@ func TestStuckReader(t *testing.T) {
 		}
 		return len(r.slow) == 0
 	})
+}
+
+// TestOneHoldsItself: a process that lets nobody look into it has one reader stuck, however often it is looked at, so that others can
+// be looked at, and is looked at again when it does.
+func TestOneHoldsItself(t *testing.T) {
+	r := NewReader()
+	r.Root = root(t, map[string]string{"7/cmdline": "", "8/cmdline": "x"})
+	fifo := r.path(7, "cmdline")
+	if err := errors.Join(os.Remove(fifo), unix.Mkfifo(fifo, 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 * maxSlowReaders {
+		if got := r.readSlowly(7, "cmdline", 10); got != nil {
+			t.Fatalf("got %q", got)
+		}
+	}
+	if got := r.readSlowly(8, "cmdline", 10); string(got) != "x" || len(r.slow) != 1 {
+		t.Errorf("of another there is %q, and %d are stuck", got, len(r.slow))
+	}
+	bounded.Until(t, "who waits there is let go", func() bool {
+		if w, err := os.OpenFile(fifo, os.O_RDWR|unix.O_NONBLOCK, 0); err == nil {
+			_ = w.Close()
+		}
+		return !r.isStuck(7)
+	})
+	if err := errors.Join(os.Remove(fifo), os.WriteFile(fifo, []byte("y"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.readSlowly(7, "cmdline", 10); string(got) != "y" {
+		t.Errorf("afterwards there is %q", got)
+	}
 }
 
 // TestHeldUp: who asks while this process gets no processor for longer than a reading may take is
@@ -343,7 +384,7 @@ func TestHeldUp(t *testing.T) {
 	}
 	r := NewReader()
 	for range 10 {
-		if _, err := within(r, func() (bool, error) {
+		if _, err := within(r, os.Getpid(), func() (bool, error) {
 			runtime.LockOSThread() // the thread stops before the call returns
 			defer runtime.UnlockOSThread()
 			return true, unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)
