@@ -34,35 +34,36 @@ func pageOf(pid, fd int) *ipc.Page {
 }
 
 // ofPages is what take makes of the first of a process's pages that it makes something of; the descriptor is take's.
+// Mappings are looked at where no descriptor leads to one: a process that hangs with its own address space held keeps whoever looks.
 func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T {
-	for _, path := range pageLinks(pid, id, "fd", "map_files") {
-		fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
-		if err != nil {
-			continue
-		}
-		if taken := take(fd); taken != nil {
-			return taken
+	for _, folder := range []string{"fd", "map_files"} {
+		for _, path := range pageLinks(pid, id, folder) {
+			fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)
+			if err != nil {
+				continue
+			}
+			if taken := take(fd); taken != nil {
+				return taken
+			}
 		}
 	}
 	return nil
 }
 
-// pageLinks lists the links in folders of a process that lead to the page with this identity,
+// pageLinks lists the links in a folder of a process that lead to the page with this identity,
 // or to any page.
-func pageLinks(pid int, id *ipc.PageID, folders ...string) (paths []string) {
-	for _, folder := range folders {
-		dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.Living(pid), folder)
-		entries, _ := os.ReadDir(dir) // what can be read
-		for _, e := range entries {
-			path := filepath.Join(dir, e.Name())
-			target, err := os.Readlink(path)
-			if err != nil || !strings.Contains(target, "memfd:"+ipc.PageName) {
-				continue
-			}
-			var st unix.Stat_t
-			if id == nil || unix.Stat(path, &st) == nil && st.Ino == id.Ino {
-				paths = append(paths, path)
-			}
+func pageLinks(pid int, id *ipc.PageID, folder string) (paths []string) {
+	dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.Living(pid), folder)
+	entries, _ := os.ReadDir(dir) // what can be read
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		target, err := os.Readlink(path)
+		if err != nil || !strings.Contains(target, "memfd:"+ipc.PageName) {
+			continue
+		}
+		var st unix.Stat_t
+		if id == nil || unix.Stat(path, &st) == nil && st.Ino == id.Ino {
+			paths = append(paths, path)
 		}
 	}
 	return paths
