@@ -15,6 +15,7 @@ type stat struct {
 	state  byte // as ps shows it
 	parent int
 	flags  uint64 // the kernel's PF_*
+	tasks  int    // threads, the first one counted until the last has ended
 	start  uint64 // clock ticks since boot
 }
 
@@ -23,6 +24,7 @@ const (
 	statState  = 0
 	statParent = 1
 	statFlags  = 6
+	statTasks  = 17
 	statStart  = 19
 )
 
@@ -47,6 +49,8 @@ func parseStat(data []byte) (s stat, err error) {
 			s.parent, err = strconv.Atoi(string(field))
 		case statFlags:
 			s.flags, err = strconv.ParseUint(string(field), 10, 64)
+		case statTasks:
+			s.tasks, err = strconv.Atoi(string(field))
 		case statStart:
 			s.start, err = strconv.ParseUint(string(field), 10, 64)
 		}

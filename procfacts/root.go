@@ -231,24 +231,21 @@ func (r Root) Living(pid int) string {
 // living finds a thread of a process that lives, as a path below the process's directory, and the path of its program.
 // It is the first one or, where that has ended and others go on, another. One that has ended has no memory (exe,
 // cmdline, environ, maps) and may be in no cgroup: by it the process would look like one that is another program's or dead.
-// Those that are found may all have ended meanwhile, and left others: only where it is the same ones twice nothing lives.
+// Those that are found may all have ended meanwhile, and left others: how many there are the kernel knows.
 func (r Root) living(pid int) (thread, exe string, err error) {
-	var before []string
 	for range someLooks {
 		if exe, err = os.Readlink(r.path(pid, "exe")); !hasEnded(err) {
 			return ".", exe, err
 		}
-		threads := r.threads(pid)
-		for _, tid := range threads {
+		for _, tid := range r.threads(pid) {
 			thread := filepath.Join("task", tid)
 			if exe, err := os.Readlink(r.path(pid, filepath.Join(thread, "exe"))); !hasEnded(err) {
 				return thread, exe, err
 			}
 		}
-		if slices.Equal(threads, before) {
+		if st, none := r.stat(pid); none != nil || st.tasks <= 1 {
 			return ".", "", err
 		}
-		before = threads
 	}
 	return ".", "", os.ErrDeadlineExceeded
 }
