@@ -53,7 +53,7 @@ func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T
 // pageLinks lists the links in a folder of a process that lead to the page with this identity,
 // or to any page.
 func pageLinks(pid int, id *ipc.PageID, folder string) (paths []string) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.Living(pid), folder)
+	dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.LivingThread(pid), folder)
 	entries, _ := os.ReadDir(dir) // what can be read
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())

@@ -81,7 +81,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	f, err := d.inv.FactsOf(startedOf(peer), c.Lives)
 	if err != nil {
-		return rules.Process{}, fmt.Errorf("process %d: %w", peer.PID, err)
+		return rules.Process{}, err // which names the process
 	}
 	p := process(f, peer.PID)
 	asUser(&p, peer.UID, peer.GID)

@@ -85,7 +85,7 @@ func (d *Daemon) stop() error {
 		err = errors.Join(err, ended, d.closeState())
 	}
 	if d.file != nil {
-		d.file.LetGo()
+		d.file.Unlock()
 	}
 	if d.listener != nil {
 		err = errors.Join(err, d.listener.Close())

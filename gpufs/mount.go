@@ -146,7 +146,7 @@ func (s *Server) Unmount() error { return s.unmount() }
 
 func (s *Server) unmountOnce() error {
 	s.messages.ending.Store(true)
-	ours, covered, err := s.lies()
+	ours, covered, err := s.atPoint()
 	switch {
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", s.point.path, err)
@@ -169,9 +169,9 @@ func (s *Server) unmountOnce() error {
 	return nil
 }
 
-// lies says what is mounted where this was: this, which may be dead by an abort of its connection; something of
-// somebody else's, which is not ours to take away; or nothing, since somebody unmounted this.
-func (s *Server) lies() (ours, covered bool, err error) {
+// atPoint says what is mounted at the mount point now: this filesystem, which may be dead by an abort of its connection; something of
+// somebody else's, which is left alone; or nothing, since somebody unmounted it.
+func (s *Server) atPoint() (ours, covered bool, err error) {
 	top, err := mountedAt(s.point.path)
 	if err != nil || top == nil {
 		return false, false, err

@@ -103,15 +103,15 @@ func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 // start initialises the library for the first time, and says why that is of no use.
 func (h *nvmlHost) start() (reason string) {
 	defer h.calls.Unlock()
-	reason = h.raise()
+	reason = h.bringUp()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.renewed = time.Now()
 	return reason
 }
 
-// raise initialises the library, and says why that is of no use.
-func (h *nvmlHost) raise() (reason string) {
+// bringUp initialises the library, and says why that is of no use.
+func (h *nvmlHost) bringUp() (reason string) {
 	if ret := h.init(); ret != nvml.SUCCESS {
 		reason = nvmlReason(ret)
 	} else if h.optional, reason = h.abilities(); reason != "" {
@@ -300,5 +300,5 @@ func (h *nvmlHost) renew() {
 		h.lib.Shutdown()
 	}
 	h.handles = map[string]nvmlDevice{}
-	h.raise()
+	h.bringUp()
 }

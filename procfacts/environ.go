@@ -83,7 +83,7 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 			read[pid] = true
 			continue
 		}
-		text := r.readSlowly(pid, filepath.Join(r.Living(pid), "environ"), maxEnviron)
+		text := r.readSlowly(pid, filepath.Join(r.LivingThread(pid), "environ"), maxEnviron)
 		if len(text) == 0 {
 			switch none, err := r.hasNoEnviron(pid); {
 			case err != nil:

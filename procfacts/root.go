@@ -203,7 +203,7 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 // Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
 // empty: none.
 func (r Root) Unit(pid int) string {
-	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.Living(pid), "cgroup")))
+	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")))
 	return unitOf(cgroup)
 }
 
@@ -222,8 +222,8 @@ func (r Root) Executable(pid int) (string, error) {
 	return exe, err
 }
 
-// Living is where a process's memory and descriptors can be seen: a path below its directory.
-func (r Root) Living(pid int) string {
+// LivingThread is a path below a process's directory where the kernel shows its memory and descriptors: that of a thread that lives.
+func (r Root) LivingThread(pid int) string {
 	thread, _, _ := r.living(pid)
 	return thread
 }

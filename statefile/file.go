@@ -180,8 +180,8 @@ func lock(fd int, path string) error {
 	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
 }
 
-// LetGo lets another process have the file, where Close cannot be called. Nothing is to be written any more.
-func (f *File) LetGo() {
+// Unlock lets another process open the file, where Close cannot be called. Nothing may be written to it afterwards.
+func (f *File) Unlock() {
 	if fd := f.backs[0].fd; fd >= 0 {
 		_ = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 	}
