@@ -106,6 +106,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 		return rep, err
 	}
 	cl.s, cl.taken = s, s.taken
+	cl.conn.Joined()
 	return rep, nil
 }
 

@@ -21,6 +21,7 @@ type Conn struct {
 	listener *Listener
 	peer     Peer
 	pidfd    atomic.Int64 // −1 when taken or closed
+	has      atomic.Int32 // descriptors, as the limits count them; 0 when closed
 	once     sync.Once
 	heard    bool // by Accepted; the reader's
 	late     bool // what came in time was looked for after the deadline; the reader's
@@ -52,6 +53,15 @@ func (c *Conn) Lives() bool {
 // can outlive the connection. It returns −1 when it was taken before, or when
 // the connection is closed.
 func (c *Conn) TakePIDFD() int { return int(c.pidfd.Swap(-1)) }
+
+// Joined gives back what the connection needs no more when it belongs to the session of another of the same
+// process, which has the process's pidfd. It counts less from then on.
+func (c *Conn) Joined() {
+	_ = closeFD(c.TakePIDFD(), nil)
+	if c.has.CompareAndSwap(whole, joined) {
+		c.listener.limits.join(c.peer)
+	}
+}
 
 // ReadMessage waits for the next request and checks all of it but the values in
 // its body. At the end of the connection the error is io.EOF, or ECONNRESET where the
@@ -243,7 +253,7 @@ func (c *Conn) Close() error {
 	err := error(net.ErrClosed)
 	c.once.Do(func() {
 		err = closeFD(c.TakePIDFD(), c.sock.close())
-		c.listener.limits.leave(c.peer)
+		c.listener.limits.leave(c.peer, int(c.has.Swap(0)))
 	})
 	if errors.Is(err, net.ErrClosed) {
 		return nil

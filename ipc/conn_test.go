@@ -171,6 +171,28 @@ func TestReplyErrorStatus(t *testing.T) {
 	}
 }
 
+// TestJoined: a connection that joined another's session keeps its socket alone, and goes on.
+func TestJoined(t *testing.T) {
+	checkFDs(t)
+	raw, c := pair(t)
+	c.Joined()
+	if fd := c.Peer().PIDFD; fd != -1 { // checkFDs finds one that was not closed
+		t.Errorf("it has still the pidfd %d", fd)
+	}
+	limits := c.listener.limits
+	if limits.total != joined {
+		t.Errorf("it counts %d", limits.total)
+	}
+	if err := Reply(c, Header{Type: TypeAlloc}, StatusOK, &AllocReply{}, -1); err != nil || len(raw.recv()) == 0 {
+		t.Errorf("it says no more: %v", err)
+	}
+	_ = c.Close()
+	c.Joined() // too late
+	if limits.total != 0 || len(limits.byPID) != 0 {
+		t.Errorf("afterwards there remain %d, %v", limits.total, limits.byPID)
+	}
+}
+
 // TestSlowReader: a client that asks and does not read is dropped when the kernel
 // has no more room, at once, and not after a wait.
 func TestSlowReader(t *testing.T) {

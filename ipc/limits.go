@@ -9,7 +9,8 @@ import (
 // Limits caps the connections that are open at one moment, so that one client
 // cannot use up the daemon's descriptors. A zero field is its default. The
 // connection that is one too many gets an error reply and is closed, before
-// anything is spent on it.
+// anything is spent on it. One that belongs to another's session ([Conn.Joined]) counts a third in
+// all of them but PerPID: it has a socket, and neither a pidfd nor a page.
 type Limits struct {
 	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
 	// PerUID is for one user other than root and the daemon's own; three quarters of Total by default.
@@ -20,14 +21,20 @@ type Limits struct {
 	Reserved int
 }
 
-// connLimits counts the open connections.
+// The descriptors that a connection may come to have, and those of one that has joined a session.
+const (
+	whole  = 3 // a socket, a pidfd, a page
+	joined = 1
+)
+
+// connLimits counts the open connections, and their descriptors.
 type connLimits struct {
 	Limits
 
 	mu    sync.Mutex
-	total int
+	total int // descriptors
 	byPID map[int]int
-	byUID map[uint32]int
+	byUID map[uint32]int // descriptors
 }
 
 func newConnLimits(l Limits) *connLimits {
@@ -43,31 +50,43 @@ func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	other := peer.UID != 0 && int(peer.UID) != os.Geteuid()
+	full := func(used, most int) bool { return used+whole > most*whole }
 	switch {
 	case l.byPID[peer.PID] >= l.PerPID:
 		return refuse(StatusTooMany, "process %d has %d connections, the most that one may have: close some", peer.PID, l.PerPID)
-	case other && l.byUID[peer.UID] >= l.PerUID:
-		return refuse(StatusTooMany, "user %d has %d connections, the most that one may have: end some of the programs", peer.UID, l.PerUID)
-	case other && l.total >= l.Total-l.Reserved:
-		return refuse(StatusTooMany, "there are %d connections, the most that there may be but for %d of root's: try again later", l.total, l.Reserved)
-	case l.total >= l.Total:
-		return refuse(StatusTooMany, "there are %d connections, the most that there may be: try again later", l.Total)
+	case other && full(l.byUID[peer.UID], l.PerUID):
+		return refuse(StatusTooMany, "user %d has as many connections as one user may have (%d): end some of the programs", peer.UID, l.PerUID)
+	case other && full(l.total, l.Total-l.Reserved):
+		return refuse(StatusTooMany, "there are as many connections as there may be (%d), but for %d of root's: try again later", l.Total-l.Reserved, l.Reserved)
+	case full(l.total, l.Total):
+		return refuse(StatusTooMany, "there are as many connections as there may be (%d): try again later", l.Total)
 	}
 	l.byPID[peer.PID]++
-	l.byUID[peer.UID]++
-	l.total++
+	l.byUID[peer.UID] += whole
+	l.total += whole
 	return nil
 }
 
-// leave takes back one enter of the same peer.
-func (l *connLimits) leave(peer Peer) {
+// leave takes back one enter of the same peer, whose connection has so many descriptors.
+func (l *connLimits) leave(peer Peer, has int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.total--
 	if l.byPID[peer.PID]--; l.byPID[peer.PID] == 0 {
 		delete(l.byPID, peer.PID)
 	}
-	if l.byUID[peer.UID]--; l.byUID[peer.UID] == 0 {
+	l.giveBack(peer, has)
+}
+
+// join has a connection count as one that has joined a session.
+func (l *connLimits) join(peer Peer) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.giveBack(peer, whole-joined)
+}
+
+func (l *connLimits) giveBack(peer Peer, descriptors int) {
+	l.total -= descriptors
+	if l.byUID[peer.UID] -= descriptors; l.byUID[peer.UID] == 0 {
 		delete(l.byUID, peer.UID)
 	}
 }

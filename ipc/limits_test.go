@@ -19,25 +19,57 @@ func TestLimits(t *testing.T) {
 	for i, s := range []struct {
 		peer Peer
 		word string
-	}{{a, ""}, {a, ""}, {a, "process 1 has 2"}, {b, ""}, {b, "user 10 has 3"}, {c, ""}, {c, "there are 4"}, {root, ""}, {root, "there are 5"}} {
+	}{{a, ""}, {a, ""}, {a, "process 1 has 2"}, {b, ""}, {b, "one user may have (3)"}, {c, ""},
+		{c, "there may be (4), but for 1"}, {root, ""}, {root, "there may be (5)"}} {
 		err := l.enter(s.peer)
 		if s.word == "" && err != nil || s.word != "" && (err == nil || err.Status != StatusTooMany || !strings.Contains(err.Text, s.word)) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
-	l.leave(root)
-	l.leave(a) // a place for each of what was refused
+	l.leave(root, whole)
+	l.leave(a, whole) // a place for each of what was refused
 	if err := l.enter(b); err != nil {
 		t.Error(err)
 	}
 	for _, p := range []Peer{a, b, b, c} {
-		l.leave(p)
+		l.leave(p, whole)
 	}
 	if len(l.byPID)+len(l.byUID)+l.open() != 0 {
 		t.Errorf("all have left, and there remain %v, %v, %d", l.byPID, l.byUID, l.open())
 	}
 	if d := newConnLimits(Limits{}); d.PerPID != 1024 || d.PerUID != 49152 || d.Total != 65536 || d.Reserved != 8192 {
 		t.Errorf("defaults %+v", d.Limits)
+	}
+}
+
+// TestLimitsOfJoined: connections of sessions that others opened count a third, but for their process.
+func TestLimitsOfJoined(t *testing.T) {
+	l := newConnLimits(Limits{PerPID: 100, PerUID: 3, Total: 5, Reserved: 1})
+	peer := Peer{PID: 1, UID: 10}
+	enter := func(want int) {
+		t.Helper()
+		got := 0
+		for ; l.enter(peer) == nil; got++ {
+			l.join(peer)
+		}
+		if got != want {
+			t.Errorf("%d more that join come in, want %d", got, want)
+		}
+	}
+	enter(7) // 9 descriptors, of which the last needs three at first
+	peer.UID = 11
+	enter(3) // 12 in all, likewise
+	peer.UID = 0
+	enter(3)
+	peer.UID = 11
+	l.leave(peer, joined)
+	l.leave(peer, joined)
+	peer.UID = 10
+	for range 7 {
+		l.leave(peer, joined)
+	}
+	if l.byUID[10] != 0 || l.byUID[11] != joined {
+		t.Errorf("there remain %v", l.byUID)
 	}
 }
 
@@ -218,5 +250,5 @@ func helperFlood(path string) error {
 func (l *connLimits) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.total
+	return l.total / whole
 }

@@ -309,7 +309,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		err = l.kernel.identify(sock, &peer)
 	}
 	if err != nil {
-		l.limits.leave(peer)
+		l.limits.leave(peer, whole)
 		if errors.Is(err, errPeerGone) {
 			_ = sock.close()
 		} else if isTransient(err) {
@@ -321,6 +321,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	c := &Conn{sock: sock, listener: l, peer: peer}
 	c.pidfd.Store(int64(peer.PIDFD))
+	c.has.Store(whole)
 	if l.opts.Patience > 0 {
 		_ = conn.SetReadDeadline(time.Now().Add(l.opts.Patience))
 	}
