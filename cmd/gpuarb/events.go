@@ -36,7 +36,14 @@ func (a *app) eventsCommand() *cobra.Command {
 lines of /gpu/events. Without --follow it ends with the newest one. With --follow it goes on, over a restart
 of the daemon too. Where events were lost, a line says so.`,
 		Args: takes(0, 0),
-		RunE: func(*cobra.Command, []string) error { return a.events(o) },
+		RunE: func(command *cobra.Command, _ []string) error {
+			for _, name := range []string{"user", "job", "kind"} { // as of a variable that is not set: everybody's are not asked for
+				if f := command.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
+					return fail(exitUsage, "--%s: it is empty; without it, all events are shown", name)
+				}
+			}
+			return a.events(o)
+		},
 	}
 	flags := command.Flags()
 	flags.BoolVarP(&o.follow, "follow", "f", false, "then go on with new events as they come")

@@ -453,6 +453,8 @@ func TestExitCodes(t *testing.T) {
 		{"run: cancelled", cancelled, "run true", 75, "its request was cancelled"},
 		{"run: nothing to prefer", daemon, "run --device 0 --prefer 1 true", 125, "--prefer: there is nothing to prefer among the devices of --device; it goes with --device any"},
 		{"claim: busy", busy, "claim --try", 75, "GPU 0 is ann's"},
+		{"events: an empty user", daemon, "events --user=", 2, "--user: it is empty; without it, all events are shown"},
+		{"events: an empty kind", daemon, "events --kind=", 2, "--kind: it is empty; without it, all events are shown"},
 		{"claim: an empty device", daemon, "claim --device=", 2, "--device: it is empty; write an index, UUID or PCI address; `gpuarb devices` lists them"},
 		{"claim: streams that are no number", daemon, "claim --streams x", 2, `--streams: "x" is no number from 1 to 2147483647; see ` + "`gpuarb claim --help`"},
 		{"claim: tries and waits", daemon, "claim --try --wait", 2, "--wait and not to wait exclude each other"},
