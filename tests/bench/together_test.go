@@ -2,6 +2,7 @@ package bench
 
 import (
 	"flag"
+	"fmt"
 	"path/filepath"
 	"testing"
 
@@ -27,41 +28,90 @@ for failed in (cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
 // and under the library with one, in turns. ratio is the last to the second; daemon is the processor time that the daemon
 // takes for one program, from before it starts until nothing of it is left. One in C does nothing else, and is there
 // in a millisecond; one in Python loads what a program loads, and ffmpeg (-bench.ffmpeg) has a picture on the device.
+//
+// In C the programs are started under the library once more with the least that any daemon could be (floor/floor.c) in
+// the daemon's place. floor-ms is how long that takes, floor-ratio is floor-ms to without-ms, and floor-µs the processor
+// time that this server takes for one program. ratio-floor is with-ms to floor-ms, which is the daemon's own part of ratio.
 func BenchmarkStartTogether(b *testing.B) {
-	b.Run("in=c", func(b *testing.B) { startTogether(b, rig.Build(b, "programs/cudaprog-dlsym"), "alloc a 1M; free a") })
-	b.Run("in=python", func(b *testing.B) { startTogether(b, "/usr/bin/python3", "-c", inPython) })
+	b.Run("in=c", func(b *testing.B) {
+		startTogether(b, true, rig.Build(b, "programs/cudaprog-dlsym"), "alloc a 1M; free a")
+	})
+	b.Run("in=python", func(b *testing.B) { startTogether(b, false, "/usr/bin/python3", "-c", inPython) })
 	if !*inFFmpeg {
 		return
 	}
 	b.Run("in=ffmpeg", func(b *testing.B) {
-		startTogether(b, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240", "-frames:v", "1",
+		startTogether(b, false, "ffmpeg", "-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=320x240", "-frames:v", "1",
 			"-vf", "format=nv12,hwupload_cuda,hwdownload,format=nv12", "-f", "null", "-")
 	})
 }
 
-func startTogether(b *testing.B, program string, args ...string) {
-	const programs = 1000
+// together is how many programs are started at once.
+const together = 1000
+
+// way is one way to start the programs, and what each round of them took.
+type way struct {
+	env    []string
+	server int       // the process that answers them, if any
+	gone   func()    // waits until the server has nothing left of them
+	took   []float64 // milliseconds
+	own    []float64 // the server's processor time for one program, in microseconds
+}
+
+func (w *way) round(b *testing.B, m *rig.Machine, program string, args []string) {
+	m.AllGone() // else the daemon clears away what programs of an earlier round left in the driver
+	if w.server == 0 {
+		w.took = append(w.took, float64(m.Together(together, w.env, program, args...).Milliseconds()))
+		return
+	}
+	before := cpuOf(b, w.server)
+	w.took = append(w.took, float64(m.Together(together, w.env, program, args...).Milliseconds()))
+	w.gone()
+	w.own = append(w.own, float64((cpuOf(b, w.server)-before).Microseconds())/together)
+}
+
+func startTogether(b *testing.B, withFloor bool, program string, args ...string) {
 	// The simulated driver makes a file for each program, and takes it away at its end. A filesystem on disk that has lost
 	// many in the last seconds looks long for a place, longer than all the rest takes.
 	b.Setenv("TMPDIR", "/dev/shm")
 	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"}})
-	round := func(env []string) float64 {
-		m.AllGone() // else the daemon clears away what programs of an earlier round left in the driver
-		return float64(m.Together(programs, env, program, args...).Milliseconds())
+	bare := way{env: m.Env()}
+	without := way{env: append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")}
+	with := way{env: m.PreloadEnv(), server: m.DaemonPID(), gone: m.AllGone}
+	ways := []*way{&bare, &without, &with}
+	var floor way
+	if withFloor {
+		floor = newFloor(b, m)
+		m.Together(1, floor.env, program, args...) // which it records
+		ways = []*way{&bare, &without, &floor, &with}
 	}
-	alone := append(m.PreloadEnv(), "GPUARB_SOCKET="+filepath.Join(m.Dir, "none"), "GPUARB_ON_LOSS=open")
-	var bare, without, with, daemon []float64
 	for range b.N {
-		bare, without = append(bare, round(m.Env())), append(without, round(alone))
-		before := cpu(b, m)
-		with = append(with, round(m.PreloadEnv()))
-		m.AllGone()
-		daemon = append(daemon, float64((cpu(b, m)-before).Microseconds())/programs)
+		for _, w := range ways {
+			w.round(b, m, program, args)
+		}
 	}
-	b.ReportMetric(middle(bare), "bare-ms")
-	b.ReportMetric(middle(without), "without-ms")
-	b.ReportMetric(middle(with), "with-ms")
-	b.ReportMetric(middle(daemon), "daemon-µs")
-	b.ReportMetric(middle(with)/middle(without), "ratio")
-	b.ReportMetric(middle(with)/middle(bare), "ratio-bare")
+	b.ReportMetric(middle(bare.took), "bare-ms")
+	b.ReportMetric(middle(without.took), "without-ms")
+	b.ReportMetric(middle(with.took), "with-ms")
+	b.ReportMetric(middle(with.own), "daemon-µs")
+	b.ReportMetric(middle(with.took)/middle(without.took), "ratio")
+	b.ReportMetric(middle(with.took)/middle(bare.took), "ratio-bare")
+	if withFloor {
+		b.ReportMetric(middle(floor.took), "floor-ms")
+		b.ReportMetric(middle(floor.own), "floor-µs")
+		b.ReportMetric(middle(floor.took)/middle(without.took), "floor-ratio")
+		b.ReportMetric(middle(with.took)/middle(floor.took), "ratio-floor")
+	}
+}
+
+// newFloor starts the server that stands in the daemon's place. It passes the first program on to the daemon.
+func newFloor(b *testing.B, m *rig.Machine) way {
+	b.Helper()
+	socket := filepath.Join(m.Dir, "floor")
+	p := start(b, m.Command(m.Env(), rig.Build(b, "bench/floor"), socket, m.Socket))
+	return way{env: append(m.PreloadEnv(), "GPUARB_SOCKET="+socket), server: p.cmd.Process.Pid, gone: func() {
+		if n := p.ask(b, "served"); n != fmt.Sprint(together) {
+			b.Fatalf("the floor has served %s programs, want %d", n, together)
+		}
+	}}
 }
