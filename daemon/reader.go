@@ -89,6 +89,7 @@ func (r *reader) run(ctx context.Context) {
 			booked = began
 		}
 		r.read(began, books)
+		r.nameKeepers() // of those whose memory this reading has not found back
 	}
 }
 
@@ -157,7 +158,6 @@ func (r *reader) read(began time.Time, books bool) {
 	if books {
 		r.figures(reading, began, usage)
 	}
-	r.nameKeepers()
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {
