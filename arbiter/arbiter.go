@@ -28,7 +28,6 @@ type Arbiter struct {
 	leases   map[LeaseID]*lease
 
 	tickets       map[TicketID]*ticket // those that wait
-	waiting       map[*job]bool        // whose they are
 	awake         queue.Queue[*ticket] // of these, those that do not rest
 	walked        []*ticket            // those, while they are looked at
 	priority      int                  // of each that waits, where they are not mixed
@@ -103,7 +102,6 @@ func New(policy rules.Policy) *Arbiter {
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
-		waiting:  make(map[*job]bool),
 		overs:    make(map[account]bool), untold: make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}

@@ -34,13 +34,9 @@ func (a *Arbiter) untangle(now time.Time) bool {
 func (a *Arbiter) isTangled(now time.Time) bool {
 	a.tangled = false
 	holding, blocked := false, false
-	for j := range a.waiting {
-		if !slices.ContainsFunc(j.tickets, (*ticket).holding) {
-			continue
-		}
-		if holding = true; j.blocked() {
-			blocked = true
-			break
+	for _, t := range a.tickets {
+		if t.holding() {
+			holding, blocked = true, blocked || t.job.blocked()
 		}
 	}
 	a.lookLater(now, holding)

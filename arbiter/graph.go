@@ -50,9 +50,8 @@ const (
 
 // graph begins to copy who holds and waits.
 func (a *Arbiter) graph() graph {
-	g := graph{a: a, parties: make(map[*job]int, len(a.waiting)), share: make(map[*accounting.Budget]int),
+	g := graph{a: a, parties: make(map[*job]int), share: make(map[*accounting.Budget]int),
 		copies: make([]requestOf, 0, len(a.tickets))}
-	g.Parties = make([]deadlock.Party, 0, len(a.waiting))
 	g.Limits = make([]deadlock.Limit, limitsOfDevice*len(a.devices))
 	for _, d := range a.devices {
 		g.rest = append(g.rest, queueOf{d, slices.Clone(d.queue.All())})

@@ -272,7 +272,6 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.countTicket(t, 1)
 	a.countWaiting(now, t, 1)
 	t.job.tickets = append(t.job.tickets, t)
-	a.waiting[t.job] = true
 	a.moves(t.job)
 	mixed := a.mixed
 	if len(a.tickets) == 1 {
@@ -330,9 +329,7 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	a.countTicket(t, -1)
 	a.countWaiting(now, t, -1)
 	at := slices.Index(t.job.tickets, t)
-	if t.job.tickets = slices.Delete(t.job.tickets, at, at+1); len(t.job.tickets) == 0 {
-		delete(a.waiting, t.job)
-	}
+	t.job.tickets = slices.Delete(t.job.tickets, at, at+1)
 	a.wake(t)
 	a.awake.Remove(t)
 	a.dues.Remove(t)
