@@ -18,7 +18,7 @@ type graph struct {
 	tickets []*ticket // by request
 
 	a       *Arbiter
-	rest    []queueOf // still to be copied
+	rest    []waiter // still to be copied
 	copies  []requestOf
 	parties map[*job]int
 	share   map[*accounting.Budget]int // the first of a shared budget's limits
@@ -50,34 +50,23 @@ const (
 
 // graph begins to copy who holds and waits.
 func (a *Arbiter) graph() graph {
-	g := graph{a: a, parties: make(map[*job]int), share: make(map[*accounting.Budget]int),
-		copies: make([]requestOf, 0, len(a.tickets))}
-	g.Limits = make([]deadlock.Limit, limitsOfDevice*len(a.devices))
-	for _, d := range a.devices {
-		g.rest = append(g.rest, queueOf{d, slices.Clone(d.queue.All())})
-	}
-	return g
+	return graph{Graph: deadlock.Graph{Limits: make([]deadlock.Limit, limitsOfDevice*len(a.devices))}, a: a, rest: a.waiters(),
+		parties: make(map[*job]int), share: make(map[*accounting.Budget]int), copies: make([]requestOf, 0, len(a.tickets))}
 }
 
 // copy judges up to so many tickets anew and copies them. True: what others were given has put more in
 // somebody's way, or a slot was left without a word, and the queues are to be gone through again.
 func (g *graph) copy(now time.Time, most int) (changed bool) {
-	for ; len(g.rest) > 0; g.rest = g.rest[1:] {
-		q := &g.rest[0]
-		for ; len(q.tickets) > 0; q.tickets = q.tickets[1:] {
-			if most--; most < 0 {
-				return changed
-			}
-			t := q.tickets[0]
-			if t.done || t.alone().device != q.device {
-				continue
-			}
-			changed = g.a.refresh(now, t) || changed
-			party, swept := g.party(now, t)
-			changed = swept || changed
-			g.copies = append(g.copies, requestOf{g.request(now, t, party), t, g.a.rank(now, t)})
+	some(most, &g.rest, func(w waiter) {
+		t := w.ticket
+		if t.done || t.alone().device != w.device { // it is copied once, where it stands first
+			return
 		}
-	}
+		changed = g.a.refresh(now, t) || changed
+		party, swept := g.party(now, t)
+		changed = swept || changed
+		g.copies = append(g.copies, requestOf{g.request(now, t, party), t, g.a.rank(now, t)})
+	})
 	return changed
 }
 

@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -72,15 +71,26 @@ type moment struct {
 	positions map[*ticket]int // of those listed
 	held      map[obstacle]string
 	states    map[obstacle]string
-	queues    []queueOf        // still to be counted
-	before    map[obstacle]int // in the first of these, as far as it was counted
+	left      []waiter         // still to be counted
+	before    map[obstacle]int // of those counted
 	listed    []*ticket        // those counted, device by device in the order that they are served in, each once
 }
 
-// queueOf is who waits at a device.
-type queueOf struct {
-	device  *device
-	tickets []*ticket
+// waiter is a ticket in the queue of a device.
+type waiter struct {
+	ticket *ticket
+	device *device
+}
+
+// waiters are all tickets in all queues, for what is done with them in parts.
+func (a *Arbiter) waiters() (all []waiter) {
+	all = make([]waiter, 0, len(a.tickets))
+	for _, d := range a.devices {
+		for _, t := range d.queue.All() {
+			all = append(all, waiter{t, d})
+		}
+	}
+	return all
 }
 
 // obstacle is a limit at which tickets wait.
@@ -97,12 +107,8 @@ func (t *ticket) obstacle() obstacle {
 
 // moment begins to count where everybody stands.
 func (a *Arbiter) moment(now time.Time) *moment {
-	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)),
+	return &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), left: a.waiters(),
 		held: make(map[obstacle]string), states: make(map[obstacle]string), before: make(map[obstacle]int)}
-	for _, d := range a.devices {
-		m.queues = append(m.queues, queueOf{d, slices.Clone(d.queue.All())})
-	}
-	return m
 }
 
 // countedAtOnce is how many times as many tickets are counted at once as are described.
@@ -110,19 +116,12 @@ const countedAtOnce = 4
 
 // count counts up to so many; those that wait no longer are left out. False: all are counted.
 func (m *moment) count(most int) (more bool) {
-	for ; len(m.queues) > 0; m.queues = m.queues[1:] {
-		q := &m.queues[0]
-		for ; len(q.tickets) > 0; q.tickets = q.tickets[1:] {
-			if most--; most < 0 {
-				return true
-			}
-			if t := q.tickets[0]; !t.done {
-				m.add(q.device, t)
-			}
+	some(most, &m.left, func(w waiter) {
+		if !w.ticket.done {
+			m.add(w.device, w.ticket)
 		}
-		clear(m.before)
-	}
-	return false
+	})
+	return len(m.left) > 0
 }
 
 // add counts one, at a device.

@@ -158,7 +158,7 @@ func (p *Picture) addHolder(h *holder) {
 
 // addQueue returns how many rows may be added yet.
 func (p *Picture) addQueue(rows int) int {
-	if len(p.queue.queues) > 0 {
+	if len(p.queue.left) > 0 {
 		if p.queue.count(countedAtOnce * rows) {
 			return 0
 		}
