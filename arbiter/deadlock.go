@@ -21,7 +21,11 @@ func (a *Arbiter) untangle(now time.Time) bool {
 	if !a.tangled || len(a.tickets) > a.atOnce || !a.isTangled(now) {
 		return false
 	}
-	s := &Search{graph: a.graph(), strict: true}
+	return a.searchAtOnce(now, &Search{graph: a.graph(), strict: true})
+}
+
+// searchAtOnce makes a search, and ends the circle that it finds. True: it did something.
+func (a *Arbiter) searchAtOnce(now time.Time, s *Search) bool {
 	if s.copy(now, math.MaxInt) {
 		return true
 	}
@@ -73,12 +77,7 @@ func (a *Arbiter) loosen(now time.Time) {
 		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > a.atOnce || a.Unfinished() {
 			return
 		}
-		s := &Search{graph: a.graph(), loose: true}
-		if s.copy(now, math.MaxInt) {
-			a.serveQueues(now)
-			continue
-		}
-		if s.Run(); !a.conclude(now, s) {
+		if !a.searchAtOnce(now, &Search{graph: a.graph(), loose: true}) {
 			return
 		}
 		a.serveQueues(now)
