@@ -24,6 +24,13 @@ type headroom struct {
 // left is the part of it that the capacity still lacks for it alone.
 func (h *headroom) left() accounting.Bytes { return h.bytes.Less(h.taken) }
 
+// setHeadroom has a headroom be of so many bytes, of which so many are taken, and the device's sum follow.
+func (d *device) setHeadroom(h *headroom, bytes, taken accounting.Bytes) {
+	d.headroom = d.headroom.Less(h.left())
+	h.bytes, h.taken = bytes, taken
+	d.headroom = d.headroom.Plus(h.left())
+}
+
 // headroomCost is what a reservation on a device keeps for a context. Where nothing is known
 // of what one costs, something is assumed: two jobs that begin at the same time must not both
 // be promised the memory that their contexts will take.
@@ -97,11 +104,12 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 	h := d.headrooms[b]
 	switch {
 	case least == 0 && h != nil:
-		d.headroom = d.headroom.Less(h.left())
+		d.setHeadroom(h, 0, 0)
 		delete(d.headrooms, b)
 	case least > 0 && h == nil && d.headroomCost() > 0:
-		h = &headroom{bytes: d.headroomCost()}
-		d.headrooms[b], d.headroom = h, d.headroom.Plus(h.bytes)
+		h = &headroom{}
+		d.setHeadroom(h, d.headroomCost(), 0)
+		d.headrooms[b] = h
 	default:
 		return
 	}
@@ -137,49 +145,24 @@ func (a *Arbiter) keepHeadroomsOf(b *accounting.Budget) {
 	}
 }
 
-// restoreHeadroom has a budget keep what it kept before (nil: nothing).
-func (a *Arbiter) restoreHeadroom(b *accounting.Budget, d *device, was *headroom) {
-	if d.headrooms[b] == was {
-		return
-	}
-	if was == nil {
-		a.keepHeadroom(b, d, 0)
-		return
-	}
-	a.keepHeadroom(b, d, 1)
-	if h := d.headrooms[b]; h != nil {
-		d.headroom = d.headroom.Less(h.left())
-		h.bytes = was.bytes
-		d.headroom = d.headroom.Plus(h.left())
-		a.setCapacity(d)
-	}
-}
-
 // countHeadrooms adds up a job's headrooms anew, after one came or went. What a process costs
 // counts against its own headroom where it has one, else against its job's.
 func (j *job) countHeadrooms(d *device) {
-	each := func(do func(h *headroom)) {
-		if h := d.headrooms[j.budget]; h != nil {
-			do(h)
-		}
-		for _, s := range j.sessions {
-			if h := d.headrooms[s.budget]; h != nil {
-				do(h)
-			}
+	if h := d.headrooms[j.budget]; h != nil {
+		d.setHeadroom(h, h.bytes, 0)
+	}
+	for _, s := range j.sessions {
+		if h := d.headrooms[s.budget]; h != nil {
+			d.setHeadroom(h, h.bytes, 0)
 		}
 	}
-	each(func(h *headroom) {
-		d.headroom = d.headroom.Less(h.left())
-		h.taken = 0
-	})
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
 			if h := l.headroomOf(); h != nil && l.device == d {
-				h.taken = h.taken.Plus(l.free())
+				d.setHeadroom(h, h.bytes, h.taken.Plus(l.free()))
 			}
 		}
 	}
-	each(func(h *headroom) { d.headroom = d.headroom.Plus(h.left()) })
 }
 
 // sumOverheads adds up anew what the leases on a device cost it, and what headrooms lack.
@@ -204,9 +187,7 @@ func (l *lease) recharge(before, now accounting.Bytes) {
 	d := l.device
 	d.overhead = d.overhead.Less(before).Plus(now)
 	if h := l.headroomOf(); h != nil {
-		d.headroom = d.headroom.Less(h.left())
-		h.taken = h.taken.Less(before).Plus(now)
-		d.headroom = d.headroom.Plus(h.left())
+		d.setHeadroom(h, h.bytes, h.taken.Less(before).Plus(now))
 	}
 }
 
@@ -215,9 +196,7 @@ func (l *lease) recharge(before, now accounting.Bytes) {
 func (l *lease) trimHeadroom() {
 	h, d := l.headroomOf(), l.device
 	if h != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
-		d.headroom = d.headroom.Less(h.left())
-		h.bytes = min(h.bytes, d.contextCost())
-		d.headroom = d.headroom.Plus(h.left())
+		d.setHeadroom(h, min(h.bytes, d.contextCost()), h.taken)
 	}
 }
 

@@ -18,7 +18,7 @@ type limitChange struct {
 	device *device
 	limits accounting.Limits
 
-	headroom *headroom // before the change
+	kept bool // headroom, before the change
 }
 
 // SetJobLimits changes a job's limits (its processes', where each has a budget of
@@ -309,10 +309,8 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if refused != nil {
 			break
 		}
-		c.headroom = c.device.headrooms[c.budget]
-		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
-		a.stirOwner(c.budget)
-		a.keepHeadroom(c.budget, c.device, least)
+		c.kept = c.device.headrooms[c.budget] != nil
+		a.putLimits(c, least)
 		c.limits = old
 		done = append(done, c)
 	}
@@ -320,11 +318,20 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		return done, nil
 	}
 	for _, c := range slices.Backward(done) {
-		_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
-		a.stirOwner(c.budget)
-		a.restoreHeadroom(c.budget, c.device, c.headroom)
+		least := accounting.Bytes(0)
+		if c.kept {
+			least = min(c.limits.Min, c.limits.Max)
+		}
+		a.putLimits(c, least)
 	}
 	return nil, refused
+}
+
+// putLimits writes limits of which least bytes are reserved with headroom.
+func (a *Arbiter) putLimits(c limitChange, least accounting.Bytes) {
+	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+	a.stirOwner(c.budget)
+	a.keepHeadroom(c.budget, c.device, least)
 }
 
 // enforceAll puts changed limits in force for what runs, and tells the clients.
