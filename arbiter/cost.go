@@ -56,15 +56,14 @@ func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	}
 }
 
-// process adds up a process's leases on a device at the end of a reading, and returns those that live. before is what each
-// used when it began.
-func (a *Arbiter) process(leases []*lease, before map[LeaseID]accounting.Bytes) (p reading.Process, living []*lease) {
+// process adds up a process's leases on a device at the end of a reading, and returns those that live.
+func (a *Arbiter) process(leases []*lease) (p reading.Process, living []*lease) {
 	for _, l := range leases {
 		switch {
 		case !l.session.alive():
 			p.Dead(l.Granted())
 		case !l.lost:
-			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l), Before: before[l.id],
+			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l),
 				Contexts: l.contexts, Streams: l.streamCharge(), Told: l.word.Told(), Spoiled: l.spoiled}
 			if !l.spoiled {
 				m.Peak = min(l.word.Recent(l.Granted()), l.Granted())

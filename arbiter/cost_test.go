@@ -150,13 +150,13 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 	x.must(900)
 	x.free(900)
 	for i := range 6 {
-		before := w.arb.Used(0)
+		w.arb.Note(0)
 		if !x.word.fast(900) {
 			t.Fatalf("reading %d: no credit: %+v", i, x.row())
 		}
 		x.word.free(900)
 		w.now = w.now.Add(time.Second)
-		w.arb.ObserveAfter(w.now, before, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(910)}})
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(910)}})
 		if row := x.row(); row.Excess != 0 || row.State == accounting.StateOver {
 			t.Errorf("reading %d: %+v", i, row)
 		}
@@ -270,9 +270,9 @@ func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 		t.Errorf("others are granted what was promised: %+v", o)
 	}
 	w.now = w.now.Add(time.Second)
-	before := w.arb.Used(0)
+	w.arb.Note(0)
 	x.word.told.Making = 0 // while a reading is under way: that one may have seen half of it
-	w.arb.ObserveAfter(w.now, before, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(200)}})
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(200)}})
 	if d := w.read(1, x.figure(250)); d.Capacity != 5700 {
 		t.Errorf("one reading since: capacity %d", d.Capacity)
 	}

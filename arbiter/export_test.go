@@ -17,25 +17,18 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 }
 
 // Observe takes a reading of a device into the books at once.
-func (a *Arbiter) Observe(now time.Time, u Usage) { a.ObserveAfter(now, nil, u) }
-
-// ObserveAfter does so, and knows what each lease used just before the reading began: with that a free that finishes
-// during the reading does not look like overhead.
-func (a *Arbiter) ObserveAfter(now time.Time, before map[LeaseID]accounting.Bytes, u Usage) {
+func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {
-		r := &Reading{a: a, device: d, used: before}
+		r := &Reading{a: a, device: d}
 		r.Figures(u)
 		for r.Book(now, math.MaxInt) {
 		}
 	}
 }
 
-// Used is what each lease on a device uses, for ObserveAfter.
-func (a *Arbiter) Used(device int) map[LeaseID]accounting.Bytes {
-	r := a.Reading(device)
-	r.Note(math.MaxInt)
-	return r.used
-}
+// Note notes what each lease on a device uses just before the reading begins that Observe takes next: with that a free that
+// finishes during the reading does not look like overhead.
+func (a *Arbiter) Note(device int) { a.Reading(device).Note(math.MaxInt) }
 
 // Looked is how often a ticket was looked at so far.
 func (a *Arbiter) Looked() uint64 { return a.looked }

@@ -261,7 +261,8 @@ func (u *universe) gone(l *modelLease) {
 
 // observe reads a device: what its clients truly use, a context for each, and others.
 func (u *universe) observe(t *rapid.T, device int) {
-	usage, before := arbiter.Usage{Device: device}, u.arb.Used(device)
+	usage := arbiter.Usage{Device: device}
+	u.arb.Note(device)
 	for _, l := range u.leases {
 		if l.device != device {
 			continue
@@ -282,7 +283,7 @@ func (u *universe) observe(t *rapid.T, device int) {
 		u.unmanaged[device] = n - 200
 		usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: 1, Bytes: n - 200})
 	}
-	u.arb.ObserveAfter(u.now, before, usage)
+	u.arb.Observe(u.now, usage)
 	u.observed = true
 }
 

@@ -32,9 +32,9 @@ func (l *lease) reads(p ProcessUsage) bool {
 }
 
 // readOverhead compares the figure of a client's process with what it uses.
-func (a *Arbiter) readOverhead(now time.Time, d *device, pid int, before map[LeaseID]accounting.Bytes) {
+func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	leases := d.byPID[pid]
-	p, living := a.process(leases, before)
+	p, living := a.process(leases)
 	if len(living) == 0 {
 		return
 	}

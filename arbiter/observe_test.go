@@ -14,7 +14,8 @@ import (
 // see takes a reading of device 0, a second later.
 func (w *world) see(processes ...arbiter.ProcessUsage) accounting.DeviceState {
 	w.now = w.now.Add(time.Second)
-	w.arb.ObserveAfter(w.now, w.arb.Used(0), arbiter.Usage{Device: 0, Processes: processes})
+	w.arb.Note(0)
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: processes})
 	return w.arb.Snapshot(w.now).Devices[0]
 }
 
@@ -45,9 +46,9 @@ func TestFreeDuringAReadingIsNoOverhead(t *testing.T) {
 	x := w.client(0, 0)
 	x.must(400)
 	for range 3 { // each reading sees 400, and 100 of them are free when it comes back
-		before := w.arb.Used(0)
+		w.arb.Note(0)
 		x.free(100)
-		w.arb.ObserveAfter(w.now, before, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(400)}})
+		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(400)}})
 		if got := x.row().Overhead; got != 0 {
 			t.Errorf("overhead of %d", got)
 		}

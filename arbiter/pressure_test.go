@@ -202,7 +202,8 @@ func TestPressure(t *testing.T) {
 
 // figures has a program without gpuarb use so much of the device.
 func (s *scene) figures(n accounting.Bytes) {
-	s.arb.ObserveAfter(s.now, s.arb.Used(0), arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: n}}})
+	s.arb.Note(0)
+	s.arb.Observe(s.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: n}}})
 }
 
 // TestPressureOnTwoDevices: who waits on one device presses there alone.

@@ -24,7 +24,6 @@ type Reading struct {
 	a      *Arbiter
 	device *device
 	leases []*lease // that are to be looked at before the device is
-	used   map[LeaseID]accounting.Bytes
 
 	usage     Usage
 	figures   map[int]ProcessUsage
@@ -42,15 +41,12 @@ func (a *Arbiter) Reading(device int) *Reading {
 	if d == nil {
 		return nil
 	}
-	return &Reading{a: a, device: d, leases: slices.Collect(a.leasesOn(d)), used: make(map[LeaseID]accounting.Bytes)}
+	return &Reading{a: a, device: d, leases: slices.Collect(a.leasesOn(d))}
 }
 
 // Note notes what up to so many leases use, before the device is read. False: that was all.
 func (r *Reading) Note(most int) (more bool) {
-	some(most, &r.leases, func(l *lease) {
-		r.used[l.id] = l.Granted() - r.a.idle(l)
-		l.beyond.Begin(r.used[l.id], r.a.makesContexts(l))
-	})
+	some(most, &r.leases, func(l *lease) { l.beyond.Begin(l.Granted()-r.a.idle(l), r.a.makesContexts(l)) })
 	return len(r.leases) > 0
 }
 
@@ -116,7 +112,7 @@ func (r *Reading) client(now time.Time, pid int) {
 	for _, l := range leases {
 		was = append(was, l.free())
 	}
-	r.a.readOverhead(now, r.device, pid, r.used)
+	r.a.readOverhead(now, r.device, pid)
 	for i, l := range leases {
 		l.recharge(was[i], l.free())
 	}

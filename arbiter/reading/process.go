@@ -36,7 +36,6 @@ type Member struct {
 	*Beyond
 	Lease    uint64
 	Used     accounting.Bytes // now
-	Before   accounting.Bytes // when the reading began
 	Peak     accounting.Bytes // the most since then, as its word's mark has it
 	Contexts int
 	Streams  accounting.Bytes // what its streams are charged with
@@ -60,7 +59,8 @@ func (p *Process) Dead(held accounting.Bytes) { p.used, p.most = p.used.Plus(hel
 
 // Add adds a living lease.
 func (p *Process) Add(m Member) {
-	used := max(m.Used, m.Before)
+	used := max(m.Used, m.before)
+	m.before = 0
 	p.used, p.most = p.used.Plus(used), p.most.Plus(max(m.recent, used, m.Peak))
 	p.moved = p.moved || m.Used != used || m.Used != m.steady || !m.Proven()
 	m.steady = m.Used

@@ -44,8 +44,8 @@ func TestWhatReadingsTell(t *testing.T) {
 			began := time.Unix(1000, 0)
 			for i, f := range c.figures {
 				var p reading.Process
-				beyond.Begin(max(f.before, f.used), false)
-				p.Add(reading.Member{Beyond: &beyond, Lease: 1, Used: f.used, Before: f.before, Peak: f.peak, Contexts: c.contexts, Told: c.told})
+				beyond.Begin(f.before, false)
+				p.Add(reading.Member{Beyond: &beyond, Lease: 1, Used: f.used, Peak: f.peak, Contexts: c.contexts, Told: c.told})
 				began = began.Add(time.Second)
 				p.Read(reading.Device{Costs: &costs, Began: began, Most: 10 * mib}, 1000, f.says, true)
 				if beyond.Overhead != f.overhead || beyond.Excess != f.excess {
