@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -38,10 +39,8 @@ type Arbiter struct {
 	decisions     outbox[Decision]
 	asking        *ticket             // the one that is being decided by the call that made it
 	servingQueues bool                // serveQueues runs
-	works         []work              // still to be done in steps, in their order
-	looks         int                 // how often it may look at a ticket still
+	steps         steps.Steps         // what is still to be done in parts, and how often a call may look at a ticket still
 	watching      bool                // watch has begun, and is not through
-	looksAtOnce   int                 // looksAtOnce, or fewer in a test
 	round         *round              // that was cut short; nil: none
 	unfinished    time.Time           // when a call had to stop before it was through; zero: it was
 	ticked        time.Time           // when Tick did all that is due with time
@@ -93,7 +92,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, looksAtOnce: looksAtOnce, looks: looksAtOnce,
+		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, steps: steps.New(looksAtOnce),
 		shareds:  make(map[sharedKey]*shared),
 		users:    make(map[uint32]*rules.User),
 		cgroups:  make(map[string]*rules.Cgroup),
@@ -129,9 +128,9 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	known.Device, known.found = d, d.Total
 	a.configure(known)
 	if known.lost {
-		a.looks = math.MaxInt
-		a.goOn(now) // it may have been lost a moment ago
-		a.looks = a.looksAtOnce
+		a.steps.Left = math.MaxInt
+		a.steps.GoOn(now) // it may have been lost a moment ago
+		a.steps.Renew()
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
@@ -184,8 +183,8 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d.lost = true
 	a.renew(d)
 	leases := slices.Collect(a.leasesOn(d))
-	inSteps(a, 1, leases, a.empty)
-	a.later(func(time.Time) { a.sweepInSteps(d) })
+	steps.Each(&a.steps, 1, leases, a.empty)
+	a.steps.Later(func(time.Time) { a.sweepInSteps(d) })
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
@@ -306,7 +305,7 @@ func (a *Arbiter) setCapacity(d *device) {
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
-	a.looks = a.looksAtOnce // whatever was asked since: what is done in steps goes on
+	a.steps.Renew() // whatever was asked since: what is done in steps goes on
 	if a.Unfinished() && now.Sub(a.ticked) < time.Second {
 		if a.serveQueues(now); !a.Unfinished() && len(a.tickets) > 0 { // what pass left to do
 			a.loosen(now)

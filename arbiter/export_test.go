@@ -37,7 +37,7 @@ func (a *Arbiter) Looked() uint64 { return a.looked }
 func (a *Arbiter) SearchInParts() { a.atOnce = 0 }
 
 // LookAtOnce has each call look at so many tickets at most.
-func (a *Arbiter) LookAtOnce(n int) { a.looksAtOnce, a.looks = n, n }
+func (a *Arbiter) LookAtOnce(n int) { a.steps.AtOnce, a.steps.Left = n, n }
 
 // Finish does what calls have left, and what is due by now.
 func (a *Arbiter) Finish(now time.Time) {

@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/deadlock"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // graph is the arbiter's copy of itself for a search for circles: what package deadlock searches, and whose
@@ -57,7 +58,7 @@ func (a *Arbiter) graph() graph {
 // copy judges up to so many tickets anew and copies them. True: what others were given has put more in
 // somebody's way, or a slot was left without a word, and the queues are to be gone through again.
 func (g *graph) copy(now time.Time, most int) (changed bool) {
-	some(most, &g.rest, func(w waiter) {
+	steps.Part(most, &g.rest, func(w waiter) {
 		t := w.ticket
 		if t.done || t.alone().device != w.device { // it is copied once, where it stands first
 			return

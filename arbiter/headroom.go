@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // A program can only use what is reserved for it when it has a context, which takes memory
@@ -119,17 +120,17 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 
 // keepHeadrooms gives each reservation its headroom, in steps: contexts are no longer charged to it.
 func (a *Arbiter) keepHeadrooms() {
-	inSteps(a, sessionsPerLook, slices.Collect(maps.Values(a.sessions)), func(_ time.Time, s *session) {
+	steps.Each(&a.steps, sessionsPerLook, slices.Collect(maps.Values(a.sessions)), func(_ time.Time, s *session) {
 		if a.sessions[s.id] == s {
 			a.keepHeadroomsOf(s.budget)
 		}
 	})
-	inSteps(a, sessionsPerLook, slices.Collect(maps.Values(a.jobs)), func(_ time.Time, j *job) {
+	steps.Each(&a.steps, sessionsPerLook, slices.Collect(maps.Values(a.jobs)), func(_ time.Time, j *job) {
 		if a.jobs[j.id] == j {
 			a.keepHeadroomsOf(j.budget)
 		}
 	})
-	a.later(func(now time.Time) {
+	a.steps.Later(func(now time.Time) {
 		for _, d := range a.devices {
 			a.recap(now, d)
 		}

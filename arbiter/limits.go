@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -343,9 +344,9 @@ func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 			continue // they will be told this one
 		}
 		a.untold[p] = true
-		a.later(func(time.Time) { // the leases, too, are listed by another call where there are thousands
+		a.steps.Later(func(time.Time) { // the leases, too, are listed by another call where there are thousands
 			delete(a.untold, p)
-			inSteps(a, leasesPerLook, slices.Collect(owners(p.budget.Leases(p.device))), func(_ time.Time, l *lease) {
+			steps.Each(&a.steps, leasesPerLook, slices.Collect(owners(p.budget.Leases(p.device))), func(_ time.Time, l *lease) {
 				if !l.lost && l.session.alive() {
 					l.word.Limit(l.maxInForce())
 				}

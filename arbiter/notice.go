@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -116,7 +117,7 @@ const countedAtOnce = 4
 
 // count counts up to so many; those that wait no longer are left out. False: all are counted.
 func (m *moment) count(most int) (more bool) {
-	some(most, &m.left, func(w waiter) {
+	steps.Part(most, &m.left, func(w waiter) {
 		if !w.ticket.done {
 			m.add(w.device, w.ticket)
 		}

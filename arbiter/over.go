@@ -80,7 +80,7 @@ func (a *Arbiter) noteChain(l *lease) {
 func (a *Arbiter) squeeze(now time.Time, p account) {
 	if p.budget.Over(p.device) {
 		leases := slices.Collect(owners(p.budget.Leases(p.device)))
-		a.spend(len(leases) / leasesPerLook)
+		a.steps.Spend(len(leases) / leasesPerLook)
 		for _, l := range leases {
 			a.shut(l)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // Picture is a snapshot that is made in parts: of thousands of leases and programs it takes
@@ -122,16 +123,16 @@ func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jo
 // Add adds up to so many rows: leases, users, then at once devices and budgets, holders, the queue, processes
 // and jobs, whose budgets add up with them. False: all are there.
 func (p *Picture) Add(rows int) (more bool) {
-	rows = some(rows, &p.leases, p.addLease)
-	if rows = some(rows, &p.people, p.addPerson); rows > 0 && p.queue == nil {
+	rows = steps.Part(rows, &p.leases, p.addLease)
+	if rows = steps.Part(rows, &p.people, p.addPerson); rows > 0 && p.queue == nil {
 		p.addMachine()
 	}
-	rows = some(rows, &p.holders, p.addHolder)
+	rows = steps.Part(rows, &p.holders, p.addHolder)
 	if rows > 0 {
 		rows = p.addQueue(rows)
 	}
-	rows = some(rows, &p.sessions, p.addProcess)
-	return some(rows, &p.jobs, p.addJob) <= 0
+	rows = steps.Part(rows, &p.sessions, p.addProcess)
+	return steps.Part(rows, &p.jobs, p.addJob) <= 0
 }
 
 // addHolder adds a holder to its job's row at the device.

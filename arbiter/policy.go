@@ -7,6 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -72,8 +73,8 @@ func (a *Arbiter) outdate(which func(*job) bool) {
 			all = append(all, j)
 		}
 	}
-	inSteps(a, 1, all, a.updateJob)
-	a.later(func(now time.Time) {
+	steps.Each(&a.steps, 1, all, a.updateJob)
+	a.steps.Later(func(now time.Time) {
 		for p := range a.overs {
 			a.squeeze(now, p)
 		}
@@ -99,8 +100,8 @@ func (a *Arbiter) updateJob(now time.Time, j *job) {
 	for _, s := range j.sessions {
 		s.outdated = true
 	}
-	inSteps(a, 1, slices.Clone(j.sessions), a.updateSession)
-	a.later(func(time.Time) { a.stir(j) }) // what it asks for may be another thing by now, though no sum has changed
+	steps.Each(&a.steps, 1, slices.Clone(j.sessions), a.updateSession)
+	a.steps.Later(func(time.Time) { a.stir(j) }) // what it asks for may be another thing by now, though no sum has changed
 }
 
 // updateSession does so for a process.

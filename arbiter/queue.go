@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -292,13 +293,13 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	if j := t.job; len(j.tickets) == 1 && !j.collects { // from then on what its processes free is told
 		j.collects = true
-		a.later(func(time.Time) {
+		a.steps.Later(func(time.Time) {
 			j.collects = false
 			var all []*lease
 			for _, s := range j.sessions {
 				all = append(all, s.leases...)
 			}
-			inSteps(a, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
+			steps.Each(&a.steps, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
 		})
 	}
 	a.tangled = true
@@ -361,7 +362,7 @@ func (a *Arbiter) reclass(j *job) {
 	became := func(t *ticket) bool { return t.fresh != fresh && t.kind != wantsJob } // a job that has not begun holds nothing
 	disturbed := slices.Clone(j.tickets)
 	if !anew {
-		a.spend(len(j.tickets) / ticketsPerLook)
+		a.steps.Spend(len(j.tickets) / ticketsPerLook)
 		disturbed = slices.DeleteFunc(disturbed, func(t *ticket) bool { return !became(t) && a.undisturbed(t) })
 		for _, t := range j.tickets {
 			if t.lease != nil {
@@ -369,7 +370,7 @@ func (a *Arbiter) reclass(j *job) {
 			}
 		}
 	}
-	inSteps(a, wakesPerLook, disturbed, func(_ time.Time, t *ticket) {
+	steps.Each(&a.steps, wakesPerLook, disturbed, func(_ time.Time, t *ticket) {
 		if t.done {
 			return
 		}
@@ -404,7 +405,7 @@ func (a *Arbiter) shake(j *job) {
 	}
 	if a.moves(j); !j.stirred {
 		j.stirred, a.tangled = true, true
-		a.later(func(time.Time) { a.reclass(j) })
+		a.steps.Later(func(time.Time) { a.reclass(j) })
 	}
 }
 
@@ -460,7 +461,7 @@ func (a *Arbiter) watch(t *ticket) bool {
 			return false
 		}
 		l.watched, a.watching = true, true
-		inSteps(a, leasesPerLook, slices.Collect(leases), func(_ time.Time, l *lease) { do(l) })
+		steps.Each(&a.steps, leasesPerLook, slices.Collect(leases), func(_ time.Time, l *lease) { do(l) })
 		return true
 	}
 	for i := range t.spots {
@@ -477,11 +478,11 @@ func (a *Arbiter) watch(t *ticket) bool {
 			a.unlend(l)
 			a.reflag(l)
 		}) {
-			a.later(func(now time.Time) { a.sweep(now, d) })
+			a.steps.Later(func(now time.Time) { a.sweep(now, d) })
 		}
 	}
 	if a.watching {
-		a.later(func(time.Time) { a.watching = false })
+		a.steps.Later(func(time.Time) { a.watching = false })
 	}
 	return a.watching
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // Reading is a reading of a device that is taken into the books in parts: of thousands of processes that
@@ -46,7 +47,7 @@ func (a *Arbiter) Reading(device int) *Reading {
 
 // Note notes what up to so many leases use, before the device is read. False: that was all.
 func (r *Reading) Note(most int) (more bool) {
-	some(most, &r.leases, func(l *lease) { l.beyond.Begin(l.Granted()-r.a.idle(l), r.a.makesContexts(l)) })
+	steps.Part(most, &r.leases, func(l *lease) { l.beyond.Begin(l.Granted()-r.a.idle(l), r.a.makesContexts(l)) })
 	return len(r.leases) > 0
 }
 
@@ -76,11 +77,11 @@ func (r *Reading) Book(now time.Time, most int) (more bool) {
 		r.begin(now)
 	}
 	cost := d.contextCost()
-	most = some(most, &r.clients, func(pid int) { r.client(now, pid) })
+	most = steps.Part(most, &r.clients, func(pid int) { r.client(now, pid) })
 	if d.contextCost() != cost { // those who wait need more, or less
 		a.searchAgain()
 	}
-	most = some(most, &r.listed, func(pid int) {
+	most = steps.Part(most, &r.listed, func(pid int) {
 		if p := r.figures[pid]; p.Bytes > 0 && !d.isClient(p) {
 			r.strangers = append(r.strangers, p)
 		}
@@ -88,7 +89,7 @@ func (r *Reading) Book(now time.Time, most int) (more bool) {
 	if most > 0 && !r.summed {
 		r.sum(now)
 	}
-	some(most, &r.gone, func(l *lease) {
+	steps.Part(most, &r.gone, func(l *lease) {
 		if a.leases[l.id] == l {
 			a.reclaim(now, l)
 		}

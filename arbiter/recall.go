@@ -56,7 +56,7 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 		}
 	}
 	a.scratch = found[:0]
-	a.spend(min(looked/leasesPerLook, a.looksAtOnce/2)) // works go on, whoever asks all the time
+	a.steps.Spend(min(looked/leasesPerLook, a.steps.AtOnce/2)) // works go on, whoever asks all the time
 	return found, total
 }
 

@@ -21,6 +21,15 @@ const (
 	decisionLooks = 16
 )
 
+// In the time of one look so many leases are looked through, or requests, or processes of a job, and so many requests that rest
+// are woken.
+const (
+	leasesPerLook   = 8
+	ticketsPerLook  = 32
+	sessionsPerLook = 64
+	wakesPerLook    = 8
+)
+
 // line is those that wait at a limit: who comes later than the first waits too.
 type line struct {
 	first   *ticket // as last looked at
@@ -67,10 +76,13 @@ func (a *Arbiter) serveQueues(now time.Time) {
 		return
 	}
 	a.servingQueues, a.unfinished = true, time.Time{}
-	defer func() { a.servingQueues, a.looks = false, a.looksAtOnce }()
-	a.goOn(now)
+	defer func() {
+		a.servingQueues = false
+		a.steps.Renew()
+	}()
+	a.steps.GoOn(now)
 	if len(a.tickets) == 0 {
-		if a.round = nil; len(a.works) > 0 {
+		if a.round = nil; a.steps.Some() {
 			a.unfinished = now
 		}
 		return
@@ -79,12 +91,12 @@ func (a *Arbiter) serveQueues(now time.Time) {
 	// the bound is never reached, but a daemon that hangs would be worse than a late turn.
 	again := true
 	for bound := 64 + 16*len(a.tickets); again && bound > 0; bound-- {
-		a.goOn(now)
+		a.steps.GoOn(now)
 		if a.round == nil {
 			a.round = a.newRound(now)
 		}
 		switch again = true; {
-		case a.looks <= 0, a.watching, a.round == nil && len(a.works) > 0:
+		case a.steps.Left <= 0, a.watching, a.round == nil && a.steps.Some():
 			a.unfinished, again = now, false
 			for _, d := range a.devices {
 				a.keepPlaces(now, d)
@@ -153,7 +165,7 @@ func (a *Arbiter) startOver(r *round) {
 	for _, d := range r.devices {
 		d.changes++
 	}
-	a.round, a.looks = nil, a.looks-decisionLooks
+	a.round, a.steps.Left = nil, a.steps.Left-decisionLooks
 }
 
 // pump goes through the queues of a round's devices in order, as far as the first ticket that
@@ -163,13 +175,13 @@ func (a *Arbiter) startOver(r *round) {
 func (a *Arbiter) pump(now time.Time, r *round) bool {
 	walk := a.walk(r)
 	defer clear(a.walked)
-	for a.looks > 0 {
+	for a.steps.Left > 0 {
 		t := walk.next()
 		if t == nil {
 			return true
 		}
 		a.looked++
-		a.looks--
+		a.steps.Left--
 		if t.nest == nil && !a.step(now, r.devices, t) {
 			a.startOver(r)
 			return false

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -251,8 +252,8 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 
 // sweepInSteps does what sweep does, in steps: for whoever can wait for it.
 func (a *Arbiter) sweepInSteps(d *device) {
-	inSteps(a, 1, slices.Collect(maps.Values(d.permits[permit.Slot])), func(now time.Time, h *holder) {
-		a.spend(len(h.Job.sessions) / sessionsPerLook) // it looks at each of them
+	steps.Each(&a.steps, 1, slices.Collect(maps.Values(d.permits[permit.Slot])), func(now time.Time, h *holder) {
+		a.steps.Spend(len(h.Job.sessions) / sessionsPerLook) // it looks at each of them
 		a.dropIdle(now, h)
 	})
 }
@@ -268,7 +269,7 @@ func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 func (a *Arbiter) slotsChanged(d *device) {
 	a.renew(d)
 	if d.overfull() {
-		inSteps(a, leasesPerLook, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
+		steps.Each(&a.steps, leasesPerLook, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
 		a.sweepInSteps(d)
 	}
 }

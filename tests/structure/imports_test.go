@@ -44,7 +44,8 @@ var bans = []ban{
 	{
 		from: "arbiter", what: []string{module},
 		allow: []string{module + "/accounting", module + "/arbiter/deadlock", module + "/arbiter/permit", module + "/arbiter/pressure", module + "/arbiter/queue",
-			module + "/arbiter/reading", module + "/arbiter/rules", module + "/arbiter/threads", module + "/arbiter/wording"},
+			module + "/arbiter/reading", module + "/arbiter/rules", module + "/arbiter/steps", module + "/arbiter/threads",
+			module + "/arbiter/wording"},
 		reason: "the policy knows the ledger and nothing else, so that a table can test it",
 	},
 	{
@@ -58,6 +59,7 @@ var bans = []ban{
 	},
 	{from: "arbiter/pressure", what: []string{module}, reason: "for how long states held depends on nobody's reasons"},
 	{from: "arbiter/queue", what: []string{module}, reason: "an order depends on nothing that is waited for"},
+	{from: "arbiter/steps", what: []string{module}, reason: "how much a call may do depends on nothing that is done"},
 	{from: "arbiter/threads", what: []string{module}, reason: "who made what depends on nobody's slots"},
 	{from: "arbiter/permit", what: []string{module}, reason: "who may have a permit follows from who has one, by whatever names"},
 	{
