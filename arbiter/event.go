@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"cmp"
 	"fmt"
 	"time"
 
@@ -145,12 +144,4 @@ func (e *Event) Sentence() string {
 // about fills in which process an event is about.
 func (e *Event) about(p *rules.Process) {
 	e.PID, e.UID, e.User, e.Command = p.PID, p.UID, p.User, p.Command
-}
-
-// in fills in which job an event is about; what that runs is its command, where no process of it has one.
-func (e *Event) in(j *job) {
-	e.Job, e.Name = j.id, j.request.Name
-	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
-		e.Command = cmp.Or(j.request.Command, e.Command)
-	}
 }

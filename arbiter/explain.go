@@ -47,6 +47,14 @@ func (h *holder) name() string {
 	}
 }
 
+// in fills in which job an event is about; what that runs is its command, where no process of it has one.
+func (e *Event) in(j *job) {
+	e.Job, e.Name = j.id, j.request.Name
+	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
+		e.Command = cmp.Or(j.request.Command, e.Command)
+	}
+}
+
 // denial is who was refused something, and why.
 type denial struct {
 	whom func() string // nil: nobody was

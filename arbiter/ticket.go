@@ -11,17 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// TicketID names a request that waits. 0 is none. Never reused.
-type TicketID uint64
-
-// Place is a waiting request's place in the queue: the order of its arrival and when
-// that was. A request that comes again with it, after a restart of the daemon or on a new
-// connection, stands where it stood. The zero Place is a new one.
-type Place struct {
-	Arrival uint64
-	Since   time.Time
-}
-
 // DecisionKind says what a decision is.
 type DecisionKind uint8
 

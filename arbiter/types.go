@@ -18,6 +18,17 @@ type LeaseID uint64
 // JobID names a job. 0 is none. Never reused; it survives a restart by [Arbiter.RestoreJob].
 type JobID uint64
 
+// TicketID names a request that waits. 0 is none. Never reused.
+type TicketID uint64
+
+// Place is a waiting request's place in the queue: the order of its arrival and when
+// that was. A request that comes again with it, after a restart of the daemon or on a new
+// connection, stands where it stood. The zero Place is a new one.
+type Place struct {
+	Arrival uint64
+	Since   time.Time
+}
+
 // Word is what the arbiter may do to the memory that a lease shares with its client. The
 // daemon implements it over the sealed page, and announces each change in the
 // mapping that outlives it before making it. All calls are made under the daemon's
