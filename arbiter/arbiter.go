@@ -21,8 +21,7 @@ type Arbiter struct {
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
-	users    map[uint32]*rules.User   // those with a limit of their own
-	cgroups  map[string]*rules.Cgroup // likewise, by path
+	caps     map[rules.Capped]*rules.Cap // of those with a limit of their own
 	people   people
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
@@ -94,8 +93,7 @@ func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
 		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, steps: steps.New(looksAtOnce),
 		shareds:  make(map[sharedKey]*shared),
-		users:    make(map[uint32]*rules.User),
-		cgroups:  make(map[string]*rules.Cgroup),
+		caps:     make(map[rules.Capped]*rules.Cap),
 		people:   people{of: make(map[uint32]*person)},
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),

@@ -323,7 +323,7 @@ func (g *graph) takes(t *ticket, d *device) accounting.Bytes {
 // growsAt is by how much a ticket's party would come to hold more in a budget that it shares with others: in a
 // cgroup's, its process alone.
 func (g *graph) growsAt(t *ticket, d *device, sh *shared) accounting.Bytes {
-	if sh.group == nil {
+	if !sh.ofCgroup() {
 		return g.grows(t, d)
 	}
 	if t.lease == nil {

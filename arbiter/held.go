@@ -185,7 +185,7 @@ func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
 	if of == nil || of != j.budget && countsAt(j.budget, of) {
 		return unusedOf(j.budget, d)
 	}
-	if sh := sharedOf(of); of != j.budget && (sh == nil || sh.group == nil) {
+	if sh := sharedOf(of); of != j.budget && (sh == nil || !sh.ofCgroup()) {
 		return 0
 	}
 	for _, s := range j.sessions {

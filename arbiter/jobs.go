@@ -257,9 +257,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	}
 	s := a.shareds[key]
 	if s == nil {
-		s = &shared{key: key, at: atShared, who: who, budget: a.ledger.OpenBudget(nil)}
-		s.budget.Owner = s
-		a.shareds[key] = s
+		s = a.share(&shared{key: key, at: atShared, who: who, budget: a.ledger.OpenBudget(nil)})
 	}
 	s.rule = j.Rule
 	return s

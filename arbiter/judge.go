@@ -344,7 +344,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			refusal: &accounting.Refusal{Device: d.Index, Requested: least, Remaining: most, Limit: d.grantable()}}
 	}
 	for sh := range t.shares {
-		if least > sh.limits(d).Max && (sh.group == nil || b != t.job.budget) {
+		if least > sh.limits(d).Max && (!sh.ofCgroup() || b != t.job.budget) {
 			return final(ReasonSharedFull)
 		}
 	}

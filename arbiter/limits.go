@@ -269,11 +269,8 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 
 // memory is a shared budget's limits on a device, with what they come from.
 func (s *shared) memory(d *device) rules.Memory {
-	switch {
-	case s.user != nil:
-		return s.user.Memory(d.bounds())
-	case s.group != nil:
-		return s.group.Memory(d.bounds())
+	if s.limit != nil {
+		return s.limit.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
 	if d.IsGPU() { // as each program's own is of none but GPUs

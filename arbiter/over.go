@@ -157,8 +157,8 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.UID, e.User, whose = owner.request.Process.UID, owner.request.Process.User, wording.Job(uint64(owner.id), "", "")
 		e.in(owner)
 	case *shared:
-		if whose = owner.called(); owner.user != nil {
-			e.UID, e.User, whose = owner.user.UID, owner.user.Name, owner.who
+		if whose = owner.called(); owner.limit != nil && !owner.ofCgroup() {
+			e.UID, e.User, whose = owner.limit.Of.UID, owner.limit.Name, owner.who
 		}
 	}
 	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), a.device(p.device)); kind == EventOver {

@@ -28,7 +28,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		NSPID: p.NSPID, Cgroup: p.Cgroup, Container: p.Container,
 	}
 	for sh := range l.session.shares {
-		if to.Shared == "" || sh.group == nil { // of cgroups the innermost
+		if to.Shared == "" || !sh.ofCgroup() { // of cgroups the innermost
 			to.Shared = sh.who
 		}
 	}
@@ -199,7 +199,7 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 		m := sh.memory(l.device)
 		switch {
 		case m.MaxBy == "":
-		case sh.key.all:
+		case sh.limit != nil:
 			m.MaxBy = fmt.Sprintf(wording.ByFor, m.MaxBy, sh.state().Name)
 		default:
 			m.MaxBy += ", shared"
@@ -220,9 +220,9 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 // peopleShown are the users to be shown: those remembered, and those who have a limit.
 func (a *Arbiter) peopleShown() []*person {
 	all := slices.Collect(maps.Values(a.people.of))
-	for uid, u := range a.users {
-		if a.people.of[uid] == nil {
-			all = append(all, &person{uid: uid, name: u.Name})
+	for of, c := range a.caps {
+		if of.Cgroup == "" && a.people.of[of.UID] == nil {
+			all = append(all, &person{uid: of.UID, name: c.Name})
 		}
 	}
 	return all
@@ -232,7 +232,7 @@ func (a *Arbiter) peopleShown() []*person {
 func (a *Arbiter) userState(p *person) accounting.UserState {
 	state := accounting.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
 		Counts: accounting.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
-	if u := a.users[p.uid]; u != nil {
+	if u := a.caps[rules.Capped{UID: p.uid}]; u != nil {
 		for _, d := range a.devices {
 			state.Max = min(state.Max, u.Memory(d.bounds()).Max)
 		}
@@ -268,14 +268,9 @@ func sumUsers(s *accounting.Snapshot) {
 // cgroups, whether anything of theirs runs or not, and which is whose; their jobs add what they use.
 func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
-	for _, u := range a.users {
-		if a.shareds[capKey(u.UID)] == nil {
-			all = append(all, &shared{key: capKey(u.UID), user: u, who: u.String()})
-		}
-	}
-	for _, g := range a.cgroups {
-		if a.shareds[cgroupKey(g.Path)] == nil {
-			all = append(all, &shared{key: cgroupKey(g.Path), group: g, who: g.String()})
+	for of, c := range a.caps {
+		if key := capKey(of); a.shareds[key] == nil {
+			all = append(all, &shared{key: key, limit: c, who: c.String()})
 		}
 	}
 	slices.SortFunc(all, func(x, y *shared) int {
@@ -317,16 +312,16 @@ func (a *Arbiter) addToBudget(to *accounting.BudgetState, s *session) {
 
 // state is a shared budget's part in the state that no device has.
 func (s *shared) state() accounting.BudgetState {
-	if u := s.user; u != nil {
-		streams := u.Streams()
-		state := accounting.BudgetState{Name: wording.AllPrograms + u.String(), Scope: string(rules.ScopeUser), UID: u.UID, StreamsBy: streams.By}
+	if s.ofCgroup() {
+		return accounting.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
+	}
+	if s.limit != nil {
+		streams := s.limit.Streams()
+		state := accounting.BudgetState{Name: wording.AllPrograms + s.limit.String(), Scope: string(rules.ScopeUser), UID: s.key.uid, StreamsBy: streams.By}
 		if streams.Max < rules.NoStreams {
 			state.Streams = streams.Max
 		}
 		return state
-	}
-	if s.group != nil {
-		return accounting.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.group.Path}
 	}
 	return accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
@@ -366,7 +361,7 @@ func (j *job) deviceState(d *device) accounting.JobDeviceState {
 // reservedBelow is what the budgets that jobs share reserve on a device, with what is below them.
 func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	for _, s := range a.shareds {
-		if !s.key.all {
+		if s.limit == nil {
 			sum = sum.Plus(s.budget.Reserved(d.Index))
 		}
 	}

@@ -69,20 +69,21 @@ func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Tot
 type shared struct {
 	key    sharedKey
 	at     limitSet
-	user   *rules.User   // whose limit it is, or
-	group  *rules.Cgroup // of which cgroup; nil, both: a rule's budget
-	up     *shared       // of the cgroups around that which have a limit the innermost
+	limit  *rules.Cap // what somebody set for a user, or a cgroup; nil: a rule's budget
+	up     *shared    // of the cgroups around that which have a limit the innermost
 	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
 	lines  map[*device]*line // those that wait for its bytes
 }
 
+// ofCgroup reports whether it is the budget of all programs in a cgroup, which counts its processes and not their jobs.
+func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Cgroup != "" }
+
 // sharedKey says whose budget it is, and by which rule; so it survives a
 // reload that only moves the rule.
 type sharedKey struct {
-	scope  rules.Scope
-	all    bool // of all programs of a user, or in a cgroup, and by no rule
+	scope  rules.Scope // "": under a cap, and by no rule
 	rule   rules.Key
 	uid    uint32
 	cgroup string
@@ -90,7 +91,7 @@ type sharedKey struct {
 
 // named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
 func (s *shared) named(d *device, limit accounting.Bytes) string {
-	if s.key.all {
+	if s.limit != nil {
 		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
 	}
 	if s.key.scope == rules.ScopeRule {

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"fmt"
-
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -12,7 +10,7 @@ type Job struct {
 	Rule  Terms
 	Asked Request
 	Live  Live
-	User  *User // what all programs of its user may hold; nil: no limit
+	User  *Cap // what all programs of its user may hold; nil: no limit
 }
 
 // Request is what a job or a program asks to be limited to.
@@ -138,43 +136,4 @@ func (m *Memory) request(r *Request, b Bounds) {
 		m.most.Max = m.Max
 	}
 	m.most.Min = m.Min
-}
-
-// User is what somebody set for all programs of one user together: a memory.max that they
-// share, and a streams.max that each of their leases has. It stands beside what the rules
-// give: the budget is a cap on the user's jobs, whatever budgets their rules have them share.
-type User struct {
-	UID  uint32
-	Name string
-	Live Live
-}
-
-// String is how people know the user.
-func (u *User) String() string { return wording.User(u.UID, u.Name) }
-
-// Memory is what all programs of the user may hold on a device.
-func (u *User) Memory(b Bounds) Memory { return u.Live.together(b) }
-
-// Streams is how many streams each of the user's leases may have.
-func (u *User) Streams() Streams {
-	s := Streams{Max: NoStreams, most: NoStreams}
-	s.change(u.Live.streams)
-	return s
-}
-
-// Unlimited reports that nothing is limited any more.
-func (u *User) Unlimited() bool {
-	return u.Live.unlimited() && u.Streams().Max == NoStreams
-}
-
-// lower lowers the streams of a lease to what its user's may have.
-func (u *User) lower(s *Streams) {
-	if u == nil {
-		return
-	}
-	most := u.Streams()
-	if most.Max < s.Max {
-		s.Max, s.By = most.Max, fmt.Sprintf(wording.ByFor, most.By, wording.AllPrograms+u.String())
-	}
-	s.most = min(s.most, most.Max)
 }
