@@ -125,64 +125,55 @@ func parseSize(text string) (Size, error) {
 		end = len(text)
 	}
 	number, unit := text[:end], strings.TrimSpace(text[end:])
-	digits, places, err := parseDecimal(number)
+	n, err := parseDecimal(number)
 	if err != nil {
 		return Size{}, err
 	}
 	if unit == "%" {
-		return share(digits, places)
+		return share(n)
 	}
-	bytes, err := absolute(digits, places, unit)
+	bytes, err := absolute(n, unit)
 	return Size{Bytes: bytes}, err
 }
 
-// parseDecimal reads "1.5" as 15 with one decimal place.
-func parseDecimal(number string) (digits *big.Int, places int, err error) {
+// parseDecimal reads digits, which may have a point between them.
+func parseDecimal(number string) (*big.Rat, error) {
 	whole, fraction, dotted := strings.Cut(number, ".")
 	if whole == "" || (dotted && fraction == "") || strings.Contains(fraction, ".") {
-		return nil, 0, errors.New(`it does not start with a number; write bytes, "4GiB", "25%" or "max"`)
+		return nil, errors.New(`it does not start with a number; write bytes, "4GiB", "25%" or "max"`)
 	}
-	digits, ok := new(big.Int).SetString(whole+fraction, 10)
+	n, ok := new(big.Rat).SetString(number)
 	if !ok {
-		return nil, 0, errors.New("its number cannot be read")
+		return nil, errors.New("its number cannot be read")
 	}
-	return digits, len(fraction), nil
+	return n, nil
 }
 
-// scaled returns digits × factor ÷ 10^places, and whether that is a whole number.
-func scaled(digits *big.Int, factor *big.Int, places int) (*big.Int, bool) {
-	power := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(places)), nil)
-	value, rest := new(big.Int).QuoRem(new(big.Int).Mul(digits, factor), power, new(big.Int))
-	return value, rest.Sign() == 0
-}
-
-func share(digits *big.Int, places int) (Size, error) {
-	value, whole := scaled(digits, big.NewInt(perMilleOfAll/100), places)
-	if value.Cmp(big.NewInt(perMilleOfAll)) > 0 || (!whole && value.Cmp(big.NewInt(perMilleOfAll)) == 0) {
+func share(percent *big.Rat) (Size, error) {
+	n := percent.Mul(percent, big.NewRat(perMilleOfAll/100, 1))
+	switch {
+	case n.Cmp(big.NewRat(perMilleOfAll, 1)) > 0:
 		return Size{}, errors.New("it is more than 100% of a device")
-	}
-	if !whole {
+	case !n.IsInt():
 		return Size{}, errors.New("a share goes in steps of 0.1%")
 	}
-	if value.Sign() == 0 {
-		return Size{}, nil // nothing of any device: an absolute zero
-	}
-	return Size{PerMille: uint32(value.Uint64())}, nil
+	return Size{PerMille: uint32(n.Num().Uint64())}, nil // 0, nothing of any device: an absolute zero
 }
 
-func absolute(digits *big.Int, places int, unit string) (Bytes, error) {
+func absolute(n *big.Rat, unit string) (Bytes, error) {
 	shift, err := unitShift(unit)
 	if err != nil {
 		return 0, err
 	}
-	value, whole := scaled(digits, new(big.Int).Lsh(big.NewInt(1), shift), places)
-	if !value.IsInt64() {
+	n.Mul(n, new(big.Rat).SetInt64(1<<shift))
+	bytes := new(big.Int).Quo(n.Num(), n.Denom())
+	if !bytes.IsInt64() {
 		return 0, errors.New(`it is larger than 8 EiB; for no limit write "max"`)
 	}
-	if !whole && shift == 0 {
+	if !n.IsInt() && shift == 0 {
 		return 0, errors.New("there is no part of a byte")
 	}
-	return Bytes(value.Uint64()), nil
+	return Bytes(bytes.Uint64()), nil
 }
 
 // unitShift gives the power of two that a unit stands for.
