@@ -13,16 +13,15 @@ const (
 
 // rows is the table of amounts: what a new one needs is a row.
 var rows = [nAmounts]struct {
-	unit    string
 	most    Bytes // the most that one lease can hold, whatever its client says
 	awaited bool  // one may wait for it
 }{
-	Streams: {unit: "streams", most: 1 << 30},
-	Memory:  {unit: "bytes", most: Max, awaited: true},
+	Streams: {most: 1 << 30},
+	Memory:  {most: Max, awaited: true},
 }
 
 // Awaited reports whether one may wait for an amount; else what has no room is refused at once.
 func (k Amount) Awaited() bool { return rows[k].awaited }
 
-// Amounts is so much of each amount. All are counted in Bytes, which are streams where the row says so.
+// Amounts is so much of each amount. All are counted in Bytes, streams too.
 type Amounts [nAmounts]Bytes

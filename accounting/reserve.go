@@ -1,9 +1,6 @@
 package accounting
 
-import (
-	"fmt"
-	"iter"
-)
+import "iter"
 
 // Refusal says which limit refused a request first, going from the lease's own
 // budget up to the device, a budget's cap before the budget above it, and its figures.
@@ -28,16 +25,6 @@ type Refusal struct {
 type step struct {
 	at    *node
 	delta Bytes
-}
-
-// Error returns the figures; whose budget it is, only the caller knows.
-func (r *Refusal) Error() string {
-	what := "a budget"
-	if r.Budget == nil {
-		what = "the capacity"
-	}
-	return fmt.Sprintf("device %d: %d %s requested, %d left of %s of %d",
-		r.Device, r.Requested, rows[r.Amount].unit, r.Remaining, what, r.Limit)
 }
 
 // Reserve hands amounts to a lease, or refuses and moves nothing. It passes
