@@ -77,9 +77,6 @@ func (f *File) openAnnexes(path string, fresh bool) error {
 	}); err != nil {
 		return err
 	}
-	f.Pressures.collect()
-	f.Cgroups.collect()
-	f.Threads.collect()
 	f.Threads.Each(func(i int, t *Thread) {
 		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 || f.Leases.rows[t.Lease].OpenedAt != t.OpenedAt {
 			f.Threads.Free(i)

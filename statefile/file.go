@@ -28,7 +28,6 @@ const (
 // Promise and Kept).
 type File struct {
 	backs    []*backing // its own, and those of its annexes
-	head     *header
 	aside    string
 	alive    *int64 // in the pressures' annex
 	Jobs     table[Job]
@@ -62,12 +61,8 @@ func Open(path string) (f *File, fresh bool, err error) {
 	if err != nil {
 		return nil, false, err
 	}
-	f = newFile(back)
+	f = newFile(back, fresh)
 	f.aside = aside
-	if fresh {
-		f.begin()
-	}
-	f.collect()
 	if err := f.openAnnexes(path, fresh); err != nil {
 		return nil, false, errors.Join(err, f.Close())
 	}
@@ -101,40 +96,29 @@ func Anonymous(why error) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := newFile(back)
-	f.begin()
+	f := newFile(back, true)
 	if err := f.eachAnnex(func(k *annexKind) (*backing, error) { return anonymous(k.size(), why) }); err != nil {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f, nil
 }
 
-func (f *File) collect() {
-	f.Jobs.collect()
-	f.Sessions.collect()
-	f.Leases.collect()
-	f.Tickets.collect()
-	f.Limits.collect()
-}
-
 // Aside says where Open put a file that it could not read; empty: there was none.
 func (f *File) Aside() string { return f.aside }
 
-// newFile lays the tables over a mapping.
-func newFile(back *backing) *File {
-	f := &File{backs: []*backing{back}, head: (*header)(unsafe.Pointer(&back.mem[0]))}
-	at := f.Jobs.lay(back, headerSize, MaxJobs, &f.head.HighJob)
-	at = f.Sessions.lay(back, at, MaxSessions, &f.head.HighSession)
-	at = f.Leases.lay(back, at, MaxLeases, &f.head.HighLease)
-	at = f.Tickets.lay(back, at, MaxTickets, &f.head.HighTicket)
-	f.Limits.lay(back, at, MaxLimits, &f.head.HighLimit)
+// newFile lays the tables over a mapping; fresh: over one that holds nothing.
+func newFile(back *backing, fresh bool) *File {
+	f, head := &File{backs: []*backing{back}}, (*header)(unsafe.Pointer(&back.mem[0]))
+	if fresh {
+		*head = ours()
+		atomic.StoreUint64(&head.Magic, fileMagic)
+	}
+	at := f.Jobs.lay(back, headerSize, MaxJobs, &head.HighJob)
+	at = f.Sessions.lay(back, at, MaxSessions, &head.HighSession)
+	at = f.Leases.lay(back, at, MaxLeases, &head.HighLease)
+	at = f.Tickets.lay(back, at, MaxTickets, &head.HighTicket)
+	f.Limits.lay(back, at, MaxLimits, &head.HighLimit)
 	return f
-}
-
-// begin writes the header of a file that holds nothing.
-func (f *File) begin() {
-	*f.head = ours()
-	atomic.StoreUint64(&f.head.Magic, fileMagic)
 }
 
 // ours is the header of a file that this daemon can read and that holds nothing, but for
@@ -214,10 +198,11 @@ type record interface {
 // live is whether a record counts.
 func live[T record](row *T) *uint32 { return (*uint32)(unsafe.Pointer(row)) }
 
-// lay lays a table over a mapping, and returns where it ends.
+// lay lays a table over a mapping whose header can be believed, and returns where it ends.
 func (t *table[T]) lay(back *backing, at uintptr, most int, high *uint32) uintptr {
 	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&back.mem[at])), most)
 	t.back, t.high = back, high
+	t.collect()
 	return at + uintptr(most)*unsafe.Sizeof(t.rows[0])
 }
 
