@@ -22,7 +22,8 @@ type graph struct {
 	rest    []waiter // still to be copied
 	copies  []requestOf
 	parties map[*job]int
-	share   map[*accounting.Budget]int // the first of a shared budget's limits
+	share   map[*accounting.Budget]int // the first of a shared budget's limits, of which it has one on each device
+	lines   map[*line]int              // the limits of order
 	holding bool                       // somebody who waits holds something
 }
 
@@ -33,26 +34,17 @@ type requestOf struct {
 	rank   int
 }
 
-// The limits of each device in the graph, and those of a shared budget on it.
+// The limits of each device in the graph.
 const (
-	limitBytes = iota
-	lineBytes
-	lineFresh
-	limitPermits   // and from here on one for each kind, and a line for each
-	linePermits    = limitPermits + int(permit.Count)
-	limitsOfDevice = linePermits + int(permit.Count)
-)
-
-const (
-	limitShare = iota
-	lineShare
-	limitsOfShare
+	limitBytes     = iota
+	limitPermits   // and from here on one for each kind
+	limitsOfDevice = limitPermits + int(permit.Count)
 )
 
 // graph begins to copy who holds and waits.
 func (a *Arbiter) graph() graph {
 	return graph{Graph: deadlock.Graph{Limits: make([]deadlock.Limit, limitsOfDevice*len(a.devices))}, a: a, rest: a.waiters(),
-		parties: make(map[*job]int), share: make(map[*accounting.Budget]int), copies: make([]requestOf, 0, len(a.tickets))}
+		parties: make(map[*job]int), share: make(map[*accounting.Budget]int), lines: make(map[*line]int), copies: make([]requestOf, 0, len(a.tickets))}
 }
 
 // copy judges up to so many tickets anew and copies them. True: what others were given has put more in
@@ -134,15 +126,23 @@ func (g *graph) of(d *device, limit int) int {
 	return limitsOfDevice*slices.Index(g.a.devices, d) + limit
 }
 
-// ofShare is a limit of a shared budget on a device.
-func (g *graph) ofShare(s *shared, d *device, limit int) int {
-	first, known := g.share[s.budget]
-	if !known {
+// ofShare is the limit of a shared budget on a device.
+func (g *graph) ofShare(s *shared, d *device) int {
+	return numbered(g, g.share, s.budget, len(g.a.devices)) + slices.Index(g.a.devices, d)
+}
+
+// line is the limit of order that a line is.
+func (g *graph) line(l *line) int { return numbered(g, g.lines, l, 1) }
+
+// numbered is the first of so many limits of something, which are made where it has none yet.
+func numbered[K comparable](g *graph, known map[K]int, of K, limits int) int {
+	first, is := known[of]
+	if !is {
 		first = len(g.Limits)
-		g.share[s.budget] = first
-		g.Limits = append(g.Limits, make([]deadlock.Limit, limitsOfShare*len(g.a.devices))...)
+		known[of] = first
+		g.Limits = append(g.Limits, make([]deadlock.Limit, limits)...)
 	}
-	return first + limitsOfShare*slices.Index(g.a.devices, d) + limit
+	return first
 }
 
 // addHoldings notes what a party has of the bytes of each device.
@@ -151,11 +151,11 @@ func (g *graph) addHoldings(j *job, party int) {
 		n := j.committed(d)
 		g.Hold(party, g.of(d, limitBytes), accounting.SumOf(n).Add(accounting.SumOf(j.beside(d))))
 		for sh := range j.shares {
-			g.Hold(party, g.ofShare(sh, d, limitShare), accounting.SumOf(n))
+			g.Hold(party, g.ofShare(sh, d), accounting.SumOf(n))
 		}
 		for _, s := range j.sessions {
 			for c := s.cgroup; c != nil && s.alive(); c = c.up {
-				g.Hold(party, g.ofShare(c, d, limitShare), accounting.SumOf(s.committed(d)))
+				g.Hold(party, g.ofShare(c, d), accounting.SumOf(s.committed(d)))
 			}
 		}
 	}
@@ -226,7 +226,7 @@ func (g *graph) request(now time.Time, t *ticket, party int) deadlock.Request {
 	for i := range t.spots {
 		g.addRoom(&r, t, i)
 		g.addOrder(&r, t, i)
-		g.addLines(now, &r, t, i)
+		g.a.keepsOut(now, t, &t.spots[i], func(l *line) { r.KeepsOut = append(r.KeepsOut, g.line(l)) })
 	}
 	return r
 }
@@ -242,7 +242,7 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	}
 	within(g.of(d, limitBytes), d.grantable(), g.takes(t, d))
 	for _, sh := range g.shares(t) {
-		within(g.ofShare(sh, d, limitShare), sh.limits(d).Max, g.growsAt(t, d, sh))
+		within(g.ofShare(sh, d), sh.limits(d).Max, g.growsAt(t, d, sh))
 	}
 	fewerThan := func(k permit.Kind, n int) {
 		limit := g.of(d, limitPermits+int(k))
@@ -262,41 +262,19 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
 	s := &t.spots[spot]
 	d := s.device
-	behind := func(stands bool, limit int) {
+	behind := func(stands bool, l *line) {
 		if stands {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Order: true})
+			r.Needs = append(r.Needs, deadlock.Need{Limit: g.line(l), Spot: spot, Order: true})
 		}
 	}
 	for k, asked := range s.asks {
-		behind(asked, g.of(d, linePermits+k))
+		behind(asked, &d.entry[k])
 	}
 	takes := g.takes(t, d) > 0
-	behind(takes, g.of(d, lineBytes))
-	behind(takes && t.fresh, g.of(d, lineFresh))
+	behind(takes, &d.bytes)
+	behind(takes && t.fresh, &d.fresh)
 	for _, sh := range g.shares(t) {
-		behind(g.growsAt(t, d, sh) > 0, g.ofShare(sh, d, lineShare))
-	}
-}
-
-// addLines notes at which lines a ticket keeps out those that come later, as it does now.
-func (g *graph) addLines(now time.Time, r *deadlock.Request, t *ticket, spot int) {
-	s := &t.spots[spot]
-	d, at := s.device, t.waitsOn(s)
-	if sh := t.shareAt(at); sh != nil {
-		r.KeepsOut = append(r.KeepsOut, g.ofShare(sh, d, lineShare))
-	}
-	if at&(atBudgets|atWish) != 0 {
-		return
-	}
-	for k := range s.asks.Limits(d.caps()) {
-		r.KeepsOut = append(r.KeepsOut, g.of(d, linePermits+int(k)))
-	}
-	if at&atBytes != 0 && at&atSlots == 0 {
-		line := lineBytes
-		if t.fresh && now.Sub(t.place.Since) < g.a.policy.AgeAfter {
-			line = lineFresh
-		}
-		r.KeepsOut = append(r.KeepsOut, g.of(d, line))
+		behind(g.growsAt(t, d, sh) > 0, sh.line(d))
 	}
 }
 

@@ -278,23 +278,28 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 				sh.line(d).waits = true
 			}
 		}
-		if sh := t.shareAt(at); sh != nil {
-			put(sh.line(d))
-		}
-		if at&(atBudgets|atWish) != 0 {
-			continue // it is stuck on a narrower limit, and does not hold up the device's queue
-		}
-		for k := range t.spots[i].asks.Limits(d.caps()) {
-			put(&d.entry[k])
-		}
-		if at&atBytes == 0 || at&atSlots != 0 {
-			continue
-		}
-		if t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter {
-			put(&d.fresh)
-		} else {
-			put(&d.bytes)
-		}
+		a.keepsOut(now, t, &t.spots[i], put)
+	}
+}
+
+// keepsOut calls do with each line at which a ticket keeps out those that come later.
+func (a *Arbiter) keepsOut(now time.Time, t *ticket, s *spot, do func(*line)) {
+	d, at := s.device, t.waitsOn(s)
+	if sh := t.shareAt(at); sh != nil {
+		do(sh.line(d))
+	}
+	if at&(atBudgets|atWish) != 0 {
+		return // it is stuck on a narrower limit, and does not hold up the device's queue
+	}
+	for k := range s.asks.Limits(d.caps()) {
+		do(&d.entry[k])
+	}
+	switch {
+	case at&atBytes == 0 || at&atSlots != 0:
+	case t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter:
+		do(&d.fresh)
+	default:
+		do(&d.bytes)
 	}
 }
 
