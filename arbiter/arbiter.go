@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/pressure"
 	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/steps"
@@ -61,8 +62,7 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	gauges       []*gauge         // that have changed
-	pressureGone []PressureChange // of those that are not there any more
+	pressures pressure.Board[PressureOf]
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	untold   map[account]bool // those of which the clients are still to be told the limit
@@ -117,7 +117,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
 			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy, queue: queue.New(a.compare)}
-		known.gauge.of = PressureOf{Device: d.Index}
+		known.gauge.Of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet

@@ -12,15 +12,6 @@ import (
 // nobody went on meanwhile (full). What it follows from is counted as it changes: a request that is granted at once
 // changes nothing of it, any other change takes as long however many wait.
 
-// gauge counts, at a device, a job or a user, what its pressure follows from.
-type gauge struct {
-	of      PressureOf
-	waiting int               // requests that wait for bytes there
-	going   int               // jobs with a lease there of which a thread may go on
-	tracker *pressure.Tracker // nil: nobody ever waited
-	changed bool              // since PressureChanges was called
-}
-
 // PressureOf says whose pressure it is: a device's, a job's (Job is not 0) or a user's (User).
 type PressureOf struct {
 	Device int
@@ -29,96 +20,35 @@ type PressureOf struct {
 	UID    uint32
 }
 
-// PressureChange is a change of a pressure, which the next daemon goes on from. At Since the totals were as told, and from
-// then on the states are.
-type PressureChange struct {
-	Of                   PressureOf
-	Since                time.Time
-	Some, Full           bool
-	SomeTotal, FullTotal time.Duration
-	Gone                 bool // whose it was is not there any more
-}
+// gauge counts at a device, a job or a user the requests that wait for bytes there, and the jobs with a lease there of which a
+// thread may go on.
+type gauge = pressure.Gauge[PressureOf]
+
+// PressureChange is a change of a pressure, for the state file.
+type PressureChange = pressure.Change[PressureOf]
 
 // PressureChanges returns the pressures that have changed since the last call, each once.
-func (a *Arbiter) PressureChanges() []PressureChange {
-	if len(a.gauges) == 0 && len(a.pressureGone) == 0 {
-		return nil
-	}
-	changes := a.pressureGone
-	for _, g := range a.gauges {
-		if g.changed {
-			g.changed = false
-			changes = append(changes, g.change())
-		}
-	}
-	clear(a.gauges)
-	a.gauges, a.pressureGone = a.gauges[:0], nil
-	return changes
-}
-
-func (g *gauge) change() PressureChange {
-	c := PressureChange{Of: g.of, Since: g.tracker.Since()}
-	c.Some, c.Full = g.tracker.States()
-	c.SomeTotal, c.FullTotal = g.tracker.Totals()
-	return c
-}
+func (a *Arbiter) PressureChanges() []PressureChange { return a.pressures.Changes() }
 
 // Strained reports whether anybody waits for bytes: time counts for some pressure.
 func (a *Arbiter) Strained() bool {
-	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.gauge.waiting > 0 })
+	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.gauge.Waits() })
 }
 
 // ResumePressure has totals go on from what they were under the daemon before this one, which must be told before anybody
 // waits. For a device or a job that is not there it does nothing.
 func (a *Arbiter) ResumePressure(now time.Time, of PressureOf, user string, some, full time.Duration) {
-	var g *gauge
 	switch {
 	case of.User:
-		g = &a.person(of.UID, user).gauge
+		a.pressures.Resume(now, &a.person(of.UID, user).gauge, some, full)
 	case of.Job != 0:
 		if j := a.jobs[of.Job]; j != nil {
-			g = &j.gauge
+			a.pressures.Resume(now, &j.gauge, some, full)
 		}
 	default:
 		if d := a.device(of.Device); d != nil {
-			g = &d.gauge
+			a.pressures.Resume(now, &d.gauge, some, full)
 		}
-	}
-	if g == nil || g.tracker != nil {
-		return
-	}
-	t := pressure.Resumed(now, some, full)
-	g.tracker = &t
-	a.gaugeChanged(g)
-}
-
-// measure has a gauge's pressure be as its counts say from now on.
-func (a *Arbiter) measure(now time.Time, g *gauge) {
-	some := g.waiting > 0
-	full := some && g.going == 0
-	if g.tracker == nil {
-		if !some {
-			return
-		}
-		g.tracker = &pressure.Tracker{}
-	}
-	if s, f := g.tracker.States(); s != some || f != full {
-		g.tracker.Set(now, some, full)
-		a.gaugeChanged(g)
-	}
-}
-
-func (a *Arbiter) gaugeChanged(g *gauge) {
-	if !g.changed {
-		g.changed = true
-		a.gauges = append(a.gauges, g)
-	}
-}
-
-// forgetGauge is for a gauge of what is no more.
-func (a *Arbiter) forgetGauge(g *gauge) {
-	if g.changed = false; g.tracker != nil {
-		a.pressureGone = append(a.pressureGone, PressureChange{Of: g.of, Gone: true})
 	}
 }
 
@@ -140,14 +70,10 @@ func (a *Arbiter) press(now time.Time, t *ticket) {
 			by = -1
 		}
 		s.pressing = waits
-		s.device.gauge.waiting += by
-		a.measure(now, &s.device.gauge)
+		a.pressures.Count(now, by, 0, &s.device.gauge)
 	}
 	if by := t.presses() - before; by != 0 {
-		for _, g := range [...]*gauge{&t.job.gauge, &t.job.person.gauge} {
-			g.waiting += by
-			a.measure(now, g)
-		}
+		a.pressures.Count(now, by, 0, &t.job.gauge, &t.job.person.gauge)
 	}
 }
 
@@ -198,20 +124,11 @@ func (a *Arbiter) setGoing(now time.Time, s *session, goes bool) {
 	}
 	for _, u := range j.used {
 		if u.leases > 0 {
-			u.device.gauge.going += by
-			a.measure(now, &u.device.gauge)
+			a.pressures.Count(now, 0, by, &u.device.gauge)
 		}
 	}
 	if j.leasedOn() > 0 {
-		a.goesOn(now, j, by)
-	}
-}
-
-// goesOn notes that a job with a lease goes on (by 1), or does no longer (by -1), for its own pressure and its user's.
-func (a *Arbiter) goesOn(now time.Time, j *job, by int) {
-	for _, g := range [...]*gauge{&j.gauge, &j.person.gauge} {
-		g.going += by
-		a.measure(now, g)
+		a.pressures.Count(now, 0, by, &j.gauge, &j.person.gauge)
 	}
 }
 
@@ -231,10 +148,9 @@ func (a *Arbiter) setCounted(now time.Time, l *lease, counted bool) {
 	if u.leases += by; sign(u.leases) == before || j.going == 0 {
 		return
 	}
-	u.device.gauge.going += by
-	a.measure(now, &u.device.gauge)
+	a.pressures.Count(now, 0, by, &u.device.gauge)
 	if j.leasedOn() == max(0, by) { // its first, or its last device
-		a.goesOn(now, j, by)
+		a.pressures.Count(now, 0, by, &j.gauge, &j.person.gauge)
 	}
 }
 
