@@ -11,6 +11,9 @@ type Limits struct {
 	Min, Max Bytes
 }
 
+// Least is what is reserved.
+func (l Limits) Least() Bytes { return min(l.Min, l.Max) }
+
 // Budget is a part of the tree of limits: on each device it has a node, with limits and sums
 // of its own. Owner is the caller's, the ledger never looks at it.
 type Budget struct {

@@ -105,15 +105,3 @@ func (a *Arbiter) nest(of string) {
 func (a *Arbiter) capSession(s *session) {
 	a.moveTo(s.budget, &s.cgroup, a.cgroupFor(s.process.Cgroup), a.ledger.SetCap)
 }
-
-// cgroupChanges appends those limits of a cgroup, and of those around it, that are not what they were.
-func (a *Arbiter) cgroupChanges(changes []limitChange, s *shared) []limitChange {
-	for ; s != nil; s = s.up {
-		for _, d := range a.devices {
-			if l := s.limits(d); l != s.budget.Limits(d.Index) {
-				changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
-			}
-		}
-	}
-	return changes
-}

@@ -147,8 +147,7 @@ func (a *Arbiter) resolve(now time.Time, c *circle) bool {
 
 // committed is what a job's living processes hold on a device, or what is reserved for it.
 func (j *job) committed(d *device) accounting.Bytes {
-	l := j.limits(d)
-	return max(j.held(d), min(l.Min, l.Max))
+	return max(j.held(d), j.limits(d).Least())
 }
 
 // held is what a job's living processes hold on a device.
@@ -161,8 +160,7 @@ func (j *job) held(d *device) (held accounting.Bytes) {
 
 // committed is what a living process claims of a device: what it holds, or reserves.
 func (s *session) committed(d *device) accounting.Bytes {
-	l := s.limits(d)
-	return max(s.held(d), min(l.Min, l.Max))
+	return max(s.held(d), s.limits(d).Least())
 }
 
 // held is what a process holds on a device, as long as it lives.

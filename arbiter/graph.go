@@ -311,8 +311,7 @@ func (g *graph) growsAt(t *ticket, d *device, sh *shared) accounting.Bytes {
 		}
 		return n
 	}
-	l, held := t.session.limits(d), t.session.held(d)
-	least := min(l.Min, l.Max)
+	least, held := t.session.limits(d).Least(), t.session.held(d)
 	return max(held.Plus(t.bytes), least).Less(max(held, least))
 }
 
@@ -322,8 +321,7 @@ func (g *graph) grows(t *ticket, d *device) accounting.Bytes {
 		n, _ := t.reserves(d)
 		return n.Less(t.job.committed(d))
 	}
-	l := t.job.limits(d)
-	least, held := min(l.Min, l.Max), accounting.Bytes(0)
+	least, held := t.job.limits(d).Least(), accounting.Bytes(0)
 	if least > 0 {
 		held = t.job.held(d)
 	}

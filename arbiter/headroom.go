@@ -1,8 +1,6 @@
 package arbiter
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -120,14 +118,18 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 
 // keepHeadrooms gives each reservation its headroom, in steps: contexts are no longer charged to it.
 func (a *Arbiter) keepHeadrooms() {
-	steps.Each(&a.steps, sessionsPerLook, slices.Collect(maps.Values(a.sessions)), func(_ time.Time, s *session) {
-		if a.sessions[s.id] == s {
-			a.keepHeadroomsOf(s.budget)
-		}
-	})
-	steps.Each(&a.steps, sessionsPerLook, slices.Collect(maps.Values(a.jobs)), func(_ time.Time, j *job) {
-		if a.jobs[j.id] == j {
-			a.keepHeadroomsOf(j.budget)
+	var all []*accounting.Budget
+	for _, s := range a.sessions {
+		all = append(all, s.budget)
+	}
+	for _, j := range a.jobs {
+		all = append(all, j.budget)
+	}
+	steps.Each(&a.steps, sessionsPerLook, all, func(_ time.Time, b *accounting.Budget) {
+		for _, d := range a.devices {
+			if least := b.Limits(d.Index).Least(); least > 0 { // one that is closed by then has none
+				a.keepHeadroom(b, d, least)
+			}
 		}
 	})
 	a.steps.Later(func(now time.Time) {
@@ -135,15 +137,6 @@ func (a *Arbiter) keepHeadrooms() {
 			a.recap(now, d)
 		}
 	})
-}
-
-func (a *Arbiter) keepHeadroomsOf(b *accounting.Budget) {
-	for _, d := range a.devices {
-		l := b.Limits(d.Index)
-		if least := min(l.Min, l.Max); least > 0 {
-			a.keepHeadroom(b, d, least)
-		}
-	}
 }
 
 // countHeadrooms adds up a job's headrooms anew, after one came or went. What a process costs

@@ -365,12 +365,11 @@ func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 		if s == nil && j.request.NoWait && l.Min == 0 { // what its processes are to have, it does not start without
 			l = j.newProcess().Memory(d.bounds())
 		}
-		if min(l.Min, l.Max) > 0 || s == nil {
-			return min(l.Min, l.Max), j.budget
+		if l.Least() > 0 || s == nil {
+			return l.Least(), j.budget
 		}
 	}
-	l := s.Memory(d.bounds())
-	return min(l.Min, l.Max), s.budget
+	return s.Memory(d.bounds()).Least(), s.budget
 }
 
 // growth returns by how much the load of the device grows with a reservation, and with what
@@ -381,6 +380,5 @@ func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounti
 		return a.ledger.MinGrowth(b, d.Index, least, nil)
 	}
 	inShared := a.ledger.MinGrowth(b, d.Index, least, s.budget)
-	l := s.limits(d)
-	return max(s.budget.Load(d.Index).Plus(inShared), min(l.Min, l.Max)).Less(s.budget.Account(d.Index).Committed)
+	return max(s.budget.Load(d.Index).Plus(inShared), s.limits(d).Least()).Less(s.budget.Account(d.Index).Committed)
 }

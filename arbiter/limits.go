@@ -255,16 +255,24 @@ func (a *Arbiter) allChanges(j *job) []limitChange {
 
 // sessionChanges appends those limits of a session's budget, and of the cgroups around it, that are not what they were. A dead one reserves nothing.
 func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
+	put := func(b *accounting.Budget, d *device, l accounting.Limits) {
+		if l != b.Limits(d.Index) { // of a job's thousand processes hardly any
+			changes = append(changes, limitChange{budget: b, device: d, limits: l})
+		}
+	}
 	for _, d := range a.devices {
 		l := s.limits(d)
 		if !s.alive() {
 			l.Min = 0
 		}
-		if l != s.budget.Limits(d.Index) { // of a job's thousand processes hardly any
-			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
+		put(s.budget, d, l)
+	}
+	for c := s.cgroup; c != nil; c = c.up {
+		for _, d := range a.devices {
+			put(c.budget, d, c.limits(d))
 		}
 	}
-	return a.cgroupChanges(changes, s.cgroup)
+	return changes
 }
 
 // memory is a shared budget's limits on a device, with what they come from.
@@ -300,8 +308,8 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if old == c.limits {
 			continue
 		}
-		least := min(c.limits.Min, c.limits.Max)
-		if admit && least > min(old.Min, old.Max) {
+		least := c.limits.Least()
+		if admit && least > old.Least() {
 			refused = a.checkMin(c.budget, c.device, least)
 		}
 		if refused != nil {
@@ -318,7 +326,7 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	for _, c := range slices.Backward(done) {
 		least := accounting.Bytes(0)
 		if c.kept {
-			least = min(c.limits.Min, c.limits.Max)
+			least = c.limits.Least()
 		}
 		a.putLimits(c, least)
 	}

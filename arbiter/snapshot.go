@@ -210,7 +210,7 @@ func (l *lease) setBy(to *accounting.LeaseState) {
 		if to.BudgetBy == "" && m.Max == to.Budget {
 			to.BudgetBy = m.MaxBy
 		}
-		if to.MinBy == "" && min(m.Min, m.Max) == to.Min && m.Min > 0 {
+		if to.MinBy == "" && m.Least() == to.Min && m.Min > 0 {
 			to.MinBy = m.MinBy
 		}
 	}
