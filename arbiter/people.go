@@ -70,26 +70,15 @@ func (a *Arbiter) leaves(j *job) {
 	}
 }
 
-// outcome is what became of a request that waited.
-type outcome int
-
-// The outcomes, by the names that people see.
-const (
-	waitGranted outcome = iota
-	waitTimeout
-	waitCancelled
-	waitDeadlock
-	waitRefused // for any other reason: a limit was lowered, its device lost
-	outcomes
-)
-
-var outcomeNames = [outcomes]string{"granted", "timeout", "cancelled", "deadlock", "refused"}
+// outcomes are what becomes of requests that wait, by the names that people see: granted, refused for one of these reasons, or
+// for any other (a limit was lowered, its device lost).
+var outcomes = [...]string{"granted", "timeout", "cancelled", "deadlock", "refused"}
 
 // waitBounds are the classes by which waits are counted: up to so long, and longer.
 var waitBounds = [...]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 
 // waitCounts is for how long requests waited, by outcome and class.
-type waitCounts [outcomes]struct {
+type waitCounts [len(outcomes)]struct {
 	classes [len(waitBounds) + 1]uint64
 	sum     time.Duration
 }
@@ -97,7 +86,7 @@ type waitCounts [outcomes]struct {
 // reasonCounts is how many requests were refused, by Reason.
 type reasonCounts [reasons]uint64
 
-func (c *waitCounts) count(of outcome, waited time.Duration) {
+func (c *waitCounts) count(of int, waited time.Duration) {
 	class := slices.IndexFunc(waitBounds[:], func(most time.Duration) bool { return waited <= most })
 	if class < 0 {
 		class = len(waitBounds)
@@ -108,9 +97,9 @@ func (c *waitCounts) count(of outcome, waited time.Duration) {
 
 // state is what a snapshot has of the counts.
 func (c *waitCounts) state() []accounting.WaitCount {
-	states := make([]accounting.WaitCount, outcomes)
+	states := make([]accounting.WaitCount, len(outcomes))
 	for i := range c {
-		s := accounting.WaitCount{Outcome: outcomeNames[i], SumMs: uint64(c[i].sum.Milliseconds())}
+		s := accounting.WaitCount{Outcome: outcomes[i], SumMs: uint64(c[i].sum.Milliseconds())}
 		for class, n := range c[i].classes {
 			if s.Count += n; class < len(waitBounds) {
 				s.UpTo = append(s.UpTo, accounting.ClassWait{Ms: uint64(waitBounds[class].Milliseconds()), Count: s.Count})
@@ -137,24 +126,19 @@ func (a *Arbiter) countWait(p *person, answer *Decision, waited time.Duration) {
 	p.waits.count(of, waited)
 }
 
-// outcome is what became of the request.
-func (d *Decision) outcome() outcome {
-	if d.granted() {
-		return waitGranted
+// outcome is what became of the request: which of the outcomes.
+func (d *Decision) outcome() int {
+	name := d.Outcome.Reason.String()
+	switch {
+	case d.granted():
+		name = "granted"
+	case d.Refusal != nil:
+		name = d.Refusal.Reason.String()
 	}
-	why := d.Outcome.Reason
-	if d.Refusal != nil {
-		why = d.Refusal.Reason
+	if of := slices.Index(outcomes[:], name); of >= 0 {
+		return of
 	}
-	switch why {
-	case ReasonTimeout:
-		return waitTimeout
-	case ReasonCancelled:
-		return waitCancelled
-	case ReasonDeadlock:
-		return waitDeadlock
-	}
-	return waitRefused
+	return len(outcomes) - 1
 }
 
 // countRefusal counts a request of a user's that was refused.
