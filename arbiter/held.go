@@ -120,11 +120,8 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 	for l := range a.leasesBelow(of, d.Index) {
 		insert(memoryHolder{l.Granted() - a.idle(l), l})
 	}
-	for _, j := range a.reserved(d, of) {
-		insert(memoryHolder{j.unused(d, of), j})
-	}
-	for _, s := range a.reservedShared(d, of) {
-		insert(memoryHolder{s.unused(d), s})
+	for _, h := range a.reservations(d, of) {
+		insert(h)
 	}
 	if of == nil {
 		for i := range d.unmanagedBy {
@@ -138,40 +135,36 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 	return wording.List(names, count)
 }
 
-// reserved are the jobs for which more of a budget on a device (nil: of the device) is reserved than
-// they hold, the oldest first.
-func (a *Arbiter) reserved(d *device, of *accounting.Budget) (jobs []*job) {
+// reservations are the jobs for which more of a budget on a device (nil: of the device) is reserved than they hold, the oldest
+// first, and of a device the shared budgets of which that is so, by name: of a budget nothing is reserved for another one.
+func (a *Arbiter) reservations(d *device, of *accounting.Budget) (all []memoryHolder) {
 	sums := a.ledger.Device(d.Index)
 	held, promised := sums.Held, sums.Committed
 	if of != nil {
 		held, promised = of.Account(d.Index).Held, of.Load(d.Index)
 	}
-	if promised > held { // else nobody has anything reserved
-		for _, j := range a.jobs {
-			if j.unused(d, of) > 0 {
-				jobs = append(jobs, j)
+	if promised <= held { // nobody has anything reserved
+		return nil
+	}
+	for _, j := range a.jobs {
+		if n := j.unused(d, of); n > 0 {
+			all = append(all, memoryHolder{n, j})
+		}
+	}
+	jobs := len(all)
+	if of == nil {
+		for _, s := range a.shareds {
+			if n := s.unused(d); n > 0 {
+				all = append(all, memoryHolder{n, s})
 			}
 		}
 	}
-	slices.SortFunc(jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
-	return jobs
-}
-
-// reservedShared are the shared budgets for which more of a device is reserved than is held or reserved in them, by name. Of a
-// budget nothing is reserved for another one.
-func (a *Arbiter) reservedShared(d *device, of *accounting.Budget) (budgets []*shared) {
-	if sums := a.ledger.Device(d.Index); of != nil || sums.Committed <= sums.Held {
-		return nil
-	}
-	for _, s := range a.shareds {
-		if s.unused(d) > 0 {
-			budgets = append(budgets, s)
-		}
-	}
-	slices.SortFunc(budgets, func(x, y *shared) int {
-		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()))
+	slices.SortFunc(all[:jobs], func(x, y memoryHolder) int { return cmp.Compare(x.who.(*job).id, y.who.(*job).id) })
+	slices.SortFunc(all[jobs:], func(x, y memoryHolder) int {
+		s, t := x.who.(*shared), y.who.(*shared)
+		return cmp.Or(cmp.Compare(s.who, t.who), cmp.Compare(s.key.rule.String(), t.key.rule.String()))
 	})
-	return budgets
+	return all
 }
 
 // unused is how much more is reserved on a device for the budget itself than is held or reserved in it.

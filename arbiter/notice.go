@@ -200,11 +200,12 @@ func (a *Arbiter) stateOf(o obstacle) string {
 			n++
 		}
 	}
-	for _, j := range a.reserved(o.device, budgetOf(o.shared)) {
-		fmt.Fprintf(&b, " job %d", j.id)
-	}
-	for _, s := range a.reservedShared(o.device, budgetOf(o.shared)) {
-		b.WriteString(" " + s.called())
+	for _, h := range a.reservations(o.device, budgetOf(o.shared)) {
+		if j, ok := h.who.(*job); ok {
+			fmt.Fprintf(&b, " job %d", j.id)
+		} else {
+			b.WriteString(" " + h.who.(*shared).called())
+		}
 	}
 	return b.String()
 }
