@@ -224,29 +224,41 @@ func (h *holder) waits(tickets []*ticket) bool {
 func (g *graph) request(now time.Time, t *ticket, party int) deadlock.Request {
 	r := deadlock.Request{Party: party, Holding: t.holding(), OrderOnly: t.onlyBehind(), Any: t.any, Spots: len(t.spots)}
 	for i := range t.spots {
-		g.addRoom(&r, t, i)
-		g.addOrder(&r, t, i)
+		g.addNeeds(&r, t, i)
 		g.a.keepsOut(now, t, &t.spots[i], func(l *line) { r.KeepsOut = append(r.KeepsOut, g.line(l)) })
 	}
 	return r
 }
 
-// addRoom notes what a ticket needs of the limits at one of its spots.
-func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
+// addNeeds notes what a ticket needs of the limits at one of its spots, and the lines in which it stands there.
+func (g *graph) addNeeds(r *deadlock.Request, t *ticket, spot int) {
 	s := &t.spots[spot]
 	d := s.device
-	within := func(limit int, most, n accounting.Bytes) {
-		if n > 0 {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(most.Less(n)), Never: n > most})
-		}
+	add := func(n deadlock.Need) {
+		n.Spot = spot
+		r.Needs = append(r.Needs, n)
 	}
-	within(g.of(d, limitBytes), d.grantable(), g.takes(t, d))
-	for _, sh := range g.shares(t) {
-		within(g.ofShare(sh, d), sh.limits(d).Max, g.growsAt(t, d, sh))
+	behind := func(l *line) { add(deadlock.Need{Limit: g.line(l), Order: true}) }
+	within := func(limit int, most, n accounting.Bytes) {
+		add(deadlock.Need{Limit: limit, Level: accounting.SumOf(most.Less(n)), Never: n > most})
 	}
 	fewerThan := func(k permit.Kind, n int) {
-		limit := g.of(d, limitPermits+int(k))
-		r.Needs = append(r.Needs, deadlock.Need{Limit: limit, Spot: spot, Level: accounting.SumOf(accounting.Bytes(n - 1))})
+		add(deadlock.Need{Limit: g.of(d, limitPermits+int(k)), Level: accounting.SumOf(accounting.Bytes(n - 1))})
+	}
+	if n := g.takes(t, d); n > 0 {
+		within(g.of(d, limitBytes), d.grantable(), n)
+		behind(&d.bytes)
+		if t.fresh {
+			behind(&d.fresh)
+		}
+	}
+	if g.a.chained(t) {
+		for sh := range t.shares {
+			if n := g.growsAt(t, d, sh); n > 0 {
+				within(g.ofShare(sh, d), sh.limits(d).Max, n)
+				behind(sh.line(d))
+			}
+		}
 	}
 	for k, most := range s.asks.Limits(d.caps()) {
 		if most != permit.None || d.permits.Others(k, t.job) {
@@ -256,34 +268,11 @@ func (g *graph) addRoom(r *deadlock.Request, t *ticket, spot int) {
 	if s.asks[permit.Slot] && t.session != nil && t.session.slots > 0 {
 		fewerThan(permit.Slot, t.session.slots)
 	}
-}
-
-// addOrder notes the lines in which a ticket stands at one of its spots.
-func (g *graph) addOrder(r *deadlock.Request, t *ticket, spot int) {
-	s := &t.spots[spot]
-	d := s.device
-	behind := func(stands bool, l *line) {
-		if stands {
-			r.Needs = append(r.Needs, deadlock.Need{Limit: g.line(l), Spot: spot, Order: true})
+	for k, asked := range s.asks {
+		if asked {
+			behind(&d.entry[k])
 		}
 	}
-	for k, asked := range s.asks {
-		behind(asked, &d.entry[k])
-	}
-	takes := g.takes(t, d) > 0
-	behind(takes, &d.bytes)
-	behind(takes && t.fresh, &d.fresh)
-	for _, sh := range g.shares(t) {
-		behind(g.growsAt(t, d, sh) > 0, sh.line(d))
-	}
-}
-
-// shares are the budgets shared with other jobs that a ticket takes of.
-func (g *graph) shares(t *ticket) []*shared {
-	if !g.a.chained(t) {
-		return nil
-	}
-	return slices.Collect(t.shares)
 }
 
 // takes is by how much less of a device there would be for others.
