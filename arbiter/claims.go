@@ -152,15 +152,6 @@ func (a *Arbiter) leave(now time.Time, s *session) {
 	}
 }
 
-// cancelOf takes the tickets of a process that is dead out of the queue.
-func (a *Arbiter) cancelOf(now time.Time, s *session) {
-	for _, t := range slices.Clone(s.job.tickets) {
-		if t.session == s {
-			a.cancel(now, t, ReasonCancelled)
-		}
-	}
-}
-
 // notItsDevice refuses a lease on a device that its job was not given.
 func (j *job) notItsDevice(d *device) *Refusal {
 	var given []string

@@ -128,13 +128,7 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 
 // cancelStart cancels the start that a job waits for. False: it does not.
 func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
-	for _, t := range j.tickets {
-		if t.kind == wantsJob {
-			a.cancel(now, t, ReasonCancelled)
-			return true
-		}
-	}
-	return false
+	return a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsJob }) > 0
 }
 
 // checkJob tells whether the rule allows what a job asks.

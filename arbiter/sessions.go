@@ -95,7 +95,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		return
 	}
 	defer a.serveQueues(now)
-	a.cancelOf(now, s)
+	a.cancelOf(now, s.job, func(t *ticket) bool { return t.session == s })
 	if a.sessions[id] == nil { // it waited for its start
 		return
 	}

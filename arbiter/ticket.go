@@ -226,12 +226,20 @@ func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	if j == nil {
 		return 0
 	}
-	all := slices.Clone(j.tickets)
-	for _, t := range all {
-		a.cancel(now, t, ReasonCancelled)
-	}
+	n := a.cancelOf(now, j, func(*ticket) bool { return true })
 	a.serveQueues(now)
-	return len(all)
+	return n
+}
+
+// cancelOf cancels those of a job's tickets that are meant, and returns how many they were.
+func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n int) {
+	for _, t := range slices.Clone(j.tickets) {
+		if meant(t) {
+			a.cancel(now, t, ReasonCancelled)
+			n++
+		}
+	}
+	return n
 }
 
 // cancel decides a ticket without its having been served.
