@@ -171,11 +171,9 @@ func (a *Arbiter) holdsNothing(j *job) bool {
 		if j.limits(d).Min > 0 {
 			return false
 		}
-		for _, s := range j.sessions {
-			for _, l := range s.leases {
-				if l.device == d && (l.Granted() > a.idle(l) || s.limits(d).Min > 0) {
-					return false
-				}
+		for l := range j.leasesOn(d) {
+			if l.Granted() > a.idle(l) || l.session.limits(d).Min > 0 {
+				return false
 			}
 		}
 	}

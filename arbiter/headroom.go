@@ -150,11 +150,9 @@ func (j *job) countHeadrooms(d *device) {
 			d.setHeadroom(h, h.bytes, 0)
 		}
 	}
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if h := l.headroomOf(); h != nil && l.device == d {
-				d.setHeadroom(h, h.bytes, h.taken.Plus(l.free()))
-			}
+	for l := range j.leasesOn(d) {
+		if h := l.headroomOf(); h != nil {
+			d.setHeadroom(h, h.bytes, h.taken.Plus(l.free()))
 		}
 	}
 }
@@ -233,11 +231,9 @@ func (l *lease) offerHeadroom() {
 
 // hasContext reports whether a process of a job has a context that headroom was kept for.
 func (j *job) hasContext(d *device, h *headroom) bool {
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if l.device == d && l.contexts > 0 && !l.lost && s.alive() && l.headroomOf() == h {
-				return true
-			}
+	for l := range j.leasesOn(d) {
+		if l.contexts > 0 && !l.lost && l.session.alive() && l.headroomOf() == h {
+			return true
 		}
 	}
 	return false
@@ -247,10 +243,8 @@ func (j *job) hasContext(d *device, h *headroom) bool {
 // for their contexts.
 func (j *job) beside(d *device) (sum accounting.Bytes) {
 	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			if l.device == d && s.alive() {
-				sum = sum.Plus(l.free())
-			}
+		if l := s.leaseOn(d); l != nil && s.alive() {
+			sum = sum.Plus(l.free())
 		}
 		if h := d.headrooms[s.budget]; h != nil && s.alive() {
 			sum = sum.Plus(h.left())

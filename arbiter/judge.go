@@ -255,11 +255,9 @@ func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 		return part(t.lease)
 	}
 	var all accounting.Bytes
-	for _, s := range t.job.sessions {
-		for _, l := range s.leases {
-			if l.device == t.lease.device && s.alive() && among(s.shares, of) {
-				all = all.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
-			}
+	for l := range t.job.leasesOn(t.lease.device) {
+		if l.session.alive() && among(l.session.shares, of) {
+			all = all.Plus(l.Granted().Less(a.idle(l)).Plus(l.Charged()))
 		}
 	}
 	return all

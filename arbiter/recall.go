@@ -20,6 +20,17 @@ func (a *Arbiter) leasesOn(d *device) iter.Seq[*lease] {
 	return owners(a.ledger.Leases(d.Index))
 }
 
+// leasesOn yields the leases that a job has on a device.
+func (j *job) leasesOn(d *device) iter.Seq[*lease] {
+	return func(yield func(*lease) bool) {
+		for _, s := range j.sessions {
+			if l := s.leaseOn(d); l != nil && !yield(l) {
+				return
+			}
+		}
+	}
+}
+
 // owners yields those who hold the ledger's leases.
 func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {

@@ -161,12 +161,10 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	if h.lease != nil {
 		return
 	}
-	for _, s := range h.Job.sessions {
-		for _, l := range s.leases {
-			if l.slot == h {
-				l.slot = nil
-				l.touched = now
-			}
+	for l := range h.Job.leasesOn(d) {
+		if l.slot == h {
+			l.slot = nil
+			l.touched = now
 		}
 	}
 }
@@ -187,17 +185,10 @@ func (a *Arbiter) busy(h *holder) bool {
 		l := h.lease
 		return l.session.alive() && !l.lost && a.made(l, h.Thread)
 	}
-	for _, s := range h.Job.sessions {
-		if !s.alive() || h.Process != nil && h.Process != s {
-			continue
-		}
-		for _, l := range s.leases {
-			if l.device != h.device || l.lost {
-				continue
-			}
-			if l.slot == h && a.live(l) {
-				return true
-			}
+	for l := range h.Job.leasesOn(h.device) {
+		s := l.session
+		if s.alive() && (h.Process == nil || h.Process == s) && !l.lost && l.slot == h && a.live(l) {
+			return true
 		}
 	}
 	return false
