@@ -157,9 +157,9 @@ func (a *node) under(cap *node) bool {
 	return a != nil
 }
 
-// growth is by how much the load of a budget above a (nil: of the device) grows when a
-// claims n bytes more.
-func (a *node) growth(n Bytes, budget *Budget) Bytes {
+// Growth is by how much the load of a budget above a (nil: of the device) grows when a
+// claims n bytes more: less than n, or nothing, where they are reserved below it already.
+func (a *node) Growth(n Bytes, budget *Budget) Bytes {
 	for at, slack := range a.above(Memory) {
 		if at.budget == budget {
 			return n.Less(slack)

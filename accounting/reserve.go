@@ -118,19 +118,14 @@ func (s *Lease) tight(need Amounts) iter.Seq[tight] {
 	}
 }
 
-// Growth returns by how much the load of a budget above the lease (nil: of the
-// device) would grow if the lease were handed n bytes: less than n, or nothing, where
-// they are reserved below it already.
-func (s *Lease) Growth(n Bytes, above *Budget) Bytes { return s.growth(n, above) }
-
-// MinGrowth is the same for a budget whose memory.min is raised to min.
+// MinGrowth is [Lease.Growth] for a budget whose memory.min is raised to min.
 func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Bytes {
 	d := l.device(device)
 	if d == nil {
 		return 0
 	}
 	a := b.open(d)
-	return a.growth(a.raised(min), above)
+	return a.Growth(a.raised(min), above)
 }
 
 // raised is by how much a claims more when its memory.min is raised to min.
