@@ -337,11 +337,11 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	for i := range t.spots {
 		d, first := t.spots[i].device, false
 		d.queue.Remove(t)
-		for l := range d.lines(t.shares) {
+		d.lines(t.shares, func(l *line) {
 			first = first || l.first == t
 			l.leave(t)
 			l.watched = l.watched && d.queue.Len() > 0
-		}
+		})
 		if first && a.round != nil && !a.servingQueues { // the round may have been at whoever is next
 			a.keepPlaces(now, d)
 		}

@@ -50,21 +50,16 @@ type round struct {
 	last    *ticket // that was looked at; nil: none was
 }
 
-// lines yields a device's, and those there of budgets that somebody shares with others, where there are some.
-func (d *device) lines(shares iter.Seq[*shared]) iter.Seq[*line] {
-	return func(yield func(*line) bool) {
-		for k := range d.entry {
-			if !yield(&d.entry[k]) {
-				return
-			}
-		}
-		if !yield(&d.bytes) || !yield(&d.fresh) {
-			return
-		}
-		for sh := range shares {
-			if l := sh.lines[d]; l != nil && !yield(l) {
-				return
-			}
+// lines calls do with each of a device's, and of those there of budgets that somebody shares with others, where there are some.
+func (d *device) lines(shares iter.Seq[*shared], do func(*line)) {
+	for k := range d.entry {
+		do(&d.entry[k])
+	}
+	do(&d.bytes)
+	do(&d.fresh)
+	for sh := range shares {
+		if l := sh.lines[d]; l != nil {
+			do(l)
 		}
 	}
 }
@@ -142,9 +137,7 @@ func (a *Arbiter) newRound(now time.Time) *round {
 		return nil
 	}
 	for _, d := range r.devices {
-		for l := range d.lines(maps.Values(a.shareds)) {
-			l.waits = false
-		}
+		d.lines(maps.Values(a.shareds), func(l *line) { l.waits = false })
 	}
 	a.sort(now)
 	return r
@@ -153,9 +146,7 @@ func (a *Arbiter) newRound(now time.Time) *round {
 // close ends a round that came through: nobody reports any more what nobody waits for.
 func (a *Arbiter) close(r *round) {
 	for _, d := range r.devices {
-		for l := range d.lines(maps.Values(a.shareds)) {
-			l.watched = l.watched && l.waits
-		}
+		d.lines(maps.Values(a.shareds), func(l *line) { l.watched = l.watched && l.waits })
 	}
 	a.round, a.tangled = nil, true
 }
@@ -259,7 +250,7 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		if t.spots[i].device != d {
 			continue
 		}
-		for k := range d.entry { // as lines yields them, without a function for each that waits
+		for k := range d.entry { // as lines has them, without garbage for each that waits
 			d.entry[k].leave(t)
 		}
 		d.bytes.leave(t)
