@@ -124,3 +124,11 @@ func (f *File) eachAnnex(open func(*annexKind) (*backing, error)) error {
 	f.alive = &heads[1].Alive
 	return nil
 }
+
+// SetAlive notes that the daemon lives, at a time of the boot's own clock in nanoseconds.
+func (f *File) SetAlive(at int64) { atomic.StoreInt64(f.alive, at) }
+
+// Alive is when the last daemon was last known to live, and 0 where nobody knows; now bounds it.
+func (f *File) Alive(now int64) int64 {
+	return min(max(atomic.LoadInt64(f.alive), 0), now)
+}

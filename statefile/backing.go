@@ -76,8 +76,8 @@ func oursAlone(st *unix.Stat_t) bool {
 	return uint32(os.Geteuid()) == st.Uid && st.Mode&0o077 == 0
 }
 
-// readHeader reads what a file begins with, and how many bytes of that there are.
-func readHeader[T header | annexHeader](fd int, path string) (h T, n int, err error) {
+// readHeader reads the header that a file begins with, which is bytes alone, and how many bytes of that there are.
+func readHeader[T any](fd int, path string) (h T, n int, err error) {
 	if n, err = unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
 		err = fmt.Errorf("read %s: %w", path, err)
 	}

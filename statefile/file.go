@@ -269,3 +269,9 @@ func (t *table[T]) Each(f func(i int, row *T)) {
 		}
 	}
 }
+
+// raise sets v to n where that is more.
+func raise(v *atomic.Int64, n int64) {
+	for was := v.Load(); was < n && !v.CompareAndSwap(was, n); was = v.Load() {
+	}
+}

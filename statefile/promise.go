@@ -55,9 +55,3 @@ func (t *table[T]) promise(n, spare int) {
 	t.ensure(int(t.backed.Load()), need)
 	raise(&t.backed, int64(need))
 }
-
-// raise sets v to n where that is more.
-func raise(v *atomic.Int64, n int64) {
-	for was := v.Load(); was < n && !v.CompareAndSwap(was, n); was = v.Load() {
-	}
-}
