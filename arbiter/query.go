@@ -71,28 +71,3 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 	}
 	return total, total.Less(left)
 }
-
-// beyond is the most, up to n bytes, that a request of a lease would be granted now beyond
-// what its own word has: with the idle credit of others called back, and behind those who
-// wait. Nothing moves.
-func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
-	most := n
-	for r := range l.Refusals(memory(n)) {
-		from, gain := a.candidates(l, r)
-		clear(from)
-		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
-	}
-	// Who asks now comes after those who wait. What is reserved for it does not concern them.
-	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
-		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
-		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
-	if a.behindBytes(l.device, t) {
-		most = min(most, n-l.Growth(n, nil))
-	}
-	for sh := range t.shares {
-		if a.behind(sh.line(l.device), t) {
-			most = min(most, n-l.Growth(n, sh.budget))
-		}
-	}
-	return most
-}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"iter"
 	"slices"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -181,6 +182,31 @@ func reckon(r *accounting.Refusal, n, own, gain accounting.Bytes) *accounting.Re
 	left := max(r.Remaining, (n - own).Plus(gain).Less(r.Short))
 	r.Requested, r.Remaining = n, min(left.Plus(own), n-1)
 	return r
+}
+
+// beyond is the most, up to n bytes, that a request of a lease would be granted now beyond
+// what its own word has: with the idle credit of others called back, and behind those who
+// wait. Nothing moves.
+func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
+	most := n
+	for r := range l.Refusals(memory(n)) {
+		from, gain := a.candidates(l, r)
+		clear(from)
+		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
+	}
+	// Who asks now comes after those who wait. What is reserved for it does not concern them.
+	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
+		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
+		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
+	if a.behindBytes(l.device, t) {
+		most = min(most, n-l.Growth(n, nil))
+	}
+	for sh := range t.shares {
+		if a.behind(sh.line(l.device), t) {
+			most = min(most, n-l.Growth(n, sh.budget))
+		}
+	}
+	return most
 }
 
 // takeOwn takes idle bytes out of a lease's own word for its own request: they

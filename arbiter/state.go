@@ -140,6 +140,13 @@ type job struct {
 	denied   time.Time // when
 }
 
+// tally counts what became of a job's requests, those of processes that have ended included.
+type tally struct {
+	waits, refused uint64
+	waited         time.Duration
+	since          time.Time // when counting began, where that was after the job did
+}
+
 // shares yields the budgets that all of a job shares with others, the narrower one first.
 func (j *job) shares(yield func(*shared) bool) {
 	if j.cap != nil && !yield(j.cap) || j.shared == nil {

@@ -6,13 +6,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// tally counts what became of a job's requests, those of processes that have ended included.
-type tally struct {
-	waits, refused uint64
-	waited         time.Duration
-	since          time.Time // when counting began, where that was after the job did
-}
-
 // Tally is what became of a job so far.
 type Tally struct {
 	Waits   uint64        // requests that had to wait, and wait no more
