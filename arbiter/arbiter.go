@@ -208,9 +208,11 @@ func (a *Arbiter) lose(l *lease) {
 	a.flag(l)
 	a.takeStreams(l)
 	l.lost = true
+	before := l.free()
 	l.Clear()
 	l.contexts = 0
 	l.beyond.Clear()
+	l.recharge(before, l.free())
 	l.word.Lost()
 	a.look(l)
 }

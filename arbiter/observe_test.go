@@ -294,6 +294,24 @@ func TestDeviceLost(t *testing.T) {
 	}
 }
 
+// TestLostOverhead: a device that is there again lacks nothing of what contexts took that are gone with it.
+func TestLostOverhead(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	x := w.client(0, 0)
+	x.contexts(1)
+	for range 2 {
+		w.see(x.figure(200))
+	}
+	if d := w.see(x.figure(200)); d.Overhead != 200 || d.Capacity != 800 {
+		t.Fatalf("the context counts for %+v", d)
+	}
+	w.arb.LoseDevice(w.now, 0)
+	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 0 || d.Capacity != 1000 {
+		t.Errorf("the device that is there again: %+v", d)
+	}
+}
+
 func TestRestore(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8*gib, gib)
 	if err := w.arb.RestoreJob(w.now, arbiter.RestoredJob{ID: 41, Request: arbiter.JobRequest{Process: w.process(1000, "g"), Max: ptr(size(600))}}); err != nil {
