@@ -5,30 +5,12 @@
 // taken: a place is given once, and those before it stay.
 static _Atomic(struct ga_interface *) joined[GA_INTERFACES];
 
-#define LINE ((size_t)64)
-
-bool ga_interface_join(struct ga_interface *interface) {
-    size_t place = (sizeof(struct ga_root) + LINE - 1) & ~(LINE - 1);
+void ga_interface_join(struct ga_interface *interface) {
     for (size_t i = 0; i < GA_INTERFACES; i++) {
         struct ga_interface *there = NULL;
-        if (place + interface->state > GA_ROOT_SIZE)
-            return false;
-        if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface) {
-            // Other threads that met it may use its state already. So only its final place is
-            // written, which is the same for all of them.
-            if (interface->place)
-                atomic_store(interface->place, place);
-            return true;
-        }
-        place += (there->state + LINE - 1) & ~(LINE - 1);
+        if (atomic_compare_exchange_strong(&joined[i], &there, interface) || there == interface)
+            return;
     }
-    return false;
-}
-
-// One that is there, with a place for what it keeps; or NULL.
-static const struct ga_interface *placed(size_t i) {
-    const struct ga_interface *interface = atomic_load(&joined[i]);
-    return interface && interface->place && atomic_load(interface->place) == 0 ? NULL : interface;
 }
 
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
@@ -36,7 +18,7 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
     if (ga_root_pending(root, device) == 0 && atomic_load(&root->leaving[device]) == 0)
         return 0;
     for (size_t i = 0; i < GA_INTERFACES; i++) {
-        const struct ga_interface *interface = placed(i);
+        const struct ga_interface *interface = atomic_load(&joined[i]);
         if (interface && interface->reap)
             got += interface->reap(root, device, wanted > got ? wanted - got : 0);
     }
@@ -45,7 +27,7 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
 
 bool ga_interface_lose(struct ga_root *root, const struct ga_entry *entry) {
     for (size_t i = 0; i < GA_INTERFACES; i++) {
-        const struct ga_interface *interface = placed(i);
+        const struct ga_interface *interface = atomic_load(&joined[i]);
         if (interface && interface->lose && interface->lose(root, entry))
             return true;
     }

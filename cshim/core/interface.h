@@ -24,10 +24,6 @@ struct ga_interface {
     uintptr_t _Atomic first; // threads may find them at once. Where its bytes are: from here
     uintptr_t _Atomic end;   // to before there
 
-    // What it keeps in every process, zeroed when that begins, also in a forked child. *place:
-    // how far behind the root that lies, from contact on; 0 before.
-    size_t state;
-    _Atomic size_t *place;
     // Turns pending bytes of a device that have come back into credit: how many that was. Pools are
     // made to give up what they keep until wanted bytes came back (0: they are not). Or NULL.
     uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);
@@ -36,8 +32,8 @@ struct ga_interface {
     bool (*lose)(struct ga_root *root, const struct ga_entry *entry);
 };
 
-// The process has met it. False: there is no room for its state.
-bool ga_interface_join(struct ga_interface *interface);
+// The process has met it.
+void ga_interface_join(struct ga_interface *interface);
 
 // What all of them reap; nothing is asked where nothing is pending.
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted);

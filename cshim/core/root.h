@@ -225,11 +225,17 @@ struct ga_root {
 };
 _Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, not written");
 
-// With what the interfaces keep. Whole pages of the largest size there is.
+// With what the interfaces keep, behind it. Whole pages of the largest size there is.
 #define GA_ROOT_PAGES ((size_t)0x10000)
 #define GA_ROOT_STATES ((size_t)192 << 10)
 #define GA_ROOT_SIZE                                                                               \
     ((sizeof(struct ga_root) + GA_ROOT_STATES + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1))
+
+// What an interface keeps: it says at which place of what is there for all of them, and
+// hook/interfaces.c sees that no two say the same.
+static inline void *ga_root_state(struct ga_root *root, size_t place) {
+    return (uint8_t *)(root + 1) + place;
+}
 
 // What a thread remembers. Valid only while generation is the root's.
 struct ga_self {

@@ -23,7 +23,6 @@
 #include "cuda/pool.h"
 #include "cuda/primary.h"
 #include "cuda/query.h"
-#include "cuda/state.h"
 #include "cuda/stream.h"
 #include "cuda/vmm.h"
 #include "hook/library.h"
@@ -243,8 +242,6 @@ struct ga_interface ga_cuda_interface = {
     .wrapper = wrapper,
     .rows = GA_ROWS,
     .met = met,
-    .state = sizeof(struct ga_cuda_state),
-    .place = &ga_cuda_place,
     .reap = ga_cuda_pending_reap,
     .lose = ga_cuda_pool_lose,
 };

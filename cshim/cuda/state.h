@@ -153,13 +153,10 @@ struct ga_cuda_state {
     struct ga_cuda_vmm vmm;
     struct ga_cuda_bounds bounds;
 };
-_Static_assert(sizeof(struct ga_cuda_state) <= GA_ROOT_STATES, "what the root leaves room for");
 
-extern _Atomic size_t ga_cuda_place; // how far behind the root it lies
-
+#define GA_CUDA_STATE ((size_t)0) // its place: ga_root_state
 static inline struct ga_cuda_state *ga_cuda(struct ga_root *root) {
-    size_t place = atomic_load_explicit(&ga_cuda_place, memory_order_relaxed);
-    return (struct ga_cuda_state *)(void *)((uint8_t *)root + place);
+    return ga_root_state(root, GA_CUDA_STATE);
 }
 
 #endif

@@ -8,11 +8,10 @@
 #include "opencl/hooks.h"
 #include "opencl/state.h"
 
-// Alignment may cost each of them up to 64 bytes (core/interface.c).
-_Static_assert(sizeof(struct ga_cuda_state) + sizeof(struct ga_nvml_state) +
-                       sizeof(struct ga_opencl_state) + GA_INTERFACES * 64 <=
-                   GA_ROOT_STATES,
-               "what they keep has room behind the root");
+_Static_assert(GA_CUDA_STATE + sizeof(struct ga_cuda_state) <= GA_OPENCL_STATE &&
+                   GA_OPENCL_STATE + sizeof(struct ga_opencl_state) <= GA_NVML_STATE &&
+                   GA_NVML_STATE + sizeof(struct ga_nvml_state) <= GA_ROOT_STATES,
+               "what each keeps has a place behind the root for itself");
 
 struct ga_interface *const ga_interfaces[GA_INTERFACES] = {
     &ga_cuda_interface,

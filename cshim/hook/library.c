@@ -62,8 +62,7 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
         atomic_store(&library->first, first);
         atomic_store(&library->end, end);
     }
-    if (!ga_interface_join(library))
-        return false;
+    ga_interface_join(library);
     if (library->met)
         library->met(library, found);
     atomic_store(&library->handle, found);

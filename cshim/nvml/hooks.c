@@ -55,6 +55,4 @@ struct ga_interface ga_nvml_interface = {
     .functions = ga_nvml_functions,
     .wrapper = wrapper,
     .rows = GA_NVML_ROWS,
-    .state = sizeof(struct ga_nvml_state),
-    .place = &ga_nvml_place,
 };

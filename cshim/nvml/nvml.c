@@ -8,7 +8,6 @@
 #include "core/log.h"
 
 void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
-_Atomic size_t ga_nvml_place;
 
 // "GPU-" or "MIG-" and 32 digits with hyphens between.
 static bool parse_uuid(const char *text, uint8_t uuid[GA_UUID_SIZE]) {

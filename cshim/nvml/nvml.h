@@ -97,11 +97,9 @@ struct ga_nvml_state {
     struct ga_nvml_known known[GA_DEVICES];
 };
 
-extern _Atomic size_t ga_nvml_place; // how far behind the root it lies
-
+#define GA_NVML_STATE ((size_t)160 << 10) // its place: ga_root_state
 static inline struct ga_nvml_state *ga_nvml(struct ga_root *root) {
-    size_t place = atomic_load_explicit(&ga_nvml_place, memory_order_relaxed);
-    return (struct ga_nvml_state *)(void *)((uint8_t *)root + place);
+    return ga_root_state(root, GA_NVML_STATE);
 }
 
 ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,

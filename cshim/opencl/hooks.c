@@ -11,7 +11,6 @@
 #include "opencl/image.h"
 #include "opencl/memory.h"
 #include "opencl/query.h"
-#include "opencl/state.h"
 #include "opencl/svm.h"
 #include "opencl/use.h"
 
@@ -216,6 +215,4 @@ struct ga_interface ga_opencl_interface = {
     .functions = ga_opencl_functions,
     .wrapper = wrapper,
     .rows = GA_OPENCL_ROWS,
-    .state = sizeof(struct ga_opencl_state),
-    .place = &ga_opencl_place,
 };

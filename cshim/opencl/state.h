@@ -36,11 +36,9 @@ struct ga_opencl_state {
     struct ga_table used;                               // use.c
 };
 
-extern _Atomic size_t ga_opencl_place; // how far behind the root it lies
-
+#define GA_OPENCL_STATE ((size_t)128 << 10) // its place: ga_root_state
 static inline struct ga_opencl_state *ga_opencl(struct ga_root *root) {
-    size_t place = atomic_load_explicit(&ga_opencl_place, memory_order_relaxed);
-    return (struct ga_opencl_state *)(void *)((uint8_t *)root + place);
+    return ga_root_state(root, GA_OPENCL_STATE);
 }
 
 #endif
