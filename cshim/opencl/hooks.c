@@ -181,7 +181,7 @@ enum {
             return real arguments;                                                                 \
         return late_layer_##symbol arguments;                                                      \
     }
-#define GA_HOOK(symbol, class, bytes, returns, parameters, arguments, ...)                         \
+#define GA_HOOK(symbol, place, class, bytes, returns, parameters, arguments, ...)                  \
     __attribute__((visibility("default"))) returns symbol parameters;                              \
     GA_WRAPS_##bytes(symbol, bytes, returns, parameters, arguments, __VA_ARGS__)
 #define GA_NEED(symbol, ...)

@@ -6,15 +6,17 @@
 #include "hook/library.h"
 #include "opencl/hooks.h"
 
-// The rows' places in the table, and one more than the last.
-enum {
-#define GA_AT(symbol, place) PLACE_##symbol = (place),
-#include "opencl/layer.def"
-#undef GA_AT
-    PLACES = PLACE_clSetContextDestructorCallback + 1
+// The rows' places in the table.
+static const uint8_t places[GA_OPENCL_ROWS] = {
+#define GA_HOOK(symbol, place, ...) place,
+#define GA_NEED(symbol, place, ...) place,
+#include "opencl/hooks.def"
+#undef GA_HOOK
+#undef GA_NEED
 };
 
-static void *table[PLACES];
+static void *table[UINT8_MAX + 1];
+#define PLACES (sizeof table / sizeof *table)
 
 static ga_cl_int tell(const void *value, size_t length, size_t size, void *to, size_t *needed) {
     if (to && size < length)
@@ -35,13 +37,11 @@ ga_cl_int clGetLayerInfo(ga_cl_uint what, size_t size, void *value, size_t *need
                                     : GA_CL_INVALID_VALUE;
 }
 
-static void put(enum ga_opencl_row row, size_t place, ga_cl_uint count, void *const *below) {
-    void *wrapper = place < count ? ga_opencl_layer_wrapper(row) : NULL;
-    if (place >= count)
-        return;
-    atomic_store(&ga_opencl_below[row], below[place]);
-    if (wrapper && below[place])
-        table[place] = wrapper;
+static void put(size_t row, void *below) {
+    void *wrapper = ga_opencl_layer_wrapper(row);
+    atomic_store(&ga_opencl_below[row], below);
+    if (wrapper && below)
+        table[places[row]] = wrapper;
 }
 
 // The loader calls it once, before any function of the table.
@@ -53,9 +53,9 @@ ga_cl_int clInitLayer(ga_cl_uint count, void *const *below, ga_cl_uint *own_coun
         return GA_CL_OUT_OF_RESOURCES;
     ga_cl_uint known = count < PLACES ? count : PLACES;
     ga_os_copy(table, below, known * sizeof *table);
-#define GA_AT(symbol, place) put(GA_OPENCL_ROW_##symbol, place, count, below);
-#include "opencl/layer.def"
-#undef GA_AT
+    for (size_t row = 0; row < GA_OPENCL_ROWS; row++)
+        if (places[row] < count)
+            put(row, below[places[row]]);
     *own_count = known;
     *own = table;
     return GA_CL_SUCCESS;

@@ -84,9 +84,9 @@ enum ga_opencl_row {
     GA_OPENCL_ROWS
 };
 
-#define GA_HOOK(symbol, class, bytes, returns, parameters, ...)                                    \
+#define GA_HOOK(symbol, place, class, bytes, returns, parameters, ...)                             \
     typedef returns GA_FN_##symbol parameters;
-#define GA_NEED(symbol, returns, parameters) typedef returns GA_FN_##symbol parameters;
+#define GA_NEED(symbol, place, returns, parameters) typedef returns GA_FN_##symbol parameters;
 #include "opencl/hooks.def"
 #undef GA_HOOK
 #undef GA_NEED

@@ -53,7 +53,7 @@ prototypes() {
 }
 
 opencl_rows() {
-    printf '#define GA_HOOK(symbol, class, bytes, returns, parameters, ...) @symbol parameters\n#define GA_NEED(symbol, returns, parameters) @symbol parameters\n#include "opencl/hooks.def"\n' |
+    printf '#define GA_HOOK(symbol, place, class, bytes, returns, parameters, ...) @symbol parameters\n#define GA_NEED(symbol, place, returns, parameters) @symbol parameters\n#include "opencl/hooks.def"\n' |
         "${CC:-gcc}" -E -P -x c -iquote .. - | tr '\n' ' ' | tr '@' '\n' | grep '('
 }
 
@@ -67,8 +67,7 @@ opencl_prototypes() {
 diff <(rows | classes) <(rows | cut -d ' ' -f 1 | prototypes | classes)
 if [ -e /usr/include/CL/cl.h ]; then
     diff <(opencl_rows | classes) <(opencl_prototypes | classes)
-    diff <(opencl_rows | sed 's/ *(.*//' | sort) <(sed -n 's/^GA_AT(\(\w*\),.*/\1/p' ../opencl/layer.def | sort)
-    printf '#include <stddef.h>\n#include <CL/cl_icd.h>\n#define GA_AT(symbol, place) _Static_assert(offsetof(cl_icd_dispatch, symbol) == (place) * sizeof(void *), #symbol);\n#include "opencl/layer.def"\n' |
+    printf '#include <stddef.h>\n#include <CL/cl_icd.h>\n#define GA_HOOK(symbol, place, ...) _Static_assert(offsetof(cl_icd_dispatch, symbol) == (place) * sizeof(void *), #symbol);\n#define GA_NEED GA_HOOK\n#include "opencl/hooks.def"\n' |
         "${CC:-gcc}" -DCL_TARGET_OPENCL_VERSION=300 -fsyntax-only -x c -iquote .. -
 fi
 # The loader hands Vulkan's functions over.
