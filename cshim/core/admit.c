@@ -187,7 +187,7 @@ static enum admitted without_daemon(struct ga_root *root, enum ga_way way, uint3
 // Under gpuarb run the user hears of each that the daemon has words for, else of the first.
 static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
     if (text[0] && (root->env.in_job || atomic_exchange(&root->told, 1) == 0))
-        ga_log_text(text, GA_TEXT_SIZE);
+        ga_log_user("%t", text);
 }
 
 enum answer { GRANTED, REFUSED, WITHOUT };

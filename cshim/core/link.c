@@ -54,7 +54,7 @@ static void be_busy(struct ga_root *root, const char *why) {
     bool late = !ga_link_is_asked_again(root, now);
     atomic_store(&root->busy, 1);
     if (why[0] && atomic_exchange(late ? &root->warned : &root->told_wait, 1) == 0)
-        ga_log_user("%s: %s", why, late ? "device memory is refused" : "the program waits");
+        ga_log_user("%t: %s", why, late ? "device memory is refused" : "the program waits");
 }
 
 bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now) {
@@ -103,18 +103,13 @@ static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, 
 }
 
 // What an error says.
-static void copy_text(const struct ga_reply *reply, char text[GA_TEXT_SIZE]) {
-    text[0] = '\0';
-    if (ga_message_fits(reply, sizeof reply->body.error)) {
-        ga_os_copy(text, reply->body.error.text, GA_TEXT_SIZE - 1);
-        text[GA_TEXT_SIZE - 1] = '\0';
-    }
+static const char *text_of(const struct ga_reply *reply) {
+    bool told = ga_message_fits(reply, sizeof reply->body.error);
+    return told ? (const char *)reply->body.error.text : "";
 }
 
 static void log_status(const char *what, const struct ga_reply *reply) {
-    char text[GA_TEXT_SIZE];
-    copy_text(reply, text);
-    ga_log("%s: the daemon answers %u %s", what, (uint64_t)reply->header.status, text);
+    ga_log("%s: the daemon answers %u %t", what, (uint64_t)reply->header.status, text_of(reply));
 }
 
 static void fill_hello(const struct ga_env *env, struct ga_wire_hello_request *hello) {
@@ -217,8 +212,7 @@ static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *repl
 // where its tables are full: whoever fills them must not lift the limits of others. Else it is as
 // without a daemon, but that the user hears the true reason.
 static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
-    char text[GA_TEXT_SIZE];
-    copy_text(reply, text);
+    const char *text = text_of(reply);
     if (ga_message_is_turned_away(&reply->header)) {
         be_busy(root, text);
         return;
@@ -229,7 +223,7 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
     if (refused)
         atomic_store(&root->hello_refused, 1);
     if (text[0] && atomic_exchange(&root->warned, 1) == 0)
-        ga_log_user("%s: %s", text,
+        ga_log_user("%t: %s", text,
                     closed ? "device memory is refused" : "running without any GPU memory limit");
 }
 
@@ -462,9 +456,7 @@ static enum resumed resume(struct ga_root *root) {
     if (!ok)
         return FAILED;
     if (!accepted && reply.header.status == GA_STATUS_TOO_MANY) {
-        char text[GA_TEXT_SIZE];
-        copy_text(&reply, text);
-        be_busy(root, text);
+        be_busy(root, text_of(&reply));
         return FAILED;
     }
     if (!accepted)

@@ -6,6 +6,7 @@
 
 #include "core/environ.h"
 #include "core/os.h"
+#include "core/wire.h"
 
 #define LINE_SIZE 640
 
@@ -50,6 +51,12 @@ static void format(struct line *l, const char *f, va_list args) {
             for (const char *s = va_arg(args, const char *); s && *s; s++)
                 put(l, *s);
             break;
+        case 't': {
+            const char *text = va_arg(args, const void *);
+            for (size_t i = 0; i < GA_TEXT_SIZE && text[i]; i++)
+                put(l, text[i]);
+            break;
+        }
         case 'u':
             put_number(l, va_arg(args, uint64_t), 10);
             break;
@@ -110,12 +117,6 @@ static void end_line(struct line *l, int fd) {
     ga_os_write(fd, l->text, l->used, PATIENCE_MS);
 }
 
-// What is for the user goes to standard error, unless he wants nothing there.
-static void end_user_line(struct line *l) {
-    if (!ga_environ_set(ga_environ_get("GPUARB_QUIET")))
-        end_line(l, 2);
-}
-
 void ga_log(const char *f, ...) {
     static _Atomic uint32_t lines;
     const char *where = ga_environ_get("GPUARB_LOG");
@@ -142,14 +143,6 @@ void ga_log_user(const char *f, ...) {
     char buffer[LINE_SIZE];
     struct line l;
     FORMAT_LINE(&l, buffer, false, f);
-    end_user_line(&l);
-}
-
-void ga_log_text(const uint8_t *text, size_t size) {
-    char buffer[LINE_SIZE];
-    struct line l;
-    start_line(&l, buffer, false);
-    for (size_t i = 0; i < size && text[i]; i++)
-        put(&l, (char)text[i]);
-    end_user_line(&l);
+    if (!ga_environ_set(ga_environ_get("GPUARB_QUIET")))
+        end_line(&l, 2);
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Messages, without stdio and without allocation: a line is formatted in a stack
-// buffer (%s %u %x %d for 64-bit values) and written by one write(2). What is no
-// printable character becomes a blank.
+// buffer (%u %x %d for 64-bit values, %s, and %t for a text of the daemon's, of up to GA_TEXT_SIZE
+// bytes) and written by one write(2). What is no printable character becomes a blank.
 #ifndef GA_LOG_H
 #define GA_LOG_H
 
@@ -10,10 +10,9 @@
 
 // For who turned messages on with GPUARB_LOG=FILE|stderr; at most GA_LOG_LINES lines.
 void ga_log(const char *format, ...);
-// On stderr whatever GPUARB_LOG says: the few lines that the user must see.
+// On stderr whatever GPUARB_LOG says, unless GPUARB_QUIET does: the few lines that the user must
+// see.
 void ga_log_user(const char *format, ...);
-// A text of the daemon's on stderr as one line.
-void ga_log_text(const uint8_t *text, size_t size);
 
 // Formats into line (of size bytes, NUL-terminated) and returns the length.
 size_t ga_log_format(char *line, size_t size, const char *format, ...);

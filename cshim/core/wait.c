@@ -19,9 +19,8 @@ static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t tol
         return;
     ga_os_copy(told, text, GA_TEXT_SIZE);
     if (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0)
-        ga_log_text(told, GA_TEXT_SIZE);
-    told[GA_TEXT_SIZE - 1] = '\0';
-    ga_log("%s", (const char *)told);
+        ga_log_user("%t", told);
+    ga_log("%t", told);
 }
 
 static int receive(struct ga_lane *lane, const struct ga_request *request, struct ga_reply *reply,
