@@ -117,10 +117,9 @@ enum ga_holding {
 };
 
 enum ga_link {
-    GA_LINK_NONE = 0,   // not tried yet
-    GA_LINK_LIVE = 1,   // a daemon has us
-    GA_LINK_ABSENT = 2, // there was never one
-    GA_LINK_LOST = 3,   // there was one
+    GA_LINK_NONE, // there was never a daemon
+    GA_LINK_LIVE, // one has us
+    GA_LINK_LOST, // there was one
 };
 
 // Grouped by who writes what. What an interface keeps lies behind it: interface.h.

@@ -117,8 +117,6 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
         uint64_t began = ga_os_now_ms();
         live = look_for_daemon(root);
         if (!live) {
-            if (atomic_load(&root->link) == GA_LINK_NONE)
-                atomic_store(&root->link, GA_LINK_ABSENT);
             // One that hangs must not hold the program up most of the time.
             uint64_t now = ga_os_now_ms();
             uint64_t pause = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began
