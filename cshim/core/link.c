@@ -97,9 +97,8 @@ static uint64_t next_request(struct ga_root *root) {
 // One request and its reply on a connection that is being opened; true when it was answered.
 static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
                      size_t size, int send_fd, struct ga_reply *reply) {
-    bool waited;
     struct ga_request request = {type, next_request(root), body, size, send_fd};
-    return ga_wait_exchange(root, lane, &request, reply, GA_REPLY_MS, NULL, &waited) == 0;
+    return ga_wait_exchange(root, lane, &request, reply, GA_REPLY_MS, NULL) == 0;
 }
 
 // What an error says.
@@ -187,12 +186,11 @@ static void go_live(struct ga_root *root) {
 // because its daemon died has the number of the first.
 static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *reply) {
     struct ga_wire_hello_request hello;
-    bool waited;
     fill_hello(&root->env, &hello);
     if (root->hello_request == 0)
         root->hello_request = next_request(root);
     struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello, -1};
-    int error = ga_wait_exchange(root, &root->spare, &request, reply, GA_REPLY_MS, look, &waited);
+    int error = ga_wait_exchange(root, &root->spare, &request, reply, GA_REPLY_MS, look);
     if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
         root->hello_request = 0;
         return true;
@@ -200,7 +198,7 @@ static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *repl
     // There was a daemon: it is looked for like one that had us. One that did no more than take
     // the connection is looked for once, since the next one may do the same.
     bool broken = error != -ETIMEDOUT && atomic_load(&root->link) != GA_LINK_LOST;
-    if (waited || broken) {
+    if (reply->waited || broken) {
         atomic_store(&root->link, GA_LINK_LOST);
         root->lost_at_ms = ga_os_now_ms();
     }

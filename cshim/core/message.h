@@ -23,6 +23,7 @@ struct ga_reply {
         uint8_t bytes[1024];
     } body;
     int fd;           // that came along, or −1
+    bool waited;      // the daemon said that the request waits: ga_wait_exchange
     uint16_t tag;     // of the session that was asked
     uint32_t epoch;   // of the link that brought it
     uint64_t request; // its number. Set before: that of a request to send again; 0: a new one

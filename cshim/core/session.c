@@ -331,7 +331,6 @@ static void note(struct ga_lane *lane, const struct asking *a) {
 
 // One attempt on a lane that is the caller's.
 static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
-    bool waited;
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&lane->epoch);
     address(root, a);
@@ -340,7 +339,7 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a
     a->asked_in = reply->tag;
     note(lane, a);
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
-    int error = ga_wait_exchange(root, lane, &request, reply, a->timeout_ms, look, &waited);
+    int error = ga_wait_exchange(root, lane, &request, reply, a->timeout_ms, look);
     if (GA_LIKELY(error == 0))
         lane->heard = reply->header.status + 1;
     return error;

@@ -31,7 +31,7 @@ static int receive(struct ga_lane *lane, const struct ga_request *request, struc
 
 static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
                                const struct ga_request *request, struct ga_reply *reply, int error,
-                               bool limited, ga_look *look, bool *waited) {
+                               bool limited, ga_look *look) {
     uint8_t told[GA_TEXT_SIZE] = {0};
     for (uint32_t looks = 1;; looks++) {
         if (error == 0 && reply->header.status != GA_STATUS_WAITING)
@@ -39,9 +39,9 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
         if (error == 0) {
             if (reply->fd >= 0)
                 ga_os_close(reply->fd);
-            *waited = true;
+            reply->waited = true;
             tell(root, reply, told);
-        } else if (error != -ETIMEDOUT || (limited && !*waited)) {
+        } else if (error != -ETIMEDOUT || (limited && !reply->waited)) {
             return error;
         } else if (look) {
             look(root, looks);
@@ -57,10 +57,10 @@ static bool may_be_answered(struct ga_lane *lane, int error) {
 }
 
 int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
-                     struct ga_reply *reply, int timeout_ms, ga_look *look, bool *waited) {
+                     struct ga_reply *reply, int timeout_ms, ga_look *look) {
     bool limited = timeout_ms >= 0;
     int fd = atomic_load(&lane->fd_plus_1) - 1;
-    *waited = false;
+    reply->waited = false;
     reply->fd = -1;
     if (GA_UNLIKELY(fd < 0))
         return -EPIPE;
@@ -71,5 +71,5 @@ int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga
     error = receive(lane, request, reply, limited ? timeout_ms : LOOK_MS);
     if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
         return 0;
-    return wait_on(root, lane, request, reply, error, limited, look, waited);
+    return wait_on(root, lane, request, reply, error, limited, look);
 }
