@@ -69,8 +69,6 @@ static void add(void *arg, const struct ga_entry *e) {
 
 void ga_import_sweep(struct ga_root *root, uint64_t context) {
     struct ended all;
-    if (atomic_load(&root->imports.most) == 0)
-        return;
     ga_os_zero(&all, sizeof all);
     ga_self_lock(&root->imports_lock);
     ga_table_drain(&root->imports, context, add, &all);

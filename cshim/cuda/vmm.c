@@ -15,8 +15,7 @@ struct ga_cuda_vmm_memory {
     uint32_t leaving;    // mappings that end in stream order
     uint32_t device;     // of what is a device's
     uint64_t counted;    // bytes in root.leaving meanwhile
-    bool object;         // not charged, but memory may be bound to it
-    bool imported;       // the same, and another process's: device and size are known
+    bool imported;       // another process's, and not charged: device and size are known
     uint64_t size;       // then: the most that was seen to be mapped of it, 0: nothing yet
     ga_cuda_vmm_ended *ended;        // of an object, or NULL
     struct ga_cuda_vmm_memory *next; // about to be given back
@@ -67,8 +66,8 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
             m->ended(root, ga_cuda_vmm_key(m));
         if (m->host)
             ga_host_give(root, m->host);
-        else if (!m->object && ga_withdraw(root, ga_cuda_vmm_key(m), &entry))
-            ga_release_entry(root, &entry);
+        else if (ga_withdraw(root, ga_cuda_vmm_key(m), &entry))
+            ga_release_entry(root, &entry); // else it is not charged
         ga_records_give(&v->unused, m);
     }
 }
@@ -184,7 +183,6 @@ static void note(struct ga_root *root, ga_memory handle, int device) {
     struct ga_cuda_vmm_memory *gone = NULL;
     if (!fresh)
         return;
-    fresh->object = true;
     fresh->imported = device >= 0;
     fresh->device = device >= 0 ? (uint32_t)device : 0;
     ga_self_lock(&v->lock);
