@@ -114,26 +114,16 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
     })
 #define GA_DIVIDES(real, whole, ...) ga_opencl_use_part(whole, real(__VA_ARGS__))
 
-// Whether a row takes something, by how its bytes are known.
-enum {
-    GA_TAKES_answer = true,
-    GA_TAKES_argument = true,
-    GA_TAKES_descriptor = true,
-    GA_TAKES_one = true,
-    GA_TAKES_entry = false,
-    GA_TAKES_reference = false,
-    GA_TAKES_use = true,
-};
-
-// A row's wrapper is one function, or, where it has nothing to do before a context is for several
-// devices, two: one word is looked at, and the driver jumped to.
-#define GA_WRAPS_answer(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_argument(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_descriptor(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_one(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_entry(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_reference(...) GA_WRAPS(__VA_ARGS__)
-#define GA_WRAPS_use(...) GA_WRAPS_LATER(__VA_ARGS__)
+// By how a row's bytes are known: whether it takes something; and whether its wrapper is one
+// function, or, where it has nothing to do before a context is for several devices, two: one word
+// is looked at, and the driver jumped to.
+#define GA_WRAPS_answer(...) GA_WRAPS(true, __VA_ARGS__)
+#define GA_WRAPS_argument(...) GA_WRAPS(true, __VA_ARGS__)
+#define GA_WRAPS_descriptor(...) GA_WRAPS(true, __VA_ARGS__)
+#define GA_WRAPS_one(...) GA_WRAPS(true, __VA_ARGS__)
+#define GA_WRAPS_entry(...) GA_WRAPS(false, __VA_ARGS__)
+#define GA_WRAPS_reference(...) GA_WRAPS(false, __VA_ARGS__)
+#define GA_WRAPS_use(...) GA_WRAPS_LATER(true, __VA_ARGS__)
 
 // What a function answers that the loader lacks.
 #define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
@@ -143,14 +133,13 @@ enum {
 #define GA_LACKED_ga_cl_address NULL
 #define GA_LACKED_void
 
-#define GA_WRAPPER(symbol, function, passes, layer, bytes, arguments, returns, ...)                \
+#define GA_WRAPPER(symbol, function, passes, layer, takes, arguments, returns, ...)                \
     {                                                                                              \
         const enum ga_opencl_row number = GA_OPENCL_ROW_##symbol;                                  \
         GA_FN_##symbol *real = (GA_FN_##symbol *)function(number);                                 \
         if (real == NULL)                                                                          \
             return GA_LACKED_##returns;                                                            \
-        if (ga_library_disabled() ||                                                               \
-            passes(number, GA_TAKES_##bytes, __builtin_return_address(0)))                         \
+        if (ga_library_disabled() || passes(number, takes, __builtin_return_address(0)))           \
             return real arguments;                                                                 \
         GA_ROW_KEEPS_ERRNO;                                                                        \
         __attribute__((unused, cleanup(ga_opencl_call_end))) struct ga_opencl_call outer =         \
@@ -158,15 +147,15 @@ enum {
         return GA_ROW_CALL(arguments, __VA_ARGS__);                                                \
     }
 // The layer's is not called before there is a function below it.
-#define GA_WRAPS(symbol, bytes, returns, parameters, arguments, ...)                               \
-    returns symbol parameters GA_WRAPPER(symbol, function_of_row, is_its_own, false, bytes,        \
+#define GA_WRAPS(takes, symbol, returns, parameters, arguments, ...)                               \
+    returns symbol parameters GA_WRAPPER(symbol, function_of_row, is_its_own, false, takes,        \
                                          arguments, returns,                                       \
                                          __VA_ARGS__) static returns layer_##symbol parameters     \
-    GA_WRAPPER(symbol, function_below, is_counted, true, bytes, arguments, returns, __VA_ARGS__)
+    GA_WRAPPER(symbol, function_below, is_counted, true, takes, arguments, returns, __VA_ARGS__)
 // The second one of each is jumped to as well: its caller is the program.
-#define GA_WRAPS_LATER(symbol, bytes, returns, parameters, arguments, ...)                         \
+#define GA_WRAPS_LATER(takes, symbol, returns, parameters, arguments, ...)                         \
     static GA_NOINLINE returns late_##symbol parameters GA_WRAPPER(                                \
-        symbol, function_of_row, is_its_own, false, bytes, arguments, returns, __VA_ARGS__)        \
+        symbol, function_of_row, is_its_own, false, takes, arguments, returns, __VA_ARGS__)        \
     returns symbol parameters {                                                                    \
         GA_FN_##symbol *real = (GA_FN_##symbol *)loaders(GA_OPENCL_ROW_##symbol);                  \
         if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
@@ -174,7 +163,7 @@ enum {
         return late_##symbol arguments;                                                            \
     }                                                                                              \
     static GA_NOINLINE returns late_layer_##symbol parameters GA_WRAPPER(                          \
-        symbol, function_below, is_counted, true, bytes, arguments, returns,                       \
+        symbol, function_below, is_counted, true, takes, arguments, returns,                       \
         __VA_ARGS__) static returns layer_##symbol parameters {                                    \
         GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
         if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
@@ -183,7 +172,7 @@ enum {
     }
 #define GA_HOOK(symbol, place, class, bytes, returns, parameters, arguments, ...)                  \
     __attribute__((visibility("default"))) returns symbol parameters;                              \
-    GA_WRAPS_##bytes(symbol, bytes, returns, parameters, arguments, __VA_ARGS__)
+    GA_WRAPS_##bytes(symbol, returns, parameters, arguments, __VA_ARGS__)
 #define GA_NEED(symbol, ...)
 #include "opencl/hooks.def"
 #undef GA_HOOK
