@@ -132,14 +132,3 @@ void ga_lane_move(struct ga_lane *to, struct ga_lane *from) {
     atomic_store(&to->epoch, atomic_load(&from->epoch));
     atomic_store(&to->fd_plus_1, fd + 1);
 }
-
-void ga_lane_replace_page_fd(struct ga_root *root, int fd) {
-    if (root->page_fd >= 0) {
-        ga_inherit_drop(root->page_fd, &root->page_id);
-        if (ga_os_is(root->page_fd, &root->page_id))
-            ga_os_close(root->page_fd);
-    }
-    root->page_fd = fd;
-    if (ga_os_identify(fd, &root->page_id))
-        ga_inherit_note(fd, &root->page_id);
-}

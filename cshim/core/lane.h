@@ -28,7 +28,5 @@ void ga_lane_set(struct ga_lane *lane, int fd);
 
 // Hands the connection of one lane to another that has none. The caller owns both.
 void ga_lane_move(struct ga_lane *to, struct ga_lane *from);
-// Keeps the page's descriptor, for Resume, in place of an earlier one.
-void ga_lane_replace_page_fd(struct ga_root *root, int fd);
 
 #endif

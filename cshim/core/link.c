@@ -155,7 +155,7 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
     view->tag = tag;
     for (size_t i = 0; before && before->tag == tag && i < GA_DEVICES; i++)
         atomic_store(&view->slot[i], atomic_load(&before->slot[i]));
-    ga_lane_replace_page_fd(root, fd);
+    ga_lane_set(&root->page, fd);
     atomic_store(&root->tag, tag);
     atomic_store(&root->view, view);
     return true;
@@ -434,7 +434,8 @@ static enum resumed resume(struct ga_root *root) {
     struct ga_wire_resume_request request;
     struct ga_reply reply;
     struct ga_view *view = atomic_load(&root->view);
-    bool has_page = root->page_fd >= 0 && ga_os_is(root->page_fd, &root->page_id);
+    int page = atomic_load(&root->page.fd_plus_1) - 1;
+    bool has_page = ga_os_is(page, &root->page.id);
     ga_os_zero(&request, sizeof request);
     ga_os_copy(request.session, root->token, sizeof request.session);
     fill_hello(&root->env, &request.hello);
@@ -443,7 +444,7 @@ static enum resumed resume(struct ga_root *root) {
         withdraw(view);
     fill_leases(root, &request);
     bool ok = exchange(root, &root->spare, GA_TYPE_RESUME, &request, sizeof request,
-                       has_page ? root->page_fd : -1, &reply);
+                       has_page ? page : -1, &reply);
     bool accepted = ok && reply.header.status == GA_STATUS_OK &&
                     ga_message_fits(&reply, sizeof reply.body.hello);
     bool new_page = accepted && reply.fd >= 0;

@@ -41,7 +41,6 @@ static void start(struct ga_root *root) {
     if (atomic_compare_exchange_strong(&root->starting, &idle, 1)) {
         ga_env_read(&root->env);
         root->on_loss = root->env.loss_closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN;
-        root->page_fd = -1;
         atomic_store(&root->host_max, GA_NO_LIMIT);
         if (atomic_load(&last_generation) != 0)
             ga_inherit_close();

@@ -155,10 +155,9 @@ struct ga_root {
     uint64_t busy_since_ms; // 0: it is not
     uint8_t token[GA_TOKEN_SIZE];
     bool has_token;
-    int page_fd;
-    struct ga_os_identity page_id;
     _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
     struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
+    struct ga_lane page;     // the page's descriptor, for Resume: no connection, but kept as one is
     _Atomic uint64_t next_request;
     _Atomic uint64_t asked; // requests that have been answered, but those about memory
     _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
