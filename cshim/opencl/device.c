@@ -84,25 +84,29 @@ static bool is_part(ga_cl_device device) {
     return !ask(device, GA_CL_DEVICE_PARENT_DEVICE, &whole, sizeof whole) || whole;
 }
 
-static int find_known(struct ga_opencl_state *state, ga_cl_device device) {
-    for (size_t i = 0; i < GA_OPENCL_KNOWN; i++) {
-        void *known = atomic_load_explicit(&state->known[i].device, memory_order_acquire);
-        if (known == device)
-            return state->known[i].number;
-        if (!known)
-            break;
+// False: nothing is known of it.
+static bool find_known(const struct ga_opencl_known *all, const void *handle, uintptr_t *what) {
+    for (size_t i = 0; handle && i < GA_OPENCL_KNOWN; i++) {
+        if (atomic_load_explicit(&all[i].handle, memory_order_acquire) == handle) {
+            *what = all[i].what;
+            return true;
+        }
     }
-    return -1;
+    return false;
 }
 
-static void remember(struct ga_opencl_state *state, ga_cl_device device, int number) {
+// Where there is no room it is asked again.
+static void remember(struct ga_root *root, struct ga_opencl_known *all, void *handle,
+                     uintptr_t what) {
+    struct ga_opencl_state *state = ga_opencl(root);
+    uintptr_t before;
     size_t next = 0;
     ga_self_lock(&state->lock);
-    while (next < GA_OPENCL_KNOWN && atomic_load(&state->known[next].device))
+    while (next < GA_OPENCL_KNOWN && atomic_load(&all[next].handle))
         next++;
-    if (next < GA_OPENCL_KNOWN && find_known(state, device) < 0) {
-        state->known[next].number = number;
-        atomic_store_explicit(&state->known[next].device, (void *)device, memory_order_release);
+    if (next < GA_OPENCL_KNOWN && !find_known(all, handle, &before)) {
+        all[next].what = what;
+        atomic_store_explicit(&all[next].handle, handle, memory_order_release);
     }
     ga_self_unlock(&state->lock);
 }
@@ -123,14 +127,13 @@ static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
 }
 
 int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
-    struct ga_opencl_state *state = ga_opencl(root);
     bool stays;
-    int number = device ? find_known(state, device) : -1;
-    if (GA_LIKELY(number >= 0) || !device)
-        return number;
-    number = read_number(root, device, &stays);
+    uintptr_t known;
+    if (GA_LIKELY(find_known(ga_opencl(root)->numbers, device, &known)))
+        return (int)known;
+    int number = device ? read_number(root, device, &stays) : -1;
     if (number >= 0 && stays && !is_part(device))
-        remember(state, device, number);
+        remember(root, ga_opencl(root)->numbers, device, (uintptr_t)number);
     return number;
 }
 
@@ -146,32 +149,15 @@ int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
 
 void ga_opencl_device_forget(ga_cl_context context) {
     struct ga_root *root = atomic_load(&ga_root_pointer); // in a handler, too
-    for (size_t i = 0; root && i < GA_OPENCL_SINGLES; i++) {
+    for (size_t i = 0; root && i < GA_OPENCL_KNOWN; i++) {
         void *one = context;
-        atomic_compare_exchange_strong(&ga_opencl(root)->singles[i].context, &one, NULL);
+        atomic_compare_exchange_strong(&ga_opencl(root)->singles[i].handle, &one, NULL);
     }
 }
 
 void ga_opencl_device_single(struct ga_root *root, ga_cl_context context, ga_cl_device device) {
-    struct ga_opencl_state *state = ga_opencl(root);
-    size_t next = 0;
     ga_opencl_device_forget(context);
-    ga_self_lock(&state->lock);
-    while (next < GA_OPENCL_SINGLES && atomic_load(&state->singles[next].context))
-        next++;
-    if (next < GA_OPENCL_SINGLES) {
-        state->singles[next].device = device;
-        atomic_store_explicit(&state->singles[next].context, (void *)context, memory_order_release);
-    }
-    ga_self_unlock(&state->lock);
-}
-
-// The caller has the context, so that it does not end meanwhile. NULL: the driver knows.
-static ga_cl_device find_single(struct ga_opencl_state *state, ga_cl_context context) {
-    for (size_t i = 0; context && i < GA_OPENCL_SINGLES; i++)
-        if (atomic_load_explicit(&state->singles[i].context, memory_order_acquire) == context)
-            return state->singles[i].device;
-    return NULL;
+    remember(root, ga_opencl(root)->singles, context, (uintptr_t)device);
 }
 
 static int first_of(struct ga_root *root, const ga_cl_device *devices, size_t count,
@@ -188,8 +174,11 @@ int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_de
     ga_cl_device few[8];
     size_t size = 0;
     GA_FN_clGetContextInfo *get = GA_OPENCL_REAL(clGetContextInfo);
-    *device = find_single(ga_opencl(root), context);
-    if (GA_LIKELY(*device != NULL))
+    // The caller has the context, so that it does not end meanwhile.
+    uintptr_t single = 0;
+    bool known = find_known(ga_opencl(root)->singles, context, &single);
+    *device = (ga_cl_device)single;
+    if (GA_LIKELY(known))
         return ga_opencl_device_used(root, *device);
     if (!get)
         return -1;

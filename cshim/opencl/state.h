@@ -13,27 +13,22 @@
 
 struct ga_opencl_context;
 
-// A device whose number is known for as long as the process lives (device.c).
+// What is known of an object by its handle (device.c).
 struct ga_opencl_known {
-    _Atomic(void *) device; // written last; NULL: none, nor behind it
-    int number;
+    _Atomic(void *) handle; // written last, and NULL first; NULL: none
+    uintptr_t what;
 };
 #define GA_OPENCL_KNOWN 8
-
-// A context for one device, for as long as it lives: its driver says when it ends (context.c).
-struct ga_opencl_single {
-    _Atomic(void *) context; // written last, and NULL first; NULL: none, but there may be behind it
-    void *device;
-};
-#define GA_OPENCL_SINGLES 8
 
 struct ga_opencl_state {
     struct ga_records contexts; // struct ga_opencl_context
     struct ga_spin lock;        // guards what follows, and the parts of charges
     struct ga_opencl_context *counted;
-    struct ga_opencl_known known[GA_OPENCL_KNOWN];      // read without it
-    struct ga_opencl_single singles[GA_OPENCL_SINGLES]; // the same
-    struct ga_table used;                               // use.c
+    // Read without it: the numbers of devices, for as long as the process lives; and the devices of
+    // contexts that are for one alone, until their driver says that they end (context.c).
+    struct ga_opencl_known numbers[GA_OPENCL_KNOWN];
+    struct ga_opencl_known singles[GA_OPENCL_KNOWN];
+    struct ga_table used; // use.c
 };
 
 #define GA_OPENCL_STATE ((size_t)128 << 10) // its place: ga_root_state
