@@ -31,9 +31,10 @@ int ga_device_number(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
 }
 
 void ga_device_declare(struct ga_root *root, uint32_t device, uint64_t total) {
-    uint64_t most = root->env.memory;
-    if (root->env.memory_mill != 0 && total != 0)
-        most = total / 1000 * root->env.memory_mill + total % 1000 * root->env.memory_mill / 1000;
+    uint64_t most = root->env.hello.memory;
+    uint64_t mill = root->env.hello.share;
+    if (mill != 0 && total != 0)
+        most = total / 1000 * mill + total % 1000 * mill / 1000;
     if (most != GA_NO_LIMIT)
         atomic_store(&root->declared[device], most + 1);
 }

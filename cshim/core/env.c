@@ -4,7 +4,6 @@
 #include "core/environ.h"
 #include "core/log.h"
 #include "core/os.h"
-#include "core/wire.h"
 
 static char upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
@@ -178,22 +177,23 @@ static uint64_t read_size(struct ga_env *env, const char *name) {
 }
 
 static void read_limits(struct ga_env *env) {
-    env->memory = GA_NO_LIMIT;
+    env->hello.memory = GA_NO_LIMIT;
     const char *memory = ga_environ_get("GPUARB_MEMORY");
-    if (memory && *memory && ga_env_share(memory, &env->memory_mill)) {
-        if (env->memory_mill == 0)
-            env->memory = 0; // a share of 0 stands for none
-    } else if (memory && *memory && !ga_env_size(memory, &env->memory)) {
+    if (memory && *memory && ga_env_share(memory, &env->hello.share)) {
+        if (env->hello.share == 0)
+            env->hello.memory = 0; // a share of 0 stands for none
+    } else if (memory && *memory && !ga_env_size(memory, &env->hello.memory)) {
         is_wrong(env, "GPUARB_MEMORY", SIZE_OR_SHARE);
     }
     env->host = read_size(env, "GPUARB_HOST");
-    env->streams = read_count("GPUARB_STREAMS");
-    env->slots = read_count("GPUARB_SLOTS");
-    env->stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
-    if (env->stream_reserve == 0)
-        env->stream_reserve = GA_NO_LIMIT; // no wish
-    else if (env->stream_reserve > GA_CREDIT_LIMIT && env->stream_reserve != GA_NO_LIMIT)
-        env->stream_reserve = GA_CREDIT_LIMIT;
+    env->hello.streams = read_count("GPUARB_STREAMS");
+    env->hello.slots = read_count("GPUARB_SLOTS");
+    env->hello.stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
+    if (env->hello.stream_reserve == 0)
+        env->hello.stream_reserve = GA_NO_LIMIT; // no wish
+    else if (env->hello.stream_reserve > GA_CREDIT_LIMIT &&
+             env->hello.stream_reserve != GA_NO_LIMIT)
+        env->hello.stream_reserve = GA_CREDIT_LIMIT;
 }
 
 // One of the words, counted from 1; 0: none of them.
@@ -213,8 +213,8 @@ static void read_arbitration(struct ga_env *env) {
     const char *const scopes[] = {"job", "process", "thread"};
     _Static_assert(GA_ON_FULL_DENY == 1 && GA_ON_FULL_WAIT == 2, "on_full");
     _Static_assert(GA_SCOPE_JOB == 1 && GA_SCOPE_PROCESS == 2 && GA_SCOPE_THREAD == 3, "scopes");
-    env->on_full = read_word("GPUARB_ON_FULL", on_full, 2);
-    env->slot_scope = read_word("GPUARB_SLOT_SCOPE", scopes, 3);
+    env->hello.on_full = read_word("GPUARB_ON_FULL", on_full, 2);
+    env->hello.slot_scope = read_word("GPUARB_SLOT_SCOPE", scopes, 3);
 }
 
 static bool join_path(char to[108], const char *folder, const char *file) {
@@ -245,11 +245,12 @@ static void read_socket(struct ga_env *env) {
 
 void ga_env_read(struct ga_env *env) {
     ga_os_zero(env, sizeof *env);
+    env->hello.kind = GA_KIND_SHIM;
     const char *virtualize = ga_environ_get("GPUARB_VIRTUALIZE");
     env->virtualize = !virtualize || !*virtualize || ga_environ_set(virtualize);
     const char *job = ga_environ_get("GPUARB_JOB");
     if (job && *job) {
-        env->in_job = read_token(job, env->job);
+        env->in_job = read_token(job, env->hello.job);
         if (!env->in_job)
             ga_log("GPUARB_JOB is not a token of 32 hex digits; ignored");
     }

@@ -6,23 +6,21 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "core/wire.h"
+
 struct ga_env {
-    bool virtualize;         // GPUARB_VIRTUALIZE, default true
-    bool in_job;             // GPUARB_JOB holds a token
-    bool loss_closed;        // what to do without a daemon, until one has said
-    bool loss_named_closed;  // GPUARB_ON_LOSS says closed: it stays so
-    uint8_t job[16];         // the token
-    uint64_t memory;         // GPUARB_MEMORY in bytes, or GA_NO_LIMIT
-    uint32_t memory_mill;    // GPUARB_MEMORY as a share, per mille, or 0
-    uint64_t host;           // GPUARB_HOST in bytes, or GA_NO_LIMIT
-    uint32_t streams;        // GPUARB_STREAMS, or 0
-    uint32_t on_full;        // GPUARB_ON_FULL: GA_ON_FULL_…, or 0
-    uint32_t slots;          // GPUARB_SLOTS, or 0
-    uint32_t slot_scope;     // GPUARB_SLOT_SCOPE: GA_SCOPE_…, or 0
-    uint64_t stream_reserve; // GPUARB_STREAM_RESERVE in bytes, or GA_NO_LIMIT
-    const char *wrong;       // a size that cannot be read: its variable, or NULL
-    const char *wrong_what;  // what it is not
-    char socket[2][108];     // where the daemon may be, in order; empty: no further one
+    bool virtualize;        // GPUARB_VIRTUALIZE, default true
+    bool in_job;            // GPUARB_JOB holds a token
+    bool loss_closed;       // what to do without a daemon, until one has said
+    bool loss_named_closed; // GPUARB_ON_LOSS says closed: it stays so
+    uint64_t host;          // GPUARB_HOST in bytes, or GA_NO_LIMIT
+    const char *wrong;      // a size that cannot be read: its variable, or NULL
+    const char *wrong_what; // what it is not
+    char socket[2][108];    // where the daemon may be, in order; empty: no further one
+    // What a daemon is told: the token; GPUARB_MEMORY, GPUARB_STREAM_RESERVE in bytes, or
+    // GA_NO_LIMIT; GPUARB_MEMORY as a share, per mille, GPUARB_STREAMS, GPUARB_SLOTS,
+    // GPUARB_ON_FULL and GPUARB_SLOT_SCOPE, or 0.
+    struct ga_wire_hello_request hello;
 };
 
 void ga_env_read(struct ga_env *env);

@@ -111,19 +111,6 @@ static void log_status(const char *what, const struct ga_reply *reply) {
     ga_log("%s: the daemon answers %u %t", what, (uint64_t)reply->header.status, text_of(reply));
 }
 
-static void fill_hello(const struct ga_env *env, struct ga_wire_hello_request *hello) {
-    ga_os_zero(hello, sizeof *hello);
-    hello->kind = GA_KIND_SHIM;
-    ga_os_copy(hello->job, env->job, sizeof hello->job);
-    hello->memory = env->memory;
-    hello->share = env->memory_mill;
-    hello->streams = env->streams;
-    hello->on_full = env->on_full;
-    hello->slots = env->slots;
-    hello->slot_scope = env->slot_scope;
-    hello->stream_reserve = env->stream_reserve;
-}
-
 // Maps the page that came with a reply. NULL: it is none of ours.
 static struct ga_wire_page *map_page(int fd) {
     if (ga_os_file_size(fd) < GA_PAGE_SIZE)
@@ -185,11 +172,10 @@ static void go_live(struct ga_root *root) {
 // Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
 // because its daemon died has the number of the first.
 static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *reply) {
-    struct ga_wire_hello_request hello;
-    fill_hello(&root->env, &hello);
     if (root->hello_request == 0)
         root->hello_request = next_request(root);
-    struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &hello, sizeof hello, -1};
+    struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &root->env.hello,
+                                 sizeof root->env.hello, -1};
     int error = ga_wait_exchange(root, &root->spare, &request, reply, GA_REPLY_MS, look);
     if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
         root->hello_request = 0;
@@ -438,7 +424,7 @@ static enum resumed resume(struct ga_root *root) {
     bool has_page = ga_os_is(page, &root->page.id);
     ga_os_zero(&request, sizeof request);
     ga_os_copy(request.session, root->token, sizeof request.session);
-    fill_hello(&root->env, &request.hello);
+    request.hello = root->env.hello;
     request.has_page = has_page;
     if (view && !has_page)
         withdraw(view);

@@ -172,11 +172,11 @@ bool ga_root_denies(void) {
     if (!root || atomic_load(&root->generation) == 0) {
         struct ga_env env;
         ga_env_read(&env);
-        return env.loss_closed || env.memory != GA_NO_LIMIT || env.memory_mill != 0;
+        return env.loss_closed || env.hello.memory != GA_NO_LIMIT || env.hello.share != 0;
     }
     return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ||
-           atomic_load(&root->link) == GA_LINK_LIVE || root->env.memory != GA_NO_LIMIT ||
-           root->env.memory_mill != 0;
+           atomic_load(&root->link) == GA_LINK_LIVE || root->env.hello.memory != GA_NO_LIMIT ||
+           root->env.hello.share != 0;
 }
 
 // A thread that jumped out of a signal handler did not come to the end of what that interrupted.

@@ -63,7 +63,7 @@ int ga_cuda_device_number(struct ga_root *root, ga_cu_device ordinal) {
         return -1;
     if (number != ordinal)
         ga_log("CUDA's device %d is device %d below", (int64_t)ordinal, (int64_t)number);
-    ga_device_declare(root, (uint32_t)number, root->env.memory_mill ? total_of(ordinal) : 0);
+    ga_device_declare(root, (uint32_t)number, root->env.hello.share ? total_of(ordinal) : 0);
     atomic_store(&ga_cuda(root)->ordinals[number], (uint8_t)(ordinal + 1));
     atomic_store_explicit(known, (uint8_t)(number + 1), memory_order_release);
     return number;

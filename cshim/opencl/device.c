@@ -121,7 +121,7 @@ static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
     number = ga_device_number(root, identity);
     if (number < 0)
         return -1;
-    uint64_t total = root->env.memory_mill ? total_of(root, (uint32_t)number, device) : 0;
+    uint64_t total = root->env.hello.share ? total_of(root, (uint32_t)number, device) : 0;
     ga_device_declare(root, (uint32_t)number, total);
     return number;
 }

@@ -59,8 +59,8 @@ static void reserve(const char *text, bool ok, uint64_t want) {
     setenv("GPUARB_STREAM_RESERVE", text, 1);
     ga_env_read(&env);
     unsetenv("GPUARB_STREAM_RESERVE");
-    if (!env.wrong != ok || (ok && env.stream_reserve != want)) {
-        fprintf(stderr, "reserve %s: %llu\n", text, (unsigned long long)env.stream_reserve);
+    if (!env.wrong != ok || (ok && env.hello.stream_reserve != want)) {
+        fprintf(stderr, "reserve %s: %llu\n", text, (unsigned long long)env.hello.stream_reserve);
         exit(1);
     }
 }
@@ -70,8 +70,8 @@ static void slots(const char *text, uint32_t want) {
     struct ga_env env;
     setenv("GPUARB_SLOTS", text, 1);
     ga_env_read(&env);
-    if (env.slots != want || env.wrong) {
-        fprintf(stderr, "slots %s: %u\n", text, env.slots);
+    if (env.hello.slots != want || env.wrong) {
+        fprintf(stderr, "slots %s: %u\n", text, env.hello.slots);
         exit(1);
     }
 }
@@ -91,15 +91,16 @@ static void arbitration(void) {
     setenv("GPUARB_SLOT_SCOPE", "thread", 1);
     setenv("GPUARB_SLOTS", "", 1);
     ga_env_read(&env);
-    CHECK(env.on_full == GA_ON_FULL_WAIT && env.slot_scope == GA_SCOPE_THREAD && !env.wrong);
+    CHECK(env.hello.on_full == GA_ON_FULL_WAIT && env.hello.slot_scope == GA_SCOPE_THREAD &&
+          !env.wrong);
     setenv("GPUARB_ON_FULL", "deny", 1);
     setenv("GPUARB_SLOT_SCOPE", "job", 1);
     ga_env_read(&env);
-    CHECK(env.on_full == GA_ON_FULL_DENY && env.slot_scope == GA_SCOPE_JOB);
+    CHECK(env.hello.on_full == GA_ON_FULL_DENY && env.hello.slot_scope == GA_SCOPE_JOB);
     setenv("GPUARB_ON_FULL", "perhaps", 1);
     setenv("GPUARB_SLOT_SCOPE", "threads", 1);
     ga_env_read(&env);
-    CHECK(env.on_full == 0 && env.slot_scope == 0);
+    CHECK(env.hello.on_full == 0 && env.hello.slot_scope == 0);
 }
 
 static bool is_pending(int sig) {
@@ -196,8 +197,8 @@ int main(int argc, char **argv) {
     setenv("GPUARB_SOCKET", "/some/where", 1);
     unsetenv("GPUARB_ON_LOSS");
     ga_env_read(&env);
-    CHECK(env.in_job && env.job[1] == 0x11 && env.job[15] == 0xff && env.loss_closed);
-    CHECK(env.memory == GA_NO_LIMIT && env.memory_mill == 125 && env.streams == 1);
+    CHECK(env.in_job && env.hello.job[1] == 0x11 && env.hello.job[15] == 0xff && env.loss_closed);
+    CHECK(env.hello.memory == GA_NO_LIMIT && env.hello.share == 125 && env.hello.streams == 1);
     CHECK(!env.virtualize && strcmp(env.socket[0], "/some/where") == 0 && !env.socket[1][0]);
     CHECK(!env.wrong);
 
@@ -208,8 +209,9 @@ int main(int argc, char **argv) {
     unsetenv("GPUARB_SOCKET");
     setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
     ga_env_read(&env);
-    CHECK(!env.in_job && !env.loss_closed && env.memory == GA_NO_LIMIT && env.memory_mill == 0);
-    CHECK(env.streams == 0 && env.virtualize);
+    CHECK(!env.in_job && !env.loss_closed && env.hello.memory == GA_NO_LIMIT &&
+          env.hello.share == 0);
+    CHECK(env.hello.streams == 0 && env.virtualize);
     CHECK(env.wrong && strcmp(env.wrong, "GPUARB_MEMORY") == 0);
     unsetenv("GPUARB_MEMORY");
     unsetenv("GPUARB_STREAMS");
