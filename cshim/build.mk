@@ -109,7 +109,7 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURC
 SHIM_ALL_SOURCES := $(patsubst %,cshim/%.c,$(filter-out hook/preload core/copy,$(SHIM_UNITS)))
 $(SHIM_TEST)/asan/async_stress: SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TEST)/tsan/async_stress: SHIM_AS := -fsanitize=thread
-$(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_mark,--wrap=ga_table_each,--wrap=ga_table_drain
+$(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_mark,--wrap=ga_table_walk
 $(SHIM_TEST)/asan/pools_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_root_alloc
 $(SHIM_TEST)/jumps_test: SHIM_AS := -fsanitize-coverage=trace-pc -Wl,--wrap=ga_os_block_signals,--wrap=ga_os_restore_signals
 # Unoptimised, so that each of the two halves of a condition is a block of its own.

@@ -24,28 +24,19 @@ void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
         ga_release_entry(root, entry);
 }
 
-// What leaves the table with a context, by device.
-struct leaving {
-    uint16_t tag;
-    uint64_t bytes[GA_DEVICES];
-};
-
-static void add_leaving(void *arg, const struct ga_entry *e) {
-    struct leaving *l = arg;
-    if (e->tag == l->tag)
-        l->bytes[e->device] += e->bytes;
-}
-
 void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
-    struct leaving l;
+    uint64_t bytes[GA_DEVICES] = {0};
     uint32_t notify[GA_DEVICES];
-    ga_os_zero(&l, sizeof l);
+    struct ga_entry e;
     ga_move_begin(root);
-    l.tag = atomic_load(&root->tag);
-    for (uint32_t i = 0; i < contexts; i++)
-        ga_table_drain(&root->blocks, context + i, add_leaving, &l);
+    uint16_t tag = atomic_load(&root->tag);
+    for (uint32_t i = 0; i < contexts; i++) {
+        struct ga_walk walk = ga_table_walk(&root->blocks);
+        while (ga_table_take_next(&walk, context + i, &e))
+            bytes[e.device] += e.tag == tag ? e.bytes : 0;
+    }
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        notify[d] = ga_give(root, d, l.bytes[d], l.tag);
+        notify[d] = ga_give(root, d, bytes[d], tag);
     ga_move_end();
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])

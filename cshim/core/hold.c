@@ -84,21 +84,13 @@ void ga_hold_retain(struct ga_root *root, const struct ga_hold *hold) {
         ga_hold_unask(root, hold);
 }
 
-struct search {
-    uint32_t device;
-    uint64_t key; // 0: none
-};
-
-static void match(void *arg, const struct ga_entry *e) {
-    struct search *s = arg;
-    if (e->kind != GA_HOLD_USED && e->device == s->device)
-        s->key = e->key;
-}
-
 static bool take_any_locked(struct ga_root *root, uint32_t device, struct ga_entry *entry) {
-    struct search s = {.device = device};
-    ga_table_each(&root->holds, match, &s);
-    return s.key != 0 && ga_table_take(&root->holds, s.key, entry);
+    uint64_t key = 0;
+    struct ga_walk walk = ga_table_walk(&root->holds);
+    while (ga_table_next(&walk, entry))
+        if (entry->kind != GA_HOLD_USED && entry->device == device)
+            key = entry->key;
+    return key != 0 && ga_table_take(&root->holds, key, entry);
 }
 
 static void end(struct ga_root *root, const struct ga_entry *entry) {

@@ -56,24 +56,18 @@ void ga_import_ended(struct ga_root *root, const struct ga_entry *entry, bool en
     ga_self_unlock(&root->imports_lock);
 }
 
-struct ended {
-    uint64_t bytes[GA_DEVICES];
-    int unknown[GA_DEVICES];
-};
-
-static void add(void *arg, const struct ga_entry *e) {
-    struct ended *ended = arg;
-    ended->bytes[e->device] += e->bytes;
-    ended->unknown[e->device] += e->bytes == 0;
-}
-
 void ga_import_sweep(struct ga_root *root, uint64_t context) {
-    struct ended all;
-    ga_os_zero(&all, sizeof all);
+    uint64_t bytes[GA_DEVICES] = {0};
+    int unknown[GA_DEVICES] = {0};
+    struct ga_entry e;
     ga_self_lock(&root->imports_lock);
-    ga_table_drain(&root->imports, context, add, &all);
+    struct ga_walk walk = ga_table_walk(&root->imports);
+    while (ga_table_take_next(&walk, context, &e)) {
+        bytes[e.device] += e.bytes;
+        unknown[e.device] += e.bytes == 0;
+    }
     ga_self_unlock(&root->imports_lock);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (all.bytes[d] || all.unknown[d])
-            ga_tell_import(root, d, 0 - all.bytes[d], 0 - all.unknown[d]);
+        if (bytes[d] || unknown[d])
+            ga_tell_import(root, d, 0 - bytes[d], 0 - unknown[d]);
 }

@@ -233,7 +233,10 @@ static void sum_up(struct ga_root *root, struct sums *s) {
         if (device < GA_DEVICES)
             s->used[device] += atomic_load(&t->inflight);
     }
-    ga_self_each(&root->blocks, add_block, s);
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(&root->blocks);
+    while (ga_self_next(&walk, &e))
+        add_block(s, &e);
     ga_charge_each(root, add_block, s);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);

@@ -79,58 +79,43 @@ struct ga_wire_context_request ga_objects_request(enum ga_object what, int32_t c
     return (struct ga_wire_context_request){.count = count, .flags = flags, .thread = maker};
 }
 
-struct sum {
-    uint32_t device;
-    uint16_t tag;
-    struct ga_objects_sum *sum;
-};
-
-static void add_up(void *arg, const struct ga_entry *e) {
-    struct sum *s = arg;
-    if (e->tag != s->tag || e->device != s->device)
-        return;
-    s->sum->contexts += (uint32_t)(e->bytes & FIELD);
-    s->sum->streams += (uint32_t)(e->bytes / STREAM);
-}
-
 struct ga_objects_sum ga_objects_sum(struct ga_root *root, uint32_t device) {
-    struct ga_objects_sum sum = {0};
-    struct sum s = {device, atomic_load(&root->tag), &sum};
-    ga_self_each(&root->objects, add_up, &s);
-    sum.streams += atomic_load(&root->devices[device].streams);
-    return sum;
-}
-
-struct listing {
-    uint32_t device;
-    uint16_t tag;
-    uint32_t skip;
-    struct ga_wire_objects_request *list;
-};
-
-static void add_maker(void *arg, const struct ga_entry *e) {
-    struct listing *l = arg;
-    if (e->tag != l->tag || e->device != l->device)
-        return;
-    if (l->skip > 0) {
-        l->skip--;
-    } else if (l->list->count == GA_OBJECTS_MAKERS) {
-        l->list->flags = GA_OBJECTS_MORE;
-    } else {
-        l->list->makers[l->list->count++] =
-            (struct ga_wire_objects_maker){.thread = (uint32_t)(e->key >> 8),
-                                           .contexts = (uint32_t)(e->bytes & FIELD),
-                                           .streams = (uint32_t)(e->bytes / STREAM),
-                                           .holds = (uint32_t)e->context};
+    struct ga_objects_sum sum = {.streams = atomic_load(&root->devices[device].streams)};
+    uint16_t tag = atomic_load(&root->tag);
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(&root->objects);
+    while (ga_self_next(&walk, &e)) {
+        if (e.tag != tag || e.device != device)
+            continue;
+        sum.contexts += (uint32_t)(e.bytes & FIELD);
+        sum.streams += (uint32_t)(e.bytes / STREAM);
     }
+    return sum;
 }
 
 void ga_objects_list(struct ga_root *root, uint32_t device, uint32_t skip,
                      struct ga_wire_objects_request *list) {
     uint32_t streams = atomic_load(&root->devices[device].streams);
-    struct listing l = {device, atomic_load(&root->tag), skip - (skip && streams), list};
+    uint16_t tag = atomic_load(&root->tag);
+    struct ga_entry e;
     ga_os_zero(list, sizeof *list);
     if (streams && skip == 0)
         list->makers[list->count++] = (struct ga_wire_objects_maker){.streams = streams};
-    ga_self_each(&root->objects, add_maker, &l);
+    else if (streams)
+        skip--;
+    struct ga_walk walk = ga_self_walk(&root->objects);
+    while (ga_self_next(&walk, &e)) {
+        if (e.tag != tag || e.device != device)
+            continue;
+        if (skip > 0)
+            skip--;
+        else if (list->count == GA_OBJECTS_MAKERS)
+            list->flags = GA_OBJECTS_MORE;
+        else
+            list->makers[list->count++] =
+                (struct ga_wire_objects_maker){.thread = (uint32_t)(e.key >> 8),
+                                               .contexts = (uint32_t)(e.bytes & FIELD),
+                                               .streams = (uint32_t)(e.bytes / STREAM),
+                                               .holds = (uint32_t)e.context};
+    }
 }

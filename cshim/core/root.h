@@ -335,11 +335,15 @@ static inline bool ga_self_find(struct ga_table *table, uint64_t key, struct ga_
     ga_self_leave();
     return found;
 }
-static inline void ga_self_each(struct ga_table *table,
-                                void (*show)(void *arg, const struct ga_entry *entry), void *arg) {
+static inline struct ga_walk ga_self_walk(struct ga_table *table) {
     ga_self_enter();
-    ga_table_each(table, show, arg);
-    ga_self_leave();
+    return ga_table_walk(table);
+}
+static inline bool ga_self_next(struct ga_walk *walk, struct ga_entry *entry) {
+    bool more = ga_table_next(walk, entry);
+    if (!more)
+        ga_self_leave();
+    return more;
 }
 
 // Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its

@@ -554,43 +554,32 @@ void ga_session_return_hold(struct ga_root *root, uint64_t key) {
 
 // Some of the entries: whether their threads live is not asked under the table's locks.
 #define BATCH 32
-struct batch {
-    uint32_t skip;
-    uint32_t count;
-    uint64_t key[BATCH];
-    int tid[BATCH];
-};
-
-static void collect(void *arg, const struct ga_entry *e) {
-    struct batch *b = arg;
-    if (e->kind != GA_HOLD_USED)
-        return;
-    if (b->skip > 0) {
-        b->skip--;
-        return;
-    }
-    if (b->count == BATCH)
-        return;
-    b->tid[b->count] = (int)e->context;
-    b->key[b->count++] = e->key;
-}
 
 // What moves in the table meanwhile is found the next time.
 static void return_holds(struct ga_root *root) {
-    struct batch b;
+    struct ga_entry e, batch[BATCH];
     int pid = ga_os_pid();
+    uint32_t count;
     uint32_t living = 0;
     do {
-        b.skip = living;
-        b.count = 0;
-        ga_self_each(&root->holds, collect, &b);
-        for (uint32_t i = 0; i < b.count; i++) {
-            if (ga_os_thread_lives(pid, b.tid[i]))
+        uint32_t skip = living;
+        count = 0;
+        struct ga_walk walk = ga_self_walk(&root->holds);
+        while (ga_self_next(&walk, &e)) {
+            if (e.kind != GA_HOLD_USED || count == BATCH)
+                continue;
+            if (skip > 0)
+                skip--;
+            else
+                batch[count++] = e;
+        }
+        for (uint32_t i = 0; i < count; i++) {
+            if (ga_os_thread_lives(pid, (int)batch[i].context))
                 living++;
             else
-                ga_session_return_hold(root, b.key[i]);
+                ga_session_return_hold(root, batch[i].key);
         }
-    } while (b.count == BATCH);
+    } while (count == BATCH);
 }
 
 static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {

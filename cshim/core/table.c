@@ -230,14 +230,33 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
     return done;
 }
 
-// How many shards there are to look into: none where nothing was ever put in, whose pages then stay
-// untouched.
-static size_t shards_of(const struct ga_table *table) {
-    return atomic_load(&table->most) ? GA_TABLE_SHARDS : 0;
+// None where nothing was ever put in, whose pages then stay untouched.
+struct ga_walk ga_table_walk(struct ga_table *table) {
+    return (struct ga_walk){.table = table,
+                            .shards = atomic_load(&table->most) ? GA_TABLE_SHARDS : 0};
+}
+
+// To the next place that holds something, and behind it; its shard is locked then. NULL: that was
+// all.
+static struct ga_shard *advance(struct ga_walk *w) {
+    for (; w->shard < w->shards; w->shard++, w->place = 0) {
+        struct ga_shard *s = &w->table->shards[w->shard];
+        if (!w->locked)
+            ga_spin_lock(&s->lock);
+        w->locked = true;
+        while (s->used && w->place < s->lines * KEYS) {
+            uint32_t i = w->place++;
+            if (s->keys[i / KEYS].key[i % KEYS] != 0)
+                return s;
+        }
+        ga_spin_unlock(&s->lock);
+        w->locked = false;
+    }
+    return NULL;
 }
 
 void ga_table_recount(struct ga_table *table) {
-    size_t shards = shards_of(table);
+    size_t shards = ga_table_walk(table).shards;
     for (size_t n = 0; n < shards; n++) {
         struct ga_shard *s = &table->shards[n];
         ga_spin_lock(&s->lock);
@@ -273,8 +292,7 @@ bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry)
 }
 
 static bool lives_in(const struct ga_shard *s, uint32_t i, uint64_t context) {
-    return s->keys[i / KEYS].key[i % KEYS] != 0 &&
-           (s->values[i].context_device & LOW48) == (context & LOW48);
+    return (s->values[i].context_device & LOW48) == (context & LOW48);
 }
 
 static void change_context(struct ga_table_value *value, uint64_t becomes) {
@@ -296,57 +314,37 @@ bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint6
 
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {
     uint64_t marked = 0;
-    size_t shards = shards_of(table);
-    for (size_t n = 0; n < shards; n++) {
-        struct ga_shard *s = &table->shards[n];
-        ga_spin_lock(&s->lock);
-        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
-            if (!lives_in(s, i, context))
-                continue;
-            change_context(&s->values[i], becomes);
-            marked++;
-        }
-        ga_spin_unlock(&s->lock);
+    struct ga_walk walk = ga_table_walk(table);
+    for (struct ga_shard *s; (s = advance(&walk)) != NULL;) {
+        if (!lives_in(s, walk.place - 1, context))
+            continue;
+        change_context(&s->values[walk.place - 1], becomes);
+        marked++;
     }
     return marked;
 }
 
-void ga_table_drain(struct ga_table *table, uint64_t context,
-                    void (*take)(void *arg, const struct ga_entry *entry), void *arg) {
-    size_t shards = shards_of(table);
-    for (size_t n = 0; n < shards; n++) {
-        struct ga_shard *s = &table->shards[n];
-        ga_spin_lock(&s->lock);
-        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
-            if (!lives_in(s, i, context))
-                continue;
-            uint64_t key = s->keys[i / KEYS].key[i % KEYS];
-            struct place p = place_of(key);
-            struct found at;
-            struct ga_entry entry;
-            unpack(&entry, key, s->values[i]);
-            if (locate(s, key, p, &at))
-                vacate(s, p, &at);
-            take(arg, &entry);
-        }
-        ga_spin_unlock(&s->lock);
-    }
+static void read_entry(const struct ga_shard *s, uint32_t i, struct ga_entry *entry) {
+    unpack(entry, s->keys[i / KEYS].key[i % KEYS], s->values[i]);
 }
 
-void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
-                   void *arg) {
-    size_t shards = shards_of(table);
-    for (size_t n = 0; n < shards; n++) {
-        struct ga_shard *s = &table->shards[n];
-        ga_spin_lock(&s->lock);
-        for (uint32_t i = 0; s->used && i < s->lines * KEYS; i++) {
-            uint64_t key = s->keys[i / KEYS].key[i % KEYS];
-            struct ga_entry entry;
-            if (!key)
-                continue;
-            unpack(&entry, key, s->values[i]);
-            show(arg, &entry);
-        }
-        ga_spin_unlock(&s->lock);
-    }
+bool ga_table_next(struct ga_walk *walk, struct ga_entry *entry) {
+    struct ga_shard *s = advance(walk);
+    if (s)
+        read_entry(s, walk->place - 1, entry);
+    return s != NULL;
+}
+
+bool ga_table_take_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry) {
+    struct ga_shard *s = advance(walk);
+    while (s && !lives_in(s, walk->place - 1, context))
+        s = advance(walk);
+    if (!s)
+        return false;
+    read_entry(s, walk->place - 1, entry);
+    struct place p = place_of(entry->key);
+    struct found at;
+    if (locate(s, entry->key, p, &at))
+        vacate(s, p, &at);
+    return true;
 }

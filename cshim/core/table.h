@@ -52,13 +52,21 @@ bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry)
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
 // Changes the context of one entry. False: there is none with this key in that context.
 bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes);
-// Takes out every entry of a context and gives each to take(). The lock of a shard is
-// held meanwhile: take() must not call back, and must be quick.
-void ga_table_drain(struct ga_table *table, uint64_t context,
-                    void (*take)(void *arg, const struct ga_entry *entry), void *arg);
-// Shows every entry; the same rule.
-void ga_table_each(struct ga_table *table, void (*show)(void *arg, const struct ga_entry *entry),
-                   void *arg);
+
+// A walk over all entries. From one step to the next the lock of a shard is held: what is done in
+// between must not come back here, and must be quick; and a walk goes on to its end.
+struct ga_walk {
+    struct ga_table *table;
+    uint32_t shards; // how many there are to look into
+    uint32_t shard;
+    uint32_t place; // in it, of the next entry
+    bool locked;
+};
+struct ga_walk ga_table_walk(struct ga_table *table);
+// One step. False: that was all.
+bool ga_table_next(struct ga_walk *walk, struct ga_entry *entry);
+// One step to the next entry of a context, which is taken out.
+bool ga_table_take_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry);
 // Makes table->most what there is now.
 void ga_table_recount(struct ga_table *table);
 

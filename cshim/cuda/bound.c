@@ -94,17 +94,16 @@ void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes
     ga_self_unlock(&b->lock);
 }
 
-static void collect(void *arg, const struct ga_entry *e) {
-    struct ga_cuda_bound **gone = arg;
-    pointer_of(e)->next = *gone;
-    *gone = pointer_of(e);
-}
-
 void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_cuda_bound *gone = NULL;
+    struct ga_entry e;
     ga_self_lock(&b->lock);
-    ga_table_drain(&b->objects, ticket, collect, &gone);
+    struct ga_walk walk = ga_table_walk(&b->objects);
+    while (ga_table_take_next(&walk, ticket, &e)) {
+        pointer_of(&e)->next = gone;
+        gone = pointer_of(&e);
+    }
     ga_self_unlock(&b->lock);
     while (gone) {
         struct ga_cuda_bound *bound = gone;

@@ -21,27 +21,20 @@ static uint64_t key_of(ga_context context) {
     return (uint64_t)(uintptr_t)context;
 }
 
-// The contexts that stand for another one, as many as anybody has.
-#define ALIASES 32
-struct aliases {
-    uint64_t context;
-    uint32_t count;
-    uint64_t key[ALIASES];
-};
-
-static void match_alias(void *arg, const struct ga_entry *e) {
-    struct aliases *a = arg;
-    if (e->kind == GA_CUDA_CONTEXT_OF_GREEN && e->context == a->context && a->count < ALIASES)
-        a->key[a->count++] = e->key;
-}
+#define ALIASES 32 // contexts that stand for another one, as many as anybody has
 
 // Frees that are pending know the context that their stream named.
 static void mark_pending(struct ga_root *root, uint64_t context, uint64_t becomes) {
-    struct aliases a = {.context = context};
-    ga_self_each(&ga_cuda(root)->contexts, match_alias, &a);
+    uint64_t alias[ALIASES];
+    uint32_t count = 0;
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(&ga_cuda(root)->contexts);
+    while (ga_self_next(&walk, &e))
+        if (e.kind == GA_CUDA_CONTEXT_OF_GREEN && e.context == context && count < ALIASES)
+            alias[count++] = e.key;
     ga_cuda_pending_mark(root, context, becomes);
-    for (uint32_t i = 0; i < a.count; i++)
-        ga_cuda_pending_mark(root, a.key[i], becomes);
+    for (uint32_t i = 0; i < count; i++)
+        ga_cuda_pending_mark(root, alias[i], becomes);
 }
 
 // Changes the context of all that lives in one, but of what is pending.

@@ -81,25 +81,18 @@ ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, vo
     return result;
 }
 
-struct conversions {
-    uint64_t green;
-    uint64_t found;
-};
-
-static void match(void *arg, const struct ga_entry *e) {
-    struct conversions *c = arg;
-    if (e->kind == GA_CUDA_CONTEXT_OF_GREEN && e->bytes == c->green)
-        c->found = e->key;
-}
-
 static void forget_conversions(struct ga_root *root, ga_green green) {
-    struct conversions c = {.green = (uint64_t)(uintptr_t)green};
+    uint64_t found;
+    struct ga_entry e;
     do {
-        c.found = 0;
-        ga_self_each(&ga_cuda(root)->contexts, match, &c);
-        if (c.found)
-            ga_cuda_context_forget(root, c.found);
-    } while (c.found);
+        found = 0;
+        struct ga_walk walk = ga_self_walk(&ga_cuda(root)->contexts);
+        while (ga_self_next(&walk, &e))
+            if (e.kind == GA_CUDA_CONTEXT_OF_GREEN && e.bytes == (uint64_t)(uintptr_t)green)
+                found = e.key;
+        if (found)
+            ga_cuda_context_forget(root, found);
+    } while (found);
 }
 
 // Memory and streams stay: they are the primary context's, which ends here if nobody else keeps it.

@@ -79,14 +79,13 @@ void ga_cuda_host_given(const struct ga_claim *c, ga_result result) {
     ga_cuda_late_join(c->root, &c->root->hosts, &c->entry, c->epoch);
 }
 
-static void add(void *arg, const struct ga_entry *entry) {
-    *(uint64_t *)arg += entry->bytes;
-}
-
 void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket) {
     uint64_t bytes = 0;
+    struct ga_entry e;
     ga_self_enter();
-    ga_table_drain(&root->hosts, ticket, add, &bytes);
+    struct ga_walk walk = ga_table_walk(&root->hosts);
+    while (ga_table_take_next(&walk, ticket, &e))
+        bytes += e.bytes;
     ga_self_leave();
     if (bytes)
         ga_host_give(root, bytes);

@@ -56,23 +56,18 @@ bool ga_cuda_primary_active(ga_cu_device device) {
            active != 0;
 }
 
-struct search {
-    uint32_t device;
-    struct ga_entry found;
-};
-
-static void match_primary(void *arg, const struct ga_entry *e) {
-    struct search *s = arg;
-    bool better = e->kind == GA_CUDA_CONTEXT_PRIMARY || s->found.key == 0;
-    if (e->device == s->device && e->kind <= GA_CUDA_CONTEXT_PRIMARY && better)
-        s->found = *e;
-}
-
 // The primary context of a device as far as it was noticed; 0 when it was not.
 static uint64_t primary_of(struct ga_root *root, ga_cu_device device) {
-    struct search s = {.device = number_of(root, device)};
-    ga_self_each(&ga_cuda(root)->contexts, match_primary, &s);
-    return s.found.key;
+    uint32_t number = number_of(root, device);
+    uint64_t found = 0;
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(&ga_cuda(root)->contexts);
+    while (ga_self_next(&walk, &e)) {
+        bool better = e.kind == GA_CUDA_CONTEXT_PRIMARY || found == 0;
+        if (e.device == number && e.kind <= GA_CUDA_CONTEXT_PRIMARY && better)
+            found = e.key;
+    }
+    return found;
 }
 
 // The driver's call and what is written down about it are one step: else one thread's end of the

@@ -95,16 +95,9 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
 
 #define BATCH 64
 struct batch {
-    uint64_t ticket;
     uint32_t count;
     struct ga_entry entry[BATCH];
 };
-
-static void collect(void *arg, const struct ga_entry *e) {
-    struct batch *b = arg;
-    if (e->context == b->ticket && b->count < BATCH)
-        b->entry[b->count++] = *e;
-}
 
 // Gives back what is in the table still, in one request for each maker.
 static void give_back_batch(struct ga_root *root, struct batch *b) {
@@ -129,10 +122,14 @@ static void give_back_batch(struct ga_root *root, struct batch *b) {
 }
 
 void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket) {
-    struct batch b = {.ticket = ticket};
+    struct batch b;
+    struct ga_entry e;
     do {
         b.count = 0;
-        ga_self_each(&root->streams, collect, &b);
+        struct ga_walk walk = ga_self_walk(&root->streams);
+        while (ga_self_next(&walk, &e))
+            if (e.context == ticket && b.count < BATCH)
+                b.entry[b.count++] = e;
         give_back_batch(root, &b);
     } while (b.count == BATCH);
 }

@@ -261,27 +261,19 @@ ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
     return result;
 }
 
-struct search {
-    uint64_t address;
-    struct mapping *found;
-};
-
-static void match(void *arg, const struct ga_entry *e) {
-    struct search *s = arg;
-    struct mapping *n = pointer_of(e);
-    if (s->address >= n->address && s->address - n->address < n->bytes)
-        s->found = n;
-}
-
 // The memory that is mapped at an address, which need not be the beginning of a mapping.
 static struct ga_cuda_vmm_memory *mapped_at_locked(struct ga_cuda_vmm *v, uint64_t address) {
-    struct search s = {address, NULL};
+    struct mapping *found = NULL;
     struct ga_entry e;
     if (ga_table_find(&v->mapped, address, &e))
-        s.found = pointer_of(&e);
-    else
-        ga_table_each(&v->mapped, match, &s);
-    return s.found ? s.found->memory : NULL;
+        return ((struct mapping *)pointer_of(&e))->memory;
+    struct ga_walk walk = ga_table_walk(&v->mapped);
+    while (ga_table_next(&walk, &e)) {
+        struct mapping *n = pointer_of(&e);
+        if (address >= n->address && address - n->address < n->bytes)
+            found = n;
+    }
+    return found ? found->memory : NULL;
 }
 
 ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory *handle,

@@ -205,14 +205,12 @@ static const struct call {
 
 // What is left
 
-static void count(void *arg, const struct ga_entry *e) {
-    (void)e;
-    ++*(long *)arg;
-}
-
 static long entries(struct ga_table *table) {
     long n = 0;
-    ga_self_each(table, count, &n);
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(table);
+    while (ga_self_next(&walk, &e))
+        n++;
     return n;
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // primary_test: what a retain and a release of a primary context that lives on look at. Linked
-// with ga_table_mark, ga_table_each and ga_table_drain wrapped (-Wl,--wrap), on the simulated
+// with ga_table_mark and ga_table_walk wrapped (-Wl,--wrap), on the simulated
 // driver (DRIVER is its path), without a daemon.
 #include <dlfcn.h>
 #include <stdatomic.h>
@@ -31,39 +31,26 @@ const char *__asan_default_options(void) {
 static _Atomic long walks;
 
 uint64_t __real_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
-void __real_ga_table_each(struct ga_table *, void (*)(void *, const struct ga_entry *), void *);
-void __real_ga_table_drain(struct ga_table *, uint64_t, void (*)(void *, const struct ga_entry *),
-                           void *);
+struct ga_walk __real_ga_table_walk(struct ga_table *);
 uint64_t __wrap_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
-void __wrap_ga_table_each(struct ga_table *, void (*)(void *, const struct ga_entry *), void *);
-void __wrap_ga_table_drain(struct ga_table *, uint64_t, void (*)(void *, const struct ga_entry *),
-                           void *);
+struct ga_walk __wrap_ga_table_walk(struct ga_table *);
 
 uint64_t __wrap_ga_table_mark(struct ga_table *t, uint64_t context, uint64_t becomes) {
     atomic_fetch_add(&walks, 1);
     return __real_ga_table_mark(t, context, becomes);
 }
 
-void __wrap_ga_table_each(struct ga_table *t, void (*show)(void *, const struct ga_entry *),
-                          void *arg) {
+struct ga_walk __wrap_ga_table_walk(struct ga_table *t) {
     atomic_fetch_add(&walks, 1);
-    __real_ga_table_each(t, show, arg);
-}
-
-void __wrap_ga_table_drain(struct ga_table *t, uint64_t context,
-                           void (*take)(void *, const struct ga_entry *), void *arg) {
-    atomic_fetch_add(&walks, 1);
-    __real_ga_table_drain(t, context, take, arg);
-}
-
-static void count(void *arg, const struct ga_entry *e) {
-    (void)e;
-    ++*(long *)arg;
+    return __real_ga_table_walk(t);
 }
 
 static long blocks(void) {
     long n = 0;
-    __real_ga_table_each(&ga_root_get()->blocks, count, &n);
+    struct ga_entry e;
+    struct ga_walk walk = __real_ga_table_walk(&ga_root_get()->blocks);
+    while (ga_table_next(&walk, &e))
+        n++;
     return n;
 }
 

@@ -68,16 +68,24 @@ static void step(unsigned pattern, uint64_t *seed) {
 
 static uint64_t seen_bytes, seen_count;
 
-static void add(void *arg, const struct ga_entry *e) {
-    (void)arg;
-    seen_bytes += e->bytes;
-    seen_count++;
+static void add(struct ga_table *all) {
+    struct ga_entry e;
+    struct ga_walk walk = ga_table_walk(all);
+    for (; ga_table_next(&walk, &e); seen_count++)
+        seen_bytes += e.bytes;
+}
+
+static void take(struct ga_table *all, uint64_t context) {
+    struct ga_entry e;
+    struct ga_walk walk = ga_table_walk(all);
+    for (; ga_table_take_next(&walk, context, &e); seen_count++)
+        CHECK(e.context == context);
 }
 
 static void compare_all(void) {
     uint64_t bytes = 0;
     seen_bytes = seen_count = 0;
-    ga_table_each(&table, add, NULL);
+    add(&table);
     for (size_t i = 0; i < held; i++)
         bytes += model[i].bytes;
     CHECK(seen_count == held && seen_bytes == bytes);
@@ -96,7 +104,7 @@ static void contexts(void) {
     CHECK(ga_table_move(&table, late.key, 5, 7) && ga_table_find(&table, late.key, &old));
     CHECK(old.context == 7 && old.bytes == late.bytes && ga_table_move(&table, late.key, 7, 5));
     seen_count = 0;
-    ga_table_drain(&table, 1001, add, NULL);
+    take(&table, 1001);
     CHECK(seen_count == in_five);
     CHECK(ga_table_take(&table, late.key, &old));
     for (size_t i = 0; i < held;) {
@@ -115,13 +123,13 @@ static void untouched(void) {
     struct ga_entry e = {.key = 0x1000, .bytes = 77}, old;
     CHECK(none != MAP_FAILED && mprotect(none, sizeof none->shards, PROT_NONE) == 0);
     seen_count = 0;
-    ga_table_each(none, add, NULL);
-    ga_table_drain(none, 0, add, NULL);
+    add(none);
+    take(none, 0);
     ga_table_recount(none);
     CHECK(seen_count == 0 && ga_table_mark(none, 0, 1) == 0);
     CHECK(mprotect(none, sizeof none->shards, PROT_READ | PROT_WRITE) == 0);
     CHECK(ga_table_put(none, &e, &old) && none->most > 0);
-    ga_table_each(none, add, NULL);
+    add(none);
     CHECK(seen_count == 1 && ga_table_take(none, e.key, &old));
 }
 

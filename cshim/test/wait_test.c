@@ -244,10 +244,6 @@ static void *holder_of_many(void *number) {
     return NULL;
 }
 
-static void keep(void *arg, const struct ga_entry *entry) {
-    *(struct ga_entry *)arg = *entry;
-}
-
 static void ended_of_many(void) {
     struct ga_root *root = enter();
     pthread_t thread[HOLDERS];
@@ -259,7 +255,10 @@ static void ended_of_many(void) {
         pthread_barrier_wait(&turn);
     }
     test_daemon_say(&peer, "slots 40"); // there is no other
-    ga_table_each(&root->holds, keep, &last);
+    struct ga_entry e;
+    struct ga_walk walk = ga_table_walk(&root->holds);
+    while (ga_table_next(&walk, &e))
+        last = e;
     atomic_store(&ending, (uint32_t)last.bytes);
     atomic_store(&dying, (pid_t)last.context);
     for (int i = 0; i < HOLDERS; i++)

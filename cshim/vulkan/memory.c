@@ -32,21 +32,12 @@ static uint64_t context_of(const struct ga_vulkan_device *device, uint32_t heap)
     return (uint64_t)(uintptr_t)device + heap;
 }
 
-// What the heaps of one device hold.
-struct heaps {
-    uint32_t device;
-    uint64_t *held;
-};
-
-static void add_held(void *arg, const struct ga_entry *e) {
-    struct heaps *heaps = arg;
-    if (e->key & KEY && e->device == heaps->device)
-        heaps->held[e->context % GA_VK_HEAPS] += e->bytes;
-}
-
 void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[GA_VK_HEAPS]) {
-    struct heaps heaps = {.device = device, .held = held};
-    ga_self_each(&root->blocks, add_held, &heaps);
+    struct ga_entry e;
+    struct ga_walk walk = ga_self_walk(&root->blocks);
+    while (ga_self_next(&walk, &e))
+        if (e.key & KEY && e.device == device)
+            held[e.context % GA_VK_HEAPS] += e.bytes;
 }
 
 // How what a program asks for is known.

@@ -61,9 +61,8 @@ static void take(uint64_t key) {
     model[at] = model[--held];
 }
 
-static void forget(void *arg, const struct ga_entry *entry) {
+static void forget(const struct ga_entry *entry) {
     size_t at = model_find(entry->key);
-    (void)arg;
     CHECK(at < held && same(entry, &model[at]));
     model[at] = model[--held];
 }
@@ -76,7 +75,10 @@ static size_t in_context(uint64_t context) {
 }
 
 static void drain(uint64_t context) {
-    ga_table_drain(&table, context, forget, NULL);
+    struct ga_entry entry;
+    struct ga_walk walk = ga_table_walk(&table);
+    while (ga_table_take_next(&walk, context, &entry))
+        forget(&entry);
     CHECK(in_context(context) == 0);
 }
 
@@ -87,10 +89,15 @@ static void mark(uint64_t context, uint64_t becomes) {
             model[i].context = becomes;
 }
 
-static void count(void *arg, const struct ga_entry *entry) {
-    size_t at = model_find(entry->key);
-    CHECK(at < held && same(entry, &model[at]));
-    ++*(size_t *)arg;
+static size_t count(void) {
+    size_t n = 0;
+    struct ga_entry entry;
+    struct ga_walk walk = ga_table_walk(&table);
+    for (; ga_table_next(&walk, &entry); n++) {
+        size_t at = model_find(entry.key);
+        CHECK(at < held && same(&entry, &model[at]));
+    }
+    return n;
 }
 
 // One step: what, of which pattern, where, with what.
@@ -101,7 +108,6 @@ static void step(const uint8_t *s) {
                              .tag = s[3],
                              .device = s[2] % 32,
                              .kind = s[1] % 16};
-    size_t seen = 0;
     switch (s[0] % 8) {
     case 0:
     case 1:
@@ -125,21 +131,16 @@ static void step(const uint8_t *s) {
         mark(s[2] % 5, s[3] % 5);
         break;
     default:
-        ga_table_each(&table, count, &seen);
-        CHECK(seen == held);
+        CHECK(count() == held);
     }
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    size_t seen = 0;
     for (; size >= STEP; size -= STEP, data += STEP)
         step(data);
-    ga_table_each(&table, count, &seen);
-    CHECK(seen == held);
+    CHECK(count() == held);
     while (held > 0)
         take(model[held - 1].key);
-    seen = 0;
-    ga_table_each(&table, count, &seen);
-    CHECK(seen == 0);
+    CHECK(count() == 0);
     return 0;
 }
