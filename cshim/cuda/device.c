@@ -11,8 +11,7 @@ bool ga_cuda_device_several(struct ga_root *root) {
     uint32_t count = atomic_load_explicit(&ga_cuda(root)->device_count, memory_order_relaxed);
     if (GA_UNLIKELY(count == 0)) {
         int devices = 0;
-        if (!GA_REAL(cuDeviceGetCount) || GA_REAL(cuDeviceGetCount)(&devices) != GA_CUDA_SUCCESS ||
-            devices < 1)
+        if (!GA_ASK(cuDeviceGetCount, &devices) || devices < 1)
             return true; // not known: the careful way
         count = (uint32_t)devices;
         atomic_store(&ga_cuda(root)->device_count, count);
@@ -23,15 +22,12 @@ bool ga_cuda_device_several(struct ga_root *root) {
 // A device without a UUID goes by its PCI address, as text, zero-padded.
 static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) {
     struct ga_cu_uuid uuid = {{0}};
-    if ((GA_REAL(cuDeviceGetUuid_v2) &&
-         GA_REAL(cuDeviceGetUuid_v2)(&uuid, ordinal) == GA_CUDA_SUCCESS) ||
-        (GA_REAL(cuDeviceGetUuid) && GA_REAL(cuDeviceGetUuid)(&uuid, ordinal) == GA_CUDA_SUCCESS)) {
+    if (GA_ASK(cuDeviceGetUuid_v2, &uuid, ordinal) || GA_ASK(cuDeviceGetUuid, &uuid, ordinal)) {
         ga_os_copy(identity, uuid.bytes, GA_UUID_SIZE);
         return true;
     }
     char pci[32] = "";
-    if (!GA_REAL(cuDeviceGetPCIBusId) ||
-        GA_REAL(cuDeviceGetPCIBusId)(pci, sizeof pci, ordinal) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuDeviceGetPCIBusId, pci, sizeof pci, ordinal))
         return false;
     ga_os_copy(identity, pci, GA_UUID_SIZE);
     return true;
@@ -39,8 +35,7 @@ static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) 
 
 static uint64_t total_of(ga_cu_device ordinal) {
     size_t total = 0;
-    if (!GA_REAL(cuDeviceTotalMem_v2) ||
-        GA_REAL(cuDeviceTotalMem_v2)(&total, ordinal) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuDeviceTotalMem_v2, &total, ordinal))
         return 0;
     return total;
 }
@@ -86,7 +81,7 @@ int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at) {
 GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home) {
     ga_cu_device ordinal = -1;
     uint64_t epoch = atomic_load(&ga_cuda(root)->context_epoch);
-    if (!GA_REAL(cuCtxGetDevice) || GA_REAL(cuCtxGetDevice)(&ordinal) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuCtxGetDevice, &ordinal))
         return -1;
     int device = ga_cuda_device_number(root, ordinal);
     if (device < 0)

@@ -42,8 +42,7 @@ enum { GA_CUDA_STREAM_PLAIN, GA_CUDA_STREAM_GREEN };
 // context: the driver's own error will say so).
 static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context) {
     ga_context now = NULL;
-    if (GA_UNLIKELY(GA_REAL(cuCtxGetCurrent) == NULL ||
-                    GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
+    if (GA_UNLIKELY(!GA_ASK(cuCtxGetCurrent, &now) || now == NULL))
         return -1;
     if (GA_LIKELY(ga_self.context == (uint64_t)(uintptr_t)now &&
                   ga_self.context_epoch ==

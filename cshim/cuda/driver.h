@@ -35,4 +35,11 @@ extern _Atomic uint32_t ga_cuda_captures;
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_driver_functions[GA_ROW_##symbol],                 \
                                             memory_order_relaxed))
 
+// Whether the driver has the function of a row, and it succeeds.
+#define GA_ASK(symbol, ...)                                                                        \
+    ({                                                                                             \
+        GA_FN_##symbol *ga_asked = GA_REAL(symbol);                                                \
+        ga_asked &&ga_asked(__VA_ARGS__) == GA_CUDA_SUCCESS;                                       \
+    })
+
 #endif

@@ -53,8 +53,7 @@ static struct ga_cuda_graph_block *at(struct reading *r, uint64_t address) {
 static void add_alloc(struct reading *r, ga_node node) {
     struct ga_cu_alloc_node n;
     ga_os_zero(&n, sizeof n);
-    if (!GA_REAL(cuGraphMemAllocNodeGetParams) ||
-        GA_REAL(cuGraphMemAllocNodeGetParams)(node, &n) != GA_CUDA_SUCCESS || n.address == 0)
+    if (!GA_ASK(cuGraphMemAllocNodeGetParams, node, &n) || n.address == 0)
         return;
     int device = ga_cuda_device_at(r->root, &n.pool.location);
     struct ga_cuda_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
@@ -68,8 +67,7 @@ static void add_alloc(struct reading *r, ga_node node) {
 
 static void add_free(struct reading *r, ga_node node) {
     ga_address address = 0;
-    if (!GA_REAL(cuGraphMemFreeNodeGetParams) ||
-        GA_REAL(cuGraphMemFreeNodeGetParams)(node, &address) != GA_CUDA_SUCCESS || address == 0)
+    if (!GA_ASK(cuGraphMemFreeNodeGetParams, node, &address) || address == 0)
         return;
     struct ga_cuda_graph_block *b = at(r, address);
     if (b)
@@ -87,8 +85,7 @@ static void add_node(struct reading *r, ga_node node, int depth) {
         add_alloc(r, node);
     else if (type == GA_CUDA_NODE_FREE)
         add_free(r, node);
-    else if (type == GA_CUDA_NODE_GRAPH && GA_REAL(cuGraphChildGraphNodeGetGraph) &&
-             GA_REAL(cuGraphChildGraphNodeGetGraph)(node, &child) == GA_CUDA_SUCCESS)
+    else if (type == GA_CUDA_NODE_GRAPH && GA_ASK(cuGraphChildGraphNodeGetGraph, node, &child))
         read_graph(r, child, depth + 1);
 }
 

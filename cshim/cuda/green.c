@@ -10,8 +10,7 @@
 // The handle of a primary context that a green one keeps: retaining it a moment makes nothing.
 static uint64_t primary_handle(ga_cu_device device) {
     ga_context context = NULL;
-    if (!GA_REAL(cuDevicePrimaryCtxRetain) ||
-        GA_REAL(cuDevicePrimaryCtxRetain)(&context, device) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuDevicePrimaryCtxRetain, &context, device))
         return 0;
     if (GA_REAL(cuDevicePrimaryCtxRelease_v2))
         GA_REAL(cuDevicePrimaryCtxRelease_v2)(device);

@@ -11,9 +11,7 @@
 // The device that a block lies on, which need not be the current one.
 static int device_of(struct ga_root *root, ga_address address, int otherwise) {
     ga_cu_device ordinal = -1;
-    if (GA_REAL(cuPointerGetAttribute) &&
-        GA_REAL(cuPointerGetAttribute)(&ordinal, GA_CUDA_POINTER_ORDINAL, address) ==
-            GA_CUDA_SUCCESS)
+    if (GA_ASK(cuPointerGetAttribute, &ordinal, GA_CUDA_POINTER_ORDINAL, address))
         return ga_cuda_device_number(root, ordinal);
     return otherwise;
 }
@@ -33,8 +31,7 @@ static void note_block(ga_address address, const ga_pool *pool) {
     int device = root ? device_of(root, address, current) : -1;
     if (device < 0)
         return;
-    if (!GA_REAL(cuMemGetAddressRange_v2) ||
-        GA_REAL(cuMemGetAddressRange_v2)(&base, &bytes, address) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuMemGetAddressRange_v2, &base, &bytes, address))
         bytes = 0;
     note(root,
          &(struct ga_entry){.key = address,

@@ -29,10 +29,8 @@ static uint64_t expected_pitch(struct ga_root *root, int device, uint64_t width)
     uint32_t alignment = atomic_load(known);
     if (alignment == 0) {
         int value = 0;
-        if (!GA_REAL(cuDeviceGetAttribute) ||
-            GA_REAL(cuDeviceGetAttribute)(&value, GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT,
-                                          ga_cuda_device_ordinal(root, (uint32_t)device)) !=
-                GA_CUDA_SUCCESS ||
+        if (!GA_ASK(cuDeviceGetAttribute, &value, GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT,
+                    ga_cuda_device_ordinal(root, (uint32_t)device)) ||
             value < 1)
             value = 512;
         alignment = (uint32_t)value;

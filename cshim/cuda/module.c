@@ -32,8 +32,7 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
                         struct limit *l) {
     ga_context now = NULL;
     size_t value = 0;
-    if (!GA_REAL(cuCtxGetLimit) || GA_REAL(cuCtxGetLimit)(&value, limit) != GA_CUDA_SUCCESS ||
-        GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS)
+    if (!GA_ASK(cuCtxGetLimit, &value, limit) || GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS)
         return false;
     uint64_t key = key_of(now, limit == GA_CUDA_LIMIT_HEAP ? HEAP : BUFFER);
     l->was = value;

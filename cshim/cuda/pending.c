@@ -134,8 +134,8 @@ static ga_event make_event(uint64_t context) {
     if (!GA_REAL(cuEventCreate))
         return NULL;
     GA_REAL(cuCtxGetCurrent)(&current);
-    bool push = current != wanted && GA_REAL(cuCtxPushCurrent_v2) && GA_REAL(cuCtxPopCurrent_v2) &&
-                GA_REAL(cuCtxPushCurrent_v2)(wanted) == GA_CUDA_SUCCESS;
+    bool push =
+        current != wanted && GA_REAL(cuCtxPopCurrent_v2) && GA_ASK(cuCtxPushCurrent_v2, wanted);
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     if (GA_REAL(cuEventCreate)(&event, GA_CUDA_EVENT_DISABLE_TIMING) != GA_CUDA_SUCCESS)
         event = NULL;
@@ -151,8 +151,7 @@ static uint64_t context_of(struct ga_root *root, ga_stream stream, bool *ours) {
     *ours = ga_cuda_device_find_stream(root, stream, &entry) && entry.kind == GA_CUDA_STREAM_PLAIN;
     if (*ours)
         return entry.context;
-    bool asked = is_handle(stream) && GA_REAL(cuStreamGetCtx) &&
-                 GA_REAL(cuStreamGetCtx)(stream, &context) == GA_CUDA_SUCCESS;
+    bool asked = is_handle(stream) && GA_ASK(cuStreamGetCtx, stream, &context);
     if (!asked)
         GA_REAL(cuCtxGetCurrent)(&context);
     return (uint64_t)(uintptr_t)context;
@@ -165,8 +164,7 @@ static ga_event record_event(struct ga_root *root, const struct ga_cuda_pending_
     ga_event event = take_event(&ga_cuda(root)->pending, at->context);
     if (!event)
         event = make_event(at->context);
-    if (event && GA_REAL(cuEventRecord) &&
-        GA_REAL(cuEventRecord)(event, at->stream) == GA_CUDA_SUCCESS)
+    if (event && GA_ASK(cuEventRecord, event, at->stream))
         return event;
     if (event)
         give_event(root, at->context, at->epoch, event);
@@ -498,9 +496,9 @@ static bool enter_context(struct ga_cuda_pending *p) {
     for (struct ga_freed *item = p->first; item && context == 0; item = item->next)
         context = item->context & 1 ? 0 : item->context;
     unlock(p);
-    return context && GA_REAL(cuCtxPopCurrent_v2) && GA_REAL(cuCtxPushCurrent_v2) &&
+    return context && GA_REAL(cuCtxPopCurrent_v2) &&
            GA_REAL(cuCtxGetCurrent)(&current) == GA_CUDA_SUCCESS && !current &&
-           GA_REAL(cuCtxPushCurrent_v2)((ga_context)(uintptr_t)context) == GA_CUDA_SUCCESS;
+           GA_ASK(cuCtxPushCurrent_v2, (ga_context)(uintptr_t)context);
 }
 
 static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {

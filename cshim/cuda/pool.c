@@ -185,9 +185,7 @@ uint64_t ga_cuda_pool_turn(struct ga_root *root) {
 
 struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device) {
     ga_pool handle = NULL;
-    if (!GA_REAL(cuPointerGetAttribute) ||
-        GA_REAL(cuPointerGetAttribute)(&handle, GA_CUDA_POINTER_POOL, address) != GA_CUDA_SUCCESS ||
-        !handle)
+    if (!GA_ASK(cuPointerGetAttribute, &handle, GA_CUDA_POINTER_POOL, address) || !handle)
         return NULL;
     struct ga_cuda_pool *pool = ga_cuda_pool_named(root, handle, device);
     return pool && pool->device == device ? pool : NULL;
@@ -591,11 +589,8 @@ bool ga_cuda_pool_balance(struct ga_root *root, struct ga_cuda_pool *pool, uint6
 
 static bool trim(struct ga_root *root, const struct sums *s, uint64_t keep) {
     if (s->kind == GRAPHS)
-        return GA_REAL(cuDeviceGraphMemTrim) &&
-               GA_REAL(cuDeviceGraphMemTrim)(ga_cuda_device_ordinal(root, (uint32_t)s->device)) ==
-                   GA_CUDA_SUCCESS;
-    return s->handle && GA_REAL(cuMemPoolTrimTo) &&
-           GA_REAL(cuMemPoolTrimTo)(s->handle, keep) == GA_CUDA_SUCCESS;
+        return GA_ASK(cuDeviceGraphMemTrim, ga_cuda_device_ordinal(root, (uint32_t)s->device));
+    return s->handle && GA_ASK(cuMemPoolTrimTo, s->handle, keep);
 }
 
 // Has a pool give up so many bytes, or all that it can where that is not enough: it gives up

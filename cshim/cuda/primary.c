@@ -51,9 +51,7 @@ static void all_let_go(struct ga_root *root, ga_cu_device device) {
 bool ga_cuda_primary_active(ga_cu_device device) {
     unsigned int flags;
     int active = 0;
-    return GA_REAL(cuDevicePrimaryCtxGetState) &&
-           GA_REAL(cuDevicePrimaryCtxGetState)(device, &flags, &active) == GA_CUDA_SUCCESS &&
-           active != 0;
+    return GA_ASK(cuDevicePrimaryCtxGetState, device, &flags, &active) && active != 0;
 }
 
 // The primary context of a device as far as it was noticed; 0 when it was not.

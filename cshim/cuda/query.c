@@ -11,6 +11,5 @@ bool ga_cuda_query(ga_cu_device ordinal, uint64_t capacity, struct ga_budget *an
 
 bool ga_cuda_query_current(uint64_t capacity, struct ga_budget *answer) {
     ga_cu_device ordinal = -1;
-    return GA_REAL(cuCtxGetDevice) && GA_REAL(cuCtxGetDevice)(&ordinal) == GA_CUDA_SUCCESS &&
-           ga_cuda_query(ordinal, capacity, answer);
+    return GA_ASK(cuCtxGetDevice, &ordinal) && ga_cuda_query(ordinal, capacity, answer);
 }

@@ -58,8 +58,7 @@ ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_
     c->entry.key = (uint64_t)(uintptr_t)*stream;
     bool put = ga_self_put(&c->root->streams, &c->entry, &old);
     // Without memory to remember it by it is unmade. One that cannot be stays counted.
-    if (!put && GA_REAL(cuStreamDestroy_v2) &&
-        GA_REAL(cuStreamDestroy_v2)(*stream) == GA_CUDA_SUCCESS) {
+    if (!put && GA_ASK(cuStreamDestroy_v2, *stream)) {
         give_back(c->root, &c->entry, 1);
         return GA_CUDA_OUT_OF_MEMORY;
     }

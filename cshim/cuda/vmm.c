@@ -204,8 +204,7 @@ static void note(struct ga_root *root, ga_memory handle, int device) {
 static int device_of(struct ga_root *root, ga_memory handle) {
     struct ga_cu_memory_properties_room room = {.properties = {0}};
     uint64_t context;
-    if (GA_REAL(cuMemGetAllocationPropertiesFromHandle) &&
-        GA_REAL(cuMemGetAllocationPropertiesFromHandle)(&room, handle) == GA_CUDA_SUCCESS)
+    if (GA_ASK(cuMemGetAllocationPropertiesFromHandle, &room, handle))
         return ga_cuda_in_host(room.properties.location.type)
                    ? -1
                    : ga_cuda_device_at(root, &room.properties.location);

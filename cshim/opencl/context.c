@@ -110,9 +110,9 @@ static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context cont
 }
 
 static bool tells_end(const struct ga_opencl_context *record, ga_cl_device any) {
-    return ga_opencl_device_is_3(any) && GA_OPENCL_REAL(clSetContextDestructorCallback) &&
-           GA_OPENCL_REAL(clSetContextDestructorCallback)(record->handle, ended,
-                                                          (void *)&record->charge) == GA_CL_SUCCESS;
+    return ga_opencl_device_is_3(any) &&
+           GA_OPENCL_ASK(clSetContextDestructorCallback, record->handle, ended,
+                         (void *)&record->charge);
 }
 
 // False: there is no memory to remember it by.
@@ -140,8 +140,7 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
     if (context && keep(s, context))
         return context;
     // Better none than what nobody can account for.
-    bool undone = context && GA_OPENCL_REAL(clReleaseContext) &&
-                  GA_OPENCL_REAL(clReleaseContext)(context) == GA_CL_SUCCESS;
+    bool undone = context && GA_OPENCL_ASK(clReleaseContext, context);
     ga_slots_give(s->root, &s->slots);
     return undone ? ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES) : context;
 }

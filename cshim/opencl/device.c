@@ -7,8 +7,7 @@
 #include "opencl/state.h"
 
 static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) {
-    return GA_OPENCL_REAL(clGetDeviceInfo) &&
-           GA_OPENCL_REAL(clGetDeviceInfo)(device, what, size, value, NULL) == GA_CL_SUCCESS;
+    return GA_OPENCL_ASK(clGetDeviceInfo, device, what, size, value, NULL);
 }
 
 // As CUDA has it where a device has no UUID: the PCI address, as text, zero-padded. The slot is the
@@ -33,8 +32,7 @@ static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
 static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_t size) {
     ga_cl_platform platform = NULL;
     return ask(device, GA_CL_DEVICE_PLATFORM, &platform, sizeof platform) && platform &&
-           GA_OPENCL_REAL(clGetPlatformInfo) &&
-           GA_OPENCL_REAL(clGetPlatformInfo)(platform, what, size, text, NULL) == GA_CL_SUCCESS;
+           GA_OPENCL_ASK(clGetPlatformInfo, platform, what, size, text, NULL);
 }
 
 // What the configuration calls the driver of a device that computes on the processor; NULL: it has

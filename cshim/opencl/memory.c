@@ -35,8 +35,7 @@ static bool keep(const struct ga_claim *c, ga_cl_mem memory) {
     struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &c->entry);
     if (!charge)
         return false;
-    if (GA_OPENCL_REAL(clSetMemObjectDestructorCallback) &&
-        GA_OPENCL_REAL(clSetMemObjectDestructorCallback)(memory, ended, charge) == GA_CL_SUCCESS) {
+    if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, charge)) {
         ga_opencl_use_object(c->root, memory, charge);
         return true;
     }
@@ -50,8 +49,7 @@ ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_
     if (memory && keep(&c->c, memory))
         return memory;
     // Better none than what nobody can account for.
-    bool undone = memory && GA_OPENCL_REAL(clReleaseMemObject) &&
-                  GA_OPENCL_REAL(clReleaseMemObject)(memory) == GA_CL_SUCCESS;
+    bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
     ga_claim_drop(&c->c);
     return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;
 }

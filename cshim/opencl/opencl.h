@@ -101,5 +101,11 @@ static inline void *ga_opencl_real(enum ga_opencl_row row) {
 // The function of a row that the shim itself calls, or NULL. Only after contact. Where the library
 // is a layer, the call comes by none of its functions.
 #define GA_OPENCL_REAL(symbol) ((GA_FN_##symbol *)ga_opencl_real(GA_OPENCL_ROW_##symbol))
+// Whether there is such a function, and it succeeds.
+#define GA_OPENCL_ASK(symbol, ...)                                                                 \
+    ({                                                                                             \
+        GA_FN_##symbol *ga_asked = GA_OPENCL_REAL(symbol);                                         \
+        ga_asked &&ga_asked(__VA_ARGS__) == GA_CL_SUCCESS;                                         \
+    })
 
 #endif

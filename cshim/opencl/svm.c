@@ -97,9 +97,7 @@ ga_cl_int ga_opencl_svm_enqueue_free(GA_FN_clEnqueueSVMFree *real, ga_cl_queue q
     ga_cl_int result = real(queue, count, addresses, free, arg, waits, wait_for, at);
     if (result != GA_CL_SUCCESS)
         attach(root, all);
-    else if (all &&
-             (!GA_OPENCL_REAL(clSetEventCallback) ||
-              GA_OPENCL_REAL(clSetEventCallback)(*at, GA_CL_COMPLETE, done, all) != GA_CL_SUCCESS))
+    else if (all && !GA_OPENCL_ASK(clSetEventCallback, *at, GA_CL_COMPLETE, done, all))
         done(NULL, 0, all); // nobody would say
     if (own && GA_OPENCL_REAL(clReleaseEvent))
         GA_OPENCL_REAL(clReleaseEvent)(own);

@@ -58,10 +58,9 @@ ga_cl_mem ga_opencl_use_part(ga_cl_mem of, ga_cl_mem memory) {
 // The root, where a queue's device is one that is charged.
 static bool begin(struct ga_opencl_use *u, ga_cl_queue queue) {
     ga_cl_device device = NULL;
-    GA_FN_clGetCommandQueueInfo *get = GA_OPENCL_REAL(clGetCommandQueueInfo);
     *u = (struct ga_opencl_use){.root = ga_root_get()};
-    if (!u->root || !get ||
-        get(queue, GA_CL_QUEUE_DEVICE, sizeof device, &device, NULL) != GA_CL_SUCCESS)
+    if (u->root && !GA_OPENCL_ASK(clGetCommandQueueInfo, queue, GA_CL_QUEUE_DEVICE, sizeof device,
+                                  &device, NULL))
         u->root = NULL;
     int number = u->root ? ga_opencl_device_used(u->root, device) : -1;
     u->device = (uint32_t)number;
@@ -147,8 +146,7 @@ bool ga_opencl_use_list(struct ga_opencl_use *u, ga_cl_queue queue, ga_cl_uint c
 
 static ga_cl_uint arguments_of(ga_cl_object kernel) {
     ga_cl_uint count = 0;
-    GA_FN_clGetKernelInfo *get = GA_OPENCL_REAL(clGetKernelInfo);
-    if (!get || get(kernel, GA_CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL) != GA_CL_SUCCESS)
+    if (!GA_OPENCL_ASK(clGetKernelInfo, kernel, GA_CL_KERNEL_NUM_ARGS, sizeof count, &count, NULL))
         return 0;
     return count < INDICES ? count : INDICES;
 }
