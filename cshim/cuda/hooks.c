@@ -40,7 +40,9 @@ static _Atomic int mode;
 // its own through the global scope, where it finds ours.
 static void met(const struct ga_interface *driver, void *handle) {
     int new = NEW;
-    bool plain = !ga_library_disabled() && ga_loader_symbolic((void *)atomic_load(&driver->first));
+    struct ga_loader_object object;
+    bool plain = !ga_library_disabled() &&
+                 ga_loader_object((void *)atomic_load(&driver->first), &object) && object.symbolic;
     atomic_store(&ga_driver_handle, handle);
     atomic_store(&ga_cuda_device_meets, ga_cuda_hold_meet);
     atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);

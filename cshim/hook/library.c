@@ -57,10 +57,10 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     const char *name = library->names;
     for (size_t row = 0; row < library->rows; name += library->lengths[row] + 1, row++)
         atomic_store(&library->functions[row], loader->dlsym(found, name));
-    uintptr_t first, end;
-    if (ga_loader_extent(loader->dlsym(found, library->probe), &first, &end)) {
-        atomic_store(&library->first, first);
-        atomic_store(&library->end, end);
+    struct ga_loader_object object;
+    if (ga_loader_object(loader->dlsym(found, library->probe), &object)) {
+        atomic_store(&library->first, object.first);
+        atomic_store(&library->end, object.end);
     }
     ga_interface_join(library);
     if (library->met)

@@ -205,60 +205,39 @@ bool ga_loader_precedes(const void *address) {
     return order.first;
 }
 
-struct extent {
+struct asked {
     const void *address;
-    uintptr_t first;
-    uintptr_t end;
+    struct ga_loader_object *object;
 };
 
 // A loader reserves all of it at once: nothing of another object's lies between its segments.
-static int visit_extent(struct dl_phdr_info *info, size_t size, void *arg) {
-    struct extent *extent = arg;
+static int visit_object(struct dl_phdr_info *info, size_t size, void *arg) {
+    const struct asked *asked = arg;
+    struct ga_loader_object *object = asked->object;
     (void)size;
-    if (!contains(info, extent->address))
+    if (!contains(info, asked->address))
         return 0;
-    extent->first = UINTPTR_MAX;
+    object->first = UINTPTR_MAX;
     for (size_t i = 0; i < info->dlpi_phnum; i++) {
         const ElfW(Phdr) *p = &info->dlpi_phdr[i];
         uintptr_t begins = info->dlpi_addr + p->p_vaddr;
         if (p->p_type != PT_LOAD)
             continue;
-        if (begins < extent->first)
-            extent->first = begins;
-        if (begins + p->p_memsz > extent->end)
-            extent->end = begins + p->p_memsz;
+        if (begins < object->first)
+            object->first = begins;
+        if (begins + p->p_memsz > object->end)
+            object->end = begins + p->p_memsz;
     }
-    return 1;
-}
-
-bool ga_loader_extent(const void *address, uintptr_t *first, uintptr_t *end) {
-    struct extent extent = {.address = address};
-    iterate(visit_extent, &extent);
-    *first = extent.first;
-    *end = extent.end;
-    return extent.end != 0;
-}
-
-struct binding {
-    const void *base;
-    bool symbolic;
-};
-
-static int visit_binding(struct dl_phdr_info *info, size_t size, void *arg) {
-    struct binding *binding = arg;
-    (void)size;
-    if (!contains(info, binding->base))
-        return 0;
     for (const ElfW(Dyn) *d = dynamic_of(info); d && d->d_tag != DT_NULL; d++)
-        binding->symbolic |=
+        object->symbolic |=
             d->d_tag == DT_SYMBOLIC || (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_SYMBOLIC) != 0);
     return 1;
 }
 
-bool ga_loader_symbolic(const void *base) {
-    struct binding binding = {.base = base};
-    iterate(visit_binding, &binding);
-    return binding.symbolic;
+bool ga_loader_object(const void *address, struct ga_loader_object *object) {
+    *object = (struct ga_loader_object){.end = 0};
+    iterate(visit_object, &(struct asked){address, object});
+    return object->end != 0;
 }
 
 // The linker's own symbols.

@@ -30,12 +30,13 @@ const struct ga_loader *ga_loader_get(void);
 // preload. (Objects come in that order.)
 bool ga_loader_precedes(const void *address);
 
-// Where the object of an address lies: its first byte, and the first behind its last. False: it is
-// in none.
-bool ga_loader_extent(const void *address, uintptr_t *first, uintptr_t *end);
-
-// Whether the object that is loaded at base finds its own functions first (DT_SYMBOLIC).
-bool ga_loader_symbolic(const void *base);
+// What there is to know of the object that an address lies in. False: it is in none.
+struct ga_loader_object {
+    uintptr_t first; // its first byte, and
+    uintptr_t end;   // the first behind its last
+    bool symbolic;   // it finds its own functions first (DT_SYMBOLIC)
+};
+bool ga_loader_object(const void *address, struct ga_loader_object *object);
 // Whether an address lies in this library.
 bool ga_loader_ours(const void *address);
 
