@@ -286,6 +286,7 @@ struct asking {
     uint32_t *flags;   // in the body, or NULL
     bool waits;        // the daemon may let it wait
     int lane_ms;       // then: how long it waits for a connection
+    bool full;         // and there was none
     uint32_t asked_in; // the session that may have seen it
     bool gives;        // something back that is counted no more since given_in, a link
     uint32_t given_in;
@@ -398,9 +399,8 @@ static enum outcome attempt(struct ga_root *root, struct asking *a) {
     return attempt_on(root, lane, a);
 }
 
-// *full: it may wait, and there is no connection to do so on.
-static enum ga_way insist(struct ga_root *root, struct asking *a, bool *full) {
-    *full = false;
+static enum ga_way insist(struct ga_root *root, struct asking *a) {
+    a->full = false;
     if (a->reply->request == 0)
         a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
     for (a->quick_failures = 0; a->quick_failures < 6;) {
@@ -412,7 +412,7 @@ static enum ga_way insist(struct ga_root *root, struct asking *a, bool *full) {
         case ANSWERED:
             return GA_WAY_ASK;
         case NO_LANE:
-            *full = true;
+            a->full = true;
             return GA_WAY_ASK;
         case HUNG:
             return policy(root);
@@ -427,10 +427,9 @@ static enum ga_way insist(struct ga_root *root, struct asking *a, bool *full) {
 // As many wait as can. What may be had at once is not held up by them, and is asked for on one of
 // the connections that are kept; what may not, asks again. True: this is the answer.
 static bool ask_aside(struct ga_root *root, struct asking *a, enum ga_way *way) {
-    bool full;
     *a->flags |= GA_FLAG_NO_WAIT;
     a->waits = false;
-    *way = insist(root, a, &full);
+    *way = insist(root, a);
     *a->flags &= ~GA_FLAG_NO_WAIT;
     a->waits = true;
     if (*way != GA_WAY_ASK || a->reply->header.status != GA_STATUS_BUSY)
@@ -453,9 +452,8 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
                        .waits = may_wait(type, body),
                        .asked_in = reply->request != 0 ? reply->tag : 0};
     for (;;) {
-        bool full;
-        enum ga_way way = insist(root, &a, &full);
-        if (GA_LIKELY(!full || !a.flags) || ask_aside(root, &a, &way)) {
+        enum ga_way way = insist(root, &a);
+        if (GA_LIKELY(!a.full || !a.flags) || ask_aside(root, &a, &way)) {
             if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM && type != GA_TYPE_MEASURE)
                 atomic_fetch_add(&root->asked, 1); // it may have changed what is free
             return way;
@@ -477,8 +475,7 @@ static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *
                        .flags = flags_of(type, body),
                        .gives = true,
                        .given_in = epoch};
-    bool full;
-    insist(root, &a, &full);
+    insist(root, &a);
     atomic_fetch_add(&root->asked, 1); // it may have changed what is free
 }
 
