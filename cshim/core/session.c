@@ -242,34 +242,6 @@ bool ga_session_lacks(struct ga_root *root, uint32_t device) {
     return atomic_load(&root->devices[device].refused) == atomic_load(&root->link_epoch) + 1;
 }
 
-// The flags of a request that may wait; NULL: it has none.
-static uint32_t *flags_of(uint16_t type, void *body) {
-    switch (type) {
-    case GA_TYPE_ALLOC:
-        return &((struct ga_wire_alloc_request *)body)->flags;
-    case GA_TYPE_STREAM: // laid out alike: ga_objects_request
-    case GA_TYPE_CONTEXT:
-        return &((struct ga_wire_context_request *)body)->flags;
-    }
-    return NULL;
-}
-
-static int32_t count_of(uint16_t type, const void *body) {
-    switch (type) {
-    case GA_TYPE_ALLOC:
-        return 1;
-    case GA_TYPE_STREAM:
-    case GA_TYPE_CONTEXT:
-        return ((const struct ga_wire_context_request *)body)->count;
-    }
-    return 0;
-}
-
-static bool may_wait(uint16_t type, void *body) {
-    const uint32_t *flags = flags_of(type, body);
-    return count_of(type, body) > 0 && !(*flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
-}
-
 static bool is_final(const struct ga_reply *reply) {
     return reply->header.status != GA_STATUS_SHUTTING_DOWN &&
            reply->header.status != GA_STATUS_NO_SESSION;
@@ -283,7 +255,8 @@ struct asking {
     size_t size;
     struct ga_reply *reply;
     int timeout_ms;
-    uint32_t *flags;   // in the body, or NULL
+    uint32_t *flags;   // in the body, of what asks for something or gives it back, or NULL
+    bool takes;        // it asks for something
     bool waits;        // the daemon may let it wait
     int lane_ms;       // then: how long it waits for a connection
     bool full;         // and there was none
@@ -293,6 +266,20 @@ struct asking {
     int quick_failures;
     uint64_t no_room_since;
 };
+
+// What its body says of it.
+static void look_into(struct asking *a) {
+    struct ga_wire_alloc_request *bytes = a->body;
+    struct ga_wire_context_request *object = a->body; // a stream's is laid out alike
+    if (a->type == GA_TYPE_ALLOC) {
+        a->flags = &bytes->flags;
+        a->takes = true;
+    } else if (a->type == GA_TYPE_STREAM || a->type == GA_TYPE_CONTEXT) {
+        a->flags = &object->flags;
+        a->takes = object->count > 0;
+    }
+    a->waits = a->takes && !(*a->flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
+}
 
 enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
 
@@ -319,7 +306,7 @@ static void address(struct ga_root *root, struct asking *a) {
 
 // Writes down what is asked, for the case that the thread does not live to hear the answer.
 static void note(struct ga_lane *lane, const struct asking *a) {
-    if (count_of(a->type, a->body) <= 0)
+    if (!a->takes)
         return;
     lane->device = a->device;
     lane->heard = 0;
@@ -448,9 +435,8 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
                        .size = size,
                        .reply = reply,
                        .timeout_ms = timeout_ms,
-                       .flags = flags_of(type, body),
-                       .waits = may_wait(type, body),
                        .asked_in = reply->request != 0 ? reply->tag : 0};
+    look_into(&a);
     for (;;) {
         enum ga_way way = insist(root, &a);
         if (GA_LIKELY(!a.full || !a.flags) || ask_aside(root, &a, &way)) {
@@ -472,9 +458,9 @@ static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *
                        .size = size,
                        .reply = &reply,
                        .timeout_ms = GA_REPLY_MS,
-                       .flags = flags_of(type, body),
                        .gives = true,
                        .given_in = epoch};
+    look_into(&a);
     insist(root, &a);
     atomic_fetch_add(&root->asked, 1); // it may have changed what is free
 }
