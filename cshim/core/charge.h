@@ -14,7 +14,7 @@
 // The first member of what an interface keeps of one. A record is used again, and stays as it was
 // left.
 struct ga_charge {
-    struct ga_charge *next; // its holder's; where it is unused the next that is
+    void *next;             // its holder's; where it is unused the next that is
     _Atomic uint64_t bytes; // 0: it holds nothing
     _Atomic uint16_t tag;   // as of ga_entry
     _Atomic uint8_t device;

@@ -52,7 +52,7 @@ static void give_back_bytes(struct ga_root *root, struct ga_opencl_charge *charg
         GA_UNLIKELY(ga_opencl_charge_may_have_parts()) ? parts_of(root, charge) : NULL;
     ga_opencl_charge_drop(root, charge);
     while (part) {
-        struct ga_opencl_charge *next = ga_opencl_charge_next(part);
+        struct ga_opencl_charge *next = part->held.next;
         ga_opencl_charge_drop(root, part);
         part = next;
     }
@@ -73,7 +73,7 @@ static bool give_back(struct ga_opencl_charge *charge) {
 }
 
 static void stay(struct ga_opencl_charge *charge) {
-    charge->held.next = (struct ga_charge *)(void *)ga_opencl_call.leaving;
+    charge->held.next = ga_opencl_call.leaving;
     ga_opencl_call.leaving = charge;
 }
 
@@ -87,7 +87,7 @@ void ga_opencl_charge_give_back(void) {
     struct ga_opencl_charge *charge = ga_opencl_call.leaving;
     ga_opencl_call.leaving = NULL;
     while (charge) {
-        struct ga_opencl_charge *next = ga_opencl_charge_next(charge); // its record is used again
+        struct ga_opencl_charge *next = charge->held.next; // its record is used again
         if (!give_back(charge))
             stay(charge);
         charge = next;

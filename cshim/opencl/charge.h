@@ -29,11 +29,6 @@ struct ga_opencl_charge {
 _Static_assert(sizeof(struct ga_opencl_charge) <= GA_CHARGE_SIZE,
                "it is one of the core's records");
 
-static inline struct ga_opencl_charge *
-ga_opencl_charge_next(const struct ga_opencl_charge *charge) {
-    return (struct ga_opencl_charge *)(void *)charge->held.next;
-}
-
 // Whether there ever was a context for several devices that are arbitrated (use.c). It stays so in
 // a forked child. An object that was made before has no parts, nor will it.
 extern _Atomic uint32_t ga_opencl_charge_several;

@@ -50,7 +50,7 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
         struct ga_opencl_charge *charge = ga_opencl_charge_hold(root, &entry);
         if (charge) {
             charge->of = (uint64_t)(uintptr_t)addresses[i];
-            charge->held.next = (struct ga_charge *)(void *)all;
+            charge->held.next = all;
             all = charge;
         } else { // without memory to remember it by until then
             ga_release_entry(root, &entry);
@@ -62,7 +62,7 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
 // The driver did not take the command.
 static void attach(struct ga_root *root, struct ga_opencl_charge *all) {
     while (all) {
-        struct ga_opencl_charge *next = ga_opencl_charge_next(all);
+        struct ga_opencl_charge *next = all->held.next;
         uint64_t address = all->of;
         struct ga_entry entry = ga_opencl_charge_withdraw(root, all);
         entry.key = address | GA_OPENCL_KEY;
@@ -76,7 +76,7 @@ static void done(ga_cl_event event, ga_cl_int status, void *arg) {
     (void)event;
     (void)status;
     for (struct ga_opencl_charge *charge = arg; charge;) {
-        struct ga_opencl_charge *next = ga_opencl_charge_next(charge);
+        struct ga_opencl_charge *next = charge->held.next;
         ga_opencl_charge_ends(charge);
         charge = next;
     }

@@ -81,8 +81,7 @@ static struct ga_opencl_charge *lacking(struct ga_opencl_use *u, const struct ga
                                .device = (uint8_t)u->device,
                                .kind = whole->held.kind};
     ga_self_unlock(&state->lock);
-    for (struct ga_opencl_charge *part = u->taken; part && lacks;
-         part = ga_opencl_charge_next(part))
+    for (struct ga_opencl_charge *part = u->taken; part && lacks; part = part->held.next)
         lacks = part->parts != whole; // a command may use one twice
     return lacks ? whole : NULL;
 }
@@ -102,7 +101,7 @@ static bool take(struct ga_opencl_use *u, uint64_t key) {
     }
     part->parts = whole;
     part->of = e.bytes;
-    part->held.next = (struct ga_charge *)(void *)u->taken;
+    part->held.next = u->taken;
     u->taken = part;
     return true;
 }
@@ -116,7 +115,7 @@ static bool join(struct ga_opencl_use *u, struct ga_opencl_charge *part) {
     bool joins = whole->number == part->of && !(whole->held.on >> u->device & 1);
     if (joins) {
         whole->held.on |= 1u << u->device;
-        part->held.next = (struct ga_charge *)(void *)whole->parts;
+        part->held.next = whole->parts;
         whole->parts = part;
     }
     ga_self_unlock(&state->lock);
@@ -125,7 +124,7 @@ static bool join(struct ga_opencl_use *u, struct ga_opencl_charge *part) {
 
 void ga_opencl_use_done(struct ga_opencl_use *u, bool taken) {
     for (struct ga_opencl_charge *part = u->taken; part;) {
-        struct ga_opencl_charge *next = ga_opencl_charge_next(part);
+        struct ga_opencl_charge *next = part->held.next;
         if (!taken || !join(u, part))
             ga_opencl_charge_drop(u->root, part);
         part = next;
