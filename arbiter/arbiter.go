@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
 	"github.com/gpuarb/gpuarb/arbiter/queue"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -211,7 +212,7 @@ func (a *Arbiter) lose(l *lease) {
 	before := l.free()
 	l.Clear()
 	l.contexts = 0
-	l.beyond.Clear()
+	l.beyond = reading.Beyond{}
 	l.recharge(before, l.free())
 	l.word.Lost()
 	a.look(l)

@@ -192,6 +192,38 @@ func TestHeadroomEndsWithItsReservation(t *testing.T) {
 	}
 }
 
+// A change that is refused leaves the headroom that there was, also where it took one away before it came to what has no room,
+// and a context costs something else by now.
+func TestRefusedChangeLeavesHeadroom(t *testing.T) {
+	p := waiting()
+	p.ContextGuess = size(500)
+	w := newWorld(t, p, 16000)
+	most := accounting.Size{Max: true}
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Min: ptr(size(500)), Max: ptr(size(1000))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := w.client(info.ID, 0)
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Min: &most, Privileged: true}, c.session); err != nil {
+		t.Fatal(err)
+	}
+	c.context()
+	before := w.read(3, c.figure(120))
+	if before.Context != 120 {
+		t.Fatalf("a context costs %+v", before)
+	}
+	w.client(0, 0).must(8000)
+	before = w.arb.Snapshot(w.now).Devices[0]
+	var refused *arbiter.Refusal
+	err = w.arb.SetJobLimits(w.now, info.ID, rules.Change{Device: 0, Min: ptr(size(0)), Max: ptr(size(15000)), Privileged: true})
+	if !errors.As(err, &refused) {
+		t.Fatalf("it is not refused: %v", err)
+	}
+	if after := w.arb.Snapshot(w.now).Devices[0]; after.Capacity != before.Capacity || after.Committed != before.Committed {
+		t.Errorf("before %+v, after %+v", before, after)
+	}
+}
+
 // Two that hold memory and wait for a context are a circle, as two that wait for memory.
 func TestContextsInACircle(t *testing.T) {
 	w := newWorld(t, costly(60), 1000)

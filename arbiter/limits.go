@@ -19,7 +19,7 @@ type limitChange struct {
 	device *device
 	limits accounting.Limits
 
-	kept bool // headroom, before the change
+	kept accounting.Bytes // headroom, before the change; 0: none
 }
 
 // SetJobLimits changes a job's limits (its processes', where each has a budget of
@@ -315,7 +315,9 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if refused != nil {
 			break
 		}
-		c.kept = c.device.headrooms[c.budget] != nil
+		if h := c.device.headrooms[c.budget]; h != nil {
+			c.kept = h.bytes
+		}
 		a.putLimits(c, least)
 		c.limits = old
 		done = append(done, c)
@@ -324,11 +326,15 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		return done, nil
 	}
 	for _, c := range slices.Backward(done) {
-		least := accounting.Bytes(0)
-		if c.kept {
-			least = c.limits.Least()
+		if c.kept == 0 {
+			a.putLimits(c, 0)
+			continue
 		}
-		a.putLimits(c, least)
+		a.putLimits(c, c.limits.Least())
+		if h := c.device.headrooms[c.budget]; h != nil && h.bytes != c.kept { // it went in between, and a context costs something else by now
+			c.device.setHeadroom(h, c.kept, h.taken)
+			a.setCapacity(c.device)
+		}
 	}
 	return nil, refused
 }

@@ -310,6 +310,13 @@ func TestLostOverhead(t *testing.T) {
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 0 || d.Capacity != 1000 {
 		t.Errorf("the device that is there again: %+v", d)
 	}
+	w = newWorld(t, costly(50), 1000) // and nothing of what is expected of one that no reading has shown
+	w.client(0, 0).context()
+	w.arb.LoseDevice(w.now, 0)
+	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 0 || d.Capacity != 1000 {
+		t.Errorf("a context that was never seen: %+v", d)
+	}
 }
 
 func TestRestore(t *testing.T) {

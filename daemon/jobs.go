@@ -148,7 +148,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	peer := c.Peer()
 	pidfd := c.TakePIDFD()
 	if pidfd < 0 {
-		return nil, none, refused(ipc.StatusOrder, "this connection opened a job or a session: a job needs one of its own")
+		return nil, none, refused(ipc.StatusOrder, "this connection opened a job, or belongs to a session: a job needs one of its own")
 	}
 	index, record, err := d.file.Jobs.New()
 	if err != nil {

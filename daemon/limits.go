@@ -80,7 +80,7 @@ func (c *counts) full(pid int, uid uint32) error {
 
 // connLimits are the limits on connections that the daemon's own limit of open files
 // allows: a connection has a socket and a pidfd, and a session a page besides, but for those that
-// join another's session; the last quarter is the daemon's own.
+// join another's session. The last quarter is for what sessions keep whose first connection is closed, for jobs, and the daemon's own.
 func connLimits() ipc.Limits {
 	files := uint64(1024)
 	var lim unix.Rlimit

@@ -89,7 +89,7 @@ func (r *reader) run(ctx context.Context) {
 			booked = began
 		}
 		r.read(began, books)
-		r.nameKeepers() // of those whose memory this reading has not found back
+		r.nameKeepers() // of those whose memory no reading has found back
 	}
 }
 

@@ -77,7 +77,7 @@ func process(f procfacts.Facts, pid int) rules.Process {
 func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	peer := c.Peer()
 	if peer.PIDFD < 0 {
-		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job or a session: another needs one of its own")
+		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job, or belongs to a session: another needs one of its own")
 	}
 	f, err := d.inv.FactsOf(startedOf(peer), c.Lives)
 	if err != nil {

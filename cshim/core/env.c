@@ -251,8 +251,10 @@ void ga_env_read(struct ga_env *env) {
     const char *job = ga_environ_get("GPUARB_JOB");
     if (job && *job) {
         env->in_job = read_token(job, env->hello.job);
-        if (!env->in_job)
+        if (!env->in_job) {
+            ga_os_zero(env->hello.job, sizeof env->hello.job);
             ga_log("GPUARB_JOB is not a token of 32 hex digits; ignored");
+        }
     }
     env->loss_closed = env->in_job;
     const char *loss = ga_environ_get("GPUARB_ON_LOSS");

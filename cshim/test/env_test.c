@@ -202,12 +202,15 @@ int main(int argc, char **argv) {
     CHECK(!env.virtualize && strcmp(env.socket[0], "/some/where") == 0 && !env.socket[1][0]);
     CHECK(!env.wrong);
 
-    setenv("GPUARB_JOB", "0011", 1);
+    setenv("GPUARB_JOB", "00112233445566778899aabbccddeegg", 1);
     setenv("GPUARB_MEMORY", "lots", 1);
     setenv("GPUARB_STREAMS", "many", 1);
     unsetenv("GPUARB_VIRTUALIZE");
     unsetenv("GPUARB_SOCKET");
     setenv("XDG_RUNTIME_DIR", "/run/user/7", 1);
+    ga_env_read(&env);
+    CHECK(!env.in_job && env.hello.job[1] == 0); // nor half of it
+    setenv("GPUARB_JOB", "0011", 1);
     ga_env_read(&env);
     CHECK(!env.in_job && !env.loss_closed && env.hello.memory == GA_NO_LIMIT &&
           env.hello.share == 0);
