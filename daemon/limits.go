@@ -79,8 +79,8 @@ func (c *counts) full(pid int, uid uint32) error {
 }
 
 // connLimits are the limits on connections that the daemon's own limit of open files
-// allows: a connection has a socket and a pidfd, and a session a page besides, but for those that
-// join another's session. The last quarter is for what sessions keep whose first connection is closed, for jobs, and the daemon's own.
+// allows. A connection has a socket and a pidfd, and a session a page besides; one that joins a session has a socket alone.
+// The last quarter is for jobs, for sessions whose first connection is closed, and for the daemon's own files.
 func connLimits() ipc.Limits {
 	files := uint64(1024)
 	var lim unix.Rlimit

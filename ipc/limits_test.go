@@ -250,5 +250,5 @@ func helperFlood(path string) error {
 func (l *connLimits) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.total / whole
+	return (l.total + whole - 1) / whole // a part of one is one
 }

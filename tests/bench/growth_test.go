@@ -119,8 +119,8 @@ func askBesideLeases(b *testing.B, n int) (times float64) {
 	return times
 }
 
-// mostWaiting is 8,000, or as many as the daemon has surely connections for: those of further threads may take three
-// quarters of its descriptors, less what their sessions have besides.
+// mostWaiting is 8,000, or half as many as the daemon may have descriptors: connections of further threads may take three
+// quarters of them, less what the sessions of these have.
 func mostWaiting(b *testing.B) int {
 	var files unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {

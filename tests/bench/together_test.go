@@ -29,7 +29,7 @@ for failed in (cuda.cuInit(0), cuda.cuCtxCreate_v2(ctypes.byref(context), 0, 0),
 // takes for one program, from before it starts until nothing of it is left. One in C does nothing else, and is there
 // in a millisecond; one in Python loads what a program loads, and ffmpeg (-bench.ffmpeg) has a picture on the device.
 //
-// In C the programs are started under the library once more with the least that any daemon could be (floor/floor.c) in
+// In C the programs are started under the library once more with a floor (floor/floor.c), the least that a daemon of this protocol takes, in
 // the daemon's place. floor-ms is how long that takes, floor-ratio is floor-ms to without-ms, and floor-µs the processor
 // time that this server takes for one program. ratio-floor is with-ms to floor-ms, which is the daemon's own part of ratio.
 func BenchmarkStartTogether(b *testing.B) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// floor SOCKET DAEMON: the least that any daemon could take for a program under the library. It is
-// a server at SOCKET that passes the messages of its first program on to the daemon at DAEMON, and
-// records each reply and what the lease page holds at that moment. Every later program gets the
-// same replies and the same page; only the request's number differs. All programs must send the
-// same messages in the same order, and each message must have a reply.
+// floor SOCKET DAEMON: the least that a daemon of this protocol takes for a program under the
+// library. It is a server at SOCKET that passes the messages of its first program on to the daemon
+// at DAEMON, and records each reply and what the lease page holds at that moment. Every later
+// program gets the same replies and the same page; only the request's number differs. All programs
+// must send the same messages in the same order, and each message must have a reply.
 //
 // The server has one thread (two are no faster), no log, and allocates nothing. It makes the system
 // calls that a daemon in any language must make for a program: it accepts the connection, asks the

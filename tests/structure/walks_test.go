@@ -1,0 +1,68 @@
+package structure
+
+import (
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// A step of a walk over a table keeps a lock until the next step: a loop that is left early would keep it for good.
+var (
+	step   = regexp.MustCompile(`ga_(table|self)_(take_)?next\(&`)
+	inLoop = regexp.MustCompile(`^\s*while \(ga_(table|self)_(take_)?next\(&`)
+	leaves = regexp.MustCompile(`\b(break|return|goto)\b`)
+)
+
+// unfinished are the lines of a C source at which a walk is left early, or is no loop.
+func unfinished(text string) (walks int, bad []string) {
+	lines := strings.Split(text, "\n")
+	for i, line := range lines {
+		if !step.MatchString(line) {
+			continue
+		}
+		if walks++; !inLoop.MatchString(line) {
+			bad = append(bad, line)
+			continue
+		}
+		indent := line[:strings.Index(line, "while")]
+		for _, body := range lines[i+1:] { // clang-format indents what belongs to the loop
+			if !strings.HasPrefix(body, indent+" ") {
+				break
+			}
+			if leaves.MatchString(body) {
+				bad = append(bad, body)
+			}
+		}
+	}
+	return walks, bad
+}
+
+func TestWalksGoToTheirEnd(t *testing.T) {
+	all := 0
+	for _, name := range files(t) {
+		if !strings.HasPrefix(name, "cshim/") || strings.HasPrefix(name, "cshim/test/") || !strings.HasSuffix(name, ".c") {
+			continue
+		}
+		walks, bad := unfinished(read(t, name))
+		all += walks
+		for _, line := range bad {
+			t.Errorf("%s: a walk over a table is left with a lock held: %s", name, strings.TrimSpace(line))
+		}
+	}
+	if all == 0 {
+		t.Error("no walk was found")
+	}
+}
+
+func TestUnfinishedWalksAreFound(t *testing.T) {
+	for text, want := range map[string]int{
+		"    while (ga_self_next(&walk, &e))\n        n++;\n    return n;\n":                                  0,
+		"    while (ga_self_next(&walk, &e)) {\n        if (e.key == key)\n            break;\n    }\n":       1,
+		"    while (ga_table_take_next(&walk, ticket, &e))\n        if (e.bytes)\n            return true;\n": 1,
+		"    if (ga_table_next(&walk, &e))\n        n++;\n":                                                   1,
+	} {
+		if walks, bad := unfinished(text); walks != 1 || len(bad) != want {
+			t.Errorf("%d walks and %q found in:\n%s", walks, bad, text)
+		}
+	}
+}
