@@ -138,11 +138,12 @@ static bool read_token(const char *text, uint8_t token[16]) {
 
 // A size that limits and cannot be read. To go on without the limit would be the opposite of
 // what was meant.
-static void is_wrong(struct ga_env *env, const char *name, const char *what) {
-    ga_log("%s=%s is no %s", name, ga_environ_get(name), what);
+static void is_wrong(struct ga_env *env, const char *name, const char *value, const char *what) {
+    ga_log("%s=%s is no %s", name, value, what);
     if (!env->wrong) {
         env->wrong = name;
         env->wrong_what = what;
+        ga_log_format(env->wrong_value, sizeof env->wrong_value, "%s", value);
     }
 }
 
@@ -172,7 +173,7 @@ static uint64_t read_size(struct ga_env *env, const char *name) {
     const char *text = ga_environ_get(name);
     uint64_t bytes = GA_NO_LIMIT;
     if (text && *text && !ga_env_size(text, &bytes))
-        is_wrong(env, name, SIZE);
+        is_wrong(env, name, text, SIZE);
     return bytes;
 }
 
@@ -183,7 +184,7 @@ static void read_limits(struct ga_env *env) {
         if (env->hello.share == 0)
             env->hello.memory = 0; // a share of 0 stands for none
     } else if (memory && *memory && !ga_env_size(memory, &env->hello.memory)) {
-        is_wrong(env, "GPUARB_MEMORY", SIZE_OR_SHARE);
+        is_wrong(env, "GPUARB_MEMORY", memory, SIZE_OR_SHARE);
     }
     env->host = read_size(env, "GPUARB_HOST");
     env->hello.streams = read_count("GPUARB_STREAMS");
@@ -245,6 +246,7 @@ static void read_socket(struct ga_env *env) {
 
 void ga_env_read(struct ga_env *env) {
     ga_os_zero(env, sizeof *env);
+    ga_log_read_environment();
     env->hello.kind = GA_KIND_SHIM;
     const char *virtualize = ga_environ_get("GPUARB_VIRTUALIZE");
     env->virtualize = !virtualize || !*virtualize || ga_environ_set(virtualize);

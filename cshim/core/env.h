@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables that a program is started with, read once at the first GPU call.
+// The variables that a program is started with, read once at the first GPU call: another thread
+// may change the environment at any time. GPUARB_LOG and GPUARB_QUIET are in log.h.
 #ifndef GA_ENV_H
 #define GA_ENV_H
 
@@ -16,6 +17,7 @@ struct ga_env {
     uint64_t host;          // GPUARB_HOST in bytes, or GA_NO_LIMIT
     const char *wrong;      // a size that cannot be read: its variable, or NULL
     const char *wrong_what; // what it is not
+    char wrong_value[64];   // its value, cut off if it is longer
     char socket[2][108];    // where the daemon may be, in order; empty: no further one
     // What a daemon is told: the token; GPUARB_MEMORY, GPUARB_STREAM_RESERVE in bytes, or
     // GA_NO_LIMIT; GPUARB_MEMORY as a share, per mille, GPUARB_STREAMS, GPUARB_SLOTS,

@@ -117,11 +117,44 @@ static void end_line(struct line *l, int fd) {
     ga_os_write(fd, l->text, l->used, PATIENCE_MS);
 }
 
+// What GPUARB_LOG and GPUARB_QUIET said when the first line was to be written, or at the first GPU
+// call. Copied, because the program may change its environment, in another thread, at any time.
+static struct {
+    _Atomic uint32_t state; // NOT_READ, READING, READ
+    bool quiet;
+    char where[4096]; // "": ga_log writes nothing
+} settings;
+enum { NOT_READ, READING, READ };
+
+void ga_log_read_environment(void) {
+    uint32_t state = NOT_READ;
+    if (!atomic_compare_exchange_strong(&settings.state, &state, READING))
+        return;
+    const char *where = ga_environ_get("GPUARB_LOG");
+    size_t length = where ? ga_os_length(where) : 0;
+    if (length < sizeof settings.where && length > 0 && !ga_os_equal(where, "0"))
+        ga_os_copy(settings.where, where, length);
+    settings.quiet = ga_environ_set(ga_environ_get("GPUARB_QUIET"));
+    atomic_store(&settings.state, READ);
+}
+
+// False: the settings are not known. Then another thread is reading them and does not come to the
+// end, or this very thread is, and a signal handler has interrupted it.
+static bool know_settings(void) {
+    ga_log_read_environment();
+    for (int sleeps = 0; atomic_load(&settings.state) != READ; sleeps++) {
+        if (sleeps == 200)
+            return false;
+        ga_os_sleep_us(50);
+    }
+    return true;
+}
+
 void ga_log(const char *f, ...) {
     static _Atomic uint32_t lines;
-    const char *where = ga_environ_get("GPUARB_LOG");
-    if (!where || !*where || ga_os_equal(where, "0"))
+    if (!know_settings() || !settings.where[0])
         return;
+    const char *where = settings.where;
     if (atomic_fetch_add_explicit(&lines, 1, memory_order_relaxed) >= GA_LOG_LINES)
         return;
     char buffer[LINE_SIZE];
@@ -143,6 +176,6 @@ void ga_log_user(const char *f, ...) {
     char buffer[LINE_SIZE];
     struct line l;
     FORMAT_LINE(&l, buffer, false, f);
-    if (!ga_environ_set(ga_environ_get("GPUARB_QUIET")))
+    if (know_settings() && !settings.quiet)
         end_line(&l, 2);
 }

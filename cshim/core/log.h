@@ -8,6 +8,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
+// Reads GPUARB_LOG and GPUARB_QUIET, once in a process; its forked children keep what was read.
+// Called at the first GPU call, and by the first line if that comes earlier.
+void ga_log_read_environment(void);
+
 // For who turned messages on with GPUARB_LOG=FILE|stderr; at most GA_LOG_LINES lines.
 void ga_log(const char *format, ...);
 // On stderr whatever GPUARB_LOG says, unless GPUARB_QUIET does: the few lines that the user must

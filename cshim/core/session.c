@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include "core/environ.h"
 #include "core/give.h"
 #include "core/interface.h"
 #include "core/lane.h"
@@ -97,7 +96,7 @@ static void lose(struct ga_root *root) {
 static enum ga_way refuse_wrong(struct ga_root *root) {
     if (atomic_exchange(&root->warned, 1) == 0)
         ga_log_user("%s=%s is no %s: device memory is refused", root->env.wrong,
-                    ga_environ_get(root->env.wrong), root->env.wrong_what);
+                    root->env.wrong_value, root->env.wrong_what);
     return GA_WAY_REFUSED;
 }
 

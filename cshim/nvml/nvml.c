@@ -3,7 +3,6 @@
 
 #include "core/budget.h"
 #include "core/device.h"
-#include "core/environ.h"
 #include "core/link.h"
 #include "core/log.h"
 
@@ -159,14 +158,17 @@ static void follow(struct search *s, char c) {
     }
 }
 
-// Whether a process was started with the same GPUARB_JOB. What may not be looked at is not of the
-// job: its processes are one user's.
-static bool is_of_job(int pid) {
+// Reports whether a process was started with the GPUARB_JOB of this one. A process that may not be
+// looked at is not of the job: a job's processes are one user's.
+static bool is_of_job(const struct ga_env *env, int pid) {
     char path[64];
     char text[1024];
-    struct search s = {.token = ga_environ_get("GPUARB_JOB")};
-    if (!s.token || !*s.token)
+    char token[2 * sizeof env->hello.job + 1] = "";
+    struct search s = {.token = token};
+    if (!env->in_job)
         return false;
+    for (size_t i = 0; i < sizeof env->hello.job; i++)
+        ga_os_hex(&token[2 * i], env->hello.job[i], 2);
     ga_log_format(path, sizeof path, "/proc/%u/environ", (uint64_t)pid);
     int fd = ga_os_open_read(path);
     if (fd < 0)
@@ -178,8 +180,8 @@ static bool is_of_job(int pid) {
     return s.found;
 }
 
-static bool is_shown(unsigned int pid) {
-    return pid == (unsigned int)ga_os_pid() || is_of_job((int)pid);
+static bool is_shown(const struct subject *s, unsigned int pid) {
+    return pid == (unsigned int)ga_os_pid() || is_of_job(&s->root->env, (int)pid);
 }
 
 // A list of processes on its way to the program.
@@ -203,7 +205,7 @@ static void keep_sharers(struct list *l, const struct subject *s) {
     for (unsigned int i = 0; i < l->count; i++) {
         struct ga_nvml_process_v1 *r = record(l, i);
         bool is_own = r->pid == own;
-        if (!is_shown(r->pid))
+        if (!is_shown(s, r->pid))
             continue;
         if (is_own)
             r->used = mine;
@@ -307,7 +309,7 @@ ga_nvml_result ga_nvml_process_utilization(GA_FN_nvmlDeviceGetProcessUtilization
     if (result != GA_NVML_SUCCESS || !samples || !count || !limited_subject(&s, device))
         return result;
     for (unsigned int i = 0; i < *count; i++)
-        if (is_shown(samples[i].pid))
+        if (is_shown(&s, samples[i].pid))
             samples[kept++] = samples[i];
     *count = kept;
     return kept ? GA_NVML_SUCCESS : GA_NVML_NOT_FOUND;
@@ -322,7 +324,7 @@ ga_nvml_result ga_nvml_processes_utilization(GA_FN_nvmlDeviceGetProcessesUtiliza
     if (result != GA_NVML_SUCCESS || !busy->list || !limited_subject(&s, device))
         return result;
     for (unsigned int i = 0; i < busy->count; i++)
-        if (is_shown(busy->list[i].pid))
+        if (is_shown(&s, busy->list[i].pid))
             busy->list[kept++] = busy->list[i];
     busy->count = kept;
     return kept ? GA_NVML_SUCCESS : GA_NVML_NOT_FOUND;

@@ -216,6 +216,7 @@ int main(int argc, char **argv) {
           env.hello.share == 0);
     CHECK(env.hello.streams == 0 && env.virtualize);
     CHECK(env.wrong && strcmp(env.wrong, "GPUARB_MEMORY") == 0);
+    CHECK(strcmp(env.wrong_value, "lots") == 0);
     unsetenv("GPUARB_MEMORY");
     unsetenv("GPUARB_STREAMS");
     CHECK(strcmp(env.socket[0], "/run/user/7/gpuarb/gpuarb.sock") == 0);

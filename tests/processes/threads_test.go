@@ -107,6 +107,13 @@ func TestKeys(t *testing.T) {
 	same(t, story(t, []string{"keys"}))
 }
 
+// TestEnvironmentChanges: a thread changes the environment while another one's requests are refused, each of which is a
+// line for the log.
+func TestEnvironmentChanges(t *testing.T) {
+	t.Parallel()
+	same(t, story(t, []string{"environ"}))
+}
+
 // TestSignalInACall: a signal handler that allocates interrupts its thread while that
 // waits for a daemon that stands still: for the answer to a request, or for a new
 // daemon to take it up.

@@ -219,6 +219,37 @@ static int tell_keys(char **arguments) {
     return 0;
 }
 
+// One thread adds variables to the environment, which libc moves and frees meanwhile, while another
+// is refused memory.
+static atomic_int setting;
+
+static void *sets_variables(void *arg) {
+    char name[32];
+    (void)arg;
+    for (int i = 0; i < 30000; i++) {
+        snprintf(name, sizeof name, "VARIABLE_%d", i);
+        setenv(name, "x", 1); // NOLINT(concurrency-mt-unsafe)
+    }
+    atomic_store(&setting, 0);
+    return NULL;
+}
+
+static int tell_environ(char **arguments) {
+    CUdeviceptr p = 0;
+    pthread_t thread;
+    int granted = 0;
+    (void)arguments;
+    begin();
+    atomic_store(&setting, 1);
+    must(pthread_create(&thread, NULL, sets_variables, NULL) == 0, "pthread_create");
+    while (atomic_load(&setting))
+        granted += CU(cuMemAlloc_v2)(&p, (size_t)1 << 45) == 0;
+    must(pthread_join(thread, NULL) == 0, "pthread_join");
+    say("%d granted", granted);
+    say("end");
+    return 0;
+}
+
 // Signals
 
 static atomic_int in_handler;
@@ -428,9 +459,11 @@ static int tell_exit(char **arguments) {
 }
 
 const struct story threads[] = {
-    {"die", tell_die},     {"vanish", tell_vanish},     {"turn", tell_turn},
-    {"jump", tell_jump},   {"keys", tell_keys},         {"signal", tell_signal},
-    {"timer", tell_timer}, {"atexit", tell_atexit},     {"exit", tell_exit},
-    {"jumps", tell_jumps}, {"outlived", tell_outlived}, {"needed", tell_needed},
-    {NULL, NULL},
+    {"die", tell_die},       {"vanish", tell_vanish},
+    {"turn", tell_turn},     {"jump", tell_jump},
+    {"keys", tell_keys},     {"environ", tell_environ},
+    {"signal", tell_signal}, {"timer", tell_timer},
+    {"atexit", tell_atexit}, {"exit", tell_exit},
+    {"jumps", tell_jumps},   {"outlived", tell_outlived},
+    {"needed", tell_needed}, {NULL, NULL},
 };
