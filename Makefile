@@ -58,9 +58,11 @@ FORCE:
 $(BUILD)/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd && chmod a+rx $@
 
-# Without cgo: the command has to run in any container and on any libc.
+# Static, with Go's own look-ups of users and names: the command has to run in any container and on
+# any libc. Its few lines of C (spawn/) run before Go's runtime does.
+$(BUILD)/gpuarb: LDFLAGS += -linkmode external -extldflags -static
 $(BUILD)/gpuarb: FORCE
-	$(call line,GO,$@)CGO_ENABLED=0 $(GOBUILD) -o $@ ./cmd/gpuarb
+	$(call line,GO,$@)CGO_ENABLED=1 CC='$(CC)' $(GOBUILD) -tags netgo,osusergo -o $@ ./cmd/gpuarb
 
 # Manual pages and completions are what the commands say of themselves, so that the binaries write them.
 .PHONY: share

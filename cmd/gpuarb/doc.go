@@ -3,8 +3,8 @@
 // limits (limit), checks the machine and the configuration (doctor, config check), and
 // computes (plan).
 //
-// It speaks to the daemon over its socket alone: nothing needs to be mounted. It has
-// no cgo, so that the one binary runs in any container and on any libc.
+// It speaks to the daemon over its socket alone: nothing needs to be mounted. It is
+// linked statically, so that the one binary runs in any container and on any libc.
 //
 // What a command found out goes to stdout, every message to stderr, as one line that
 // begins with "gpuarb: " and says what was wrong, where, and what to do.
@@ -14,6 +14,11 @@
 // own codes can be told from the program's, as with timeout(1).
 //
 // # Signals under run
+//
+// The program is started as env(1) would start it: with the dispositions, the mask, the
+// descriptors and the limits that gpuarb was started with (package spawn). A signal that was ignored
+// at the start gpuarb ignores while it waits, and passes on when the program runs, since the program may
+// have a handler of its own for it.
 //
 // The program stays in gpuarb's process group: a group of its own could not read the
 // terminal as part of a pipeline, and the shell could not stop and continue it. So

@@ -12,6 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/spawn"
 	"golang.org/x/sys/unix"
 )
 
@@ -78,11 +79,12 @@ func indices(job ipc.JobOpenReply) string {
 }
 
 // endsWait tells the signals that end a wait for a job from those that mean the
-// program, which is not there yet.
+// program, which is not there yet. A signal that was ignored when gpuarb was started (under nohup, in the background
+// of a script) ends none.
 func endsWait(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
-		return true
+		return !spawn.Ignored(sig.(syscall.Signal))
 	}
 	return false
 }

@@ -392,14 +392,35 @@ func TestRunSignalDeath(t *testing.T) {
 	}
 }
 
-// An ignored signal stays ignored in the program, so that nohup(1) works.
+// An ignored signal stays ignored in the program, so that nohup(1) works, and services under systemd, which ignores PIPE.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t))
-	outer := bounded.Command(t, bounded.Patience, "sh", "-c", `trap "" HUP; exec "$0" run sh -c 'kill -HUP $$; echo alive'`, command.Path)
+	const signals = "HUP INT QUIT PIPE TERM USR1 USR2 ALRM XFSZ"
+	outer := bounded.Command(t, bounded.Patience, "sh", "-c",
+		`trap "" `+signals+`; exec "$0" run sh -c 'for s in `+signals+`; do kill -$s $$; done; echo alive'`, command.Path)
 	outer.Env = command.Env
 	if got := finish(t, outer); got.stdout != "alive\n" {
-		t.Errorf("the program did not outlive HUP, code %d\n%v", got.code, got)
+		t.Errorf("the program did not outlive the signals, code %d\n%v", got.code, got)
+	}
+}
+
+// A signal that was ignored at the start reaches a program that has a handler for it.
+func TestRunForwardsIgnoredSignals(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	command := gpuarb(t, daemon.environment(t, asCounter+"=1"))
+	outer := bounded.Command(t, bounded.Patience, "sh", "-c", `trap "" INT; exec "$0" run "$0"`, command.Path)
+	outer.Env = command.Env
+	r := begin(t, outer)
+	r.line(t)
+	if err := r.Process.Signal(unix.SIGINT); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.line(t); got != "count 1" {
+		t.Errorf("the program says %q", got)
+	}
+	if code := r.wait(t); code != 6 {
+		t.Errorf("exit code %d, want 6", code)
 	}
 }
 

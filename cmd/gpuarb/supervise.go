@@ -3,15 +3,16 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 
 	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/spawn"
 	"golang.org/x/sys/unix"
 )
 
@@ -72,7 +73,7 @@ func (a *app) library() (string, error) {
 // supervise starts the program and waits for it, and for nothing that it leaves
 // behind. It returns nil for exit code 0, else an error with the code. Before a signal
 // is passed on that is to end the program, cancel is called, which ends its waiting.
-func (a *app) supervise(program string, args, environ []string, caught <-chan os.Signal, cancel func()) error {
+func (a *app) supervise(program string, args, environ []string, caught chan os.Signal, cancel func()) error {
 	// The kernel sends the parent-death signal when the thread that started the
 	// child ends, so this thread must last as long as the child.
 	runtime.LockOSThread()
@@ -83,6 +84,7 @@ func (a *app) supervise(program string, args, environ []string, caught <-chan os
 	if err != nil {
 		return startFailure(program, err)
 	}
+	signal.Notify(caught, passedSignals...)
 	done := make(chan struct{})
 	forwarded := make(chan struct{})
 	go func() {
@@ -98,28 +100,28 @@ func (a *app) supervise(program string, args, environ []string, caught <-chan os
 	return exitStatus(state)
 }
 
-// start starts the program with gpuarb's own descriptors, folder and process group. A
-// script without an interpreter line goes to the shell, as with execvp(3).
-func start(program string, args, environ []string) (*os.Process, error) {
-	attributes := &os.ProcAttr{
-		Env:   environ,
-		Files: []*os.File{os.Stdin, os.Stdout, os.Stderr},
-		Sys:   &syscall.SysProcAttr{Pdeathsig: syscall.SIGTERM},
-	}
-	process, err := os.StartProcess(program, args, attributes)
-	if errors.Is(err, unix.ENOEXEC) {
-		shell := append([]string{"sh", program}, args[1:]...)
-		return os.StartProcess("/bin/sh", shell, attributes)
-	}
+// start starts the program as env(1) would. It gets SIGTERM when gpuarb is killed.
+func start(program string, args, environ []string) (process *os.Process, err error) {
+	err = orShell(spawn.Program{Path: program, Args: args, Environ: environ, DeathSignal: unix.SIGTERM}, func(p spawn.Program) error {
+		process, err = p.Start()
+		return err
+	})
 	return process, err
+}
+
+// orShell executes a program. A script without an interpreter line goes to the shell, as with execvp(3).
+func orShell(program spawn.Program, execute func(spawn.Program) error) error {
+	err := execute(program)
+	if errors.Is(err, unix.ENOEXEC) {
+		program.Args = append([]string{"sh", program.Path}, program.Args[1:]...)
+		program.Path = "/bin/sh"
+		return execute(program)
+	}
+	return err
 }
 
 func startFailure(program string, err error) error {
 	code := exitRunDenied
-	var at *fs.PathError
-	if errors.As(err, &at) {
-		err = at.Err
-	}
 	if info, statErr := os.Stat(program); statErr == nil && info.IsDir() {
 		err = unix.EISDIR
 	}
@@ -144,27 +146,33 @@ func exitStatus(state *os.ProcessState) error {
 }
 
 // catchSignals begins to catch what is passed on. It begins before there is a program:
-// what comes until then is not lost.
-func catchSignals() (caught <-chan os.Signal, stop func()) {
-	signals := make(chan os.Signal, 64)
-	signal.Notify(signals, passedSignals()...)
-	return signals, func() { signal.Stop(signals) }
-}
-
-// passedSignals are the signals that gpuarb passes on. One that is ignored (under
-// nohup, or in the background of a script) is left so: catching it would make the
-// program start with it on.
-func passedSignals() []os.Signal {
-	var passed []os.Signal
-	for _, sig := range []os.Signal{
-		unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
-		unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
-	} {
-		if !signal.Ignored(sig) {
-			passed = append(passed, sig)
+// what comes until then is not lost. Signals that gpuarb was started to ignore it ignores.
+func catchSignals() (caught chan os.Signal, stop func()) {
+	caught = make(chan os.Signal, 64)
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		switch {
+		case !spawn.Ignored(sig):
+			if slices.Contains(passedSignals, os.Signal(sig)) {
+				signal.Notify(caught, sig)
+			}
+		case !slices.Contains(keptSignals, sig):
+			signal.Ignore(sig)
 		}
 	}
-	return passed
+	return caught, func() { signal.Stop(caught) }
+}
+
+// lastSignal is the highest number of a signal.
+const lastSignal unix.Signal = 64
+
+// keptSignals are never ignored: the program's end is waited for, and Go's runtime sends itself SIGURG.
+var keptSignals = []unix.Signal{unix.SIGCHLD, unix.SIGURG}
+
+// passedSignals are the signals that gpuarb passes on to a program, also one that it was started to ignore: the
+// program may have a handler of its own for it.
+var passedSignals = []os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
+	unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
 }
 
 // forward passes on what is caught until done. A signal that comes before the end of
@@ -173,8 +181,7 @@ func forward(caught <-chan os.Signal, process *os.Process, cancel func(), done <
 	for {
 		select {
 		case sig := <-caught:
-			switch sig {
-			case unix.SIGINT, unix.SIGTERM, unix.SIGHUP:
+			if endsWait(sig) && sig != unix.SIGQUIT {
 				cancel()
 			}
 			if !fromTerminal(sig) {

@@ -110,7 +110,7 @@ var bans = []ban{
 	{what: []string{module + "/cmd"}, reason: "a command has no logic that others could want"},
 	{
 		from: "cmd/gpuarb", what: []string{module + "/daemon", module + "/gpufs", module + "/inventory"},
-		reason: "the command speaks over the socket, and has no cgo",
+		reason: "the command speaks over the socket, and is one static file",
 	},
 	{
 		but: []string{"top"}, what: []string{"charm.land"},
@@ -136,7 +136,8 @@ var bans = []ban{
 		from: "metrics", what: []string{module}, allow: []string{module + "/accounting"},
 		reason: "metrics are made of a snapshot, whoever shows them",
 	},
-	{but: []string{"inventory"}, what: []string{"C"}, reason: "cgo stays where the vendor's library is"},
+	{but: []string{"inventory", "spawn"}, what: []string{"C"}, reason: "cgo stays where the vendor's library is, and what runs before Go's runtime"},
+	{but: []string{"cmd/gpuarb"}, what: []string{module + "/spawn"}, reason: "one package starts the programs of users"},
 	{
 		what: []string{
 			module + "/tests", module + "/tools", "testing", "net/http/httptest", "go.uber.org/goleak",

@@ -1,0 +1,114 @@
+package spawn
+
+// #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
+// #include <stdlib.h>
+// #include "start.h"
+import "C"
+
+import (
+	"bytes"
+	"os"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"unsafe"
+)
+
+// Ignored reports whether this process was started with a signal ignored.
+func Ignored(sig syscall.Signal) bool { return has(C.gs_inherited(1), sig) }
+
+// Blocked reports whether this process was started with a signal blocked.
+func Blocked(sig syscall.Signal) bool { return has(C.gs_inherited(0), sig) }
+
+// has reports whether a set of signals, bit n-1 for signal n, has one. Signals are those from 1 to 64.
+func has(set C.uint64_t, sig syscall.Signal) bool {
+	return sig >= 1 && sig <= 64 && set&(1<<(sig-1)) != 0
+}
+
+// Parent returns the PID of the process that was this one's parent when this one began, 0 if it is
+// outside of this PID namespace.
+func Parent() int { return int(C.gs_parent()) }
+
+// Program is a program to start.
+type Program struct {
+	Path    string
+	Args    []string // with the program's name
+	Environ []string
+	// DeathSignal is sent to the program when its parent's thread ends that started it; 0: none.
+	DeathSignal syscall.Signal
+}
+
+// Start starts the program in a child process, in this process's folder, session and process group.
+// A variable of systemd's that names this process (LISTEN_PID, WATCHDOG_PID) names the child there.
+// The kernel sends DeathSignal when the calling thread ends, so that the caller locks it to its
+// goroutine. The error is a syscall.Errno: what execve(2) or fork(2) said.
+func (p Program) Start() (*os.Process, error) {
+	pid, err := p.call(func(c *C.struct_gs_program) C.int { return C.gs_start(c) })
+	if err != nil {
+		return nil, err
+	}
+	return os.FindProcess(pid)
+}
+
+// Become replaces this process by the program, and returns only if that failed. DeathSignal is sent
+// when the thread that started this process ends. The error is a syscall.Errno, ESRCH if DeathSignal
+// is given and the parent has ended already. After any other error the dispositions of signals are
+// those that this process was started with, so that the caller must end.
+func (p Program) Become() error {
+	_, err := p.call(func(c *C.struct_gs_program) C.int { return C.gs_become(c) })
+	return err
+}
+
+// ownPIDs are variables of systemd's that have the PID of the process for which they are meant.
+var ownPIDs = [...]string{"LISTEN_PID=", "WATCHDOG_PID="}
+
+// call hands the program over to C.
+func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	for _, text := range append(append([]string{p.Path}, p.Args...), p.Environ...) {
+		if strings.IndexByte(text, 0) >= 0 {
+			return 0, syscall.EINVAL
+		}
+	}
+	c := C.struct_gs_program{path: C.CString(p.Path), arguments: vector(p.Args, nil), death_signal: C.int(p.DeathSignal)}
+	c.environment = vector(p.Environ, func(entry string, at *C.char) {
+		for i, name := range ownPIDs {
+			if value, ok := strings.CutPrefix(entry, name); ok && value == strconv.Itoa(os.Getpid()) {
+				c.own_pid[i] = (*C.char)(unsafe.Add(unsafe.Pointer(at), len(name)))
+			}
+		}
+	})
+	defer func() {
+		free(c.arguments, len(p.Args))
+		free(c.environment, len(p.Environ))
+		C.free(unsafe.Pointer(c.path))
+	}()
+	if result := do(&c); result < 0 {
+		return 0, syscall.Errno(-result)
+	} else {
+		return int(result), nil
+	}
+}
+
+// vector copies strings to C's memory, with room behind each for a PID, and NULL at the end.
+func vector(list []string, each func(text string, at *C.char)) **C.char {
+	memory := (**C.char)(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof((*C.char)(nil)))))
+	entries := unsafe.Slice(memory, len(list))
+	for i, text := range list {
+		entries[i] = (*C.char)(C.CBytes(append([]byte(text), bytes.Repeat([]byte{0}, C.GS_DIGITS+1)...)))
+		if each != nil {
+			each(text, entries[i])
+		}
+	}
+	return memory
+}
+
+// free gives back what vector made of so many strings.
+func free(memory **C.char, count int) {
+	for _, entry := range unsafe.Slice(memory, count) {
+		C.free(unsafe.Pointer(entry))
+	}
+	C.free(unsafe.Pointer(memory))
+}
