@@ -57,9 +57,10 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 }
 
 // RestoreSession takes a session up again after a restart of the daemon, in its job (ErrNoJob when
-// that is not there) or as a job of its own. What it reserves it has, whether there is room or not.
+// that is not there) or as a job of its own. It never waits, since its process holds memory already. Its reservation holds whether
+// there is room or not; but with r.Unreserved nothing is reserved before [Arbiter.Reserve].
 func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, error) {
-	s, err := a.newSession(now, r, false)
+	s, err := a.newSession(now, r, r.Unreserved)
 	if err != nil {
 		return 0, err
 	}
@@ -69,14 +70,37 @@ func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, er
 	return s.id, nil
 }
 
+// Reserve makes the reservation that a session was restored without, if there is room for it, and no waiting request comes
+// first. True: the session has what it reserves, now or since before. False: it goes on without, or is not known, or waits for
+// its start.
+func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
+	s := a.begun(id)
+	if s == nil || !s.pending {
+		return s != nil
+	}
+	defer a.serveQueues(now)
+	a.update(now, s)
+	t := a.startOf(s, Place{})
+	a.sort(now)
+	a.arrive(now, t)
+	if v := a.judge(t); v.spot == nil && !v.final && a.helps(t) {
+		a.judge(t)
+	}
+	if t.why.spot == nil {
+		return false
+	}
+	a.reserve(s)
+	return true
+}
+
 // RestoreLease opens a lease in a living session that holds something already: by a record of the
 // daemon before this one, or by what a client says that no record confirms. What it holds is taken
 // as it is, whether it fits or not: then sums only fall. But where it is unverified it has no more
-// bytes than the device, and no more streams than there is room for what each is charged.
-// ErrNoSession; ErrNoDevice; ErrExists when the session has a lease there.
+// bytes than the device, and no more streams than there is room for what each is charged. On a lost device it holds nothing.
+// ErrNoSession, also of a session that waits for its start; ErrNoDevice; ErrExists when the session has a lease there.
 func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, w Word) (LeaseInfo, error) {
-	s, d := a.sessions[id], a.device(held.Device)
-	if s == nil || !s.alive() {
+	s, d := a.begun(id), a.device(held.Device)
+	if s == nil {
 		return LeaseInfo{}, noSession(id)
 	}
 	if d == nil {
@@ -85,7 +109,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	if s.leaseOn(d) != nil {
 		return LeaseInfo{}, fmt.Errorf(wording.LeaseThere, id, d, ErrExists)
 	}
-	if held.Lost {
+	if held.Lost || d.lost {
 		held = RestoredLease{Device: held.Device, Peak: held.Peak, Opened: held.Opened, Lost: true}
 	}
 	l := a.newLease(now, s, d, w)
@@ -100,9 +124,9 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.Force(accounting.Streams, streams)
 	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
-	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, d.lost || held.Lost
+	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
 	if l.lost {
-		a.setCounted(now, l, false)
+		a.empty(now, l)
 	}
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened

@@ -151,22 +151,36 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s, j := t.session, t.job
 	t.bytes = a.wantsBytes(t) // which its job, or it, has from here on
-	s.pending = false
 	if j.pending {
-		j.pending = false
-		a.begin(now, j, nil)
+		j.opened = now
+		a.stats.TotalJobs++
 	}
-	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // it was judged to fit
+	a.reserve(s)
 	a.finish(now, t, Decision{Session: &SessionInfo{ID: s.id}})
+}
+
+// reserve makes the reservation of a session that was judged to fit, and of its job where that is the session's own.
+func (a *Arbiter) reserve(s *session) {
+	s.pending = false
+	if s.job.pending {
+		s.job.pending = false
+		a.reserveJob(s.job)
+	}
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
+}
+
+// reserveJob makes the reservations of a job that was judged to fit.
+func (a *Arbiter) reserveJob(j *job) {
+	_, _ = a.setLimits(a.jobChanges(j), false)
+	for _, d := range a.devices {
+		d.changes++ // what is reserved is not for those any more who wait
+	}
 }
 
 // begin has a job take what it keeps to its end, on these devices.
 func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
-	_, _ = a.setLimits(a.jobChanges(j), false) // it was judged to fit
+	a.reserveJob(j)
 	j.opened = now
-	for _, d := range a.devices {
-		d.changes++ // what is reserved is not for those any more who wait
-	}
 	a.stats.TotalJobs++
 	for _, d := range keeps {
 		a.grantJobPermits(now, j, d)

@@ -19,12 +19,7 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 	if err != nil {
 		return SessionInfo{}, err
 	}
-	t := &ticket{kind: wantsSession, job: s.job, session: s, place: r.Place}
-	for _, d := range a.devices {
-		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
-			t.spots = append(t.spots, spot{device: d})
-		}
-	}
+	t := a.startOf(s, r.Place)
 	a.ask(now, t)
 	answer := t.result()
 	if answer.Refusal != nil {
@@ -32,6 +27,30 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 		return SessionInfo{}, answer.Refusal
 	}
 	return *answer.Session, nil
+}
+
+// startOf returns the request for what a session reserves at its start.
+func (a *Arbiter) startOf(s *session, place Place) *ticket {
+	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
+	for _, d := range a.devices {
+		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
+			t.spots = append(t.spots, spot{device: d})
+		}
+	}
+	return t
+}
+
+// starts reports whether the session waits for what it reserves at its start. A session that does has no lease.
+func (s *session) starts() bool {
+	return s.pending && slices.ContainsFunc(s.job.tickets, func(t *ticket) bool { return t.session == s && t.kind == wantsSession })
+}
+
+// begun returns a session that may have leases: its process lives, and it does not wait for its start. nil: there is none.
+func (a *Arbiter) begun(id SessionID) *session {
+	if s := a.sessions[id]; s != nil && s.alive() && !s.starts() {
+		return s
+	}
+	return nil
 }
 
 // newSession puts a session in place, and its job where it is one of its own. A pending
@@ -147,10 +166,11 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 }
 
 // Attach opens the session's lease on a device, with this word; the same one each time.
-// ErrNoSession, ErrNoDevice; a *Refusal when the device is lost, or not one of the job's.
+// ErrNoSession, also of a session that waits for its start; ErrNoDevice; a *Refusal when the device is lost, or not one
+// of the job's.
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (LeaseInfo, error) {
-	s, d := a.sessions[id], a.device(device)
-	if s == nil || !s.alive() {
+	s, d := a.begun(id), a.device(device)
+	if s == nil {
 		return LeaseInfo{}, noSession(id)
 	}
 	if d == nil {

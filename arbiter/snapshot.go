@@ -159,7 +159,7 @@ func (s *session) state() accounting.State {
 	if !s.alive() {
 		state = accounting.StateDraining
 	}
-	if s.pending {
+	if s.starts() {
 		state = worse(state, accounting.StateWaiting)
 	}
 	for _, l := range s.leases {
@@ -177,7 +177,7 @@ func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
 		Denial: j.denial.text(), DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
 		Processes: make([]int, 0, len(j.sessions)), Devices: make([]accounting.JobDeviceState, 0, len(a.devices)),
 	}
-	if j.pending {
+	if j.run && j.pending { // else its session's state tells
 		state.State = accounting.StateWaiting
 	}
 	for _, s := range j.sessions {

@@ -123,7 +123,7 @@ type job struct {
 	used     []*jobUse  // one for each device used
 	opened   time.Time
 	on       []*device // those that it may use; nil: all
-	pending  bool      // what it reserves waits for room
+	pending  bool      // what it is to reserve is not reserved yet: it waits for its start, or its session was restored so
 	released bool      // by ReleaseJob: it holds nothing beyond its processes
 	slots    int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
 	tickets  []*ticket // that wait, its processes' too
@@ -192,7 +192,7 @@ type session struct {
 	threads   int               // that ever made an intercepted call; 0: not known
 	waits     map[uint32]int    // requests that wait, by the thread whose they are
 	goes      bool              // it lives, and a thread of it may go on
-	pending   bool              // what it reserves waits for room
+	pending   bool              // what it is to reserve is not reserved yet: it waits for its start, or was restored so
 	outdated  bool              // its limits may have changed
 }
 

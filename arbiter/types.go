@@ -128,6 +128,7 @@ type SessionRequest struct {
 	SlotScope     rules.Scope       // "": as the rule says; only a narrower one counts
 	StreamReserve *accounting.Bytes // charged for each stream
 	Place         Place             // of a request that comes again
+	Unreserved    bool              // of RestoreSession alone: what it is to reserve is not reserved before Reserve
 }
 
 // SessionInfo is an opened session.

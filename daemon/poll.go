@@ -64,6 +64,7 @@ func (d *Daemon) poll() <-chan time.Time {
 	d.arb.Tick(d.now())
 	d.checkState()
 	d.agePlacesLocked()
+	d.reserveAgainLocked()
 	return d.after(readEvery)
 }
 

@@ -256,13 +256,12 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 			d.log.Warn("a program's job cannot be made again", "client_pid", proc.PID, "err", err)
 		}
 	}
-	// What it may have to wait for, it holds already.
-	s, _, err := d.addSessionLocked(c, proc, hello, page, arbiter.Place{})
+	s, _, err := d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
 		// What its job was, nobody knows any more. It holds memory all the same.
 		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
 		hello.Job = ipc.Token{}
-		s, _, err = d.addSessionLocked(c, proc, hello, page, arbiter.Place{})
+		s, _, err = d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
 	}
 	if err != nil {
 		_ = page.Close()
@@ -272,6 +271,10 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 		return nil, err
 	}
 	cl.s, s.conns[c] = s, struct{}{}
+	if s.record.Unreserved = 1; !d.reserveLocked(s) {
+		d.log.Warn("a program was taken up again, and there is no room for the memory.min that it had: it goes on without "+
+			"until there is", "client_pid", proc.PID)
+	}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
 		if err := d.settleLocked(s, rl); err != nil {
@@ -283,6 +286,42 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	}
 	d.refreshLocked(s)
 	return s, nil
+}
+
+// openUnreservedLocked opens the session of a program that holds memory already, by its own word alone. Such a session has
+// leases at once, so that it must not wait for what it reserves; and nothing is reserved for a mere word unless there is room.
+func (d *Daemon) openUnreservedLocked(r arbiter.SessionRequest) (info arbiter.SessionInfo, err error) {
+	r.Unreserved = true
+	info.ID, err = d.arb.RestoreSession(d.now(), r)
+	return info, err
+}
+
+// reserveLocked makes the reservation that a session goes without. False: there is no room for it.
+func (d *Daemon) reserveLocked(s *session) bool {
+	if !d.arb.Reserve(d.now(), s.id) {
+		return false
+	}
+	s.record.Unreserved = 0
+	return true
+}
+
+// reservesPerTick is how many reservations are tried again in a second.
+const reservesPerTick = 16
+
+// reserveAgainLocked tries again to make reservations that sessions go without: some at a time, left to chance which.
+func (d *Daemon) reserveAgainLocked() {
+	tried := 0
+	for _, s := range d.sessions {
+		if s.dead || s.record.Unreserved == 0 {
+			continue
+		}
+		if tried++; tried > reservesPerTick {
+			return
+		}
+		if d.reserveLocked(s) {
+			d.log.Info("there is room again for the memory.min of a program that was taken up without it", "client_pid", s.peer.PID)
+		}
+	}
 }
 
 // endDamagedLocked ends what a damaged file says of a process that now says itself what it

@@ -109,7 +109,10 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	d.lock()
 	defer d.unlock()
 	defer d.cameBackLocked(c.Peer(), head)
-	s, ticket, err := d.addSessionLocked(c, proc, h, page, place)
+	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
+		r.Place = place
+		return d.arb.OpenSession(d.now(), r)
+	})
 	if err != nil {
 		page.Close()
 		return nil, false, err
@@ -169,10 +172,10 @@ func about(caller string, err error) error {
 	return &told
 }
 
-// addSessionLocked makes a session known everywhere: arbiter, reaper, and the state file, where
+// addSessionLocked makes a session known everywhere: arbiter (by open), reaper, and the state file, where
 // the caller commits it. With a ticket its reservation is yet to be made.
-func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest,
-	page *ipc.LeasePage, place arbiter.Place) (*session, arbiter.TicketID, error) {
+func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest, page *ipc.LeasePage,
+	open func(arbiter.SessionRequest) (arbiter.SessionInfo, error)) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
 	if err := d.sessionsOf.full(peer.PID, peer.UID); err != nil {
 		return nil, 0, err
@@ -191,9 +194,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 		StreamReserve: h.StreamReserve}
 	s := sessionOf(index, record)
 	s.page, s.caller = page, d.arb.CallerIn(job, proc)
-	request := s.request(proc)
-	request.Place = place
-	info, err := d.arb.OpenSession(d.now(), request)
+	info, err := open(s.request(proc))
 	if err != nil {
 		d.file.Sessions.Free(index)
 		return nil, 0, about(s.caller, err)
@@ -227,7 +228,7 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
 	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),
 		OnFull: map[uint32]rules.OnFull{ipc.OnFullDeny: rules.OnFullDeny, ipc.OnFullWait: rules.OnFullWait}[r.OnFull],
-		Slots:  int(r.Slots), SlotScope: scopeOf(r.SlotScope)}
+		Slots:  int(r.Slots), SlotScope: scopeOf(r.SlotScope), Unreserved: r.Unreserved == 1}
 	if r.StreamReserve != ipc.NoLimit {
 		request.StreamReserve = new(accounting.Bytes(r.StreamReserve))
 	}

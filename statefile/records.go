@@ -119,7 +119,7 @@ type Session struct {
 	OnFull        uint32 // this and the next: the client's wishes, as Hello had them
 	Slots         uint32
 	SlotScope     uint32
-	Reserved      uint32
+	Unreserved    uint32 // 1: what it is to reserve had no room when it was taken up, and is not reserved yet
 	StreamReserve uint64
 	Reserved2     [768]byte // the version before keeps requests here that it answered
 }

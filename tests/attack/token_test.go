@@ -86,12 +86,16 @@ func (a *attacker) misuse(words []string, token ipc.Token) error {
 // resumeAs sends a Resume with any token and page (−1: none) on a connection of its
 // own, which stays open, and returns what the daemon has against it.
 func resumeAs(socket string, token ipc.Token, page int, leases []ipc.ResumeLease) error {
+	return resumeWith(socket, token, helloIn(""), page, leases)
+}
+
+// resumeWith is resumeAs for a process in a job.
+func resumeWith(socket string, token ipc.Token, hello ipc.HelloRequest, page int, leases []ipc.ResumeLease) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if err != nil {
 		return err
 	}
-	req := ipc.ResumeRequest{Session: token, Count: uint32(len(leases)),
-		Hello: ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit, StreamReserve: ipc.NoLimit}}
+	req := ipc.ResumeRequest{Session: token, Count: uint32(len(leases)), Hello: hello}
 	copy(req.Leases[:], leases)
 	var rights []byte
 	if page >= 0 {
