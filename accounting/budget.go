@@ -3,6 +3,7 @@ package accounting
 import (
 	"fmt"
 	"iter"
+	"slices"
 )
 
 // Limits bounds what a budget holds on one device, in bytes. Min is reserved for
@@ -19,37 +20,37 @@ func (l Limits) Least() Bytes { return min(l.Min, l.Max) }
 type Budget struct {
 	Owner any
 
-	up    [2]*Budget // the one above it, and its cap
-	caps  bool       // it is one
-	nodes []*node    // one for each device touched
-	below int        // budgets and leases
+	up    *Budget   // the one above it in the tree; nil: a root
+	caps  []*Budget // those beside the tree that it counts at as well, the narrower ones first
+	isCap bool
+	nodes []*node // one for each device touched
+	below int     // budgets and leases
 }
 
 // OpenBudget adds a budget without limits below parent, or as a root when parent is nil.
 func (l *Ledger) OpenBudget(parent *Budget) *Budget {
 	b := &Budget{}
-	b.move(inTree, parent)
+	b.move(parent)
 	return b
 }
 
 // OpenCap adds a cap: a budget beside the tree that limits what the budgets below it hold and
-// promise together, wherever in the tree those are. It reserves nothing, and is below nothing but other caps.
-func (l *Ledger) OpenCap() *Budget { return &Budget{caps: true} }
+// promise together, wherever in the tree those are. It reserves nothing, and is below nothing.
+func (l *Ledger) OpenCap() *Budget { return &Budget{isCap: true} }
 
 // CloseBudget removes a budget and what it has reserved. ErrBusy while leases or budgets are below it.
 func (l *Ledger) CloseBudget(b *Budget) error {
 	if !b.Empty() {
 		return fmt.Errorf("budget with %d budgets and leases below it: %w", b.below, ErrBusy)
 	}
-	for which, up := range b.up {
-		for _, a := range b.nodes {
-			a.unlink(which)
-		}
-		if up != nil {
-			up.below--
-		}
+	b.setCaps(nil)
+	for _, a := range b.nodes {
+		a.unlink(&a.tree)
 	}
-	b.nodes, b.up = nil, [2]*Budget{}
+	if b.up != nil {
+		b.up.below--
+	}
+	b.nodes, b.up = nil, nil
 	return nil
 }
 
@@ -57,66 +58,86 @@ func (l *Ledger) CloseBudget(b *Budget) error {
 // it a root). What it holds moves along, whether it fits there or not. ErrCycle
 // when parent is b or below it, or one of them is a cap.
 func (l *Ledger) MoveBudget(b, parent *Budget) error {
-	if b.caps || parent != nil && parent.caps {
+	if b.isCap || parent != nil && parent.isCap {
 		return ErrCycle
 	}
-	for p := parent; p != nil; p = p.up[inTree] {
+	for p := parent; p != nil; p = p.up {
 		if p == b {
 			return ErrCycle
 		}
 	}
-	b.move(inTree, parent)
+	b.move(parent)
 	return nil
 }
 
-// SetCap puts b, with all that is below it, under a cap too, in place of the one that it had
-// (nil: under none). What it holds counts there, whether it fits or not. ErrCycle when cap is
-// none, or is b or below it.
-func (l *Ledger) SetCap(b, cap *Budget) error {
-	if cap != nil && !cap.caps {
+// SetCaps puts b, with all that is below it, under caps, the narrower ones first, in place of those that it had. The sums
+// of b count at each of them, whether they fit or not. None may be above b already. ErrCycle when b is a cap, or one of
+// these is not.
+func (l *Ledger) SetCaps(b *Budget, caps ...*Budget) error {
+	if b.isCap || slices.ContainsFunc(caps, func(c *Budget) bool { return !c.isCap }) {
 		return ErrCycle
 	}
-	for c := cap; c != nil; c = c.up[toCap] {
-		if c == b {
-			return ErrCycle
-		}
-	}
-	b.move(toCap, cap)
+	b.setCaps(caps)
 	return nil
 }
 
-// move has b count at another budget.
-func (b *Budget) move(which int, up *Budget) {
-	if was := b.up[which]; was != nil {
-		was.below--
+func (b *Budget) setCaps(caps []*Budget) {
+	for _, c := range caps {
+		c.below++
+	}
+	for _, c := range b.caps {
+		c.below--
+	}
+	b.caps = slices.Clone(caps)
+	for _, a := range b.nodes {
+		for i := range a.caps {
+			a.unlink(&a.caps[i])
+		}
+		b.linkCaps(a)
+	}
+}
+
+// linkCaps has a node of b's, which counts at no caps, count at b's.
+func (b *Budget) linkCaps(a *node) {
+	a.caps = make([]link, len(b.caps))
+	for i, c := range b.caps {
+		a.link(&a.caps[i], c.open(a.dev))
+	}
+}
+
+// move has b count at another budget of the tree.
+func (b *Budget) move(up *Budget) {
+	if b.up != nil {
+		b.up.below--
 	}
 	if up != nil {
 		up.below++
 	}
+	b.up = up
 	for _, a := range b.nodes {
-		a.unlink(which)
-	}
-	b.up[which] = up
-	for _, a := range b.nodes {
-		b.link(a, which)
+		a.unlink(&a.tree)
+		b.linkTree(a)
 	}
 }
 
-// link has a node of b's count where b does: a root's counts at the device.
-func (b *Budget) link(a *node, which int) {
-	switch up := b.up[which]; {
-	case up != nil:
-		a.link(which, up.open(a.dev))
-	case which == inTree && !b.caps:
-		a.link(which, &a.dev.node)
+// linkTree has a node of b's count where b does: a root's counts at the device.
+func (b *Budget) linkTree(a *node) {
+	switch {
+	case b.up != nil:
+		a.link(&a.tree, b.up.open(a.dev))
+	case !b.isCap:
+		a.link(&a.tree, &a.dev.node)
 	}
 }
 
 // Chain yields b and every budget that it is charged to, the narrower ones first.
 func (b *Budget) Chain() iter.Seq[*Budget] {
 	return func(yield func(*Budget) bool) {
-		for ; b != nil; b = b.up[inTree] {
-			for c := b; c != nil; c = c.up[toCap] {
+		for ; b != nil; b = b.up {
+			if !yield(b) {
+				return
+			}
+			for _, c := range b.caps {
 				if !yield(c) {
 					return
 				}
@@ -194,8 +215,7 @@ func (b *Budget) open(d *device) *node {
 	}
 	a := &node{budget: b, dev: d, max: unbounded()}
 	b.nodes = append(b.nodes, a)
-	for which := range a.links {
-		b.link(a, which)
-	}
+	b.linkTree(a)
+	b.linkCaps(a)
 	return a
 }

@@ -32,12 +32,48 @@ func CgroupOf(at string) string {
 	return at
 }
 
-// Cgroups yields the path of each client's cgroup, and of each that has a limit: some more than once.
+// cgroups yields the paths of a client in all hierarchies, each as [CgroupOf] has it.
+func cgroups(path string, others []string) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		if !yield(CgroupOf(path)) {
+			return
+		}
+		for _, other := range others {
+			if !yield(CgroupOf(other)) {
+				return
+			}
+		}
+	}
+}
+
+// InCgroup reports whether a lease's process runs in a cgroup or below it, in any hierarchy.
+func (l *LeaseState) InCgroup(of string) bool {
+	for at := range cgroups(l.Cgroup, l.AlsoIn) {
+		if InCgroup(at, of) {
+			return true
+		}
+	}
+	return false
+}
+
+// in reports whether a process runs in a cgroup, and not in one below it. In the root is what is in no other one.
+func (p *ProcessState) in(of string) bool {
+	for at := range cgroups(p.Cgroup, p.AlsoIn) {
+		if at == of {
+			return true
+		}
+	}
+	return false
+}
+
+// Cgroups yields the paths of each client's cgroups, and of each that has a limit: some more than once.
 func (s *Snapshot) Cgroups() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range s.Processes {
-			if !yield(CgroupOf(s.Processes[i].Cgroup)) {
-				return
+			for at := range cgroups(s.Processes[i].Cgroup, s.Processes[i].AlsoIn) {
+				if !yield(at) {
+					return
+				}
 			}
 		}
 		for i := range s.Budgets {
@@ -67,13 +103,13 @@ func (s *Snapshot) Cgroup(of string) (CgroupState, bool) {
 		}
 	}
 	for i := range s.Leases {
-		if l := &s.Leases[i]; InCgroup(CgroupOf(l.Cgroup), of) {
+		if l := &s.Leases[i]; l.InCgroup(of) {
 			state.Used = state.Used.Plus(l.Used)
 			state.Streams += l.Streams
 		}
 	}
 	for i := range s.Processes {
-		if p := &s.Processes[i]; CgroupOf(p.Cgroup) == of {
+		if p := &s.Processes[i]; p.in(of) {
 			state.Processes = append(state.Processes, p.PID)
 		}
 	}

@@ -67,11 +67,8 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")
 			m.setLimits(t, budget(t), device.Draw(t, "device"), accounting.Limits{Min: least, Max: most})
 		},
-		"setCap": func(t *rapid.T) {
-			m.setCap(t, budget(t), rapid.SampledFrom(append(m.caps[:4:4], nil)).Draw(t, "cap"))
-		},
-		"nestCap": func(t *rapid.T) {
-			m.setCap(t, rapid.SampledFrom(m.caps).Draw(t, "below"), rapid.SampledFrom(append(m.caps[:4:4], nil)).Draw(t, "cap"))
+		"setCaps": func(t *rapid.T) {
+			m.setCaps(t, budget(t), rapid.SliceOfNDistinct(rapid.SampledFrom(m.caps), 0, 3, rapid.ID).Draw(t, "caps"))
 		},
 		"limitCap": func(t *rapid.T) {
 			least, most := bytes.Draw(t, "min"), bytes.Draw(t, "max")

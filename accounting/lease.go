@@ -24,7 +24,7 @@ func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) erro
 	s := h.lease()
 	s.pos = len(s.dev.leases)
 	s.SetStreamsMax(streamsMax)
-	s.link(inTree, s.links[inTree].to)
+	s.link(&s.tree, s.tree.to)
 	s.dev.leases = append(s.dev.leases, h)
 	b.below++
 	return nil
@@ -40,9 +40,9 @@ func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 	}
 	s := h.lease()
 	*s = Lease{node: node{holder: h, dev: d, max: unbounded()}}
-	s.links[inTree].to = &d.node
+	s.tree.to = &d.node
 	if b != nil {
-		s.links[inTree].to = b.open(d)
+		s.tree.to = b.open(d)
 	}
 	return nil
 }
@@ -59,7 +59,7 @@ func (s *Lease) Clear() {
 func (s *Lease) Close() {
 	s.Clear()
 	s.Budget().below--
-	s.unlink(inTree)
+	s.unlink(&s.tree)
 	d := s.dev
 	last := len(d.leases) - 1
 	d.leases[s.pos] = d.leases[last]
@@ -76,7 +76,7 @@ func (s *Lease) Granted() Bytes { return s.held[Memory].bytes() - s.charged }
 func (s *Lease) Charged() Bytes { return s.charged }
 
 // Budget returns the budget that the lease charges first.
-func (s *Lease) Budget() *Budget { return s.links[inTree].to.budget }
+func (s *Lease) Budget() *Budget { return s.tree.to.budget }
 
 // Max returns the smallest memory.max above the lease; Max where there is none.
 func (s *Lease) Max() Bytes {

@@ -16,7 +16,7 @@ type (
 	modelBudget struct {
 		id     int
 		parent *modelBudget
-		cap    *modelBudget
+		caps   []*modelBudget
 		real   *accounting.Budget
 		limits map[int]accounting.Limits
 	}
@@ -56,9 +56,7 @@ func (b *modelBudget) limit(device int) accounting.Limits {
 // chain is b and all that it is charged to, in the order in which they are asked.
 func (b *modelBudget) chain() (all []*modelBudget) {
 	for ; b != nil; b = b.parent {
-		for c := b; c != nil; c = c.cap {
-			all = append(all, c)
-		}
+		all = append(append(all, b), b.caps...)
 	}
 	return all
 }
@@ -96,7 +94,7 @@ func (m *model) load(b *modelBudget, device int) *big.Int {
 		}
 	}
 	for _, kid := range slices.Concat(m.budgets, m.caps) {
-		if kid.parent == b || kid.cap == b {
+		if kid.parent == b || slices.Contains(kid.caps, b) {
 			total.Add(total, m.commit(kid, device))
 		}
 	}
@@ -204,24 +202,19 @@ func (m *model) move(t *rapid.T, b, to *modelBudget, root bool) {
 	}
 }
 
-// setCap puts a budget or a cap under one of the caps, or under none.
-func (m *model) setCap(t *rapid.T, b, cap *modelBudget) {
-	cycle := false
-	for c := cap; c != nil; c = c.cap {
-		cycle = cycle || c == b
+// setCaps puts a budget under some of the caps.
+func (m *model) setCaps(t *rapid.T, b *modelBudget, caps []*modelBudget) {
+	old := b.caps
+	if b.caps = caps; m.twice() {
+		b.caps = old
+		return
 	}
-	var real *accounting.Budget
-	if cap != nil {
-		real = cap.real
+	real := make([]*accounting.Budget, len(caps))
+	for i, c := range caps {
+		real[i] = c.real
 	}
-	if old := b.cap; !cycle {
-		if b.cap = cap; m.twice() {
-			b.cap = old
-			return
-		}
-	}
-	if err := m.ledger.SetCap(b.real, real); (err != nil) != cycle {
-		t.Fatalf("set cap: %v, cycle: %v", err, cycle)
+	if err := m.ledger.SetCaps(b.real, real...); err != nil {
+		t.Fatalf("set caps: %v", err)
 	}
 }
 

@@ -15,15 +15,10 @@ type node struct {
 	held [nAmounts]Sum
 	load [nAmounts]Sum // Σ of what the kids claim; of a lease, what it holds
 
-	links [2]link
-	kids  []*node
+	tree link
+	caps []link // the narrower ones first
+	kids []*node
 }
-
-// The links of a node.
-const (
-	inTree = iota
-	toCap
-)
 
 // link is where a node counts, and its place among the kids there.
 type link struct {
@@ -54,7 +49,7 @@ func (a *node) commit(k Amount) Sum { return larger(a.load[k], SumOf(a.reserve(k
 
 // reserve is the reservation in force: never more than may be held, and nothing for a cap.
 func (a *node) reserve(k Amount) Bytes {
-	if k != Memory || a.budget != nil && a.budget.caps {
+	if k != Memory || a.budget != nil && a.budget.isCap {
 		return 0
 	}
 	return min(a.min, a.max[k])
@@ -79,16 +74,18 @@ func (a *node) replace(k Amount, was, now claim) {
 
 // tell tells those above that a's claim was another one.
 func (a *node) tell(k Amount, was claim) {
-	for i := range a.links {
-		if to := a.links[i].to; to != nil {
-			to.replace(k, was, a.claim(k))
-		}
+	now := a.claim(k)
+	if a.tree.to != nil {
+		a.tree.to.replace(k, was, now)
+	}
+	for i := range a.caps {
+		a.caps[i].to.replace(k, was, now)
 	}
 }
 
-// link has a count at another node.
-func (a *node) link(which int, to *node) {
-	a.links[which] = link{to, len(to.kids)}
+// link makes a count at another node, by a link of a's that led nowhere.
+func (a *node) link(by *link, to *node) {
+	*by = link{to, len(to.kids)}
 	to.kids = append(to.kids, a)
 	for k := range nAmounts {
 		to.replace(k, claim{}, a.claim(k))
@@ -96,21 +93,35 @@ func (a *node) link(which int, to *node) {
 }
 
 // unlink is the reverse of link.
-func (a *node) unlink(which int) {
-	l := a.links[which]
-	if l.to == nil {
+func (a *node) unlink(by *link) {
+	to := by.to
+	if to == nil {
 		return
 	}
 	a.dev.eased++
 	for k := range nAmounts {
-		l.to.replace(k, a.claim(k), claim{})
+		to.replace(k, a.claim(k), claim{})
 	}
-	last := len(l.to.kids) - 1
-	l.to.kids[l.pos] = l.to.kids[last]
-	l.to.kids[l.pos].links[which].pos = l.pos
-	l.to.kids[last] = nil
-	l.to.kids = l.to.kids[:last]
-	a.links[which].to = nil
+	last := len(to.kids) - 1
+	kid := to.kids[last]
+	to.kids[by.pos] = kid
+	kid.linkTo(to).pos = by.pos
+	to.kids[last] = nil
+	to.kids = to.kids[:last]
+	by.to = nil
+}
+
+// linkTo is the link by which a node counts at another one; nil: it does not.
+func (a *node) linkTo(to *node) *link {
+	if a.tree.to == to {
+		return &a.tree
+	}
+	for i := range a.caps {
+		if a.caps[i].to == to {
+			return &a.caps[i]
+		}
+	}
+	return nil
 }
 
 // room is the most of an amount that a lets through, when reservations below it absorb slack.
@@ -131,12 +142,12 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
 		for at := a; ; slack = slack.Plus(at.absorbs(k)) {
-			for c := at.links[toCap].to; c != nil; c = c.links[toCap].to {
-				if !yield(c, slack) {
+			for i := range at.caps {
+				if !yield(at.caps[i].to, slack) {
 					return
 				}
 			}
-			if at = at.links[inTree].to; at == nil {
+			if at = at.tree.to; at == nil {
 				break
 			}
 			if !yield(at, slack) {
@@ -147,14 +158,6 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 			yield(a, 0)
 		}
 	}
-}
-
-// under reports whether a cap is one of those that a counts at.
-func (a *node) under(cap *node) bool {
-	for a = a.links[toCap].to; a != nil && a != cap; {
-		a = a.links[toCap].to
-	}
-	return a != nil
 }
 
 // Growth is by how much the load of a budget above a (nil: of the device) grows when a
@@ -171,8 +174,8 @@ func (a *node) Growth(n Bytes, budget *Budget) Bytes {
 // way yields the nodes between a and one that it counts at, but for caps, which absorb nothing.
 func (a *node) way(to *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
-		for a = a.links[inTree].to; a != nil && a != to; a = a.links[inTree].to {
-			if !yield(a) || a.under(to) {
+		for a = a.tree.to; a != nil && a != to; a = a.tree.to {
+			if !yield(a) || a.linkTo(to) != nil {
 				return
 			}
 		}

@@ -161,24 +161,25 @@ type LeaseState struct {
 	Overhead Bytes  `json:"overhead_bytes"`
 	Excess   Bytes  `json:"excess_bytes"` // of Overhead: what no allocation names, charged to its own budget
 
-	Streams    int    `json:"streams"`
-	StreamsMax int    `json:"streams_max"`
-	Contexts   int    `json:"contexts"`
-	Slot       bool   `json:"slot"`
-	Job        uint64 `json:"job"`
-	JobName    string `json:"job_name"`
-	Shared     string `json:"shared_budget"` // that of BudgetState with this name; "": its job shares none
-	AgeSeconds int64  `json:"age_s"`
-	Admitted   uint64 `json:"admitted"`
-	Denied     uint64 `json:"denied"`
-	AtMax      uint64 `json:"at_max"`    // requests that met a budget's limit, refused or not
-	BudgetBy   string `json:"budget_by"` // who or what set it, as of JobDeviceState
-	MinBy      string `json:"min_by"`
-	StreamsBy  string `json:"streams_by"`
-	Command    string `json:"command"`
-	NSPID      int    `json:"nspid"`     // in its own PID namespace; 0: not known
-	Cgroup     string `json:"cgroup"`    // "": not known
-	Container  string `json:"container"` // "": none
+	Streams    int      `json:"streams"`
+	StreamsMax int      `json:"streams_max"`
+	Contexts   int      `json:"contexts"`
+	Slot       bool     `json:"slot"`
+	Job        uint64   `json:"job"`
+	JobName    string   `json:"job_name"`
+	Shared     string   `json:"shared_budget"` // that of BudgetState with this name; "": its job shares none
+	AgeSeconds int64    `json:"age_s"`
+	Admitted   uint64   `json:"admitted"`
+	Denied     uint64   `json:"denied"`
+	AtMax      uint64   `json:"at_max"`    // requests that met a budget's limit, refused or not
+	BudgetBy   string   `json:"budget_by"` // who or what set it, as of JobDeviceState
+	MinBy      string   `json:"min_by"`
+	StreamsBy  string   `json:"streams_by"`
+	Command    string   `json:"command"`
+	NSPID      int      `json:"nspid"`             // in its own PID namespace; 0: not known
+	Cgroup     string   `json:"cgroup"`            // "": not known
+	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
+	Container  string   `json:"container"`         // "": none
 
 	Active   bool  `json:"active"`    // it waits, or holds a slot
 	ActiveMs int64 `json:"active_ms"` // for how long; 0 when it is idle
@@ -205,17 +206,18 @@ type TicketState struct {
 
 // ProcessState is one client process, whatever devices it uses.
 type ProcessState struct {
-	PID        int    `json:"pid"`
-	StartTicks uint64 `json:"start_ticks"` // field 22 of /proc/PID/stat: clock ticks since boot
-	UID        uint32 `json:"uid"`
-	User       string `json:"user"`
-	Command    string `json:"command"`
-	State      State  `json:"state"`
-	Job        uint64 `json:"job"`
-	JobName    string `json:"job_name"`
-	NSPID      int    `json:"nspid"`     // in its own PID namespace; 0: not known
-	Cgroup     string `json:"cgroup"`    // "": not known
-	Container  string `json:"container"` // "": none
+	PID        int      `json:"pid"`
+	StartTicks uint64   `json:"start_ticks"` // field 22 of /proc/PID/stat: clock ticks since boot
+	UID        uint32   `json:"uid"`
+	User       string   `json:"user"`
+	Command    string   `json:"command"`
+	State      State    `json:"state"`
+	Job        uint64   `json:"job"`
+	JobName    string   `json:"job_name"`
+	NSPID      int      `json:"nspid"`             // in its own PID namespace; 0: not known
+	Cgroup     string   `json:"cgroup"`            // "": not known
+	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
+	Container  string   `json:"container"`         // "": none
 }
 
 // JobState is a job: what one `gpuarb run` started, or one bare preloaded process.

@@ -127,7 +127,7 @@ func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
 	if !l.contended() {
 		a.surplus(l)
 	}
-	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || l.session.cgroup != nil { // a narrower budget may have no room for who waits now
+	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || len(l.session.cgroups) > 0 { // a narrower budget may have no room for who waits now
 		l.device.changes++
 	}
 	l.admitted++

@@ -1,9 +1,9 @@
 package arbiter
 
 import (
-	"path"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -39,9 +39,6 @@ func (a *Arbiter) setCap(now time.Time, c rules.Change, given rules.Cap, owner r
 	if s := a.shareds[capKey(given.Of)]; s != nil {
 		s.limit = limit // it may have been taken off and set again
 	}
-	if given.Of.Cgroup != "" {
-		a.nest(given.Of.Cgroup)
-	}
 	a.outdate(jobs)
 	a.audit(now, c, edit)
 	return nil
@@ -59,7 +56,12 @@ func (a *Arbiter) capJob(j *job) {
 	if j.User != nil {
 		to = a.capOf(j.User)
 	}
-	a.moveTo(j.budget, &j.cap, to, a.ledger.SetCap)
+	a.moveTo(j.budget, &j.cap, to, func(b, cap *accounting.Budget) error {
+		if cap == nil {
+			return a.ledger.SetCaps(b)
+		}
+		return a.ledger.SetCaps(b, cap)
+	})
 }
 
 // capKey is that of the budget under a cap.
@@ -70,11 +72,7 @@ func (a *Arbiter) capOf(c *rules.Cap) *shared {
 	if s := a.shareds[capKey(c.Of)]; s != nil {
 		return s
 	}
-	s := a.share(&shared{key: capKey(c.Of), at: atUser, limit: c, who: c.String(), budget: a.ledger.OpenCap()})
-	if c.Of.Cgroup != "" {
-		a.putInto(s, a.cgroupFor(path.Dir(c.Of.Cgroup)))
-	}
-	return s
+	return a.share(&shared{key: capKey(c.Of), limit: c, who: c.String(), budget: a.ledger.OpenCap()})
 }
 
 // share puts a budget in place that jobs share.

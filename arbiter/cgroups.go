@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"cmp"
 	"path"
 	"slices"
 	"time"
@@ -29,7 +30,7 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 	}
 	c.Lowers = false
 	return a.setCap(now, c, g, rules.Process{}, func(j *job) bool {
-		return slices.ContainsFunc(j.sessions, func(s *session) bool { return accounting.InCgroup(s.process.Cgroup, of) })
+		return slices.ContainsFunc(j.sessions, func(s *session) bool { return s.process.InCgroup(of) })
 	})
 }
 
@@ -55,53 +56,67 @@ func (a *Arbiter) nestedWith(of string) (most int) {
 	return most
 }
 
-// cgroupFor returns the budget of the innermost cgroup with a limit around what runs at a path; nil: there is none.
-func (a *Arbiter) cgroupFor(at string) *shared {
-	if len(a.caps) == 0 || rules.CheckCgroup(at) != nil {
+// cgroupsAround returns the budgets of the cgroups with a limit that a process runs in, in whichever hierarchy, the
+// narrower ones first.
+func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
+	if len(a.caps) == 0 {
 		return nil
 	}
-	for ; at != "/"; at = path.Dir(at) {
-		if g := a.caps[rules.Capped{Cgroup: at}]; g != nil {
-			return a.capOf(g)
+	for in := range p.Cgroups {
+		if rules.CheckCgroup(in) != nil {
+			continue
+		}
+		for at := in; at != "/"; at = path.Dir(at) {
+			if g := a.caps[rules.Capped{Cgroup: at}]; g != nil {
+				all = append(all, a.capOf(g))
+			}
 		}
 	}
-	return nil
-}
-
-// putInto has the budget of a cgroup count at that of one around it.
-func (a *Arbiter) putInto(s, up *shared) {
-	s.at = atUser >> 1
-	if up != nil {
-		s.at = up.at >> 1
-	}
-	if old := s.up; old != up {
-		s.up = up
-		if err := a.ledger.SetCap(s.budget, budgetOf(up)); err != nil {
-			panic("arbiter: " + err.Error()) // paths know no circles
-		}
-		a.dropShared(old)
-	}
-}
-
-// nest brings the budgets of cgroups that have a limit into the order of their paths, after one of them has got or lost one:
-// those around others first.
-func (a *Arbiter) nest(of string) {
-	var all []*shared
-	for _, s := range a.shareds {
-		if s.ofCgroup() && accounting.InCgroup(s.key.cgroup, of) {
-			all = append(all, s)
-		}
-	}
-	slices.SortFunc(all, func(x, y *shared) int { return len(x.key.cgroup) - len(y.key.cgroup) })
-	for _, s := range all {
-		a.putInto(s, a.cgroupFor(path.Dir(s.key.cgroup)))
-	}
-	if all != nil {
-		a.stirOwner(all[0].budget)
-	}
+	slices.SortFunc(all, func(x, y *shared) int {
+		return cmp.Or(len(y.key.cgroup)-len(x.key.cgroup), cmp.Compare(x.key.cgroup, y.key.cgroup))
+	})
+	return slices.Compact(all) // paths of two hierarchies may lie in one cgroup
 }
 
 // capSession puts a process under the cgroups around it that have a limit.
 func (a *Arbiter) capSession(s *session) {
-	a.moveTo(s.budget, &s.cgroup, a.cgroupFor(s.process.Cgroup), a.ledger.SetCap)
+	old, to := s.cgroups, a.cgroupsAround(&s.process)
+	if slices.Equal(old, to) {
+		return
+	}
+	for _, t := range s.job.tickets {
+		if t.session == s {
+			t.renumber(old, to)
+		}
+	}
+	s.cgroups = to
+	a.stir(s.job)
+	budgets := make([]*accounting.Budget, len(to))
+	for i, c := range to {
+		budgets[i] = c.budget
+	}
+	if err := a.ledger.SetCaps(s.budget, budgets...); err != nil {
+		panic("arbiter: " + err.Error()) // they are caps, and a session's budget is none
+	}
+	for _, d := range a.devices {
+		d.changes++ // what it holds leaves less to others that are there
+	}
+	for _, c := range old {
+		a.dropShared(c)
+	}
+}
+
+// renumber has what refuses a ticket name the same cgroups after its process came under others.
+func (t *ticket) renumber(old, to []*shared) {
+	for i := range t.spots {
+		for _, set := range []*limitSet{&t.spots[i].at, &t.spots[i].hard} {
+			is := *set &^ (atUser - 1)
+			for k, c := range old {
+				if n := slices.Index(to, c); n >= 0 && *set&atCgroup(k) != 0 {
+					is |= atCgroup(n)
+				}
+			}
+			*set = is
+		}
+	}
 }

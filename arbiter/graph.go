@@ -154,7 +154,10 @@ func (g *graph) addHoldings(j *job, party int) {
 			g.Hold(party, g.ofShare(sh, d), accounting.SumOf(n))
 		}
 		for _, s := range j.sessions {
-			for c := s.cgroup; c != nil && s.alive(); c = c.up {
+			if !s.alive() {
+				continue
+			}
+			for _, c := range s.cgroups {
 				g.Hold(party, g.ofShare(c, d), accounting.SumOf(s.committed(d)))
 			}
 		}

@@ -136,15 +136,15 @@ func (u *universe) checkPicture(t *rapid.T, whole accounting.Snapshot, of *model
 	s := p.Done()
 	process := func(p accounting.ProcessState) bool { return p.PID != of.process.PID }
 	lease := func(l accounting.LeaseState) bool { return l.PID != of.process.PID }
-	if !slices.Equal(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
-		!slices.Equal(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
+	if !reflect.DeepEqual(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
+		!reflect.DeepEqual(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
 		t.Fatalf("%+v %+v of %+v", s.Processes, s.Leases, whole)
 	}
 	p = u.arb.PictureOfLeases(u.now)
 	p.Sort()
 	for p.Add(1) {
 	}
-	if s := p.Done(); !slices.Equal(s.Leases, whole.Leases) {
+	if s := p.Done(); !reflect.DeepEqual(s.Leases, whole.Leases) {
 		t.Fatalf("%+v of %+v", s.Leases, whole.Leases)
 	}
 	if j := slices.IndexFunc(whole.Jobs, func(j accounting.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {

@@ -251,7 +251,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	}
 	s := a.shareds[key]
 	if s == nil {
-		s = a.share(&shared{key: key, at: atShared, who: who, budget: a.ledger.OpenBudget(nil)})
+		s = a.share(&shared{key: key, who: who, budget: a.ledger.OpenBudget(nil)})
 	}
 	s.rule = j.Rule
 	return s
@@ -294,7 +294,6 @@ func (a *Arbiter) dropShared(s *shared) {
 	if s.budget.Empty() {
 		delete(a.shareds, s.key)
 		a.dropBudget(s.budget)
-		a.dropShared(s.up)
 	}
 }
 

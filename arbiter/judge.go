@@ -109,9 +109,9 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	if payer.Growth(need, nil) > 0 {
 		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(d, t))
 	}
-	for sh := range t.shares {
+	for at, sh := range t.limits {
 		if payer.Growth(need, sh.budget) > 0 {
-			s.judge(sh.at, hard&sh.at != 0, a.behind(sh.line(d), t))
+			s.judge(at, hard&at != 0, a.behind(sh.line(d), t))
 		}
 	}
 	if s.at == 0 {
@@ -177,15 +177,15 @@ func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 		case b == nil:
 			hard |= atBytes
 		case sh != nil:
-			hard |= sh.at
+			hard |= t.limitOf(sh)
 		default:
 			if r := a.beyondOwn(t); r != nil {
 				return 0, verdict{final: true, reason: ReasonOverBudget, refusal: r}
 			}
 		}
 	}
-	for sh := range t.shares {
-		if hard&sh.at != 0 && a.ownPart(t, sh).Plus(need) > sh.limits(l.device).Max {
+	for at, sh := range t.limits {
+		if hard&at != 0 && a.ownPart(t, sh).Plus(need) > sh.limits(l.device).Max {
 			return hard, verdict{final: true, reason: ReasonSharedFull}
 		}
 	}
@@ -313,9 +313,9 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
 		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(d, t))
 	}
-	for sh := range t.shares {
+	for at, sh := range t.limits {
 		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(sh.at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t))
+			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t))
 		}
 	}
 	if s.at == 0 {

@@ -267,7 +267,7 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 		}
 		put(s.budget, d, l)
 	}
-	for c := s.cgroup; c != nil; c = c.up {
+	for _, c := range s.cgroups {
 		for _, d := range a.devices {
 			put(c.budget, d, c.limits(d))
 		}

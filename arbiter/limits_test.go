@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"errors"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -141,7 +142,7 @@ func TestPermissionsAndNonsense(t *testing.T) {
 		if !errors.Is(err, c.want) {
 			t.Errorf("%s: %v", c.name, err)
 		}
-		if after := x.row(); err != nil && after != before {
+		if after := x.row(); err != nil && !reflect.DeepEqual(after, before) {
 			t.Errorf("%s failed, and changed %+v into %+v", c.name, before, after)
 		}
 	}

@@ -112,6 +112,7 @@ func (u *universe) open(t *rapid.T) *modelLease {
 	}
 	p := u.process(j.uid, "p")
 	p.Cgroup = rapid.SampledFrom(cgroups).Draw(t, "cgroup")
+	p.AlsoIn = rapid.SliceOfN(rapid.SampledFrom(cgroups), 0, 2).Draw(t, "other hierarchies")
 	c := u.clientOf(p, j.id, 0)
 	rubbish := rapid.IntRange(0, 4).Draw(t, "rubbish") == 0
 	one := &modelLease{client: c, job: j, rubbish: rubbish}
@@ -321,8 +322,9 @@ func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
 var cgroups = []string{"/", "/a", "/a/b", "/a/b/c", "/a/bc", "/d"}
 
 func (l *modelLease) in(of string) bool {
-	at := l.process.Cgroup
-	return at == of || strings.HasPrefix(at, of+"/")
+	return slices.ContainsFunc(append(l.process.AlsoIn, l.process.Cgroup), func(at string) bool {
+		return at == of || strings.HasPrefix(at, of+"/")
+	})
 }
 
 // usedIn is what all programs in a cgroup use of a device.

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 	"time"
 
@@ -47,9 +48,16 @@ func (t *ticket) refusedOn(d *device) (at limitSet) {
 
 // position is a ticket's place among those that the same limit refuses; 1 is next.
 func (a *Arbiter) position(t *ticket) int {
-	d, at := t.where()
-	n := 1
-	counts := func(u *ticket) bool { return u.refusedOn(d)&at != 0 && u.shareAt(at) == t.shareAt(at) }
+	o := t.obstacle()
+	d, n := o.device, 1
+	counts := func(u *ticket) bool {
+		for at := range u.obstacles(d) {
+			if at == o {
+				return true
+			}
+		}
+		return false
+	}
 	for _, u := range a.awake.Before(t) {
 		if counts(u) {
 			n++
@@ -103,7 +111,26 @@ type obstacle struct {
 
 func (t *ticket) obstacle() obstacle {
 	d, at := t.where()
-	return obstacle{d, at, t.shareAt(at)}
+	return t.obstacleAt(d, at)
+}
+
+// obstacleAt is one limit that refuses a ticket. A budget is the same for all who share it, at whichever of their limits.
+func (t *ticket) obstacleAt(d *device, at limitSet) obstacle {
+	if sh := t.shareAt(at); sh != nil {
+		return obstacle{d, atBudgets, sh}
+	}
+	return obstacle{d, at, nil}
+}
+
+// obstacles yields all that refuses a ticket on a device.
+func (t *ticket) obstacles(d *device) iter.Seq[obstacle] {
+	return func(yield func(obstacle) bool) {
+		for rest := t.refusedOn(d); rest != 0; rest &^= rest.narrowest() {
+			if !yield(t.obstacleAt(d, rest.narrowest())) {
+				return
+			}
+		}
+	}
 }
 
 // moment begins to count where everybody stands.
@@ -134,9 +161,8 @@ func (m *moment) add(d *device, t *ticket) {
 	if o := t.obstacle(); o.device == d {
 		m.positions[t] = m.before[o] + 1
 	}
-	for rest := t.refusedOn(d); rest != 0; rest &^= rest.narrowest() {
-		at := rest.narrowest()
-		m.before[obstacle{d, at, t.shareAt(at)}]++
+	for o := range t.obstacles(d) {
+		m.before[o]++
 	}
 }
 

@@ -2,6 +2,7 @@ package arbiter_test
 
 import (
 	"errors"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -338,7 +339,7 @@ func TestRestore(t *testing.T) {
 	got := x.row()
 	got.PID, got.UID, got.User, got.Command = 0, 0, "", ""
 	want.BudgetBy, want.StreamsBy, want.Cgroup = "gpuarb run --memory", "the defaults", "/user.slice"
-	if got != want {
+	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
 	w.arb.Refresh(x.lease)

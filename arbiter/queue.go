@@ -469,8 +469,8 @@ func (a *Arbiter) watch(t *ticket) bool {
 		if at&atBytes != 0 {
 			begin(&d.bytes, a.leasesOn(d), a.collect)
 		}
-		for sh := range t.shares {
-			if at&sh.at != 0 {
+		for is, sh := range t.limits {
+			if at&is != 0 {
 				begin(sh.line(d), owners(sh.budget.Leases(d.Index)), a.collect)
 			}
 		}
@@ -490,8 +490,8 @@ func (a *Arbiter) watch(t *ticket) bool {
 // heeded reports whether watch has nothing to do for a lease's ticket.
 func (t *ticket) heeded() bool {
 	s := t.alone()
-	for sh := range t.shares {
-		if s.at&sh.at != 0 && !sh.line(s.device).watched {
+	for at, sh := range t.limits {
+		if s.at&at != 0 && !sh.line(s.device).watched {
 			return false
 		}
 	}

@@ -206,7 +206,11 @@ func (d *drive) openSession() {
 		d.jobs = append(d.jobs, j)
 	}
 	s := &refSession{job: j, cgroup: d.rng.IntN(len(refCgroups))}
-	req.Process.Cgroup = refCgroups[s.cgroup]
+	s.beside = s.cgroup
+	if n := len(j.sessions) + len(d.jobs); n%3 == 0 {
+		s.beside = n / 3 % len(refCgroups)
+	}
+	req.Process.Cgroup, req.Process.AlsoIn = refCgroups[s.cgroup], []string{refCgroups[s.beside]}
 	if d.rng.IntN(6) == 0 {
 		s.wish = 1 + d.rng.IntN(2)
 		req.Slots = s.wish
@@ -221,7 +225,7 @@ func (d *drive) openSession() {
 		d.arb.Threads(d.world.now, s.id, n)
 	}
 	j.sessions = append(j.sessions, s)
-	d.logf("session %d of job %d (uid %d, wait %v) in %s, wish %d, %d threads", s.id, j.id, j.uid, j.wait, refCgroups[s.cgroup], s.wish, s.threads)
+	d.logf("session %d of job %d (uid %d, wait %v) in %s and %s, wish %d, %d threads", s.id, j.id, j.uid, j.wait, refCgroups[s.cgroup], refCgroups[s.beside], s.wish, s.threads)
 	d.settled(nil)
 }
 

@@ -50,6 +50,7 @@ type refSession struct {
 	id      arbiter.SessionID
 	job     *refJob
 	cgroup  int // among refCgroups
+	beside  int // the same, in another hierarchy
 	wish    int // GPUARB_SLOTS
 	threads int
 	dead    bool
@@ -356,8 +357,8 @@ type bars struct {
 	cgroups cgroupSet
 }
 
-// refCgroups are where processes run, of those in one another the inner first.
-var refCgroups = []string{"/box/in", "/box", "/other", "/"}
+// refCgroups lists the cgroups in which processes run, the longer paths first.
+var refCgroups = []string{"/box/in", "/box", "/o", "/"}
 
 // cgroupSet is a bit for each of refCgroups.
 type cgroupSet uint8
@@ -375,7 +376,7 @@ func (r *reference) around(s *refSession) (all []int) {
 }
 
 func (s *refSession) isIn(c int) bool {
-	return accounting.InCgroup(refCgroups[s.cgroup], refCgroups[c])
+	return accounting.InCgroup(refCgroups[s.cgroup], refCgroups[c]) || accounting.InCgroup(refCgroups[s.beside], refCgroups[c])
 }
 
 // within is what the jobs' processes in a cgroup hold on a device; living ones only, or all.

@@ -27,8 +27,8 @@ type nestKind struct {
 	fresh    bool
 	asks     permit.Kinds
 	priority int
-	shares   [3]*shared // with others: of the cgroups the innermost, from which those around it follow
-	era      int        // of the device, when they came to rest
+	shares   [maxNested + 2]*shared // with others
+	era      int                    // of the device, when they came to rest
 }
 
 // renew has all who wait at a device judged anew, also those that rest: its limits may have changed.
@@ -42,7 +42,7 @@ func (a *Arbiter) renew(d *device) {
 func (a *Arbiter) rest(t *ticket) {
 	s := t.alone()
 	d := s.device
-	kind := nestKind{s.at, t.fresh, s.asks, t.priority, [...]*shared{t.session.cgroup, t.job.cap, t.job.shared}, d.era}
+	kind := nestKind{s.at, t.fresh, s.asks, t.priority, t.sharedWith(), d.era}
 	i := slices.IndexFunc(d.nests, func(n *nest) bool { return n.kind == kind })
 	if i < 0 {
 		i = len(d.nests)
@@ -52,6 +52,16 @@ func (a *Arbiter) rest(t *ticket) {
 	t.nest.tickets.Insert(t)
 	t.nest.most = max(t.nest.most, a.ofShares(t))
 	a.awake.Remove(t)
+}
+
+// sharedWith is all that a ticket's process shares with others.
+func (t *ticket) sharedWith() (all [maxNested + 2]*shared) {
+	i := 0
+	for sh := range t.shares {
+		all[i] = sh
+		i++
+	}
+	return all
 }
 
 // wake has a ticket judged the next time that its device is looked at.
@@ -71,7 +81,7 @@ func (a *Arbiter) wake(t *ticket) {
 // mayRest reports whether a ticket that was judged waits behind others at the narrowest limit that
 // refuses it, where no narrower one can come to refuse it without a word.
 func (a *Arbiter) mayRest(t *ticket) bool {
-	return t.lease != nil && !t.job.stirred && a.stuck(t, a.ofShares(t))
+	return t.lease != nil && len(t.session.cgroups) <= maxNested && !t.job.stirred && a.stuck(t, a.ofShares(t))
 }
 
 // stays reports whether the first of a nest need not be judged: of its own job, and of what
@@ -89,9 +99,9 @@ func (a *Arbiter) stuck(t *ticket, most accounting.Bytes) bool {
 	if s.asks[permit.Slot] && t.session.slots > 0 || t.kind == WantsContexts && a.chained(t) { // its own wish, and what it takes, change with what others do
 		return false
 	}
-	for sh := range t.shares {
+	for at, sh := range t.limits {
 		switch {
-		case s.at&sh.at != 0:
+		case s.at&at != 0:
 			return t.waitsForBytes() && a.behind(sh.line(d), t) // else it is refused as soon as there is a slot
 		case a.behind(sh.line(d), t) || most > a.ledger.Left(sh.budget, d.Index):
 			return false

@@ -264,8 +264,8 @@ func (a *Arbiter) bar(now time.Time, d *device, t *ticket) {
 		d.bytes.waits = d.bytes.waits || at&atBytes != 0
 		slots := &d.entry[permit.Slot]
 		slots.waits = slots.waits || at&(atSlots|atWish) != 0
-		for sh := range t.shares {
-			if at&sh.at != 0 {
+		for is, sh := range t.limits {
+			if at&is != 0 {
 				sh.line(d).waits = true
 			}
 		}

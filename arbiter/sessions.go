@@ -286,6 +286,8 @@ func (a *Arbiter) dropSession(now time.Time, s *session) {
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
 	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })
 	a.dropBudget(s.budget)
-	a.dropShared(s.cgroup)
+	for _, c := range s.cgroups {
+		a.dropShared(c)
+	}
 	a.endJob(now, s.job)
 }

@@ -25,7 +25,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, Container: p.Container,
+		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container,
 	}
 	for sh := range l.session.shares {
 		if to.Shared == "" || !sh.ofCgroup() { // of cgroups the innermost
@@ -149,7 +149,7 @@ func (s *session) processState() accounting.ProcessState {
 	return accounting.ProcessState{
 		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
 		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, Container: p.Container,
+		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container,
 	}
 }
 

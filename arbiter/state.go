@@ -68,9 +68,7 @@ func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Tot
 // are under, what one user may hold with all of his programs, or what runs in a cgroup.
 type shared struct {
 	key    sharedKey
-	at     limitSet
 	limit  *rules.Cap // what somebody set for a user, or a cgroup; nil: a rule's budget
-	up     *shared    // of the cgroups around that which have a limit the innermost
 	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
@@ -178,7 +176,7 @@ type session struct {
 	id      SessionID
 	process rules.Process
 	job     *job
-	cgroup  *shared // of the cgroups around it that have a limit the innermost; nil: none has
+	cgroups []*shared // the limits of the cgroups around it, the narrower ones first
 	budget  *accounting.Budget
 	leases  []*lease
 	opened  time.Time
@@ -198,7 +196,7 @@ type session struct {
 
 // shares yields the budgets that a process shares with others, the narrower ones first.
 func (s *session) shares(yield func(*shared) bool) {
-	for c := s.cgroup; c != nil; c = c.up {
+	for _, c := range s.cgroups {
 		if !yield(c) {
 			return
 		}

@@ -42,9 +42,12 @@ type Notice struct {
 // limitSet is a set of limits that refuse a ticket, the narrower ones first.
 type limitSet uint32
 
-// maxNested is how many cgroups that have a limit may lie in one another. Each has a bit of its own: atUser>>1 is the
-// outermost.
+// maxNested is how many cgroups that have a limit may lie in one another.
 const maxNested = 16
+
+// atCgroup is the limit of the i-th of a process's cgroups. One that is in many hierarchies may be under more limits
+// than there are bits: those beyond share the last bit, as if they were one limit.
+func atCgroup(i int) limitSet { return 1 << min(i, maxNested-1) }
 
 const (
 	atUser   limitSet = 1 << maxNested << iota // what its user may hold with all of his programs
@@ -54,7 +57,7 @@ const (
 	atBytes                                    // the device's bytes
 )
 
-// atBudgets are the limits of budgets shared with others: shared.at, of which each budget has one.
+// atBudgets are the limits of budgets shared with others.
 const atBudgets = atWish - 1
 
 // narrowest is the narrowest limit of a set.
@@ -122,17 +125,43 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
+// limits yields the budgets that a ticket's process, or job, shares with others, and at which of its limits each is, the
+// narrower ones first.
+func (t *ticket) limits(yield func(limitSet, *shared) bool) {
+	if t.session != nil {
+		for i, c := range t.session.cgroups {
+			if !yield(atCgroup(i), c) {
+				return
+			}
+		}
+	}
+	if t.job.cap != nil && !yield(atUser, t.job.cap) || t.job.shared == nil {
+		return
+	}
+	yield(atShared, t.job.shared)
+}
+
 // shareAt is the budget at a limit, the narrowest one where there are several; nil: that is at none.
 func (t *ticket) shareAt(at limitSet) *shared {
 	if at&atBudgets == 0 {
 		return nil
 	}
-	for sh := range t.shares {
-		if at&sh.at != 0 {
+	for is, sh := range t.limits {
+		if at&is != 0 {
 			return sh
 		}
 	}
 	return nil
+}
+
+// limitOf is the limit at which a budget is that a ticket's process, or job, shares with others; 0: it is none of those.
+func (t *ticket) limitOf(of *shared) limitSet {
+	for at, sh := range t.limits {
+		if sh == of {
+			return at
+		}
+	}
+	return 0
 }
 
 // at is all that refuses a ticket.

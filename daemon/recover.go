@@ -155,7 +155,7 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	for _, m := range members {
 		if !m.ended && m.peer.UID == r.UID {
 			proc.User, proc.Groups = m.proc.User, m.proc.Groups
-			proc.Cgroup, proc.Unit, proc.Container = m.proc.Cgroup, m.proc.Unit, m.proc.Container
+			proc.Cgroup, proc.AlsoIn, proc.Unit, proc.Container = m.proc.Cgroup, m.proc.AlsoIn, m.proc.Unit, m.proc.Container
 			break
 		}
 	}

@@ -69,7 +69,7 @@ func wireScope(s rules.Scope) uint32 {
 // process turns what the kernel says into what rules are matched on.
 func process(f procfacts.Facts, pid int) rules.Process {
 	return rules.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
-		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, Unit: f.Unit, Container: f.Container, NSPID: f.NSPID}
+		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, AlsoIn: f.AlsoIn, Unit: f.Unit, Container: f.Container, NSPID: f.NSPID}
 }
 
 // facts reads what the kernel says about a peer, as long as that is the process that connected. It is to be

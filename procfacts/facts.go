@@ -22,10 +22,11 @@ type Facts struct {
 	Exe        string   // empty where it may not be read
 	Command    string   // the arguments joined by spaces, cut at 4 KiB, not escaped; Comm where there are none
 	Comm       string
-	Cgroup     string // path in cgroup v2; where v2 is unused, in systemd's v1 hierarchy, else the longest of v1
-	Unit       string // the innermost .service or .scope of Cgroup
-	NSPID      int    // its PID in its own, innermost PID namespace; 0 where the kernel does not say
-	Container  string // the 64 digits of the innermost container of Cgroup
+	Cgroup     string   // path in cgroup v2; where v2 is unused, in systemd's v1 hierarchy, else the longest of v1
+	AlsoIn     []string // its other paths, of other hierarchies; the roots left out
+	Unit       string   // the innermost .service or .scope of Cgroup, else of AlsoIn
+	NSPID      int      // its PID in its own, innermost PID namespace; 0 where the kernel does not say
+	Container  string   // the 64 digits of the innermost container of Cgroup, else of AlsoIn
 }
 
 const (
@@ -95,15 +96,17 @@ func (r *Reader) factsOf(pid int, identify func(dir int, f *Facts) error) (f Fac
 }
 
 func (r *Reader) facts(dir, pid int, f *Facts) (err error) {
+	var cgroups []string
 	err = r.throughLiving(pid, func(thread, exe string) (err error) {
 		f.Exe, f.Command = exe, joinArguments(r.readSlowly(pid, filepath.Join(thread, "cmdline"), maxCommand))
-		f.Cgroup, err = cgroupIn(dir, filepath.Join(thread, "cgroup"))
+		cgroups, err = cgroupsIn(dir, filepath.Join(thread, "cgroup"))
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	f.Unit, f.Container = unitOf(f.Cgroup), containerOf(f.Cgroup)
+	f.Cgroup, f.AlsoIn = cgroups[0], cgroups[1:]
+	f.Unit, f.Container = firstOf(cgroups, unitOf), firstOf(cgroups, containerOf)
 	// What was found by the number is of the process whose directory was opened before: it has its
 	// number still, since it has a status.
 	st, err := statusIn(dir, "status")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 )
@@ -160,15 +161,17 @@ func joinArguments(data []byte) string {
 	return strings.ToValidUTF8(string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})), "\uFFFD")
 }
 
-// chooseCgroup returns the path of a process that says most about it, of what /proc/PID/cgroup has: that of
-// cgroup v2; where v2 is unused (a hybrid machine, all processes in its root) the
-// one of systemd's own v1 hierarchy; else the longest of v1.
-func chooseCgroup(data []byte) string {
+// cgroupsOf returns the paths of a process in all hierarchies that /proc/PID/cgroup has, each once, and first the one
+// that says most about it: that of cgroup v2; if v2 is unused (a hybrid machine, all processes in its root) the
+// one of systemd's own v1 hierarchy; else the longest of v1. The root of a hierarchy is left out unless there is nothing else.
+func cgroupsOf(data []byte) (paths []string) {
 	var unified, systemd, longest []byte
+	var others [][]byte
 	for line, rest := nextLine(data); line != nil; line, rest = nextLine(rest) {
 		number, line, _ := bytes.Cut(line, []byte(":"))
 		controllers, path, _ := bytes.Cut(line, []byte(":"))
 		path = bytes.TrimSuffix(path, []byte(" (deleted)"))
+		others = append(others, path)
 		switch {
 		case string(number) == "0" && len(controllers) == 0:
 			unified = path
@@ -178,12 +181,25 @@ func chooseCgroup(data []byte) string {
 			longest = path
 		}
 	}
-	for _, path := range [][]byte{unified, systemd, longest} {
-		if len(path) > 0 && string(path) != "/" {
-			return string(path)
+	for _, path := range append([][]byte{unified, systemd, longest}, others...) {
+		if len(path) > 0 && string(path) != "/" && !slices.Contains(paths, string(path)) {
+			paths = append(paths, string(path))
 		}
 	}
-	return "/"
+	if paths == nil {
+		return []string{"/"}
+	}
+	return paths
+}
+
+// firstOf returns the first answer of is, to one path after another, that is not empty.
+func firstOf(paths []string, is func(string) string) string {
+	for _, path := range paths {
+		if found := is(path); found != "" {
+			return found
+		}
+	}
+	return ""
 }
 
 // unitOf returns the innermost service or scope in a cgroup's path.

@@ -57,13 +57,13 @@ func TestChooseCgroup(t *testing.T) {
 		{"v2 root", "0::/\n", "/"},
 		{"removed", "0::/a.service (deleted)\n", "/a.service"},
 		{"colons", "0::/a:b::c\n", "/a:b::c"},
-		{"hybrid", "9:memory:/longer/than/that\n1:name=systemd:/b.service\n0::/\n", "/b.service"},
-		{"v2 first", "1:name=systemd:/longer/b.service\n0::/a\n", "/a"},
-		{"v1 without systemd", "2:cpu,cpuacct:/x\n4:memory:/docker/y\n0::/\n", "/docker/y"},
+		{"hybrid", "9:memory:/longer/than/that\n1:name=systemd:/b.service\n0::/\n", "/b.service /longer/than/that"},
+		{"v2 first", "1:name=systemd:/longer/b.service\n0::/a\n", "/a /longer/b.service"},
+		{"v1 without systemd", "2:cpu,cpuacct:/x\n3:pids:/\n4:memory:/docker/y\n5:cpuset:/x\n0::/\n", "/docker/y /x"},
 		{"rubbish", "0\n\n:\n0:", "/"},
 	}
 	for _, c := range table {
-		if got := chooseCgroup([]byte(c.text)); got != c.want {
+		if got := strings.Join(cgroupsOf([]byte(c.text)), " "); got != c.want {
 			t.Errorf("%s: %q, want %q", c.name, got, c.want)
 		}
 	}

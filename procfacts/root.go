@@ -60,14 +60,14 @@ func statIn(dir int, name string) (stat, error) {
 	return parseStat(data)
 }
 
-// cgroupIn is the path of a process that says most about it, by its cgroup file.
-func cgroupIn(dir int, name string) (string, error) {
+// cgroupsIn are the paths of a process in all hierarchies, by its cgroup file; first the one that says most about it.
+func cgroupsIn(dir int, name string) ([]string, error) {
 	var room [fileRoom]byte
 	data, err := readAt(dir, name, room[:0], maxCgroup)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	return chooseCgroup(data), nil
+	return cgroupsOf(data), nil
 }
 
 // open opens a process's directory. What is read there is of that process, and of no other that has its
@@ -200,11 +200,11 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 	return st.uid, append(st.groups, st.gid), nil
 }
 
-// Unit is the innermost service or scope of systemd's that a process belongs to by its cgroup;
+// Unit is the innermost service or scope of systemd's that a process belongs to by its cgroups;
 // empty: none.
 func (r Root) Unit(pid int) string {
-	cgroup, _ := cgroupIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")))
-	return unitOf(cgroup)
+	cgroups, _ := cgroupsIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")))
+	return firstOf(cgroups, unitOf)
 }
 
 // Name is what the kernel calls a process.

@@ -35,7 +35,7 @@ func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
 			all = append(all, memoryLimit(l.Device, "memory.max", l.Budget, l.Used, l.BudgetBy),
 				memoryLimit(l.Device, "memory.min", l.Min, l.Used, l.MinBy),
 				countLimit(l.Device, "streams.max", l.StreamsMax, l.Streams, l.StreamsBy))
-			all = append(all, sharedLimits(s, l.Job, l.Device, l.Cgroup)...)
+			all = append(all, sharedLimits(s, l.Job, l.Device, &l)...)
 		}
 	}
 	if p := s.Process(pid); p != nil && len(all) == 0 {
@@ -55,7 +55,7 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 		all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 			memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
 			countLimit(d.Device, "streams.max", j.StreamsMax, has.streams, j.StreamsBy))
-		all = append(all, sharedLimits(s, id, d.Device, "")...)
+		all = append(all, sharedLimits(s, id, d.Device, nil)...)
 	}
 	return all, true
 }
@@ -65,11 +65,11 @@ func shared(b accounting.BudgetState, at accounting.BudgetDeviceState) Limit {
 	return memoryLimit(at.Device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name)
 }
 
-// sharedLimits are those of the budgets that a job shares with others on a device. Of a process it is known in which
-// cgroup it runs.
-func sharedLimits(s accounting.Snapshot, job uint64, device int, cgroup string) (all []Limit) {
+// sharedLimits returns the limits of the budgets that a job shares with others on a device. Of a process's lease (nil: of the whole
+// job) it is known in which cgroups it runs.
+func sharedLimits(s accounting.Snapshot, job uint64, device int, lease *accounting.LeaseState) (all []Limit) {
 	for _, b := range s.Budgets {
-		if cgroup != "" && b.IsOfCgroup() && !accounting.InCgroup(cgroup, b.Cgroup) {
+		if lease != nil && b.IsOfCgroup() && !lease.InCgroup(b.Cgroup) {
 			continue // another process of its job runs there
 		}
 		for _, at := range b.Devices {
@@ -127,7 +127,7 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 // CgroupLimits are the limits of all programs in a cgroup: its own, and those of the cgroups around it.
 func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
 	for _, d := range s.Devices {
-		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool { return accounting.InCgroup(accounting.CgroupOf(l.Cgroup), of) })
+		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool { return l.InCgroup(of) })
 		own := memoryLimit(d.Index, "memory.max", accounting.Max, has.all, "")
 		var around []Limit
 		for _, b := range s.Budgets {

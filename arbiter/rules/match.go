@@ -33,8 +33,21 @@ func (m Match) matches(p Process) bool {
 	}
 	return (one(m.User, p.User) || glob(m.User, strconv.FormatUint(uint64(p.UID), 10))) &&
 		(m.Group == "" || slices.ContainsFunc(p.Groups, func(g string) bool { return glob(m.Group, g) })) &&
-		one(m.Exe, exe) && one(m.Command, p.Command) && one(m.Cgroup, p.Cgroup) &&
+		one(m.Exe, exe) && one(m.Command, p.Command) && m.matchesCgroup(p) &&
 		one(m.Unit, p.Unit) && one(m.Container, p.Container)
+}
+
+// matchesCgroup reports whether a process has a path in any hierarchy that m picks.
+func (m Match) matchesCgroup(p Process) bool {
+	if m.Cgroup == "" {
+		return true
+	}
+	for at := range p.Cgroups {
+		if glob(m.Cgroup, at) {
+			return true
+		}
+	}
+	return false
 }
 
 // Fields are what is compared, with its pattern.

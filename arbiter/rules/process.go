@@ -14,9 +14,32 @@ type Process struct {
 	Exe        string   // path of the executable
 	Command    string   // command line, for people and for match.command
 	Cgroup     string   // path below /sys/fs/cgroup, beginning with a slash
+	AlsoIn     []string // its paths in other hierarchies of cgroup v1, where they differ
 	Unit       string   // systemd unit, or ""
 	Container  string   // container ID or name, or ""
 	NSPID      int      // PID in its own PID namespace, for people; 0 when not known
+}
+
+// Cgroups yields the paths of a process in all hierarchies.
+func (p *Process) Cgroups(yield func(string) bool) {
+	if !yield(p.Cgroup) {
+		return
+	}
+	for _, at := range p.AlsoIn {
+		if !yield(at) {
+			return
+		}
+	}
+}
+
+// InCgroup reports whether a process runs in a cgroup or below it, in any hierarchy.
+func (p *Process) InCgroup(of string) bool {
+	for at := range p.Cgroups {
+		if accounting.InCgroup(at, of) {
+			return true
+		}
+	}
+	return false
 }
 
 // Device is one GPU as the inventory found it.

@@ -63,7 +63,7 @@ var targets = []target{
 		},
 	},
 	{
-		kind: ipc.LimitCgroup, flag: "cgroup", usage: "all programs in a cgroup, and in those below it, by its path in cgroup v2, as /proc/PID/cgroup has it",
+		kind: ipc.LimitCgroup, flag: "cgroup", usage: "all programs in a cgroup, and in those below it, by its path in any hierarchy, as /proc/PID/cgroup has it",
 		noun: "a cgroup", limits: []string{"memory.max"}, holds: "the programs in cgroup %s hold", frees: "they free", offers: offerCgroups,
 		inForce: func(s accounting.Snapshot, _ uint64, path string) ([]report.Limit, bool) {
 			return report.CgroupLimits(s, path), true

@@ -111,6 +111,53 @@ func TestCgroupFolder(t *testing.T) {
 	}
 }
 
+// TestCgroupsOfHybridMachines: a limit, and a rule, hold what runs in their cgroup in any of the kernel's hierarchies, also
+// beside a path that says more of the process; and what is in two of them counts once where they meet.
+func TestCgroupsOfHybridMachines(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[[rule]]
+match.cgroup = "*/ruled.service"
+memory.max = "30M"
+`})
+	unified, old := m.Cgroup(), m.CgroupV1()
+	longer := m.Below(unified, "a-name-that-is-much-longer-than-any-in-the-other-hierarchy")
+	named, ruled := m.Below(old, "box"), m.Below(old, "ruled.service")
+	u := m.Person(anne)
+	in := func(of, besides *rig.Cgroup) *rig.Program { return m.Interact(of.In(besides.In(u.BareCommand()))) }
+	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // old and unified have one path
+	for _, r := range [][]string{{named.Path, "memory.max=100M"}, {old.Path, "memory.max=120M"}, {longer.Path, "memory.max=60M"}} {
+		limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", r[0], r[1])))
+	}
+	a.Want("alloc a 60M", "ok")
+	a.Want("alloc more 1", errOutOfMemory)
+	b.Want("alloc b 40M", "ok")
+	b.Want("alloc more 1", errOutOfMemory)
+	if why := rig.Run(t, u.Gpuarb("why", fmt.Sprint(b.PID()))); !strings.Contains(why.Stdout, "of the 100 MiB that root set for cgroup "+named.Path) {
+		t.Errorf("gpuarb why: %s%s", why.Stdout, why.Stderr)
+	}
+	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", longer.Path, "memory.max=max")))
+	c.Want("alloc c 20M", "ok")
+	c.Want("alloc more 1", errOutOfMemory) // what its cgroup lies in has no more
+	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", old.Path, "memory.max=max")))
+	c.Want("alloc more 10M", "ok")
+	c.Want("alloc beyond 1", errOutOfMemory) // its rule
+	for of, want := range map[*rig.Cgroup]string{named: "104857600\n", old: "136314880\n", longer: "94371840\n"} {
+		if got, err := os.ReadFile(folder(m, of, "memory.current")); err != nil || string(got) != want {
+			t.Errorf("memory.current of %s: %q, %v; want %q", of.Path, got, err, want)
+		}
+	}
+	m.Kill()
+	m.Start()
+	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 3 })
+	b.Want("free b", "ok")
+	b.Want("alloc b 40M", "ok")
+	b.Want("alloc more 1", errOutOfMemory)
+	for _, p := range []*rig.Program{a, b, c} {
+		p.End()
+	}
+}
+
 // TestCgroupOfAJob: a job's processes count where each runs, one that is killed until its memory is back; and who waits for
 // what others in the cgroup hold is served when they free it.
 func TestCgroupOfAJob(t *testing.T) {

@@ -20,18 +20,30 @@ type Cgroup struct {
 // have none: so there is a mount of its own.
 func (m *Machine) Cgroup() *Cgroup {
 	m.T.Helper()
-	root := filepath.Join(m.Dir, "cgroup")
+	return m.hierarchy("cgroup", "cgroup2", "")
+}
+
+// CgroupV1 makes one in a hierarchy of cgroup v1 that has no controller, as systemd's own has none.
+func (m *Machine) CgroupV1() *Cgroup {
+	m.T.Helper()
+	return m.hierarchy("cgroup1", "cgroup", "none,name=gpuarb-test")
+}
+
+// hierarchy mounts one in a folder of the machine's, and makes a cgroup there.
+func (m *Machine) hierarchy(folder, kind, options string) *Cgroup {
+	m.T.Helper()
+	root := filepath.Join(m.Dir, folder)
 	if err := os.Mkdir(root, 0o755); err != nil {
 		m.fatalf("%v", err)
 	}
-	if err := unix.Mount("none", root, "cgroup2", 0, ""); err != nil {
-		m.fatalf("mount cgroup v2: %v", err)
+	if err := unix.Mount("none", root, kind, 0, options); err != nil {
+		m.fatalf("mount %s: %v", kind, err)
 	}
 	name := filepath.Base(m.Dir)
 	m.T.Cleanup(func() {
 		Eventually(m.T, "the cgroups are gone", func() bool { return removeAll(filepath.Join(root, name)) })
 		if err := unix.Unmount(root, unix.MNT_DETACH); err != nil {
-			m.T.Errorf("unmount cgroup v2: %v", err)
+			m.T.Errorf("unmount %s: %v", kind, err)
 		}
 	})
 	return m.makeCgroup(&Cgroup{Path: "/" + name, dir: filepath.Join(root, name)})
@@ -51,11 +63,12 @@ func (m *Machine) Below(c *Cgroup, name string) *Cgroup {
 	return m.makeCgroup(&Cgroup{Path: c.Path + "/" + name, dir: filepath.Join(c.dir, name)})
 }
 
-// removeAll kills what runs in a cgroup, and removes it with those below it. False: something still ends.
+// removeAll kills what runs in a cgroup of version 2, and removes it with those below it. False: something still ends.
 func removeAll(dir string) bool {
-	if err := os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0); errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
+	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // version 1 has none: the test ends what it started
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() && !removeAll(filepath.Join(dir, e.Name())) {

@@ -76,6 +76,9 @@ func (u *Person) BareIn(c *Cgroup, args ...string) *Program {
 	return u.m.Interact(c.In(u.bare(args...)))
 }
 
+// BareCommand returns the command that Bare starts, to be put into cgroups.
+func (u *Person) BareCommand(args ...string) *exec.Cmd { return u.bare(args...) }
+
 func (u *Person) bare(args ...string) *exec.Cmd {
 	env := append(u.m.Env(), "GPUARB_SOCKET="+u.m.Socket)
 	return u.Command(env, "env", append([]string{"LD_PRELOAD=" + u.Program("libgpuarb.so"), u.Program("cudaprog-dlsym")}, args...)...)
