@@ -34,7 +34,7 @@ func (s *Snapshot) Called(index int) string {
 	if d := s.Device(index); d != nil {
 		return d.Called()
 	}
-	return DeviceName(index, false)
+	return DeviceName(index, index == ProcessorIndex)
 }
 
 // Unmanaged are the processes that are no clients, with the device that each uses.

@@ -3,6 +3,8 @@ package accounting
 import (
 	"fmt"
 	"math"
+	"slices"
+	"strconv"
 	"time"
 )
 
@@ -94,6 +96,43 @@ type DeviceState struct {
 
 // VendorCPU is the vendor of the processor: a device with the machine's memory, and no GPU.
 const VendorCPU = "cpu"
+
+// MaxGPUs is how many GPUs a machine can have.
+const MaxGPUs = 64
+
+// ProcessorIndex is the processor's index inside gpuarb, behind those of all GPUs that there can be: a GPU that comes late
+// finds its own index free. Users are shown [IndexName] and [IndexNumber].
+const ProcessorIndex = MaxGPUs
+
+// IndexName returns how files and tables name the device with an index: "0", "cpu".
+func IndexName(index int) string {
+	if index == ProcessorIndex {
+		return VendorCPU
+	}
+	return strconv.Itoa(index)
+}
+
+// IndexNumber returns how JSON numbers the device with an index: the processor is −1.
+func IndexNumber(index int) int {
+	if index == ProcessorIndex {
+		return -1
+	}
+	return index
+}
+
+// HideProcessor removes the processor, on which nothing is held, from a snapshot.
+func (s *Snapshot) HideProcessor() {
+	s.Devices = slices.DeleteFunc(s.Devices, func(d DeviceState) bool { return d.Index == ProcessorIndex })
+	for i := range s.Jobs {
+		s.Jobs[i].Devices = slices.DeleteFunc(s.Jobs[i].Devices, func(d JobDeviceState) bool { return d.Device == ProcessorIndex })
+	}
+	for i := range s.Budgets {
+		s.Budgets[i].Devices = slices.DeleteFunc(s.Budgets[i].Devices, func(d BudgetDeviceState) bool { return d.Device == ProcessorIndex })
+	}
+	for i := range s.Rules {
+		s.Rules[i].Devices = slices.DeleteFunc(s.Rules[i].Devices, func(d RuleDeviceState) bool { return d.Device == ProcessorIndex })
+	}
+}
 
 // IsGPU reports whether the device is one.
 func (d *DeviceState) IsGPU() bool { return d.Vendor != VendorCPU }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -35,8 +36,11 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 			}
 		}
 	}
-	if len(from) == 0 && (r.Any || r.Claim || r.Exclusive) {
+	switch none := len(from) == 0; {
+	case none && (r.Any || r.Claim || r.Exclusive):
 		return nil, fmt.Errorf(wording.NoneToClaim, ErrNoDevice)
+	case none && r.Min != nil && *r.Min != (accounting.Size{}):
+		return nil, fmt.Errorf(wording.NoneToReserve, ErrNoDevice)
 	}
 	if r.OnlyIfNone {
 		if d := a.claimedBy(r.Process.UID); d != nil {

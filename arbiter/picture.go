@@ -30,6 +30,7 @@ type Picture struct {
 	queue    *moment   // nil: devices and budgets are not there yet
 	budgets  map[*shared]*accounting.BudgetState
 	held     map[jobOn]int // the rows of holders
+	hides    bool          // the processor is not shown
 	strained []strained
 }
 
@@ -62,12 +63,13 @@ func (a *Arbiter) Picture(now time.Time) *Picture {
 	for _, d := range a.devices {
 		p.holders = slices.AppendSeq(p.holders, maps.Values(d.permits[permit.Slot]))
 	}
+	p.hides = !a.showsProcessor()
 	return p
 }
 
 // PictureOf begins a snapshot of some sessions, with their leases and jobs, and without all else.
 func (a *Arbiter) PictureOf(now time.Time, ids ...SessionID) *Picture {
-	p := &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: a.devices, queue: &moment{}}
+	p := &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: slices.Clone(a.devices), queue: &moment{}, hides: !a.showsProcessor()}
 	for _, id := range ids {
 		s := a.sessions[id]
 		if s == nil {
@@ -86,6 +88,27 @@ func (a *Arbiter) PictureOf(now time.Time, ids ...SessionID) *Picture {
 func (a *Arbiter) PictureOfLeases(now time.Time) *Picture {
 	return &Picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}, devices: slices.Clone(a.devices), queue: &moment{},
 		leases: slices.AppendSeq(make([]*lease, 0, len(a.leases)), maps.Values(a.leases))}
+}
+
+// showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
+// the configuration has a block for it, or its slots.max was set.
+func (a *Arbiter) showsProcessor() bool {
+	d := a.device(accounting.ProcessorIndex)
+	switch {
+	case d == nil:
+		return false
+	case d.rule.Match.Vendor == accounting.VendorCPU || d.slotsLive != nil || d.queue.Len() > 0:
+		return true
+	}
+	for range a.leasesOn(d) {
+		return true
+	}
+	for _, j := range a.jobs {
+		if slices.Contains(j.on, d) {
+			return true
+		}
+	}
+	return false
 }
 
 // Sort brings what is to be shown into its order.
@@ -252,5 +275,8 @@ func (p *Picture) Done() accounting.Snapshot {
 		x.set(&p.state, pressureState(&x.tracker, p.now))
 	}
 	sumUsers(&p.state)
+	if p.hides {
+		p.state.HideProcessor()
+	}
 	return p.state
 }

@@ -44,12 +44,12 @@ func TestNobodyIsGivenTheProcessorUnasked(t *testing.T) {
 		}
 	}
 	without := withProcessor(t, rules.DefaultPolicy(), 0)
-	for _, r := range []arbiter.JobRequest{{Claim: true}, {Any: true}, {Exclusive: true}} {
+	for _, r := range []arbiter.JobRequest{{Claim: true}, {Any: true}, {Exclusive: true}, {Min: ptr(size(gib))}} {
 		if _, err := without.arb.OpenJob(without.now, r); !errors.Is(err, arbiter.ErrNoDevice) {
 			t.Errorf("without a GPU, %+v: %v", r, err)
 		}
 	}
-	if info := without.opened(arbiter.JobRequest{Min: ptr(size(100 * gib))}); info.Devices != nil || info.Budget != 0 {
+	if info := without.opened(arbiter.JobRequest{Max: ptr(size(100 * gib)), Min: ptr(size(0))}); info.Devices != nil || info.Budget != 0 {
 		t.Errorf("without a GPU: %+v", info)
 	}
 }

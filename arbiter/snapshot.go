@@ -304,7 +304,8 @@ func (a *Arbiter) addToBudget(to *accounting.BudgetState, s *session) {
 		to.Jobs = append(to.Jobs, job)
 	}
 	for _, l := range s.leases {
-		if i := slices.Index(a.devices, l.device); i < len(to.Devices) {
+		i := slices.IndexFunc(to.Devices, func(on accounting.BudgetDeviceState) bool { return on.Device == l.device.Index })
+		if i >= 0 {
 			to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
 		}
 	}

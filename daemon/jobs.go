@@ -119,22 +119,25 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 // asks for any device is not given it, nor who does not know it yet.
 func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
 	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
+	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
 	if len(named) == 0 {
 		needsGPU |= ipc.JobExclusive
 	}
-	if r.Flags&needsGPU != 0 && !slices.ContainsFunc(d.devices, isGPU) {
-		return refused(ipc.StatusNoDevice, "this machine has no GPU")
+	if (r.Flags&needsGPU != 0 || len(named) == 0 && reserves) && !slices.ContainsFunc(d.devices, isGPU) {
+		return refused(ipc.StatusNoDevice, "the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 	}
 	for _, index := range named {
 		dev, ok := d.deviceByIndex(int(index))
 		switch {
+		case !ok && index == accounting.ProcessorIndex:
+			return refused(ipc.StatusNoDevice, "the processor is no device here: the daemon found neither PoCL (OpenCL) nor lavapipe (Vulkan) when it started")
 		case !ok:
 			return refused(ipc.StatusNoDevice, "there is no GPU %d: `gpuarb devices` lists them", index)
 		case isGPU(dev):
 		case r.Flags&(ipc.JobAny|ipc.JobClaim) != 0:
-			return refused(ipc.StatusNoDevice, "device %d is the processor, which is no GPU and cannot be claimed", index)
+			return refused(ipc.StatusNoDevice, "the processor is no GPU and cannot be claimed")
 		case r.Flags&ipc.JobProcessor == 0:
-			return refused(ipc.StatusNoDevice, "device %d is the processor, which who asks does not know: use a gpuarb as new as its daemon", index)
+			return refused(ipc.StatusNoDevice, "the processor was asked for by a gpuarb that does not know it: use one as new as its daemon")
 		}
 	}
 	return nil

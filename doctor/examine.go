@@ -128,8 +128,8 @@ func (d *Doctor) noGPU() {
 func (d *Doctor) checkProcessor() {
 	for _, device := range d.state.Devices {
 		if !device.IsGPU() {
-			d.found("cpu", Fine, "", "device %d (%s): OpenCL (PoCL) or Vulkan (lavapipe) computes on it, with %s of memory",
-				device.Index, device.Name, device.Total.Human())
+			d.found("cpu", Fine, "", "the processor (%s): OpenCL (PoCL) or Vulkan (lavapipe) computes on it, with %s of memory",
+				device.Name, device.Total.Human())
 		}
 	}
 }

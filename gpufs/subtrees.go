@@ -11,6 +11,11 @@ import (
 
 // things is a directory of what is known by numbers, which comes and goes.
 func things[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
+	return numberedBy(number, all, find, entryOf)
+}
+
+// numberedBy is things whose names are read in another way than as numbers.
+func numberedBy[T any](number func(string) (uint64, bool), all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
 	return &directory{changing: true,
 		list: func(s *snapshot) ([]entry, bool) {
 			found, ok := all(s)
@@ -31,10 +36,19 @@ func things[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64)
 	}
 }
 
+// deviceNumber reads the name of a device: its index, or cpu.
+func deviceNumber(name string) (uint64, bool) {
+	if name == accounting.IndexName(accounting.ProcessorIndex) {
+		return accounting.ProcessorIndex, true
+	}
+	n, ok := number(name)
+	return n, ok && n < accounting.MaxGPUs
+}
+
 // devices/N
 
 func (b *builder) devices() *directory {
-	return things(func(s *snapshot) ([]accounting.DeviceState, bool) { return s.Devices, true },
+	return numberedBy(deviceNumber, func(s *snapshot) ([]accounting.DeviceState, bool) { return s.Devices, true },
 		func(s *snapshot, n uint64) (accounting.DeviceState, bool) { return s.device(int(n)) },
 		func(d accounting.DeviceState) entry { return b.deviceEntry(d.Index) })
 }
@@ -43,7 +57,7 @@ func (b *builder) deviceEntry(index int) entry {
 	table := func(name string, print func(io.Writer, accounting.Snapshot) error) entry {
 		return entry{name: name, text: rendered(func(w io.Writer, s accounting.Snapshot) error { return print(w, onDevice(s, index)) })}
 	}
-	return folder(b, entry{name: strconv.Itoa(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid}, nil,
+	return folder(b, entry{name: accounting.IndexName(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid}, nil,
 		func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) },
 		b.device, deviceKnobs, Setting{Of: OfDevice, Device: index}, func() []entry {
 			return []entry{table("leases", files.Leases), table("queue", files.Queue), table("unmanaged", files.Unmanaged)}
@@ -85,7 +99,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, part: part{pid: p.PID}},
 		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, accountKnobs, Setting{Of: OfProcess, Device: AllDevices, PID: p.PID, StartTicks: p.StartTicks}, func() []entry {
-			devices := things(
+			devices := numberedBy(deviceNumber,
 				func(s *snapshot) ([]int, bool) { p, ok := find(s); return p.Devices(), ok },
 				func(s *snapshot, n uint64) (int, bool) {
 					p, _ := find(s)
@@ -102,7 +116,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
-	return folder(b, entry{name: strconv.Itoa(index), id: id, uid: p.UID, part: part{pid: p.PID}}, nil, func(s *snapshot) (report.Process, bool) {
+	return folder(b, entry{name: accounting.IndexName(index), id: id, uid: p.UID, part: part{pid: p.PID}}, nil, func(s *snapshot) (report.Process, bool) {
 		p, ok := holding(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0

@@ -28,14 +28,14 @@ type drivers struct {
 	vulkan []string
 }
 
-// processor finds the processor, after the devices that are found already: it is one where a driver is installed
+// processor finds the processor: it is a device where a driver is installed
 // that has programs compute on it. No reason is given where there is none: nobody expects one.
-func (d drivers) processor(proc procfacts.Root, index int) (list []found) {
+func (d drivers) processor(proc procfacts.Root) (list []found) {
 	total := proc.MemTotal()
 	if total == 0 || !d.pocl() && !d.lavapipe() {
 		return nil
 	}
-	device := Device{Index: index, Vendor: accounting.VendorCPU, Name: cmp.Or(proc.Processor(), "processor"), Total: total}
+	device := Device{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU, Name: cmp.Or(proc.Processor(), "processor"), Total: total}
 	copy(device.UUIDBytes[:], ProcessorUUID)
 	device.UUID = "CPU-" + ipc.UUID(device.UUIDBytes).String()
 	return []found{{device, processorSource{}}}

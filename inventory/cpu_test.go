@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
@@ -63,7 +64,7 @@ func TestProcessorIsFoundByItsDrivers(t *testing.T) {
 			getenv: func(name string) string { return strings.ReplaceAll(c.env[name], "ROOT", root) },
 			openCL: filepath.Join(root, c.openCL), vulkan: []string{filepath.Join(root, "empty"), filepath.Join(root, c.vulkan)},
 		}
-		if list := d.processor(procfacts.Here, 0); (len(list) == 1) != c.found {
+		if list := d.processor(procfacts.Here); (len(list) == 1) != c.found {
 			t.Errorf("%s: %+v", c.name, list)
 		}
 	}
@@ -74,11 +75,11 @@ func TestProcessorIsDescribed(t *testing.T) {
 	files(t, root, map[string]string{"pocl.icd": "libpocl.so.2\n"})
 	files(t, proc, map[string]string{"meminfo": "MemTotal: 4096 kB\n"})
 	d := drivers{getenv: func(string) string { return "" }, openCL: root}
-	list := d.processor(procfacts.Root(proc), 3)
+	list := d.processor(procfacts.Root(proc))
 	if len(list) != 1 {
 		t.Fatalf("%+v", list)
 	}
-	want := Device{Index: 3, Vendor: "cpu", Name: "processor", UUID: "CPU-67707561-7262-3a70-726f-636573736f72", Total: 4 << 20}
+	want := Device{Index: accounting.ProcessorIndex, Vendor: "cpu", Name: "processor", UUID: "CPU-67707561-7262-3a70-726f-636573736f72", Total: 4 << 20}
 	copy(want.UUIDBytes[:], "gpuarb:processor")
 	if list[0].device != want {
 		t.Errorf("%+v, want %+v", list[0].device, want)
@@ -89,12 +90,12 @@ func TestProcessorIsDescribed(t *testing.T) {
 	if u, err := list[0].source.usage(); u.Lost || u.ProcessesKnown || u.Processes != nil || err != nil {
 		t.Errorf("%+v, %v", u, err)
 	}
-	if list := d.processor(procfacts.Root(t.TempDir()), 3); list != nil {
+	if list := d.processor(procfacts.Root(t.TempDir())); list != nil {
 		t.Errorf("a machine that does not say how much memory it has: %+v", list)
 	}
 }
 
-// TestProcessorComesLast: after all GPUs, whose indices stay.
+// TestProcessorComesLast: behind the indices of all GPUs that there can be.
 func TestProcessorComesLast(t *testing.T) {
 	folder := t.TempDir()
 	files(t, folder, map[string]string{"pocl.icd": "libpocl.so.2\n"})
@@ -107,7 +108,7 @@ func TestProcessorComesLast(t *testing.T) {
 	if len(all) != len(gpus)+1 || !slices.Equal(all[:len(gpus)], gpus) {
 		t.Fatalf("%+v, and without the processor %+v", all, gpus)
 	}
-	if last := all[len(gpus)]; last.Vendor != "cpu" || last.Index != gpus[len(gpus)-1].Index+1 {
+	if last := all[len(gpus)]; last.Vendor != "cpu" || last.Index != accounting.ProcessorIndex {
 		t.Errorf("%+v", last)
 	}
 }

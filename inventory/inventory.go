@@ -15,7 +15,7 @@ import (
 
 // Device is one GPU, or the processor, as it was found. Nothing in it changes while the inventory is open.
 type Device struct {
-	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel, then the processor
+	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel; the processor has [accounting.ProcessorIndex]
 	Vendor string // nvidia, amd, intel or cpu
 	// Ordinal is its number among the vendor's devices, as the vendor's own variable
 	// takes it (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
@@ -86,7 +86,7 @@ func Open(o Options) *Inventory {
 	found, reason = openDRM(cmp.Or(o.SysfsRoot, "/sys"), inv.hasPCI, inv.nextIndex())
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
-	inv.add(drivers{o.Getenv, openCLFolder, vulkanFolders}.processor(procfacts.Here, inv.nextIndex()))
+	inv.add(drivers{o.Getenv, openCLFolder, vulkanFolders}.processor(procfacts.Here))
 	inv.why = strings.Join(reasons, "; ")
 	return inv
 }

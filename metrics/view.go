@@ -19,7 +19,7 @@ type view struct {
 func newView(s accounting.Snapshot) *view {
 	v := &view{Snapshot: s, devices: make(map[int][]string, len(s.Devices))}
 	for _, d := range s.Devices {
-		v.devices[d.Index] = []string{strconv.Itoa(d.Index), clean(d.UUID)}
+		v.devices[d.Index] = []string{accounting.IndexName(d.Index), clean(d.UUID)}
 	}
 	var users, rules []string
 	for _, u := range s.Users {

@@ -15,7 +15,7 @@ type budgetRow struct {
 // budgetColumns are the columns of the table of shared budgets. Their names and order are
 // an interface.
 var budgetColumns = []column[budgetRow]{
-	number("GPU", func(b budgetRow) int { return b.on.Device }, 0),
+	device(func(b budgetRow) int { return b.on.Device }),
 	plain("STATE", left, budgetState, 0),
 	amount("USED", func(b budgetRow) accounting.Bytes { return b.on.Used }, 0),
 	amount("MAX", func(b budgetRow) accounting.Bytes { return b.on.Max }, 0),

@@ -17,7 +17,7 @@ type deviceRow struct {
 }
 
 var deviceColumns = []column[deviceRow]{
-	number("GPU", func(d deviceRow) int { return d.Index }, 0),
+	device(func(d deviceRow) int { return d.Index }),
 	plain("STATE", left, func(d deviceRow) string { return DeviceState(d.DeviceState) }, 0),
 	amount("USED", func(d deviceRow) accounting.Bytes { return d.Used }, 0),
 	amount("RESERVED", func(d deviceRow) accounting.Bytes { return d.Reserved }, 0),
@@ -92,7 +92,7 @@ func ListDevices(devices []accounting.DeviceState) string {
 	names := make([]string, len(devices))
 	for i, d := range devices {
 		known := slices.DeleteFunc([]string{d.Name, d.UUID, d.PCI}, func(s string) bool { return s == "" }) // the processor has no PCI address
-		names[i] = fmt.Sprintf("%d (%s)", d.Index, strings.Join(known, ", "))
+		names[i] = fmt.Sprintf("%s (%s)", accounting.IndexName(d.Index), strings.Join(known, ", "))
 	}
 	return strings.Join(names, ", ")
 }

@@ -16,7 +16,7 @@ import (
 type Holder struct {
 	Job       *uint64          `json:"job"`      // null: a process that is no client
 	JobName   *string          `json:"job_name"` // null: none
-	Device    *int             `json:"device"`   // null: none yet
+	Device    *Index           `json:"device"`   // null: none yet
 	PID       int              `json:"pid"`      // who asked for the job: gpuarb run, or the process itself
 	UID       *uint32          `json:"uid"`
 	User      *string          `json:"user"` // null: the process is dead, and its memory is not back
@@ -32,7 +32,7 @@ type Holder struct {
 // Wait is a request of a job that waits.
 type Wait struct {
 	Ticket     uint64            `json:"ticket"`
-	Device     *int              `json:"device"` // null: any of several
+	Device     *Index            `json:"device"` // null: any of several
 	Wants      string            `json:"wants"`
 	WantsBytes *accounting.Bytes `json:"wants_bytes"` // null: something else than memory
 	WaitedMs   int64             `json:"waited_ms"`
@@ -100,7 +100,7 @@ func (h Holder) order() int {
 	if h.Device == nil {
 		return math.MaxInt
 	}
-	return *h.Device
+	return int(*h.Device)
 }
 
 // of are a job's rows: one for each device that it has something of, or waits for, and one
@@ -115,7 +115,7 @@ func (f holdings) of(j *accounting.JobState) []Holder {
 	for i := range j.Devices {
 		on := &j.Devices[i]
 		h := row()
-		h.Device, h.Used, h.Reserved = &on.Device, on.Used, on.Reserved
+		h.Device, h.Used, h.Reserved = new(Index(on.Device)), on.Used, on.Reserved
 		h.hold(f, spot{j.ID, on.Device})
 		for _, t := range waits {
 			if t.Device == on.Device {
@@ -159,12 +159,12 @@ func (h *Holder) hold(f holdings, at spot) {
 }
 
 func waitOf(t accounting.TicketState) Wait {
-	return Wait{Ticket: t.Ticket, Device: Unless(t.Device, -1), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
+	return Wait{Ticket: t.Ticket, Device: deviceOf(t), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
 		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
 }
 
 func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {
-	h := Holder{Device: &device, PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
+	h := Holder{Device: new(Index(device)), PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
 		Processes: []int{u.PID}, Waits: []Wait{}, Command: u.Command}
 	if u.User != "" {
 		h.User, h.UID = &u.User, &u.UID
@@ -174,7 +174,7 @@ func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {
 
 var holderColumns = []column[Holder]{
 	plain("JOB", right, func(h Holder) string { return orNone(h.Job) }, 0),
-	plain("GPU", right, func(h Holder) string { return orNone(h.Device) }, 0),
+	plain("GPU", right, Holder.device, 0),
 	number("PID", func(h Holder) int { return h.PID }, 0),
 	plain("USER", left, func(h Holder) string { return word(orZero(h.User)) }, 0),
 	plain("HOLDS", left, func(h Holder) string { return word(strings.Join(h.Holds, ",")) }, 0),
@@ -204,6 +204,14 @@ func (s Style) waited(h Holder) string {
 		return "-"
 	}
 	return s.span(h.Waits[0].WaitedMs)
+}
+
+// device names the device; "-": none.
+func (h Holder) device() string {
+	if h.Device == nil {
+		return "-"
+	}
+	return accounting.IndexName(int(*h.Device))
 }
 
 func orNone[T int | uint64](n *T) string {

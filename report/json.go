@@ -13,9 +13,18 @@ import (
 // convention: null for "none", "not known" and "no limit", amounts end in _bytes and durations
 // in _ms, and what a state says is not said by a boolean as well. docs/json.md has each key.
 
+// Index is a device's index; in JSON the processor's is −1.
+type Index int
+
+// MarshalJSON spells the index as users see it.
+func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(accounting.IndexNumber(int(i))) }
+
+// deviceOf is the device that a request waits for; nil: any of several.
+func deviceOf(t accounting.TicketState) *Index { return Unless(Index(t.Device), -1) }
+
 // Device is a row of `gpuarb devices --json`.
 type Device struct {
-	Index          int               `json:"index"`
+	Index          Index             `json:"index"`
 	Vendor         string            `json:"vendor"`
 	Name           string            `json:"name"`
 	UUID           *string           `json:"uuid"`
@@ -73,7 +82,7 @@ type Lease struct {
 	PID        int               `json:"pid"`
 	UID        uint32            `json:"uid"`
 	User       string            `json:"user"`
-	Device     int               `json:"device"`
+	Device     Index             `json:"device"`
 	Job        uint64            `json:"job"`
 	JobName    *string           `json:"job_name"`
 	State      accounting.State  `json:"state"`
@@ -111,7 +120,7 @@ type Ticket struct {
 	User       string            `json:"user"`
 	Job        uint64            `json:"job"`
 	JobName    *string           `json:"job_name"`
-	Device     *int              `json:"device"`
+	Device     *Index            `json:"device"`
 	Wants      string            `json:"wants"`
 	WantsBytes *accounting.Bytes `json:"wants_bytes"`
 	WaitedMs   int64             `json:"waited_ms"`
@@ -144,7 +153,7 @@ func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
 // DevicesJSON writes the devices as one JSON array, an object per line.
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Devices, func(d accounting.DeviceState) Device {
-		return Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), State: DeviceState(d),
+		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), State: DeviceState(d),
 			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
@@ -156,7 +165,7 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 // LeasesJSON writes the leases as one JSON array, an object per line.
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Leases, func(l accounting.LeaseState) Lease {
-		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: l.Device, Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
+		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: Index(l.Device), Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
 			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
 			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
@@ -173,7 +182,7 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 // QueueJSON writes the waiting requests as one JSON array, an object per line.
 func QueueJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Queue, func(t accounting.TicketState) Ticket {
-		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: Unless(t.Device, -1),
+		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
 			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
 	}))
 }

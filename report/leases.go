@@ -13,7 +13,7 @@ import (
 var leaseColumns = []column[leaseRow]{
 	number("PID", func(l leaseRow) int { return l.PID }, 0),
 	plain("USER", left, func(l leaseRow) string { return word(l.User) }, 0),
-	number("GPU", func(l leaseRow) int { return l.Device }, 0),
+	device(func(l leaseRow) int { return l.Device }),
 	plain("STATE", left, func(l leaseRow) string { return word(string(l.State)) }, 0),
 	amount("USED", func(l leaseRow) accounting.Bytes { return l.Used }, 0),
 	amount("BUDGET", func(l leaseRow) accounting.Bytes { return l.Budget }, 0),

@@ -10,7 +10,7 @@ import (
 
 // Limit is a limit in force, and where it comes from.
 type Limit struct {
-	Device int     `json:"device"`
+	Device Index   `json:"device"`
 	Name   string  `json:"limit"`  // memory.max, memory.min, streams.max or slots.max
 	Value  *uint64 `json:"value"`  // bytes of memory, else a number; null: there is none
 	Held   uint64  `json:"held"`   // of the same
@@ -19,12 +19,12 @@ type Limit struct {
 
 // memoryLimit is a limit in bytes.
 func memoryLimit(device int, name string, value, held accounting.Bytes, by string) Limit {
-	return Limit{Device: device, Name: name, Value: Unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: Unless(by, "")}
+	return Limit{Device: Index(device), Name: name, Value: Unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: Unless(by, "")}
 }
 
 // countLimit is a limit on a number of things, where 0 is none.
 func countLimit(device int, name string, value, held int, by string) Limit {
-	return Limit{Device: device, Name: name, Value: Unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: Unless(by, "")}
+	return Limit{Device: Index(device), Name: name, Value: Unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: Unless(by, "")}
 }
 
 // ProcessLimits are the limits in force for a process, those of its job where it has taken
@@ -197,7 +197,7 @@ func DeviceLimits(s accounting.Snapshot) (all []Limit) {
 }
 
 var limitColumns = []column[Limit]{
-	number("GPU", func(l Limit) int { return l.Device }, 0),
+	device(func(l Limit) int { return int(l.Device) }),
 	plain("LIMIT", left, func(l Limit) string { return l.Name }, 0),
 	{"VALUE", right, func(s Style, l Limit) string { return l.spell(s, l.Value) }, 0},
 	{"HELD", right, func(s Style, l Limit) string { return l.spell(s, &l.Held) }, 0},

@@ -27,7 +27,7 @@ func orAny(device int) string {
 	if device < 0 {
 		return "any"
 	}
-	return strconv.Itoa(device)
+	return accounting.IndexName(device)
 }
 
 // wants is an amount in bytes, or the words for something else without their article.

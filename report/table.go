@@ -37,6 +37,11 @@ func number[T any](name string, of func(T) int, spare int) column[T] {
 	return plain(name, right, func(t T) string { return strconv.Itoa(of(t)) }, spare)
 }
 
+// device makes the column of the device's index.
+func device[T any](of func(T) int) column[T] {
+	return plain("GPU", right, func(t T) string { return accounting.IndexName(of(t)) }, 0)
+}
+
 // amount makes a column of bytes.
 func amount[T any](name string, of func(T) accounting.Bytes, spare int) column[T] {
 	return column[T]{name, right, func(s Style, t T) string { return s.amount(of(t)) }, spare}

@@ -15,7 +15,7 @@ type unmanagedRow struct {
 var unmanagedColumns = []column[unmanagedRow]{
 	number("PID", func(u unmanagedRow) int { return u.PID }, 0),
 	plain("USER", left, func(u unmanagedRow) string { return word(u.User) }, 0),
-	number("GPU", func(u unmanagedRow) int { return u.device }, 0),
+	device(func(u unmanagedRow) int { return u.device }),
 	amount("USED", func(u unmanagedRow) accounting.Bytes { return u.Bytes }, 0),
 	span("AGE", func(u unmanagedRow) int64 { return u.AgeMs }, 0),
 	plain("COMMAND", last, func(u unmanagedRow) string { return line(u.Command) }, 0),

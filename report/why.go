@@ -31,7 +31,7 @@ type Why struct {
 
 // WhyDevice is what limits a job on one device.
 type WhyDevice struct {
-	Device     int               `json:"device"`
+	Device     Index             `json:"device"`
 	Vendor     string            `json:"vendor"`
 	State      string            `json:"device_state"`
 	Lease      *string           `json:"lease_state"`
@@ -53,7 +53,7 @@ type WhyDevice struct {
 
 // called is how people know the device.
 func (d *WhyDevice) called() string {
-	return accounting.DeviceName(d.Device, d.Vendor == accounting.VendorCPU)
+	return accounting.DeviceName(int(d.Device), d.Vendor == accounting.VendorCPU)
 }
 
 // Whys explains the jobs that are wanted, by their number.
@@ -87,7 +87,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 }
 
 func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) WhyDevice {
-	w := WhyDevice{Device: on.Device, Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
+	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
 		Reserved: on.Reserved, Holders: []DeviceHolder{}}
 	if w.Max == nil {
 		w.MaxBy = nil

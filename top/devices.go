@@ -106,7 +106,7 @@ func (m *Model) beside(d *accounting.DeviceState, lines []string, left, graph in
 // deviceTitle is how a device is called.
 func deviceTitle(d *accounting.DeviceState) string {
 	if !d.IsGPU() {
-		return fmt.Sprintf("CPU %d", d.Index)
+		return "CPU"
 	}
 	return fmt.Sprintf("GPU %d", d.Index)
 }

@@ -58,7 +58,7 @@ func orDash(text string) string {
 func (r *row) deviceCell() string {
 	switch {
 	case r.device >= 0:
-		return strconv.Itoa(r.device)
+		return accounting.IndexName(r.device)
 	case r.is == aJob:
 		return "+" // several
 	}

@@ -78,6 +78,7 @@ const (
 	JobEnded      = "job %d: %w (it has ended)"
 	LeaseThere    = "session %d, a lease on %s: %w"
 	NoneToClaim   = "there is no GPU to claim: %w"
+	NoneToReserve = "there is no GPU to reserve memory of: %w"
 	NoGPUToClaim  = "%s is no GPU, and cannot be claimed: %w"
 	MinRefused    = "memory.min of %s on %s cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done"
 	BesideContext = " beside a context (%s)"

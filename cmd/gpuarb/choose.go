@@ -2,8 +2,7 @@ package main
 
 import (
 	"errors"
-	"fmt"
-	"strconv"
+	"slices"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -30,6 +29,8 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	}
 	vendor, ofVendor := ipc.Vendors[name]
 	switch {
+	case name == "" && len(all) == 0 && o.least != (accounting.Size{}):
+		return errNoDevice
 	case name == "":
 		if err := o.checkSizes(all, size); err != nil {
 			return err
@@ -61,9 +62,9 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 func mayClaim(chosen, gpus []accounting.DeviceState) error {
 	for _, device := range chosen {
 		if !device.IsGPU() && len(gpus) == 0 {
-			return noGPU(strconv.Itoa(device.Index))
+			return noGPU(processorDevice)
 		} else if !device.IsGPU() {
-			return fmt.Errorf("device %d is the processor, which is no GPU: `gpuarb run --device cpu` runs a program on it, and nobody claims it", device.Index)
+			return errors.New("the processor is no GPU: `gpuarb run --device cpu` runs a program on it, and nobody claims it")
 		}
 	}
 	return nil
@@ -83,7 +84,7 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 	}
 	if o.prefer != "" {
 		first, err := namedDevices(pool, o.prefer)
-		if errors.Is(err, errNoProcessor) {
+		if err == nil && slices.ContainsFunc(first, func(d accounting.DeviceState) bool { return !d.IsGPU() }) {
 			err = errors.New("the processor is no GPU, and --device any is one of those")
 		}
 		if err != nil {

@@ -150,7 +150,7 @@ func offerDevices(s accounting.Snapshot, free, processor bool) (all []cobra.Comp
 	}
 	for _, d := range s.Devices {
 		if d.IsGPU() || processor {
-			all = append(all, cobra.CompletionWithDesc(strconv.Itoa(d.Index), fmt.Sprintf("%s, %s", report.Escape(d.Name), d.Total.Human())))
+			all = append(all, cobra.CompletionWithDesc(accounting.IndexName(d.Index), fmt.Sprintf("%s, %s", report.Escape(d.Name), d.Total.Human())))
 		}
 	}
 	return all

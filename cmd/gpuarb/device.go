@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -25,14 +24,15 @@ const uuidPrefix = "gpu-"
 // findDevice returns the device that name stands for: an index, a UUID or the
 // beginning of one, a PCI address, or cpu for the processor.
 func findDevice(devices []accounting.DeviceState, name string) (accounting.DeviceState, error) {
-	if len(devices) == 0 && !strings.EqualFold(name, processorDevice) {
-		return accounting.DeviceState{}, noGPU(name)
-	}
 	if strings.EqualFold(name, processorDevice) {
 		if i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
 			return devices[i], nil
 		}
-		return accounting.DeviceState{}, errNoProcessor
+		// Nothing uses it, so that it is not shown; the daemon knows whether it is there.
+		return accounting.DeviceState{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU}, nil
+	}
+	if len(accounting.GPUs(devices)) == 0 {
+		return accounting.DeviceState{}, noGPU(name)
 	}
 	found := filter(devices, func(d accounting.DeviceState) bool { return isNamed(d, name) })
 	switch {
@@ -44,9 +44,6 @@ func findDevice(devices []accounting.DeviceState, name string) (accounting.Devic
 	return found[0], nil
 }
 
-// errNoProcessor is for a machine on which no driver computes on the processor.
-var errNoProcessor = errors.New("the processor is no device here: the daemon found neither PoCL (OpenCL) nor lavapipe (Vulkan) when it started")
-
 // noGPU is for a device that is named on a machine that has none.
 func noGPU(name string) error {
 	return fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
@@ -54,7 +51,7 @@ func noGPU(name string) error {
 
 func isNamed(device accounting.DeviceState, name string) bool {
 	if index, err := strconv.Atoi(name); err == nil {
-		return device.Index == index
+		return device.Index == index && device.IsGPU()
 	}
 	if strings.ContainsRune(name, ':') {
 		return normalPCI(device.PCI) == normalPCI(name)

@@ -202,7 +202,7 @@ func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limited) {
 	for _, l := range limits {
 		if l.Name == "memory.max" && l.Value != nil && l.Held > *l.Value {
 			held := accounting.Bytes(l.Held)
-			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(w.holds, who), held.Human(), snapshot.Called(l.Device), w.frees, held.Less(accounting.Bytes(*l.Value)).Human())
+			a.say("%s %s on %s: over until %s %s", fmt.Sprintf(w.holds, who), held.Human(), snapshot.Called(int(l.Device)), w.frees, held.Less(accounting.Bytes(*l.Value)).Human())
 		}
 	}
 }

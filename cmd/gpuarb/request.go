@@ -198,6 +198,7 @@ func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size accountin
 }
 
 func checkSize(devices []accounting.DeviceState, flag string, size accounting.Size) error {
+	devices = filter(devices, func(d accounting.DeviceState) bool { return d.Total > 0 }) // of others the daemon knows how much they have
 	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}
@@ -209,6 +210,6 @@ func checkSize(devices []accounting.DeviceState, flag string, size accounting.Si
 	if len(devices) > 1 {
 		which = ", the largest here,"
 	}
-	return fmt.Errorf("%s: %s is more than device %d (%s)%s has: %s; ask for less, or for a share such as 50%%",
-		flag, size.WithUnit(), largest.Index, largest.Name, which, largest.Total.Human())
+	return fmt.Errorf("%s: %s is more than device %s (%s)%s has: %s; ask for less, or for a share such as 50%%",
+		flag, size.WithUnit(), accounting.IndexName(largest.Index), largest.Name, which, largest.Total.Human())
 }

@@ -30,7 +30,7 @@ func (h *History) lineOf(e *arbiter.Event) events.Event {
 		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
 		What: e.What, Streams: e.Streams, Contexts: e.Contexts, Leases: e.Leases}
 	if e.Device >= 0 {
-		line.Device = &e.Device
+		line.Device = new(accounting.IndexNumber(e.Device))
 	}
 	if e.Reason != 0 {
 		line.Reason = e.Reason.String()
@@ -89,10 +89,10 @@ func (h *History) partiesOf(e *arbiter.Event) []events.Party {
 		party := events.Party{Job: uint64(p.Job), PID: p.PID, User: p.User, Command: h.command(p.Command), Holds: []events.Hold{},
 			What: p.What, Wants: p.Wants, Bytes: uint64(p.Bytes), Ticket: uint64(p.Ticket)}
 		if p.Device >= 0 {
-			party.Device = &p.Device
+			party.Device = new(accounting.IndexNumber(p.Device))
 		}
 		for _, held := range p.Holds {
-			party.Holds = append(party.Holds, events.Hold{Device: held.Device, Bytes: uint64(held.Bytes), Slot: held.Slot})
+			party.Holds = append(party.Holds, events.Hold{Device: accounting.IndexNumber(held.Device), Bytes: uint64(held.Bytes), Slot: held.Slot})
 		}
 		all = append(all, party)
 	}

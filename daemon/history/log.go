@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/events"
 )
@@ -42,7 +43,7 @@ func (h *History) logAll(decided []arbiter.Event) {
 		if h.journaled && level != slog.LevelDebug || !h.log.Enabled(context.Background(), level) {
 			continue
 		}
-		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", e.Device, "uid", e.UID}
+		attributes := []any{"event", e.Kind, "client_pid", e.PID, "device", accounting.IndexName(e.Device), "uid", e.UID}
 		if e.Ticket != 0 {
 			attributes = append(attributes, "ticket", e.Ticket, "waited_ms", e.WaitedMs)
 		}

@@ -25,7 +25,7 @@ func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
 	return rig.New(t, o), without
 }
 
-// processor is the row of the processor, which must be the last of so many devices.
+// processor returns the row of the processor, which must be the last of so many devices.
 func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 	t.Helper()
 	r := rig.Run(t, m.Gpuarb("devices", "--json"))
@@ -34,7 +34,7 @@ func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 		t.Fatalf("%v, %d devices\n%s%s", err, len(rows), r.Stdout, r.Stderr)
 	}
 	d := rows[devices-1]
-	if d.Vendor != "cpu" || d.Index != devices-1 || d.UUID == nil || *d.UUID != "CPU-67707561-7262-3a70-726f-636573736f72" || d.PCI != nil {
+	if d.Vendor != "cpu" || d.Index != -1 || d.UUID == nil || *d.UUID != "CPU-67707561-7262-3a70-726f-636573736f72" || d.PCI != nil {
 		t.Fatalf("the last device is %+v", d)
 	}
 	return d
@@ -54,28 +54,58 @@ func same(t *testing.T, with, without *rig.Machine, code int, args ...string) {
 	}
 }
 
-// TestProcessorIsNoGPU: on a machine without a GPU the processor is device 0, and whoever asks for a GPU hears what he heard
-// before.
+// onProcessor starts a program on the processor, which is shown from then on, and returns what ends it.
+func onProcessor(t *testing.T, m *rig.Machine) (end func()) {
+	t.Helper()
+	p := m.Gpuarb("run", "--device", "cpu", "--", "cat")
+	in, err := p.StdinPipe()
+	if err == nil {
+		err = p.Start()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the processor is shown", func() bool { return m.Processor().Vendor != "" })
+	return func() {
+		_ = in.Close()
+		if err := rig.Wait(t, rig.Patience, p); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestProcessorIsNoGPU: a machine without a GPU has no device 0, and a request that takes something of a GPU is refused there.
 func TestProcessorIsNoGPU(t *testing.T) {
 	t.Parallel()
 	with, without := withProcessor(t, rig.Options{Devices: "none"})
-	processor(t, with, 1)
 	for _, args := range [][]string{{"devices"}, {"claim"}, {"claim", "--try"}, {"claim", "--device", "0"}, {"claim", "--device", "nvidia"},
 		{"claim", "--only-if-none"}, {"claim", "--exclusive"}, {"claim", "--prefer", "0"}, {"plan", "--arms", "2", "--min", "1G"}} {
 		same(t, with, without, 69, args...)
 	}
 	for _, args := range [][]string{{"run", "--device", "any", "--", "true"}, {"run", "--device", "nvidia", "--", "true"},
-		{"run", "--exclusive", "--", "true"}} {
+		{"run", "--exclusive", "--", "true"},
+		{"run", "--min", "1G", "--", "true"}, {"run", "--min", "25%", "--", "true"}, {"run", "--min", "max", "--", "true"},
+		{"run", "--device", "0", "--", "true"}, {"run", "--device", "0,cpu", "--", "true"}, {"run", "--device", "64", "--", "true"}} {
 		same(t, with, without, 125, args...)
 	}
-	for _, args := range [][]string{{"run", "--", "true"}, {"run", "--memory", "900G", "--", "true"}, {"run", "--min", "1G", "--", "true"},
+	for _, args := range [][]string{{"run", "--", "true"}, {"run", "--memory", "900G", "--", "true"}, {"run", "--min", "0", "--", "true"},
 		{"run", "--no-wait", "--", "true"}, {"ps"}, {"queue"}} {
 		same(t, with, without, 0, args...)
 	}
 	if r := rig.Run(t, with.Gpuarb("doctor")); !strings.Contains(r.Stdout, "the daemon knows no GPU on this machine") ||
-		!strings.Contains(r.Stdout, "device 0 (") {
+		strings.Contains(r.Stdout, "the processor (") {
 		t.Errorf("doctor:\n%s", r.Stdout)
 	}
+	end := onProcessor(t, with)
+	processor(t, with, 1)
+	if r := rig.Run(t, with.Gpuarb("doctor")); !strings.Contains(r.Stdout, "the processor (") {
+		t.Errorf("doctor:\n%s", r.Stdout)
+	}
+	for _, args := range [][]string{{"run", "--device", "any", "--", "true"}, {"run", "--device", "0", "--", "true"}, {"run", "--min", "1G", "--", "true"}} {
+		same(t, with, without, 125, args...)
+	}
+	end()
+	rig.Eventually(t, "the processor is not shown", func() bool { return len(with.Snapshot().Devices) == 0 })
 	if r := rig.Run(t, with.Gpuarb("claim", "--device", "cpu")); r.Code != 69 || !strings.Contains(r.Stderr, "knows no GPU") {
 		t.Errorf("claim --device cpu: %d %s", r.Code, r.Stderr)
 	}
@@ -91,13 +121,17 @@ func TestProcessorIsNoGPU(t *testing.T) {
 func TestProcessorAfterGPUs(t *testing.T) {
 	t.Parallel()
 	m, without := withProcessor(t, rig.Options{Devices: "1G,2G"})
+	if _, err := os.Stat(filepath.Join(m.Mount, "devices/cpu")); err == nil || len(m.Snapshot().Devices) != 2 {
+		t.Error("the processor is shown, and nothing uses it")
+	}
+	defer onProcessor(t, m)()
 	name := processor(t, m, 3).Name
 	for file, want := range map[string]string{"vendor": "cpu", "uuid": "CPU-67707561-7262-3a70-726f-636573736f72", "memory.current": "0", "name": name} {
-		if got := strings.TrimSpace(m.Read("devices/2/" + file)); got != want {
-			t.Errorf("devices/2/%s is %q", file, got)
+		if got := strings.TrimSpace(m.Read("devices/cpu/" + file)); got != want {
+			t.Errorf("devices/cpu/%s is %q", file, got)
 		}
 	}
-	if _, err := os.Stat(filepath.Join(without.Mount, "devices/2")); err == nil {
+	if _, err := os.Stat(filepath.Join(without.Mount, "devices/cpu")); err == nil {
 		t.Error("a machine without it has it")
 	}
 	for _, c := range []struct {
@@ -105,13 +139,13 @@ func TestProcessorAfterGPUs(t *testing.T) {
 		text string
 		args []string
 	}{
-		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "2"}},
-		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "CPU-6770"}},
-		{69, "device 2 is the processor, which is no GPU", []string{"claim", "--device", "0,cpu"}},
+		{69, "there is no device", []string{"claim", "--device", "2"}},
+		{69, "the processor is no GPU", []string{"claim", "--device", "CPU-6770"}},
+		{69, "the processor is no GPU", []string{"claim", "--device", "0,cpu"}},
 		{69, "the processor is no GPU", []string{"claim", "--prefer", "cpu"}},
 		{0, "", []string{"run", "--memory", "1G", "--", "sh", "-c", "test -z ${CUDA_VISIBLE_DEVICES+x}"}},
 		{0, "", []string{"run", "--device", "cpu", "--", "sh", "-c", `test "$CUDA_VISIBLE_DEVICES" = "" && test -n "${CUDA_VISIBLE_DEVICES+x}"`}},
-		{0, "", []string{"run", "--device", "2", "--", "true"}},
+		{125, "there is no device", []string{"run", "--device", "2", "--", "true"}},
 		{125, "more than device 1", []string{"run", "--memory", "3G", "--", "true"}}, // the processor has it
 	} {
 		if r := rig.Run(t, m.Gpuarb(c.args...)); r.Code != c.code || !strings.Contains(r.Stderr, c.text) {

@@ -8,6 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -25,8 +26,8 @@ func TestAlsoOnAGPU(t *testing.T) {
 	p.Expect(fmt.Sprint("free ", 34*mib))
 	p.Expect("buffer True 0")
 	p.Expect("alloc 2")
-	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].Used != 64*mib || len(s.Devices) != 3 {
-		t.Errorf("want one lease of 64 MiB, and the processor as the third device: %+v", s)
+	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].Used != 64*mib || len(s.Devices) != 2 {
+		t.Errorf("want one lease of 64 MiB, and the processor hidden: %+v", s)
 	}
 	p.End()
 	rig.Eventually(t, "all of it is back", func() bool { return len(m.Snapshot().Leases) == 0 })
@@ -61,11 +62,11 @@ func TestAlsoChanged(t *testing.T) {
 	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "the other one is in force", func() bool { return m.Snapshot().Devices[2].Total == 2<<30 })
+	rig.Eventually(t, "the other one is in force", func() bool { return m.Processor().Total == 2<<30 })
 	second := begin(m, "link")
 	second.Want("context c", "ok")
 	second.Want("buffer a c 1M", "ok")
-	if l := m.Lease(second.PID(), 2); l.Used != mib {
+	if l := m.Lease(second.PID(), accounting.ProcessorIndex); l.Used != mib {
 		t.Errorf("who starts later has %d bytes on the processor", l.Used)
 	}
 	first.Want("buffer a c 1M", "ok")

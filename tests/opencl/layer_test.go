@@ -45,7 +45,7 @@ func TestLayer(t *testing.T) {
 				p.Want("chain a c 2M", "ok")
 				p.Want("release a", "ok")
 				uses(m, p, 2*mib)
-				if l := m.Lease(p.PID(), 0); l.Contexts != 1 {
+				if l := m.Lease(p.PID(), m.First()); l.Contexts != 1 {
 					t.Errorf("%d contexts", l.Contexts)
 				}
 				p.Want("drop c", "ok")

@@ -35,7 +35,7 @@ func begin(m *rig.Machine, way string, flags ...string) *rig.Program {
 // uses asks for the bytes that the daemon says a program uses.
 func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	m.T.Helper()
-	if l := m.Lease(p.PID(), 0); uint64(l.Used) != want {
+	if l := m.Lease(p.PID(), m.First()); uint64(l.Used) != want {
 		m.T.Errorf("the lease says %d bytes are used, want %d", l.Used, want)
 	}
 }
@@ -137,7 +137,7 @@ func TestSharedVirtualMemory(t *testing.T) {
 	uses(m, p, 10*mib)
 	p.Want("fire a", "ok")
 	rig.Eventually(t, "the bytes come back when the command is done", func() bool {
-		return m.Lease(p.PID(), 0).Used == 0
+		return m.Lease(p.PID(), m.First()).Used == 0
 	})
 }
 

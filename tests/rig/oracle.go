@@ -85,6 +85,22 @@ func (m *Machine) Lease(pid, device int) accounting.LeaseState {
 	return accounting.LeaseState{}
 }
 
+// First returns the index of the first device that is shown.
+func (m *Machine) First() int {
+	m.T.Helper()
+	return m.Snapshot().Devices[0].Index
+}
+
+// Processor returns the processor's row; the zero row if the processor is not shown.
+func (m *Machine) Processor() accounting.DeviceState {
+	m.T.Helper()
+	s := m.Snapshot()
+	if d := s.Device(accounting.ProcessorIndex); d != nil {
+		return *d
+	}
+	return accounting.DeviceState{}
+}
+
 // Disagreement says where the daemon's count is not the driver's own, process by process but
 // for those in except; empty: nowhere. It holds whenever no call is under way.
 func (m *Machine) Disagreement(except ...int) string {

@@ -93,7 +93,7 @@ func TestOtherLayers(t *testing.T) {
 		p := m.Interact(vulkan(m, cmd, append(chain(m, layers...), "MANGOHUD_CONFIG=no_display", "HOME="+m.Dir, "VK_LOADER_DEBUG=layer")...))
 		p.Want("instance i", "ok")
 		p.Want("device d i", "ok")
-		before := uint64(m.Lease(p.PID(), 0).Used)
+		before := uint64(m.Lease(p.PID(), m.First()).Used)
 		p.Want("alloc a d 5M", "ok")
 		p.Want("alloc b d 5M", "err -2")
 		uses(m, p, before+5*mib)

@@ -135,7 +135,7 @@ func manifest(m *rig.Machine, name string) string {
 // uses asks for the bytes that the daemon says a program uses.
 func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	m.T.Helper()
-	if l := m.Lease(p.PID(), 0); uint64(l.Used) != want {
+	if l := m.Lease(p.PID(), m.First()); uint64(l.Used) != want {
 		m.T.Errorf("the lease says %d bytes are used, want %d", l.Used, want)
 	}
 }

@@ -51,7 +51,7 @@ func agree(m *rig.Machine, pid int, file string) {
 		if live == 0 {
 			return false
 		}
-		l := m.Lease(pid, 0)
+		l := m.Lease(pid, m.First())
 		return uint64(l.Used) == live && uint64(l.Peak) == peak
 	})
 }
