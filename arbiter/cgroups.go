@@ -24,7 +24,7 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 	case c.Min != nil || c.Streams != nil:
 		return rules.Wrong(rules.ErrRange, wording.CgroupHasMax, who)
 	case !c.MayPass():
-		return rules.Wrong(rules.ErrPermission, wording.CgroupIsRoots, who)
+		return c.Denied(wording.CgroupIsRoots, who)
 	case a.nestedWith(of) > maxNested:
 		return rules.Wrong(rules.ErrRange, wording.CgroupTooDeep, who, maxNested)
 	}

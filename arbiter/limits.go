@@ -77,6 +77,9 @@ type limitEdit struct {
 // permitted. who names, in the error, whose limits they are.
 func (a *Arbiter) edit(c rules.Change, who string, e limitEdit) (limitEdit, error) {
 	force, err := c.Forces(e.owner.UID)
+	if err == nil && !force && !c.Again && c.Namespace != e.owner.Namespace {
+		err = c.NotOwner()
+	}
 	if err == nil && c.Device != rules.AllDevices && a.device(c.Device) == nil {
 		err = noDevice(c.Device)
 	}

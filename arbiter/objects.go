@@ -27,7 +27,7 @@ func (a *Arbiter) threadCrowded(l *lease, thread uint32) string {
 	switch {
 	case l.makers.Len() >= MaxThreads:
 		return fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
-	case uid != 0 && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
+	case !l.session.process.MayPass() && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
 		return fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 	}
 	return ""

@@ -49,7 +49,7 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 		return rules.Wrong(rules.ErrRange, wording.RuleMinIsFixed, who)
 	}
 	if !c.MayPass() {
-		return rules.Wrong(rules.ErrPermission, wording.RuleIsRoots, who)
+		return c.Denied(wording.RuleIsRoots, who)
 	}
 	c.Lowers = false
 	edit, err := a.edit(c, who, limitEdit{owner: &rules.Process{}, live: &rule.Live, whose: who, now: rule.Memory, streams: rule.Streams})

@@ -313,8 +313,8 @@ func TestDeathAndCancelling(t *testing.T) {
 	if got := w.decided(); got[a] != arbiter.ReasonCancelled || len(got) != 1 {
 		t.Errorf("%v", got)
 	}
-	if uid, job, ok := w.arb.Owner(b); !ok || uid != 1000 || job == 0 {
-		t.Error("owner", uid, job, ok)
+	if of, ok := w.arb.Owner(b); !ok || of.UID != 1000 {
+		t.Error("owner", of, ok)
 	}
 	if !w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) || w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) {
 		t.Error("cancelled")

@@ -212,13 +212,13 @@ func (a *Arbiter) Place(id TicketID) Place {
 	return Place{}
 }
 
-// Owner tells whose a ticket is: the user, and the job. False when it does not wait.
-func (a *Arbiter) Owner(id TicketID) (uid uint32, job JobID, waits bool) {
+// Owner returns the process whose ticket it is: its runner for a request of a job. False if the ticket does not wait.
+func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	t := a.tickets[id]
 	if t == nil {
-		return 0, 0, false
+		return of, false
 	}
-	return t.process().UID, t.job.id, true
+	return *t.process(), true
 }
 
 // process is whose request it is.

@@ -4,7 +4,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -18,7 +17,7 @@ func TestOneUserHasHalfOfEachTable(t *testing.T) {
 		take := func(uid uint32) (n int, err error) {
 			for ; err == nil; n++ {
 				pid++
-				if err = c.full(pid, uid); err == nil {
+				if err = c.full(pid, uid, uid == 0); err == nil {
 					c.add(pid, uid)
 				}
 			}
@@ -56,7 +55,7 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	c := b.child(1 << 20)
 	for device := range uint32(2) {
 		for _, most := range []uint64{1 << 29, 1 << 28} {
-			if err := b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: device, Max: most}, ""); err != nil {
+			if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: device, Max: most}, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -65,7 +64,7 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 		t.Errorf("%d records of one process on two devices", got)
 	}
 	job := b.lease(c.pid, 0).Job
-	if err := b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitJob, ID: job, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1 << 27}, ""); err != nil {
+	if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitJob, ID: job, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1 << 27}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := records(); got != 1 {

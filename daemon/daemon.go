@@ -273,7 +273,7 @@ func (d *Daemon) mount() error {
 		return nil
 	}
 	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
 	if err != nil {
 		return err
 	}

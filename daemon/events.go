@@ -23,7 +23,7 @@ type eventStream struct {
 // the connection fails, it is closed.
 func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	d, uid := cl.d, cl.conn.Peer().UID
-	followers := d.texts.audienceOf(uid).follows
+	followers := d.texts.audienceOf(cl.reader()).follows
 	select {
 	case followers <- struct{}{}:
 	default:

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
@@ -30,15 +31,17 @@ type job struct {
 	id    arbiter.JobID
 	token ipc.Token
 	jobOrigin
-	uid     uint32
-	told    *client // whom the last reply with it went to
-	index   int     // of its record
-	by      mortal  // what it lives by: the runner, then another process of it
-	members map[*session]struct{}
-	live    int  // members that have not ended
-	open    bool // it holds what it was to hold, and its runner was told, or will be
-	closed  bool // nothing of it lives but its members
-	budget  accounting.Bytes
+	uid uint32
+	// namespace is the ipc.Peer.Namespace of the runner
+	namespace uint64
+	told      *client // whom the last reply with it went to
+	index     int     // of its record
+	by        mortal  // what it lives by: the runner, then another process of it
+	members   map[*session]struct{}
+	live      int  // members that have not ended
+	open      bool // it holds what it was to hold, and its runner was told, or will be
+	closed    bool // nothing of it lives but its members
+	budget    accounting.Bytes
 }
 
 // jobOpen opens a job for the process at the other end. One that has to wait for its
@@ -98,8 +101,8 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 
 // mayOpenLocked checks what a request for a job may not ask for.
 func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
-	if r.Priority > 0 && !privileged(peer.UID) {
-		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0", r.Priority)
+	if r.Priority > 0 && !peer.Privileged {
+		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0%s", r.Priority, wording.NotRoot(peer.Namespace))
 	}
 	if err := d.mayHaveDevicesLocked(r); err != nil {
 		return err
@@ -112,7 +115,7 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 			return err
 		}
 	}
-	return d.jobsOf.full(peer.PID, peer.UID)
+	return d.jobsOf.full(peer.PID, peer.UID, peer.Privileged)
 }
 
 // mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: whoever
@@ -174,6 +177,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	record.ID = uint64(info.ID)
 	faults.At("job.opened")
 	j := newJob(index, record)
+	j.namespace = peer.Namespace
 	if err := d.watchJob(j, j.runner, pidfd); err != nil {
 		d.arb.CloseJob(d.now(), j.id)
 		d.file.Jobs.Free(index)
@@ -382,23 +386,21 @@ func (d *Daemon) dropJobLocked(j *job) {
 	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
 }
 
-// mayEnd says whether what is a user's is the peer's to end: his own, or anybody's for root.
-func mayEnd(peer ipc.Peer, uid uint32) bool { return peer.UID == uid || privileged(peer.UID) }
-
 // ownJobLocked finds a job that is the peer's to end.
 func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	j := d.jobs[token]
 	if j == nil {
 		return nil, refused(ipc.StatusNoSession, "no job has this token")
 	}
-	if !mayEnd(peer, j.uid) {
-		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d", j.uid, peer.UID)
+	if !askerOf(peer).owns(j.uid, j.namespace) {
+		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d%s", j.uid, peer.UID, wording.NotRoot(peer.Namespace))
 	}
 	return j, nil
 }
 
 // jobOfLocked finds the job that a client says it belongs to. Its token is a secret of
-// the job's processes; only the job's user (or root) may use it.
+// the job's processes; only the job's user (or a privileged peer) may use it, and every user that of a job of root's, which may have
+// become another user.
 func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
 	if token == (ipc.Token{}) {
 		return 0, nil
@@ -407,7 +409,7 @@ func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, err
 	if j == nil || j.closed && j.live == 0 {
 		return 0, d.noJobLocked(token)
 	}
-	if peer.UID != j.uid && peer.UID != 0 && j.uid != 0 {
+	if peer.UID != j.uid && !peer.Privileged && j.uid != 0 {
 		return 0, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)
 	}
 	return j.id, nil

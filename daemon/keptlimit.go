@@ -75,11 +75,11 @@ func (d *Daemon) limitAtLocked(to target) int {
 
 // roomForLimitLocked says why one more change could not be kept, or nil. It is asked before the
 // change is made, but for a device's: root is told in the log.
-func (d *Daemon) roomForLimitLocked(to target, uid uint32) error {
+func (d *Daemon) roomForLimitLocked(to target, change rules.Change) error {
 	if to.kind == ipc.LimitDevice || d.limitAtLocked(to) >= 0 {
 		return nil
 	}
-	return d.kept.count.full(0, uid)
+	return d.kept.count.full(0, change.UID, change.Privileged)
 }
 
 // keepLimitLocked writes a change down that was made. A change on every device takes the place
@@ -98,7 +98,7 @@ func (d *Daemon) keepLimitLocked(to target, change limitChange) {
 	setLimit(&next, change)
 	var err error
 	if old < 0 {
-		err = d.kept.count.full(0, change.UID)
+		err = d.kept.count.full(0, change.UID, change.Privileged)
 	}
 	at, row := 0, (*statefile.Limit)(nil)
 	if err == nil {

@@ -60,9 +60,9 @@ func (c *counts) drop(pid int, uid uint32) {
 }
 
 // full says why one more is too many, or nil.
-func (c *counts) full(pid int, uid uint32) error {
+func (c *counts) full(pid int, uid uint32, privileged bool) error {
 	user, all := c.size/2, c.size/8*7
-	if privileged(uid) {
+	if privileged {
 		user, all = c.size, c.size
 	}
 	switch {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -294,12 +295,12 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	defer d.unlock()
 	if r.Ticket != 0 {
 		ticket := arbiter.TicketID(r.Ticket)
-		uid, _, waits := d.arb.Owner(ticket)
+		owner, waits := d.arb.Owner(ticket)
 		switch {
 		case !waits:
 			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
-		case !mayEnd(peer, uid):
-			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it", r.Ticket, uid)
+		case !askerOf(peer).owns(owner.UID, owner.Namespace):
+			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it%s", r.Ticket, owner.UID, wording.NotRoot(peer.Namespace))
 		}
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
 		return ipc.CancelReply{Cancelled: 1}, nil
@@ -312,20 +313,20 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 }
 
 // cancelBelow cancels what the descendants of a process wait for, as far as they are its
-// user's. Who they are is looked up without the lock: the daemon alone sees all their PIDs,
+// user's, in whatever namespace. Who they are is looked up without the lock: the daemon alone sees all their PIDs,
 // whatever namespaces they are in.
 func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	var below []arbiter.TicketID
+	mine := func(uid uint32) bool { return peer.Privileged || peer.UID == uid }
 	for _, t := range d.Snapshot().Queue {
-		if mayEnd(peer, t.UID) && d.inv.Descends(t.PID, peer.PID) {
+		if mine(t.UID) && d.inv.Descends(t.PID, peer.PID) {
 			below = append(below, arbiter.TicketID(t.Ticket))
 		}
 	}
 	d.lock()
 	defer d.unlock()
 	for _, id := range below {
-		uid, _, waits := d.arb.Owner(id)
-		if waits && mayEnd(peer, uid) {
+		if owner, waits := d.arb.Owner(id); waits && mine(owner.UID) {
 			d.arb.Cancel(d.now(), id, arbiter.ReasonCancelled)
 			cancelled++
 		}

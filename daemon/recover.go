@@ -78,7 +78,8 @@ func (d *Daemon) findSessions() (all []*recovered) {
 				x.page = findPage(x.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
 				x.mapped.Store(true)
 			}
-			asUser(&x.proc, r.UID, r.GID)
+			asRecorded(&x.proc, r.UID, r.GID, x.ended)
+			x.peer.Privileged, x.peer.Namespace = x.proc.Privileged, x.proc.Namespace
 			all, byIndex[uint32(i)] = append(all, x), x
 			d.sessions[r.Token] = x.session // a daemon that is stopped closes what is open of these
 		}
@@ -116,7 +117,8 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	} else if d.watchJob(j, j.runner, pidfd) != nil {
 		j.by.Started = procfacts.Started{}
 	}
-	asUser(&proc, r.UID, r.GID)
+	asRecorded(&proc, r.UID, r.GID, gone)
+	j.namespace = proc.Namespace
 	var since time.Time
 	if r.HeldSince != 0 {
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))

@@ -63,7 +63,7 @@ func (d *Daemon) showTargetLocked(to target) {
 // remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
 // processes, and which devices it may use, is not in their word.
 func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
-	if err := d.jobsOf.full(proc.PID, proc.UID); err != nil {
+	if err := d.jobsOf.full(proc.PID, proc.UID, proc.MayPass()); err != nil {
 		return err
 	}
 	index, record, err := d.file.Jobs.New()
@@ -83,7 +83,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 	}
 	d.file.Jobs.Commit(index)
 	j := newJob(index, record)
-	j.runner.PID, j.open = proc.PID, true
+	j.runner.PID, j.open, j.namespace = proc.PID, true, proc.Namespace
 	d.knownJobLocked(j)
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)

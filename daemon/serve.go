@@ -26,7 +26,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		defer f.Close()
 	}
 	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(), Patience: patience, Short: d.short,
-		StartTicks: procfacts.Here.StartTicks, Lend: d.spare.lend}
+		StartTicks: procfacts.Here.StartTicks, Standing: standingOf, Lend: d.spare.lend}
 	if len(files) > 0 {
 		l, err := ipc.ListenFile(files[0], o)
 		if err == nil {

@@ -84,13 +84,8 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 		return rules.Process{}, err // which names the process
 	}
 	p := process(f, peer.PID)
-	asUser(&p, peer.UID, peer.GID)
+	asPeer(&p, peer)
 	return p, nil
-}
-
-// asUser notes whose a process is: by the kernel's word on its connection, or by a record of that.
-func asUser(p *rules.Process, uid, gid uint32) {
-	p.UID, p.GID, p.Privileged = uid, gid, privileged(uid)
 }
 
 // openSession opens a session with its page and records. One whose memory.min has no
@@ -177,7 +172,7 @@ func about(caller string, err error) error {
 func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest, page *ipc.LeasePage,
 	open func(arbiter.SessionRequest) (arbiter.SessionInfo, error)) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
-	if err := d.sessionsOf.full(peer.PID, peer.UID); err != nil {
+	if err := d.sessionsOf.full(peer.PID, peer.UID, peer.Privileged); err != nil {
 		return nil, 0, err
 	}
 	job, err := d.jobOfLocked(h.Job, peer)
@@ -307,7 +302,7 @@ func (s *session) leaseOn(device int) *shim.Lease {
 // finds in it, in the state file, and in the client's page.
 func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
-	if err := d.leasesOf.full(s.peer.PID, s.peer.UID); err != nil {
+	if err := d.leasesOf.full(s.peer.PID, s.peer.UID, s.peer.Privileged); err != nil {
 		return info, err
 	}
 	if slot >= ipc.PageSlots { // there is no free one

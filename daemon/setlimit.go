@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -18,21 +17,18 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// privileged tells who may change anybody's limits: root, and whose daemon it is.
-func privileged(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
-
-// mayChange returns when a user may change a limit, and the context's error where that ended before.
-// Root, and whose daemon it is, never wait: nobody's time is spent but by their leave.
-func (d *Daemon) mayChange(ctx context.Context, uid uint32) error {
-	if privileged(uid) {
+// mayChange returns when the asker may change a limit, or returns the context's error if that ended before. A privileged asker
+// never waits.
+func (d *Daemon) mayChange(ctx context.Context, by asker) error {
+	if by.privileged {
 		return nil
 	}
-	return d.changes.Wait(ctx, uid)
+	return d.changes.Wait(ctx, by.uid)
 }
 
 // Set changes a limit that somebody wrote into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
-	if d.mayChange(ctx, s.UID) != nil {
+	if d.mayChange(ctx, writer(s)) != nil {
 		return unix.EINTR
 	}
 	err := d.set(s)
@@ -54,7 +50,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
 		return errors.Join(unix.EINVAL, err)
 	}
-	change := d.requested(arbiter.Changer{UID: s.UID, PID: s.By}, &r)
+	change := d.requested(writer(s), &r, s.Cgroup)
 	d.file.Promise(0)
 	defer d.file.Kept(0)
 	d.lock()
@@ -95,11 +91,11 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 
 // changeLimit changes a limit: of a cgroup, where there is a path.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
-	peer := cl.conn.Peer()
-	if cl.d.mayChange(cl.d.ctx, peer.UID) != nil {
+	by := askerOf(cl.conn.Peer())
+	if cl.d.mayChange(cl.d.ctx, by) != nil {
 		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
 	}
-	err := cl.d.limit(arbiter.Changer{UID: peer.UID, PID: peer.PID}, r, cgroup)
+	err := cl.d.limit(by, r, cgroup)
 	switch {
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); `gpuarb jobs` lists them", r.ID)
@@ -111,8 +107,8 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 	return ipc.Empty{}, err
 }
 
-func (d *Daemon) limit(by arbiter.Changer, r *ipc.LimitRequest, cgroup string) error {
-	uid, change := by.UID, d.requested(by, r)
+func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
+	uid, change := by.uid, d.requested(by, r, cgroup)
 	name := cgroup
 	if r.Target == ipc.LimitUser {
 		name = d.inv.UserName(uint32(r.ID)) // the user database may be slow
@@ -153,15 +149,17 @@ func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
 	return fmt.Sprintf("process %d", r.ID)
 }
 
-// requested is what a user asks to be changed. It asks the user database for who may be refused, so it is not for under the lock.
-func (d *Daemon) requested(by arbiter.Changer, r *ipc.LimitRequest) limitChange {
+// requested returns the change that is asked for, of a cgroup if a path is given. It asks the user database for who may be refused,
+// and the kernel for the asker's cgroups, so it is not for under the lock.
+func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams), int(r.Slots))
-	change.Device, change.UID, change.PID, change.Privileged = rules.AllDevices, by.UID, by.PID, privileged(by.UID)
+	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
+	change.Inside = cgroup != "" && cgroup != "/" && by.runsIn(cgroup)
 	if r.Device != ipc.AllDevices {
 		change.Device = int(r.Device)
 	}
 	if !change.Privileged {
-		change.User = d.inv.UserName(by.UID)
+		change.User = d.inv.UserName(by.uid)
 	}
 	return change
 }
@@ -193,7 +191,7 @@ func (d *Daemon) changeLocked(of limitOwner, name string, change limitChange) er
 	if err != nil {
 		return err
 	}
-	if err := d.roomForLimitLocked(to, change.UID); err != nil {
+	if err := d.roomForLimitLocked(to, change.Change); err != nil {
 		return err
 	}
 	if err := d.setLimitsLocked(of, name, change); err != nil {
@@ -231,7 +229,7 @@ func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (t
 	case ipc.LimitDevice:
 		of = limitOwner{kind: of.kind}
 		if !change.Privileged {
-			err = rules.Wrong(rules.ErrPermission, "slots.max of %s: only root may change it", d.nameOfDevice(change.Device))
+			err = change.Denied("slots.max of %s: only root may change it", d.nameOfDevice(change.Device))
 		}
 	case ipc.LimitJob:
 		if of.start = 0; d.jobByID[arbiter.JobID(of.id)] == nil { // a bare process's job is known by the process

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -43,7 +42,7 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	b.session()
 	b.session()
 	reserve := func(bytes uint64) error {
-		return b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit}, "")
+		return b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit}, "")
 	}
 	if err := reserve(700 << 20); err == nil {
 		t.Fatal("1400 MiB are reserved on a device of 1024")
@@ -67,7 +66,7 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	change := func(set uint32, bytes uint64, share uint32) {
 		t.Helper()
 		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: set, Device: 0, Max: bytes, MaxShare: share, Min: 1 << 20}
-		if err := b.limit(arbiter.Changer{}, r, ""); err != nil {
+		if err := b.limit(asker{privileged: true}, r, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -121,8 +120,8 @@ func TestALongChangeIsCounted(t *testing.T) {
 			return b.Set(t.Context(), gpufs.Setting{Of: gpufs.OfDevice, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 		},
 		4243: func(uid uint32) error {
-			_ = b.mayChange(t.Context(), uid)
-			return b.limit(arbiter.Changer{UID: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
+			_ = b.mayChange(t.Context(), asker{uid: uid})
+			return b.limit(asker{uid: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
 		},
 	} {
 		b.clock.creep(2 * fair.ChangesPerSecond * fair.ChangeTakes)
@@ -133,7 +132,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 64 { // who need not wait is let in in half of them
-			if b.mayChange(ctx, uid) == nil {
+			if b.mayChange(ctx, asker{uid: uid}) == nil {
 				t.Fatalf("user %d need not wait for his next change", uid)
 			}
 		}

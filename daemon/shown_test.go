@@ -4,7 +4,6 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -62,7 +61,7 @@ func TestShown(t *testing.T) {
 	b.child(4 * gib)
 	b.until("a round shows what another took", func() bool { free, _, _, ok := told(t, s); return ok && free == 2*gib })
 
-	if err := b.limit(arbiter.Changer{}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Device: 0, Max: 3 * gib, Min: ipc.NoLimit}, ""); err != nil {
+	if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Device: 0, Max: 3 * gib, Min: ipc.NoLimit}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, _, ok := told(t, s); ok {

@@ -59,15 +59,22 @@ func (s *snapshots) audienceOf(uid uint32) *audience {
 	return r
 }
 
-// hidesCommands says whether a user may see no command lines but those of his own programs.
-func (d *Daemon) hidesCommands(uid uint32) bool {
-	return d.config.Load().Commands == config.CommandsOwn && !privileged(uid)
+// hidesCommands reports whether a reader may see no command lines but those of that user's own programs.
+func (d *Daemon) hidesCommands(reader uint32) bool {
+	return d.config.Load().Commands == config.CommandsOwn && !isAdmin(reader)
 }
 
-// reader is the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
-// it shows them to everybody. In a user's own daemon all that there is to see is that user's.
+// confined is the reader of all admins that are not privileged. No user has this number, nor the page, which waits for none of
+// them.
+const confined = accounting.Stranger - 1
+
+// reader returns the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
+// it shows them to everybody, and confined for root in a container. In a user's own daemon all that there is to see is that user's.
 func (cl *client) reader() uint32 {
 	peer := cl.conn.Peer()
+	if isAdmin(peer.UID) && !peer.Privileged {
+		return confined
+	}
 	if os.Geteuid() == 0 && cl.d.page.Is(peer.PID) {
 		return accounting.Stranger
 	}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // Control changes limits while programs run. Set must be safe for concurrent use; where it has the
@@ -46,12 +48,29 @@ type Setting struct {
 	Value      string // without white space around it; never empty
 	UID        uint32 // who opened the file,
 	By         int    // by which process; 0: not known
+	Standing
+}
+
+// Standing tells how far the user number of a process counts.
+type Standing struct {
+	Privileged bool   // it may do anything
+	Namespace  uint64 // PID namespace to which the rights of an admin end that is not privileged; 0: the process of any other user
 }
 
 // opener is who opened a file: who was let in decides, not who got the descriptor.
 type opener struct {
 	uid uint32
 	pid int // where he opened it to write; 0: not known
+	Standing
+}
+
+// reader returns the user whose command lines the opener may see if each user sees only those of that user's programs.
+// An admin that is not privileged, as root in a container, sees none: root's programs are not its own.
+func (o opener) reader() uint32 {
+	if !o.Privileged && o.Namespace != 0 {
+		return accounting.Stranger
+	}
+	return o.uid
 }
 
 // The files that can be written, by what they are of.
@@ -74,7 +93,7 @@ func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []ent
 			s := s
 			s.Name = entries[i].name
 			entries[i].set = func(ctx context.Context, value string, by opener) error {
-				s.Value, s.UID, s.By = value, by.uid, by.pid
+				s.Value, s.UID, s.By, s.Standing = value, by.uid, by.pid, by.Standing
 				return b.Control.Set(ctx, s)
 			}
 		}

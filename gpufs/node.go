@@ -220,6 +220,9 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 		return nil, 0, syscall.EACCES
 	}
 	h := &handle{file: n, by: opener{uid: caller.Uid}}
+	if n.state.Standing != nil { // the thread sleeps in its call meanwhile, so no other thread can have its number
+		h.by.Standing = n.state.Standing(caller.Pid, caller.Uid)
+	}
 	if writes && n.state.SelfOf != nil {
 		h.by.pid, _ = n.state.SelfOf(caller.Pid)
 	}
@@ -253,7 +256,7 @@ func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.shownTo(h.by.uid, h.file.part))
+		text, ok := h.file.text(h.file.state.shownTo(h.by.reader(), h.file.part))
 		if !ok {
 			return nil, syscall.ENODEV // gone, as on cgroupfs
 		}

@@ -2,7 +2,6 @@ package ipc
 
 import (
 	"cmp"
-	"os"
 	"sync"
 )
 
@@ -13,10 +12,10 @@ import (
 // all of them but PerPID: it has a socket, and neither a pidfd nor a page.
 type Limits struct {
 	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
-	// PerUID is for one user other than root and the daemon's own; three quarters of Total by default.
+	// PerUID bounds one user's connections, but not those of privileged peers; three quarters of Total by default.
 	PerUID int
 	Total  int // 65,536 by default
-	// Reserved of Total are for root and the daemon's own user, so that they can look and clear
+	// Reserved of Total are for privileged peers, so that they can look and clear
 	// up; an eighth by default.
 	Reserved int
 }
@@ -49,7 +48,7 @@ func newConnLimits(l Limits) *connLimits {
 func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	other := peer.UID != 0 && int(peer.UID) != os.Geteuid()
+	other := !peer.Privileged
 	full := func(used, most int) bool { return used+whole > most*whole }
 	switch {
 	case l.byPID[peer.PID] >= l.PerPID:

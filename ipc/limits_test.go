@@ -15,7 +15,7 @@ import (
 func TestLimits(t *testing.T) {
 	l := newConnLimits(Limits{PerPID: 2, PerUID: 3, Total: 5, Reserved: 1})
 	a, b, c := Peer{PID: 1, UID: 10}, Peer{PID: 2, UID: 10}, Peer{PID: 3, UID: 11}
-	root := Peer{PID: 4}
+	root := Peer{PID: 4, Privileged: true}
 	for i, s := range []struct {
 		peer Peer
 		word string
@@ -59,9 +59,9 @@ func TestLimitsOfJoined(t *testing.T) {
 	enter(7) // 9 descriptors, of which the last needs three at first
 	peer.UID = 11
 	enter(3) // 12 in all, likewise
-	peer.UID = 0
+	peer.UID, peer.Privileged = 0, true
 	enter(3)
-	peer.UID = 11
+	peer.UID, peer.Privileged = 11, false
 	l.leave(peer, joined)
 	l.leave(peer, joined)
 	peer.UID = 10

@@ -26,6 +26,9 @@ type ListenOptions struct {
 	// StartTicks says when a process began, in clock ticks since the machine booted; nil:
 	// no [Peer] has that.
 	StartTicks func(pid int) (uint64, error)
+	// Standing says whether a process of a user is privileged, and which value [Peer.Namespace] has. nil: root and this
+	// process's user are privileged, wherever they are.
+	Standing func(pid int, uid uint32) (privileged bool, namespace uint64)
 	// Lend does something with descriptors that are kept for such a moment, where there are no
 	// others: who connects is then turned away with them, instead of waiting without an answer.
 	// nil: there are none.
@@ -299,6 +302,8 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		turnAway(sock, refuse(StatusPermission, "%v", err))
 		return nil
 	}
+	// The namespaces are read before identify finds that the process is still the one that connected.
+	peer.Privileged, peer.Namespace = l.standing(peer)
 	if err := l.limits.enter(peer); err != nil {
 		turnAway(sock, err)
 		return nil
@@ -326,6 +331,14 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		_ = conn.SetReadDeadline(time.Now().Add(l.opts.Patience))
 	}
 	return c
+}
+
+// standing returns what a peer may do beyond others.
+func (l *Listener) standing(peer Peer) (privileged bool, namespace uint64) {
+	if l.opts.Standing == nil {
+		return peer.UID == 0 || int(peer.UID) == os.Geteuid(), 0
+	}
+	return l.opts.Standing(peer.PID, peer.UID)
 }
 
 func (l *Listener) isClosed() bool {

@@ -18,9 +18,12 @@ type Change struct {
 	UID      uint32
 	User     string // his name; "": not known
 	PID      int    // the process that asks; 0: not known
-	// Privileged: the asker may do anything. (uid 0 always is.) Others may only
-	// lower, and only what is theirs.
+	// Privileged: the asker may do anything. Others may only lower, and only what is theirs.
 	Privileged bool
+	// Namespace: see Process. The asker owns what processes of its user opened there; with Again that was checked before.
+	Namespace uint64
+	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
+	Inside bool
 	// Again: it was in force before a restart.
 	Again bool
 	// Lowers: it only lowers what is the target's own, whoever asks.
@@ -74,18 +77,26 @@ func (c Change) String() string {
 	return fmt.Sprintf(wording.OnDevice, text, accounting.DeviceName(c.Device, false))
 }
 
+// Denied is Wrong with ErrPermission. It says why root is refused if the asker is root in a container.
+func (c Change) Denied(format string, args ...any) error {
+	return Wrong(ErrPermission, format+"%s", append(args, wording.NotRoot(c.Namespace))...)
+}
+
 // MayPass reports whether who makes the change may pass the rules.
-func (c Change) MayPass() bool { return c.Privileged || root(c.UID) }
+func (c Change) MayPass() bool { return c.Privileged || root(c.UID, c.Namespace) }
 
 // Forces tells whether a change of an owner's limits passes the rule; ErrPermission where they
 // are not for its maker to change.
 func (c Change) Forces(owner uint32) (bool, error) {
 	force := c.MayPass() && !c.Lowers
 	if !force && c.UID != owner {
-		return false, Wrong(ErrPermission, wording.NotOwner, wording.User(c.UID, c.User))
+		return false, c.NotOwner()
 	}
 	return force, nil
 }
+
+// NotOwner returns the error of a change by an asker that does not own its target.
+func (c Change) NotOwner() error { return c.Denied(wording.NotOwner, wording.User(c.UID, c.User)) }
 
 // On reports whether the change is for a device too.
 func (c Change) On(device int) bool { return c.Device == AllDevices || c.Device == device }
@@ -98,7 +109,7 @@ func (c Change) CheckStreams(is Streams, force bool) error {
 	case *c.Streams < 1:
 		return Wrong(ErrRange, wording.StreamsMaxTooFew, *c.Streams)
 	case !c.Lowers && !force && *c.Streams > is.most:
-		return Wrong(ErrPermission, wording.StreamsMaxAbove, *c.Streams, is.most)
+		return c.Denied(wording.StreamsMaxAbove, *c.Streams, is.most)
 	}
 	return nil
 }
@@ -111,7 +122,10 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	most := is.Max
 	if c.Max != nil {
 		if most = b.Amount(*c.Max); most > is.most.Max && !force {
-			return Wrong(ErrPermission, wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.name())
+			return c.Denied(wording.MemoryAbove, "memory.max", most.Human(), is.most.Max.Human(), b.name())
+		}
+		if c.Inside && most > is.Max {
+			return Wrong(ErrPermission, wording.RaisedInside, most.Human(), is.Max.Human(), b.name())
 		}
 	}
 	if c.Min == nil {
@@ -119,7 +133,7 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	}
 	least := b.least(*c.Min, most)
 	if least > is.most.Min && !force {
-		return Wrong(ErrPermission, wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name())
+		return c.Denied(wording.MemoryAbove, "memory.min", least.Human(), is.most.Min.Human(), b.name())
 	}
 	if least > most {
 		return Wrong(ErrRange, wording.MinAboveMax, least.Human(), most.Human(), b.name())

@@ -8,7 +8,8 @@ type Process struct {
 	PID        int
 	StartTicks uint64 // clock ticks since boot; 0 when not known
 	UID, GID   uint32
-	Privileged bool     // may pass the rules, as root always may: whose daemon it is
+	Privileged bool     // may pass the rules: root, or the daemon's own user, in the daemon's own namespaces
+	Namespace  uint64   // PID namespace of an admin's process, to which its rights end if it is not privileged; 0: the user number alone counts
 	User       string   // name, or the number where there is none
 	Groups     []string // names of all groups of the process
 	Exe        string   // path of the executable
@@ -60,7 +61,7 @@ func (d Device) IsGPU() bool { return d.Vendor != accounting.VendorCPU }
 func (d Device) String() string { return accounting.DeviceName(d.Index, !d.IsGPU()) }
 
 // MayPass reports whether a process may pass the rules.
-func (p *Process) MayPass() bool { return p.Privileged || root(p.UID) }
+func (p *Process) MayPass() bool { return p.Privileged || root(p.UID, p.Namespace) }
 
-// root reports whether a user may pass the rules of every daemon.
-func root(uid uint32) bool { return uid == 0 }
+// root reports whether a user may pass the rules of every daemon, as far as that can be told by the number.
+func root(uid uint32, namespace uint64) bool { return uid == 0 && namespace == 0 }

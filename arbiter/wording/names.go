@@ -79,6 +79,15 @@ func User(uid uint32, name string) string {
 	return "user " + cmp.Or(Plain(name), strconv.FormatUint(uint64(uid), 10))
 }
 
+// NotRoot explains, at the end of a refusal, that the asker is not taken for root because of its namespaces. namespace is 0 if the asker
+// would not be root anywhere; then there is nothing to explain.
+func NotRoot(namespace uint64) string {
+	if namespace == 0 {
+		return ""
+	}
+	return notRoot
+}
+
 // Setter is who changed a limit of what somebody owns: "root", the owner's name, or "user 4711".
 func Setter(uid, owner uint32, name string) string {
 	switch {

@@ -1,0 +1,190 @@
+package arbitration
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// The walls of a container, as far as they decide what its root may ask of the daemon.
+var (
+	ownPIDs  = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
+	ownUsers = []string{"unshare", "--user", "--map-root-user"}
+	ownBoth  = []string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"}
+)
+
+// overwrite is a shell's command that writes its argument into a file and says why it could not.
+const overwrite = `printf %s "$1" | tee "$0" >/dev/null`
+
+// behind has a command run behind such walls.
+func behind(m *rig.Machine, walls []string, cmd *exec.Cmd) *exec.Cmd {
+	words := append(slices.Clone(walls), cmd.Args...)
+	return m.Command(cmd.Env, words[0], words[1:]...)
+}
+
+// TestRootInAContainer checks that root in other user or PID namespaces than the daemon's has no more rights than a user: it can
+// change no limit of a device, a cgroup or a user, nor another's job, nor raise its own, over the socket or below the mount; and it sees no command lines that are hidden.
+func TestRootInAContainer(t *testing.T) {
+	t.Parallel()
+	for name, walls := range map[string][]string{"pid": ownPIDs, "user": ownUsers, "both": ownBoth} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
+[[rule]]
+name = "container"
+match.user = "root"
+memory.max = "200M"
+[privacy]
+commands = "own"
+`})
+			box := m.Cgroup()
+			outside := m.Person(anne).Bare("-")
+			outside.Want("alloc a 10M", "ok")
+			inside := m.Interact(box.In(behind(m, walls, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))))
+			inside.Want("alloc a 10M", "ok")
+			own := fmt.Sprint(m.Snapshot().Leases[1].PID)
+			if m.Snapshot().Leases[0].UID == 0 {
+				own = fmt.Sprint(m.Snapshot().Leases[0].PID)
+			}
+			if r := rig.Run(t, m.Gpuarb("limit", "--cgroup", box.Path, "memory.max=50M")); r.Code != 0 {
+				t.Fatal(r.Stderr)
+			}
+			for _, change := range [][]string{
+				{"--cgroup", box.Path, "memory.max=max"},
+				{"--cgroup", box.Path, "memory.max=10M"},
+				{"--cgroup", "/elsewhere", "memory.max=10M"},
+				{"--device", "0", "slots.max=1"},
+				{"--user", "root", "memory.max=1M"},
+				{"--rule", "container", "memory.max=max"},
+				{fmt.Sprint(outside.PID()), "memory.max=1M"},
+				{own, "memory.max=300M"},
+			} {
+				r := rig.Run(t, box.In(behind(m, walls, m.Gpuarb(append([]string{"limit"}, change...)...))))
+				if r.Code != 1 || !strings.Contains(r.Stderr, "as in a container, is not root here") {
+					t.Errorf("limit %v: %d %s%s", change, r.Code, r.Stdout, r.Stderr)
+				}
+			}
+			for _, change := range [][2]string{
+				{"cgroups" + box.Path + "/memory.max", "max"},
+				{"devices/0/slots.max", "1"},
+				{"users/root/memory.max", "1M"},
+				{"processes/" + fmt.Sprint(outside.PID()) + "/memory.max", "1M"},
+			} {
+				path := filepath.Join(m.Mount, change[0])
+				r := rig.Run(t, box.In(behind(m, walls, m.Command(m.Env(), "bash", "-o", "pipefail", "-c", overwrite, path, change[1]))))
+				if r.Code == 0 || !strings.Contains(r.Stderr, "not permitted") && !strings.Contains(r.Stderr, "Permission denied") {
+					t.Errorf("%v: %d %s", change, r.Code, r.Stderr)
+				}
+			}
+			if r := rig.Run(t, behind(m, walls, m.Gpuarb("run", "--priority", "1", "--", "true"))); r.Code == 0 {
+				t.Errorf("a priority above 0 was given: %+v", r)
+			}
+			words := `cudaprog-dlsym -"` // of the program outside
+			if r := rig.Run(t, behind(m, walls, m.Gpuarb("ps", "--json"))); r.Code != 0 || strings.Contains(r.Stdout, words) || !strings.Contains(r.Stdout, "cudaprog-dlsym") {
+				t.Errorf("root in a container sees %s%s", r.Stdout, r.Stderr)
+			}
+			if r := rig.Run(t, m.Gpuarb("ps", "--json")); !strings.Contains(r.Stdout, words) {
+				t.Errorf("root sees %s%s", r.Stdout, r.Stderr)
+			}
+			outside.Want("alloc b 100M", "ok")
+			inside.Want("alloc b 40M", "ok")
+			inside.Want("alloc c 1", errOutOfMemory)
+			inside.End()
+			outside.End()
+		})
+	}
+}
+
+// TestRootOwnsWhatIsInItsNamespace checks that root in a container may lower the limits of what runs in its own PID namespace, over a
+// restart of the daemon too, and not of what root runs outside.
+func TestRootOwnsWhatIsInItsNamespace(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	start := func(walls []string) (*rig.Program, string) {
+		known := pids(m)
+		p := m.Interact(behind(m, walls, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"))))
+		p.Want("alloc a 10M", "ok")
+		for _, pid := range pids(m) {
+			if !slices.Contains(known, pid) {
+				return p, fmt.Sprint(pid)
+			}
+		}
+		t.Fatal("no new process has a lease")
+		return nil, ""
+	}
+	here, pidHere := start([]string{"env"})
+	one, pidOne := start(ownBoth)
+	other, pidOther := start(ownPIDs)
+	inOne := []string{"nsenter", "--target", pidOne, "--pid", "--user", "--preserve-credentials"}
+	inOther := []string{"nsenter", "--target", pidOther, "--pid"}
+	check := func(walls []string, pid string, code int) {
+		t.Helper()
+		r := rig.Run(t, behind(m, walls, m.Gpuarb("limit", pid, "memory.max=20M")))
+		if r.Code != code || code == 1 && !strings.Contains(r.Stderr, "is not its owner (root in a user or PID namespace other than the daemon's") {
+			t.Errorf("%v limits %s: %d %s, want %d", walls, pid, r.Code, r.Stderr, code)
+		}
+	}
+	for range 2 {
+		check(inOne, pidOne, 0)
+		check(inOther, pidOther, 0)
+		check(inOne, pidHere, 1)
+		check(inOne, pidOther, 1)
+		check(inOther, pidOne, 1)
+		m.Kill()
+		m.Start()
+		rig.Eventually(t, "all are taken up again", func() bool { return len(pids(m)) == 3 })
+	}
+	check([]string{"env"}, pidOther, 0)
+	here.Want("alloc b 100M", "ok")
+	one.Want("alloc b 11M", errOutOfMemory)
+	for _, p := range []*rig.Program{here, one, other} {
+		p.End()
+	}
+}
+
+// pids returns the processes that have leases.
+func pids(m *rig.Machine) (all []int) {
+	for _, l := range m.Snapshot().Leases {
+		all = append(all, l.PID)
+	}
+	return all
+}
+
+// TestNoCgroupRaisesItself checks that a process, even one of root's, raises no limit of a cgroup that it runs in or below, over the
+// socket or below the mount, and may lower it.
+func TestNoCgroupRaisesItself(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Config: "schema_version = 1\n"})
+	outer := m.Cgroup()
+	inner := m.Below(outer, "inner")
+	set := func(in *rig.Cgroup, of *rig.Cgroup, most string, code int) {
+		t.Helper()
+		limit := m.Gpuarb("limit", "--cgroup", of.Path, "memory.max="+most)
+		write := m.Command(m.Env(), "bash", "-o", "pipefail", "-c", overwrite, folder(m, of, "memory.max"), most)
+		if in != nil {
+			limit, write = in.In(limit), in.In(write)
+		}
+		if r := rig.Run(t, limit); r.Code != code || code == 1 && !strings.Contains(r.Stderr, "a process may not raise the limit of a cgroup that it runs in") {
+			t.Errorf("limit of %s to %s: %d %s", of.Path, most, r.Code, r.Stderr)
+		}
+		if r := rig.Run(t, write); (r.Code != 0) != (code == 1) || code == 1 && !strings.Contains(r.Stderr, "not permitted") {
+			t.Errorf("%s into %s: %d %s", most, of.Path, r.Code, r.Stderr)
+		}
+	}
+	set(nil, outer, "100M", 0)
+	set(nil, inner, "50M", 0)
+	set(inner, outer, "200M", 1)
+	set(inner, outer, "max", 1)
+	set(inner, inner, "max", 1)
+	set(inner, inner, "51M", 1)
+	set(outer, outer, "101M", 1)
+	set(inner, inner, "40M", 0)
+	set(inner, outer, "90M", 0)
+	set(outer, inner, "60M", 0) // it runs above, not in it
+	set(nil, outer, "max", 0)
+}
