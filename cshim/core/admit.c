@@ -200,8 +200,7 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
         .kind = kind, .bytes = bytes, .flags = flags, .thread = ga_self.number};
     ga_tell_again(root);
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
-        *way =
-            ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply, -1);
+        *way = ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply);
         if (*way == GA_WAY_ASK && reply->header.status == GA_STATUS_OK &&
             !take_grant(root, device, bytes, reply->epoch))
             continue; // a daemon that is gone granted it: ask its successor, by the same number
@@ -352,7 +351,7 @@ static enum ga_way take_object(struct ga_root *root, enum ga_object what, uint32
     do {
         uint32_t epoch = atomic_load(&root->link_epoch);
         way = ga_session_ask(root, ga_objects_type(what), (int)device, &request, sizeof request,
-                             reply, GA_REPLY_MS);
+                             reply);
         if (!is_granted(way, reply) && !(flags & GA_FLAG_NOTICED))
             return way;
         if (way == GA_WAY_ASK)

@@ -118,7 +118,7 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
     a->view = atomic_load(&root->view);
     a->asked = atomic_load(&root->asked);
     way = ga_session_ask(root, room ? GA_TYPE_ROOM : GA_TYPE_QUERY, -1, &request, sizeof request,
-                         &reply, GA_REPLY_MS);
+                         &reply);
     if (way != GA_WAY_ASK || reply.header.status != GA_STATUS_OK)
         return way;
     // The first fields of both replies are the same.

@@ -38,8 +38,7 @@ static bool ask(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
     struct ga_wire_driver_request request;
     struct ga_reply reply = {.request = 0};
     ga_os_copy(request.name, name, sizeof request.name);
-    enum ga_way way =
-        ga_session_ask(root, GA_TYPE_DRIVER, -1, &request, sizeof request, &reply, GA_REPLY_MS);
+    enum ga_way way = ga_session_ask(root, GA_TYPE_DRIVER, -1, &request, sizeof request, &reply);
     if (way != GA_WAY_ASK || reply.header.status != GA_STATUS_OK ||
         !ga_message_fits(&reply, sizeof reply.body.driver))
         return false;

@@ -90,21 +90,74 @@ static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
     return fd >= 0;
 }
 
+// Returns the text of an error.
+static const char *text_of(const struct ga_reply *reply) {
+    bool told = ga_message_fits(reply, sizeof reply->body.error);
+    return told ? (const char *)reply->body.error.text : "";
+}
+
 static uint64_t next_request(struct ga_root *root) {
     return atomic_fetch_add(&root->next_request, 1) + 1;
+}
+
+// A daemon that does not answer is asked a question on a connection of its own (root->silent). As
+// long as nothing comes there, no thread sends it anything else, so that none waits for it again;
+// what comes, an error or the connection's end, says that there is a daemon which can be asked. A
+// query before Hello is such a question: its answer takes nothing and changes nothing.
+static struct ga_request question(struct ga_root *root) {
+    static const struct ga_wire_query_request query;
+    return (struct ga_request){GA_TYPE_QUERY, next_request(root), &query, sizeof query, -1};
+}
+
+void ga_link_note_silence(struct ga_root *root) {
+    struct ga_request request = question(root);
+    if (ga_link_is_silent(root) || !connect_lane(root, &root->silent))
+        return;
+    if (ga_message_send(atomic_load(&root->silent.fd_plus_1) - 1, request.type, request.number,
+                        request.body, request.size, -1, 0) != 0)
+        ga_lane_set(&root->silent, -1);
+}
+
+bool ga_link_is_silent(const struct ga_root *root) {
+    return atomic_load(&root->silent.fd_plus_1) != 0;
+}
+
+// Looks whether the daemon has answered since.
+static bool is_still_silent(struct ga_root *root) {
+    int fd = atomic_load(&root->silent.fd_plus_1) - 1;
+    if (fd < 0)
+        return false;
+    if (ga_os_is(fd, &root->silent.id) && ga_os_is_quiet(fd))
+        return true;
+    ga_lane_set(&root->silent, -1);
+    return false;
+}
+
+// Waits until the daemon has answered the question on the spare lane. False: it does not, and is
+// silent from now on, or it has no room for one more connection.
+static bool is_awake(struct ga_root *root) {
+    struct ga_reply reply;
+    struct ga_request request = question(root);
+    int error = ga_wait_exchange(root, &root->spare, &request, &reply, NULL);
+    if (reply.fd >= 0)
+        ga_os_close(reply.fd);
+    if (error == -ETIMEDOUT)
+        ga_lane_move(&root->silent, &root->spare);
+    else if (error == 0 && ga_message_is_turned_away(&reply.header))
+        be_busy(root, text_of(&reply));
+    else if (error == 0)
+        return true;
+    return false;
 }
 
 // One request and its reply on a connection that is being opened; true when it was answered.
 static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
                      size_t size, int send_fd, struct ga_reply *reply) {
     struct ga_request request = {type, next_request(root), body, size, send_fd};
-    return ga_wait_exchange(root, lane, &request, reply, GA_REPLY_MS, NULL) == 0;
-}
-
-// What an error says.
-static const char *text_of(const struct ga_reply *reply) {
-    bool told = ga_message_fits(reply, sizeof reply->body.error);
-    return told ? (const char *)reply->body.error.text : "";
+    int error = ga_wait_exchange(root, lane, &request, reply, NULL);
+    if (error == -ETIMEDOUT)
+        ga_link_note_silence(root);
+    return error == 0;
 }
 
 static void log_status(const char *what, const struct ga_reply *reply) {
@@ -176,7 +229,9 @@ static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *repl
         root->hello_request = next_request(root);
     struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &root->env.hello,
                                  sizeof root->env.hello, -1};
-    int error = ga_wait_exchange(root, &root->spare, &request, reply, GA_REPLY_MS, look);
+    int error = ga_wait_exchange(root, &root->spare, &request, reply, look);
+    if (error == -ETIMEDOUT)
+        ga_link_note_silence(root);
     if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
         root->hello_request = 0;
         return true;
@@ -464,6 +519,10 @@ static bool open_link(struct ga_root *root, ga_look *look) {
         return say_hello(root, look);
     if (!connect_lane(root, &root->spare))
         return false;
+    if (!is_awake(root)) {
+        ga_lane_set(&root->spare, -1);
+        return false;
+    }
     atomic_store(&root->hello_refused, 0);
     // From the sums to the new link no byte moves, so that the daemon hears of each one once.
     ga_threads_freeze(root);
@@ -479,6 +538,8 @@ static bool open_link(struct ga_root *root, ga_look *look) {
 }
 
 bool ga_link_open(struct ga_root *root, ga_look *look) {
+    if (is_still_silent(root))
+        return false;
     atomic_store(&root->busy, 0);
     bool ok = open_link(root, look);
     if (!atomic_load(&root->busy))

@@ -243,12 +243,22 @@ static long wait_for(int fd, short events, int timeout_ms) {
     }
 }
 
-bool ga_os_hung_up(int fd) {
+// Returns the result of the next read of a connection: a size, 0 at its end, −EAGAIN if it would
+// wait.
+static long peek(int fd) {
     char c;
     struct iovec iov = {&c, 1};
     struct msghdr m = {.msg_iov = &iov, .msg_iovlen = 1};
-    long n = CALL3(SYS_recvmsg, fd, &m, MSG_PEEK | MSG_DONTWAIT);
+    return CALL3(SYS_recvmsg, fd, &m, MSG_PEEK | MSG_DONTWAIT);
+}
+
+bool ga_os_hung_up(int fd) {
+    long n = peek(fd);
     return n == 0 || (is_error(n) && n != -EAGAIN); // its end, or no connection at all
+}
+
+bool ga_os_is_quiet(int fd) {
+    return peek(fd) == -EAGAIN;
 }
 
 union control {

@@ -158,6 +158,7 @@ struct ga_root {
     _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
     struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
     struct ga_lane page;     // the page's descriptor, for Resume: no connection, but kept as one is
+    struct ga_lane silent;   // of a daemon that does not answer, to see when it does: link.c
     _Atomic uint64_t next_request;
     _Atomic uint64_t asked; // requests that have been answered, but those about memory
     _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to

@@ -38,10 +38,13 @@ static enum ga_way policy(struct ga_root *root) {
     bool closed = atomic_load(&root->on_loss) == GA_LOSS_CLOSED;
     if (atomic_exchange(&root->warned, 1) == 0) {
         const char *also = root->env.socket[1][0] ? " or " : "";
-        const char *what = closed ? "device memory is refused until there is one"
+        const char *what = closed ? "device memory is refused until one answers"
                                   : "running without any GPU memory limit";
-        ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
-                    bar(root), what);
+        if (ga_link_is_silent(root))
+            ga_log_user("the daemon does not answer: %s", what);
+        else
+            ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
+                        bar(root), what);
     }
     return closed ? GA_WAY_CLOSED : GA_WAY_OPEN;
 }
@@ -72,7 +75,7 @@ static bool look_for_daemon(struct ga_root *root) {
                          ? ga_link_is_asked_again(root, now) // the last time it is told so
                          : atomic_load(&root->link) == GA_LINK_LOST &&
                                now + step_us / 1000 < root->lost_at_ms + LOSS_MS;
-        if (!again || atomic_load(&root->hello_refused))
+        if (!again || atomic_load(&root->hello_refused) || ga_link_is_silent(root))
             return false;
         ga_os_sleep_us(step_us);
         if (step_us < 50000)
@@ -116,11 +119,10 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
         uint64_t began = ga_os_now_ms();
         live = look_for_daemon(root);
         if (!live) {
-            // One that hangs must not hold the program up most of the time.
+            // A daemon that ends each attempt late must not hold the program up most of the time.
             uint64_t now = ga_os_now_ms();
-            uint64_t pause = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began
-                                 ? 4 * (now - began)
-                                 : RETRY_MS;
+            bool slow = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began;
+            uint64_t pause = slow && !ga_link_is_silent(root) ? 4 * (now - began) : RETRY_MS;
             // What was refused may be had the next time.
             bool soon = atomic_load(&root->hello_refused) || atomic_load(&root->busy);
             atomic_store(&root->retry_at_ms, soon ? 0 : now + pause);
@@ -138,16 +140,14 @@ enum ga_way ga_session_ensure(struct ga_root *root) {
     return ensure_slow(root);
 }
 
-// A connection of this epoch broke: so did the link, unless somebody mended it since. hung: the
-// daemon lives and does not answer, so that the policy applies at once.
+// A connection of this epoch broke: so did the link, unless another thread mended it since. hung:
+// the daemon lives and does not answer, so that the policy applies at once.
 static void report_lost(struct ga_root *root, uint32_t epoch, bool hung) {
     ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
         lose(root);
-        if (hung) {
-            root->lost_at_ms = 0;
-            atomic_store(&root->retry_at_ms, ga_os_now_ms() + RETRY_MS);
-        }
+        if (hung)
+            ga_link_note_silence(root);
     }
     ga_link_unlock(root);
 }
@@ -203,8 +203,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
             struct ga_wire_attach_request attach;
             struct ga_reply reply = {.request = 0};
             ga_os_copy(attach.device, d->uuid, sizeof attach.device);
-            way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply,
-                                 GA_REPLY_MS);
+            way = ga_session_ask(root, GA_TYPE_ATTACH, -1, &attach, sizeof attach, &reply);
             bool ok = way == GA_WAY_ASK && reply.header.status == GA_STATUS_OK &&
                       ga_message_fits(&reply, sizeof reply.body.attach) &&
                       reply.body.attach.slot < GA_PAGE_SLOTS;
@@ -253,7 +252,6 @@ struct asking {
     void *body;
     size_t size;
     struct ga_reply *reply;
-    int timeout_ms;
     uint32_t *flags;   // in the body, of what asks for something or gives it back, or NULL
     bool takes;        // it asks for something
     bool waits;        // the daemon may let it wait
@@ -326,7 +324,7 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a
     a->asked_in = reply->tag;
     note(lane, a);
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
-    int error = ga_wait_exchange(root, lane, &request, reply, a->timeout_ms, look);
+    int error = ga_wait_exchange(root, lane, &request, reply, look);
     if (GA_LIKELY(error == 0))
         lane->heard = reply->header.status + 1;
     return error;
@@ -427,13 +425,12 @@ static bool ask_aside(struct ga_root *root, struct asking *a, enum ga_way *way) 
 }
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
-                           struct ga_reply *reply, int timeout_ms) {
+                           struct ga_reply *reply) {
     struct asking a = {.type = type,
                        .device = device,
                        .body = body,
                        .size = size,
                        .reply = reply,
-                       .timeout_ms = timeout_ms,
                        .asked_in = reply->request != 0 ? reply->tag : 0};
     look_into(&a);
     for (;;) {
@@ -456,7 +453,6 @@ static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *
                        .body = body,
                        .size = size,
                        .reply = &reply,
-                       .timeout_ms = GA_REPLY_MS,
                        .gives = true,
                        .given_in = epoch};
     look_into(&a);

@@ -31,7 +31,7 @@ static int receive(struct ga_lane *lane, const struct ga_request *request, struc
 
 static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
                                const struct ga_request *request, struct ga_reply *reply, int error,
-                               bool limited, ga_look *look) {
+                               ga_look *look) {
     uint8_t told[GA_TEXT_SIZE] = {0};
     for (uint32_t looks = 1;; looks++) {
         if (error == 0 && reply->header.status != GA_STATUS_WAITING)
@@ -41,7 +41,7 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
                 ga_os_close(reply->fd);
             reply->waited = true;
             tell(root, reply, told);
-        } else if (error != -ETIMEDOUT || (limited && !reply->waited)) {
+        } else if (error != -ETIMEDOUT || !reply->waited) {
             return error;
         } else if (look) {
             look(root, looks);
@@ -57,8 +57,7 @@ static bool may_be_answered(struct ga_lane *lane, int error) {
 }
 
 int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
-                     struct ga_reply *reply, int timeout_ms, ga_look *look) {
-    bool limited = timeout_ms >= 0;
+                     struct ga_reply *reply, ga_look *look) {
     int fd = atomic_load(&lane->fd_plus_1) - 1;
     reply->waited = false;
     reply->fd = -1;
@@ -68,8 +67,8 @@ int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga
                                 request->fd, GA_REPLY_MS);
     if (GA_UNLIKELY(error != 0) && !may_be_answered(lane, error))
         return error;
-    error = receive(lane, request, reply, limited ? timeout_ms : LOOK_MS);
+    error = receive(lane, request, reply, GA_REPLY_MS);
     if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
         return 0;
-    return wait_on(root, lane, request, reply, error, limited, look);
+    return wait_on(root, lane, request, reply, error, look);
 }

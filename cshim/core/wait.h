@@ -20,10 +20,10 @@ struct ga_request {
 };
 
 // Sends a request, and waits for its reply. Until the daemon says that the request waits, the reply
-// has timeout_ms (−1: as long as it takes); from then on it has no limit, and look is called
+// has GA_REPLY_MS; from then on it has no limit, and look is called
 // meanwhile. reply->waited: the daemon said so. Errors as of ga_message_receive; −EPIPE also
 // when the program has closed the connection.
 int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
-                     struct ga_reply *reply, int timeout_ms, ga_look *look);
+                     struct ga_reply *reply, ga_look *look);
 
 #endif

@@ -4,10 +4,9 @@
 #include "core/session.h"
 #include "cuda/state.h"
 
-#define READINGS 10     // of a process in a second
-#define READING_MS 2000 // for the reply: the daemon gives the device one second
-#define TURN_MS 10000   // for a turn: a load may compile
-#define FRESH_MS 1000   // for so long what a call ended with is what the next one begins with
+#define READINGS 10   // of a process in a second
+#define TURN_MS 10000 // for a turn: a load may compile
+#define FRESH_MS 1000 // for so long what a call ended with is what the next one begins with
 
 static bool may_read(struct ga_root *root) {
     uint64_t now = ga_os_coarse_ms();
@@ -23,8 +22,8 @@ static bool read_device(struct ga_root *root, uint32_t device, struct ga_wire_me
     struct ga_reply reply = {.request = 0};
     if (ga_session_ensure(root) != GA_WAY_ASK || !(atomic_load(&root->able) & GA_ABLE_MEASURE) ||
         !may_read(root) ||
-        ga_session_ask(root, GA_TYPE_MEASURE, (int)device, &request, sizeof request, &reply,
-                       READING_MS) != GA_WAY_ASK ||
+        ga_session_ask(root, GA_TYPE_MEASURE, (int)device, &request, sizeof request, &reply) !=
+            GA_WAY_ASK ||
         reply.header.status != GA_STATUS_OK ||
         !ga_message_fits(&reply, sizeof reply.body.measure) || !reply.body.measure.known)
         return false;

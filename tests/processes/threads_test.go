@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -112,6 +113,87 @@ func TestKeys(t *testing.T) {
 func TestEnvironmentChanges(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"environ"}))
+}
+
+// TestStoppedDaemon: a daemon that is stopped counts as gone after five seconds. Nothing waits for it from then on, and
+// the user is told why there is no limit; but a request that the daemon let wait goes on waiting. When it goes on, all are
+// in its books.
+func TestStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\n"})
+	words := story(t, []string{"stopped"})
+	p := m.Begin(m.Command(m.PreloadEnv(), words[0], words[1:]...))
+	p.Expect("0 not allocated")
+	p.Expect("at the daemon stops")
+	waiter := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	waiter.Tell("alloc a 1500M")
+	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	stop(t, m.DaemonPID())
+	p.Tell("go on")
+	for _, line := range []string{"alloc 0", "after five seconds or so", "0 not freed", "frees: no call waits",
+		"another thread: no call waits", "at the daemon goes on"} {
+		p.Expect(line)
+	}
+	said := p.Stderr()
+	if strings.Count(said, "the daemon does not answer") != 1 || !strings.Contains(said, "running without any GPU memory limit") {
+		t.Errorf("it says %q", said)
+	}
+	if !waiter.Silent() {
+		t.Errorf("who waits is answered: %s", waiter.Line())
+	}
+	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
+	p.Tell("go on")
+	p.Expect("alloc 0")
+	p.Expect("at it has answered")
+	waiter.Expect("alloc a ok")
+	agree(m, "after the daemon went on")
+	p.Tell("go on")
+	p.Expect("end")
+	p.End()
+	waiter.End()
+	allGone(m)
+}
+
+// TestStartedBesideAStoppedDaemon: a program whose first question has no answer runs without a limit after five seconds, no
+// sooner, and says so; one that has its answer late, but in time, has its limit.
+func TestStartedBesideAStoppedDaemon(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	begin := func() *rig.Program {
+		return m.Interact(m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY=1G"), rig.Build(t, "programs/cudaprog-dlsym")))
+	}
+	late, never := begin(), begin()
+	pid := late.PID()
+	stop(t, m.DaemonPID())
+	late.Tell("alloc a 1100M")
+	rig.Eventually(t, "it waits for the daemon", func() bool {
+		return strings.HasPrefix(of(t, pid, "syscall"), strconv.Itoa(unix.SYS_PPOLL)+" ")
+	})
+	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
+	late.Expect("alloc a err 2")
+	if said := late.Stderr(); strings.Contains(said, "daemon") {
+		t.Errorf("it had its answer in time, and says %q", said)
+	}
+	stop(t, m.DaemonPID())
+	began := time.Now()
+	never.Want("alloc a 64M", "ok")
+	if took := time.Since(began); took < 5*time.Second {
+		t.Errorf("without a limit after %v", took)
+	}
+	if said := never.Stderr(); !strings.Contains(said, "the daemon does not answer: running without any GPU memory limit") {
+		t.Errorf("it says %q", said)
+	}
+	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
+	rig.Eventually(t, "the daemon knows of it", func() bool {
+		never.Want("alloc b 1M", "ok")
+		never.Want("free b", "ok")
+		return len(m.Snapshot().Leases) == 2
+	})
+	never.Want("alloc b 1G", "err 2")
+	late.End()
+	never.End()
+	allGone(m)
 }
 
 // TestSignalInACall: a signal handler that allocates interrupts its thread while that

@@ -122,7 +122,7 @@ void crowd_give(const char *when) {
 }
 
 int main(int argc, char **argv) {
-    static const struct story *const all[] = {births, walls, threads};
+    static const struct story *const all[] = {births, walls, threads, stops};
     if (argc < 2 || cu_open() != 0)
         return 1;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)
