@@ -173,6 +173,9 @@ const (
 
 // UnmanagedState is a process that uses a device and is no client.
 type UnmanagedState struct {
+	Job        uint64    `json:"job,omitempty"`      // that it belongs to, and whose budget it uses nothing of; 0: none
+	JobName    string    `json:"job_name,omitempty"` // "": none
+	Bypass     Bypass    `json:"bypass,omitempty"`   // how it came past the library, where it belongs to a job
 	PID        int       `json:"pid"`
 	StartTicks uint64    `json:"start_ticks"` // as of a client; 0: not known
 	UID        uint32    `json:"uid"`

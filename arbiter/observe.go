@@ -92,16 +92,41 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 		}
 		u := d.addUnmanaged(now, figure)
 		known := func(b accounting.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
-		if i := slices.IndexFunc(before, known); i >= 0 {
+		i := slices.IndexFunc(before, known)
+		if i >= 0 {
 			u.Since = before[i].Since
-		} else {
-			a.event(Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: figure.UID, User: figure.User, Command: u.Command, Bytes: figure.Bytes,
-				Text: fmt.Sprintf(wording.Unmanaged, wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), figure.Bytes.Human(), d)})
+		}
+		j := a.jobs[figure.Job]
+		if j != nil {
+			u.Job, u.JobName, u.Bypass = uint64(j.id), j.request.Name, figure.Bypass
+			j.tally.beside(d, u, i < 0)
+		}
+		if i < 0 || u.Job != before[i].Job {
+			a.unmanagedEvent(now, d, u, j)
 		}
 	}
 	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.PID, y.PID))
 	})
+}
+
+// unmanagedEvent tells that a process without a lease uses a device, and whose it is; j is the job that it belongs to, nil: none.
+func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *accounting.UnmanagedState, j *job) {
+	e := Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: u.UID, User: u.User, Command: u.Command, Bytes: u.Bytes}
+	who := wording.Owned(u.User, wording.Stranger(u.Command, u.PID))
+	if j == nil {
+		e.Text = fmt.Sprintf(wording.Unmanaged, who, u.Bytes.Human(), d)
+	} else {
+		e.Job, e.Name = j.id, j.request.Name
+		e.Text = fmt.Sprintf(wording.UnmanagedOf, who, j.name(), u.Bypass.Without(), u.Bytes.Human(), d)
+	}
+	a.event(e)
+}
+
+// HasLease reports whether a process has a lease on a device.
+func (a *Arbiter) HasLease(device, pid int) bool {
+	d := a.device(device)
+	return d != nil && len(d.byPID[pid]) > 0
 }
 
 // isClient reports whether the process of a figure has a lease there.

@@ -244,6 +244,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
+	s.job.tally.resumed(d, &s.process)
 	a.setCounted(now, l, true)
 	return l
 }

@@ -87,6 +87,9 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 	for i := range state.UnmanagedBy {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
+		if a.jobs[JobID(u.Job)] == nil { // it has ended since
+			u.Job, u.JobName = 0, ""
+		}
 	}
 	for _, h := range d.permits[permit.Sole] {
 		state.ExclusiveJob = uint64(h.Job.id)

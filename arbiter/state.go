@@ -143,6 +143,8 @@ type tally struct {
 	waits, refused uint64
 	waited         time.Duration
 	since          time.Time // when counting began, where that was after the job did
+	besides        []Beside  // processes of the job that used a device past the library, up to mostBeside
+	more           int       // such processes beyond those
 }
 
 // shares yields the budgets that all of a job shares with others, the narrower one first.

@@ -1,9 +1,11 @@
 package arbiter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // Tally is what became of a job so far.
@@ -13,6 +15,46 @@ type Tally struct {
 	Refused uint64
 	Since   time.Duration // how long ago counting began, where that was not with the job; else 0
 	Devices []TallyDevice // those that it used
+	Beside  []Beside      // its processes that used a device past the library, as readings of the device have shown
+	More    int           // such processes beyond those
+}
+
+// Beside is a process of a job that used a device without a lease. A process that ended between two readings of the device
+// is not among them.
+type Beside struct {
+	PID        int
+	StartTicks uint64
+	Device     int
+	Command    string
+	Peak       accounting.Bytes // the most that a reading has shown of it
+	Bypass     accounting.Bypass
+}
+
+// resumed forgets that a process was seen without a lease that has one now: after a restart without a state file a client
+// is seen before it resumes.
+func (t *tally) resumed(d *device, p *rules.Process) {
+	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
+		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == accounting.BypassPassed
+	})
+}
+
+// mostBeside is how many processes a job's account names that used a device past the library.
+const mostBeside = 8
+
+// beside notes what a reading shows of a process of the job that has no lease on the device. isNew: the reading before did not
+// list the process.
+func (t *tally) beside(d *device, u *accounting.UnmanagedState, isNew bool) {
+	for i := range t.besides {
+		if b := &t.besides[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
+			b.Command, b.Bypass, b.Peak = u.Command, u.Bypass, max(b.Peak, u.Bytes)
+			return
+		}
+	}
+	if len(t.besides) < mostBeside {
+		t.besides = append(t.besides, Beside{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass})
+	} else if isNew {
+		t.more++
+	}
 }
 
 // TallyDevice is a job's account on a device.
@@ -28,7 +70,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	if j == nil {
 		return Tally{}, false
 	}
-	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused}
+	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Beside: slices.Clone(j.tally.besides), More: j.tally.more}
 	if !j.tally.since.IsZero() {
 		sum.Since = max(now.Sub(j.tally.since), time.Millisecond)
 	}

@@ -195,6 +195,9 @@ type ProcessUsage struct {
 	// Keeper names who keeps the memory of a process that is dead, such as a
 	// forked child that still has the device open: "python3[4242]". Empty: not known.
 	Keeper string
+	// Job is the job that the process belongs to, though it has no lease; 0: none, or not known.
+	Job    JobID
+	Bypass accounting.Bypass // how it came past the library
 }
 
 // Usage is one complete reading of a device.

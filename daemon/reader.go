@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 const (
@@ -55,12 +56,14 @@ type reader struct {
 	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
 }
 
-// named is what a process was called, and when that was looked up.
+// named is the name and the job of a process without a lease, and when they were looked up.
 type named struct {
 	start   uint64
 	uid     uint32
 	user    string
 	command string
+	job     arbiter.JobID
+	bypass  accounting.Bypass
 	at      time.Time
 }
 
@@ -198,9 +201,10 @@ func (r *reader) prepare() *arbiter.Reading {
 // figures gives the arbiter's reading what the device said, with who each process is. No lock is held.
 func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage) {
 	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown}
+	jobs := sync.OnceValue(r.d.members)
 	for _, p := range usage.Processes {
 		pu := arbiter.ProcessUsage{PID: p.PID, Bytes: accounting.Bytes(p.Bytes)}
-		r.describe(&pu)
+		r.describe(&pu, jobs)
 		u.Processes = append(u.Processes, pu)
 	}
 	r.forgetNames(usage.Processes)
@@ -294,12 +298,12 @@ func (d *Daemon) startReaders() {
 	}
 }
 
-// describe adds to a device's figure who the process is: a client is known by its
-// session; of any other the kernel tells; of a dead one, who keeps its memory.
-func (r *reader) describe(p *arbiter.ProcessUsage) {
+// describe adds to a device's figure who the process is: one with a lease there is known by its
+// session; of any other the kernel tells, and its job is found; of a dead one, who keeps its memory.
+func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 	d := r.d
 	d.lock()
-	client := d.sessionsOf.byPID[p.PID] > 0
+	client := d.arb.HasLease(r.index, p.PID)
 	keeper := d.keepers[p.PID]
 	d.unlock()
 	p.Keeper = keeper.command
@@ -311,8 +315,8 @@ func (r *reader) describe(p *arbiter.ProcessUsage) {
 	case err != nil:
 		p.Command = "?"
 	case !client:
-		n := r.nameOf(p.PID, start)
-		p.UID, p.User, p.Command = n.uid, n.user, n.command
+		n := r.nameOf(procfacts.Started{PID: p.PID, StartTicks: start}, jobs)
+		p.UID, p.User, p.Command, p.Job, p.Bypass = n.uid, n.user, n.command, n.job, n.bypass
 	}
 }
 
@@ -320,17 +324,18 @@ func (r *reader) describe(p *arbiter.ProcessUsage) {
 // long, which would otherwise hold up every reading of its device.
 const nameEvery = 10 * time.Second
 
-// nameOf is what a process that is no client is called, and whose it is.
-func (r *reader) nameOf(pid int, start uint64) named {
+// nameOf returns the name, the owner and the job of a process without a lease.
+func (r *reader) nameOf(p procfacts.Started, jobs func() members) named {
 	now := r.d.now()
-	if n, ok := r.names[pid]; ok && n.start == start && now.Sub(n.at) < nameEvery {
+	if n, ok := r.names[p.PID]; ok && n.start == p.StartTicks && now.Sub(n.at) < nameEvery {
 		return n
 	}
-	n := named{start: start, command: "?", at: now}
-	if facts, err := r.d.inv.Facts(pid); err == nil {
+	n := named{start: p.StartTicks, command: "?", at: now}
+	if facts, err := r.d.inv.Facts(p.PID); err == nil {
 		n.uid, n.user, n.command = facts.UID, facts.User, facts.Command
+		n.job, n.bypass = r.d.belongsTo(jobs(), p, facts)
 	}
-	r.names[pid] = n
+	r.names[p.PID] = n
 	return n
 }
 

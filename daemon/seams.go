@@ -23,6 +23,10 @@ type machine interface {
 	IsMapped(pid int, inode uint64, name string) (bool, error)
 	TaskOwner(tid uint32) (pid int, ok bool)
 	Descends(pid, ancestor int) bool
+	Variables(pid int, names ...string) map[string]string
+	HasMapped(pid int, name string) (mapped, known bool)
+	Parents(pid int) []procfacts.Started
+	Eldest(folder string) (procfacts.Started, bool)
 	WithEnviron(variables map[string]uint32) map[string]procfacts.Started
 	Close()
 }

@@ -328,6 +328,12 @@ func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
 	return replyTo[JobTallyReply](ctx, c, TypeJobTally, JobTallyRequest{Job: job})
 }
 
+// Beside returns which processes of a job used a device past the library. A daemon that does not know answers with
+// StatusUnknownType.
+func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
+	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
+}
+
 // Cancel takes waiting requests out of the queue, and returns how many they were.
 func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	var reply CancelReply

@@ -17,7 +17,7 @@ type Body interface {
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
 		MeasureRequest | MeasureReply | ObjectsRequest | DriverRequest | DriverReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | LimitRequest | CgroupRequest
+		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
 
 // shape is what the table of messages knows of one type.
@@ -58,6 +58,7 @@ var shapes = map[Type]shape{
 	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
 	TypeCgroup:   {name: "Cgroup", request: size[CgroupRequest](), reply: size[Empty]()},
 	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
+	TypeBeside:   {name: "Beside", request: size[BesideRequest](), reply: size[BesideReply]()},
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 

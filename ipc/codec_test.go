@@ -74,6 +74,7 @@ func samples() []sample {
 		sampleOf("Cancel", TypeCancel, false, CancelRequest{Job: Token{2}}),
 		sampleOf("JobClose", TypeJobClose, false, JobCloseRequest{Job: Token{2}}),
 		sampleOf("JobTally", TypeJobTally, false, JobTallyRequest{Job: Token{2}}),
+		sampleOf("Beside", TypeBeside, false, BesideRequest{Job: Token{2}}),
 		sampleOf("Limit", TypeLimit, false, goodLimit),
 		sampleOf("Cgroup", TypeCgroup, false, goodCgroup),
 		sampleOf("GiveUp", TypeGiveUp, false, Empty{}),
@@ -98,6 +99,8 @@ func samples() []sample {
 		sampleOf("JobCloseReply", TypeJobClose, true, Empty{}),
 		sampleOf("JobTallyReply", TypeJobTally, true, JobTallyReply{Waits: 1, Waited: 2, Refused: 3, Since: 4, Devices: 1,
 			Device: [PageSlots]JobTallyDevice{{Index: 1, Peak: 5, Max: NoLimit}}}),
+		sampleOf("BesideReply", TypeBeside, true, BesideReply{Count: 1, More: 2,
+			Process: [BesideMost]BesideProcess{{PID: 7, Device: 1, Peak: 5, Program: MakeShortText("python3"), Bypass: MakeShortText("disabled")}}}),
 		sampleOf("LimitReply", TypeLimit, true, Empty{}),
 		sampleOf("CgroupReply", TypeCgroup, true, Empty{}),
 	}

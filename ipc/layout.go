@@ -73,6 +73,7 @@ const (
 	TypeEvents   Type = 27 // EventsRequest → EventsPart…: lines of the event history, in parts, the last one marked
 	TypeMetrics  Type = 28 // Empty → SnapshotPart…: metrics in Prometheus' text format, in parts, the last one marked
 	TypeCgroup   Type = 29 // CgroupRequest → Empty: the limit changes of all programs in a cgroup
+	TypeBeside   Type = 30 // BesideRequest → BesideReply: the processes of a job that used a device past the library
 	ReplyBit     Type = 0x8000
 )
 
@@ -538,6 +539,33 @@ type JobTallyReply struct {
 	Reserved uint32
 	Device   [PageSlots]JobTallyDevice // those that it used
 }
+
+// BesideRequest asks which processes of a job used a device past the library, those that have ended included.
+type BesideRequest struct {
+	Job Token
+}
+
+// ShortText is a word or a name, UTF-8, NUL-padded.
+type ShortText [64]byte
+
+// BesideProcess is a process that used a device without a lease, and belongs to the job by its token, its parents or its cgroup.
+type BesideProcess struct {
+	PID     uint32
+	Device  uint32    // index
+	Peak    uint64    // bytes, the most that a reading of the device has shown
+	Program ShortText // its name, without folder and arguments
+	Bypass  ShortText // how it came past the library: accounting.Bypass; empty: not known
+}
+
+// BesideReply answers Beside. A process that ended between two readings of its device is not in it.
+type BesideReply struct {
+	Count   uint32 // valid entries in Process
+	More    uint32 // such processes beyond those
+	Process [BesideMost]BesideProcess
+}
+
+// BesideMost is how many processes a BesideReply can name.
+const BesideMost = 8
 
 // Whose limits change (LimitRequest.Target).
 const (

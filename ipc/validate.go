@@ -31,6 +31,8 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *JobTallyReply:
 		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots), zero("JobTallyReply.Reserved", uint64(m.Reserved)))
+	case *BesideReply:
+		return upTo("BesideReply.Count", m.Count, BesideMost)
 	case *CancelRequest:
 		if m.Ticket != 0 && !m.Job.IsZero() {
 			return refuse(StatusRange, "CancelRequest names a ticket or a job, not both")

@@ -51,6 +51,25 @@ func (t *Text) String() string {
 // MaxName bounds the name of a job, in bytes.
 const MaxName = 64
 
+// MakeShortText makes a ShortText of a word or a name: what is longer is cut.
+func MakeShortText(s string) (t ShortText) {
+	whole := MakeText(s)
+	if copy(t[:], whole[:]); t[len(t)-1] != 0 {
+		cut := len(t) - 1
+		for cut > 0 && !utf8.RuneStart(t[cut]) {
+			cut--
+		}
+		clear(t[cut:])
+	}
+	return t
+}
+
+// String is the text, without its padding. Bytes that are not UTF-8 become U+FFFD.
+func (t ShortText) String() string {
+	text, _, _ := bytes.Cut(t[:], []byte{0})
+	return strings.ToValidUTF8(string(text), "\uFFFD")
+}
+
 // MakeCommand makes the text of JobOpenRequest.Command. The job's name stands behind the NUL of
 // the command, where a daemon that knows of no names does not look.
 func MakeCommand(command, name string) (t Text) {

@@ -14,10 +14,10 @@ import (
 
 // Holder is what a job, or a process that is no client, has of a device, or of none yet.
 type Holder struct {
-	Job       *uint64          `json:"job"`      // null: a process that is no client
+	Job       *uint64          `json:"job"`      // null: an unmanaged process that is in no job
 	JobName   *string          `json:"job_name"` // null: none
 	Device    *Index           `json:"device"`   // null: none yet
-	PID       int              `json:"pid"`      // who asked for the job: gpuarb run, or the process itself
+	PID       int              `json:"pid"`      // who asked for the job: gpuarb run, or the process itself; of what is unmanaged, the process
 	UID       *uint32          `json:"uid"`
 	User      *string          `json:"user"` // null: the process is dead, and its memory is not back
 	Holds     []string         `json:"holds"`
@@ -164,7 +164,7 @@ func waitOf(t accounting.TicketState) Wait {
 }
 
 func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {
-	h := Holder{Device: new(Index(device)), PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
+	h := Holder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Device: new(Index(device)), PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
 		Processes: []int{u.PID}, Waits: []Wait{}, Command: u.Command}
 	if u.User != "" {
 		h.User, h.UID = &u.User, &u.UID

@@ -69,6 +69,9 @@ type DeviceHolder struct {
 
 // UnmanagedHolder is a process that uses a device without gpuarb.
 type UnmanagedHolder struct {
+	Job     *uint64          `json:"job"`
+	JobName *string          `json:"job_name"`
+	Bypass  *string          `json:"bypass"`
 	PID     int              `json:"pid"`
 	UID     *uint32          `json:"uid"`
 	User    *string          `json:"user"`
@@ -143,7 +146,7 @@ func deviceHolder(h accounting.HolderState) DeviceHolder {
 
 // unmanagedBy is a process that uses a device without gpuarb.
 func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
-	holder := UnmanagedHolder{PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
+	holder := UnmanagedHolder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Bypass: Unless(string(u.Bypass), ""), PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
 	if u.User != "" {
 		holder.UID, holder.User = &u.UID, &u.User
 	}

@@ -49,6 +49,7 @@ type WhyDevice struct {
 	SlotsMax   *int              `json:"slots_max"`
 	Slots      int               `json:"slots_current"`
 	Holders    []DeviceHolder    `json:"holders"`
+	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device past the library
 }
 
 // called is how people know the device.
@@ -69,8 +70,9 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]
 			waits := slices.ContainsFunc(f.waits[j.ID], func(t accounting.TicketState) bool { return t.Device == on.Device })
-			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 {
-				w.Devices = append(w.Devices, whyDevice(s, j.ID, on))
+			device := whyDevice(s, j.ID, on)
+			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
+				w.Devices = append(w.Devices, device)
 			}
 		}
 		if w.Denial = Unless(j.Denial, ""); w.Denial != nil {
@@ -88,7 +90,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 
 func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
-		Reserved: on.Reserved, Holders: []DeviceHolder{}}
+		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}}
 	if w.Max == nil {
 		w.MaxBy = nil
 	}
@@ -98,6 +100,11 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 		for _, h := range d.Owners() {
 			if h.Job != job {
 				w.Holders = append(w.Holders, deviceHolder(h))
+			}
+		}
+		for _, u := range d.UnmanagedBy {
+			if u.Job == job {
+				w.Unmanaged = append(w.Unmanaged, unmanagedBy(u))
 			}
 		}
 	}
@@ -250,6 +257,10 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 		fmt.Fprintf(out, ", and %d of %d slots are taken", d.Slots, *d.SlotsMax)
 	}
 	fmt.Fprintln(out)
+	for _, u := range d.Unmanaged {
+		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there beside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
+			accounting.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
+	}
 	for _, h := range d.Holders {
 		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
 	}

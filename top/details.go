@@ -21,6 +21,10 @@ func (m *Model) drawDetails() []string {
 		return []string{"It has ended."}
 	}
 	lines := []string{paint(bold, r.subject())}
+	if r.is == anUnmanaged && r.job != 0 {
+		return m.wrapped(append(lines, fmt.Sprintf("It belongs to job %d, runs %s, and takes %s of %s beside the job's budget: no limit holds for it.",
+			r.job, r.bypass.Without(), report.Amount(r.used), m.called(r.device))))
+	}
 	if r.is == anUnmanaged {
 		return m.wrapped(append(lines, fmt.Sprintf("It takes %s of %s, and runs without gpuarb: no limit holds for it, and it waits for nothing. `gpuarb run` or `gpuarb enable` would change that.",
 			report.Amount(r.used), m.called(r.device))))

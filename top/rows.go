@@ -41,6 +41,7 @@ type row struct {
 	ageMs   int64
 	ticket  *accounting.TicketState // that it waits with; nil: for nothing
 	branch  string                  // in the tree
+	bypass  accounting.Bypass       // of what is unmanaged
 }
 
 // id tells a row from the others, in this snapshot and the next.
@@ -132,7 +133,7 @@ func reservedOf(s *accounting.Snapshot, others []row) (rows []row) {
 
 func unmanagedOf(s *accounting.Snapshot) (rows []row) {
 	for d, u := range s.Unmanaged() {
-		rows = append(rows, row{is: anUnmanaged, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command,
+		rows = append(rows, row{is: anUnmanaged, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
 			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
 	}
 	return rows
@@ -218,7 +219,7 @@ func tree(s *accounting.Snapshot, rows []row, g glyphs, k key, turned bool) []ro
 		below[len(below)-1].branch = g.corner
 		all = append(all, below...)
 	}
-	return append(all, members[0]...) // those who are no clients
+	return append(all, members[0]...) // unmanaged processes that are in no job
 }
 
 // headOf is the row of a job: sums of what is below it.
@@ -230,7 +231,9 @@ func headOf(j *accounting.JobState, below []row) row {
 		if r.device != head.device {
 			head.device = -1
 		}
-		head.used, head.streams = head.used.Plus(r.used), head.streams+r.streams
+		if r.is != anUnmanaged { // it is beside the job's budget
+			head.used, head.streams = head.used.Plus(r.used), head.streams+r.streams
+		}
 		if r.waitedMs() > head.waitedMs() {
 			head.ticket = r.ticket
 		}

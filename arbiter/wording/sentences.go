@@ -138,6 +138,7 @@ const (
 	Keeps         = "%s keeps the memory of %s"
 	SomebodyKeeps = "somebody (a forked child?)"
 	Unmanaged     = "%s uses %s on %s without gpuarb"
+	UnmanagedOf   = "%s of %s runs %s and uses %s on %s beside the budget"
 	LeaseOpened   = "%s has a lease on %s"
 	JobBegun      = "%s has begun"
 	Granted       = "%s was granted %s on %s, and has %s there"

@@ -35,7 +35,9 @@ given, 124 when the wait timed out, 125 when gpuarb itself failed, 126 when the 
 be executed and 127 when it is not found.
 
 Where something waited or was refused, or with --summary, it ends with one line on stderr: the most
-memory that was used, how long requests waited, and how many were refused.
+memory that was used, how long requests waited, and how many were refused. If a process of the job used a GPU without
+the library (a start script that replaces LD_PRELOAD, a static program), a line says so as soon as a reading of the
+device shows it, within a few seconds, and another one at the end; a process that ended within a second may be missed.
 
 A device is an index, UUID, beginning of a UUID or PCI address. Sizes: 4G, 4GiB, 4096M,
 bytes, 25% (of each device), max. K, M and G are binary.`,
@@ -126,7 +128,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return err
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
+	watched := a.watchBeside(client.Path(), who, job.Job)
 	err = a.supervise(program, args, launch.Environ(os.Environ()), caught, cancel)
+	watched()
 	a.summarize(client.Path(), who, job.Job, options.summaryWish(flags))
 	return err
 }

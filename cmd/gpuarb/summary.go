@@ -29,6 +29,7 @@ func (a *app) summarize(path, who string, job ipc.Token, wish summaryWish) {
 	if wish == summaryNever || wish == summaryIfNeeded && a.quiet() {
 		return
 	}
+	a.sayBeside(path, who, job)
 	tally, err := tallyOf([]string{path}, job, summaryPatience)
 	switch {
 	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0):
@@ -62,7 +63,7 @@ func summary(t ipc.JobTallyReply) string {
 		}
 		used = append(used, fmt.Sprintf("%s%s on %s", accounting.Bytes(d.Peak).Human(), of, accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU)))
 	}
-	line := "used no GPU memory"
+	line := "asked for no GPU memory"
 	if used != nil {
 		line = "used at most " + strings.Join(used, ", ")
 	}

@@ -51,11 +51,13 @@ func (a *app) why(args []string) error {
 	} else if name != "" {
 		wanted = func(j accounting.JobState) bool { return j.Name == name }
 	} else if len(args) > 0 {
-		if u := unmanaged(snapshot, number); u != nil {
+		job := jobOf(snapshot, number)
+		if u := unmanaged(snapshot, number); u != nil && u.Job != 0 {
+			job = u.Job
+		} else if u != nil {
 			return fail(exitFailed, "process %d (%s) runs without gpuarb: no limit holds for it, and it waits for nothing; start it with `gpuarb run`, or see `gpuarb help enable`",
 				number, report.Escape(u.Command))
 		}
-		job := jobOf(snapshot, number)
 		wanted = func(j accounting.JobState) bool { return j.ID == job }
 	}
 	whys := report.Whys(snapshot, wanted)

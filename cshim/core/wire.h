@@ -52,6 +52,7 @@
 #define GA_TYPE_EVENTS 0x1bu
 #define GA_TYPE_METRICS 0x1cu
 #define GA_TYPE_CGROUP 0x1du
+#define GA_TYPE_BESIDE 0x1eu
 #define GA_REPLY_BIT 0x8000u
 #define GA_STATUS_OK 0x0u
 #define GA_STATUS_OVER_BUDGET 0x1u
@@ -555,6 +556,37 @@ _Static_assert(offsetof(struct ga_wire_job_tally_reply, job) == 32, "JobTallyRep
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, devices) == 40, "JobTallyReply.Devices");
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, reserved) == 44, "JobTallyReply.Reserved");
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, device) == 48, "JobTallyReply.Device");
+
+struct ga_wire_beside_request {
+    uint8_t job[16];
+};
+_Static_assert(sizeof(struct ga_wire_beside_request) == 16, "BesideRequest");
+_Static_assert(offsetof(struct ga_wire_beside_request, job) == 0, "BesideRequest.Job");
+
+struct ga_wire_beside_process {
+    uint32_t pid;
+    uint32_t device;
+    uint64_t peak;
+    uint8_t program[64];
+    uint8_t bypass[64];
+};
+_Static_assert(sizeof(struct ga_wire_beside_process) == 144, "BesideProcess");
+_Static_assert(offsetof(struct ga_wire_beside_process, pid) == 0, "BesideProcess.PID");
+_Static_assert(offsetof(struct ga_wire_beside_process, device) == 4, "BesideProcess.Device");
+_Static_assert(offsetof(struct ga_wire_beside_process, peak) == 8, "BesideProcess.Peak");
+_Static_assert(offsetof(struct ga_wire_beside_process, program) == 16, "BesideProcess.Program");
+_Static_assert(offsetof(struct ga_wire_beside_process, bypass) == 80, "BesideProcess.Bypass");
+
+struct ga_wire_beside_reply {
+    uint32_t count;
+    uint32_t more;
+    struct ga_wire_beside_process process[8];
+};
+_Static_assert(sizeof(struct ga_wire_beside_reply) == 1160, "BesideReply");
+_Static_assert(offsetof(struct ga_wire_beside_reply, count) == 0, "BesideReply.Count");
+_Static_assert(offsetof(struct ga_wire_beside_reply, more) == 4, "BesideReply.More");
+_Static_assert(offsetof(struct ga_wire_beside_reply, process) == 8, "BesideReply.Process");
+#define GA_BESIDE_MOST 0x8u
 #define GA_LIMIT_PROCESS 0x1u
 #define GA_LIMIT_JOB 0x2u
 #define GA_LIMIT_DEVICE 0x3u

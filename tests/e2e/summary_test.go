@@ -23,7 +23,7 @@ func TestSummary(t *testing.T) {
 	for name, c := range map[string]struct{ script, want string }{
 		"nothing to say": {`"$G" run -- "$P" "alloc a 1G"`, ""},
 		"asked for":      {`"$G" run --summary -- "$P" "alloc a 1G; alloc b 2G; free a; alloc c 1G"`, "used at most 3 GiB on GPU 0"},
-		"no GPU":         {`"$G" run --summary -- true`, "used no GPU memory"},
+		"no GPU":         {`"$G" run --summary -- true`, "asked for no GPU memory"},
 		"two devices":    {`"$G" run --summary --memory 4G -- "$P" "alloc a 1G; context c 1; alloc b 2G"`, "used at most 1 GiB of 4 GiB on GPU 0, 2 GiB of 4 GiB on GPU 1"},
 		"each its own":   {`"$G" run --summary --memory 1G --per-process -- sh -c '"$P" "alloc a 1G"; exit 0'`, "used at most 1 GiB on GPU 0"},
 		"refused":        {`"$G" run --memory 1G -- sh -c '"$P" "alloc a 512M; alloc b 1G"; "$P" "alloc a 1G; alloc b 2; alloc c 3"'`, "used at most 1 GiB of 1 GiB on GPU 0; 3 requests refused"},

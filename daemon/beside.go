@@ -1,0 +1,149 @@
+package daemon
+
+import (
+	"cmp"
+	"path/filepath"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+// A process that uses a device without a lease may belong to a job all the same: it has the job's token, or a process of the job
+// above it, or is in a cgroup that began with one. The readers of the devices ask, once for each such process and again every
+// nameEvery; what they find is shown, and charged to nobody's budget.
+
+// tokenName and the others are the variables that tell how a process came past the library.
+const (
+	tokenName   = "GPUARB_JOB"
+	preloadName = "LD_PRELOAD"
+	disableName = "GPUARB_DISABLE"
+)
+
+// cgroupFolders are where cgroups are mounted that have processes of any kind, below sysfs: cgroup v2, and on a machine that has v1
+// as well, v2 and systemd's hierarchy.
+var cgroupFolders = []string{"fs/cgroup", "fs/cgroup/unified", "fs/cgroup/systemd"}
+
+// members are the processes of jobs, by which others are found to belong to a job.
+type members struct {
+	jobs map[procfacts.Started]arbiter.JobID // of the jobs of gpuarb run: runners, what a job lives by, clients
+	own  map[procfacts.Started]arbiter.JobID // clients that are in no such job: each is a job by itself
+}
+
+// members lists the processes that jobs have now.
+func (d *Daemon) members() members {
+	d.lock()
+	defer d.unlock()
+	m := members{map[procfacts.Started]arbiter.JobID{}, map[procfacts.Started]arbiter.JobID{}}
+	for _, s := range d.sessions {
+		if d.jobByID[s.job] != nil {
+			m.jobs[startedOf(s.peer)] = s.job
+		} else {
+			m.own[startedOf(s.peer)] = s.job
+		}
+	}
+	for id, j := range d.jobByID {
+		m.jobs[j.runner] = id
+		if j.by.PID != 0 {
+			m.jobs[j.by.Started] = id
+		}
+	}
+	return m
+}
+
+// belongsTo finds the job of a process that has no lease, and how it came past the library. 0: it is in no job.
+func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, accounting.Bypass) {
+	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
+	job := m.own[p]
+	if id := d.jobOfToken(variables[tokenName], facts.UID); id != 0 {
+		job = id
+	}
+	if job == 0 {
+		job = m.above(append([]procfacts.Started{p}, d.inv.Parents(p.PID)...))
+	}
+	for _, folder := range cgroupFolders {
+		if job != 0 || facts.Cgroup == "/" {
+			break
+		}
+		// A cgroup that began with a process of the job has nothing but the job's processes, as the cgroup of a service whose command
+		// is gpuarb run. One of a login began with the shell.
+		if eldest, ok := d.inv.Eldest(filepath.Join(cmp.Or(d.paths.sysfs, "/sys"), folder, facts.Cgroup)); ok {
+			job = m.above(append([]procfacts.Started{eldest}, d.inv.Parents(eldest.PID)...))
+		}
+	}
+	if job == 0 {
+		return 0, accounting.BypassUnknown
+	}
+	return job, d.bypassOf(p.PID, variables)
+}
+
+// above is the job of the first of some processes that is in a job of gpuarb run; 0: none is.
+func (m members) above(processes []procfacts.Started) arbiter.JobID {
+	for _, p := range processes {
+		if id := m.jobs[p]; id != 0 {
+			return id
+		}
+	}
+	return 0
+}
+
+// jobOfToken is the job of gpuarb run that a process of a user names in its environment; 0: none that it may name.
+func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
+	token, err := ipc.ParseToken(text)
+	if err != nil || token.IsZero() {
+		return 0
+	}
+	d.lock()
+	defer d.unlock()
+	j := d.jobs[token]
+	if j == nil || j.uid != uid && j.uid != 0 && uid != 0 {
+		return 0
+	}
+	return j.id
+}
+
+// bypassOf tells how a process of a job came past the library, by the variables of its environment (nil: not known) and what it
+// has mapped.
+func (d *Daemon) bypassOf(pid int, variables map[string]string) accounting.Bypass {
+	loaded, known := d.inv.HasMapped(pid, shim.LibraryName)
+	disabled, preload := variables[disableName], variables[preloadName]
+	switch {
+	case variables == nil:
+		return accounting.BypassUnknown
+	case disabled != "" && disabled != "0":
+		return accounting.BypassDisabled
+	case loaded:
+		return accounting.BypassPassed
+	case variables[tokenName] == "":
+		return accounting.BypassCleared
+	case preload == "":
+		return accounting.BypassRemoved
+	case !strings.Contains(preload, shim.LibraryName):
+		return accounting.BypassReplaced
+	case known:
+		return accounting.BypassUnloaded
+	}
+	return accounting.BypassUnknown
+}
+
+// beside says which processes of a job used a device past the library: to the job's own user's processes, and to root.
+func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
+	d := cl.d
+	d.lock()
+	defer d.unlock()
+	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
+	if err != nil {
+		return rep, err
+	}
+	tally, _ := d.arb.Tally(d.now(), j.id)
+	for _, p := range tally.Beside[:min(len(tally.Beside), ipc.BesideMost)] {
+		rep.Process[rep.Count] = ipc.BesideProcess{PID: uint32(p.PID), Device: uint32(p.Device), Peak: uint64(p.Peak),
+			Program: ipc.MakeShortText(accounting.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
+		rep.Count++
+	}
+	rep.More = uint32(tally.More)
+	return rep, nil
+}

@@ -1,0 +1,104 @@
+package procfacts
+
+import (
+	"bufio"
+	"bytes"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// Which job a process belongs to that does not say so itself: its environment, its parents, and the process that its cgroup began
+// with. Package daemon asks, about processes that use a device without a lease.
+
+const (
+	// maxParents is how far up from a process its parents are followed.
+	maxParents = 64
+	// maxProcs is the most of a cgroup's list of processes that is read, in bytes; a cgroup with a longer one tells nothing.
+	maxProcs = 16 << 10
+	// maxMaps is how much is read of the list of what a process has mapped, in bytes.
+	maxMaps = 4 << 20
+)
+
+// Variables are the values of some variables in the environment that a process was started with; those that it lacks are not in
+// the map. nil: the environment cannot be read, or not in time.
+func (r *Reader) Variables(pid int, names ...string) map[string]string {
+	text := r.readSlowly(pid, filepath.Join(r.LivingThread(pid), "environ"), maxEnviron)
+	if len(text) == 0 {
+		if none, err := r.hasNoEnviron(pid); err != nil || !none || unix.Access(r.path(pid, "environ"), unix.R_OK) != nil {
+			return nil
+		}
+	}
+	found := map[string]string{}
+	for entry := range bytes.SplitSeq(text, []byte{0}) {
+		name, value, _ := bytes.Cut(entry, []byte("="))
+		if slices.Contains(names, string(name)) {
+			found[string(name)] = string(value)
+		}
+	}
+	return found
+}
+
+// HasMapped says whether a process has a file of that name mapped, in whatever folder. known is false if its mappings cannot be
+// read, or not in time.
+func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
+	mapped, err := within(r, pid, func() (mapped bool, err error) {
+		file, err := os.Open(r.path(pid, filepath.Join(r.LivingThread(pid), "maps")))
+		if err != nil {
+			return false, err
+		}
+		defer file.Close()
+		scan := bufio.NewScanner(io.LimitReader(file, maxMaps))
+		for scan.Scan() && !mapped {
+			mapped = strings.HasSuffix(scan.Text(), "/"+name)
+		}
+		return mapped, scan.Err()
+	})
+	return mapped, err == nil
+}
+
+// Parents are the processes above a process, its own parent first, as far as they can be seen.
+func (r Root) Parents(pid int) (parents []Started) {
+	for range maxParents {
+		st, err := r.stat(pid)
+		if err != nil || st.parent == 0 {
+			return parents
+		}
+		above, err := r.stat(st.parent)
+		if err != nil {
+			return parents
+		}
+		pid = st.parent
+		parents = append(parents, Started{PID: pid, StartTicks: above.start})
+	}
+	return parents
+}
+
+// Eldest is the process of a cgroup that was started first, by the folder of the cgroup; false if the list of its processes cannot be
+// read, or is longer than maxProcs.
+func (r Root) Eldest(folder string) (eldest Started, found bool) {
+	file, err := os.Open(filepath.Join(folder, "cgroup.procs"))
+	if err != nil {
+		return Started{}, false
+	}
+	defer file.Close()
+	list, err := io.ReadAll(io.LimitReader(file, maxProcs))
+	if err != nil || len(list) == maxProcs {
+		return Started{}, false
+	}
+	for line := range bytes.FieldsSeq(list) {
+		pid, err := strconv.Atoi(string(line))
+		if err != nil || pid <= 0 { // 0 is a process of another PID namespace
+			continue
+		}
+		if start, err := r.StartTicks(pid); err == nil && (!found || start < eldest.StartTicks) {
+			eldest, found = Started{PID: pid, StartTicks: start}, true
+		}
+	}
+	return eldest, found
+}

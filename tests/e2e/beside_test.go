@@ -1,0 +1,101 @@
+package e2e
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestPastTheLibraryInAJob: a program that a job starts and that comes past the library takes what it likes. It is listed as that
+// job's, with how it came past, in the tables and in the events; gpuarb run says it once while the program runs, and at the end,
+// and never that no GPU memory was used.
+func TestPastTheLibraryInAJob(t *testing.T) {
+	t.Parallel()
+	program := cudaprog(t, "dlsym")
+	loader := rig.Build(t, "programs/loader")
+	for name, c := range map[string]struct{ script, program, without string }{
+		"replaced": {`LD_PRELOAD=libm.so.6 exec "$P" -`, program, "without the library (LD_PRELOAD was replaced)"},
+		"removed":  {`exec env -u LD_PRELOAD "$P" -`, program, "without the library (LD_PRELOAD was removed)"},
+		"cleared":  {`exec env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SIMCUDA_DIR="$SIMCUDA_DIR" "$P" -`, program, "without the library (its environment was cleared)"},
+		"disabled": {`GPUARB_DISABLE=1 exec "$P" -`, program, "without the library (GPUARB_DISABLE is set)"},
+		"unseen":   {`LD_PRELOAD=/nowhere/libgpuarb.so exec "$P" -`, program, "without the library (the loader did not load it: a static or set-user-ID program, or the file is not there)"},
+		"deepbind": {`exec "$P" drive libcuda.so.1 deep`, loader, "past the library (its calls went past it: a second copy of the driver, or RTLD_DEEPBIND)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			p := m.Interact(m.Gpuarb("run", "--summary", "--memory", "64M", "--name", "wrapped", "--", "sh", "-c",
+				`P="$0"; `+c.script, c.program))
+			take := "alloc a 1G"
+			if c.program == loader {
+				take = fmt.Sprint("alloc ", 1<<30)
+			}
+			besideChecks(t, m, p, take, c.without)
+		})
+	}
+}
+
+// TestPastTheLibraryInAJobsCgroup: a program that has neither environment nor parent of a job is the job's whose cgroup it is in, if
+// that began with a process of the job.
+func TestPastTheLibraryInAJobsCgroup(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	cgroup := m.Cgroup()
+	const script = `(env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SIMCUDA_DIR="$SIMCUDA_DIR" "$0" - <&3 3<&- &) 3<&0; exec sleep 1000`
+	p := m.Interact(cgroup.In(m.Gpuarb("run", "--summary", "--memory", "64M", "--name", "wrapped", "--", "sh", "-c", script, cudaprog(t, "dlsym"))))
+	nobodys := m.Interact(m.Command(m.Env(), cudaprog(t, "dlsym")))
+	besideChecks(t, m, p, "alloc a 1G", "without the library (its environment was cleared)")
+	nobodys.End()
+}
+
+// besideChecks has a program of a job take memory, and checks what is said about it.
+func besideChecks(t *testing.T, m *rig.Machine, p *rig.Program, take, without string) {
+	t.Helper()
+	p.Want(take, "ok")
+	pid := p.PID()
+	var seen accounting.UnmanagedState
+	rig.Eventually(t, "it is listed as the job's", func() bool {
+		for _, u := range m.Snapshot().Devices[0].UnmanagedBy {
+			if u.PID == pid {
+				seen = u
+			}
+		}
+		return seen.Job != 0 && seen.Bytes >= 1<<30
+	})
+	if seen.JobName != "wrapped" || seen.Bypass.Without() != without {
+		t.Errorf("%+v, want %q", seen, without)
+	}
+	jobs := fieldsOf(t, rig.Run(t, m.Gpuarb("jobs")).Stdout, "unmanaged")
+	if jobs["JOB"] != fmt.Sprint(seen.Job) || jobs["PID"] != fmt.Sprint(pid) {
+		t.Errorf("gpuarb jobs: %v", jobs)
+	}
+	for _, of := range []string{fmt.Sprint(seen.Job), fmt.Sprint(pid)} {
+		why := rig.Run(t, m.Gpuarb("why", of))
+		if !strings.Contains(why.Stdout, fmt.Sprintf("[%d] runs %s and uses ", pid, without)) {
+			t.Errorf("gpuarb why %s: %s%s", of, why.Stdout, why.Stderr)
+		}
+	}
+	if top := rig.Run(t, m.Gpuarb("top", "--once", "--tree")); !regexp.MustCompile(`(?m)wrapped[^\n]*\n[^\n]*` + fmt.Sprint(pid) + `[^\n]*unmanaged`).MatchString(top.Stdout) {
+		t.Errorf("gpuarb top: %s%s", top.Stdout, top.Stderr)
+	}
+	events := rig.Run(t, m.Gpuarb("events", "--job", "wrapped", "--kind", "unmanaged")).Stdout
+	if strings.Count(events, "\n") != 1 || !strings.Contains(events, fmt.Sprintf("[%d] of wrapped (job %d, ", pid, seen.Job)) || !strings.Contains(events, without) {
+		t.Errorf("gpuarb events: %s", events)
+	}
+	runs := fmt.Sprintf("[%d] runs %s and uses 1 GiB beside the budget, on GPU 0", pid, without)
+	rig.Eventually(t, "gpuarb run says it", func() bool { return strings.Contains(p.Stderr(), runs) })
+
+	p.CloseStdin()
+	p.Signal(unix.SIGTERM)
+	p.Wait()
+	ran := fmt.Sprintf("[%d] ran %s and used 1 GiB beside the budget, on GPU 0\n", pid, without)
+	if got := p.Stderr(); strings.Count(got, runs) != 1 || strings.Count(got, ran) != 1 || !strings.Contains(got, "): asked for no GPU memory\n") {
+		t.Errorf("stderr: %s", got)
+	}
+}
