@@ -29,5 +29,5 @@
 // a service, by cron, in the background). TERM, HUP, USR1, USR2 and CONT are always
 // forwarded; if gpuarb is killed, the program gets TERM, as with timeout(1). Before INT,
 // TERM or HUP is forwarded, and while there is no program yet, the job's waiting requests
-// are cancelled.
+// are cancelled. With --exec gpuarb becomes the program, and none of this happens once it runs.
 package main

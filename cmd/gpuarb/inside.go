@@ -76,8 +76,14 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 	if notFound != nil {
 		return notFound
 	}
-	caught, stop := catchSignals()
+	caught, stop, err := options.catchSignals()
+	if err != nil {
+		return err
+	}
 	defer stop()
+	if options.becomes(flags) {
+		return a.become(program, args, launch.Environ(os.Environ()), options.dieWithParent)
+	}
 	return a.supervise(program, args, launch.Environ(os.Environ()), caught, a.cancelBelow)
 }
 
@@ -103,7 +109,7 @@ func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []
 			wishes = append(wishes, "GPUARB_ON_FULL=wait")
 		case f.Name == "no-wait":
 			wishes = append(wishes, "GPUARB_ON_FULL=deny")
-		case f.Name == "socket", f.Name == "per-process":
+		case f.Name == "socket", f.Name == "per-process", f.Name == execFlag, f.Name == dieWithParentFlag:
 		case err == nil:
 			err = a.notInside(f.Name)
 		}

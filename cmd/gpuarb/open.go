@@ -85,6 +85,8 @@ func endsWait(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
 		return !spawn.Ignored(sig.(syscall.Signal))
+	case unix.SIGKILL: // the second of --die-with-parent
+		return true
 	}
 	return false
 }

@@ -31,6 +31,9 @@ type jobOptions struct {
 	wait       patienceFlag
 	noWait     bool
 
+	exec          bool
+	dieWithParent bool
+
 	least  accounting.Size // --min, as it was read
 	asSeen bool            // its devices are those that its program sees anyway
 }

@@ -39,6 +39,14 @@ memory that was used, how long requests waited, and how many were refused. If a 
 the library (a start script that replaces LD_PRELOAD, a static program), a line says so as soon as a reading of the
 device shows it, within a few seconds, and another one at the end; a process that ended within a second may be missed.
 
+The program starts as behind env: with the signal dispositions, the mask, the descriptors and the limits that
+gpuarb was started with. With --exec it takes gpuarb's place and its PID, as behind env too. Nothing then
+stays to cancel a wait for memory when a signal comes, nor to say a line at the end. A service whose systemd expects to hear from it needs its PID, so that --exec
+is the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
+
+With --die-with-parent the program gets SIGTERM when the process that started gpuarb ends, and SIGKILL
+10 s later; with --exec, SIGTERM alone, when the thread ends that started gpuarb.
+
 A device is an index, UUID, beginning of a UUID or PCI address. Sizes: 4G, 4GiB, 4096M,
 bytes, 25% (of each device), max. K, M and G are binary.`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -56,6 +64,8 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	options.addTo(flags)
 	flags.StringVar(&options.name, "name", "", "what the job is called in tables, messages and logs, and where commands take its number")
 	flags.BoolVar(&options.summary, "summary", false, "end with a line on stderr: most memory used, time waited, requests refused; =false: never")
+	flags.BoolVar(&options.exec, execFlag, false, "become the program, under this PID; the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set")
+	flags.BoolVar(&options.dieWithParent, dieWithParentFlag, false, "end the program when the process that started gpuarb ends")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free; cpu is the processor, for OpenCL and Vulkan")
@@ -111,7 +121,10 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return err
 	}
 	defer client.Close()
-	caught, stop := catchSignals()
+	caught, stop, err := options.catchSignals()
+	if err != nil {
+		return err
+	}
 	defer stop()
 	job, err := a.openJob(client.Path(), who, request, caught)
 	if err != nil {
@@ -126,6 +139,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	launch, err := launchOf(library, client.Path(), job)
 	if err != nil {
 		return err
+	}
+	if options.becomes(flags) {
+		return a.become(program, args, launch.Environ(os.Environ()), options.dieWithParent)
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
 	watched := a.watchBeside(client.Path(), who, job.Job)

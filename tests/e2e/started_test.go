@@ -92,8 +92,10 @@ func TestStartedAsByEnv(t *testing.T) {
 	gpuarb := rig.Build(t, "gpuarb")
 	for name, state := range startStates() {
 		want := startedWith(t, m, state, "env")
-		if diff := differences(want, startedWith(t, m, state, gpuarb, "run", "--")); diff != "" {
-			t.Errorf("%s: behind gpuarb run, not as behind env (-):\n%s", name, diff)
+		for _, how := range []string{"--exec=false", "--exec"} {
+			if diff := differences(want, startedWith(t, m, state, gpuarb, "run", how, "--")); diff != "" {
+				t.Errorf("%s: behind gpuarb run %s, not as behind env (-):\n%s", name, how, diff)
+			}
 		}
 	}
 }

@@ -22,7 +22,7 @@ PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudapro
 .PHONY: programs
 programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits \
           $(PROGRAMS_OUT)/cudaext.so $(PROGRAMS_OUT)/lookups $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own \
-          $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/started $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
+          $(PROGRAMS_OUT)/processes $(PROGRAMS_OUT)/started $(PROGRAMS_OUT)/service $(PROGRAMS_OUT)/reenter/libcuda.so.1 \
           $(PROGRAMS_OUT)/openacc $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1 \
           $(PROGRAMS_OUT)/clprog-link $(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension \
           $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
@@ -64,7 +64,7 @@ $(PROGRAMS_OUT)/processes: $(PROCESSES) $(PROGRAMS_SRC)/processes.h $(PROGRAMS_S
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $(PROCESSES) -ldl
 
-$(PROGRAMS_OUT)/started: $(PROGRAMS_SRC)/started.c $(PROGRAMS_SRC)/build.mk
+$(PROGRAMS_OUT)/started $(PROGRAMS_OUT)/service: $(PROGRAMS_OUT)/%: $(PROGRAMS_SRC)/%.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -o $@ $<
 

@@ -50,6 +50,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"configuration.md", "ini", "# systemctl edit", "tests/systemd TestFullSystemdPages"},
 	{"containers.md", "sh", "", "tests/containers TestFullPodman"},
 	{"control.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"control.md", "ini", "[Service]", "tests/systemd TestFullSystemdWrapped"},
 	{"control.md", "", "session ", "preload TestPageForOtherDistributions"},
 	{"control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
 	{"gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
