@@ -3,17 +3,24 @@
 package notebooks
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullKernel: the page's kernel has 4 GiB in each life, is interrupted as any other, and gives all back.
-func TestFullKernel(t *testing.T) {
+// notebook returns a machine with the page's kernel, and an environment in which a notebook server finds it.
+func notebook(t *testing.T) (m *rig.Machine, env []string) {
+	t.Helper()
 	page, err := os.ReadFile("../../docs/notebooks.md")
 	if err != nil {
 		t.Fatal(err)
@@ -23,7 +30,7 @@ func TestFullKernel(t *testing.T) {
 	if !found || !ends {
 		t.Fatal("the page has no kernel")
 	}
-	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	m = rig.New(t, rig.Options{Devices: "8G", NoMount: true})
 	kernel := filepath.Join(m.Dir, "kernels/gpu/kernel.json")
 	if err := os.MkdirAll(filepath.Dir(kernel), 0o755); err != nil {
 		t.Fatal(err)
@@ -31,14 +38,38 @@ func TestFullKernel(t *testing.T) {
 	if err := os.WriteFile(kernel, []byte(spec), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	env := append(m.Env(), "PATH="+filepath.Dir(rig.Build(t, "gpuarb"))+":/usr/bin:/bin", "GPUARB_SOCKET="+m.Socket, // with the python3 of Debian, which has the kernel
+	return m, append(m.Env(), "PATH="+filepath.Dir(rig.Build(t, "gpuarb"))+":/usr/bin:/bin", "GPUARB_SOCKET="+m.Socket, // with the python3 of Debian, which has the kernel
 		"JUPYTER_PATH="+m.Dir, "JUPYTER_RUNTIME_DIR="+m.Dir, "IPYTHONDIR="+m.Dir, "HOME="+m.Dir)
+}
+
+// TestFullKernel: the page's kernel has 4 GiB in each life, is interrupted as any other, and gives all back.
+func TestFullKernel(t *testing.T) {
+	m, env := notebook(t)
 	r := rig.RunFor(t, bounded.Lifetime, m.Command(env, "/usr/bin/python3", "testdata/notebook.py"))
 	const life = "\n0 2 0\nKeyboardInterrupt\n"
 	if want := life + life + "over\n"; r.Code != 0 || r.Stdout != want {
 		t.Errorf("exit status %d, want %q, got\n%s\n%s", r.Code, want, r.Stdout, r.Stderr)
 	}
 	bounded.Until(t, "the kernel holds nothing", func() bool { return len(m.Snapshot().Leases) == 0 })
+}
+
+// TestFullKilledServer: the page's kernel ends when its notebook server is killed, as a kernel without gpuarb does.
+func TestFullKilledServer(t *testing.T) {
+	m, env := notebook(t)
+	p := m.Begin(m.Command(env, "/usr/bin/python3", "testdata/server.py"))
+	kernel, err := strconv.Atoi(p.Line())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if held := m.HeldBy(kernel, 0).Bytes; held != 3<<30 {
+		t.Errorf("the kernel, process %d, holds %d bytes", kernel, held)
+	}
+	p.Signal(unix.SIGKILL)
+	bounded.Until(t, "the kernel has ended", func() bool {
+		_, err := os.Stat(fmt.Sprintf("/proc/%d", kernel))
+		return errors.Is(err, fs.ErrNotExist)
+	})
+	bounded.Until(t, "its job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 && len(m.Snapshot().Leases) == 0 })
 }
 
 // TestFullHub: with the page's line in the configuration of a JupyterHub, a notebook of a user's server has 8 GiB.
