@@ -52,6 +52,10 @@ type Snapshot struct {
 type ConfigState struct {
 	Path string `json:"path"` // of the main file; "": the system's
 	Text string `json:"text"` // all of it, defaults included, as a file
+
+	// Mistakes has a line for each mistake in the files as they were read last; "": none. If there is one, the last
+	// configuration without mistakes is in force.
+	Mistakes string `json:"mistakes,omitempty"`
 }
 
 // DeviceState is one GPU. All memory in bytes.

@@ -87,9 +87,7 @@ func ptr[T any](v T) *T { return &v }
 
 // loadText is Load with one file that holds text.
 func loadText(name, text string) (*Config, error) {
-	l := newLoader()
-	l.file(name, []byte(text), nil, true)
-	return l.finish()
+	return Parse(name, []byte(text))
 }
 
 func parse(t *testing.T, text string) *Config {

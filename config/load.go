@@ -51,6 +51,13 @@ func (l *loader) unreadable(name string, err error) {
 // cannot be read included.
 func Load(path string) (*Config, error) { return load(path).finish() }
 
+// Parse reads a whole configuration from the text of one file with that name. The error is always Mistakes.
+func Parse(name string, text []byte) (*Config, error) {
+	l := newLoader()
+	l.file(name, text, nil, true)
+	return l.finish()
+}
+
 // load reads the files of Load.
 func load(path string) *loader {
 	named := path != ""

@@ -58,6 +58,8 @@ type Daemon struct {
 	ready    atomic.Bool // it was up
 	changes  fair.Changes
 	load     func() (c *config.Config, path string, err error) // reads the configuration
+	keepGood func(path string, c *config.Config) error         // writes it down for a start at which the present one has mistakes
+	keeping  sync.Mutex                                        // held for that
 	bad      atomic.Uint64                                     // messages that were none
 	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
@@ -107,10 +109,11 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	if err != nil {
 		return nil, err
 	}
-	cfg, path, err := o.load()
+	l, err := o.loadOrLastGood()
 	if err != nil {
 		return nil, err
 	}
+	cfg := l.config
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
@@ -118,7 +121,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
-	d.load, d.parts, d.end = o.load, d.realParts(), sync.OnceValue(d.stop)
+	d.load, d.keepGood, d.parts, d.end = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)
 	}
@@ -126,7 +129,12 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
-	d.turnTo(cfg, path)
+	d.turnTo(cfg, l.main)
+	if l.mistakes != nil {
+		d.configured.Mistakes = few(l.mistakes)
+		d.log.Error("the configuration has mistakes: the last one without is in force, until they are mended and it is read again",
+			"kept", l.since.Format(time.DateTime), "err", l.mistakes)
+	}
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := background(func() error {
 		defer close(d.started)
@@ -193,6 +201,9 @@ func (d *Daemon) start(page worker.Wanted) error {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
+	}
+	if err := d.spawn(func(context.Context) { d.keepConfig() }); err != nil {
+		return err
 	}
 	d.ready.Store(true)
 	d.notify("READY=1")
@@ -370,6 +381,11 @@ func (d *Daemon) Reload() {
 	cfg, path, err := d.load()
 	if err != nil {
 		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
+		var mistakes config.Mistakes
+		errors.As(err, &mistakes)
+		d.lock()
+		d.configured.Mistakes = few(mistakes)
+		d.unlock()
 		return
 	}
 	d.lock()
@@ -386,6 +402,22 @@ func (d *Daemon) Reload() {
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	d.page.Set(wantedPage(cfg))
 	d.log.Info("configuration read again", "files", cfg.Files)
+	d.keepConfig()
+}
+
+// keepConfig writes down the configuration in force, for a start at which the files have mistakes.
+func (d *Daemon) keepConfig() {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	d.lock()
+	is, cfg := d.configured, d.config.Load()
+	d.unlock()
+	if is.Mistakes != "" {
+		return // it is the one that was kept
+	}
+	if err := d.keepGood(is.Path, cfg); err != nil {
+		d.log.Warn("the configuration cannot be kept: if a mistake is in it at the next start, the daemon will not start", "err", err)
+	}
 }
 
 // turnTo puts a configuration in force, but for what the arbiter makes of it.

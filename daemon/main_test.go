@@ -23,7 +23,21 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
-	os.Exit(m.Run())
+	os.Exit(run(m))
+}
+
+// run runs the tests, whose daemons keep in a folder of their own what is to outlive a reboot.
+func run(m *testing.M) int {
+	folder, err := os.MkdirTemp("", "gpuarb-test-")
+	if err == nil {
+		err = os.Setenv("STATE_DIRECTORY", folder)
+	}
+	if err != nil {
+		fmt.Println(err)
+		return 1
+	}
+	defer os.RemoveAll(folder)
+	return m.Run()
 }
 
 const clientVariable = "GPUARB_DAEMON_TEST_SOCKET"

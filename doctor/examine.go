@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/report"
@@ -15,6 +16,7 @@ import (
 func (d *Doctor) Examine() []Finding {
 	d.checkDaemon()
 	d.checkVersions()
+	d.checkConfig()
 	d.checkShim()
 	d.checkDevices()
 	d.checkQueries()
@@ -63,6 +65,16 @@ func (d *Doctor) checkVersions() {
 			"gpuarb is %s, the daemon is %s", version.Version, d.state.Version)
 	default:
 		d.found("version", Fine, "", "gpuarb and the daemon are %s", version.Version)
+	}
+}
+
+// checkConfig tells of mistakes that keep the configuration files from being in force.
+func (d *Doctor) checkConfig() {
+	if d.state == nil {
+		return
+	}
+	if text, advice := report.ConfigMistakes(d.state.Config); text != "" {
+		d.found("config", Wrong, advice, "%s", strings.ReplaceAll(strings.Replace(text, ":\n", ": ", 1), "\n", "; "))
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/go-json-experiment/json"
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/report"
 	"golang.org/x/sys/unix"
 )
 
@@ -74,7 +75,15 @@ func (a *app) snapshot() (snapshot accounting.Snapshot, err error) {
 		snapshot, err = snapshotOf(ctx, client)
 		return err
 	})
+	a.sayMistaken(snapshot)
 	return snapshot, err
+}
+
+// sayMistaken says beside a table that the configuration files have mistakes and are not in force, if that is so.
+func (a *app) sayMistaken(s accounting.Snapshot) {
+	if text, advice := report.ConfigMistakes(s.Config); text != "" {
+		a.say("%s\n%s", text, advice)
+	}
 }
 
 // sayInstead says that the user's own daemon has died, where another answers in its place: its

@@ -181,10 +181,11 @@ func (a *app) limit(ctx context.Context, client *ipc.Client, w *limited) error {
 
 // showLimits prints the limits in force, and what set them.
 func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limited) error {
-	_, limits, err := w.now(ctx, client)
+	s, limits, err := w.now(ctx, client)
 	if err != nil {
 		return err
 	}
+	a.sayMistaken(s)
 	width := terminalWidth()
 	return a.show(limits, func(to io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(to, limits) })
 }

@@ -129,12 +129,12 @@ func (m *Machine) Env() []string {
 		key, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(key, "GPUARB_") || strings.HasPrefix(key, "SIMCUDA_") ||
 			strings.HasPrefix(key, "CUDA_") && !(m.o.System && isToolkit(key)) || key == "LD_LIBRARY_PATH" || key == "LD_PRELOAD" ||
-			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" || key == "TMPDIR" {
+			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" || key == "TMPDIR" || key == "STATE_DIRECTORY" {
 			continue
 		}
 		env = append(env, kv)
 	}
-	env = append(env, "SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"), "TMPDIR="+m.Dir)
+	env = append(env, "SIMCUDA_DIR="+filepath.Join(m.Dir, "sim"), "TMPDIR="+m.Dir, "STATE_DIRECTORY="+filepath.Join(m.Dir, "state"))
 	if m.o.System {
 		return append(env, "LD_LIBRARY_PATH="+os.Getenv("LD_LIBRARY_PATH"))
 	}

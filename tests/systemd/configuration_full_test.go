@@ -8,7 +8,8 @@ import (
 )
 
 // TestFullSystemdConfiguration: a mistake in the configuration fails the reload and changes nothing.
-// A service that was restarted with one stays down however often programs ask for it, without
+// A service that is restarted with one runs with the last configuration without mistakes, and every table says so. Without such
+// a configuration it stays down however often programs ask for it, without
 // bringing a unit to its start limit, and starts as soon as the mistake is mended.
 func TestFullSystemdConfiguration(t *testing.T) {
 	h := boot(t)
@@ -30,7 +31,12 @@ func TestFullSystemdConfiguration(t *testing.T) {
 	if got := h.shell(states); got != "active\nactive" || len(h.rows(h.shell("cat /gpu/leases"))) != 1 {
 		t.Errorf("after the reload the units are %q", got)
 	}
+	shown = h.shell(mistake + "systemctl restart gpuarbd; gpuarb ps 2>&1")
+	if !strings.Contains(shown, "the last one without is in force") || !strings.Contains(shown, file+`:1: unknown key "memroy.max"`) {
+		t.Errorf("a restart with a mistake:\n%s", shown)
+	}
 	shown = h.shell(mistake + `
+		rm -r /var/lib/gpuarb/config
 		for i in 1 2 3 4 5 6 7; do
 			if systemctl restart gpuarbd; then echo "the restart succeeds"; fi
 			for j in $(seq 30); do ! gpuarb ps 2>/dev/null || echo "a daemon answers"; done

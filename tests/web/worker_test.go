@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -76,10 +77,16 @@ func lives(pid string) bool {
 }
 
 // TestNoWayToTheSocket: where the daemon's folder is closed to the user of the page's process, the log says that nothing is
-// served, and why, until there is a way.
+// served, and why, until there is a way; and browsers are refused meanwhile.
 func TestNoWayToTheSocket(t *testing.T) {
 	t.Parallel()
-	m := machine{rig.New(t, rig.Options{Config: config("127.0.0.1:0"), NoMount: true, Stopped: true})}
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	address := free.Addr().String()
+	free.Close()
+	m := machine{rig.New(t, rig.Options{Config: config(address), NoMount: true, Stopped: true})}
 	if err := os.Chmod(m.Dir, 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -93,10 +100,26 @@ func TestNoWayToTheSocket(t *testing.T) {
 	if served.MatchString(m.Log()) {
 		t.Errorf("it is said to be served:\n%s", m.Log())
 	}
+	rig.Eventually(t, "connections are refused", func() bool { return refuses(t, address) })
 	if err := os.Chmod(m.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
 	m.url()
+}
+
+// refuses reports whether nothing listens at an address. Between two tries a connection may be taken: it then ends at once.
+func refuses(t *testing.T, address string) bool {
+	t.Helper()
+	conn, err := net.Dial("tcp", address)
+	if err != nil {
+		return errors.Is(err, unix.ECONNREFUSED)
+	}
+	defer conn.Close()
+	_ = conn.SetReadDeadline(time.Now().Add(bounded.Patience))
+	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatal("a connection is taken, and nobody answers")
+	}
+	return false
 }
 
 // TestEndsWithTheDaemon: whatever the end of the daemon is.

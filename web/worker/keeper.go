@@ -111,20 +111,20 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 	}
 }
 
-// serve keeps a worker at one address until Set has another value, which it returns.
+// serve keeps a worker at one address until Set has another value, which it returns. While no worker runs nothing listens
+// there, so that browsers are refused instead of waiting for an answer.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
-	var listener *os.File
-	defer func() { closeListener(listener, now) }()
+	at := now // with the port that the kernel chose the first time
 	pause := firstPause
 	for {
 		began := time.Now()
-		var err error
-		if listener == nil {
-			listener, err = listen(now, k.mode)
-		}
+		listener, err := listen(at, k.mode)
 		if err == nil {
+			at.Address = boundTo(listener, at)
 			var next Wanted
-			if next, err = k.runOne(ctx, now, listener); err == nil {
+			next, err = k.runOne(ctx, now, listener)
+			closeListener(listener, at)
+			if err == nil {
 				return next
 			}
 		}

@@ -77,11 +77,22 @@ func closeListener(f *os.File, w Wanted) {
 	}
 }
 
+// boundTo is the address at which a listener can be opened again: with the port, if the kernel chose it.
+func boundTo(f *os.File, w Wanted) string {
+	if at := addressOf(f); w.Network != "unix" && at != unknownAddress {
+		return at
+	}
+	return w.Address
+}
+
+// unknownAddress stands in messages for an address that the kernel does not tell.
+const unknownAddress = "?"
+
 // addressOf is where a listening socket listens: with the port, where the kernel chose it.
 func addressOf(f *os.File) string {
 	l, err := net.FileListener(f)
 	if err != nil {
-		return "?"
+		return unknownAddress
 	}
 	defer l.Close()
 	if unixListener, ok := l.(*net.UnixListener); ok {
