@@ -36,7 +36,7 @@ func (o *jobOptions) becomes(flags *pflag.FlagSet) bool {
 
 // become executes the program in gpuarb's place. It returns only if that failed. The job lives by this process, whatever it executes.
 func (a *app) become(program string, args, environ []string, dieWithParent bool) error {
-	a.warnOutside(program)
+	a.warnOutside(program, args)
 	p := spawn.Program{Path: program, Args: args, Environ: environ}
 	if dieWithParent {
 		p.DeathSignal = unix.SIGTERM

@@ -299,17 +299,6 @@ func exports(environ []string) string {
 	return b.String()
 }
 
-// quote spells a word as a shell reads it back.
-func quote(word string) string {
-	plain := func(r rune) bool {
-		return strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=", r)
-	}
-	if strings.IndexFunc(word, func(r rune) bool { return !plain(r) }) < 0 {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
 // releaseClaim ends a claim, and prints what undoes its variables. Those were in the
 // keeper's own environment, which is the shell's from before.
 func (a *app) releaseClaim(args []string) error {

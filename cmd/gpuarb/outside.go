@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 
@@ -54,11 +56,69 @@ func isListed(list, library string) bool {
 	return err == nil && strings.Contains(string(text), library)
 }
 
-// warnOutside tells that a program will run outside the job that was opened for it.
-func (a *app) warnOutside(program string) {
-	if gainsRights(program, ourIDs()) && !isListed(everywhere, "libgpuarb.so") {
-		name := filepath.Base(program)
-		a.say("%s runs with rights that you lack, so that the loader drops the library: neither it nor what it starts is held to any limit; "+
-			"put gpuarb run behind it (%s … gpuarb run … -- COMMAND)", name, name)
+// cleaners are set-user-ID programs that start others with an environment of their own, also when root runs them, each with its
+// short and long options that take a value.
+var cleaners = map[string]struct{ short, long string }{
+	"sudo":   {"CDghpRrTtUu", " --chdir --chroot --close-from --command-timeout --group --host --other-user --prompt --role --type --user "},
+	"doas":   {"aCu", ""},
+	"pkexec": {"", " --user "},
+}
+
+// warnOutside tells that a program will run outside the job that was opened for it, and what to write instead. The arguments are the
+// program's own, the first its name.
+func (a *app) warnOutside(program string, args []string) {
+	name := filepath.Base(program)
+	_, cleans := cleaners[name]
+	switch {
+	case gainsRights(program, ourIDs()) && !isListed(everywhere, "libgpuarb.so"):
+		a.say("%s runs with rights that you lack, so that the loader drops the library: neither it nor what it starts is held to any limit; %s", name, inside(os.Args, args))
+	case cleans && setsUserID(program) && !isListed(everywhere, "libgpuarb.so"):
+		a.say("%s gives its program an environment without the library: what it starts is not held to any limit; %s", name, inside(os.Args, args))
 	}
+}
+
+// setsUserID reports whether a program is started as its owner.
+func setsUserID(program string) bool {
+	info, err := os.Stat(program)
+	return err == nil && info.Mode()&fs.ModeSetuid != 0
+}
+
+// inside says how to write a command line of `gpuarb run` with gpuarb behind the first program, rather than before it.
+func inside(whole, args []string) string {
+	name := filepath.Base(args[0])
+	own := slices.Concat([]string{"gpuarb"}, whole[1:len(whole)-len(args)])
+	if own[len(own)-1] != "--" {
+		own = append(own, "--")
+	}
+	at := commandAt(name, args)
+	if at == 0 {
+		return fmt.Sprintf("put gpuarb behind it: %s … %s COMMAND", name, commandLine(own...))
+	}
+	return "write: " + commandLine(slices.Concat(args[:at], own, args[at:])...)
+}
+
+// commandAt returns the place among the arguments of a program that starts another one at which that one's begin; 0 if it is not known.
+func commandAt(name string, args []string) int {
+	options, known := cleaners[name]
+	if !known {
+		return 0
+	}
+	for i := 1; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "--":
+			return (i + 1) % len(args)
+		case strings.HasPrefix(arg, "--"):
+			if strings.Contains(options.long, " "+arg+" ") {
+				i++
+			}
+		case strings.HasPrefix(arg, "-") && len(arg) > 1:
+			if strings.IndexAny(arg[1:], options.short) == len(arg)-2 {
+				i++ // its value; one that takes a value and is not the last letter has it in the same argument
+			}
+		case name == "sudo" && strings.Contains(arg, "="): // a variable
+		default:
+			return i
+		}
+	}
+	return 0
 }

@@ -4,8 +4,11 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // strangersProgram is a copy of env(1) that runs as somebody else than the test: only
@@ -62,6 +65,60 @@ func TestRunOutside(t *testing.T) {
 	}
 	if bound := gainsRights(program, ids{uid: os.Getuid(), gid: os.Getgid(), bound: true}); bound {
 		t.Error("under no-new-privs nobody gains rights")
+	}
+}
+
+// TestRunSudo: sudo and its like clear the environment even of root's programs, which is said, with what to write instead.
+func TestRunSudo(t *testing.T) {
+	daemon := startDaemon(t, nil)
+	folder := t.TempDir()
+	text, err := os.ReadFile("/usr/bin/env")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"sudo", "doas", "pkexec", "other"} {
+		program := filepath.Join(folder, name)
+		if err := bounded.WriteProgram(program, text); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chmod(program, os.ModeSetuid|0o755); err != nil {
+			t.Fatal(err)
+		}
+		const flags = "--memory 1G"
+		got := finish(t, gpuarb(t, daemon.environment(t), "run", "--memory", "1G", program, "true", "a b"))
+		want := ""
+		if name != "other" { // it is its user's own
+			want = "gpuarb: " + name + " gives its program an environment without the library: what it starts is not held to any limit; " +
+				"write: " + program + " gpuarb run " + flags + " -- true 'a b'\n"
+		}
+		if got.code != 0 || got.stderr != want {
+			t.Errorf("%s: %v\nwant %s", name, got, want)
+		}
+	}
+}
+
+// TestWhatToWrite: gpuarb's words go behind the options of the program that drops the library, with their values.
+func TestWhatToWrite(t *testing.T) {
+	for line, want := range map[string]string{
+		"gpuarb run -- sudo python3 x.py":                      "write: sudo gpuarb run -- python3 x.py",
+		"gpuarb run sudo python3 x.py":                         "write: sudo gpuarb run -- python3 x.py",
+		"gpuarb --socket /s run --memory 1G -- sudo -u ann ls": "write: sudo -u ann gpuarb --socket /s run --memory 1G -- ls",
+		"gpuarb run -- sudo -nu ann -g video -- ls -l":         "write: sudo -nu ann -g video -- gpuarb run -- ls -l",
+		"gpuarb run -- sudo -uann --group video A=1 ls":        "write: sudo -uann --group video A=1 gpuarb run -- ls",
+		"gpuarb run -- sudo --user=ann -E ls -u x":             "write: sudo --user=ann -E gpuarb run -- ls -u x",
+		"gpuarb run -- /usr/bin/doas -u ann ls":                "write: /usr/bin/doas -u ann gpuarb run -- ls",
+		"gpuarb run -- pkexec --user ann ls":                   "write: pkexec --user ann gpuarb run -- ls",
+		"gpuarb run --min 1G -- sudo -i":                       "put gpuarb behind it: sudo … gpuarb run --min 1G -- COMMAND",
+		"gpuarb run -- sudo -u ann --":                         "put gpuarb behind it: sudo … gpuarb run -- COMMAND",
+		"gpuarb run -- su ann -c nvtop":                        "put gpuarb behind it: su … gpuarb run -- COMMAND",
+	} {
+		whole := strings.Fields(line)
+		first := slices.IndexFunc(whole, func(word string) bool {
+			return slices.Contains([]string{"sudo", "/usr/bin/doas", "pkexec", "su"}, word)
+		})
+		if got := inside(whole, whole[first:]); got != want {
+			t.Errorf("%s:\n%s\nwant %s", line, got, want)
+		}
 	}
 }
 

@@ -79,7 +79,7 @@ func (a *app) supervise(program string, args, environ []string, caught chan os.S
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 
-	a.warnOutside(program)
+	a.warnOutside(program, args)
 	process, err := start(program, args, environ)
 	if err != nil {
 		return startFailure(program, err)
