@@ -6,7 +6,8 @@
 # settings and caches; the machine's own apt sources, proxies and certificates are taken along, and
 # packages that were downloaded once are kept for the next time.
 #
-#   --with "a b"   install these packages before: a machine with other software
+#   --with "a b"   install these packages first, from contrib and non-free too: a machine with
+#                  other software
 #   --pid          with a PID namespace of its own, as a container has
 #
 # fresh-root.sh --make FOLDER PACKAGES: such a system with these packages (a,b) besides, and no more.
@@ -52,6 +53,16 @@ mirror() {
     } | sed -n 1p
 }
 
+# components: adds contrib and non-free to the entries that come in, if --with names packages:
+# drivers and their tools are there.
+components() {
+    if [ -n "$with" ]; then
+        sed -E '/\bnon-free\b/!s/^(deb .*|Components:.*) main\b/\1 main contrib non-free/'
+    else
+        cat
+    fi
+}
+
 # cannot: says why there can be no such system here; fails when there can.
 cannot() {
     if [ "$(id -u)" -ne 0 ]; then
@@ -84,8 +95,8 @@ make_root() {
     base "$root" git,make,gcc || return
     if [ -n "$(mirror)" ]; then
         : >"$root/etc/apt/sources.list"
-        sources list >"$root/etc/apt/sources.list.d/machine.list"
-        sources sources >"$root/etc/apt/sources.list.d/machine.sources"
+        sources list | components >"$root/etc/apt/sources.list.d/machine.list"
+        sources sources | components >"$root/etc/apt/sources.list.d/machine.sources"
     fi
     cp -r /etc/apt/keyrings /etc/apt/trusted.gpg.d /etc/apt/auth.conf.d "$root/etc/apt/" 2>/dev/null || true
     cp -n /usr/share/keyrings/* "$root/usr/share/keyrings/" 2>/dev/null || true
