@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -72,8 +73,8 @@ func TestDoctorSeesWhatIsCaught(t *testing.T) {
 	p.End()
 }
 
-// TestDoctorOnOddDrivers: what is not there is no matter; a driver that hangs, crashes or has nothing is named, and the others
-// are looked at all the same; of one that is newer than the library it says what is not caught.
+// TestDoctorOnOddDrivers has doctor look at the machine's own CUDA driver, which may be absent or without a GPU, and at drivers that
+// are newer than the library, hang, crash or fail: doctor names what is wrong, and looks at the other interfaces all the same.
 func TestDoctorOnOddDrivers(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -83,15 +84,12 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 		t.Fatal(err)
 	}
 	copyFile(t, filepath.Join(odd, "libcuda.so.1"), filepath.Join(decoy, "libOpenCL.so.1"))
-	without := "CUDA is not installed (no libcuda.so.1)"
-	if hasDriver() {
-		without = "CUDA is caught"
-	}
+	verdict, without := driverHere(t)
 	for name, c := range map[string]struct {
 		env                  []string
 		check, verdict, want string
 	}{
-		"not there": {[]string{"LD_LIBRARY_PATH="}, "cuda", "ok", without},
+		"machine's": {[]string{"LD_LIBRARY_PATH="}, "cuda", verdict, without},
 		"newer":     {[]string{"LD_LIBRARY_PATH=" + odd}, "cuda", "wrong", "cuMemAlloc by cuGetProcAddress in " + odd},
 		"hangs":     {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=hang"}, "cuda", "unknown", "hangs: no answer within 5s"},
 		"crashes":   {[]string{"LD_LIBRARY_PATH=" + odd, "ODDCUDA=crash"}, "cuda", "unknown", "segmentation fault"},
@@ -111,14 +109,33 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 	}
 }
 
-// hasDriver: this machine has a driver of its own, where programs look that are told of no folder.
-func hasDriver() bool {
-	for _, folder := range []string{"/lib", "/usr/lib", "/lib64", "/usr/lib64", "/usr/lib/*-linux-gnu"} {
-		if found, _ := filepath.Glob(filepath.Join(folder, "libcuda.so.1")); len(found) > 0 {
-			return true
-		}
+// driverHere asks the CUDA driver that programs find on this machine, if there is one, and returns what doctor has to
+// say of that driver: the verdict and a part of the text.
+func driverHere(t *testing.T) (verdict, text string) {
+	t.Helper()
+	const ask = `
+import ctypes
+try:
+    print("cuInit", ctypes.CDLL("libcuda.so.1").cuInit(0))
+except OSError as error:
+    print(error)`
+	cmd := bounded.Command(t, bounded.Patience, "/usr/bin/python3", "-c", ask)
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("asking the machine's driver: %v: %s", err, out)
 	}
-	return false
+	code, answered := strings.CutPrefix(strings.TrimSpace(string(out)), "cuInit ")
+	switch {
+	case answered && code == "0":
+		return "ok", "CUDA is caught"
+	case answered:
+		return "note", "cuInit fails with " + code
+	case strings.HasPrefix(string(out), "libcuda.so.1: cannot open"):
+		return "ok", "CUDA is not installed (no libcuda.so.1)"
+	default:
+		return "note", "CUDA cannot be used"
+	}
 }
 
 // TestDoctorSeesGPUsThatTheDaemonDoesNot: a daemon that was started where there was no driver, and a shell that has one.
