@@ -129,7 +129,7 @@ func (m *Machine) Env() []string {
 		key, _, _ := strings.Cut(kv, "=")
 		if strings.HasPrefix(key, "GPUARB_") || strings.HasPrefix(key, "SIMCUDA_") ||
 			strings.HasPrefix(key, "CUDA_") && !(m.o.System && isToolkit(key)) || key == "LD_LIBRARY_PATH" || key == "LD_PRELOAD" ||
-			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" || key == "TMPDIR" || key == "STATE_DIRECTORY" {
+			key == "XDG_RUNTIME_DIR" || key == "NOTIFY_SOCKET" || key == "TMPDIR" || key == "STATE_DIRECTORY" || isTaste(key) {
 			continue
 		}
 		env = append(env, kv)
@@ -146,6 +146,15 @@ func (m *Machine) Env() []string {
 	env = append(env, "LD_LIBRARY_PATH="+sim, "NUMBA_CUDA_DRIVER="+filepath.Join(sim, "libcuda.so.1"),
 		"SIMCUDA_DEVICES="+devices)
 	return append(env, m.o.Sim...)
+}
+
+// isTaste reports whether a variable sets how programs colour their output: a test decides that by itself.
+func isTaste(key string) bool {
+	switch key {
+	case "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR":
+		return true
+	}
+	return false
 }
 
 // isToolkit says whether a variable tells frameworks where CUDA's own files are.

@@ -1,0 +1,22 @@
+package rig
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// TestEnvLeavesTasteOut sets what people set in their shells for colours: the programs of a machine see none of it.
+func TestEnvLeavesTasteOut(t *testing.T) {
+	taste := []string{"NO_COLOR=1", "CLICOLOR=0", "CLICOLOR_FORCE=1", "FORCE_COLOR=1"}
+	for _, kv := range taste {
+		key, value, _ := strings.Cut(kv, "=")
+		t.Setenv(key, value)
+	}
+	env := New(t, Options{NoMount: true}).Env()
+	for _, kv := range taste {
+		if slices.Contains(env, kv) {
+			t.Errorf("a program of the machine sees %s", kv)
+		}
+	}
+}
