@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"time"
 
@@ -27,6 +29,8 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	}
 	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(), Patience: patience, Short: d.short,
 		StartTicks: procfacts.Here.StartTicks, Standing: standingOf, Lend: d.spare.lend}
+	const what = "the socket has no second path for containers"
+	o.Other, o.Failed = otherSocket, func(err error) { d.log.Warn(what, "err", err) }
 	if len(files) > 0 {
 		l, err := ipc.ListenFile(files[0], o)
 		if err == nil {
@@ -38,6 +42,16 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		return nil, err
 	}
 	return ipc.Listen(d.paths.socket, o)
+}
+
+// otherSocket returns the second path for a socket, or nothing if others may write to the socket's folder: they could put what they
+// like in its place.
+func otherSocket(path string) string {
+	var st unix.Stat_t
+	if unix.Stat(filepath.Dir(path), &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
+		return ""
+	}
+	return ipc.OtherPath(path)
 }
 
 // accept hands each client to a goroutine of its own.

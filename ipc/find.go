@@ -10,8 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SystemSocket is where the system's daemon listens.
-const SystemSocket = "/run/gpuarb/gpuarb.sock"
+// SystemSocket is where the system's daemon listens. ClientSocket is its other name, in a folder that holds nothing else: the one that
+// there is in a container.
+const (
+	SystemSocket = "/run/gpuarb/gpuarb.sock"
+	ClientSocket = "/run/gpuarb/client/gpuarb.sock"
+)
 
 // FindSocket is the order in which to look for a daemon. GPUARB_SOCKET alone
 // counts when it is set; otherwise the user's own daemon comes before the
@@ -76,7 +80,7 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// DialAny connects to the first of the paths where a daemon answers. A path
+// DialAny connects to the first of the paths where a daemon answers; of SystemSocket either name will do. A path
 // where nobody listens is passed over; any other failure there (no permission,
 // say) is not hidden by trying elsewhere when a later path fails as well. The
 // error is a *NoDaemonError, or ctx's.
@@ -84,6 +88,11 @@ func DialAny(ctx context.Context, paths []string) (*Client, error) {
 	var tried []Attempt
 	for _, path := range paths {
 		c, err := Dial(ctx, path)
+		if path == SystemSocket && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED)) {
+			if other, why := Dial(ctx, ClientSocket); why == nil {
+				return other, nil
+			}
+		}
 		if err == nil {
 			return c, nil
 		}

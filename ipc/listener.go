@@ -23,6 +23,10 @@ type ListenOptions struct {
 	// Short is told when the machine has no descriptor or memory for a connection, which
 	// waits then; it may be called often.
 	Short func(error)
+	// Other returns a second path for the socket, or nothing. It becomes a hard link, which Listen, ListenFile and Renew make with
+	// its folder. If that fails, Failed is told; the daemon can be reached all the same. nil: there is no second path.
+	Other  func(path string) string
+	Failed func(error)
 	// StartTicks says when a process began, in clock ticks since the machine booted; nil:
 	// no [Peer] has that.
 	StartTicks func(pid int) (uint64, error)
@@ -38,18 +42,20 @@ type ListenOptions struct {
 // Listener accepts the clients of one daemon. Accept is for one goroutine; the
 // other methods are safe for concurrent use.
 type Listener struct {
-	mu     sync.Mutex        // guards ln and inode, once it listens
-	ln     *net.UnixListener // Renew makes another one
-	inode  uint64            // of the socket file
-	path   string
-	lock   *os.File // nil when the socket was inherited
-	limits *connLimits
-	opts   ListenOptions
-	since  time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
-	closed chan struct{}
-	kernel identifier
-	rooms  sync.Pool // what the connections read into
-	once   sync.Once
+	mu       sync.Mutex        // guards ln and inode, once it listens
+	ln       *net.UnixListener // Renew makes another one
+	inode    uint64            // of the socket file
+	path     string
+	lock     *os.File // nil when the socket was inherited
+	limits   *connLimits
+	opts     ListenOptions
+	since    time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
+	closed   chan struct{}
+	kernel   identifier
+	rooms    sync.Pool // what the connections read into
+	other    string    // second path of the socket; empty: none
+	otherErr error     // why that could not be made, the last time
+	once     sync.Once
 }
 
 const (
@@ -101,6 +107,7 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	}
 	l := newListener(ln, path, opts)
 	l.lock = lock
+	l.linkOther()
 	return l, nil
 }
 
@@ -112,6 +119,7 @@ var ErrInherited = errors.New("it belongs to whoever opened it")
 func (l *Listener) Renew() (lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	defer l.linkOther()
 	switch {
 	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract one has no file
 		return false, nil
@@ -148,11 +156,17 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 		return nil, fmt.Errorf("listen on %s: a %s socket is not of type SOCK_SEQPACKET", f.Name(), ln.Addr().Network())
 	}
 	unixLn.SetUnlinkOnClose(false)
-	return newListener(unixLn, ln.Addr().String(), opts), nil
+	l := newListener(unixLn, ln.Addr().String(), opts)
+	l.linkOther()
+	return l, nil
 }
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
-	return &Listener{ln: ln, path: path, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
+	other := ""
+	if opts.Other != nil {
+		other = opts.Other(path)
+	}
+	return &Listener{ln: ln, path: path, other: other, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
 		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
@@ -374,6 +388,7 @@ func (l *Listener) Close() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		err = l.ln.Close()
+		l.unlinkOther()
 		if l.lock != nil {
 			if l.inode != 0 && inode(l.path) == l.inode {
 				err = errors.Join(err, os.Remove(l.path))

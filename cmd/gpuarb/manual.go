@@ -56,6 +56,7 @@ func ownSections() []manual.Section {
 			{Word: config.DefaultPath, Meaning: "The daemon's configuration, with conf.d/*.toml beside it: `gpuarb.toml`(5)."},
 			{Word: "/gpu", Meaning: "The daemon's state, as files: `gpuarb-files`(5)."},
 			{Word: "/run/gpuarb/gpuarb.sock", Meaning: "The socket of the machine's daemon."},
+			{Word: "/run/gpuarb/client", Meaning: "The folder that containers are given: it holds the same socket, and nothing else."},
 			{Word: "$XDG_RUNTIME_DIR/gpuarb/gpuarb.sock", Meaning: "That of a user's own, which is asked first."},
 		}},
 	}

@@ -242,6 +242,7 @@ static void read_socket(struct ga_env *env) {
     if (runtime && join_path(env->socket[0], runtime, "/gpuarb/gpuarb.sock"))
         next = 1;
     join_path(env->socket[next], "/run/gpuarb", "/gpuarb.sock");
+    join_path(env->socket[next + 1], "/run/gpuarb/client", "/gpuarb.sock"); // in a container
 }
 
 void ga_env_read(struct ga_env *env) {

@@ -18,7 +18,7 @@ struct ga_env {
     const char *wrong;      // a size that cannot be read: its variable, or NULL
     const char *wrong_what; // what it is not
     char wrong_value[64];   // its value, cut off if it is longer
-    char socket[2][108];    // where the daemon may be, in order; empty: no further one
+    char socket[3][108];    // where the daemon may be, in order; empty: no further one
     // What a daemon is told: the token; GPUARB_MEMORY, GPUARB_STREAM_RESERVE in bytes, or
     // GA_NO_LIMIT; GPUARB_MEMORY as a share, per mille, GPUARB_STREAMS, GPUARB_SLOTS,
     // GPUARB_ON_FULL and GPUARB_SLOT_SCOPE, or 0.

@@ -68,7 +68,7 @@ static bool is_bar(int error) {
 static int connect_any(struct ga_root *root) {
     int fd = -ENOENT;
     int bar = 0;
-    for (size_t i = 0; i < 2 && root->env.socket[i][0] && fd < 0; i++) {
+    for (size_t i = 0; i < 3 && root->env.socket[i][0] && fd < 0; i++) {
         fd = ga_os_connect(root->env.socket[i]);
         if (is_bar(fd))
             bar = fd;

@@ -221,6 +221,7 @@ int main(int argc, char **argv) {
     unsetenv("GPUARB_STREAMS");
     CHECK(strcmp(env.socket[0], "/run/user/7/gpuarb/gpuarb.sock") == 0);
     CHECK(strcmp(env.socket[1], "/run/gpuarb/gpuarb.sock") == 0);
+    CHECK(strcmp(env.socket[2], "/run/gpuarb/client/gpuarb.sock") == 0);
 
     arbitration();
 

@@ -49,7 +49,7 @@ func play(t *testing.T, begin func(*rig.Machine) engine) {
 		command = strings.NewReplacer(
 			"podman run", by.run,
 			"-v /usr/lib/gpuarb:", "-v "+library+":",
-			"-v /run/gpuarb:", "-v "+m.Dir+":",
+			"-v /run/gpuarb/client:", "-v "+filepath.Join(m.Dir, "client")+":",
 			"-v /usr/bin/gpuarb:", "-v "+rig.Build(t, "gpuarb")+":",
 			"--device nvidia.com/gpu=all IMAGE", "-v "+filepath.Join(m.Dir, "sim")+":/sim -e SIMCUDA_DIR=/sim -e SIMCUDA_DEVICES=8G "+by.image,
 			"COMMAND", "/cudaprog-dlsym",

@@ -1,0 +1,86 @@
+package ipc
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// This file gives a socket its second path. Containers are given the folder of one of the two, which holds nothing else: beside the other
+// one lie the daemon's own files. A hard link has no target that would have to be there as well, and needs no second listener.
+
+// OtherPath returns the second path of a socket: client/NAME in its folder, or NAME above if its folder is client. It is empty if the
+// path is relative or abstract.
+func OtherPath(path string) string {
+	dir, name := filepath.Split(path)
+	switch dir = filepath.Clean(dir); {
+	case !strings.HasPrefix(path, "/"):
+		return ""
+	case filepath.Base(dir) == clientFolder:
+		return filepath.Join(filepath.Dir(dir), name)
+	}
+	return filepath.Join(dir, clientFolder, name)
+}
+
+const clientFolder = "client"
+
+// linkOther makes the second path of the socket, if it is not there. The caller holds l.mu or is the only user of l.
+func (l *Listener) linkOther() {
+	if l.other == "" || l.isClosed() || l.inode == 0 || inode(l.path) != l.inode {
+		return
+	}
+	err := linkSocket(l.path, l.other)
+	if err != nil && l.otherErr == nil && l.opts.Failed != nil {
+		l.opts.Failed(err)
+	}
+	l.otherErr = err
+}
+
+// linkSocket makes to another path of the socket at from. A socket or link of a dead daemon in its place is replaced at once by a rename, so
+// that a client finds one or the other.
+func linkSocket(from, to string) error {
+	if sameFile(from, to) {
+		return nil
+	}
+	if err := os.Mkdir(filepath.Dir(to), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	if st, err := os.Lstat(to); err == nil && st.Mode().Type()&(os.ModeSocket|os.ModeSymlink) == 0 {
+		return fmt.Errorf("%s exists and is no socket; it is left alone", to)
+	}
+	// The new link lies in the folder that containers do not see until it has its name.
+	fresh := filepath.Join(parentOfBoth(from, to), "."+filepath.Base(to)+".new")
+	if err := os.Remove(fresh); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := os.Link(from, fresh); err != nil {
+		return err
+	}
+	return os.Rename(fresh, to)
+}
+
+// parentOfBoth returns the folder of the path that is not in the folder for clients.
+func parentOfBoth(from, to string) string {
+	a, b := filepath.Dir(from), filepath.Dir(to)
+	if len(a) < len(b) {
+		return a
+	}
+	return b
+}
+
+func sameFile(a, b string) bool {
+	x, errX := os.Stat(a)
+	y, errY := os.Stat(b)
+	return errX == nil && errY == nil && os.SameFile(x, y)
+}
+
+// unlinkOther removes the second path as the listener closes, if it is the listener's socket. Its folder stays: containers have it
+// mounted. The caller holds l.mu.
+func (l *Listener) unlinkOther() {
+	if l.other != "" && l.lock != nil && l.inode != 0 && inode(l.other) == l.inode {
+		_ = os.Remove(l.other) // a path that stays answers as one whose daemon is gone
+	}
+}
