@@ -15,15 +15,6 @@ import (
 // counts as unmanaged.
 const keptAfter = time.Second
 
-// UsedBy returns the bytes in use of one lease; 0 for one that is not known.
-func (a *Arbiter) UsedBy(id LeaseID) accounting.Bytes {
-	l := a.leases[id]
-	if l == nil {
-		return 0
-	}
-	return l.Granted() - a.idle(l)
-}
-
 // reads reports whether a figure is about the lease's process, not one that has
 // its PID now.
 func (l *lease) reads(p ProcessUsage) bool {

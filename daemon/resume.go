@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -111,6 +112,16 @@ func (d *Daemon) figure(index, pid int) accounting.Bytes {
 		return accounting.Max
 	}
 	return accounting.Bytes(figureOf(usage, pid))
+}
+
+// figureOf returns the bytes that a reading says of a process; graphics and compute may be listed apart.
+func figureOf(usage inventory.Usage, pid int) (bytes uint64) {
+	for _, p := range usage.Processes {
+		if p.PID == pid {
+			bytes = max(bytes, p.Bytes)
+		}
+	}
+	return bytes
 }
 
 // takeUp takes up a session that is known, with the page that it had or a new one,

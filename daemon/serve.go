@@ -270,7 +270,6 @@ var handlers = [...]handler{
 	ipc.TypeObjects:  {answered((*client).objects), fair.OfUser, true, metrics.Objects},
 	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true, metrics.Memory},
 	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true, metrics.Memory},
-	ipc.TypeMeasure:  {answered((*client).measure), fair.Nothing, true, metrics.Memory},
 	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true, metrics.Session},
 	ipc.TypeBye:      {answered((*client).bye), fair.OfUser, true, metrics.Session},
 }

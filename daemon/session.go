@@ -11,7 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -23,25 +22,24 @@ import (
 // session is one client process, known to the kernel by (pid, start time) and to
 // itself by a token. The daemon's lock guards all of it but what never changes.
 type session struct {
-	id       arbiter.SessionID
-	token    ipc.Token
-	peer     ipc.Peer // as it was when it came; it has no PIDFD
-	life     mortal   // its process
-	job      arbiter.JobID
-	run      bool   // below `gpuarb run`
-	caller   string // how what its program prints names it
-	page     *ipc.LeasePage
-	record   *statefile.Session
-	index    int                        // of record
-	leases   [ipc.PageSlots]*shim.Lease // by slot of the page; nil: none
-	conns    map[*ipc.Conn]struct{}
-	dead     bool
-	died     time.Time     // when it was known to be dead
-	sought   bool          // somebody was looked for who keeps its memory
-	doubts   []doubt       // of a Resume that is being answered
-	taken    int           // how often it was taken up again: connections of before are not listened to
-	measured fair.Quota    // its readings
-	over     chan struct{} // closed when it has ended
+	id     arbiter.SessionID
+	token  ipc.Token
+	peer   ipc.Peer // as it was when it came; it has no PIDFD
+	life   mortal   // its process
+	job    arbiter.JobID
+	run    bool   // below `gpuarb run`
+	caller string // how what its program prints names it
+	page   *ipc.LeasePage
+	record *statefile.Session
+	index  int                        // of record
+	leases [ipc.PageSlots]*shim.Lease // by slot of the page; nil: none
+	conns  map[*ipc.Conn]struct{}
+	dead   bool
+	died   time.Time     // when it was known to be dead
+	sought bool          // somebody was looked for who keeps its memory
+	doubts []doubt       // of a Resume that is being answered
+	taken  int           // how often it was taken up again: connections of before are not listened to
+	over   chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
@@ -215,7 +213,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
 		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: mortal{pidfd: -1},
-		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{}), measured: fair.Quota{Most: measuresMost, Per: time.Second}}
+		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
 // request is what a session asks for by its record, as the arbiter takes it.

@@ -15,7 +15,7 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
-		MeasureRequest | MeasureReply | ObjectsRequest | DriverRequest | DriverReply |
+		ObjectsRequest | DriverRequest | DriverReply |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
@@ -45,7 +45,6 @@ var shapes = map[Type]shape{
 	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply](), waits: true},
 	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
 	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
-	TypeMeasure:  {name: "Measure", request: size[MeasureRequest](), reply: size[MeasureReply]()},
 	TypeObjects:  {name: "Objects", request: size[ObjectsRequest](), reply: size[Empty]()},
 	TypeDriver:   {name: "Driver", request: size[DriverRequest](), reply: size[DriverReply]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},

@@ -148,10 +148,6 @@ func (d *fakeDaemon) answerRest(c *Conn, m Message) error {
 		return ask(c, m, -1, func(r *RoomRequest) (Status, RoomReply, error) {
 			return StatusOK, RoomReply{Total: uint64(r.Device[0]), Used: 2, Room: 3, Slot: NoSlot}, nil
 		})
-	case TypeMeasure:
-		return ask(c, m, -1, func(r *MeasureRequest) (Status, MeasureReply, error) {
-			return StatusOK, MeasureReply{Known: 1, Figure: uint64(r.Slot)}, nil
-		})
 	case TypeDriver:
 		return ask(c, m, -1, func(r *DriverRequest) (Status, DriverReply, error) {
 			return StatusOK, DriverReply{Device: UUID(r.Name)}, nil

@@ -49,18 +49,18 @@ type Type uint16
 // The message types. The order of a session: Hello first, or Join or Resume on
 // a further or renewed connection; everything else after that.
 const (
-	TypeHello    Type = 1  // HelloRequest → HelloReply (+ the page's memfd for a shim)
-	TypeJoin     Type = 2  // JoinRequest → JoinReply: this connection belongs to a session too
-	TypeResume   Type = 3  // ResumeRequest (+ the page's memfd) → HelloReply (+ memfd if a new page was made)
-	TypeAttach   Type = 4  // AttachRequest → AttachReply: opens the lease on a device
-	TypeAlloc    Type = 5  // AllocRequest → AllocReply
-	TypeFreed    Type = 6  // FreedNotice, no reply: a free saw NOTIFY
-	TypeStream   Type = 7  // StreamRequest → StreamReply
-	TypeContext  Type = 8  // ContextRequest → ContextReply
-	TypeQuery    Type = 9  // QueryRequest → QueryReply: what cuMemGetInfo should say
-	TypeBye      Type = 10 // Empty → Empty: the session ends in good order
-	TypeRoom     Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
-	TypeMeasure  Type = 12 // MeasureRequest → MeasureReply: the device's figure for the process (AbleMeasure)
+	TypeHello   Type = 1  // HelloRequest → HelloReply (+ the page's memfd for a shim)
+	TypeJoin    Type = 2  // JoinRequest → JoinReply: this connection belongs to a session too
+	TypeResume  Type = 3  // ResumeRequest (+ the page's memfd) → HelloReply (+ memfd if a new page was made)
+	TypeAttach  Type = 4  // AttachRequest → AttachReply: opens the lease on a device
+	TypeAlloc   Type = 5  // AllocRequest → AllocReply
+	TypeFreed   Type = 6  // FreedNotice, no reply: a free saw NOTIFY
+	TypeStream  Type = 7  // StreamRequest → StreamReply
+	TypeContext Type = 8  // ContextRequest → ContextReply
+	TypeQuery   Type = 9  // QueryRequest → QueryReply: what cuMemGetInfo should say
+	TypeBye     Type = 10 // Empty → Empty: the session ends in good order
+	TypeRoom    Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
+	// 12 was Measure, which earlier libraries send to a daemon that says that it answers it.
 	TypeObjects  Type = 13 // ObjectsRequest → Empty: after Resume, what is no bytes (AbleObjects)
 	TypeDriver   Type = 14 // DriverRequest → DriverReply: on which device a driver is that computes on the processor (AbleDriver)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
@@ -183,8 +183,7 @@ type HelloReply struct {
 
 // What a daemon is able to beyond this version's first messages (HelloReply.Flags of a shim).
 const (
-	AbleRoom    uint32 = 1 // answers Room
-	AbleMeasure uint32 = 2 // answers Measure
+	AbleRoom    uint32 = 1 // answers Room; 2 was Measure
 	AbleObjects uint32 = 4 // answers Objects, and lends the count of streams: LeaseSlot.Streams
 	AbleDriver  uint32 = 8 // answers Driver
 )
@@ -412,23 +411,6 @@ type RoomReply struct {
 const (
 	RoomLimited uint32 = 1 // a memory.max is in force that is below what the device can grant
 )
-
-// MeasureRequest asks what a device says that the process uses on it, before and after
-// something that takes memory and does not say how much.
-type MeasureRequest struct {
-	Slot     uint32
-	Reserved uint32 // must be 0
-}
-
-// MeasureReply: a reading that began after the request. Known is 0 where the device names
-// no process or does not answer in time, and when a session asks more than ten times a second.
-type MeasureReply struct {
-	Known    uint32
-	Reserved uint32
-	Figure   uint64 // bytes, as the device says
-	Most     uint64 // the most bytes of the lease that were used just before or after the reading
-	Least    uint64 // the fewest
-}
 
 // DriverRequest asks on which device is counted what a driver takes that computes on the processor.
 type DriverRequest struct {

@@ -13,8 +13,6 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *FreedNotice:
 		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
-	case *MeasureRequest:
-		return first(slot(m.Slot), zero("MeasureRequest.Reserved", uint64(m.Reserved)))
 	case *ObjectsRequest:
 		return m.validate()
 	case *StreamRequest:
@@ -62,8 +60,6 @@ func validate[T Body](body *T) *ProtocolError {
 			return slot(m.Slot)
 		}
 		return zero("RoomReply.Word", m.Word)
-	case *MeasureReply:
-		return first(flag("MeasureReply.Known", m.Known), zero("MeasureReply.Reserved", uint64(m.Reserved)))
 	case *EventsRequest:
 		return first(bits("EventsRequest.Flags", m.Flags, EventsFollow), zero("EventsRequest.Reserved", uint64(m.Reserved)))
 	case *EventsPart:

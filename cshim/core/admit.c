@@ -306,34 +306,6 @@ bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t byte
     return true;
 }
 
-enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,
-                                 uint32_t kind, uint16_t *tag) {
-    struct ga_reply reply;
-    enum ga_way way;
-    if (ga_admit_fast(root, device, bytes, tag))
-        return GA_AT_ONCE;
-    way = ga_session_attach(root, device);
-    for (bool again = true;; again = false) {
-        enum answer answer = WITHOUT;
-        if (way == GA_WAY_ASK)
-            answer = ask(root, device, bytes, kind, GA_FLAG_NO_WAIT, &reply, &way);
-        if (answer == WITHOUT) // no daemon has anybody wait
-            return ga_admit_slow(root, device, bytes, kind, tag) ? GA_AT_ONCE : GA_AT_ONCE_REFUSED;
-        *tag = reply.tag;
-        if (answer == GRANTED)
-            return GA_AT_ONCE;
-        if (reply.header.status == GA_STATUS_BUSY)
-            return GA_AT_ONCE_WAITS;
-        if (!again || !ga_interface_reap(root, device, bytes))
-            break;
-    }
-    if (ga_message_fits(&reply, sizeof reply.body.alloc))
-        tell_refusal(root, reply.body.alloc.text);
-    ga_log("refused: %u bytes that a call took on device %u (status %u)", bytes, (uint64_t)device,
-           (uint64_t)reply.header.status);
-    return GA_AT_ONCE_REFUSED;
-}
-
 // True: it is granted, or is there whatever the daemon says.
 static bool is_granted(enum ga_way way, const struct ga_reply *reply) {
     return way != GA_WAY_REFUSED && (way != GA_WAY_ASK || reply->header.status == GA_STATUS_OK ||

@@ -44,11 +44,6 @@ static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t byte
            ga_admit_slow(root, device, bytes, kind, tag);
 }
 
-// The same for what a call has taken already: never waits. WAITS: it would have had to.
-enum ga_at_once { GA_AT_ONCE, GA_AT_ONCE_REFUSED, GA_AT_ONCE_WAITS };
-enum ga_at_once ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes,
-                                 uint32_t kind, uint16_t *tag);
-
 // Gives back bytes that were on their way.
 static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
     ga_move_begin(root);

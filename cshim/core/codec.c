@@ -22,7 +22,6 @@ static const struct {
     {GA_TYPE_CONTEXT, sizeof(struct ga_wire_context_reply), true, false},
     {GA_TYPE_QUERY, sizeof(struct ga_wire_query_reply), false, false},
     {GA_TYPE_ROOM, sizeof(struct ga_wire_room_reply), false, false},
-    {GA_TYPE_MEASURE, sizeof(struct ga_wire_measure_reply), false, false},
     {GA_TYPE_DRIVER, sizeof(struct ga_wire_driver_reply), false, false},
     {GA_TYPE_JOB_OPEN, sizeof(struct ga_wire_job_open_reply), true, false},
     {GA_TYPE_SNAPSHOT, sizeof(struct ga_wire_snapshot_part), false, true},

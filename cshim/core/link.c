@@ -332,7 +332,6 @@ static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
     if (ok) {
         for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
-            atomic_store(&root->devices[d].contexts, 0);
             atomic_store(&root->devices[d].streams, 0);
             atomic_store(&root->stranded[d], 0);
         }

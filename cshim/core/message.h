@@ -17,7 +17,6 @@ struct ga_reply {
         struct ga_wire_context_reply context;
         struct ga_wire_query_reply query;
         struct ga_wire_room_reply room;
-        struct ga_wire_measure_reply measure;
         struct ga_wire_driver_reply driver;
         struct ga_wire_waiting_reply waiting;
         uint8_t bytes[1024];

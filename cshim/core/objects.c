@@ -49,15 +49,12 @@ static void count_streams(struct ga_root *root, uint32_t device, int32_t count) 
 
 void ga_objects_add(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t maker,
                     int32_t count) {
-    _Atomic uint32_t *contexts = &root->devices[device].contexts;
     bool threads = atomic_load(&root->slot_scope[device]) == GA_SCOPE_THREAD;
     if (what == GA_OBJECT_STREAM && !threads) { // without a lock, since they are made in loops
         count_streams(root, device, count);
         return;
     }
     ga_spin_lock(&root->objects_lock);
-    if (what == GA_OBJECT_CONTEXT)
-        atomic_store(contexts, (uint32_t)field(atomic_load(contexts), count));
     int32_t missing = change(root, what, device, threads ? maker : 0, count);
     if (missing && what != GA_OBJECT_STREAM && threads)
         change(root, what, device, 0, -missing); // before there was a daemon to say whose slots are

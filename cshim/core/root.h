@@ -48,11 +48,10 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t late;     // bytes freed in stream order, which was not yet seen to execute
-    _Atomic uint64_t kept;     // bytes of which it was, and which are with their pools
-    _Atomic uint64_t debt;     // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t contexts; // that are counted: objects.c, and measure.c asks
-    _Atomic uint32_t streams;  // that are counted, and no thread's: objects.c
+    _Atomic uint64_t late;    // bytes freed in stream order, which was not yet seen to execute
+    _Atomic uint64_t kept;    // bytes of which it was, and which are with their pools
+    _Atomic uint64_t debt;    // bytes taken without a daemon, which no daemon was told of yet
+    _Atomic uint32_t streams; // that are counted, and no thread's: objects.c
     struct ga_mutex attaching;
 };
 

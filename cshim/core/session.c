@@ -436,7 +436,7 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     for (;;) {
         enum ga_way way = insist(root, &a);
         if (GA_LIKELY(!a.full || !a.flags) || ask_aside(root, &a, &way)) {
-            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM && type != GA_TYPE_MEASURE)
+            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
                 atomic_fetch_add(&root->asked, 1); // it may have changed what is free
             return way;
         }

@@ -39,7 +39,6 @@
 #define GA_TYPE_QUERY 0x9u
 #define GA_TYPE_BYE 0xau
 #define GA_TYPE_ROOM 0xbu
-#define GA_TYPE_MEASURE 0xcu
 #define GA_TYPE_OBJECTS 0xdu
 #define GA_TYPE_DRIVER 0xeu
 #define GA_TYPE_JOB_OPEN 0x14u
@@ -153,7 +152,6 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, on_loss) == 24, "HelloReply.
 _Static_assert(offsetof(struct ga_wire_hello_reply, flags) == 28, "HelloReply.Flags");
 _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply.HostMax");
 #define GA_ABLE_ROOM 0x1u
-#define GA_ABLE_MEASURE 0x2u
 #define GA_ABLE_OBJECTS 0x4u
 #define GA_ABLE_DRIVER 0x8u
 
@@ -406,28 +404,6 @@ _Static_assert(offsetof(struct ga_wire_room_reply, word) == 24, "RoomReply.Word"
 _Static_assert(offsetof(struct ga_wire_room_reply, slot) == 32, "RoomReply.Slot");
 _Static_assert(offsetof(struct ga_wire_room_reply, flags) == 36, "RoomReply.Flags");
 #define GA_ROOM_LIMITED 0x1u
-
-struct ga_wire_measure_request {
-    uint32_t slot;
-    uint32_t reserved;
-};
-_Static_assert(sizeof(struct ga_wire_measure_request) == 8, "MeasureRequest");
-_Static_assert(offsetof(struct ga_wire_measure_request, slot) == 0, "MeasureRequest.Slot");
-_Static_assert(offsetof(struct ga_wire_measure_request, reserved) == 4, "MeasureRequest.Reserved");
-
-struct ga_wire_measure_reply {
-    uint32_t known;
-    uint32_t reserved;
-    uint64_t figure;
-    uint64_t most;
-    uint64_t least;
-};
-_Static_assert(sizeof(struct ga_wire_measure_reply) == 32, "MeasureReply");
-_Static_assert(offsetof(struct ga_wire_measure_reply, known) == 0, "MeasureReply.Known");
-_Static_assert(offsetof(struct ga_wire_measure_reply, reserved) == 4, "MeasureReply.Reserved");
-_Static_assert(offsetof(struct ga_wire_measure_reply, figure) == 8, "MeasureReply.Figure");
-_Static_assert(offsetof(struct ga_wire_measure_reply, most) == 16, "MeasureReply.Most");
-_Static_assert(offsetof(struct ga_wire_measure_reply, least) == 24, "MeasureReply.Least");
 
 struct ga_wire_driver_request {
     uint8_t name[16];

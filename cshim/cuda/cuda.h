@@ -22,8 +22,6 @@ typedef struct ga_cu_mipmap_object *ga_mipmap;
 typedef struct ga_cu_graph *ga_graph;
 typedef struct ga_cu_node *ga_node;
 typedef struct ga_cu_exec *ga_exec;
-typedef struct ga_cu_module *ga_module;
-typedef struct ga_cu_library *ga_library_handle;
 struct ga_cu_ipc {
     uint8_t bytes[64]; // CUipcMemHandle, handed over by value
 };

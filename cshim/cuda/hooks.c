@@ -17,8 +17,8 @@
 #include "cuda/host.h"
 #include "cuda/import.h"
 #include "cuda/late.h"
+#include "cuda/limit.h"
 #include "cuda/memory.h"
-#include "cuda/module.h"
 #include "cuda/pending.h"
 #include "cuda/pool.h"
 #include "cuda/primary.h"
@@ -129,15 +129,6 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
         struct ga_cuda_binding b;                                                                  \
         ga_cuda_bound_open(&b, object, keep, memory);                                              \
         ga_cuda_bound_settle(&b, real(object, __VA_ARGS__), device, offset, bytes);                \
-    })
-#define GA_LOADS(real, kind, out, ...)                                                             \
-    ({                                                                                             \
-        struct ga_cuda_load l;                                                                     \
-        ga_cuda_load_begin(&l, kind, out);                                                         \
-        ga_result loaded = real(l.at, __VA_ARGS__);                                                \
-        if (ga_cuda_load_settle(&l, &loaded))                                                      \
-            loaded = ga_cuda_load_settle_again(&l, real(l.at, __VA_ARGS__));                       \
-        loaded;                                                                                    \
     })
 
 // The reverse.

@@ -48,15 +48,6 @@ struct ga_late {
     struct ga_ended ended[GA_ENDED];
 };
 
-// What a process used beyond its bytes at the last reading around a call: measure.c
-struct ga_cuda_measured {
-    _Atomic uint64_t at_ms; // 0: never
-    _Atomic uint64_t beyond;
-    _Atomic uint32_t contexts;
-    _Atomic uint32_t imports; // root.imports_changed then
-    struct ga_mutex turn;     // of a call that is measured
-};
-
 // Pools of stream-ordered memory: pool.c
 struct ga_cuda_pools {
     struct ga_spin lock;
@@ -140,11 +131,6 @@ struct ga_cuda_state {
     _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
     _Atomic uint32_t idle_sleeping; // until there is something pending
     _Atomic uint32_t idle_busy;     // it asks the driver
-    struct ga_cuda_measured measured[GA_DEVICES];
-    // Bytes that were charged for heaps which a driver may take only when a module needs them.
-    _Atomic uint64_t ahead[GA_DEVICES];
-    _Atomic uint64_t readings_since;
-    _Atomic uint32_t readings;
     // Who holds it asks the driver about events and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     struct ga_cuda_pools pools;

@@ -30,7 +30,6 @@ var charging = map[string]bool{
 	"argument":   true,  // a parameter says how many
 	"descriptor": true,  // computed from what a parameter points to
 	"pitch":      true,  // width times height, corrected by the pitch that the driver chose
-	"readings":   true,  // the device's figure grew by it
 	"nodes":      true,  // the sum of a graph's allocation nodes
 	"one":        true,  // counted: a stream, a context
 	"entry":      false, // gives back what was noted when it was taken

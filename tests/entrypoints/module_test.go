@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -22,65 +23,18 @@ func charged(m *rig.Machine, pid int, used uint64) {
 	rig.Eventually(m.T, fmt.Sprintf("%d bytes are used", used), func() bool { return uint64(m.Lease(pid, 0).Used) == used })
 }
 
-// A module that is loaded by an exported function is charged before the program has it,
-// and refused beyond the budget: three GiB do not run under a budget of one.
-func TestModulesAreCharged(t *testing.T) {
-	everyWay(t, gib, func(t *testing.T, m *rig.Machine, first *rig.Program) {
-		first.End()
-		for _, load := range []string{"load", "loadex", "loadfat", "loadfile", "loadlibrary", "loadlibraryfile"} {
-			unload := "unload"
-			if strings.Contains(load, "library") {
-				unload = "unloadlibrary"
-			}
-			p := start(m, way(t), gib) // each has ten readings a second
-			pid := p.PID()
-			p.Want("alloc a 1M", "ok")
-			p.Want(load+" big 3G", errOutOfMemory)
-			if left := beside(m, 1); left != 0 {
-				t.Errorf("%s: refused, and %d bytes are left", load, left)
-			}
-			p.Want(load+" m 512M", "ok")
-			charged(m, pid, 513*mib)
-			p.Want(load+" n 512M", errOutOfMemory)
-			exactly(p, 511*mib)
-			p.Want(unload+" m", "ok")
-			charged(m, pid, mib)
-			exactly(p, gib-mib)
-			p.End()
-		}
-	})
-}
-
-// way is how the programs of everyWay's test find the driver's functions.
-func way(t *testing.T) string {
-	_, name, _ := strings.Cut(t.Name(), "/")
-	return name
-}
-
-// Modules that are loaded at the same time are charged, and refused, one by one.
-func TestModulesAreChargedTogether(t *testing.T) {
+// Module loads do not wait for each other: all of them are in the driver at the same time.
+func TestLoadsDoNotWait(t *testing.T) {
 	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Want("alloc a 1M", "ok")
-		m.Sim("fail", "cuModuleLoadData:3:delay=300ms")
-		p.Want("loadthreads 3 384M", "ok 2 1")
-		if used := uint64(m.Lease(p.PID(), 0).Used); used != 769*mib {
-			t.Errorf("%d bytes are used", used)
+		m.Sim("fail", "cuModuleLoadData:*:delay=3s")
+		began := time.Now()
+		p.Tell("loadthreads 4 1M")
+		rig.Eventually(t, "all are in the driver", func() bool { return strings.Contains(m.Sim("faults"), "hits=4") })
+		if took := time.Since(began); took > 8*time.Second { // one after the other that is nine
+			t.Errorf("the last load begins after %v", took)
 		}
-		if got := beside(m, 1); got != 768*mib {
-			t.Errorf("the driver has %d bytes", got)
-		}
-		exactly(p, 255*mib)
-	})
-}
-
-// The context's end gives back what its modules were charged with.
-func TestModulesEndWithTheirContext(t *testing.T) {
-	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
-		p.Want("context c", "ok")
-		p.Want("load m 512M", "ok")
-		charged(m, p.PID(), 512*mib)
-		p.Want("destroy c", "ok")
-		charged(m, p.PID(), 0)
+		p.Expect("loadthreads ok 4 0")
 	})
 }
 
@@ -116,19 +70,26 @@ func TestLimitsAreCharged(t *testing.T) {
 	})
 }
 
-// What is loaded through the runtime's private table, later than its load, or grows with a launch
-// is found by the device's readings, and charged to its own budget: the device's room for others
-// is what it really has.
+// What is loaded, through an exported function or the runtime's private table, at once or later than its load, or
+// grows with a launch, is found by the device's readings, and charged to its own budget: the device's room for others is
+// what it really has. What is unloaded is charged no more.
 func TestWhatNoCallShowsIsFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		commands []string
-		bytes    uint64
+		undo     string // what gives it back; "": nothing does
 	}{
-		"private table": {[]string{"loadtable m 3G"}, 3 * gib},
-		"lazy load":     {[]string{"load m 3G", "global p m"}, 3 * gib},
-		"local memory":  {[]string{"load m 0 48K", "run m"}, 3 * gib},
-		"stack":         {[]string{"setlimit 0 48K"}, 3 * gib},
+		"module":        {[]string{"load m 3G"}, "unload m"},
+		"extended":      {[]string{"loadex m 3G"}, "unload m"},
+		"fat binary":    {[]string{"loadfat m 3G"}, "unload m"},
+		"file":          {[]string{"loadfile m 3G"}, "unload m"},
+		"library":       {[]string{"loadlibrary m 3G"}, "unloadlibrary m"},
+		"library file":  {[]string{"loadlibraryfile m 3G"}, "unloadlibrary m"},
+		"context":       {[]string{"context c", "load m 3G"}, "destroy c"},
+		"private table": {[]string{"loadtable m 3G"}, ""},
+		"lazy load":     {[]string{"load m 3G", "global p m"}, "unload m"},
+		"local memory":  {[]string{"load m 0 48K", "run m"}, ""},
+		"stack":         {[]string{"setlimit 0 48K"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -146,12 +107,12 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			for _, command := range c.commands {
 				p.Want(command, "ok")
 			}
-			const rounding = 2 * mib // of the one block
+			const bytes, rounding = 3 * gib, 2 * mib // of the one block
 
-			rig.Eventually(t, "it is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= c.bytes-rounding })
+			rig.Eventually(t, "it is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
 			s := m.Snapshot()
 			l := m.Lease(pid, 0)
-			if uint64(l.Excess) > c.bytes || l.State != accounting.StateOver {
+			if uint64(l.Excess) > bytes || l.State != accounting.StateOver {
 				t.Errorf("%+v", l)
 			}
 			p.Want("alloc b 1", errOutOfMemory)
@@ -162,24 +123,11 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			if row := m.Lease(before.PID(), 0); row.Excess != 0 || row.State != accounting.StateRunning {
 				t.Errorf("somebody else's row: %+v", row)
 			}
+			if c.undo != "" {
+				p.Want(c.undo, "ok")
+				rig.Eventually(t, "it is charged no more", func() bool { return m.Lease(pid, 0).Excess == 0 })
+				p.Want("alloc b 1", "ok")
+			}
 		})
 	}
-}
-
-// Where it would have to wait, a load is undone meanwhile: nobody waits for what he has.
-func TestALoadWaits(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{NoMount: true,
-		Config: "schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"1GiB\"\non_full = \"wait\"\n"})
-	other, p := start(m, "dlsym", 2*gib), start(m, "dlsym", 2*gib)
-	other.Want("alloc a 700M", "ok")
-	p.Want("alloc b 1M", "ok")
-	p.Tell("load m 384M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-	if left := beside(m, 2); left != 0 {
-		t.Errorf("it waits, and has %d bytes", left)
-	}
-	other.Want("free a", "ok")
-	p.Expect("load m ok")
-	charged(m, p.PID(), 385*mib)
 }
