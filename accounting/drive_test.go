@@ -78,10 +78,16 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 		"checkMin": func(t *rapid.T) {
 			m.checkMin(t, budget(t), device.Draw(t, "device"), bytes.Draw(t, "min"))
 		},
-		"openLease":  func(t *rapid.T) { openLease(t) },
-		"closeLease": func(t *rapid.T) { m.closeLease(lease(t)) },
-		"room":       func(t *rapid.T) { m.room(t, lease(t)) },
-		"streams":    func(t *rapid.T) { m.streams(t, lease(t), rapid.IntRange(-5, 5).Draw(t, "n")) },
+		"openLease":    func(t *rapid.T) { openLease(t) },
+		"closeLease":   func(t *rapid.T) { m.closeLease(lease(t)) },
+		"room":         func(t *rapid.T) { m.room(t, lease(t)) },
+		"streams":      func(t *rapid.T) { m.streams(t, lease(t), rapid.IntRange(-5, 5).Draw(t, "n")) },
+		"forceStreams": func(t *rapid.T) { m.forceStreams(t, lease(t), rapid.IntRange(0, 9).Draw(t, "n")) },
+		"resume": func(t *rapid.T) {
+			m.resume(t, lease(t), bytes.Draw(t, "used"), rapid.IntRange(0, 9).Draw(t, "streams"))
+		},
+		"loseDevice": func(t *rapid.T) { m.loseDevice(t, device.Draw(t, "device")) },
+		"restore":    func(t *rapid.T) { m.restore(t) },
 		"":           m.check,
 	}
 	for name, act := range map[string]func(*rapid.T, *modelLease, accounting.Bytes){
@@ -153,4 +159,87 @@ func (m *model) openLease(t *rapid.T, b *modelBudget, device, most int) *modelLe
 	l := &modelLease{budget: b, real: real, device: device, most: max(1, most)}
 	m.leases = append(m.leases, l)
 	return l
+}
+
+// forceStreams adds streams to a lease, as after a restart: beyond what it may have, too.
+func (m *model) forceStreams(t *rapid.T, l *modelLease, n int) {
+	if got := l.real.Force(accounting.Streams, accounting.Bytes(n)); got != accounting.Bytes(n) {
+		t.Fatalf("forced %d streams, want %d", got, n)
+	}
+	l.streams += n
+}
+
+// resume sets what a lease holds to what its client says, which may be more or less than what is known.
+func (m *model) resume(t *rapid.T, l *modelLease, used accounting.Bytes, streams int) {
+	if used < l.granted {
+		m.release(t, l, l.granted-used)
+	} else {
+		m.force(t, l, used-l.granted)
+	}
+	if streams < l.streams {
+		m.streams(t, l, streams-l.streams)
+	} else {
+		m.forceStreams(t, l, streams-l.streams)
+	}
+}
+
+// loseDevice clears all leases of a device, and closes some of them.
+func (m *model) loseDevice(t *rapid.T, device int) {
+	for _, l := range slices.Clone(m.leases) {
+		if l.device != device {
+			continue
+		}
+		l.real.Clear()
+		l.granted, l.charged, l.streams = 0, 0, 0
+		if rapid.Bool().Draw(t, "its process is dead") {
+			m.closeLease(l)
+		}
+	}
+}
+
+// restore makes a new ledger of what is known, as the next daemon does: whether it fits or not, and in any order.
+func (m *model) restore(t *rapid.T) {
+	m.ledger = accounting.NewLedger()
+	for device, capacity := range m.capacity {
+		if err := m.ledger.AddDevice(device, capacity); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, c := range m.caps {
+		c.real = m.ledger.OpenCap()
+	}
+	for _, b := range m.budgets {
+		b.real = m.ledger.OpenBudget(nil)
+	}
+	steps := []func(){}
+	for _, b := range slices.Concat(m.budgets, m.caps) {
+		b.real.Owner = b
+		for device, limits := range b.limits {
+			steps = append(steps, func() { m.setLimits(t, b, device, limits) })
+		}
+		if b.parent != nil {
+			steps = append(steps, func() { m.move(t, b, b.parent, false) })
+		}
+		if len(b.caps) > 0 {
+			steps = append(steps, func() { m.setCaps(t, b, b.caps) })
+		}
+	}
+	for _, l := range m.leases {
+		steps = append(steps, func() { m.restoreLease(t, l) })
+	}
+	for _, step := range rapid.Permutation(steps).Draw(t, "order") {
+		step()
+	}
+}
+
+// restoreLease opens a lease again with what it holds.
+func (m *model) restoreLease(t *rapid.T, l *modelLease) {
+	held := *l
+	l.real, l.granted, l.charged, l.streams = new(accounting.Lease), 0, 0, 0
+	if err := m.ledger.OpenLease(l.real, l.budget.real, l.device, l.most); err != nil {
+		t.Fatal(err)
+	}
+	m.force(t, l, held.granted)
+	m.charge(t, l, held.charged)
+	m.forceStreams(t, l, held.streams)
 }

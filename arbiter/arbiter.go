@@ -183,7 +183,10 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	a.renew(d)
 	leases := slices.Collect(a.leasesOn(d))
 	steps.Each(&a.steps, 1, leases, a.empty)
-	a.steps.Later(func(time.Time) { a.sweepInSteps(d) })
+	a.steps.Later(func(time.Time) {
+		a.setCapacity(d) // without the contexts that were there
+		a.sweepInSteps(d)
+	})
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 

@@ -47,7 +47,9 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 		return JobInfo{}, err
 	}
 	j := &job{id: a.lastJob + 1, request: r, Job: rules.Job{Rule: rule}, run: true, pending: true}
-	if !r.Any && (len(r.Devices) > 0 || len(from) < all) {
+	// A lost device is not judged, so that the job must not reserve or keep anything there when the device comes back.
+	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
+	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost) {
 		j.on = from
 	}
 	a.newJob(now, j)

@@ -35,7 +35,7 @@ func (d *drive) weigh(pause time.Duration) {
 	}
 	leases := func(j *refJob, on *refDevice) bool {
 		return slices.ContainsFunc(j.sessions, func(s *refSession) bool {
-			return !s.dead && slices.ContainsFunc(s.leases, func(l *refLease) bool { return on == nil || l.device == on })
+			return !s.dead && slices.ContainsFunc(s.leases, func(l *refLease) bool { return !l.lost && (on == nil || l.device == on) })
 		})
 	}
 	stands := func(on *refDevice, in func(*refJob) bool) bool {

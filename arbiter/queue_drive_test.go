@@ -28,6 +28,8 @@ type drive struct {
 	trace      []string
 	circles    int  // that were ended some time after they formed
 	capped     bool // users are limited now and then
+	upsets     bool // now and then a device is lost, a session resumes, or the daemon is restarted
+	policy     rules.Policy
 	afterwards bool // what became of the last request was told after its call
 	looks      int  // of the arbiter by one call; 0: as many as it likes
 	pressures  refPressures
@@ -57,7 +59,7 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 		d.devices = append(d.devices, &refDevice{index: i, total: total, slots: slots})
 		p.Devices = append(p.Devices, rules.DeviceRule{Match: rules.DeviceMatch{Index: ptr(i)}, SlotsMax: slots, SlotScope: scope})
 	}
-	d.world = newWorld(t, p, totals...)
+	d.world, d.policy = newWorld(t, p, totals...), p
 	return d
 }
 
@@ -84,7 +86,7 @@ func (d *drive) fail(format string, args ...any) {
 			break
 		}
 		again := newDrive(d.t, d.seed, d.context)
-		again.capped = d.capped
+		again.capped, again.upsets = d.capped, d.upsets
 		again.verbose = true
 		if d.looks > 0 {
 			again.lookAtOnce(d.looks)
@@ -107,6 +109,9 @@ func (d *drive) fail(format string, args ...any) {
 			session = t.lease.session.id
 		}
 		d.logf("ticket %d %c session %d thread %d wants %d since %v: %+v", t.id, t.kind, session, t.thread, t.n, t.since.Sub(start), needs)
+	}
+	for _, dev := range d.arb.Snapshot(d.world.now).Devices {
+		d.logf("device %d: slots.max %d, held by %+v", dev.Index, dev.SlotsMax, dev.Holders)
 	}
 	for _, q := range d.arb.Snapshot(d.world.now).Queue {
 		d.logf("the arbiter: ticket %d on %d: %s", q.Ticket, q.Device, q.Reason)
@@ -134,6 +139,10 @@ func (d *drive) run(steps int) {
 }
 
 func (d *drive) one() {
+	if d.upsets && d.rng.IntN(30) == 0 {
+		d.upset()
+		return
+	}
 	switch n := d.rng.IntN(100); {
 	case n < 8:
 		d.openSession()
@@ -219,7 +228,7 @@ func (d *drive) openSession() {
 	if err != nil || info.Waiting != 0 {
 		d.fail("session: %+v, %v", info, err)
 	}
-	s.id = info.ID
+	s.id, s.request = info.ID, req
 	if n := d.rng.IntN(4); n > 0 {
 		s.threads = n
 		d.arb.Threads(d.world.now, s.id, n)
@@ -277,11 +286,11 @@ func (d *drive) openJob() {
 	t := &refTicket{kind: 'j', job: j}
 	j.claim = d.rng.IntN(4) == 0
 	req.Claim = j.claim
-	from := slices.Clone(d.devices)
+	from := slices.DeleteFunc(slices.Clone(d.devices), func(dev *refDevice) bool { return dev.lost })
 	switch d.rng.IntN(4) {
 	case 0:
 		t.any, req.Any, j.claim = true, true, true
-		if len(from) == 2 && d.rng.IntN(2) == 0 {
+		if len(d.devices) == 2 && d.rng.IntN(2) == 0 {
 			slices.Reverse(from)
 			req.Devices = []int{1, 0}
 		}
@@ -289,11 +298,18 @@ func (d *drive) openJob() {
 		one, _ := pickOf(d, d.devices)
 		from, req.Devices, j.on = []*refDevice{one}, []int{one.index}, []int{one.index}
 	}
-	for _, dev := range from {
-		if t.any || d.keeps(j, dev) || j.min > 0 {
-			t.choice = append(t.choice, dev)
+	if named := len(req.Devices) > 0 && !t.any; named && from[0].lost || len(from) == 0 && (t.any || j.claim || j.exclusive || j.min > 0) {
+		_, err := d.arb.OpenJob(d.world.now, req)
+		d.noDevice(err)
+		return
+	}
+	if !t.any && len(from) > 0 && len(from) < len(d.devices) && len(req.Devices) == 0 { // it has those that are there
+		for _, dev := range from {
+			j.on = append(j.on, dev.index)
 		}
 	}
+	j.request = req
+	d.choose(t, from)
 	d.jobs = append(d.jobs, j)
 	info, err := d.arb.OpenJob(d.world.now, req)
 	got := answer{ticket: info.Waiting, refused: reasonOf(err)}
@@ -309,6 +325,16 @@ func (d *drive) openJob() {
 	}
 	if f != nil && f.reason == arbiter.ReasonNone && t.any && !d.afterwards && (len(info.Devices) != 1 || info.Devices[0] != f.device) {
 		d.fail("job %d was given %v, not %d", j.id, info.Devices, f.device)
+	}
+}
+
+// choose notes on which devices a job takes something at its start, of those that it may have.
+func (d *drive) choose(t *refTicket, from []*refDevice) {
+	t.choice = nil
+	for _, dev := range from {
+		if t.any || d.keeps(t.job, dev) || t.job.min > 0 {
+			t.choice = append(t.choice, dev)
+		}
 	}
 }
 
@@ -351,6 +377,10 @@ func (d *drive) lease() (*refLease, uint32) {
 	}
 	x := d.words.add(0, 0)
 	info, err := d.arb.Attach(d.world.now, s.id, dev.index, x)
+	if dev.lost {
+		d.attachLost(err)
+		return nil, 0
+	}
 	if !s.job.uses(dev) {
 		if reasonOf(err) != arbiter.ReasonDenied {
 			d.fail("a lease on a device that is not the job's: %v", err)
@@ -411,9 +441,15 @@ func (d *drive) ask(t *refTicket, got answer, noWait bool) {
 // once is returned; nil: it waits.
 func (d *drive) request(t *refTicket, got answer) *fate {
 	d.arrivals++
-	d.afterwards = false
-	t.arrival, t.since, t.parked, t.id = d.arrivals, d.reference.now, d.reference.now, got.ticket
+	t.arrival, t.since = d.arrivals, d.reference.now
 	t.deadline = t.since.Add(t.job.timeout)
+	return d.decided(t, got)
+}
+
+// decided is request for one that has its place.
+func (d *drive) decided(t *refTicket, got answer) *fate {
+	d.afterwards = false
+	t.parked, t.id = d.reference.now, got.ticket
 	d.changed()
 	f := d.decide(t)
 	if f == nil {
@@ -439,7 +475,7 @@ func (d *drive) decide(t *refTicket) *fate {
 	if why := r.never(t); why != arbiter.ReasonNone {
 		return &fate{ticket: t, reason: why}
 	}
-	r.tickets = append(r.tickets, t)
+	r.add(t)
 	needs, at, ok := r.judge(t, r.current(t))
 	if ok {
 		f := r.serve(t, at)
@@ -680,6 +716,9 @@ func (d *drive) die() {
 	d.logf("session %d dies", s.id)
 	d.arb.EndSession(d.world.now, s.id)
 	s.dead = true
+	for _, l := range s.leases {
+		l.gone = l.gone || l.lost
+	}
 	d.withdrawn(arbiter.ReasonCancelled, func(t *refTicket) bool { return t.lease != nil && t.lease.session == s })
 	d.tidy()
 	d.settled(nil)
@@ -804,7 +843,7 @@ func (d *drive) limits() {
 	if err := d.arb.SetJobLimits(d.world.now, j.id, rules.Change{Device: rules.AllDevices, Max: ptr(size(most))}); err != nil {
 		d.fail("%v", err)
 	}
-	j.max = most
+	j.max, j.live = most, true
 	d.settled(nil)
 }
 

@@ -17,6 +17,7 @@ type refDevice struct {
 	index int
 	total accounting.Bytes
 	slots int // 0: no limit
+	lost  bool
 
 	known   bool // what follows was counted since anything changed
 	holders []refHolder
@@ -44,6 +45,8 @@ type refJob struct {
 	closed    bool
 	sessions  []*refSession
 	timeout   time.Duration
+	live      bool // max was set live
+	request   arbiter.JobRequest
 }
 
 type refSession struct {
@@ -55,6 +58,7 @@ type refSession struct {
 	threads int
 	dead    bool
 	leases  []*refLease
+	request arbiter.SessionRequest
 }
 
 type refLease struct {
@@ -65,6 +69,7 @@ type refLease struct {
 	costs   accounting.Bytes // of its contexts, without the one that its job keeps headroom for
 	threads [4]refMaker      // 0: not known
 	gone    bool
+	lost    bool // with its device
 }
 
 type refMaker struct {
@@ -334,8 +339,8 @@ func (r *reference) noSlot(d *refDevice, j *refJob, wish int, start bool) (full,
 
 // keeps: a job takes a slot there at its start.
 func (r *reference) keeps(j *refJob, d *refDevice) bool {
-	return j.run && !j.released && j.uses(d) && (j.exclusive || j.claim || j.noWait ||
-		r.scope == rules.ScopeJob && (d.slots > 0 || j.on != nil || j.min > 0))
+	return j.run && !j.released && !d.lost && j.uses(d) && (j.exclusive || j.claim || j.noWait ||
+		r.scope == rules.ScopeJob && (d.slots > 0 || len(j.request.Devices) > 0 || j.min > 0))
 }
 
 // need is what a ticket lacks at one device. hard: by itself; else only by turn.
@@ -476,6 +481,9 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 }
 
 func (r *reference) spots(t *refTicket) []*refDevice {
+	if t.kind == 'j' && t.any { // one that is lost may come back
+		return slices.DeleteFunc(slices.Clone(t.choice), func(d *refDevice) bool { return d.lost })
+	}
 	if t.kind == 'j' {
 		return t.choice
 	}
@@ -484,6 +492,11 @@ func (r *reference) spots(t *refTicket) []*refDevice {
 
 // never: what a ticket asks is refused at once, whatever others do.
 func (r *reference) never(t *refTicket) arbiter.Reason {
+	lost := func(d *refDevice) bool { return d.lost }
+	switch {
+	case t.lease != nil && t.lease.lost, !t.any && slices.ContainsFunc(r.spots(t), lost), t.any && len(r.spots(t)) == 0:
+		return arbiter.ReasonDeviceLost
+	}
 	if t.kind != 'a' && t.kind != 'c' {
 		return arbiter.ReasonNone
 	}
@@ -600,6 +613,9 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 		costs += r.headroom(t.job, t.lease.device)
 	}
 	if l := t.lease; l != nil {
+		if j := t.job; j.request.NoWait && !j.exclusive && !j.claim && r.scope != rules.ScopeJob && r.keeps(j, l.device) && !slices.Contains(j.spare, l.device.index) {
+			j.spare = append(j.spare, l.device.index) // it began while the device was lost
+		}
 		m := &l.threads[t.thread]
 		switch t.kind {
 		case 'a':
@@ -618,15 +634,26 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	}
 	t.job.pending = false
 	for _, d := range t.choice {
-		switch j := t.job; {
-		case !r.keeps(j, d):
-		case r.scope != rules.ScopeJob && !j.exclusive && !j.claim:
-			j.spare = append(j.spare, d.index)
-		default:
-			j.kept = append(j.kept, d.index)
-		}
+		r.keep(t.job, d)
 	}
 	return f
+}
+
+// keep gives a job the slot of a device that it keeps, if it keeps one there.
+func (r *reference) keep(j *refJob, d *refDevice) {
+	switch {
+	case !r.keeps(j, d):
+	case r.scope != rules.ScopeJob && !j.exclusive && !j.claim:
+		j.spare = append(j.spare, d.index)
+	default:
+		j.kept = append(j.kept, d.index)
+	}
+}
+
+// add puts a ticket among those that wait, in its place.
+func (r *reference) add(t *refTicket) {
+	at, _ := slices.BinarySearchFunc(r.tickets, t, func(x, y *refTicket) int { return x.arrival - y.arrival })
+	r.tickets = slices.Insert(r.tickets, at, t)
 }
 
 func (r *reference) drop(t *refTicket) {

@@ -20,7 +20,10 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	if l == nil {
 		return 0, 0
 	}
-	defer a.serveQueues(now)
+	defer func() {
+		a.serveQueues(now)
+		granted = l.Granted() // what lay idle may have gone back to others
+	}()
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
 		return l.Granted(), 0
@@ -37,7 +40,8 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 			l.Force(accounting.Memory, used-known)
 			a.named(l, used-known)
 			l.unverified = true
-			if l.slot == nil {
+			l.device.changes++ // a narrower budget may have no room for who waits now
+			if len(l.slots()) == 0 {
 				a.restoreObjects(now, l, nil)
 			}
 		}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
@@ -44,7 +45,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	a.newJob(now, j)
 	var keeps []*device
 	for _, d := range a.devices {
-		if j.keeps(d) {
+		if j.keeps(d) && a.keepsAgain(j, d) {
 			keeps = append(keeps, d)
 		}
 	}
@@ -54,6 +55,20 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	}
 	a.begin(since, j, keeps)
 	return nil
+}
+
+// keepsAgain reports whether a job that is restored had the slot of a device that it would keep now: not beside a job that has the
+// device alone, as one that began while the device was lost, or had no cap. A job that has it alone drives such slots out.
+func (a *Arbiter) keepsAgain(j *job, d *device) bool {
+	if len(d.permits[permit.Sole]) > 0 {
+		return false
+	}
+	if j.request.Exclusive {
+		for _, h := range slices.Collect(maps.Values(d.permits[permit.Slot])) {
+			a.forget(h)
+		}
+	}
+	return true
 }
 
 // RestoreSession takes a session up again after a restart of the daemon, in its job (ErrNoJob when

@@ -137,3 +137,17 @@ func TestRestoredOnLostDevice(t *testing.T) {
 		t.Errorf("a lease that was restored there: %+v of %+v", l, d)
 	}
 }
+
+// TestStartsBesideLostDevice: a program whose memory.min is reserved on each device begins though one of them is lost, and
+// waits for no device that its job may not use.
+func TestStartsBesideLostDevice(t *testing.T) {
+	p := waiting()
+	p.Defaults.Scope, p.Defaults.Min = rules.ScopeProcess, size(100)
+	w := newWorld(t, p, 1000, 1000, 1000)
+	w.arb.LoseDevice(w.now, 1)
+	w.client(0, 0).must(950)
+	job := w.job(t, arbiter.JobRequest{Devices: []int{2}})
+	if s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(bob, "x"), Job: job}); err != nil || s.Waiting != 0 {
+		t.Errorf("a program that begins: %+v, %v", s, err)
+	}
+}

@@ -33,6 +33,9 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
 	for _, d := range a.devices {
+		if d.lost || !s.job.uses(d) {
+			continue
+		}
 		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
 			t.spots = append(t.spots, spot{device: d})
 		}

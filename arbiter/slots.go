@@ -169,9 +169,9 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	}
 }
 
-// keepSpare has a job that never waits keep a slot of a device where it has none left.
+// keepSpare gives a job that never waits a slot of a device where it has none left, also while the device is lost.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
-	if j.request.NoWait && j.keeps(d) && len(j.holders(d)) == 0 {
+	if j.run && !j.released && !j.ended && j.given(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
 		a.grantJobPermits(now, j, d)
 	}
 }
