@@ -17,6 +17,7 @@ const (
 	EventGranted    Kind = "granted"     // a lease was opened, a job began, or a lease has much more than when that was last told
 	EventRecalled   Kind = "recalled"    // idle credit was called back
 	EventDied       Kind = "died"        // a client ended with what it held
+	EventEnded      Kind = "ended"       // a job ended: what became of it
 	EventDenied     Kind = "denied"      // a request was refused
 	EventOver       Kind = "over"        // a budget holds more than its limit
 	EventWithin     Kind = "within"      // it does no longer
@@ -72,6 +73,7 @@ type Event struct {
 	processor bool             // the device is it
 	program   func() string    // for Sentence: how the process is called; nil: there is none
 	why       string           // for Sentence: it was refused
+	account   *Tally           // for Sentence: what became of a job; nil: no job ended
 }
 
 // Party is one of those who wait for each other: what its job holds, and what it wants.
@@ -135,10 +137,18 @@ func (e *Event) Sentence() string {
 		return fmt.Sprintf(wording.Recalled, e.Bytes.Human(), device, e.Leases)
 	case e.Kind == EventDenied:
 		return fmt.Sprintf(wording.Refused, who, e.why)
+	case e.Kind == EventEnded:
+		return fmt.Sprintf(wording.JobOver, who, e.account.sentence())
 	case e.Kind == EventDied:
 		return fmt.Sprintf(wording.Died, who, e.Bytes.Human(), e.Streams, e.Contexts, device)
 	}
 	return string(e.Kind)
+}
+
+// Notable reports whether an event is one to log for who reads about exceptions alone: of the ends of jobs those of which something
+// waited, was refused, or ran past the library.
+func (e *Event) Notable() bool {
+	return e.account != nil && (e.account.Waits > 0 || e.account.Refused > 0 || len(e.account.Beside) > 0)
 }
 
 // about fills in which process an event is about.

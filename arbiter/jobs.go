@@ -265,6 +265,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
 	}
+	a.jobOver(now, j)
 	j.ended = true
 	a.letGo(now, j)
 	_, _ = a.setLimits(a.jobChanges(j), false)

@@ -1,11 +1,13 @@
 package arbiter
 
 import (
+	"fmt"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // Tally is what became of a job so far.
@@ -62,6 +64,36 @@ type TallyDevice struct {
 	Device int
 	Peak   accounting.Bytes // the most that its processes used at once
 	Max    accounting.Bytes // of the job as a whole; accounting.Max: none
+
+	processor bool // the device is it
+}
+
+// sentence is the account for people.
+func (t *Tally) sentence() string {
+	var used []wording.Use
+	for _, d := range t.Devices {
+		used = append(used, wording.Use{Device: accounting.DeviceName(d.Device, d.processor), Peak: d.Peak, Max: d.Max})
+	}
+	line := wording.Account(used, t.Waits, t.Refused, t.Waited, t.Since)
+	for _, b := range t.Beside {
+		line += fmt.Sprintf(wording.UsedBeside, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
+	}
+	return line
+}
+
+// jobOver tells what became of a job that has ended. Nothing is told of one that never began.
+func (a *Arbiter) jobOver(now time.Time, j *job) {
+	if !j.run || j.ended || j.pending {
+		return
+	}
+	account, _ := a.Tally(now, j.id)
+	e := Event{Time: now, Kind: EventEnded, What: AsksJob, Device: -1, WaitedMs: account.Waited.Milliseconds(), program: j.named(), account: &account}
+	e.about(&j.request.Process)
+	e.in(j)
+	if len(account.Devices) == 1 {
+		e.Device, e.Bytes = account.Devices[0].Device, account.Devices[0].Peak
+	}
+	a.event(e)
 }
 
 // Tally returns what became of a job so far; false where there is none.
@@ -81,7 +113,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	}
 	for _, p := range j.used {
 		if p.most > 0 {
-			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.most, j.limits(p.device).Max})
+			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.most, j.limits(p.device).Max, !p.device.IsGPU()})
 		}
 	}
 	return sum, true

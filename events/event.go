@@ -26,6 +26,7 @@ const (
 	LimitChanged Kind = "limit_changed" // somebody changed a limit
 	Configured   Kind = "configured"    // a new configuration is in force
 	Died         Kind = "died"          // a client ended with what it held
+	Ended        Kind = "ended"         // a job ended
 	Reclaimed    Kind = "reclaimed"     // a dead process's memory is back
 	Kept         Kind = "kept"          // a dead process's memory is not back
 	Deadlock     Kind = "deadlock"      // a circle of waiting requests was broken
@@ -43,7 +44,7 @@ const (
 )
 
 // Kinds are all of them.
-var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Reclaimed, Kept, Deadlock, Over, Within,
+var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
 	Clamped, Excess, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, Lost}
 
 // Event is one line of the history. A field that a line does not have is absent from it: which are there

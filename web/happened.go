@@ -30,7 +30,7 @@ type mark struct {
 }
 
 // ordinary are the kinds that are left out: they are so frequent that a chart would show nothing else.
-var ordinary = []string{"granted", "recalled", "verified", "within"}
+var ordinary = []string{"granted", "recalled", "verified", "within", "ended"}
 
 // markOf reads a line of the event history; nil: it is not shown.
 func markOf(line []byte) *mark {

@@ -141,6 +141,8 @@ const (
 	UnmanagedOf   = "%s of %s runs %s and uses %s on %s beside the budget"
 	LeaseOpened   = "%s has a lease on %s"
 	JobBegun      = "%s has begun"
+	JobOver       = "%s has ended: it %s"
+	UsedBeside    = "; %s used %s on %s beside the budget"
 	Granted       = "%s was granted %s on %s, and has %s there"
 	Recalled      = "%s of idle credit on %s were called back (leases: %d)"
 	RecalledFor   = Recalled + ", for %s"

@@ -41,7 +41,8 @@ device shows it, within a few seconds, and another one at the end; a process tha
 
 The program starts as behind env: with the signal dispositions, the mask, the descriptors and the limits that
 gpuarb was started with. With --exec it takes gpuarb's place and its PID, as behind env too. Nothing then
-stays to cancel a wait for memory when a signal comes, nor to say a line at the end. A service whose systemd expects to hear from it needs its PID, so that --exec
+stays to cancel a wait for memory when a signal comes, nor to say a line at the end: the daemon's log has it, and
+gpuarb events --kind ended. A service whose systemd expects to hear from it needs its PID, so that --exec
 is the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
 
 With --die-with-parent the program gets SIGTERM when the process that started gpuarb ends, and SIGKILL

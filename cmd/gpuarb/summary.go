@@ -3,13 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 )
 
 // summaryPatience bounds how long a run that has ended waits for its figures.
@@ -55,39 +53,13 @@ func tallyOf(paths []string, job ipc.Token, most time.Duration) (tally ipc.JobTa
 // summary is the line: what was used at most, of how much, how long requests waited, and how
 // many were refused.
 func summary(t ipc.JobTallyReply) string {
-	var used []string
+	var used []wording.Use
 	for _, d := range t.Device[:min(t.Devices, ipc.PageSlots)] {
-		of := ""
+		most := accounting.Max
 		if d.Max != ipc.NoLimit {
-			of = " of " + accounting.Bytes(d.Max).Human()
+			most = accounting.Bytes(d.Max)
 		}
-		used = append(used, fmt.Sprintf("%s%s on %s", accounting.Bytes(d.Peak).Human(), of, accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU)))
+		used = append(used, wording.Use{Device: accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU), Peak: accounting.Bytes(d.Peak), Max: most})
 	}
-	line := "asked for no GPU memory"
-	if used != nil {
-		line = "used at most " + strings.Join(used, ", ")
-	}
-	if t.Waits > 0 {
-		waited := time.Duration(t.Waited) * time.Millisecond
-		line += fmt.Sprintf("; %s waited %v", report.Count(int(t.Waits), "request"), waited.Round(precision(waited)))
-		if t.Waits > 1 {
-			line += " in all"
-		}
-	}
-	if t.Refused > 0 {
-		line += "; " + report.Count(int(t.Refused), "request") + " refused"
-	}
-	if t.Since > 0 {
-		ago := time.Duration(t.Since) * time.Millisecond
-		line += fmt.Sprintf(" (counted since the daemon was restarted %v ago)", ago.Round(precision(ago)))
-	}
-	return line
-}
-
-// precision is what a duration is rounded to for people.
-func precision(d time.Duration) time.Duration {
-	if d < time.Second {
-		return time.Millisecond
-	}
-	return time.Second
+	return wording.Account(used, t.Waits, t.Refused, time.Duration(t.Waited)*time.Millisecond, time.Duration(t.Since)*time.Millisecond)
 }

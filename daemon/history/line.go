@@ -13,7 +13,7 @@ import (
 
 // kinds are what the arbiter's events are called in the history.
 var kinds = map[arbiter.Kind]events.Kind{
-	arbiter.EventGranted: events.Granted, arbiter.EventRecalled: events.Recalled, arbiter.EventDied: events.Died,
+	arbiter.EventGranted: events.Granted, arbiter.EventRecalled: events.Recalled, arbiter.EventDied: events.Died, arbiter.EventEnded: events.Ended,
 	arbiter.EventDenied: events.Refused, arbiter.EventTimeout: events.Refused, arbiter.EventCancelled: events.Refused,
 	arbiter.EventQueued: events.Waited, arbiter.EventServed: events.Served, arbiter.EventDeadlock: events.Deadlock,
 	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,

@@ -13,7 +13,7 @@ import (
 var levels = map[events.Kind]slog.Level{
 	events.Clamped: slog.LevelWarn, events.Kept: slog.LevelWarn, events.DeviceLost: slog.LevelWarn, events.DeviceHung: slog.LevelWarn,
 	events.Deadlock: slog.LevelWarn, events.Lost: slog.LevelWarn,
-	events.Granted: slog.LevelDebug, events.Recalled: slog.LevelDebug, events.Died: slog.LevelDebug,
+	events.Granted: slog.LevelDebug, events.Recalled: slog.LevelDebug, events.Died: slog.LevelDebug, events.Ended: slog.LevelDebug,
 	events.Reclaimed: slog.LevelDebug, events.Verified: slog.LevelDebug, events.Unmanaged: slog.LevelDebug, events.Within: slog.LevelDebug,
 }
 
@@ -37,7 +37,7 @@ func (h *History) logAll(decided []arbiter.Event) {
 	for _, e := range decided {
 		kind := kinds[e.Kind]
 		level := levels[kind]
-		if kind == events.Refused || kind == events.Waited || kind == events.Served {
+		if kind == events.Refused || kind == events.Waited || kind == events.Served || kind == events.Ended && e.Notable() {
 			level = h.Level(e.UID)
 		}
 		if h.journaled && level != slog.LevelDebug || !h.log.Enabled(context.Background(), level) {

@@ -93,6 +93,53 @@ func TestGrants(t *testing.T) {
 	})
 }
 
+// TestEnded: the end of a job tells what became of it, of a program that took gpuarb's place too; the log has it if something
+// of the job was refused. A job that never began has no end.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	m := machine(t)
+	for _, flag := range []string{"--exec=false", "--exec"} {
+		name := strings.Trim(flag, "-")
+		name = strings.ReplaceAll(name, "=", "-")
+		p := program(m, flag, "--name", name, "--memory", "50M")
+		p.Want("alloc a 20M", "ok")
+		p.Want("alloc b 40M", "err 2")
+		runner := p.Process()
+		p.End()
+		ended := await(m, name+" has ended", func(e *events.Event) bool { return e.Kind == events.Ended && e.JobName == name })
+		const account = "has ended: it used at most 20 MiB of 50 MiB on GPU 0; 1 request refused"
+		if !of(&ended, runner) || !on(m, &ended) || ended.What != "job" || ended.Bytes != 20<<20 || !strings.HasSuffix(ended.Text, account) {
+			t.Errorf("%s: %+v", name, ended)
+		}
+		if log := m.Log(); !strings.Contains(log, `level=INFO msg="`+ended.Text+`"`) {
+			t.Errorf("the log has no line of it:\n%s", log)
+		}
+	}
+	if r := rig.Run(t, m.Gpuarb("run", "--name", "never", "--memory", "900G", "true")); r.Code != 125 {
+		t.Errorf("a job that cannot be: %+v", r)
+	}
+	holder := program(m, "--exclusive")
+	holder.Want("alloc a 1M", "ok")
+	waiter := m.Begin(m.Gpuarb("run", "--name", "gave-up", "--exclusive", "--wait", "true"))
+	await(m, "it waits for its start", func(e *events.Event) bool { return e.Kind == events.Waited && e.JobName == "gave-up" })
+	waiter.Signal(unix.SIGTERM)
+	if code := waiter.Wait(); code != 143 {
+		t.Errorf("who gave up exits with %d", code)
+	}
+	holder.End()
+	if r := rig.Run(t, m.Gpuarb("run", "--name", "plain", "true")); r.Code != 0 {
+		t.Errorf("a plain job: %+v", r)
+	}
+	await(m, "the plain job has ended", func(e *events.Event) bool {
+		return e.Kind == events.Ended && e.JobName == "plain" && e.Device == nil && strings.HasSuffix(e.Text, "has ended: it asked for no GPU memory")
+	})
+	for _, e := range parse(t, m.Read("events")) {
+		if e.Kind == events.Ended && (e.JobName == "never" || e.JobName == "gave-up") {
+			t.Errorf("a job that never began has an end: %+v", e)
+		}
+	}
+}
+
 // TestWaits: who begins to wait, for what; is served, after how long; or waits in vain.
 func TestWaits(t *testing.T) {
 	t.Parallel()

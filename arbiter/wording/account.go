@@ -1,0 +1,62 @@
+package wording
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+)
+
+// Use is the most memory that a job used on a device at once.
+type Use struct {
+	Device string // its name in sentences
+	Peak   accounting.Bytes
+	Max    accounting.Bytes // the job's limit there; accounting.Max: none
+}
+
+// Account is what became of a job: what it used, how many of its requests waited, for how long in all, and how many were refused.
+// since is how long ago counting began, if that was later than the job; else 0.
+func Account(used []Use, waits, refused uint64, waited, since time.Duration) string {
+	var amounts []string
+	for _, u := range used {
+		of := ""
+		if u.Max != accounting.Max {
+			of = " of " + u.Max.Human()
+		}
+		amounts = append(amounts, fmt.Sprintf("%s%s on %s", u.Peak.Human(), of, u.Device))
+	}
+	line := "asked for no GPU memory"
+	if amounts != nil {
+		line = "used at most " + strings.Join(amounts, ", ")
+	}
+	if waits > 0 {
+		line += fmt.Sprintf("; %s waited %v", requests(waits), rounded(waited))
+		if waits > 1 {
+			line += " in all"
+		}
+	}
+	if refused > 0 {
+		line += "; " + requests(refused) + " refused"
+	}
+	if since > 0 {
+		line += fmt.Sprintf(" (counted since the daemon was restarted %v ago)", rounded(since))
+	}
+	return line
+}
+
+// requests is a number of requests.
+func requests(n uint64) string {
+	if n == 1 {
+		return "1 request"
+	}
+	return fmt.Sprintf("%d requests", n)
+}
+
+// rounded is a duration as precise as people want it: to the millisecond below a second, to the second above.
+func rounded(d time.Duration) time.Duration {
+	if d < time.Second {
+		return d.Round(time.Millisecond)
+	}
+	return d.Round(time.Second)
+}
