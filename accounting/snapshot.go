@@ -282,6 +282,7 @@ type JobState struct {
 	Rule       string           `json:"rule"`      // that it is under: "rule 2 (user student)", "the defaults"
 	PID        int              `json:"pid"`       // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
+	StillRuns  string           `json:"still_runs"` // of a job whose command has ended, what goes on: "ssh-agent[4711]"; "": its command does
 	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`

@@ -31,8 +31,8 @@ func (j *job) named() func() string {
 	if !j.run && len(j.sessions) == 1 {
 		return j.sessions[0].named()
 	}
-	id, name, command := uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command)
-	return func() string { return wording.Job(id, name, command) }
+	id, name, command, left := uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command), j.stillRuns()
+	return func() string { return wording.WhatStillRuns(wording.Job(id, name, command), left) }
 }
 
 // name is how people know a holder.

@@ -129,10 +129,18 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 		}
 	}
 	var names []string
+	left := JobID(0) // a job with a reservation that outlives its command
 	for _, h := range top[:min(count, namedHolders)] {
 		names = append(names, h.named(now))
+		if j, ok := h.who.(*job); ok && left == 0 && j.stillRuns() != "" {
+			left = j.id
+		}
 	}
-	return wording.List(names, count)
+	text := wording.List(names, count)
+	if left != 0 {
+		text += fmt.Sprintf(wording.GiveBack, left, left)
+	}
+	return text
 }
 
 // reservations are the jobs for which more of a budget on a device (nil: of the device) is reserved than they hold, the oldest

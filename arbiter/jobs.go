@@ -114,6 +114,36 @@ func (a *Arbiter) JobName(id JobID) string {
 	return wording.Job(uint64(id), "", "")
 }
 
+// CommandEnded marks a job whose command has ended while other processes of the job may go on. stillRuns names one of these
+// that has no session, as "ssh-agent[4711]"; "": none is known. Unknown jobs are ignored.
+func (a *Arbiter) CommandEnded(id JobID, stillRuns string) {
+	if j := a.jobs[id]; j != nil {
+		j.commandEnded, j.livesBy = true, stillRuns
+	}
+}
+
+// stillRuns names what goes on of a job whose command has ended: its clients, else what else is known; "": its command
+// goes on.
+func (j *job) stillRuns() string {
+	if !j.commandEnded {
+		return ""
+	}
+	var names []string
+	count := 0
+	for _, s := range j.sessions {
+		if !s.alive() {
+			continue
+		}
+		if count++; count <= namedHolders {
+			names = append(names, wording.Process(s.process.Exe, s.process.Command, "", s.process.PID))
+		}
+	}
+	if count > 0 {
+		return wording.List(names, count)
+	}
+	return j.livesBy
+}
+
 // CloseJob tells that the runner is gone; the job ends with its last process, one that
 // waits for its start at once. Unknown jobs are ignored.
 func (a *Arbiter) CloseJob(now time.Time, id JobID) {

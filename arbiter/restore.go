@@ -32,7 +32,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
 	defer a.serveQueues(now)
-	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released}
+	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released, commandEnded: r.CommandEnded, livesBy: r.StillRuns}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
 			j.on = append(j.on, d)

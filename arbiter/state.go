@@ -109,11 +109,15 @@ func (s *shared) called() string {
 // job is what one `gpuarb run` started, or one bare process.
 type job struct {
 	rules.Job
-	id       JobID
-	request  JobRequest
-	run      bool
-	closed   bool    // its runner is gone (always so for a bare process)
-	ended    bool    // and so are all its processes: nothing is reserved for it any more
+	id      JobID
+	request JobRequest
+	run     bool
+	closed  bool // its runner is gone (always so for a bare process)
+	ended   bool // and so are all its processes: nothing is reserved for it any more
+
+	commandEnded bool   // the program that it was started for has ended, and others of the job go on
+	livesBy      string // one of these without a session: "ssh-agent[4711]"; "": none is known
+
 	shared   *shared // by its rule; nil: none
 	cap      *shared // what its user may hold in all; nil: no limit
 	budget   *accounting.Budget

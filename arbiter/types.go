@@ -234,4 +234,7 @@ type RestoredJob struct {
 
 	Devices  []int // as JobInfo said
 	Released bool  // by ReleaseJob: it has no claim, slot or reservation any more
+
+	CommandEnded bool   // its command has ended
+	StillRuns    string // the argument of [Arbiter.CommandEnded]
 }

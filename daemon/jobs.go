@@ -310,7 +310,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 		return ipc.Empty{}, err
 	}
 	d.arb.ReleaseJob(d.now(), j.id)
-	d.file.Jobs.At(j.index).Released = 1
+	d.file.Jobs.At(j.index).Released = jobReleased
 	if j.by.Started == startedOf(peer) {
 		d.runnerEndedLocked(j)
 	}
@@ -344,6 +344,7 @@ func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 		switch {
 		case d.jobs[j.token] != j || d.stopping():
 		case j.open:
+			d.commandEndedLocked(j, "")
 			d.runnerEndedLocked(j)
 		default:
 			d.endRunnerLocked(j) // no program was told of it

@@ -7,6 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
@@ -117,6 +118,10 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	} else if d.watchJob(j, j.runner, pidfd) != nil {
 		j.by.Started = procfacts.Started{}
 	}
+	leftBehind := ""
+	if r.Released == jobLeft && !gone {
+		leftBehind = wording.Process(proc.Exe, proc.Command, "", proc.PID)
+	}
 	asRecorded(&proc, r.UID, r.GID, gone)
 	j.namespace = proc.Namespace
 	var since time.Time
@@ -124,7 +129,8 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
-		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == 1})
+		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == jobReleased,
+		CommandEnded: r.Released == jobLeft || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
 		d.letGo(&j.by)

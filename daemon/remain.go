@@ -3,6 +3,7 @@ package daemon
 import (
 	"time"
 
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
@@ -29,6 +30,20 @@ func newLeft() left {
 	done := make(chan struct{})
 	close(done)
 	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
+}
+
+// The values of Job.Released in the state file.
+const (
+	jobReleased = 1
+	jobLeft     = 2
+)
+
+// commandEndedLocked notes that a job's command has ended; left names what it left behind, "" if that is not known.
+func (d *Daemon) commandEndedLocked(j *job, left string) {
+	if r := d.file.Jobs.At(j.index); r.Released == 0 {
+		r.Released = jobLeft
+	}
+	d.arb.CommandEnded(j.id, left)
 }
 
 // runnerEndedLocked is for a job that has nobody to live by any more.
@@ -94,20 +109,28 @@ func (d *Daemon) lookForLeft() {
 	found := d.inv.WithEnviron(variables)
 	for j := range jobs {
 		p, ok := found[tokenVariable(j)]
-		pidfd, gone := -1, false
+		pidfd, gone, name := -1, false, ""
 		if ok {
 			pidfd, gone = d.stillThere(p)
+			name = d.programAt(p)
 		}
-		d.settleLeft(j, p, pidfd, ok, gone)
+		d.settleLeft(j, p, pidfd, ok, gone, name)
 	}
 	close(done)
+}
+
+// programAt names a process: "ssh-agent[4711]".
+func (d *Daemon) programAt(p procfacts.Started) string {
+	var f procfacts.Facts
+	_ = d.spare.lend(func() (err error) { f, err = d.inv.Facts(p.PID); return err }) // without them it has its PID
+	return wording.Process(f.Exe, f.Command, "", p.PID)
 }
 
 // tokenVariable is what a process of the job has in its environment.
 func tokenVariable(j *job) string { return variableOfJob + j.token.Hex() }
 
-// settleLeft has a job live by the process that was found, or end where none was.
-func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool) {
+// settleLeft lets a job live by the process that was found, with its name, or ends it if none was.
+func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool, name string) {
 	d.lock()
 	defer d.unlock()
 	switch {
@@ -123,6 +146,7 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 			d.endRunnerLocked(j)
 			return
 		}
+		d.commandEndedLocked(j, name)
 		d.log.Debug("the command of a job has ended, and something of it lives on", "job", j.id, "client_pid", p.PID)
 	case j.live == 0:
 		d.endRunnerLocked(j)

@@ -27,6 +27,7 @@ type Holder struct {
 	Processes []int            `json:"processes"`
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
+	StillRuns *string          `json:"still_runs"` // null: the job's command goes on, or it is none of a job
 }
 
 // Wait is a request of a job that waits.
@@ -109,7 +110,7 @@ func (f holdings) of(j *accounting.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
-			Holds: []string{}, Waits: []Wait{}, Command: j.Command}
+			Holds: []string{}, Waits: []Wait{}, Command: j.Command, StillRuns: Unless(j.StillRuns, "")}
 	}
 	waits := f.waits[j.ID]
 	for i := range j.Devices {
@@ -183,7 +184,15 @@ var holderColumns = []column[Holder]{
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
 	{"WAITS", right, Style.waits, 0},
 	{"WAITED", right, Style.waited, 2},
-	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) }, 0),
+	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) }, 0),
+}
+
+// stillRuns says behind a command that has ended what it left behind.
+func stillRuns(left *string) string {
+	if left == nil {
+		return ""
+	}
+	return " (still runs: " + line(*left) + ")"
 }
 
 // waits is what a holder waits for first, and how many requests more of it wait.

@@ -19,6 +19,7 @@ type Why struct {
 	UID      uint32      `json:"uid"`
 	User     string      `json:"user"`
 	Command  string      `json:"command"`
+	Left     *string     `json:"still_runs"` // null: the command goes on
 	AgeMs    int64       `json:"age_ms"`
 	Rule     string      `json:"rule"`
 	Pressure Pressure    `json:"pressure"`
@@ -65,7 +66,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 		if !wanted(j) {
 			continue
 		}
-		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, AgeMs: j.AgeMs, Rule: j.Rule, Pressure: pressureOf(j.Pressure),
+		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, Left: Unless(j.StillRuns, ""), AgeMs: j.AgeMs, Rule: j.Rule, Pressure: pressureOf(j.Pressure),
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]
@@ -82,7 +83,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 			w.Waits = append(w.Waits, waitOf(t))
 			w.Advice = append(w.Advice, adviceFor(t))
 		}
-		w.Advice = slices.Compact(append(append(w.Advice, w.lost()...), w.overBudget()...))
+		w.Advice = slices.Compact(slices.Concat(w.Advice, w.lost(), w.overBudget(), w.leftBehind()))
 		all = append(all, w)
 	}
 	return all
@@ -187,6 +188,14 @@ func (w Why) overBudget() (advice []string) {
 	return advice
 }
 
+// leftBehind says how to give back what is reserved for a job whose command has ended.
+func (w Why) leftBehind() []string {
+	if w.Left == nil || !slices.ContainsFunc(w.Devices, func(d WhyDevice) bool { return d.Reserved > 0 }) {
+		return nil
+	}
+	return []string{fmt.Sprintf("its command has ended, and what it left behind keeps the reservation: `gpuarb limit --job %d memory.min=0` gives it back", w.Job)}
+}
+
 // WriteWhy writes what Whys found, for people.
 func WriteWhy(w io.Writer, all []Why) error {
 	out := bufio.NewWriter(w)
@@ -196,7 +205,7 @@ func WriteWhy(w io.Writer, all []Why) error {
 		if y.JobName != nil {
 			name = " (" + line(*y.JobName) + ")"
 		}
-		fmt.Fprintf(out, "job %d%s: %s's %s, PID %d, for %s, under %s\n", y.Job, name, line(y.User), line(y.Command), y.PID, style.span(y.AgeMs), line(y.Rule))
+		fmt.Fprintf(out, "job %d%s: %s's %s%s, PID %d, for %s, under %s\n", y.Job, name, line(y.User), line(y.Command), stillRuns(y.Left), y.PID, style.span(y.AgeMs), line(y.Rule))
 		for _, d := range y.Devices {
 			writeWhyDevice(out, d)
 		}

@@ -54,7 +54,7 @@ type Job struct {
 	RunnerPID   uint32
 	RunnerStart uint64
 	Request     uint64             // the runner's number for it: asked again, it is answered with this job
-	Released    uint32             // 1: it holds nothing beyond its processes any more
+	Released    uint32             // 1: it holds nothing beyond its processes any more; 2: its command has ended, and it does
 	Asked       uint32             // valid entries in AskedFor
 	Given       uint32             // valid entries in Devices; 0: it may use any
 	HeldSince   uint32             // when it got what it holds, in seconds of the boot's own clock; 0: not known

@@ -74,6 +74,18 @@ func Job(id uint64, name, command string) string {
 	return number + " (" + strings.Join(what, ", ") + ")"
 }
 
+// WhatStillRuns is the name of a job whose command has ended, with what goes on of it: "job 3 (bash; still runs:
+// ssh-agent[4711])". Without such a thing the name stays.
+func WhatStillRuns(job, left string) string {
+	if left == "" {
+		return job
+	}
+	if inside, ok := strings.CutSuffix(job, ")"); ok {
+		return inside + fmt.Sprintf("; "+StillRuns+")", left)
+	}
+	return job + fmt.Sprintf(" ("+StillRuns+")", left)
+}
+
 // User is a user, by name where there is one.
 func User(uid uint32, name string) string {
 	return "user " + cmp.Or(Plain(name), strconv.FormatUint(uint64(uid), 10))

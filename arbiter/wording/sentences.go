@@ -35,6 +35,8 @@ const (
 	SlotsHeld   = "%d of %d (slots.max) taken: %s"
 	DeviceHeld  = "there: %s"
 	HeldAlone   = "alone there: %s"
+	StillRuns   = "still runs: %s"
+	GiveBack    = "; `gpuarb limit --job %d memory.min=0` gives back what is reserved for what job %d left behind"
 	SetAside    = "%s are free, and set aside for %s has waited %s for %s"
 	First       = "%s, which"
 	FirstOf     = "%s and %d more, the first of which"
