@@ -60,36 +60,38 @@ type ConfigState struct {
 
 // DeviceState is one GPU. All memory in bytes.
 type DeviceState struct {
-	Index        int    `json:"index"`
-	Vendor       string `json:"vendor"` // nvidia, amd, intel or cpu
-	Name         string `json:"name"`
-	UUID         string `json:"uuid"`
-	PCI          string `json:"pci"` // domain:bus:device.function, lower case
-	Lost         bool   `json:"lost"`
-	Unresponsive bool   `json:"unresponsive"` // it does not answer: its figures are old
-	Total        Bytes  `json:"total_bytes"`
-	Reserve      Bytes  `json:"reserve_bytes"`   // never granted to anybody
-	Capacity     Bytes  `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
-	Granted      Bytes  `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed    Bytes  `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
-	Reserved     Bytes  `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
-	Used         Bytes  `json:"used_bytes"`      // granted − idle credit: memory.current
-	Peak         Bytes  `json:"peak_bytes"`
-	Unmanaged    Bytes  `json:"unmanaged_bytes"`
-	Overhead     Bytes  `json:"overhead_bytes"`
-	Context      Bytes  `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
-	Streams      int    `json:"streams"`
-	SlotsMax     int    `json:"slots_max"` // 0: no limit
-	SlotsBy      string `json:"slots_by"`  // who or what set it; "": nobody
-	SlotsCurrent int    `json:"slots_current"`
-	SlotsScope   string `json:"slots_scope"`
-	Leased       bool   `json:"leased"`        // a job has it by claim or as its only user
-	Claims       int    `json:"claims"`        // jobs that have it by claim
-	ExclusiveJob uint64 `json:"exclusive_job"` // the job whose alone it is; 0: none's
-	Queue        int    `json:"queue_depth"`   // requests that wait there
-	Admitted     uint64 `json:"admitted"`      // requests granted
-	Denied       uint64 `json:"denied"`
-	AtMax        uint64 `json:"at_max"` // requests that met the capacity, refused or not
+	Index        int       `json:"index"`
+	Vendor       string    `json:"vendor"` // nvidia, amd, intel or cpu
+	Name         string    `json:"name"`
+	UUID         string    `json:"uuid"`
+	PCI          string    `json:"pci"` // domain:bus:device.function, lower case
+	Lost         bool      `json:"lost"`
+	Unresponsive bool      `json:"unresponsive"`     // it does not answer: its figures are old
+	Parent       *int      `json:"parent,omitempty"` // index of the GPU that MIG made it of
+	Total        Bytes     `json:"total_bytes"`
+	TotalFrom    TotalFrom `json:"total_from"`
+	Reserve      Bytes     `json:"reserve_bytes"`   // never granted to anybody
+	Capacity     Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
+	Granted      Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
+	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
+	Reserved     Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
+	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current
+	Peak         Bytes     `json:"peak_bytes"`
+	Unmanaged    Bytes     `json:"unmanaged_bytes"`
+	Overhead     Bytes     `json:"overhead_bytes"`
+	Context      Bytes     `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
+	Streams      int       `json:"streams"`
+	SlotsMax     int       `json:"slots_max"` // 0: no limit
+	SlotsBy      string    `json:"slots_by"`  // who or what set it; "": nobody
+	SlotsCurrent int       `json:"slots_current"`
+	SlotsScope   string    `json:"slots_scope"`
+	Leased       bool      `json:"leased"`        // a job has it by claim or as its only user
+	Claims       int       `json:"claims"`        // jobs that have it by claim
+	ExclusiveJob uint64    `json:"exclusive_job"` // the job whose alone it is; 0: none's
+	Queue        int       `json:"queue_depth"`   // requests that wait there
+	Admitted     uint64    `json:"admitted"`      // requests granted
+	Denied       uint64    `json:"denied"`
+	AtMax        uint64    `json:"at_max"` // requests that met the capacity, refused or not
 
 	Pressure PressureState `json:"pressure"`
 
@@ -100,6 +102,17 @@ type DeviceState struct {
 
 // VendorCPU is the vendor of the processor: a device with the machine's memory, and no GPU.
 const VendorCPU = "cpu"
+
+// TotalFrom says where a device's total memory comes from.
+type TotalFrom string
+
+// The sources, the first of those that know counts.
+const (
+	FromConfiguration TotalFrom = "configuration" // memory in a [[device]]
+	FromDriver        TotalFrom = "driver"        // NVML, DRM; of the processor the kernel
+	FromProbe         TotalFrom = "probe"         // a process of the daemon's asked CUDA
+	FromMachine       TotalFrom = "machine"       // half of the machine's memory: nobody told
+)
 
 // MaxGPUs is how many GPUs a machine can have.
 const MaxGPUs = 64

@@ -123,6 +123,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
+		a.searchAgain() // a search knows the devices that there were
 	}
 	known.Device, known.found = d, d.Total
 	a.configure(known)
@@ -145,8 +146,9 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 func (a *Arbiter) configure(d *device) {
 	a.renew(d)
 	d.rule = a.policy.ForDevice(d.Device)
-	if d.Total = d.found; !d.IsGPU() && d.rule.Memory > 0 {
-		d.Total = d.rule.Memory
+	d.Total, d.totalFrom = d.found, cmp.Or(d.From, accounting.FromDriver)
+	if d.rule.Memory > 0 {
+		d.Total, d.totalFrom = d.rule.Memory, accounting.FromConfiguration
 	}
 }
 

@@ -25,13 +25,17 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 		if !d.IsGPU() && (r.Any || r.Claim) {
 			return nil, fmt.Errorf(wording.NoGPUToClaim, d, ErrNoDevice)
 		}
-		if !d.lost && !slices.Contains(from, d) {
+		divided := a.divided(d)
+		if divided && !r.Any {
+			return nil, fmt.Errorf(wording.Divided, d, ErrNoDevice)
+		}
+		if !d.lost && !divided && !slices.Contains(from, d) {
 			from = append(from, d)
 		}
 	}
 	if len(r.Devices) == 0 {
 		for _, d := range a.devices {
-			if !d.lost && d.IsGPU() {
+			if !d.lost && d.IsGPU() && !a.divided(d) {
 				from = append(from, d)
 			}
 		}
@@ -48,6 +52,11 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 		}
 	}
 	return from, nil
+}
+
+// divided reports whether MIG has made instances of a device, which programs see in its place.
+func (a *Arbiter) divided(of *device) bool {
+	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.Parent != nil && *d.Parent == of.Index && !d.lost })
 }
 
 // claimedBy returns a device on which a user has a claim, or nil.

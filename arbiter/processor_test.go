@@ -104,7 +104,7 @@ func TestSharesOfTheProcessor(t *testing.T) {
 
 func TestMemoryOfTheProcessorIsConfigured(t *testing.T) {
 	policy := rules.DefaultPolicy()
-	policy.Devices = []rules.DeviceRule{{Memory: 2 * gib}}
+	policy.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Vendor: accounting.VendorCPU}, Memory: 2 * gib}}
 	policy.ContextReserve, policy.ContextGuess = size(gib), size(gib)
 	w := withProcessor(t, policy, 1)
 	if d := w.arb.Snapshot(w.now).Devices; d[0].Total != gib || d[1].Total != 2*gib || d[1].Context != 0 || d[0].Context == 0 {

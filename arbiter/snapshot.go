@@ -73,8 +73,8 @@ func worse(x, y accounting.State) accounting.State {
 func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 	sums := a.ledger.Device(d.Index)
 	state := accounting.DeviceState{
-		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Lost: d.lost, Unresponsive: d.hung,
-		Total: d.Total, Reserve: d.reserve(), Capacity: sums.Limit,
+		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
+		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
 		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),

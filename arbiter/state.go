@@ -18,15 +18,17 @@ import (
 // device is one GPU and what is known of it.
 type device struct {
 	rules.Device
-	rule     rules.DeviceRule
-	found    accounting.Bytes // Total as it was found; the configuration may say otherwise of the processor
-	direct   accounting.Lease // stands for what is charged to the device alone
-	lost     bool
-	hung     bool             // it does not answer
-	overhead accounting.Bytes // Σ over its leases, where not charged to them
-	headroom accounting.Bytes // Σ of what headrooms lack beyond that
-	policy   *rules.Policy
-	peak     peak
+	rule  rules.DeviceRule
+	found accounting.Bytes // Total as it was found; the configuration may say otherwise
+
+	totalFrom accounting.TotalFrom
+	direct    accounting.Lease // stands for what is charged to the device alone
+	lost      bool
+	hung      bool             // it does not answer
+	overhead  accounting.Bytes // Σ over its leases, where not charged to them
+	headroom  accounting.Bytes // Σ of what headrooms lack beyond that
+	policy    *rules.Policy
+	peak      peak
 
 	unmanaged   accounting.Bytes
 	unmanagedBy []accounting.UnmanagedState

@@ -182,10 +182,6 @@ func (l *loader) takeRule(d *draft) {
 
 func (l *loader) takeDevice(d *draft) {
 	rule := d.device
-	if rule.Memory != 0 && rule.Match.Vendor != accounting.VendorCPU {
-		l.mistake(d, "memory", "memory: a GPU has what its driver says; only the processor's can be set: match.vendor = %q in the same [[device]]",
-			accounting.VendorCPU)
-	}
 	if rule.Also != nil && rule.Match.Vendor == accounting.VendorCPU {
 		l.mistake(d, "also", "also: what computes on the processor is counted there unless a GPU's [[device]] says otherwise; leave it out, or write it there")
 	}

@@ -36,10 +36,9 @@ f.toml:9: memory.max: "4 parsecs" is no size: its unit "parsecs" is unknown; K, 
 f.toml:5: match.pci: must be a PCI address ("0000:01:00.0"), not 3
 f.toml:7: match.uuid: must be a string with something in it, not " "`,
 		},
-		"the memory of a GPU": {
+		"the memory of a device": {
 			"[[device]]\nmatch.index = 0\nmemory = \"8GiB\"\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = 0\n[[device]]\nmemory = \"50%\"",
-			`f.toml:4: memory: a GPU has what its driver says; only the processor's can be set: match.vendor = "cpu" in the same [[device]]
-f.toml:7: memory: must be above 0
+			`f.toml:7: memory: must be above 0
 f.toml:9: memory: cannot be a share: write bytes`,
 		},
 		"drivers on a GPU": {

@@ -239,7 +239,7 @@ var patterns = textual(func(v value) (string, error) {
 // uuids are spelled as the inventory does: hexadecimal digits in lower case.
 var uuids = textual(func(v value) (string, error) {
 	text, err := something(v)
-	for _, prefix := range []string{"GPU-", "CPU-"} {
+	for _, prefix := range []string{"GPU-", "MIG-", "CPU-"} {
 		if len(text) > len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
 			text = prefix + strings.ToLower(text[len(prefix):])
 		}

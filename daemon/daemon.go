@@ -35,8 +35,9 @@ type Daemon struct {
 	log      *slog.Logger
 	paths    paths
 	inv      machine
-	devices  []inventory.Device // this and readers do not change after the start
-	readers  map[int]*reader    // by device
+	known    atomic.Pointer[table] // the devices, replaced as a whole
+	scans    scans
+	audience audienceOf
 	listener *ipc.Listener
 	fs       *gpufs.Server
 	reaper   *inventory.Reaper[*mortal]
@@ -117,10 +118,11 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		readers:  map[int]*reader{},
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
+	d.known.Store(&table{})
+	d.scans = newScans()
 	d.load, d.keepGood, d.parts, d.end = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)
@@ -194,6 +196,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 		d.recover()
 	}
 	d.startReaders()
+	go d.scanDevices(d.ctx)
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
@@ -209,7 +212,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	d.notify("READY=1")
 	go d.accept(d.ctx) // which ends when the listener closes
 	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
-		"devices", len(d.devices))
+		"devices", len(d.devices()))
 	return nil
 }
 
@@ -320,15 +323,23 @@ func (d *Daemon) goesWithout(err error) bool {
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
-func (d *Daemon) Snapshot() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
+func (d *Daemon) Snapshot() accounting.Snapshot {
+	d.looked()
+	return d.state()
+}
+
+// state is Snapshot for the daemon itself, which nobody looks at.
+func (d *Daemon) state() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
 // Leases is the state of all leases, and of nothing else.
 func (d *Daemon) Leases() accounting.Snapshot {
+	d.looked()
 	return d.texts.leases.Get(func() accounting.Snapshot { return d.pictured(d.arb.PictureOfLeases) })
 }
 
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
+	d.looked()
 	return d.pictured(func(now time.Time) *arbiter.Picture { return d.arb.PictureOf(now, idsOf(d.ofProcess[pid])...) })
 }
 

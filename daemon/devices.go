@@ -3,6 +3,7 @@ package daemon
 import (
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -11,30 +12,71 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
+// table is the devices that are known, with what reads each of them. It does not change: one that has more takes its place.
+type table struct {
+	devices []inventory.Device
+	readers map[int]*reader // by device
+}
+
+func (d *Daemon) devices() []inventory.Device { return d.known.Load().devices }
+
+func (d *Daemon) readers() map[int]*reader { return d.known.Load().readers }
+
+// addDevices makes the devices known that are there when the daemon starts.
 func (d *Daemon) addDevices() {
-	d.devices = d.inv.Devices()
+	d.meet(d.inv.Devices())
 	if why := d.inv.Why(); why != "" {
 		level := slog.LevelInfo
-		if !slices.ContainsFunc(d.devices, isGPU) {
+		if !slices.ContainsFunc(d.devices(), isGPU) {
 			level = slog.LevelWarn
 		}
-		d.log.Log(d.ctx, level, "devices", "found", len(d.devices), "note", why)
-	}
-	now := d.now()
-	d.lock()
-	defer d.unlock()
-	for _, dev := range d.devices {
-		d.readers[dev.Index] = newReader(d, dev.Index)
-		d.arb.AddDevice(now, deviceOf(dev))
+		d.log.Log(d.ctx, level, "devices", "found", len(d.devices()), "note", why)
 	}
 }
 
+// meet makes devices known, or known anew, and returns the readers of those that had none. A device whose memory nobody
+// tells counts as having half of the machine's, until a probe has asked CUDA.
+func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
+	now := d.now()
+	d.lock()
+	defer d.unlock()
+	next := table{slices.Clone(d.devices()), maps.Clone(d.readers())}
+	if next.readers == nil {
+		next.readers = map[int]*reader{}
+	}
+	for _, dev := range found {
+		if dev.Total == 0 {
+			dev.Total, dev.From = procfacts.Here.MemTotal()/2, accounting.FromMachine
+		}
+		next.devices = slices.DeleteFunc(next.devices, func(known inventory.Device) bool { return known.Index == dev.Index })
+		next.devices = append(next.devices, dev)
+		if next.readers[dev.Index] == nil {
+			r := newReader(d, dev.Index)
+			next.readers[dev.Index] = r
+			readers = append(readers, r)
+		}
+	}
+	slices.SortFunc(next.devices, func(a, b inventory.Device) int { return a.Index - b.Index })
+	d.known.Store(&next)
+	for _, dev := range found {
+		if dev, ok := d.deviceByIndex(dev.Index); ok {
+			d.arb.AddDevice(now, d.deviceOf(dev))
+		}
+	}
+	return readers
+}
+
 // deviceOf is a device as the arbiter takes it.
-func deviceOf(dev inventory.Device) rules.Device {
-	return rules.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
-		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev)}
+func (d *Daemon) deviceOf(dev inventory.Device) rules.Device {
+	of := rules.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
+		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev), From: dev.From}
+	if parent, ok := d.device(func(p *inventory.Device) bool { return dev.Parent != "" && p.UUID == dev.Parent }); ok {
+		of.Parent = &parent.Index
+	}
+	return of
 }
 
 func isGPU(dev inventory.Device) bool { return dev.Vendor != accounting.VendorCPU }
@@ -56,9 +98,10 @@ func (d *Daemon) deviceByIndex(index int) (inventory.Device, bool) {
 
 // device is the first one that is.
 func (d *Daemon) device(is func(*inventory.Device) bool) (inventory.Device, bool) {
-	for i := range d.devices {
-		if is(&d.devices[i]) {
-			return d.devices[i], true
+	devices := d.devices()
+	for i := range devices {
+		if is(&devices[i]) {
+			return devices[i], true
 		}
 	}
 	return inventory.Device{}, false
@@ -94,10 +137,10 @@ func (d *Daemon) lastDevices() (last []inventory.Device) {
 
 // keepDevices writes down what was found.
 func (d *Daemon) keepDevices() {
-	if slices.Equal(d.devices, d.lastDevices()) {
+	if slices.Equal(d.devices(), d.lastDevices()) {
 		return
 	}
-	text, err := json.Marshal(d.devices)
+	text, err := json.Marshal(d.devices())
 	if err == nil {
 		err = os.WriteFile(d.paths.devices+".new", text, 0o600)
 	}

@@ -153,6 +153,10 @@ func (m *fakeMachine) IsMapped(pid int, inode uint64, name string) (bool, error)
 
 func (m *fakeMachine) Why() string { return "" }
 
+func (m *fakeMachine) Scan() []inventory.Device { return nil }
+
+func (m *fakeMachine) Suspended(int) bool { return false }
+
 func (m *fakeMachine) Close() {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -29,7 +29,7 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 // helloTool tells a tool that it is heard, and whether the job that it names is one that
 // programs can be started in.
 func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
-	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices))}
+	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices()))}
 	if !req.Job.IsZero() {
 		cl.d.lock()
 		_, err := cl.d.jobOfLocked(req.Job, cl.conn.Peer())
@@ -62,7 +62,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 // greetingLocked is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
 // with it; −1 where none is wanted.
 func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
-	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices)), OnLoss: lossOf(d.config.Load()),
+	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
 		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed

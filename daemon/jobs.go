@@ -126,7 +126,7 @@ func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
 	if len(named) == 0 {
 		needsGPU |= ipc.JobExclusive
 	}
-	if (r.Flags&needsGPU != 0 || len(named) == 0 && reserves) && !slices.ContainsFunc(d.devices, isGPU) {
+	if (r.Flags&needsGPU != 0 || len(named) == 0 && reserves) && !slices.ContainsFunc(d.devices(), isGPU) {
 		return refused(ipc.StatusNoDevice, "the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 	}
 	for _, index := range named {
@@ -272,6 +272,9 @@ func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
 		dev, _ := d.deviceByIndex(index)
 		rep.Device[rep.Devices] = ipc.JobDevice{Index: uint32(index), Vendor: ipc.Vendors[dev.Vendor],
 			Ordinal: uint32(dev.Ordinal), UUID: dev.UUIDBytes}
+		if dev.Parent != "" {
+			rep.Device[rep.Devices].Kind = ipc.JobDeviceMIG
+		}
 		rep.Devices++
 	}
 	return rep
@@ -321,7 +324,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 // that limits nothing is a mistake. The processor counts for those who name it.
 func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequest) error {
 	var largest accounting.Bytes
-	for _, dev := range d.devices {
+	for _, dev := range d.devices() {
 		if !isGPU(dev) && !slices.Contains(r.Device[:r.Devices], uint32(dev.Index)) {
 			continue
 		}
@@ -366,6 +369,9 @@ func (d *Daemon) endRunnerLocked(j *job) {
 
 // knownJobLocked enters a job wherever it is looked for.
 func (d *Daemon) knownJobLocked(j *job) {
+	if len(d.sessions)+len(d.jobs) == 0 {
+		d.wakeReaders()
+	}
 	d.jobs[j.token], d.jobByID[j.id], d.jobByOrigin[j.jobOrigin] = j, j, j
 	d.jobsOf.add(j.runner.PID, j.uid)
 }

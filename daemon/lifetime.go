@@ -38,7 +38,7 @@ func (d *Daemon) buryLocked(s *session) {
 	d.letGo(&s.life) // nothing more is learnt from it, and others may lack the descriptor
 	for l := range s.open() {
 		l.SetPage(nil)
-		d.readers[l.Device].drainLocked(s)
+		d.readers()[l.Device].drainLocked(s)
 	}
 	d.dropSessionLocked(s)
 }

@@ -19,6 +19,7 @@ func (d *Daemon) writeMetrics(w io.Writer, s accounting.Snapshot) error {
 
 // metrics answers with the metrics of this moment.
 func (cl *client) metrics(m ipc.Message) error {
+	cl.looked()
 	return cl.sendText(m, func(*audience) text {
 		return cl.d.texts.metrics.Get(func() text {
 			var b bytes.Buffer
@@ -38,7 +39,7 @@ func (d *Daemon) mapJobs(ctx context.Context) {
 		m.turnTo(d.config.Load().DCGM.JobMappingDir)
 		var next <-chan time.Time
 		if m.folder != nil {
-			m.tell(m.folder.Write(d.Snapshot()))
+			m.tell(m.folder.Write(d.state()))
 			next = d.after(mapEvery)
 		}
 		select {

@@ -141,7 +141,7 @@ func (d *Daemon) pressureOwnersLocked() map[pressureKey][]arbiter.PressureOf {
 			of[key] = append(of[key], p)
 		}
 	}
-	for _, dev := range d.devices {
+	for _, dev := range d.devices() {
 		add(arbiter.PressureOf{Device: dev.Index})
 	}
 	for _, id := range d.arb.Jobs() {

@@ -318,7 +318,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	var below []arbiter.TicketID
 	mine := func(uid uint32) bool { return peer.Privileged || peer.UID == uid }
-	for _, t := range d.Snapshot().Queue {
+	for _, t := range d.state().Queue {
 		if mine(t.UID) && d.inv.Descends(t.PID, peer.PID) {
 			below = append(below, arbiter.TicketID(t.Ticket))
 		}

@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// readEvery is how often a device is read when nothing happens there.
+	// readEvery is how often a device is read when nothing happens there, while the daemon has something to do.
 	readEvery = time.Second
 	// readFirst is the pause after which a device is looked at again that had not given back
 	// a dead process's memory; it doubles up to readOften.
@@ -100,13 +100,18 @@ func (r *reader) run(ctx context.Context) {
 func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
 	ended := r.d.now()
 	rested := ended.Add(min(readRest*ended.Sub(began), readOften))
-	next := booked.Add(readEvery).Sub(r.d.now())
+	next := booked.Add(r.every()).Sub(r.d.now())
 	if r.hurried() {
 		next = min(next, r.gap)
 		r.gap = min(2*r.gap, readOften)
 	}
 	if !r.pause(ctx, next, r.wake) {
 		return false
+	}
+	for r.rests() {
+		if !r.pause(ctx, readIdle, r.wake) {
+			return false
+		}
 	}
 	if r.paid = r.paid.Add(readOften); r.paid.Before(began) {
 		r.paid = began
@@ -174,7 +179,7 @@ func (r *reader) read(began time.Time, books bool) {
 		d.arb.LoseDevice(now, r.index)
 	case wasLost:
 		if dev, ok := d.deviceByIndex(r.index); ok {
-			d.arb.AddDevice(now, deviceOf(dev))
+			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
 	case books:
 		for reading.Book(d.now(), rowsAtOnce) {
@@ -238,7 +243,7 @@ func (r *reader) end(result *reading, usage inventory.Usage, err error) {
 // fresh is what a device says in a reading that begins after the call; false: it does not
 // answer in time. It is for goroutines that may wait; no lock is held.
 func (d *Daemon) fresh(index int, patience time.Duration) (inventory.Usage, bool) {
-	r := d.readers[index]
+	r := d.readers()[index]
 	if r == nil {
 		return inventory.Usage{}, false
 	}
@@ -272,7 +277,7 @@ func (r *reader) silent(now time.Time) time.Duration {
 // last.
 func (d *Daemon) checkDevicesLocked() {
 	now := d.now()
-	for _, r := range d.readers {
+	for _, r := range d.readers() {
 		if silent := r.silent(now); silent > hungAfter {
 			d.arb.Unresponsive(now, r.index, silent)
 		}
@@ -283,10 +288,17 @@ func (d *Daemon) checkDevicesLocked() {
 // in use at the start counts from the start.
 func (d *Daemon) startReaders() {
 	late := d.after(startPatience)
-	for _, r := range d.readers {
+	for _, r := range d.readers() {
 		go r.run(d.ctx)
 	}
-	for _, r := range d.readers {
+	probed := background(func() error { d.probeUnknown(); return nil })
+	select {
+	case <-probed:
+	case <-late:
+		late = d.after(0)
+	case <-d.ctx.Done():
+	}
+	for _, r := range d.readers() {
 		select {
 		case <-r.first:
 		case <-late:

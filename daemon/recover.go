@@ -143,10 +143,10 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 // boundMinLocked takes a reservation off a record that is more than any device has: it was never
 // granted, the file has been damaged.
 func (d *Daemon) boundMinLocked(r *statefile.Job) {
-	if r.Min == ipc.NoLimit || len(d.devices) == 0 {
+	if r.Min == ipc.NoLimit || len(d.devices()) == 0 {
 		return
 	}
-	for _, dev := range d.devices {
+	for _, dev := range d.devices() {
 		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: it is not known
 			return
 		}

@@ -357,6 +357,6 @@ func (d *Daemon) forgetLocked(s *session) {
 	leases := slices.Collect(s.open())
 	d.buryLocked(s)
 	for _, l := range leases {
-		d.readers[l.Device].goneLocked(s)
+		d.readers()[l.Device].goneLocked(s)
 	}
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -15,6 +16,8 @@ type machine interface {
 	Devices() []inventory.Device
 	Why() string
 	Read(index int) (inventory.Usage, error)
+	Scan() []inventory.Device
+	Suspended(index int) bool
 	Facts(pid int) (procfacts.Facts, error)
 	FactsOf(p procfacts.Started, lives func() bool) (procfacts.Facts, error)
 	UserName(uid uint32) string
@@ -49,6 +52,8 @@ type clock struct {
 type parts struct {
 	clock
 	inventory func() machine
+	plugged   func(ctx context.Context, changed func()) error // tells when the kernel says that a device may have come
+	probe     func(ctx context.Context) (map[ipc.UUID]uint64, error)
 	listen    func() (*ipc.Listener, error)
 }
 
@@ -60,7 +65,9 @@ func (d *Daemon) realParts() parts {
 			found := inventory.Open(inventory.Options{SysfsRoot: d.paths.sysfs, Last: d.lastDevices()})
 			return realMachine{found, procfacts.NewReader()}
 		},
-		listen: d.openSocket,
+		plugged: inventory.WatchDevices,
+		probe:   probeMemory,
+		listen:  d.openSocket,
 	}
 }
 

@@ -230,6 +230,9 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 
 // knownLocked enters a session wherever it is looked for.
 func (d *Daemon) knownLocked(s *session) {
+	if len(d.sessions)+len(d.jobs) == 0 {
+		d.wakeReaders()
+	}
 	d.sessions[s.token] = s
 	if len(d.sessions) >= crowdedAt {
 		d.unused = nil
@@ -246,6 +249,10 @@ func (d *Daemon) knownLocked(s *session) {
 func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	d, s := cl.d, cl.s
 	dev, ok := d.deviceByUUID(r.Device)
+	if !ok {
+		d.lookFor()
+		dev, ok = d.deviceByUUID(r.Device)
+	}
 	if !ok {
 		return ipc.AttachReply{}, refused(ipc.StatusNoDevice,
 			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", r.Device)

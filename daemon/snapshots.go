@@ -83,9 +83,10 @@ func (cl *client) reader() uint32 {
 
 // snapshot answers with the whole state as JSON.
 func (cl *client) snapshot(m ipc.Message) error {
+	cl.looked()
 	return cl.sendText(m, func(r *audience) text {
 		if uid := cl.reader(); cl.d.hidesCommands(uid) {
-			return r.texts.Get(func() text { return textOf(cl.d.Snapshot().WithOwnCommands(uid)) })
+			return r.texts.Get(func() text { return textOf(cl.d.state().WithOwnCommands(uid)) })
 		}
 		return cl.d.texts.json.Get(func() text { return textOf(cl.d.snapshot()) })
 	})

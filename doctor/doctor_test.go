@@ -159,7 +159,7 @@ func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 	}{
 		{probed{outcome: "absent"}, "", "", "nvidia-smi"},
 		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "/b:/a/", ", and NVML has 2 here, as LD_LIBRARY_PATH leads to /a", "ldconfig"},
-		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "was not there yet"},
+		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "looks again every three seconds"},
 	} {
 		d := &Doctor{state: &accounting.Snapshot{}, nvml: c.nvml, Getenv: func(string) string { return c.path }}
 		d.checkDevices()

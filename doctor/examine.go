@@ -118,6 +118,16 @@ func (d *Doctor) checkDevices() {
 				"device %d (%s) does not say what a process uses: memory that no call names is charged to nobody", device.Index, device.Name)
 		}
 	}
+	for _, device := range gpus {
+		if device.Parent != nil {
+			d.found("mig", Note, "", "device %d (%s) is an instance that MIG made of GPU %d: a program sees one instance at a time, NVML does not tell how busy it is, and tells its processes to root alone",
+				device.Index, device.Name, *device.Parent)
+		}
+		if device.TotalFrom == accounting.FromMachine {
+			d.found("memory", Note, "write memory = \"…\" into a [[device]] for it", "device %d (%s) does not say how much memory it has: it counts as having %s, half of the machine's",
+				device.Index, device.Name, device.Total.Human())
+		}
+	}
 	d.found("devices", Fine, "", "%s", report.ListDevices(gpus))
 }
 
@@ -127,12 +137,12 @@ func (d *Doctor) noGPU() {
 	folder := filepath.Dir(d.nvml.path)
 	switch {
 	case d.nvml.devices == 0:
-		d.found("devices", Wrong, "see whether nvidia-smi lists one, then restart gpuarbd", text)
+		d.found("devices", Wrong, "see whether nvidia-smi lists one: the daemon looks for GPUs every three seconds", text)
 	case slices.ContainsFunc(filepath.SplitList(d.Getenv("LD_LIBRARY_PATH")), func(path string) bool { return filepath.Clean(path) == folder }):
-		d.found("devices", Wrong, "restart gpuarbd with that LD_LIBRARY_PATH; or write the folder into a file of /etc/ld.so.conf.d, run ldconfig and restart gpuarbd",
+		d.found("devices", Wrong, "write the folder into a file of /etc/ld.so.conf.d and run ldconfig: the daemon finds the GPUs some seconds later",
 			text+", and NVML has %d here, as LD_LIBRARY_PATH leads to %s", d.nvml.devices, folder)
 	default:
-		d.found("devices", Wrong, "restart gpuarbd: the driver was not there yet when it started", text+", and NVML (%s) has %d here", d.nvml.path, d.nvml.devices)
+		d.found("devices", Wrong, "the daemon looks again every three seconds; if this stays so, its log says what is in the way (journalctl -u gpuarbd)", text+", and NVML (%s) has %d here", d.nvml.path, d.nvml.devices)
 	}
 }
 

@@ -30,9 +30,9 @@ type drmCard struct {
 	pci    string
 }
 
-// openDRM finds the AMD and Intel devices, from index first on. Cards for which
-// taken says so are left out: they were found through their vendor's library.
-func openDRM(root string, taken func(pci string) bool, first int) (list []found, reason string) {
+// openDRM finds the AMD and Intel devices. Cards for which
+// taken says so are left out: they were found before, or through their vendor's library.
+func openDRM(root string, taken func(pci string) bool) (list []found, reason string) {
 	cards, err := drmCards(filepath.Join(root, "class/drm"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		reason = fmt.Sprintf("DRM: %v", err)
@@ -40,29 +40,28 @@ func openDRM(root string, taken func(pci string) bool, first int) (list []found,
 	var reasons []string
 	reasons = appendReason(reasons, reason)
 	var amd, intel []found
-	amdCards := 0
+	amdCards, intelCards := 0, 0
 	for _, c := range cards {
-		if taken(c.pci) {
-			continue
-		}
 		var skipped string
-		switch c.vendor {
-		case pciAMD:
-			amd, skipped = appendCard(amd, c, amdCards, amdMemory, describeAMD)
+		switch known := taken(c.pci); {
+		case c.vendor == pciAMD:
+			if !known {
+				amd, skipped = appendCard(amd, c, amdCards, amdMemory, describeAMD)
+			}
 			amdCards++ // ROCm counts one that is left out here too
-		case pciIntel:
+		case c.vendor == pciIntel && known:
+			intelCards++
+		case c.vendor == pciIntel:
 			// Level Zero numbers the integrated one, which is left out, last.
-			intel, skipped = appendCard(intel, c, len(intel), intelMemory, describeIntel)
-		case pciNVIDIA:
+			if intel, skipped = appendCard(intel, c, intelCards, intelMemory, describeIntel); skipped == "" {
+				intelCards++
+			}
+		case c.vendor == pciNVIDIA && !known:
 			skipped = fmt.Sprintf("DRM: %s (%s) is NVIDIA's, and NVML does not know it", c.name, c.pci)
 		}
 		reasons = appendReason(reasons, skipped)
 	}
-	list = append(amd, intel...)
-	for i := range list {
-		list[i].device.Index = first + i
-	}
-	return list, strings.Join(reasons, "; ")
+	return append(amd, intel...), strings.Join(reasons, "; ")
 }
 
 // drmCards lists the cards by PCI address, which is how the vendors' libraries number them.
@@ -134,7 +133,7 @@ func appendCard(list []found, c drmCard, ordinal int, where func(drmCard) drmMem
 	if err != nil || total == 0 {
 		return list, fmt.Sprintf("DRM: %s (%s) has no memory of its own, or its driver does not say how much", c.name, c.pci)
 	}
-	d := Device{Ordinal: ordinal, PCI: c.pci, Total: total}
+	d := Device{Index: anyIndex, Ordinal: ordinal, PCI: c.pci, Total: total}
 	describe(&d, c)
 	src := &drmSource{dir: c.dir}
 	if _, err := sumFiles(memory.used); err == nil {

@@ -6,29 +6,34 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// Device is one GPU, or the processor, as it was found. Nothing in it changes while the inventory is open.
+// Device is one GPU, an instance that MIG made of one, or the processor, as it was found. Nothing in it changes while the
+// inventory is open.
 type Device struct {
-	Index  int    // unique on this machine: NVIDIA first, by NVML's index, then AMD, then Intel; the processor has [accounting.ProcessorIndex]
+	Index  int    // unique on this machine, below [accounting.MaxGPUs]: NVIDIA first, by NVML's index, then AMD, then Intel; the processor has [accounting.ProcessorIndex]
 	Vendor string // nvidia, amd, intel or cpu
 	// Ordinal is its number among the vendor's devices, as the vendor's own variable
 	// takes it (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
 	Ordinal int
 	Name    string
-	UUID    string // "GPU-…" as the vendor's own tools spell it, "CPU-…" for the processor; empty if the device has none
-	PCI     string // domain:bus:device.function, lower case
+	UUID    string // "GPU-…", "MIG-…" as the vendor's own tools spell it, "CPU-…" for the processor; empty if the device has none
+	PCI     string // domain:bus:device.function, lower case; empty if the driver does not say
+	Parent  string // UUID of the GPU that MIG made it of; empty: it is none of MIG's instances
 	// UUIDBytes is what the vendor's programming interface gives for the device:
 	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel; for the
 	// processor the one that [ProcessorUUID] says.
 	UUIDBytes [16]byte
-	Total     uint64 // bytes of device memory; of the processor, of the machine's
-	Reserved  uint64 // bytes inside Total that the driver keeps for itself; 0 if it does not say
+	Total     uint64               // bytes of device memory; of the processor, of the machine's; 0: the driver does not say
+	From      accounting.TotalFrom // where Total comes from; empty: the driver
+	Reserved  uint64               // bytes inside Total that the driver keeps for itself; 0 if it does not say
 }
 
 // ProcessUsage is what one process holds on one device, as the driver says.
@@ -64,11 +69,14 @@ type source interface {
 // Inventory is the set of devices.
 // Its methods are safe for concurrent use.
 type Inventory struct {
-	devices []Device
+	sysfs   string
+	host    *nvmlHost
+	closed  atomic.Bool
+	tried   map[string]int // how often NVML was initialised again for a PCI device that it does not know; Scan's own
+	mu      sync.RWMutex   // guards what follows
+	devices []Device       // by index
 	sources map[int]source // by index
 	why     string
-	release func() // gives the driver's library back
-	closed  atomic.Bool
 }
 
 // Open finds the devices. It does not fail where there is none: Devices is then
@@ -77,13 +85,12 @@ func Open(o Options) *Inventory {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
 	}
-	host := newNVMLHost(nvml.New())
-	inv := &Inventory{sources: make(map[int]source), release: host.release}
+	inv := &Inventory{sysfs: cmp.Or(o.SysfsRoot, "/sys"), host: newNVMLHost(nvml.New()), tried: map[string]int{}, sources: make(map[int]source)}
 	var reasons []string
-	found, reason := host.open(o.Last)
+	found, reason := inv.host.open(o.Last)
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
-	found, reason = openDRM(cmp.Or(o.SysfsRoot, "/sys"), inv.hasPCI, inv.nextIndex())
+	found, reason = openDRM(inv.sysfs, inv.hasPCI)
 	inv.add(found)
 	reasons = appendReason(reasons, reason)
 	inv.add(drivers{o.Getenv, openCLFolder, vulkanFolders}.processor(procfacts.Here))
@@ -91,27 +98,56 @@ func Open(o Options) *Inventory {
 	return inv
 }
 
-// found is a device with the way to read it.
+// found is a device with the way to read it. A device whose index is anyIndex gets the next free one.
 type found struct {
 	device Device
 	source source
 }
 
-func (inv *Inventory) add(list []found) {
+const anyIndex = -1
+
+// add adds devices, and returns them with their indices. A device whose index another one has gets the next free one.
+func (inv *Inventory) add(list []found) (added []Device) {
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
 	for _, f := range list {
+		if _, taken := inv.sources[f.device.Index]; taken || f.device.Index == anyIndex {
+			f.device.Index = inv.nextIndex()
+		}
+		if f.device.Index >= accounting.MaxGPUs && f.device.Vendor != accounting.VendorCPU {
+			continue // beyond the most that a machine can have
+		}
 		inv.devices = append(inv.devices, f.device)
 		inv.sources[f.device.Index] = f.source
+		added = append(added, f.device)
 	}
+	slices.SortFunc(inv.devices, func(a, b Device) int { return cmp.Compare(a.Index, b.Index) })
+	return added
 }
 
+// hasPCI reports whether a device is known by its PCI address.
 func (inv *Inventory) hasPCI(address string) bool {
-	return slices.ContainsFunc(inv.devices, func(d Device) bool { return d.PCI == address })
+	return address != "" && inv.has(func(d Device) bool { return d.PCI == address })
 }
 
+// known reports whether a device is known by its UUID.
+func (inv *Inventory) known(uuid string) bool {
+	return inv.has(func(d Device) bool { return d.UUID == uuid })
+}
+
+func (inv *Inventory) has(is func(Device) bool) bool {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return slices.ContainsFunc(inv.devices, is)
+}
+
+// nextIndex returns the index after those of all GPUs. The caller holds the lock.
 func (inv *Inventory) nextIndex() int {
 	next := 0
 	for _, d := range inv.devices {
-		next = max(next, d.Index+1)
+		if d.Vendor != accounting.VendorCPU {
+			next = max(next, d.Index+1)
+		}
 	}
 	return next
 }
@@ -125,18 +161,24 @@ func appendReason(reasons []string, reason string) []string {
 
 // Devices returns the devices by index. The slice is the caller's.
 func (inv *Inventory) Devices() []Device {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
 	return slices.Clone(inv.devices)
 }
 
 // Why says, for people, why devices that one might expect are absent; it is empty
 // if there is nothing to say.
-func (inv *Inventory) Why() string { return inv.why }
+func (inv *Inventory) Why() string {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	return inv.why
+}
 
 // Close gives the driver's library back, as soon as no call into it is under way;
 // it does not wait for one. Read fails afterwards.
 func (inv *Inventory) Close() {
 	inv.closed.Store(true)
-	inv.release()
+	inv.host.release()
 }
 
 // Read polls one device. It may block for as long as the driver does.
@@ -145,7 +187,9 @@ func (inv *Inventory) Close() {
 // counts once, with the larger figure. A device that has fallen off the bus gives
 // Usage.Lost and no error.
 func (inv *Inventory) Read(index int) (Usage, error) {
+	inv.mu.RLock()
 	src, ok := inv.sources[index]
+	inv.mu.RUnlock()
 	switch {
 	case !ok:
 		return Usage{}, fmt.Errorf("device %d: no such device", index)

@@ -19,16 +19,11 @@ var nvmlNeeded = [][]string{
 	{"nvmlDeviceGetCount_v2", "nvmlDeviceGetCount"},
 	{"nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex"},
 	{"nvmlDeviceGetHandleByUUID"},
-	{"nvmlDeviceGetName"},
 	{"nvmlDeviceGetUUID"},
-	{"nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"},
-	{"nvmlDeviceGetMemoryInfo"},
-	{"nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2",
-		"nvmlDeviceGetComputeRunningProcesses"},
 }
 
 // nvmlOptional says which functions there are that one can do without.
-type nvmlOptional struct{ graphics, mps, reserved bool }
+type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig bool }
 
 func nvmlReason(ret nvml.Return) string {
 	switch ret {
@@ -44,13 +39,10 @@ func nvmlReason(ret nvml.Return) string {
 	return fmt.Sprintf("NVIDIA: NVML did not start: %v (%d)", ret, int(ret))
 }
 
+// describeNVML describes a device, which exists if it has a UUID: whatever else the library does not tell is left out.
 func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
 	d := Device{Index: index, Ordinal: index, Vendor: "nvidia"}
-	name, ret := handle.GetName()
-	if ret != nvml.SUCCESS {
-		return d, fmt.Errorf("its name: %w", ret)
-	}
-	d.Name = name
+	var ret nvml.Return
 	if d.UUID, ret = handle.GetUUID(); ret != nvml.SUCCESS {
 		return d, fmt.Errorf("its UUID: %w", ret)
 	}
@@ -59,22 +51,42 @@ func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, 
 		return d, err
 	}
 	d.UUIDBytes = uuid
-	pci, ret := handle.GetPciInfo()
-	if ret != nvml.SUCCESS {
-		return d, fmt.Errorf("its address: %w", ret)
+	d.Name = "NVIDIA GPU"
+	if optional.name {
+		if name, ret := handle.GetName(); ret == nvml.SUCCESS {
+			d.Name = name
+		} else if isGone(ret) {
+			return d, fmt.Errorf("its name: %w", ret)
+		}
 	}
-	d.PCI = pciAddress(pci.Domain, pci.Bus, pci.Device)
-	memory, ret := handle.GetMemoryInfo()
-	if ret != nvml.SUCCESS {
-		return d, fmt.Errorf("its memory: %w", ret)
+	if optional.pci {
+		if pci, ret := handle.GetPciInfo(); ret == nvml.SUCCESS {
+			d.PCI = pciAddress(pci.Domain, pci.Bus, pci.Device)
+		} else if isGone(ret) {
+			return d, fmt.Errorf("its address: %w", ret)
+		}
 	}
-	d.Total = memory.Total
+	return d, describeMemory(&d, handle, optional)
+}
+
+// describeMemory adds how much memory a device has, where the library tells: a GPU that shares the processor's memory
+// (GB10, Jetson) answers that the question is not supported.
+func describeMemory(d *Device, handle nvmlDevice, optional nvmlOptional) error {
+	if optional.memory {
+		memory, ret := handle.GetMemoryInfo()
+		if isGone(ret) {
+			return fmt.Errorf("its memory: %w", ret)
+		}
+		if ret == nvml.SUCCESS {
+			d.Total = memory.Total
+		}
+	}
 	if optional.reserved {
 		if v2, ret := handle.GetMemoryInfo_v2(); ret == nvml.SUCCESS && v2.Reserved < v2.Total {
 			d.Total, d.Reserved = v2.Total, v2.Reserved
 		}
 	}
-	return d, nil
+	return nil
 }
 
 // pciAddress spells an address as the kernel does in sysfs. NVML knows function 0 alone.
@@ -82,9 +94,12 @@ func pciAddress(domain, bus, device uint32) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, device)
 }
 
-// parseUUID reads "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx".
+// parseUUID reads "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or an instance's, which begins with MIG.
 func parseUUID(s string) (uuid [16]byte, err error) {
 	digits, ok := strings.CutPrefix(s, "GPU-")
+	if !ok {
+		digits, ok = strings.CutPrefix(s, "MIG-")
+	}
 	parts := strings.Split(digits, "-")
 	lengths := [...]int{8, 4, 4, 4, 12}
 	ok = ok && len(parts) == len(lengths)
@@ -121,11 +136,21 @@ type nvmlSource struct {
 // errLost is what a source's methods see when the device is gone.
 var errLost = errors.New("the device is lost")
 
+// isGone reports whether an answer means that the device is not there.
+func isGone(ret nvml.Return) bool {
+	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_GPU_NOT_FOUND || ret == nvml.ERROR_RESET_REQUIRED
+}
+
+// isUnsupported reports whether an answer means that the library or the device cannot tell.
+func isUnsupported(ret nvml.Return) bool {
+	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND || ret == nvml.ERROR_NO_PERMISSION
+}
+
 func nvmlError(what string, ret nvml.Return) error {
-	switch ret {
-	case nvml.SUCCESS:
+	switch {
+	case ret == nvml.SUCCESS:
 		return nil
-	case nvml.ERROR_GPU_IS_LOST, nvml.ERROR_GPU_NOT_FOUND, nvml.ERROR_RESET_REQUIRED:
+	case isGone(ret):
 		return fmt.Errorf("%s: %w (%w)", what, errLost, ret)
 	}
 	return fmt.Errorf("%s: %w", what, ret)
@@ -150,9 +175,10 @@ func (s *nvmlSource) read() (Usage, error) {
 	}
 	defer s.host.leave()
 	list, known, err := s.host.optional.processes(device)
-	if err == nil && !known { // a driver without lists does not say by them that the device is lost
-		_, ret := device.GetMemoryInfo()
-		err = nvmlError("memory", ret)
+	if err == nil && !known && s.host.optional.memory { // a driver without lists does not say by them that the device is lost
+		if _, ret := device.GetMemoryInfo(); !isUnsupported(ret) {
+			err = nvmlError("memory", ret)
+		}
 	}
 	if err != nil {
 		return Usage{}, err
@@ -166,18 +192,18 @@ func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error)
 		what string
 		read func() ([]nvml.ProcessInfo, nvml.Return)
 	}{
-		{true, "compute processes", device.GetComputeRunningProcesses},
+		{o.compute, "compute processes", device.GetComputeRunningProcesses},
 		{o.graphics, "graphics processes", device.GetGraphicsRunningProcesses},
 		{o.mps, "MPS processes", device.GetMPSComputeRunningProcesses},
 	}
-	known := true
+	known := o.compute
 	merged := make(map[int]uint64)
 	for i, l := range lists {
 		if !l.have {
 			continue
 		}
 		infos, ret := l.read()
-		if ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND {
+		if isUnsupported(ret) {
 			known = known && i > 0 // the first list is what matters
 			continue
 		}

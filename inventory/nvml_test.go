@@ -207,7 +207,7 @@ func TestParseUUID(t *testing.T) {
 	if err != nil || fmt.Sprintf("%x", uuid) != "0123456789abcdef0123456789abcdef" {
 		t.Errorf("%x, %v", uuid, err)
 	}
-	for _, s := range []string{"", "GPU-", "MIG-01234567-89ab-cdef-0123-456789abcdef", "GPU-0123456789abcdef0123456789abcdef",
+	for _, s := range []string{"", "GPU-", "CPU-01234567-89ab-cdef-0123-456789abcdef", "GPU-0123456789abcdef0123456789abcdef",
 		"GPU-01234567-89ab-cdef-0123-456789abcdeg", "GPU-01234567-89ab-cdef-0123-456789abcdef-"} {
 		if _, err := parseUUID(s); err == nil {
 			t.Errorf("%q was taken", s)
@@ -242,7 +242,7 @@ func TestProcessesMerged(t *testing.T) {
 	}
 	for _, c := range table {
 		device := fakeDevice(c.compute, c.graphics, nvml.SUCCESS)
-		u, err := fakeSource(device, nvmlOptional{graphics: true, mps: true}).usage()
+		u, err := fakeSource(device, nvmlOptional{memory: true, compute: true, graphics: true, mps: true}).usage()
 		if err != nil || !reflect.DeepEqual(u, Usage{Processes: c.want, ProcessesKnown: c.known}) {
 			t.Errorf("%s: %+v, %v", c.name, u, err)
 		}
@@ -256,13 +256,13 @@ func TestProcessesMerged(t *testing.T) {
 func TestLostWithoutLists(t *testing.T) {
 	device := fakeDevice(nil, nil, nvml.ERROR_NOT_SUPPORTED)
 	device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }
-	if u, err := fakeSource(device, nvmlOptional{}).usage(); !u.Lost || err != nil {
+	if u, err := fakeSource(device, nvmlOptional{memory: true, compute: true}).usage(); !u.Lost || err != nil {
 		t.Errorf("%+v, %v", u, err)
 	}
 }
 
 func TestProcessErrors(t *testing.T) {
-	all := nvmlOptional{graphics: true, mps: true}
+	all := nvmlOptional{memory: true, compute: true, graphics: true, mps: true}
 	for ret, want := range map[nvml.Return]Usage{
 		nvml.ERROR_GPU_IS_LOST:   {Lost: true},
 		nvml.ERROR_NOT_SUPPORTED: {Processes: []ProcessUsage{}},

@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -42,6 +43,7 @@ type nvmlHost struct {
 	mu      sync.Mutex // taken with calls held
 	handles map[string]nvmlDevice
 	renewed time.Time
+	why     string // why the library is not up
 }
 
 // nvmlLibrary is what is asked of the library as a whole.
@@ -118,6 +120,9 @@ func (h *nvmlHost) bringUp() (reason string) {
 		h.lib.Shutdown()
 	}
 	h.up = reason == ""
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.why = reason
 	return reason
 }
 
@@ -143,6 +148,11 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 		mps: has("nvmlDeviceGetMPSComputeRunningProcesses", "nvmlDeviceGetMPSComputeRunningProcesses_v2",
 			"nvmlDeviceGetMPSComputeRunningProcesses_v3"),
 		reserved: has("nvmlDeviceGetMemoryInfo_v2"),
+		memory:   has("nvmlDeviceGetMemoryInfo"),
+		name:     has("nvmlDeviceGetName"),
+		pci:      has("nvmlDeviceGetPciInfo_v3", "nvmlDeviceGetPciInfo_v2", "nvmlDeviceGetPciInfo"),
+		compute:  has("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2", "nvmlDeviceGetComputeRunningProcesses"),
+		mig:      has("nvmlDeviceGetMigMode") && has("nvmlDeviceGetMaxMigDeviceCount") && has("nvmlDeviceGetMigDeviceHandleByIndex"),
 	}, ""
 }
 
@@ -180,6 +190,7 @@ func (h *nvmlHost) count() (n int, reason string) {
 // devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
 func (h *nvmlHost) devices(count int, last []Device) (list []found, reason string) {
 	var reasons []string
+	var instances []found
 	if count == 0 {
 		reasons = append(reasons, "NVIDIA: the driver has no device")
 	}
@@ -198,21 +209,28 @@ func (h *nvmlHost) devices(count int, last []Device) (list []found, reason strin
 		}
 		if l.err != nil {
 			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, l.err))
-			known := slices.IndexFunc(last, func(d Device) bool { return d.Index == i })
+			known := slices.IndexFunc(last, func(d Device) bool { return d.Index == i && d.Parent == "" })
 			if known < 0 {
 				continue
 			}
 			l.device = last[known]
+			for _, d := range last {
+				if d.Parent == l.device.UUID {
+					l.instances = append(l.instances, found{d, &nvmlSource{h, d.UUID}})
+				}
+			}
 		}
 		list = append(list, found{l.device, &nvmlSource{h, l.device.UUID}})
+		instances = append(instances, l.instances...)
 	}
-	return list, strings.Join(reasons, "; ")
+	return append(list, instances...), strings.Join(reasons, "; ")
 }
 
 // sight is what became of the first look at a device.
 type sight struct {
-	device Device
-	err    error
+	device    Device
+	instances []found // that MIG made of it
+	err       error
 }
 
 func (h *nvmlHost) lookAt(index int) sight {
@@ -228,7 +246,75 @@ func (h *nvmlHost) lookAt(index int) sight {
 	if err == nil {
 		h.keep(d.UUID, handle)
 	}
-	return sight{d, err}
+	if err != nil {
+		return sight{err: err}
+	}
+	return sight{device: d, instances: h.instances(handle, d)}
+}
+
+// running reports whether the library is initialised, or is being initialised.
+func (h *nvmlHost) running() bool {
+	if !h.calls.TryRLock() {
+		return true
+	}
+	defer h.calls.RUnlock()
+	return h.up
+}
+
+// more returns the GPUs and instances that the library shows and that are not known. reason says why some or all are absent.
+func (h *nvmlHost) more(known func(uuid string) bool) (list []found, reason string) {
+	if !h.running() {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return nil, h.why
+	}
+	if err := h.begin(); err != nil {
+		return nil, ""
+	}
+	count, reason := h.count()
+	h.leave()
+	reasons := appendReason(nil, reason)
+	if reason == "" && count == 0 {
+		reasons = append(reasons, "NVIDIA: the driver has no device")
+	}
+	var instances []found
+	for i := range count {
+		l := h.lookAt(i)
+		if l.err != nil {
+			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, l.err))
+			continue
+		}
+		list = append(list, found{l.device, &nvmlSource{h, l.device.UUID}})
+		instances = append(instances, l.instances...)
+	}
+	list = append(list, instances...)
+	return slices.DeleteFunc(list, func(f found) bool { return known(f.device.UUID) }), strings.Join(reasons, "; ")
+}
+
+// instances returns the instances that MIG made of a GPU. The library is kept as it is.
+func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []found) {
+	if !h.optional.mig {
+		return nil
+	}
+	if on, _, ret := gpu.GetMigMode(); ret != nvml.SUCCESS || on != nvml.DEVICE_MIG_ENABLE {
+		return nil
+	}
+	most, _ := gpu.GetMaxMigDeviceCount()
+	for k := range most {
+		handle, ret := gpu.GetMigDeviceHandleByIndex(k)
+		if ret != nvml.SUCCESS {
+			continue // the numbers have gaps
+		}
+		d, err := describeNVML(handle, anyIndex, h.optional)
+		if err != nil {
+			continue // it is being made or ended
+		}
+		d.Parent, d.Ordinal = of.UUID, of.Ordinal
+		d.PCI = cmp.Or(d.PCI, of.PCI)
+		h.keep(d.UUID, handle)
+		list = append(list, found{d, &nvmlSource{h, d.UUID}})
+	}
+	return list
 }
 
 // begin waits until the library is initialised, and keeps it so until leave.

@@ -70,7 +70,7 @@ func (s *nvmlSource) again() {
 // its handle taken anew, and not while a call is under way.
 func TestLostDeviceIsSeenAgain(t *testing.T) {
 	lib := &fakeLibrary{there: map[string]nvml.Device{}}
-	s := fakeSource(fakeDevice(nil, nil, nvml.ERROR_GPU_IS_LOST), nvmlOptional{})
+	s := fakeSource(fakeDevice(nil, nil, nvml.ERROR_GPU_IS_LOST), nvmlOptional{memory: true, compute: true})
 	s.host.lib = lib
 	want := func(lost bool, inits int) {
 		t.Helper()

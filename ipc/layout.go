@@ -464,12 +464,15 @@ type JobOpenRequest struct {
 
 // JobDevice is a device that a job was given.
 type JobDevice struct {
-	Index    uint32
-	Vendor   uint32 // VendorNVIDIA, VendorAMD, VendorIntel or VendorCPU
-	Ordinal  uint32 // its place among the vendor's devices, as the vendor's own variables count
-	Reserved uint32
-	UUID     UUID
+	Index   uint32
+	Vendor  uint32 // VendorNVIDIA, VendorAMD, VendorIntel or VendorCPU
+	Ordinal uint32 // its place among the vendor's devices, as the vendor's own variables count
+	Kind    uint32 // 0, or JobDeviceMIG
+	UUID    UUID
 }
+
+// JobDeviceMIG in JobDevice.Kind: an instance that MIG made of a GPU. Its UUID begins with MIG where it is text.
+const JobDeviceMIG uint32 = 1
 
 // The vendors (JobDevice.Vendor).
 const (

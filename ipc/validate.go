@@ -191,8 +191,8 @@ func (m *JobOpenReply) validate() *ProtocolError {
 			return malformed("JobOpenReply.Device[%d] is not zero, and Devices is %d", i, m.Devices)
 		case i < int(m.Devices) && (d.Vendor < VendorNVIDIA || d.Vendor > VendorCPU):
 			return refuse(StatusRange, "JobOpenReply.Device[%d].Vendor is %d, not %d to %d", i, d.Vendor, VendorNVIDIA, VendorCPU)
-		case d.Reserved != 0:
-			return zero("JobDevice.Reserved", uint64(d.Reserved))
+		case d.Kind > JobDeviceMIG:
+			return refuse(StatusRange, "JobOpenReply.Device[%d].Kind is %d, at most %d is known", i, d.Kind, JobDeviceMIG)
 		}
 	}
 	return first(zero("JobOpenReply.Reserved", uint64(m.Reserved)), text("JobOpenReply.Text", &m.Text))

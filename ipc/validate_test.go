@@ -81,7 +81,7 @@ func TestValuesRefused(t *testing.T) {
 		broken("opened devices", goodOpened, StatusRange, "Devices is 33", func(m *JobOpenReply) { m.Devices = 33 }),
 		broken("opened leftovers", goodOpened, StatusMalformed, "Device[0]", func(m *JobOpenReply) { m.Devices = 0 }),
 		broken("opened vendor", goodOpened, StatusRange, "Vendor is 5", func(m *JobOpenReply) { m.Device[0].Vendor = 5 }),
-		broken("opened device reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Device[0].Reserved = 1 }),
+		broken("opened kind", goodOpened, StatusRange, "Kind is 2", func(m *JobOpenReply) { m.Device[0].Kind = 2 }),
 		broken("opened text", goodOpened, StatusMalformed, "NUL", func(m *JobOpenReply) { m.Text = noNUL }),
 		broken("opened reserved", goodOpened, StatusMalformed, "Reserved", func(m *JobOpenReply) { m.Reserved = 1 }),
 		broken("waiting reserved", goodWaiting, StatusMalformed, "Reserved", func(m *WaitingReply) { m.Reserved = 1 }),

@@ -30,7 +30,23 @@ var deviceColumns = []column[deviceRow]{
 	plain("SLOTS", right, func(d deviceRow) string { return fmt.Sprintf("%d/%s", d.SlotsCurrent, count(d.SlotsMax)) }, 2),
 	plain("HOLDER", left, func(d deviceRow) string { return owners(d.Owners()) }, 0),
 	plain("PCI", left, func(d deviceRow) string { return word(d.PCI) }, 7),
-	plain("NAME", last, func(d deviceRow) string { return line(d.Name) }, 0),
+	plain("NAME", last, func(d deviceRow) string { return line(d.Name + memoryNote(d.DeviceState)) }, 0),
+}
+
+// memoryNote says where a device's total memory comes from, if not from its driver.
+func memoryNote(d accounting.DeviceState) string {
+	if !d.IsGPU() {
+		return ""
+	}
+	switch d.TotalFrom {
+	case accounting.FromConfiguration:
+		return " (memory by the configuration)"
+	case accounting.FromProbe:
+		return " (memory by CUDA)"
+	case accounting.FromMachine:
+		return " (memory not known: half of the machine's)"
+	}
+	return ""
 }
 
 // owners names who has a device as a whole, by claim or alone: "ann:python3[4711]", and how

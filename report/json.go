@@ -29,8 +29,10 @@ type Device struct {
 	Name           string            `json:"name"`
 	UUID           *string           `json:"uuid"`
 	PCI            *string           `json:"pci"`
+	Parent         *int              `json:"parent"`
 	State          string            `json:"state"`
 	Total          accounting.Bytes  `json:"total_bytes"`
+	TotalFrom      string            `json:"total_from"`
 	Reserve        accounting.Bytes  `json:"reserve_bytes"`
 	Capacity       accounting.Bytes  `json:"capacity_bytes"`
 	Granted        accounting.Bytes  `json:"granted_bytes"`
@@ -156,8 +158,8 @@ func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
 // DevicesJSON writes the devices as one JSON array, an object per line.
 func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Devices, func(d accounting.DeviceState) Device {
-		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), State: DeviceState(d),
-			Total: d.Total, Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
+		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), Parent: d.Parent, State: DeviceState(d),
+			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
 			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: pressureOf(d.Pressure), NamesProcesses: !d.Unnamed,

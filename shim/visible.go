@@ -38,6 +38,8 @@ func visible(env []string, devices []ipc.JobDevice) []string {
 func visibleName(d ipc.JobDevice) string {
 	switch {
 	case d.UUID == ipc.UUID{}:
+	case d.Vendor == ipc.VendorNVIDIA && d.Kind == ipc.JobDeviceMIG:
+		return "MIG-" + d.UUID.String()
 	case d.Vendor == ipc.VendorNVIDIA:
 		return "GPU-" + d.UUID.String()
 	case d.Vendor == ipc.VendorAMD && !bytes.ContainsAny(d.UUID[:], "\x00,"):

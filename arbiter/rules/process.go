@@ -50,7 +50,9 @@ type Device struct {
 	Name   string
 	UUID   string
 	PCI    string // domain:bus:device.function, lower case
+	Parent *int   // index of the GPU that MIG made it of; nil: it is none of MIG's instances
 	Total  accounting.Bytes
+	From   accounting.TotalFrom // where Total comes from
 }
 
 // IsGPU reports whether the device is one: the processor is none. It is a device that programs may use, and that nobody

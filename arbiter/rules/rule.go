@@ -90,7 +90,7 @@ type DeviceMatch struct {
 
 // Matches reports whether d is one of those that m picks.
 func (m DeviceMatch) Matches(d Device) bool {
-	return (m.Index == nil || *m.Index == d.Index) && (m.UUID == "" || m.UUID == d.UUID) &&
+	return (m.Index == nil || *m.Index == d.Index && d.IsGPU()) && (m.UUID == "" || m.UUID == d.UUID) &&
 		(m.PCI == "" || m.PCI == d.PCI) && (m.Vendor == "" || m.Vendor == d.Vendor)
 }
 
@@ -102,7 +102,7 @@ type DeviceRule struct {
 
 	SlotScope      Scope            // "": ScopeJob
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
-	Memory         accounting.Bytes // of the processor alone, what it counts as having; 0: what the machine has
+	Memory         accounting.Bytes // what it counts as having; 0: what the driver says
 	Also           []string         // drivers that compute on the processor, and are counted here: of CPUDrivers
 }
 

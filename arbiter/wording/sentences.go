@@ -81,6 +81,7 @@ const (
 	LeaseThere    = "session %d, a lease on %s: %w"
 	NoneToClaim   = "there is no GPU to claim: %w"
 	NoneToReserve = "there is no GPU to reserve memory of: %w"
+	Divided       = "%s is divided by MIG: name one of its instances: %w"
 	NoGPUToClaim  = "%s is no GPU, and cannot be claimed: %w"
 	MinRefused    = "memory.min of %s on %s cannot be reserved: %s could be%s, of %s; ask for less, or wait until others are done"
 	BesideContext = " beside a context (%s)"

@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -118,12 +119,14 @@ func (a *app) unclear(all []accounting.DeviceState) bool {
 	if !set || len(all) < 2 {
 		return false
 	}
+	instances := slices.ContainsFunc(all, func(d accounting.DeviceState) bool { return d.Parent != nil })
 	order := os.Getenv("CUDA_DEVICE_ORDER")
 	for _, name := range strings.Split(list, ",") {
 		name = strings.TrimSpace(name)
 		_, err := strconv.ParseUint(name, 10, 31)
-		if err == nil && order != "" && order != "PCI_BUS_ID" ||
-			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") {
+		_, known := entry(all, ipc.VendorNVIDIA, name)
+		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // MIG's instances have other numbers there
+			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") && !known {
 			return true
 		}
 	}

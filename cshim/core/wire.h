@@ -457,15 +457,16 @@ struct ga_wire_job_device {
     uint32_t index;
     uint32_t vendor;
     uint32_t ordinal;
-    uint32_t reserved;
+    uint32_t kind;
     uint8_t uuid[16];
 };
 _Static_assert(sizeof(struct ga_wire_job_device) == 32, "JobDevice");
 _Static_assert(offsetof(struct ga_wire_job_device, index) == 0, "JobDevice.Index");
 _Static_assert(offsetof(struct ga_wire_job_device, vendor) == 4, "JobDevice.Vendor");
 _Static_assert(offsetof(struct ga_wire_job_device, ordinal) == 8, "JobDevice.Ordinal");
-_Static_assert(offsetof(struct ga_wire_job_device, reserved) == 12, "JobDevice.Reserved");
+_Static_assert(offsetof(struct ga_wire_job_device, kind) == 12, "JobDevice.Kind");
 _Static_assert(offsetof(struct ga_wire_job_device, uuid) == 16, "JobDevice.UUID");
+#define GA_JOB_DEVICE_MIG 0x1u
 #define GA_VENDOR_NVIDIA 0x1u
 #define GA_VENDOR_AMD 0x2u
 #define GA_VENDOR_INTEL 0x3u

@@ -10,6 +10,13 @@
 // answer is the last line of stdout that begins with the interface, since drivers print, too:
 //
 //   INTERFACE \t absent|caught|not caught|broken \t PATH \t DEVICES \t DETAIL
+//
+//   gpuarb-probe - memory
+//
+// The daemon starts this one, to learn from CUDA how much memory the devices have of which NVML
+// does not know it. It makes no context either. For each device it prints a line:
+//
+//   memory \t UUID as 32 digits \t BYTES
 #include "probe/probe.h"
 
 #include <dlfcn.h>
@@ -209,6 +216,36 @@ static void probe_shim(struct ga_probe *p) {
         ga_probe_answer(p, "not caught", "");
 }
 
+typedef int cu_total(size_t *bytes, int device);
+typedef int cu_uuid(unsigned char uuid[16], int device);
+
+static _Noreturn void probe_memory(struct ga_probe *p) {
+    int (*init)(unsigned int) = (int (*)(unsigned int))dlsym(p->driver, "cuInit");
+    int (*get)(int *, int) = (int (*)(int *, int))dlsym(p->driver, "cuDeviceGet");
+    cu_total *total_of = (cu_total *)dlsym(p->driver, "cuDeviceTotalMem_v2");
+    cu_uuid *uuid_of = (cu_uuid *)dlsym(p->driver, "cuDeviceGetUuid_v2");
+    if (!uuid_of)
+        uuid_of = (cu_uuid *)dlsym(p->driver, "cuDeviceGetUuid");
+    int result = init ? init(0) : -1;
+    if (result != 0 || !get || !total_of || !uuid_of || call(p, "cuDeviceGetCount", &p->devices)) {
+        fprintf(stderr, "CUDA does not tell: cuInit returns %d\n", result);
+        exit(1);
+    }
+    for (unsigned int i = 0; i < p->devices; i++) {
+        unsigned char uuid[16];
+        size_t total = 0;
+        int device;
+        if (get(&device, (int)i) || uuid_of(uuid, device) || total_of(&total, device))
+            continue;
+        printf("\nmemory\t");
+        for (size_t b = 0; b < sizeof uuid; b++)
+            printf("%02x", uuid[b]);
+        printf("\t%zu\n", total);
+    }
+    (void)fflush(stdout);
+    _exit(0);
+}
+
 static const struct {
     const char *interface, *file;
     void (*run)(struct ga_probe *);
@@ -218,6 +255,7 @@ static const struct {
     {"nvml", "libnvidia-ml.so.1", probe_nvml},
     {"opencl", "libOpenCL.so.1", probe_opencl},
     {"vulkan", "libvulkan.so.1", ga_probe_vulkan},
+    {"memory", "libcuda.so.1", probe_memory},
 };
 
 int main(int argc, char **argv) {
@@ -236,6 +274,6 @@ int main(int argc, char **argv) {
         probes[i].run(&p);
         answer(&p);
     }
-    (void)fputs("usage: gpuarb-probe LIBRARY shim|cuda|nvml|opencl|vulkan\n", stderr);
+    (void)fputs("usage: gpuarb-probe LIBRARY shim|cuda|nvml|opencl|vulkan|memory\n", stderr);
     return 2;
 }

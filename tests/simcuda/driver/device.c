@@ -9,25 +9,44 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void uuid_text(const uint8_t *u, char out[48]) {
-    int n = snprintf(out, 48, "GPU-");
+static void uuid_text(const struct sim_device *d, char out[48]) {
+    int n = snprintf(out, 48, d->instance_of ? "MIG-" : "GPU-");
     for (int i = 0; i < 16; i++)
         n += snprintf(out + n, 48 - (size_t)n, "%s%02x",
-                      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
+                      i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", d->uuid[i]);
+}
+
+// A device that MIG has divided is not shown, but its instances.
+static bool usable(const struct sim_state *s, int phys) {
+    return sim_present(s, phys) && !sim_divided(s, phys);
+}
+
+// The devices that a number can name: of the instances of MIG that is the first alone.
+static int numbered(const struct sim_state *s, int list[SIM_MAX_DEVICES]) {
+    int n = 0;
+    bool instance = false;
+    for (int i = 0; i < (int)s->device_count; i++) {
+        if (!usable(s, i) || (s->dev[i].instance_of && instance))
+            continue;
+        instance |= s->dev[i].instance_of != 0;
+        list[n++] = i;
+    }
+    return n;
 }
 
 // An index, or the beginning of a UUID that fits one device alone. -1: neither.
 static int find_device(const struct sim_state *s, const char *word) {
     if (isdigit((unsigned char)word[0])) {
+        int list[SIM_MAX_DEVICES], count = numbered(s, list);
         char *end;
         unsigned long n = strtoul(word, &end, 10);
-        return !*end && n < s->device_count ? (int)n : -1;
+        return !*end && n < (unsigned long)count ? list[n] : -1;
     }
     int found = -1;
     for (uint32_t i = 0; i < s->device_count && strlen(word) > 4; i++) {
         char text[48];
-        uuid_text(s->dev[i].uuid, text);
-        if (strncasecmp(text, word, strlen(word)) == 0) {
+        uuid_text(&s->dev[i], text);
+        if (usable(s, (int)i) && strncasecmp(text, word, strlen(word)) == 0) {
             if (found >= 0)
                 return -1;
             found = (int)i;
@@ -41,8 +60,7 @@ bool dev_select(struct driver *d) {
     const char *env = getenv("CUDA_VISIBLE_DEVICES");
     d->device_count = 0;
     if (!env) {
-        for (uint32_t i = 0; i < d->sim->device_count; i++)
-            d->phys[d->device_count++] = (int)i;
+        d->device_count = numbered(d->sim, d->phys);
         return d->device_count > 0;
     }
     char copy[1024];
@@ -110,7 +128,10 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice dev) {
 
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
     ENTER();
-    return get_uuid(uuid, dev);
+    CUresult rc = get_uuid(uuid, dev);
+    if (!rc && device(dev)->instance_of) // the first form gives the GPU's
+        memcpy(uuid->bytes, drv.sim->dev[device(dev)->instance_of - 1].uuid, sizeof uuid->bytes);
+    return rc;
 }
 
 EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {

@@ -9,7 +9,7 @@
 
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]) {
     const uint8_t *u = s->dev[phys].uuid;
-    int n = snprintf(out, NVML_UUID_TEXT, "GPU-");
+    int n = snprintf(out, NVML_UUID_TEXT, s->dev[phys].instance_of ? "MIG-" : "GPU-");
     for (int i = 0; i < 16; i++)
         n += snprintf(out + n, NVML_UUID_TEXT - (size_t)n, "%s%02x",
                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", u[i]);
@@ -17,6 +17,7 @@ void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]) {
 
 EXPORT nvmlReturn_t nvmlDeviceGetName(nvmlDevice_t d, char *out, unsigned length) {
     DEVICE(d, s, phys);
+    LACKS(s, SIM_LACKS_NAME);
     return nvml_text(out, length, s->dev[phys].name);
 }
 
@@ -31,9 +32,10 @@ EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *out) {
     DEVICE(d, s, phys);
     if (!out)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *out =
-        (unsigned)((char *)d - (char *)nvml_handle(
-                                   s, s->config.nvml_order_reverse ? (int)s->device_count - 1 : 0));
+    int index = nvml_index(phys);
+    if (index < 0)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *out = (unsigned)index;
     return NVML_SUCCESS;
 }
 
@@ -71,6 +73,7 @@ static struct pci_info pci(const struct sim_state *s, int phys) {
 
 static nvmlReturn_t pci_info(nvmlDevice_t d, void *out, size_t size) {
     DEVICE(d, s, phys);
+    LACKS(s, SIM_LACKS_PCI);
     if (!out)
         return NVML_ERROR_INVALID_ARGUMENT;
     struct pci_info p = pci(s, phys);
@@ -109,6 +112,7 @@ enum { MEMORY_V2 = (int)sizeof(struct memory_v2) | 2 << 24 };
 
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct memory_v2 *m) {
     DEVICE(d, s, phys);
+    LACKS(s, SIM_LACKS_MEMORY);
     if (!m)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (m->version != MEMORY_V2)
@@ -188,6 +192,7 @@ static nvmlReturn_t running(nvmlDevice_t d, unsigned kind, unsigned *count, void
                             size_t size) {
     struct process_v2 list[SIM_MAX_PROCS];
     DEVICE(d, s, phys);
+    LACKS(s, SIM_LACKS_PROCESSES);
     if (!count || (*count && !out))
         return NVML_ERROR_INVALID_ARGUMENT;
     unsigned room = *count, n = collect_kind(s, phys, kind, list);
@@ -248,7 +253,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct
 
 EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, unsigned rates[2]) {
     DEVICE(d, s, phys);
-    (void)s, (void)phys;
+    LACKS(s, SIM_LACKS_UTILIZATION);
+    (void)phys;
     if (!rates)
         return NVML_ERROR_INVALID_ARGUMENT;
     rates[0] = rates[1] = 0;

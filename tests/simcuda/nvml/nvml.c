@@ -16,9 +16,11 @@ static struct {
     struct sim_state *sim;
     unsigned users;
     uint32_t losses[SIM_MAX_DEVICES]; // of each device, when the first user came
+    int order[SIM_MAX_DEVICES];       // the devices that there were then, by their index
+    unsigned count;
 } lib = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// A handle is the address of one of these: device n of NVML's own order.
+// A handle is the address of one of these: of the device of that number.
 static char handles[SIM_MAX_DEVICES];
 
 struct sim_state *nvml_state(void) {
@@ -54,8 +56,15 @@ static bool is_lost(struct sim_state *s, int phys) {
     return atomic_load(&s->dev[phys].lost) || atomic_load(&s->dev[phys].losses) != lib.losses[phys];
 }
 
-static int physical(const struct sim_state *s, unsigned index) {
-    return (int)(s->config.nvml_order_reverse ? s->device_count - 1 - index : index);
+// An instance of MIG is known by its GPU's handle, whenever it was made.
+static bool is_known(const struct sim_state *s, int phys) {
+    unsigned of = s->dev[phys].instance_of;
+    if (of && (!sim_present(s, phys) || s->dev[phys].hidden))
+        return false;
+    for (unsigned i = 0; i < lib.count; i++)
+        if (lib.order[i] == (of ? (int)of - 1 : phys))
+            return true;
+    return false;
 }
 
 nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys) {
@@ -65,13 +74,42 @@ nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys) {
     char *h = handle;
     if (!h || h < handles || h >= handles + (*s)->device_count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *phys = physical(*s, (unsigned)(h - handles));
+    *phys = (int)(h - handles);
+    if (!is_known(*s, *phys))
+        return NVML_ERROR_INVALID_ARGUMENT;
+    atomic_fetch_add(&(*s)->dev[*phys].asked, 1);
     hang_device(*phys);
     return is_lost(*s, *phys) ? NVML_ERROR_GPU_IS_LOST : NVML_SUCCESS;
 }
 
 nvmlDevice_t nvml_handle(const struct sim_state *s, int phys) {
-    return &handles[physical(s, (unsigned)phys)]; // the reversal is its own inverse
+    (void)s;
+    return &handles[phys];
+}
+
+int nvml_index(int phys) {
+    for (unsigned i = 0; i < lib.count; i++)
+        if (lib.order[i] == phys)
+            return (int)i;
+    return -1;
+}
+
+// The library sees the devices that are there when it is initialised.
+static void look(struct sim_state *s) {
+    lib.count = 0;
+    for (uint32_t k = 0; k < s->device_count; k++) {
+        uint32_t i = s->config.nvml_order_reverse ? s->device_count - 1 - k : k;
+        lib.losses[i] = atomic_load(&s->dev[i].losses);
+        if (sim_present(s, (int)i) && !s->dev[i].hidden && !s->dev[i].instance_of)
+            lib.order[lib.count++] = (int)i;
+    }
+}
+
+static bool any_present(const struct sim_state *s) {
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (sim_present(s, (int)i))
+            return true;
+    return false;
 }
 
 static nvmlReturn_t init(void) {
@@ -82,11 +120,10 @@ static nvmlReturn_t init(void) {
         lib.sim = sim_open();
     if (!lib.sim)
         rc = NVML_ERROR_UNKNOWN;
-    else if (lib.sim->device_count == 0)
+    else if (!any_present(lib.sim))
         rc = NVML_ERROR_DRIVER_NOT_LOADED;
     else if (lib.users++ == 0)
-        for (uint32_t i = 0; i < lib.sim->device_count; i++)
-            lib.losses[i] = atomic_load(&lib.sim->dev[i].losses);
+        look(lib.sim);
     pthread_mutex_unlock(&lib.lock);
     return rc;
 }
@@ -204,7 +241,7 @@ static nvmlReturn_t count(unsigned *n) {
         return NVML_ERROR_UNINITIALIZED;
     if (!n)
         return NVML_ERROR_INVALID_ARGUMENT;
-    *n = s->device_count;
+    *n = lib.count;
     return NVML_SUCCESS;
 }
 
@@ -227,9 +264,9 @@ static nvmlReturn_t by_index(unsigned index, nvmlDevice_t *out) {
     struct sim_state *s = nvml_state();
     if (!s)
         return NVML_ERROR_UNINITIALIZED;
-    if (!out || index >= s->device_count)
+    if (!out || index >= lib.count)
         return NVML_ERROR_INVALID_ARGUMENT;
-    return hand_out(s, physical(s, index), out);
+    return hand_out(s, lib.order[index], out);
 }
 
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByIndex(unsigned i, nvmlDevice_t *out) {
@@ -248,7 +285,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *ou
     for (uint32_t i = 0; i < s->device_count; i++) {
         char text[NVML_UUID_TEXT];
         nvml_uuid(s, (int)i, text);
-        if (strcmp(text, uuid) == 0)
+        if (is_known(s, (int)i) && strcmp(text, uuid) == 0)
             return hand_out(s, (int)i, out);
     }
     return NVML_ERROR_NOT_FOUND;
@@ -264,8 +301,8 @@ static nvmlReturn_t by_pci(const char *id, nvmlDevice_t *out) {
     if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3)
         return NVML_ERROR_INVALID_ARGUMENT;
     for (uint32_t i = 0; i < s->device_count; i++)
-        if (s->dev[i].pci_domain == domain && s->dev[i].pci_bus == bus &&
-            s->dev[i].pci_device == slot)
+        if (is_known(s, (int)i) && !s->dev[i].instance_of && s->dev[i].pci_domain == domain &&
+            s->dev[i].pci_bus == bus && s->dev[i].pci_device == slot)
             return hand_out(s, (int)i, out);
     return NVML_ERROR_NOT_FOUND;
 }
@@ -275,4 +312,56 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *
 }
 EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out) {
     return by_pci(id, out);
+}
+
+// MIG: a device is in its mode while it has instances.
+EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *current, unsigned *pending) {
+    DEVICE(d, s, phys);
+    if (!current || !pending)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    bool can = false;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        can |= s->dev[i].instance_of == (uint32_t)phys + 1;
+    if (!can)
+        return NVML_ERROR_NOT_SUPPORTED;
+    *current = *pending = sim_divided(s, phys);
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMaxMigDeviceCount(nvmlDevice_t d, unsigned *count) {
+    DEVICE(d, s, phys);
+    (void)s, (void)phys;
+    if (!count)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *count = 7;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned index,
+                                                        nvmlDevice_t *out) {
+    DEVICE(d, s, phys);
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->dev[i].instance_of == (uint32_t)phys + 1 && is_known(s, (int)i) && index-- == 0)
+            return hand_out(s, (int)i, out);
+    return NVML_ERROR_NOT_FOUND;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t d, unsigned *is) {
+    DEVICE(d, s, phys);
+    if (!is)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    *is = s->dev[phys].instance_of != 0;
+    return NVML_SUCCESS;
+}
+
+EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t d,
+                                                                 nvmlDevice_t *out) {
+    DEVICE(d, s, phys);
+    if (!out)
+        return NVML_ERROR_INVALID_ARGUMENT;
+    if (!s->dev[phys].instance_of)
+        return NVML_ERROR_NOT_SUPPORTED;
+    return hand_out(s, (int)s->dev[phys].instance_of - 1, out);
 }

@@ -31,9 +31,16 @@ enum { NVML_UUID_TEXT = 41 };
 
 struct sim_state *nvml_state(void); // NULL: not initialised
 nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys);
+int nvml_index(int phys); // -1 for instances of MIG
 nvmlDevice_t nvml_handle(const struct sim_state *s, int phys);
 nvmlReturn_t nvml_text(char *out, unsigned length, const char *text);
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]);
+
+#define LACKS(s, what)                                                                             \
+    do {                                                                                           \
+        if ((s)->config.nvml_lacks & (what))                                                       \
+            return NVML_ERROR_NOT_SUPPORTED;                                                       \
+    } while (0)
 
 #define DEVICE(handle, s, phys)                                                                    \
     struct sim_state *s;                                                                           \

@@ -24,6 +24,10 @@ static const char usage[] =
     "  reset-peak            begin the peaks anew\n"
     "  devices               INDEX UUID PCI TOTAL CAPACITY STATE NAME\n"
     "  lose DEV, restore DEV a device falls off the bus, and comes back\n"
+    "  arrive DEV, leave DEV a device that was absent is there, or is not: for CUDA, and for an "
+    "NVML\n"
+    "                        that is initialised again\n"
+    "  asked DEV             how many calls of NVML's named a device\n"
     "  hang DEV, answer DEV  NVML does not answer for a device, or (DEV is init) at all, and does\n"
     "  release [PID]         give back now what dead processes hold (SIMCUDA_RELEASE_DELAY_MS)\n"
     "  fail RULE             add a fault: FUNCTION:WHEN:WHAT[:process][:pid=N]\n"
@@ -162,6 +166,22 @@ static int cmd_lost(struct sim_state *s, const char *dev, bool lost) {
     return 0;
 }
 
+static int cmd_present(struct sim_state *s, const char *dev, bool present) {
+    int d = device_arg(s, dev);
+    if (d < 0)
+        return fail("no such device");
+    atomic_store(&s->dev[d].absent, !present);
+    return 0;
+}
+
+static int cmd_asked(struct sim_state *s, const char *dev) {
+    int d = device_arg(s, dev);
+    if (d < 0)
+        return fail("no such device");
+    printf("%" PRIu64 "\n", atomic_load(&s->dev[d].asked));
+    return 0;
+}
+
 // The file that has NVML hang, for one device or for everybody who initialises it.
 static int cmd_hang(struct sim_state *s, const char *what, bool hang) {
     char path[4096];
@@ -260,6 +280,12 @@ static int run(struct sim_state *s, int argc, char **argv) {
         return cmd_lost(s, a, true);
     if (!strcmp(c, "restore") && a && !b)
         return cmd_lost(s, a, false);
+    if (!strcmp(c, "arrive") && a && !b)
+        return cmd_present(s, a, true);
+    if (!strcmp(c, "leave") && a && !b)
+        return cmd_present(s, a, false);
+    if (!strcmp(c, "asked") && a && !b)
+        return cmd_asked(s, a);
     if (!strcmp(c, "hang") && a && !b)
         return cmd_hang(s, a, true);
     if (!strcmp(c, "answer") && a && !b)

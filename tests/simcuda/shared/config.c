@@ -188,6 +188,88 @@ static bool parse_devices(struct sim_state *s, const char *text) {
     return s->device_count > 0;
 }
 
+static bool wrong(const char *name) {
+    fprintf(stderr, "simcuda: cannot read %s='%s'\n", name, getenv(name));
+    errno = EINVAL;
+    return false;
+}
+
+// Numbers of devices, or DEVICE:PARENT for the instances of MIG.
+static bool parse_numbers(struct sim_state *s, const char *text,
+                          bool (*each)(struct sim_state *, uint32_t, const char *)) {
+    char copy[512];
+    if (strlen(text) >= sizeof copy)
+        return false;
+    strcpy(copy, text);
+    char *save = NULL;
+    for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+        char *end;
+        unsigned long n = strtoul(t, &end, 10);
+        if (end == t || n >= s->device_count || !each(s, (uint32_t)n, end))
+            return false;
+    }
+    return true;
+}
+
+static bool set_absent(struct sim_state *s, uint32_t dev, const char *rest) {
+    atomic_store(&s->dev[dev].absent, 1);
+    return !*rest;
+}
+
+static bool set_hidden(struct sim_state *s, uint32_t dev, const char *rest) {
+    s->dev[dev].hidden = 1;
+    return !*rest;
+}
+
+static bool set_instance(struct sim_state *s, uint32_t dev, const char *rest) {
+    char *end;
+    unsigned long parent = *rest == ':' ? strtoul(rest + 1, &end, 10) : s->device_count;
+    if (parent >= s->device_count || *end || parent == dev)
+        return false;
+    struct sim_device *d = &s->dev[dev], *of = &s->dev[parent];
+    d->instance_of = (uint32_t)parent + 1;
+    d->pci_domain = of->pci_domain;
+    d->pci_bus = of->pci_bus;
+    d->pci_device = of->pci_device;
+    snprintf(d->name, sizeof d->name, "Simulated instance %u of GPU %lu", dev, parent);
+    return true;
+}
+
+static bool parse_lacks(struct sim_config *c, const char *text) {
+    static const char *const words[] = {"memory", "pci", "name", "processes", "utilization"};
+    char copy[256];
+    if (strlen(text) >= sizeof copy)
+        return false;
+    strcpy(copy, text);
+    char *save = NULL;
+    for (char *t = strtok_r(copy, ",", &save); t; t = strtok_r(NULL, ",", &save)) {
+        size_t i = 0;
+        while (i < sizeof words / sizeof *words && strcmp(words[i], t) != 0)
+            i++;
+        if (i == sizeof words / sizeof *words)
+            return false;
+        c->nvml_lacks |= 1 << i;
+    }
+    return true;
+}
+
+// Which devices are there, for whom, and what NVML knows of them.
+static bool load_presence(struct sim_state *s) {
+    static const struct {
+        const char *name;
+        bool (*each)(struct sim_state *, uint32_t, const char *);
+    } lists[] = {{"SIMCUDA_ABSENT", set_absent},
+                 {"SIMCUDA_NVML_HIDES", set_hidden},
+                 {"SIMCUDA_MIG", set_instance}};
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+        const char *v = getenv(lists[i].name);
+        if (v && *v && !parse_numbers(s, v, lists[i].each))
+            return wrong(lists[i].name);
+    }
+    const char *lacks = getenv("SIMCUDA_NVML_LACKS");
+    return !lacks || !*lacks || parse_lacks(&s->config, lacks) || wrong("SIMCUDA_NVML_LACKS");
+}
+
 static bool parse_rules(struct sim_state *s, const char *text) {
     char copy[4096];
     if (strlen(text) >= sizeof copy)
@@ -200,12 +282,6 @@ static bool parse_rules(struct sim_state *s, const char *text) {
             return false;
     atomic_store(&s->rule_count, n);
     return true;
-}
-
-static bool wrong(const char *name) {
-    fprintf(stderr, "simcuda: cannot read %s='%s'\n", name, getenv(name));
-    errno = EINVAL;
-    return false;
 }
 
 static bool size_var(const char *name, uint64_t *out, uint64_t otherwise) {
@@ -256,6 +332,8 @@ int sim_config_load(struct sim_state *s) {
         wrong("SIMCUDA_UUID");
         return -1;
     }
+    if (!load_presence(s))
+        return -1;
     if (fail && *fail && !parse_rules(s, fail)) {
         wrong("SIMCUDA_FAIL");
         return -1;

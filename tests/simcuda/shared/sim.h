@@ -44,6 +44,14 @@ struct sim_rule {
 };
 
 enum { SIM_DRIVER_VERSION = 12050, SIM_COMPUTE_MAJOR = 8, SIM_COMPUTE_MINOR = 6 };
+// The facts that NVML does not support.
+enum {
+    SIM_LACKS_MEMORY = 1,
+    SIM_LACKS_PCI = 2,
+    SIM_LACKS_NAME = 4,
+    SIM_LACKS_PROCESSES = 8,
+    SIM_LACKS_UTILIZATION = 16,
+};
 enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS, SIM_NVML_NO_FIGURES };
 
 // Set once, by the process that creates the folder, from its environment.
@@ -60,6 +68,7 @@ struct sim_config {
     int32_t reuse_handles;      // a handle is used again as soon as may be
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
+    int32_t nvml_lacks;         // bits of SIM_LACKS_…
 };
 
 struct sim_device {
@@ -72,6 +81,10 @@ struct sim_device {
     uint64_t user_peak; // guarded by lock
     _Atomic uint32_t lost;
     _Atomic uint32_t losses; // how often it fell off the bus
+    _Atomic uint32_t absent; // not there yet, or gone: for CUDA, and for an NVML that starts now
+    uint32_t hidden;         // CUDA shows it, and NVML does not
+    uint32_t instance_of;    // the number of the device that MIG has made it of, plus one; or 0
+    _Atomic uint64_t asked;  // how many calls of NVML's named it
 };
 
 // What one process holds on one device. Written by that process alone, under the lock.
@@ -139,6 +152,8 @@ void sim_lock(struct sim_state *s);
 void sim_unlock(struct sim_state *s);
 uint64_t sim_now_ns(void);
 uint64_t sim_capacity(const struct sim_state *s, int dev); // what programs may take of it
+bool sim_present(const struct sim_state *s, int dev);      // with its parent, if MIG made it
+bool sim_divided(const struct sim_state *s, int dev); // an instance that MIG made of it is there
 
 // Takes memory on a device for a process, collecting dead processes when it does not fit.
 struct sim_delta {

@@ -16,7 +16,7 @@
 
 #define SIM_MAGIC 0x73696d6375646131ull
 
-enum { SIM_VERSION = 7 };
+enum { SIM_VERSION = 8 };
 
 const char *sim_dir(void) {
     static char dir[3072];
@@ -155,6 +155,19 @@ void sim_lock(struct sim_state *s) {
 
 void sim_unlock(struct sim_state *s) {
     pthread_mutex_unlock(&s->lock);
+}
+
+bool sim_present(const struct sim_state *s, int dev) {
+    const struct sim_device *d = &s->dev[dev];
+    return !atomic_load(&d->absent) &&
+           (!d->instance_of || !atomic_load(&s->dev[d->instance_of - 1].absent));
+}
+
+bool sim_divided(const struct sim_state *s, int dev) {
+    for (uint32_t i = 0; i < s->device_count; i++)
+        if (s->dev[i].instance_of == (uint32_t)dev + 1 && sim_present(s, (int)i))
+            return true;
+    return false;
 }
 
 uint64_t sim_capacity(const struct sim_state *s, int dev) {

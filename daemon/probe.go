@@ -1,0 +1,124 @@
+package daemon
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+const (
+	// probePatience is how long CUDA may take to say how much memory its devices have: a driver that starts takes seconds.
+	probePatience = 20 * time.Second
+	// unprivileged is the user and group of a probe that root starts: nobody's.
+	unprivileged = 65534
+)
+
+// probeUnknown asks CUDA how much memory those devices have of which the driver's other libraries do not tell. What CUDA does
+// not tell either stays as it is. No program that gpuarb holds is asked: it could say anything.
+func (d *Daemon) probeUnknown() {
+	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
+	var wanted []inventory.Device
+	for _, dev := range d.devices() {
+		if untold(dev) {
+			wanted = append(wanted, dev)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, probePatience)
+	defer cancel()
+	totals, err := d.probe(ctx)
+	var told []inventory.Device
+	for _, dev := range wanted {
+		if total := totals[ipc.UUID(dev.UUIDBytes)]; total > 0 {
+			dev.Total, dev.From = total, accounting.FromProbe
+			told = append(told, dev)
+		} else if !d.stopping() {
+			d.log.Warn("neither NVML nor CUDA says how much memory a device has: it counts as having half of the machine's; write memory = \"…\" into its [[device]]",
+				"device", dev.Index, "bytes", dev.Total, "err", err)
+		}
+	}
+	if len(told) > 0 && !d.stopping() {
+		d.meet(told)
+		d.keepDevices()
+	}
+}
+
+// probeMemory runs a process without privileges that asks CUDA, by which the devices are known by their UUIDs. The process
+// makes no context. It is killed when ctx ends; a process that cannot be killed is left to itself.
+func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, err
+	}
+	path, err := shim.FindProbe(self, os.Getenv)
+	if err != nil {
+		return nil, err
+	}
+	cmd := exec.Command(path, "-", "memory")
+	for _, variable := range os.Environ() { // the variables that hide devices are not for this process
+		if name, _, _ := strings.Cut(variable, "="); name != "CUDA_VISIBLE_DEVICES" && name != "NOTIFY_SOCKET" && name != "LD_PRELOAD" {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, "GPUARB_DISABLE=1")
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: unix.SIGKILL}
+	if os.Geteuid() == 0 {
+		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged, Groups: []uint32{}}
+	}
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	runtime.LockOSThread() // the kernel kills the process when the thread that started it ends
+	defer runtime.UnlockOSThread()
+	if err := cmd.Start(); err != nil {
+		return nil, err
+	}
+	ended := background(cmd.Wait)
+	select {
+	case err = <-ended:
+	case <-ctx.Done():
+		_ = cmd.Process.Kill()
+		return nil, fmt.Errorf("%s: no answer after %v", path, probePatience)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return totalsOf(out.Bytes())
+}
+
+// totalsOf reads what the probe prints: for each device "memory", its UUID as 32 digits and its bytes, with tabs between them.
+// The driver may print lines of its own.
+func totalsOf(text []byte) (map[ipc.UUID]uint64, error) {
+	totals := map[ipc.UUID]uint64{}
+	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {
+		words := strings.Split(lines.Text(), "\t")
+		if len(words) != 3 || words[0] != "memory" {
+			continue
+		}
+		uuid, err := hex.DecodeString(words[1])
+		total, err2 := strconv.ParseUint(words[2], 10, 64)
+		if err != nil || err2 != nil || len(uuid) != len(ipc.UUID{}) {
+			return nil, fmt.Errorf("the probe printed %q", lines.Text())
+		}
+		totals[ipc.UUID(uuid)] = total
+	}
+	return totals, nil
+}

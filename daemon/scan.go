@@ -1,0 +1,97 @@
+package daemon
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/inventory"
+)
+
+// Devices come while the daemon runs: a driver that the machine loads late or that somebody installs, a card that is plugged
+// in, an instance that MIG makes. This file has the inventory look for them; devices.go makes them known.
+
+const (
+	// scanFirst is how often devices are looked for while there is no GPU, and scanEvery when there is one.
+	scanFirst = 3 * time.Second
+	scanEvery = 8 * time.Second
+	// scanRest is how long there is no look after one that the kernel, or a program with an unknown device, asked for.
+	scanRest = 500 * time.Millisecond
+	// scanPatience is how long a program with an unknown device waits for a look.
+	scanPatience = time.Second
+)
+
+// scans is what asks for looks, and waits for them.
+type scans struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	next chan struct{} // closed when a look is over that begins from now on
+	last time.Time     // when a look ended
+}
+
+func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(chan struct{})} }
+
+// scanDevices looks for devices until ctx ends. Stop does not wait for it: a driver may hang.
+func (d *Daemon) scanDevices(ctx context.Context) {
+	go func() {
+		if err := d.plugged(ctx, func() { signal(d.scans.wake) }); err != nil {
+			d.log.Info("the kernel does not tell when a device comes: it is looked for from time to time", "err", err)
+		}
+	}()
+	for ctx.Err() == nil {
+		every := scanEvery
+		if !slices.ContainsFunc(d.devices(), isGPU) {
+			every = scanFirst
+		}
+		select {
+		case <-ctx.Done():
+		case <-d.scans.wake:
+			d.scan()
+			d.rest(d.after(scanRest))
+		case <-d.after(every):
+			if !slices.ContainsFunc(d.devices(), func(dev inventory.Device) bool { return d.inv.Suspended(dev.Index) }) {
+				d.scan()
+			}
+		}
+	}
+}
+
+// scan looks for devices once.
+func (d *Daemon) scan() {
+	s := &d.scans
+	s.mu.Lock()
+	over := s.next
+	s.next = make(chan struct{})
+	s.mu.Unlock()
+	if found := d.inv.Scan(); len(found) > 0 && !d.stopping() {
+		for _, r := range d.meet(found) {
+			go r.run(d.ctx)
+		}
+		d.keepDevices()
+		d.log.Info("devices came", "found", len(found), "devices", len(d.devices()))
+		go d.probeUnknown()
+	}
+	s.mu.Lock()
+	s.last = d.now()
+	s.mu.Unlock()
+	close(over)
+}
+
+// lookFor has devices be looked for because a program names one that is not known, and waits a while for that. Looks that
+// programs ask for have pauses between them.
+func (d *Daemon) lookFor() {
+	s := &d.scans
+	s.mu.Lock()
+	over, recent := s.next, !s.last.IsZero() && d.now().Sub(s.last) < scanPatience
+	s.mu.Unlock()
+	if recent {
+		return
+	}
+	signal(s.wake)
+	select {
+	case <-over:
+	case <-d.after(scanPatience):
+	case <-d.ctx.Done():
+	}
+}

@@ -1,0 +1,69 @@
+package inventory
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+)
+
+// This file looks for devices that come while the inventory is open: a driver that is loaded late or installed, a
+// card that is plugged in, an instance that MIG makes. The daemon calls Scan; nvmlhost.go and drm.go find the devices.
+
+// mostTries is how often NVML is initialised again for a PCI device that it does not show: that closes and opens each GPU.
+const mostTries = 3
+
+// Scan looks for devices again and returns the new ones, which it adds. Known devices keep their indices. It may block
+// for as long as a driver does, and must not be called by two goroutines at a time.
+func (inv *Inventory) Scan() []Device {
+	if inv.closed.Load() {
+		return nil
+	}
+	if !inv.host.running() || inv.missesPCI() {
+		inv.host.renew()
+	}
+	var added []Device
+	gpus, reason := inv.host.more(inv.known)
+	added = append(added, inv.add(gpus)...)
+	reasons := appendReason(nil, reason)
+	cards, reason := openDRM(inv.sysfs, inv.hasPCI)
+	added = append(added, inv.add(cards)...)
+	reasons = appendReason(reasons, reason)
+	inv.mu.Lock()
+	defer inv.mu.Unlock()
+	inv.why = strings.Join(reasons, "; ")
+	return added
+}
+
+// missesPCI reports whether the kernel shows a GPU with NVIDIA's driver that is not known, and that NVML was not yet
+// initialised for too often.
+func (inv *Inventory) missesPCI() (misses bool) {
+	folders, _ := filepath.Glob(filepath.Join(inv.sysfs, "bus/pci/drivers/nvidia/*:*:*.*"))
+	there := map[string]bool{}
+	for _, folder := range folders {
+		address := strings.ToLower(filepath.Base(folder))
+		there[address] = true
+		if !inv.hasPCI(address) && inv.tried[address] < mostTries {
+			inv.tried[address]++
+			misses = true
+		}
+	}
+	for address := range inv.tried {
+		if !there[address] {
+			delete(inv.tried, address)
+		}
+	}
+	return misses
+}
+
+// Suspended reports whether the kernel has a device asleep, which each look at the device would end.
+func (inv *Inventory) Suspended(index int) bool {
+	inv.mu.RLock()
+	defer inv.mu.RUnlock()
+	for _, d := range inv.devices {
+		if d.Index == index && d.PCI != "" {
+			text, err := os.ReadFile(filepath.Join(inv.sysfs, "bus/pci/devices", d.PCI, "power/runtime_status"))
+			return err == nil && strings.TrimSpace(string(text)) == "suspended"
+		}
+	}
+	return false
+}

@@ -1,0 +1,237 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+const gib = 1 << 30
+
+// forProbe lets a process without privileges use the simulated driver: the probe of a daemon that root starts is one.
+func forProbe(t *testing.T, m *rig.Machine) {
+	t.Helper()
+	if err := os.Chmod(m.Dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// onlyDevice returns the one device that there is.
+func onlyDevice(t *testing.T, m *rig.Machine) accounting.DeviceState {
+	t.Helper()
+	s := m.Snapshot()
+	if len(s.Devices) != 1 {
+		t.Fatalf("%d devices: %+v", len(s.Devices), s.Devices)
+	}
+	return s.Devices[0]
+}
+
+// holdsToTheByte wants a budget of 64 MiB to be held on the first device.
+func holdsToTheByte(t *testing.T, m *rig.Machine) {
+	t.Helper()
+	p := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 64M", "ok")
+	p.Want("alloc b 1", "err 2")
+	p.Want("free a", "ok")
+	p.Want("alloc b 1", "ok")
+	p.End()
+}
+
+// TestNVMLDoesNotKnowTheMemory: as of GPUs that share the processor's memory. The GPU is there, CUDA tells how much it has, and
+// budgets hold; what the configuration says counts first.
+func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		lacks, config string
+		from          accounting.TotalFrom
+		total         accounting.Bytes
+		says          string
+	}{
+		"memory":      {"memory", "", accounting.FromProbe, 3 * gib, "(memory by CUDA)"},
+		"all":         {"memory,pci,name,processes,utilization", "", accounting.FromProbe, 3 * gib, "(memory by CUDA)"},
+		"configured":  {"memory", "[[device]]\nmatch.index = 0\nmemory = \"2GiB\"\n", accounting.FromConfiguration, 2 * gib, "(memory by the configuration)"},
+		"known":       {"pci,name", "", accounting.FromDriver, 3 * gib, ""},
+		"known twice": {"pci", "[[device]]\nmatch.index = 0\nmemory = \"1GiB\"\n", accounting.FromConfiguration, gib, "(memory by the configuration)"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{Devices: "3G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_NVML_LACKS=" + c.lacks},
+				Config: "schema_version = 1\n" + c.config})
+			forProbe(t, m)
+			m.Start()
+			rig.Eventually(t, "the memory is known", func() bool { return onlyDevice(t, m).TotalFrom == c.from })
+			if d := onlyDevice(t, m); d.Total != c.total || d.UUID == "" {
+				t.Errorf("%+v", d)
+			}
+			if r := rig.Run(t, m.Gpuarb("devices")); !strings.Contains(r.Stdout, c.says) {
+				t.Errorf("devices: %s", r.Stdout)
+			}
+			holdsToTheByte(t, m)
+		})
+	}
+}
+
+// TestProbeHangs: the daemon starts, the GPU counts as having half of the machine's memory, and budgets hold.
+func TestProbeHangs(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "3G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_NVML_LACKS=memory"}})
+	forProbe(t, m)
+	m.Sim("fail", "cuInit:1:delay=3600s")
+	m.Start()
+	d := onlyDevice(t, m)
+	if d.TotalFrom != accounting.FromMachine || d.Total == 0 {
+		t.Errorf("%+v", d)
+	}
+	if r := rig.Run(t, m.Gpuarb("devices")); !strings.Contains(r.Stdout, "half of the machine's") {
+		t.Errorf("devices: %s", r.Stdout)
+	}
+	holdsToTheByte(t, m)
+	m.Stop()
+}
+
+// sysfs makes a folder in which the daemon finds PCI devices with NVIDIA's driver, and returns what adds one.
+func sysfs(t *testing.T) (root string, add func(pci, status string)) {
+	t.Helper()
+	root = t.TempDir()
+	return root, func(pci, status string) {
+		t.Helper()
+		device := filepath.Join(root, "bus/pci/devices", pci, "power")
+		for _, folder := range []string{device, filepath.Join(root, "bus/pci/drivers/nvidia", pci)} {
+			if err := os.MkdirAll(folder, 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write(t, filepath.Join(device, "runtime_status"), status+"\n")
+	}
+}
+
+// TestDriverComesLate: a daemon that starts before the driver's module finds the GPU when it is there, and one that is plugged in
+// later still. Known devices keep their indices, and a program that runs meanwhile goes on.
+func TestDriverComesLate(t *testing.T) {
+	t.Parallel()
+	root, add := sysfs(t)
+	m := rig.New(t, rig.Options{Devices: "1G,2G,3G", NoMount: true, Sim: []string{"SIMCUDA_ABSENT=0,1,2"}, Daemon: []string{"--sysfs", root}})
+	if r := rig.Run(t, m.Gpuarb("run", "--min", "64M", "--", "true")); r.Code != 125 || !strings.Contains(r.Stderr, "knows no GPU") {
+		t.Errorf("without a GPU: %d %s", r.Code, r.Stderr)
+	}
+	began := time.Now()
+	m.Sim("arrive", "1")
+	rig.Eventually(t, "the first GPU is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 1 })
+	if took := time.Since(began); took > 10*time.Second {
+		t.Logf("it took %v, which is more than ten seconds on a machine that is not busy", took)
+	}
+	if d := onlyDevice(t, m); d.Index != 0 || d.Total != 2*gib {
+		t.Errorf("%+v", d)
+	}
+	early := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	early.Want("alloc a 64M", "ok")
+	early.Want("alloc b 1", "err 2")
+	holdsToTheByte(t, m)
+	m.Sim("arrive", "0")
+	add("0000:10:00.0", "active")
+	rig.Eventually(t, "the second GPU is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 2 })
+	s := m.Snapshot()
+	if s.Devices[0].Total != 2*gib || s.Devices[1].Total != gib || s.Devices[1].Index != 1 {
+		t.Errorf("%+v", s.Devices)
+	}
+	early.Want("free a", "ok")
+	early.Want("alloc a 64M", "ok")
+	r := rig.Run(t, m.Gpuarb("run", "--device", "1", "--min", "64M", "--", "sh", "-c", "echo $CUDA_VISIBLE_DEVICES"))
+	if r.Code != 0 || strings.TrimSpace(r.Stdout) != s.Devices[1].UUID {
+		t.Errorf("on the second: %d %q %s", r.Code, r.Stdout, r.Stderr)
+	}
+	m.Kill() // the next daemon finds them at its start
+	m.Start()
+	early.Want("free a", "ok")
+	early.Want("alloc a 64M", "ok")
+	early.Want("alloc b 1", "err 2")
+	early.End()
+	m.AllGone()
+}
+
+// TestDriverIsInstalledLate: the driver's library comes while the daemon runs.
+func TestDriverIsInstalledLate(t *testing.T) {
+	t.Parallel()
+	folder := t.TempDir()
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Environ: []string{"LD_LIBRARY_PATH=" + folder}, Stopped: true})
+	library := filepath.Join(folder, "libnvidia-ml.so.1")
+	write(t, library, "a file of that name that is no library hides one that this machine may have")
+	m.Start()
+	if s := m.Snapshot(); len(s.Devices) != 0 {
+		t.Fatalf("%+v", s.Devices)
+	}
+	if err := os.Rename(library, library+".old"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(rig.Build(t, "sim"), "libnvidia-ml.so.1"), library); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the GPU is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 1 })
+	holdsToTheByte(t, m)
+}
+
+// TestSleepingGPU: a GPU that the kernel has put to sleep is left alone while nobody uses gpuarb, and read again when somebody does.
+func TestSleepingGPU(t *testing.T) {
+	t.Parallel()
+	root, add := sysfs(t)
+	add("0000:10:00.0", "active")
+	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Daemon: []string{"--sysfs", root}})
+	calls := func() uint64 { return m.SimNumber("asked", "0") }
+	add("0000:10:00.0", "suspended")
+	before := calls()
+	time.Sleep(3 * time.Second)             // in which it was read three times, by at least three calls each
+	if after := calls(); after-before > 4 { // a reading, or a look for devices, that had begun
+		t.Errorf("asleep, and nobody there: NVML was asked %d times", after-before)
+	}
+	before = calls()
+	p := m.Interact(m.Gpuarb("run", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+	p.Want("alloc a 1M", "ok")
+	rig.Eventually(t, "the device is read every second", func() bool { return calls() > before+3 })
+	p.End()
+}
+
+// TestInstancesOfMIG: each instance that NVML lists is a device, with the memory of the slice, and its GPU is given to nobody.
+func TestInstancesOfMIG(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G,1G,2G,4G", NoMount: true, Sim: []string{"SIMCUDA_MIG=1:0,2:0", "SIMCUDA_ABSENT=2"}})
+	s := m.Snapshot()
+	if len(s.Devices) != 3 || s.Devices[0].Parent != nil || s.Devices[1].Total != 4*gib {
+		t.Fatalf("%+v", s.Devices)
+	}
+	d := s.Devices[2]
+	if d.Parent == nil || *d.Parent != 0 || d.Total != gib || !strings.HasPrefix(d.UUID, "MIG-") {
+		t.Errorf("%+v", d)
+	}
+	m.Sim("arrive", "2") // which is made while the daemon runs
+	rig.Eventually(t, "the other instance is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 4 })
+	s = m.Snapshot()
+	if d := s.Devices[3]; d.Index != 3 || d.Parent == nil || *d.Parent != 0 || d.Total != 2*gib {
+		t.Errorf("%+v", d)
+	}
+	if r := rig.Run(t, m.Gpuarb("run", "--device", "0", "--", "true")); r.Code != 125 || !strings.Contains(r.Stderr, "divided by MIG") {
+		t.Errorf("its GPU: %d %s", r.Code, r.Stderr)
+	}
+	for _, index := range []int{2, 3} {
+		p := m.Interact(m.Gpuarb("run", "--device", fmt.Sprint(index), "--memory", "64M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+		p.Want("alloc a 64M", "ok")
+		p.Want("alloc b 1", "err 2")
+		if l := m.Lease(p.PID(), index); l.Used != 64<<20 {
+			t.Errorf("%+v", l)
+		}
+		p.End()
+	}
+	taken := map[string]bool{}
+	for range 3 {
+		r := rig.Run(t, m.Gpuarb("claim", "--index", "--for", fmt.Sprint(os.Getpid())))
+		taken[strings.TrimSpace(r.Stdout)] = true
+	}
+	if len(taken) != 3 || taken["0"] {
+		t.Errorf("three claims: %v", taken)
+	}
+}
