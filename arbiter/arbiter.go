@@ -54,7 +54,7 @@ type Arbiter struct {
 	noticesDue    bool                // something has changed for those who wait
 	noticedAt     time.Time
 	telling       *moment // notices are being sent; nil: none are
-	arrival       uint64  // of the last request
+	arrival       uint64  // of the last request: a count, over restarts of the daemon too
 	lastTicket    TicketID
 
 	ticketsOf    map[uint32]int // by user

@@ -138,15 +138,17 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, r, text)
 }
 
+// ArriveAfter puts new requests behind one that arrived at the daemon before, whatever the clock says by now.
+func (a *Arbiter) ArriveAfter(arrival uint64) { a.arrival = max(a.arrival, arrival) }
+
 // arrive gives a request its place.
 func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	t.again = t.place.Arrival != 0
 	t.priority = t.job.Rule.Priority + t.job.request.Priority
 	if t.again {
-		a.arrival = max(a.arrival, t.place.Arrival)
+		a.ArriveAfter(t.place.Arrival)
 	} else {
-		// By the clock, so that who comes after a restart comes after those who were there.
-		a.arrival = max(a.arrival+1, uint64(max(0, now.UnixNano())))
+		a.arrival++
 		t.place = Place{Arrival: a.arrival, Since: now}
 	}
 	if t.place.Since.IsZero() || t.place.Since.After(now) {

@@ -259,8 +259,8 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	if err := d.up(func() { d.file = file }); err != nil {
 		return false, errors.Join(err, file.Close())
 	}
-	if aside := d.file.Aside(); aside != "" {
-		d.log.Warn("the state file is none that this version can take up: programs say themselves what they hold",
+	for _, aside := range d.file.Aside() {
+		d.log.Warn("the state file, or one beside it, is none that this version can take up: programs say themselves what they hold",
 			"file", d.paths.state, "set_aside_as", aside)
 	}
 	d.checkState()

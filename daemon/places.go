@@ -73,6 +73,7 @@ func (d *Daemon) recoverPlacesLocked() {
 			d.file.Tickets.Free(i)
 			return
 		}
+		d.arb.ArriveAfter(r.Arrival)
 		d.places.of[key] = kept{Place: arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, index: i}
 	})
 	d.awaited.Store(len(d.places.of) > 0)

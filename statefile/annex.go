@@ -1,6 +1,7 @@
 package statefile
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"sync/atomic"
@@ -65,11 +66,19 @@ func (k *annexKind) ours() annexHeader {
 	return annexHeader{Magic: k.magic, Version: k.version, RowSize: uint32(k.rowSize), BootID: bootID()}
 }
 
-// openAnnexes maps the annexes of the state file at path, each begun anew where it is none of ours or the state file
-// is fresh. Where there can be none it does not outlive the daemon, as Volatile says.
+// openAnnexes maps the annexes of the state file at path. It empties an annex of another boot, and all of them if the state file is
+// fresh. An annex that cannot be read it sets aside before. If an annex cannot be opened it does not outlive the daemon, as Volatile says.
 func (f *File) openAnnexes(path string, fresh bool) error {
 	if err := f.eachAnnex(func(k *annexKind) (*backing, error) {
 		back, err := k.open(path+k.suffix, fresh)
+		var strange *strange
+		if errors.As(err, &strange) {
+			aside, failed := setAside(path+k.suffix, strange.kind)
+			if err = failed; err == nil {
+				f.aside = append(f.aside, aside)
+				back, err = k.open(path+k.suffix, fresh)
+			}
+		}
 		if err != nil {
 			back, err = anonymous(k.size(), err)
 		}
@@ -87,15 +96,37 @@ func (f *File) openAnnexes(path string, fresh bool) error {
 
 func (k *annexKind) open(path string, fresh bool) (*backing, error) {
 	back, _, err := openFile(path, k.size(), func(fd int, st *unix.Stat_t) (bool, error) {
-		if !oursAlone(st) {
-			return false, fmt.Errorf("%s: must be a file of ours alone (owner %d, mode 600); remove it", path, os.Geteuid())
-		}
-		h, _, err := readHeader[annexHeader](fd, path)
-		want := k.ours()
-		want.High, want.Alive = h.High, h.Alive
-		return fresh || h != want || st.Size != int64(k.size()), err
+		anew, err := k.examine(fd, path, st)
+		return fresh || anew, err
 	})
 	return back, err
+}
+
+// examine tells what an annex holds that was opened. fresh: nothing that is true any more, since it is empty or of another
+// boot. The error is a *strange for a file of another version, another size, or without our magic number.
+func (k *annexKind) examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
+	if !oursAlone(st) {
+		return false, fmt.Errorf("%s: must be a file of ours alone (owner %d, mode 600); remove it", path, os.Geteuid())
+	}
+	h, _, err := readHeader[annexHeader](fd, path)
+	if err != nil {
+		return false, err
+	}
+	whole, want := st.Size == int64(k.size()), k.ours()
+	want.High, want.Alive = h.High, h.Alive
+	switch {
+	case h == (annexHeader{}) && (whole || st.Size == 0): // a daemon that was killed before it wrote a word leaves that, too
+		return true, nil
+	case h.Magic != k.magic:
+		return false, &strange{kindDamaged, path + " is no such file of gpuarb's"}
+	case h.BootID != want.BootID:
+		return true, nil
+	case h.Version != k.version:
+		return false, &strange{fmt.Sprintf("v%d", h.Version), fmt.Sprintf("%s is of version %d, not %d", path, h.Version, k.version)}
+	case h != want || !whole:
+		return false, &strange{kindDamaged, path + " was cut, or has another size"}
+	}
+	return false, nil
 }
 
 // begin makes the header of a mapping ours.

@@ -1,8 +1,10 @@
 package statefile
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 )
 
@@ -57,22 +59,56 @@ func TestAnnexOutlivesTheMapping(t *testing.T) {
 	}
 }
 
-// TestAnnexIsBegunAnew: with the state file, and where it is none of ours.
+// TestAnnexIsBegunAnew: an annex holds nothing after its state file was lost. A file that is none of ours is set aside, not emptied.
 func TestAnnexIsBegunAnew(t *testing.T) {
-	for name, harm := range map[string]func(path string) error{
-		"the state file is gone": os.Remove,
-		"cut":                    func(path string) error { return os.Truncate(path+threadAnnex.suffix, 5000) },
-		"a letter":               func(path string) error { return os.WriteFile(path+threadAnnex.suffix, []byte("Dear daemon,"), 0o600) },
+	write := func(text string, at int64) func(path string) error {
+		return func(path string) error {
+			file, err := os.OpenFile(path+threadAnnex.suffix, os.O_WRONLY, 0)
+			if err != nil {
+				return err
+			}
+			defer file.Close()
+			_, err = file.WriteAt([]byte(text), at)
+			return err
+		}
+	}
+	size := int64(threadAnnex.size())
+	for name, c := range map[string]struct {
+		harm  func(path string) error
+		aside string // its name from here on; empty: it holds nothing
+	}{
+		"the state file is gone": {os.Remove, ""},
+		"cut":                    {func(path string) error { return os.Truncate(path+threadAnnex.suffix, 5000) }, ".damaged"},
+		"longer":                 {func(path string) error { return os.Truncate(path+threadAnnex.suffix, size+1) }, ".damaged"},
+		"a letter":               {func(path string) error { return os.WriteFile(path+threadAnnex.suffix, []byte("Dear daemon,"), 0o600) }, ".damaged"},
+		"a later version":        {write("\x09", 8), ".v9"},
+		"a later version, and longer": {func(path string) error {
+			return errors.Join(write("\x09", 8)(path), os.Truncate(path+threadAnnex.suffix, 2*size))
+		}, ".v9"},
+		"rows of another size": {write("\x01", 12), ".damaged"},
+		"of another boot":      {write("another boot", 16), ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "state")
 			f, _ := open(t, path)
 			lease := withLease(t, f, 1)
 			addThread(t, f, lease, 1, 17)
-			if err := harm(path); err != nil {
+			if err := c.harm(path); err != nil {
+				t.Fatal(err)
+			}
+			was, err := os.Stat(path + threadAnnex.suffix)
+			if err != nil {
 				t.Fatal(err)
 			}
 			g, _ := open(t, path)
+			if want := []string{path + threadAnnex.suffix + c.aside}; c.aside == "" && len(g.Aside()) > 0 || c.aside != "" && !slices.Equal(g.Aside(), want) {
+				t.Fatalf("set aside as %q, want %q", g.Aside(), c.aside)
+			}
+			if c.aside != "" {
+				if is, err := os.Stat(g.Aside()[0]); err != nil || !os.SameFile(was, is) || is.Size() != was.Size() {
+					t.Errorf("what was set aside is not what was there: %v", err)
+				}
+			}
 			withLease(t, g, 1)
 			if got := threadsOf(g); len(got) != 0 || g.Volatile() != nil {
 				t.Errorf("threads %v, volatile %v", got, g.Volatile())

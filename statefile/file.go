@@ -28,7 +28,7 @@ const (
 // Promise and Kept).
 type File struct {
 	backs    []*backing // its own, and those of its annexes
-	aside    string
+	aside    []string
 	alive    *int64 // in the pressures' annex
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -62,7 +62,9 @@ func Open(path string) (f *File, fresh bool, err error) {
 		return nil, false, err
 	}
 	f = newFile(back, fresh)
-	f.aside = aside
+	if aside != "" {
+		f.aside = append(f.aside, aside)
+	}
 	if err := f.openAnnexes(path, fresh); err != nil {
 		return nil, false, errors.Join(err, f.Close())
 	}
@@ -103,8 +105,8 @@ func Anonymous(why error) (*File, error) {
 	return f, nil
 }
 
-// Aside says where Open put a file that it could not read; empty: there was none.
-func (f *File) Aside() string { return f.aside }
+// Aside says where Open put the files that it could not read: the state file, or files beside it.
+func (f *File) Aside() []string { return f.aside }
 
 // newFile lays the tables over a mapping; fresh: over one that holds nothing.
 func newFile(back *backing, fresh bool) *File {

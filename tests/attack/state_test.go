@@ -224,3 +224,25 @@ func TestFullDisk(t *testing.T) {
 		})
 	}
 }
+
+// TestFileBesideIsSetAside: a file beside the state file that has another size is not emptied: it lies where the log says.
+func TestFileBesideIsSetAside(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
+	m.Kill()
+	for _, name := range []string{".annex", ".pressure", ".cgroups"} {
+		path := m.Socket + ".state" + name
+		info, err := os.Stat(path)
+		check(t, err)
+		check(t, os.Truncate(path, info.Size()+4096))
+		m.Start()
+		m.AwaitLog("set_aside_as=" + path + ".damaged")
+		aside, err := os.Stat(path + ".damaged")
+		check(t, err)
+		if !os.SameFile(aside, info) || aside.Size() != info.Size()+4096 {
+			t.Errorf("%s is not what was there", aside.Name())
+		}
+		m.Kill()
+	}
+	m.Start()
+}

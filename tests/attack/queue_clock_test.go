@@ -1,0 +1,39 @@
+package attack
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestOrderWithClockSetBack: the machine's clock was ahead by an hour while the last daemon ran. A request that waited
+// there comes before one that is new to the next daemon, though the new request is back first.
+func TestOrderWithClockSetBack(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
+	holder, early, late := partyOf(t, m, 900*mib), partyOf(t, m, 0), partyOf(t, m, 0)
+	first := early.ask(t.Context(), 600*mib)
+	first.parked()
+	m.Kill()
+	_ = first.end()
+	f, _, err := statefile.Open(m.Socket + ".state")
+	check(t, err)
+	f.Tickets.Each(func(_ int, r *statefile.Ticket) { r.Arrival += uint64(time.Hour) })
+	check(t, f.Close())
+	m.Start()
+	for _, p := range []*party{holder, early, late} {
+		p.resume()
+	}
+	second := late.ask(t.Context(), 600*mib)
+	second.parked() // after three seconds nobody is held back any longer for the first
+	first = first.again()
+	if n := first.parked(); n.Position != 1 {
+		t.Errorf("the request that was there before has position %d", n.Position)
+	}
+	holder.free(900 * mib)
+	first.granted()
+	early.free(600 * mib)
+	second.granted()
+}
