@@ -25,6 +25,7 @@ const (
 	EventKept       Kind = "kept"        // a dead process's memory is not back: unmanaged from now on
 	EventClamped    Kind = "clamped"     // rubbish was found in a lease page
 	EventExcess     Kind = "excess"      // a client uses what no allocation names: charged to its budget
+	EventTwoCopies  Kind = "two_copies"  // a client uses two copies of a driver's library, and one is not held
 	EventUnmanaged  Kind = "unmanaged"   // a process that is no client uses a device
 	EventVerified   Kind = "verified"    // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost" // a device fell off the bus

@@ -183,6 +183,19 @@ func (a *Arbiter) expire(now time.Time) {
 	}
 }
 
+// TwoCopies tells that a session's process uses two copies of a driver's library, by their paths: held
+// is the copy whose calls are admitted, beside the one whose calls are not. Unknown sessions are ignored.
+func (a *Arbiter) TwoCopies(now time.Time, id SessionID, held, beside string) {
+	s := a.sessions[id]
+	if s == nil {
+		return
+	}
+	e := Event{Time: now, Kind: EventTwoCopies, Device: -1, Text: fmt.Sprintf(wording.TwoCopies, s.name(), held, beside)}
+	e.about(&s.process)
+	e.in(s.job)
+	a.event(e)
+}
+
 // Clamped tells that a lease's word held rubbish and was clamped: it is not
 // believed any more. All that is granted to the lease counts as used, nothing is
 // recalled from it, and what its process uses beyond that is charged to its own

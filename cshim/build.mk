@@ -8,8 +8,8 @@ include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
-SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell wait
-SHIM_HOOK := interfaces library loader preload resolve
+SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
+SHIM_HOOK := copies entries interfaces library loader preload resolve
 SHIM_CUDA := array async bound context device draw driver ending graph graph_nodes green hold hooks host idle import late limit memory pending pool primary query stream vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image layer memory opencl query svm use
@@ -24,7 +24,7 @@ SHIM_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconv
 # Loops stay loops: the compiler must not find libc's functions in them, which programs replace.
 SHIM_FLAGS += $(if $(findstring clang,$(CC)),-fno-builtin,-fno-tree-loop-distribute-patterns)
 # One unit for the optimiser, where the compiler is gcc: it takes 4 ns off an alloc and free. Not
-# the file whose assembly names its own functions, nor the one that the optimiser calls by itself.
+# the files whose assembly names what is theirs, nor the one that the optimiser calls by itself.
 SHIM_LTO := $(if $(findstring clang,$(CC)),,-flto=auto -ffat-lto-objects)
 SHIM_DIR := $(BUILD)/cshim
 SHIM_OBJECTS := $(SHIM_UNITS:%=$(SHIM_DIR)/%.o)
@@ -43,7 +43,7 @@ $(SHIM_LAYER): cshim/vulkan/gpuarb_layer.json
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/entries hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
 $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 	@mkdir -p $(@D)

@@ -119,6 +119,14 @@ func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) 
 	return rep, nil
 }
 
+// copies notes that the process uses two copies of a driver's library, of which one is not held.
+func (cl *client) copies(r *ipc.CopiesRequest) (ipc.Empty, error) {
+	cl.d.lock()
+	defer cl.d.unlock()
+	cl.d.arb.TwoCopies(cl.d.now(), cl.s.id, r.Held.String(), r.Beside.String())
+	return ipc.Empty{}, nil
+}
+
 // nameOfDevice is how people know a device.
 func (d *Daemon) nameOfDevice(index int) string {
 	dev, ok := d.deviceByIndex(index)

@@ -63,7 +63,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 // with it; −1 where none is wanted.
 func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
-		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}

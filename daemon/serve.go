@@ -271,6 +271,7 @@ var handlers = [...]handler{
 	ipc.TypeQuery:    {answered((*client).query), fair.OfUser, true, metrics.Memory},
 	ipc.TypeRoom:     {answered((*client).room), fair.OfUser, true, metrics.Memory},
 	ipc.TypeDriver:   {answered((*client).driver), fair.OfUser, true, metrics.Session},
+	ipc.TypeCopies:   {answered((*client).copies), fair.OfUser, true, metrics.Session},
 	ipc.TypeBye:      {answered((*client).bye), fair.OfUser, true, metrics.Session},
 }
 

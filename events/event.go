@@ -34,6 +34,7 @@ const (
 	Within       Kind = "within"        // it no longer does
 	Clamped      Kind = "clamped"       // a lease page held impossible values
 	Excess       Kind = "excess"        // a client uses memory that none of its allocations accounts for
+	TwoCopies    Kind = "two_copies"    // a client uses two copies of a driver's library, and one is not held to limits
 	Unmanaged    Kind = "unmanaged"     // a process that is not a client uses a device
 	Verified     Kind = "verified"      // the device confirms a restored lease
 	DeviceFound  Kind = "device_found"  // a device was found, or found again
@@ -45,7 +46,7 @@ const (
 
 // Kinds are all of them.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
-	Clamped, Excess, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, Lost}
+	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, Lost}
 
 // Event is one line of the history. A field that a line does not have is absent from it: which are there
 // follows from the kind. docs/events.schema.json has the same in JSON's own words.

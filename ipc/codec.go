@@ -15,7 +15,7 @@ type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
 		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
-		ObjectsRequest | DriverRequest | DriverReply |
+		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
 		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
@@ -47,6 +47,7 @@ var shapes = map[Type]shape{
 	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
 	TypeObjects:  {name: "Objects", request: size[ObjectsRequest](), reply: size[Empty]()},
 	TypeDriver:   {name: "Driver", request: size[DriverRequest](), reply: size[DriverReply]()},
+	TypeCopies:   {name: "Copies", request: size[CopiesRequest](), reply: size[Empty]()},
 	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
 	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
 	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},

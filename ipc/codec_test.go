@@ -63,6 +63,7 @@ func samples() []sample {
 		sampleOf("Context", TypeContext, false, ContextRequest{Slot: 1, Count: math.MaxInt32, Flags: FlagNoticed | FlagHold, Thread: 1}),
 		sampleOf("Query", TypeQuery, false, QueryRequest{Device: UUID{9}}),
 		sampleOf("Driver", TypeDriver, false, DriverRequest{Name: DriverName{'p'}}),
+		sampleOf("Copies", TypeCopies, false, CopiesRequest{Held: Path{'/', 'a'}, Beside: Path{'/', 'b'}}),
 		sampleOf("Room", TypeRoom, false, RoomRequest{Device: UUID{9}}),
 		sampleOf("Objects", TypeObjects, false, ObjectsRequest{Slot: 31, Flags: ObjectsMore, Count: 1, Makers: [ObjectsMakers]ObjectsMaker{{Thread: 9, Contexts: 1, Streams: 2, Holds: 3}}}),
 		sampleOf("Bye", TypeBye, false, Empty{}),
@@ -88,6 +89,7 @@ func samples() []sample {
 		sampleOf("DriverReply", TypeDriver, true, DriverReply{Device: UUID{9}}),
 		sampleOf("RoomReply", TypeRoom, true, RoomReply{Total: 3, Used: 2, Room: 1, Word: 7, Slot: 31, Flags: RoomLimited}),
 		sampleOf("ObjectsReply", TypeObjects, true, Empty{}),
+		sampleOf("CopiesReply", TypeCopies, true, Empty{}),
 		sampleOf("ByeReply", TypeBye, true, Empty{}),
 		sampleOf("JobOpenReply", TypeJobOpen, true, goodOpened),
 		sampleOf("SnapshotPart", TypeSnapshot, true, SnapshotPart{Last: 1}),
@@ -182,7 +184,7 @@ func wantRefusal(t *testing.T, name string, err error, status Status, words ...s
 
 func TestParseRequestRefuses(t *testing.T) {
 	alloc := Marshal(nil, Header{Type: TypeAlloc, Request: 77}, &goodAlloc)
-	unknown := edit(alloc, 6, uint16(15))
+	unknown := edit(alloc, 6, uint16(16))
 	for _, c := range []struct {
 		name    string
 		msg     []byte
@@ -205,7 +207,7 @@ func TestParseRequestRefuses(t *testing.T) {
 		{"newer version", edit(alloc, 4, uint16(9)), 0, StatusVersion, 77, []string{"version 9", "version 1"}},
 		{"newer version, another length", edit(alloc[:30], 4, uint16(9)), 0, StatusVersion, 77, nil},
 		{"type 0", edit(alloc, 6, uint16(0)), 0, StatusUnknownType, 77, []string{"type 0"}},
-		{"type 15", unknown, 0, StatusUnknownType, 77, []string{"type 15"}},
+		{"type 16", unknown, 0, StatusUnknownType, 77, []string{"type 16"}},
 		{"type 31", edit(alloc, 6, uint16(31)), 0, StatusUnknownType, 77, nil},
 		{"type 32", edit(alloc, 6, uint16(32)), 0, StatusUnknownType, 77, nil},
 		{"a reply's type", edit(alloc, 6, uint16(TypeAlloc|ReplyBit)), 0, StatusUnknownType, 77, nil},

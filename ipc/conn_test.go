@@ -89,7 +89,7 @@ func TestMalformed(t *testing.T) {
 		{"huge and honest", append(edit(alloc, 8, uint32(60048)), make([]byte, 60000)...), nil, StatusMalformed, TypeAlloc | ReplyBit, "60048"},
 		{"magic", edit(alloc, 0, uint32(1)), nil, StatusMalformed, ReplyBit, "magic"},
 		{"version", edit(alloc, 4, uint16(2)), nil, StatusVersion, TypeAlloc | ReplyBit, "version 1"},
-		{"type", edit(alloc, 6, uint16(15)), nil, StatusUnknownType, 15 | ReplyBit, "15"},
+		{"type", edit(alloc, 6, uint16(16)), nil, StatusUnknownType, 16 | ReplyBit, "16"},
 		{"a descriptor", alloc, []int{fd}, StatusMalformed, TypeAlloc | ReplyBit, "none belongs"},
 		{"many descriptors", alloc, []int{fd, fd, fd, fd, fd, fd, fd, fd}, StatusMalformed, TypeAlloc | ReplyBit, "more than one"},
 		{"a descriptor with garbage", []byte("garbage"), []int{fd}, StatusMalformed, ReplyBit, "7 bytes"},

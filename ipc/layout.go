@@ -12,6 +12,7 @@ const (
 	TokenSize   = 16    // bytes of a session or job token
 	UUIDSize    = 16    // bytes of a device's UUID
 	TextSize    = 512   // bytes of a message for people, NUL-terminated
+	PathSize    = 256   // bytes of a file's path, NUL-terminated
 	PageSize    = 4096  // bytes of the lease page
 	PageSlots   = 32    // leases (devices) that one session can have
 	SlotSize    = 64    // bytes of one lease's slot in the page: one cache line
@@ -63,6 +64,7 @@ const (
 	// 12 was Measure, which earlier libraries send to a daemon that says that it answers it.
 	TypeObjects  Type = 13 // ObjectsRequest → Empty: after Resume, what is no bytes (AbleObjects)
 	TypeDriver   Type = 14 // DriverRequest → DriverReply: on which device a driver is that computes on the processor (AbleDriver)
+	TypeCopies   Type = 15 // CopiesRequest → Empty: two copies of a driver's library work, and one of them is not held (AbleCopies)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -183,9 +185,10 @@ type HelloReply struct {
 
 // What a daemon is able to beyond this version's first messages (HelloReply.Flags of a shim).
 const (
-	AbleRoom    uint32 = 1 // answers Room; 2 was Measure
-	AbleObjects uint32 = 4 // answers Objects, and lends the count of streams: LeaseSlot.Streams
-	AbleDriver  uint32 = 8 // answers Driver
+	AbleRoom    uint32 = 1  // answers Room; 2 was Measure
+	AbleObjects uint32 = 4  // answers Objects, and lends the count of streams: LeaseSlot.Streams
+	AbleDriver  uint32 = 8  // answers Driver
+	AbleCopies  uint32 = 16 // answers Copies
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -425,6 +428,16 @@ type DriverName [UUIDSize]byte
 type DriverReply struct {
 	Device UUID
 }
+
+// CopiesRequest names two copies of one driver's library that a process uses at a time: what the process
+// takes through the second one no limit is applied to. It changes nothing in the books.
+type CopiesRequest struct {
+	Held   Path // the copy whose calls are admitted
+	Beside Path // the copy whose calls are not
+}
+
+// Path is the path of a file, NUL-terminated. Of a longer one the beginning is missing.
+type Path [PathSize]byte
 
 // NoSlot in RoomReply.Slot means that there is no lease.
 const NoSlot = ^uint32(0)

@@ -48,6 +48,13 @@ func (t *Text) String() string {
 	return strings.ToValidUTF8(string(s), "\uFFFD")
 }
 
+// String is the path up to its NUL, as valid UTF-8 whatever the bytes are. It may hold control
+// characters: escape it before it meets a terminal.
+func (p *Path) String() string {
+	s, _, _ := bytes.Cut(p[:], []byte{0})
+	return strings.ToValidUTF8(string(s), "\uFFFD")
+}
+
 // MaxName bounds the name of a job, in bytes.
 const MaxName = 64
 

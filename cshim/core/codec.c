@@ -13,6 +13,7 @@ static const struct {
     {GA_TYPE_JOIN, 0, false, false},
     {GA_TYPE_BYE, 0, false, false},
     {GA_TYPE_OBJECTS, 0, false, false},
+    {GA_TYPE_COPIES, 0, false, false},
     {GA_TYPE_JOB_CLOSE, 0, false, false},
     {GA_TYPE_LIMIT, 0, false, false},
     {GA_TYPE_CGROUP, 0, false, false},
@@ -28,6 +29,7 @@ static const struct {
     {GA_TYPE_METRICS, sizeof(struct ga_wire_snapshot_part), false, true},
     {GA_TYPE_EVENTS, sizeof(struct ga_wire_events_part), false, true},
     {GA_TYPE_CANCEL, sizeof(struct ga_wire_cancel_reply), false, false},
+    {GA_TYPE_BESIDE, sizeof(struct ga_wire_beside_reply), false, false},
     {GA_TYPE_JOB_TALLY, sizeof(struct ga_wire_job_tally_reply), false, false},
 };
 #define REPLIES (sizeof replies / sizeof *replies)

@@ -14,6 +14,7 @@
 #define GA_TOKEN_SIZE 0x10u
 #define GA_UUID_SIZE 0x10u
 #define GA_TEXT_SIZE 0x200u
+#define GA_PATH_SIZE 0x100u
 #define GA_PAGE_SIZE 0x1000u
 #define GA_PAGE_SLOTS 0x20u
 #define GA_SLOT_SIZE 0x40u
@@ -41,6 +42,7 @@
 #define GA_TYPE_ROOM 0xbu
 #define GA_TYPE_OBJECTS 0xdu
 #define GA_TYPE_DRIVER 0xeu
+#define GA_TYPE_COPIES 0xfu
 #define GA_TYPE_JOB_OPEN 0x14u
 #define GA_TYPE_SNAPSHOT 0x15u
 #define GA_TYPE_CANCEL 0x16u
@@ -154,6 +156,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_ROOM 0x1u
 #define GA_ABLE_OBJECTS 0x4u
 #define GA_ABLE_DRIVER 0x8u
+#define GA_ABLE_COPIES 0x10u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -416,6 +419,14 @@ struct ga_wire_driver_reply {
 };
 _Static_assert(sizeof(struct ga_wire_driver_reply) == 16, "DriverReply");
 _Static_assert(offsetof(struct ga_wire_driver_reply, device) == 0, "DriverReply.Device");
+
+struct ga_wire_copies_request {
+    uint8_t held[256];
+    uint8_t beside[256];
+};
+_Static_assert(sizeof(struct ga_wire_copies_request) == 512, "CopiesRequest");
+_Static_assert(offsetof(struct ga_wire_copies_request, held) == 0, "CopiesRequest.Held");
+_Static_assert(offsetof(struct ga_wire_copies_request, beside) == 256, "CopiesRequest.Beside");
 #define GA_NO_SLOT 0xffffffffu
 #define GA_JOB_PER_PROCESS 0x1u
 #define GA_JOB_WAIT 0x2u

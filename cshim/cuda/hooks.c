@@ -25,6 +25,7 @@
 #include "cuda/query.h"
 #include "cuda/stream.h"
 #include "cuda/vmm.h"
+#include "hook/copies.h"
 #include "hook/library.h"
 #include "hook/loader.h"
 #include "hook/row.h"
@@ -34,19 +35,30 @@ enum {
     PLAIN = 1,    // what comes to a wrapper is the program's
     REENTERS = 2, // it may be the driver's own; or GPUARB_DISABLE is set, and nothing is looked at
 };
-static _Atomic int mode;
+static _Atomic int mode;   // NEW, until the copy that is held is kept
+static _Atomic int latest; // of the copy that is held
+
+static ga_cuda_device_meet meets;
 
 // The functions of all rows are known. A driver that is not bound to itself reaches functions of
-// its own through the global scope, where it finds ours.
+// its own through the global scope, where it finds ours. While the program may unload this copy and
+// load another one, each call has to look.
 static void met(const struct ga_interface *driver, void *handle) {
-    int new = NEW;
     struct ga_loader_object object;
     bool plain = !ga_library_disabled() &&
                  ga_loader_object((void *)atomic_load(&driver->first), &object) && object.symbolic;
     atomic_store(&ga_driver_handle, handle);
-    atomic_store(&ga_cuda_device_meets, ga_cuda_hold_meet);
+    atomic_store(&ga_cuda_device_meets, meets);
     atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);
-    atomic_compare_exchange_strong(&mode, &new, plain ? PLAIN : REENTERS);
+    atomic_store(&latest, plain ? PLAIN : REENTERS);
+    if (atomic_load(&driver->kept))
+        atomic_store(&mode, plain ? PLAIN : REENTERS);
+}
+
+// A context is current: the driver works, by whatever call it was initialised.
+static uint64_t meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
+    ga_library_keep(&ga_cuda_interface);
+    return ga_cuda_hold_meet(root, context, device, epoch);
 }
 
 // By a jump it leaves no address of its own: then a wrapper of ours is the caller.
@@ -58,7 +70,7 @@ static GA_NOINLINE bool lets_through(int now, const void *caller) {
 
 static GA_NOINLINE int contact(void) {
     ga_library_contact(&ga_cuda_interface, NULL);
-    return atomic_load(&mode);
+    return atomic_load(&latest);
 }
 
 // A wrapper that was reached by direct link meets the driver here. From then on GA_REAL is what the
@@ -78,6 +90,20 @@ static inline bool passes(int now, const void *caller) {
 static ga_result resolved(ga_result result, const char *name, void **pfn) {
     if (result == GA_CUDA_SUCCESS && pfn && *pfn)
         *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
+    return result;
+}
+
+// The function of a row in the copy at a place, which has failed if it has none.
+#define GA_OWN(symbol, place)                                                                      \
+    ((GA_FN_##symbol *)ga_copies_own(&ga_cuda_interface, place, GA_ROW_##symbol))
+
+// Calls cuInit of the copy at a place. The first one that works is held.
+static ga_result initialised(size_t place, unsigned int flags) {
+    GA_FN_cuInit *real = GA_OWN(cuInit, place);
+    ga_result result = real ? real(flags) : GA_CUDA_NOT_FOUND;
+    GA_ROW_KEEPS_ERRNO;
+    if (result == GA_CUDA_SUCCESS)
+        ga_copies_works(&ga_cuda_interface, place);
     return result;
 }
 
@@ -180,7 +206,12 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
     })
 
 // The same where all is done around the driver's call.
-#define GA_RESOLVES(real, name, pfn, ...) resolved(real(name, pfn, __VA_ARGS__), name, pfn)
+// The wrapper is the function of the copy at place 0, whichever is held.
+#define GA_RESOLVES(real, symbol, name, pfn, ...)                                                  \
+    ({                                                                                             \
+        GA_FN_##symbol *own = GA_OWN(symbol, 0);                                                   \
+        resolved((own ? own : real)(name, pfn, __VA_ARGS__), name, pfn);                           \
+    })
 #define GA_MAKES_HANDLE(real, imported, handle, ...)                                               \
     ga_cuda_vmm_made(real(handle, __VA_ARGS__), handle, imported)
 #define GA_MEETS_POOL(real, location, type, pool, ...)                                             \
@@ -225,6 +256,44 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
 #define ROW(symbol) GA_ROW_##symbol
 #include "hook/rows.inc"
 
+// The functions that have to know which copy is called, of each place.
+#define OF_COPY(place)                                                                             \
+    static ga_result init_##place(unsigned int flags) {                                            \
+        return initialised(place, flags);                                                          \
+    }                                                                                              \
+    static ga_result resolve_##place(const char *name, void **pfn, int version, uint64_t flags) {  \
+        GA_FN_cuGetProcAddress *real = GA_OWN(cuGetProcAddress, place);                            \
+        return real ? resolved(real(name, pfn, version, flags), name, pfn) : GA_CUDA_NOT_FOUND;    \
+    }                                                                                              \
+    static ga_result resolve_v2_##place(const char *name, void **pfn, int version, uint64_t flags, \
+                                        int *status) {                                             \
+        GA_FN_cuGetProcAddress_v2 *real = GA_OWN(cuGetProcAddress_v2, place);                      \
+        return real ? resolved(real(name, pfn, version, flags, status), name, pfn)                 \
+                    : GA_CUDA_NOT_FOUND;                                                           \
+    }
+OF_COPY(0)
+OF_COPY(1)
+OF_COPY(2)
+OF_COPY(3)
+_Static_assert(GA_COPIES == 4, "OF_COPY is there for each place");
+
+#define AT(place, function)                                                                        \
+    ((place) == 0   ? (void *)function##_0                                                         \
+     : (place) == 1 ? (void *)function##_1                                                         \
+     : (place) == 2 ? (void *)function##_2                                                         \
+                    : (void *)function##_3)
+static void *of_copy(size_t row, size_t place) {
+    switch (row) {
+    case GA_ROW_cuInit:
+        return AT(place, init);
+    case GA_ROW_cuGetProcAddress:
+        return place == 0 ? (void *)cuGetProcAddress : AT(place, resolve);
+    case GA_ROW_cuGetProcAddress_v2:
+        return place == 0 ? (void *)cuGetProcAddress_v2 : AT(place, resolve_v2);
+    }
+    return NULL;
+}
+
 struct ga_interface ga_cuda_interface = {
     .file = "libcuda.so.1",
     .probe = "cuInit",
@@ -232,7 +301,9 @@ struct ga_interface ga_cuda_interface = {
     .names = names,
     .lengths = lengths,
     .functions = ga_driver_functions,
+    .own = own,
     .wrapper = wrapper,
+    .of_copy = of_copy,
     .rows = GA_ROWS,
     .met = met,
     .reap = ga_cuda_pending_reap,

@@ -99,9 +99,13 @@ func compare(t *testing.T, hooked map[string]bool, bare, shimmed []string, least
 	}
 	for i := range min(len(bare), len(shimmed)) {
 		want := bare[i]
-		if before, symbol, found := strings.Cut(want, "driver:"); found && hooked[symbol] {
+		before, symbol, found := strings.Cut(want, "driver:")
+		switch {
+		case found && hooked[symbol]:
 			want = before + "shim:" + symbol
 			wrapped++
+		case found && symbol == "cuInit": // no export: the library's tells copies of the driver apart by it
+			want = before + "shim:inside"
 		}
 		if shimmed[i] != want {
 			t.Fatalf("under the shim %q, want %q", shimmed[i], want)

@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "core/environ.h"
+#include "hook/copies.h"
 #include "hook/loader.h"
 
 const char *ga_library_name(const struct ga_interface *library, size_t row) {
@@ -29,11 +30,11 @@ static void *base_of(const struct ga_loader *loader, const void *address) {
     return info.dli_fbase;
 }
 
-// By its name, however it was loaded, and never unloaded from now on: pointers into it are kept.
-// Then by a function of it, for one that goes by another name.
+// By its name, however it was loaded. Then by a function of it, for one that goes by another name.
+// The caller closes it.
 static void *open_loaded(const struct ga_loader *loader, const struct ga_interface *library,
                          void *known) {
-    const int flags = RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE;
+    const int flags = RTLD_LAZY | RTLD_NOLOAD;
     void *found = loader->dlopen(library->file, flags);
     if (found)
         return found;
@@ -44,33 +45,35 @@ static void *open_loaded(const struct ga_loader *loader, const struct ga_interfa
         return NULL;
     found = loader->dlopen(info.dli_fname, flags);
     // An object that only forwards, or defines a function of the same name, is no such library.
-    return found && loader->dlsym(found, library->probe) ? found : NULL;
+    if (found && !loader->dlsym(found, library->probe)) {
+        loader->dlclose(found);
+        return NULL;
+    }
+    return found;
 }
 
+// A copy is not kept loaded before it has worked: a program that closes one that failed is to get
+// another one by the same name.
 static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     const struct ga_loader *loader = ga_loader_get();
-    if (!loader->dlsym || !loader->dlopen)
+    if (!loader->dlsym || !loader->dlopen || !loader->dlclose)
         return false;
+    if (ga_copies_holds(library))
+        return true;
     void *found = open_loaded(loader, library, known);
     if (!found)
         return false;
-    const char *name = library->names;
-    for (size_t row = 0; row < library->rows; name += library->lengths[row] + 1, row++)
-        atomic_store(&library->functions[row], loader->dlsym(found, name));
-    struct ga_loader_object object;
-    if (ga_loader_object(loader->dlsym(found, library->probe), &object)) {
-        atomic_store(&library->first, object.first);
-        atomic_store(&library->end, object.end);
-    }
+    int place = ga_copies_meet(library, loader->dlsym(found, library->probe), found);
+    loader->dlclose(found);
+    if (place < 0)
+        return false;
+    ga_copies_hold(library, (size_t)place);
     ga_interface_join(library);
-    if (library->met)
-        library->met(library, found);
-    atomic_store(&library->handle, found);
     return true;
 }
 
 bool ga_library_contact(struct ga_interface *library, void *known) {
-    return GA_LIKELY(atomic_load(&library->handle) != NULL) || contact(library, known);
+    return GA_LIKELY(atomic_load(&library->kept) != 0) || contact(library, known);
 }
 
 // Asked in each call: the loader's own answer, dladdr, takes its lock.
@@ -85,15 +88,51 @@ bool ga_library_beside(const void *address, const void *other) {
     return base && base_of(loader, other) == base;
 }
 
-void *ga_library_translate(const struct ga_interface *library, void *real, const char *name) {
+// The row of a function in the copy at a place; −1: there is none.
+static int row_at(const struct ga_interface *library, size_t place, const void *real,
+                  const char *name) {
     int match = -1;
     for (size_t row = 0; row < library->rows; row++) {
-        if (atomic_load(&library->functions[row]) != real || !library->wrapper(row))
+        if (ga_copies_own(library, place, row) != real)
             continue;
         if (match < 0 || ga_os_equal(ga_library_name(library, row), name))
             match = (int)row;
     }
-    return match < 0 ? real : library->wrapper((size_t)match);
+    return match;
+}
+
+void *ga_library_translate(const struct ga_interface *library, void *real, const char *name) {
+    for (size_t place = 0; real && place < GA_COPIES; place++) {
+        const struct ga_copy *copy = &library->copies[place];
+        if ((uintptr_t)real < atomic_load(&copy->first) ||
+            (uintptr_t)real >= atomic_load(&copy->end))
+            continue;
+        int row = row_at(library, place, real, name);
+        return row < 0 ? real : ga_copies_answer(library, place, (size_t)row);
+    }
+    return real;
+}
+
+void *ga_library_found(struct ga_interface *library, void *found, const char *name) {
+    const struct ga_loader *loader = ga_loader_get();
+    struct ga_loader_object object;
+    Dl_info info;
+    if (ga_copies_at(library, found) < 0 && loader->dladdr && loader->dladdr(found, &info) &&
+        ga_loader_object(found, &object) && object.soname &&
+        ga_os_equal(object.soname, library->file)) {
+        void *handle = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
+        if (handle) {
+            ga_copies_meet(library, found, handle);
+            loader->dlclose(handle);
+        }
+    }
+    return ga_library_translate(library, found, name);
+}
+
+void ga_library_keep(struct ga_interface *library) {
+    uint32_t held = atomic_load_explicit(&library->held, memory_order_acquire);
+    if (GA_UNLIKELY(!atomic_load(&library->kept) && held))
+        ga_copies_works(library, held - 1);
 }
 
 bool ga_library_stays(void) {

@@ -6,7 +6,7 @@
 
 #include "core/interface.h"
 
-// Finds the library that is loaded, pins it, and fills the functions of all rows. known: a function
+// Finds the library that is loaded, and fills the functions of all rows. known: a function
 // of it, or NULL. False: it is not there.
 bool ga_library_contact(struct ga_interface *library, void *known);
 // True when the address lies in the library that was found.
@@ -18,9 +18,15 @@ const char *ga_library_name(const struct ga_interface *library, size_t row);
 // The row of a name; −1: there is none. Programs look up hundreds of functions as they start.
 int ga_library_row(const struct ga_interface *library, const char *name);
 
-// The wrapper of the library's function at `real`, or real itself. name settles it should two rows
-// ever share one function.
+// Returns what the program is given for the function at `real` of a copy that was met, or real.
+// name settles it should two rows ever share one function.
 void *ga_library_translate(const struct ga_interface *library, void *real, const char *name);
+// Translates a function that was looked up. It may lie in a copy that was not met before, which is
+// a library of the interface's SONAME.
+void *ga_library_found(struct ga_interface *library, void *found, const char *name);
+// The copy that is held has done something that none does that was not initialised: it stays
+// loaded.
+void ga_library_keep(struct ga_interface *library);
 
 // Has this library stay loaded, which somebody has opened. False: it cannot.
 bool ga_library_stays(void);

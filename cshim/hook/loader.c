@@ -205,6 +205,21 @@ bool ga_loader_precedes(const void *address) {
     return order.first;
 }
 
+// Reads what the dynamic section says of how names are found: in it, and it by others.
+static void read_names(const struct dl_phdr_info *info, struct ga_loader_object *object) {
+    const char *strings = NULL;
+    ElfW(Xword) soname = 0;
+    for (const ElfW(Dyn) *d = dynamic_of(info); d && d->d_tag != DT_NULL; d++) {
+        object->symbolic |=
+            d->d_tag == DT_SYMBOLIC || (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_SYMBOLIC) != 0);
+        if (d->d_tag == DT_STRTAB)
+            strings = at(info->dlpi_addr, d->d_un.d_ptr);
+        else if (d->d_tag == DT_SONAME)
+            soname = d->d_un.d_val;
+    }
+    object->soname = strings && soname ? strings + soname : NULL;
+}
+
 struct asked {
     const void *address;
     struct ga_loader_object *object;
@@ -228,9 +243,7 @@ static int visit_object(struct dl_phdr_info *info, size_t size, void *arg) {
         if (begins + p->p_memsz > object->end)
             object->end = begins + p->p_memsz;
     }
-    for (const ElfW(Dyn) *d = dynamic_of(info); d && d->d_tag != DT_NULL; d++)
-        object->symbolic |=
-            d->d_tag == DT_SYMBOLIC || (d->d_tag == DT_FLAGS && (d->d_un.d_val & DF_SYMBOLIC) != 0);
+    read_names(info, object);
     return 1;
 }
 
@@ -238,6 +251,18 @@ bool ga_loader_object(const void *address, struct ga_loader_object *object) {
     *object = (struct ga_loader_object){.end = 0};
     iterate(visit_object, &(struct asked){address, object});
     return object->end != 0;
+}
+
+static int visit_count(struct dl_phdr_info *info, size_t size, void *arg) {
+    if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
+        *(uint64_t *)arg = info->dlpi_subs;
+    return 1; // every object says the same
+}
+
+uint64_t ga_loader_unloaded(void) {
+    uint64_t count = 0;
+    iterate(visit_count, &count);
+    return count;
 }
 
 // The linker's own symbols.

@@ -32,11 +32,15 @@ bool ga_loader_precedes(const void *address);
 
 // What there is to know of the object that an address lies in. False: it is in none.
 struct ga_loader_object {
-    uintptr_t first; // its first byte, and
-    uintptr_t end;   // the first behind its last
-    bool symbolic;   // it finds its own functions first (DT_SYMBOLIC)
+    uintptr_t first;    // its first byte, and
+    uintptr_t end;      // the first behind its last
+    bool symbolic;      // it finds its own functions first (DT_SYMBOLIC)
+    const char *soname; // or NULL; valid while the object is loaded
 };
 bool ga_loader_object(const void *address, struct ga_loader_object *object);
+// Counts the objects that the loader has unloaded so far: while the number stays, each object is
+// still where it was.
+uint64_t ga_loader_unloaded(void);
 // Whether an address lies in this library.
 bool ga_loader_ours(const void *address);
 

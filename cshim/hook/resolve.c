@@ -45,7 +45,8 @@ static void *found_in(const struct lookup *l, void *handle) {
 
 // What the library itself says of a function that it may lack.
 static void *in_library(const struct lookup *l) {
-    return settled(found_in(l, atomic_load(&l->library->handle))); // dlerror says so
+    size_t place = atomic_load(&l->library->held) - 1;
+    return settled(found_in(l, atomic_load(&l->library->copies[place].handle))); // dlerror says so
 }
 
 // In the scope of the caller's own object, which is searched behind the global one.
@@ -101,13 +102,17 @@ static void *decide_disabled(const struct lookup *l) {
 static void *decide(struct lookup *l) {
     int row = ga_library_row(l->library, l->name);
     void *wrapper = row < 0 ? NULL : l->library->wrapper((size_t)row);
-    if (!wrapper || ga_library_contains(l->library, l->caller))
+    bool of_copy = row >= 0 && l->library->of_copy && l->library->of_copy((size_t)row, 0);
+    if ((!wrapper && !of_copy) || ga_library_contains(l->library, l->caller))
         return NULL;
     l->row = (size_t)row;
     l->wrapper = wrapper;
+    bool special = l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT;
+    if (!wrapper && (special || ga_library_disabled()))
+        return NULL; // the function is not exported: no search meets ours
     if (ga_library_disabled())
         return decide_disabled(l);
-    if (l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT)
+    if (special)
         return decide_special(l);
     void *found = found_in(l, l->handle);
     if (!found)
@@ -118,7 +123,7 @@ static void *decide(struct lookup *l) {
         return settled(found_in(l, own ? RTLD_NEXT : l->handle));
     if (own) // through the handle of the program, whose scope we are in
         return atomic_load(&l->library->functions[l->row]) ? found : in_library(l);
-    return ga_library_translate(l->library, found, l->name);
+    return ga_library_found(l->library, found, l->name);
 }
 
 void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller) {

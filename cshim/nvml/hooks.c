@@ -2,6 +2,7 @@
 // NVML as an interface: the wrappers, one function for each GA_HOOK row of hooks.def.
 #include "nvml/hooks.h"
 
+#include "hook/copies.h"
 #include "hook/library.h"
 #include "hook/row.h"
 #include "nvml/nvml.h"
@@ -35,6 +36,8 @@ static bool is_nvmls_own(const void *caller) {
         inside = ga_os_stack() | 1;                                                                \
         ga_nvml_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                               \
         inside = 0;                                                                                \
+        if (result == GA_NVML_SUCCESS)                                                             \
+            ga_library_keep(&ga_nvml_interface);                                                   \
         return result;                                                                             \
     }
 #define GA_NEED(symbol, parameters)
@@ -46,6 +49,44 @@ static bool is_nvmls_own(const void *caller) {
 #define ROW(symbol) GA_NVML_ROW_##symbol
 #include "hook/rows.inc"
 
+// Initialises the copy at a place. The first one that works is held.
+#define INITIALISES(symbol, place, parameters, ...)                                                \
+    static ga_nvml_result symbol##_##place parameters {                                            \
+        GA_FN_##symbol *real =                                                                     \
+            (GA_FN_##symbol *)ga_copies_own(&ga_nvml_interface, place, GA_NVML_ROW_##symbol);      \
+        ga_nvml_result result = real ? real(__VA_ARGS__) : GA_NVML_FUNCTION_NOT_FOUND;             \
+        GA_ROW_KEEPS_ERRNO;                                                                        \
+        if (result == GA_NVML_SUCCESS)                                                             \
+            ga_copies_works(&ga_nvml_interface, place);                                            \
+        return result;                                                                             \
+    }
+#define OF_COPY(place)                                                                             \
+    INITIALISES(nvmlInit, place, (void))                                                           \
+    INITIALISES(nvmlInit_v2, place, (void))                                                        \
+    INITIALISES(nvmlInitWithFlags, place, (unsigned int flags), flags)
+OF_COPY(0)
+OF_COPY(1)
+OF_COPY(2)
+OF_COPY(3)
+_Static_assert(GA_COPIES == 4, "OF_COPY is there for each place");
+
+#define AT(place, function)                                                                        \
+    ((place) == 0   ? (void *)function##_0                                                         \
+     : (place) == 1 ? (void *)function##_1                                                         \
+     : (place) == 2 ? (void *)function##_2                                                         \
+                    : (void *)function##_3)
+static void *of_copy(size_t row, size_t place) {
+    switch (row) {
+    case GA_NVML_ROW_nvmlInit:
+        return AT(place, nvmlInit);
+    case GA_NVML_ROW_nvmlInit_v2:
+        return AT(place, nvmlInit_v2);
+    case GA_NVML_ROW_nvmlInitWithFlags:
+        return AT(place, nvmlInitWithFlags);
+    }
+    return NULL;
+}
+
 struct ga_interface ga_nvml_interface = {
     .file = "libnvidia-ml.so.1",
     .probe = "nvmlDeviceGetUUID",
@@ -53,6 +94,8 @@ struct ga_interface ga_nvml_interface = {
     .names = names,
     .lengths = lengths,
     .functions = ga_nvml_functions,
+    .own = own,
     .wrapper = wrapper,
+    .of_copy = of_copy,
     .rows = GA_NVML_ROWS,
 };

@@ -4,6 +4,7 @@
 // The drivers lie behind it, and are called by it through tables.
 #include "opencl/hooks.h"
 
+#include "hook/copies.h"
 #include "hook/library.h"
 #include "hook/row.h"
 #include "opencl/charge.h"
@@ -71,12 +72,19 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
     return wrapped(real(platform, name), name);
 }
 
+// A context was made: the loader works, by whatever call its platforms were found.
+static ga_cl_context works(ga_cl_context made) {
+    if (made)
+        ga_library_keep(&ga_opencl_interface);
+    return made;
+}
+
 // What a row's function is where several differ in their parameters alone. c and status are the
 // row's own.
 #define GA_CREATES_CONTEXT(real, asked, ...)                                                       \
     ({                                                                                             \
         struct ga_opencl_slots c;                                                                  \
-        (asked) ? ga_opencl_context_made(&c, real(__VA_ARGS__), status)                            \
+        (asked) ? ga_opencl_context_made(&c, works(real(__VA_ARGS__)), status)                     \
                 : ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES);                               \
     })
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
@@ -195,6 +203,37 @@ void *ga_opencl_layer_wrapper(size_t row) {
     return NULL;
 }
 
+// clGetPlatformIDs of the loader at a place: one that finds a platform works. Objects lead to their
+// driver by themselves, so that whichever loader is held, it serves the objects of all.
+static ga_cl_int platforms(size_t place, ga_cl_uint room, ga_cl_platform *list, ga_cl_uint *count) {
+    GA_FN_clGetPlatformIDs *real = (GA_FN_clGetPlatformIDs *)ga_copies_own(
+        &ga_opencl_interface, place, GA_OPENCL_ROW_clGetPlatformIDs);
+    ga_cl_int result = real ? real(room, list, count) : GA_CL_INVALID_OPERATION;
+    GA_ROW_KEEPS_ERRNO;
+    if (result == GA_CL_SUCCESS && (!count || *count > 0))
+        ga_copies_works(&ga_opencl_interface, place);
+    return result;
+}
+
+#define OF_COPY(place)                                                                             \
+    static ga_cl_int platforms_##place(ga_cl_uint room, ga_cl_platform *list, ga_cl_uint *count) { \
+        return platforms(place, room, list, count);                                                \
+    }
+OF_COPY(0)
+OF_COPY(1)
+OF_COPY(2)
+OF_COPY(3)
+_Static_assert(GA_COPIES == 4, "OF_COPY is there for each place");
+
+static void *of_copy(size_t row, size_t place) {
+    if (row != GA_OPENCL_ROW_clGetPlatformIDs)
+        return NULL;
+    return place == 0   ? (void *)platforms_0
+           : place == 1 ? (void *)platforms_1
+           : place == 2 ? (void *)platforms_2
+                        : (void *)platforms_3;
+}
+
 struct ga_interface ga_opencl_interface = {
     .file = "libOpenCL.so.1",
     .probe = "clGetPlatformIDs",
@@ -202,6 +241,9 @@ struct ga_interface ga_opencl_interface = {
     .names = names,
     .lengths = lengths,
     .functions = ga_opencl_functions,
+    .own = own,
     .wrapper = wrapper,
+    .of_copy = of_copy,
     .rows = GA_OPENCL_ROWS,
+    .shared = true,
 };

@@ -19,7 +19,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventLimits: events.LimitChanged, arbiter.EventPolicy: events.Configured,
 	arbiter.EventReclaimed: events.Reclaimed, arbiter.EventKept: events.Kept,
 	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
-	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
+	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
 	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung,
 	eventsDropped: events.Lost,
 }

@@ -28,7 +28,8 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1 \
           $(PROGRAMS_OUT)/oddcuda/libcuda.so.1 \
           $(PROGRAMS_OUT)/vkprog-link $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device \
-          $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so $(PROGRAMS_OUT)/clbefore.so
+          $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so $(PROGRAMS_OUT)/clbefore.so \
+          $(PROGRAMS_OUT)/copies $(PROGRAMS_OUT)/copieslink.so
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -71,6 +72,14 @@ $(PROGRAMS_OUT)/started $(PROGRAMS_OUT)/service: $(PROGRAMS_OUT)/%: $(PROGRAMS_S
 $(PROGRAMS_OUT)/lookups: $(PROGRAMS_SRC)/lookups.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
+
+$(PROGRAMS_OUT)/copies: $(PROGRAMS_SRC)/copies.c $(PROGRAMS_SRC)/build.mk
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -o $@ $< -ldl
+
+$(PROGRAMS_OUT)/copieslink.so: $(PROGRAMS_SRC)/copieslink.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -lcuda
 
 # loader, its libraries, and the same with functions called like the driver's.
 LOADER_DEPS := $(wildcard $(PROGRAMS_SRC)/loader*) $(PROGRAMS_SRC)/build.mk

@@ -54,7 +54,8 @@ int main(void) {
     check("dlsym cuMemAlloc", dlsym(h, "cuMemAlloc"), "shim", "cuMemAlloc");
     check("dlsym cuMemAllocAsync_ptsz", dlsym(h, "cuMemAllocAsync_ptsz"), "shim",
           "cuMemAllocAsync_ptsz");
-    check("dlsym of what is not wrapped", dlsym(h, "cuInit"), "driver", "cuInit");
+    check("dlsym of what is not wrapped", dlsym(h, "cuDriverGetVersion"), "driver",
+          "cuDriverGetVersion");
     check("dlsym twice", dlsym(h, "cuMemAlloc_v2"), "shim", "cuMemAlloc_v2");
     check("dlsym of what is not there", dlsym(h, "cuNoSuchThing"), "nowhere", NULL);
     check("RTLD_DEFAULT", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"), "shim", "cuMemAlloc_v2");
@@ -80,7 +81,7 @@ int main(void) {
         {"cuGetProcAddress", 11030, 0, "shim", "cuGetProcAddress"},
         {"cuGetProcAddress", 12000, 0, "shim", "cuGetProcAddress_v2"},
         {"cuDevicePrimaryCtxRelease", 7000, 0, "shim", "cuDevicePrimaryCtxRelease"},
-        {"cuInit", 2000, 0, "driver", "cuInit"},
+        {"cuDriverGetVersion", 2020, 0, "driver", "cuDriverGetVersion"},
         {"cuMemAlloc_v2", 12000, 0, "nowhere", NULL},
         {"", 0, 0, "nowhere", NULL},
     };

@@ -31,7 +31,7 @@ SIM_TESTS := $(patsubst $(SIM_SRC)/test/%.c,$(SIM_OUT)/test/%,$(wildcard $(SIM_S
 
 .PHONY: sim
 sim: $(SIM_OUT)/libcuda.so $(SIM_OUT)/libnvidia-ml.so $(SIM_OUT)/simcuda \
-	$(SIM_OUT)/stub/libcuda.so $(SIM_TESTS)
+	$(SIM_OUT)/stub/libcuda.so $(SIM_OUT)/toolkit/libcuda.so $(SIM_OUT)/toolkit/libnvidia-ml.so $(SIM_TESTS)
 
 $(SIM_OBJ)/%.o: $(SIM_SRC)/%.c $(SIM_SRC)/build.mk
 	@mkdir -p $(@D)
@@ -65,8 +65,19 @@ $(SIM_OBJ)/gen/resolve_table.c: $(SIM_SRC)/gen/resolve.awk $(SIM_SRC)/data/resol
 	@mkdir -p $(@D)
 	$(call line,GEN,$@)awk -f $^ > $@
 
+# What the toolkit has in the drivers' place, for linkers: every function fails.
+$(SIM_OBJ)/gen/toolkit_cuda.c: $(SIM_SRC)/gen/toolkit.awk $(SIM_SRC)/data/exports-555.txt
+	@mkdir -p $(@D)
+	$(call line,GEN,$@)awk -v answer=34 -f $^ > $@
+
+$(SIM_OBJ)/gen/toolkit_nvml.c: $(SIM_SRC)/gen/toolkit.awk $(SIM_SRC)/data/nvml-exports.txt
+	@mkdir -p $(@D)
+	$(call line,GEN,$@)awk -v answer=9 -f $^ > $@
+
 $(SIM_OUT)/libcuda.so.1: $(SIM_SHARED) $(SIM_DRIVER) $(SIM_OBJ)/gen/driver_stubs.o $(SIM_RESOLVE)
 $(SIM_OUT)/libnvidia-ml.so.1: $(SIM_SHARED) $(SIM_NVML) $(SIM_OBJ)/gen/nvml_stubs.o
+$(SIM_OUT)/toolkit/libcuda.so.1: $(SIM_OBJ)/gen/toolkit_cuda.o
+$(SIM_OUT)/toolkit/libnvidia-ml.so.1: $(SIM_OBJ)/gen/toolkit_nvml.o
 $(SIM_OUT)/stub/libcuda.so.1: $(SIM_STUB) $(SIM_OBJ)/gen/stub_stubs.o $(SIM_RESOLVE)
 $(SIM_OUT)/%.so.1:
 	@mkdir -p $(@D)

@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "hook/copies.h"
+
+#include <dlfcn.h>
+
+#include "core/lock.h"
+#include "core/twice.h"
+#include "hook/entries.h"
+#include "hook/loader.h"
+
+#define ROWS_MOST 512 // of one interface
+
+// Guards which copy is held and where entries lead to. Nothing of the loader's is called inside:
+// the loader may call a program's code, which looks functions up, under a lock of its own.
+static struct ga_spin lock;
+
+// Entries that interfaces have.
+static _Atomic uint32_t entries_used;
+
+void *ga_copies_own(const struct ga_interface *library, size_t place, size_t row) {
+    return atomic_load(&library->own[place * library->rows + row]);
+}
+
+// Another file may have been loaded where this one was.
+static bool is_at_its_place(const struct ga_interface *library, size_t place) {
+    const struct ga_copy *copy = &library->copies[place];
+    const struct ga_loader *loader = ga_loader_get();
+    void *probe = atomic_load(&copy->probe);
+    struct ga_loader_object object;
+    Dl_info info;
+    return ga_loader_object(probe, &object) && object.first == atomic_load(&copy->first) &&
+           object.end == atomic_load(&copy->end) && loader->dladdr &&
+           loader->dladdr(probe, &info) && info.dli_saddr == probe;
+}
+
+static bool is_loaded(struct ga_interface *library, size_t place) {
+    struct ga_copy *copy = &library->copies[place];
+    if (atomic_load(&copy->first) == 0)
+        return false;
+    uint64_t unloaded = ga_loader_unloaded();
+    if (atomic_load(&copy->seen) == unloaded)
+        return true;
+    if (!is_at_its_place(library, place))
+        return false;
+    atomic_store(&copy->seen, unloaded);
+    return true;
+}
+
+int ga_copies_at(struct ga_interface *library, const void *address) {
+    for (size_t place = 0; place < GA_COPIES; place++)
+        if ((uintptr_t)address >= atomic_load(&library->copies[place].first) &&
+            (uintptr_t)address < atomic_load(&library->copies[place].end) &&
+            is_loaded(library, place))
+            return (int)place;
+    return -1;
+}
+
+// The number of a place's entry for a row.
+static size_t entry_of(const struct ga_interface *library, size_t place, size_t row) {
+    return atomic_load(&library->entries) - 1 + place * library->rows + row;
+}
+
+// Has an interface's entries lead to where they are to, as far as it has some. Under the lock.
+static void redirect(struct ga_interface *library) {
+    for (size_t i = 0; atomic_load(&library->entries) && i < GA_COPIES * library->rows; i++) {
+        size_t place = i / library->rows;
+        size_t row = i % library->rows;
+        bool wraps = library->shared || place + 1 == atomic_load(&library->held);
+        void *wrapper = wraps ? library->wrapper(row) : NULL;
+        atomic_store(&ga_entry_targets[entry_of(library, place, row)],
+                     wrapper ? wrapper : ga_copies_own(library, place, row));
+    }
+}
+
+// Reserves the entries of an interface when it has a second copy. False: there are too few.
+static bool have_entries(struct ga_interface *library) {
+    uint32_t wanted = (uint32_t)(GA_COPIES * library->rows);
+    if (atomic_load(&library->entries))
+        return true;
+    if (atomic_load(&entries_used) + wanted > GA_ENTRIES)
+        return false;
+    atomic_store(&library->entries, atomic_fetch_add(&entries_used, wanted) + 1);
+    return true;
+}
+
+// Has wrappers call the copy at a place from now on. Under the lock.
+static void hold(struct ga_interface *library, size_t place) {
+    for (size_t row = 0; row < library->rows; row++)
+        atomic_store(&library->functions[row], ga_copies_own(library, place, row));
+    atomic_store(&library->first, atomic_load(&library->copies[place].first));
+    atomic_store(&library->end, atomic_load(&library->copies[place].end));
+    atomic_store(&library->held, (uint32_t)place + 1);
+    redirect(library);
+}
+
+// Has wrappers call nothing. Under the lock.
+static void let_go(struct ga_interface *library) {
+    atomic_store(&library->held, 0);
+    atomic_store(&library->kept, 0);
+    atomic_store(&library->first, 0);
+    atomic_store(&library->end, 0);
+    for (size_t row = 0; row < library->rows; row++)
+        atomic_store(&library->functions[row], NULL);
+    redirect(library);
+}
+
+bool ga_copies_holds(struct ga_interface *library) {
+    uint32_t held = atomic_load(&library->held);
+    if (held == 0)
+        return false;
+    if (is_loaded(library, held - 1))
+        return true;
+    ga_spin_lock(&lock);
+    if (atomic_load(&library->held) == held)
+        let_go(library);
+    ga_spin_unlock(&lock);
+    return false;
+}
+
+void ga_copies_hold(struct ga_interface *library, size_t place) {
+    ga_spin_lock(&lock);
+    if (atomic_load(&library->held) == 0)
+        hold(library, place);
+    ga_spin_unlock(&lock);
+    if (library->met)
+        library->met(library, atomic_load(&library->copies[place].handle));
+}
+
+// A copy that is met, and what was seen of the places before the lock was taken.
+struct meeting {
+    struct ga_loader_object object;
+    void *handle;
+    void *probe;
+    void *functions[ROWS_MOST];
+    uint64_t unloaded;
+    uintptr_t gone[GA_COPIES]; // the first byte of a copy that was unloaded; 0: it was not
+};
+
+// Frees the places whose copies are gone. Under the lock.
+static void sweep(struct ga_interface *library, const struct meeting *m) {
+    for (size_t place = 0; place < GA_COPIES; place++) {
+        struct ga_copy *copy = &library->copies[place];
+        if (m->gone[place] == 0 || m->gone[place] != atomic_load(&copy->first))
+            continue;
+        if (atomic_load(&library->held) == place + 1)
+            let_go(library);
+        atomic_store(&copy->first, 0);
+        atomic_store(&copy->end, 0);
+        atomic_store(&copy->works, 0);
+        atomic_store(&copy->said, 0);
+    }
+}
+
+// Under the lock. −1: there is no place. Place 0 comes first, whose functions need no entry.
+static int take_place(struct ga_interface *library, const struct meeting *m) {
+    size_t place = 0;
+    while (place < GA_COPIES && atomic_load(&library->copies[place].first) &&
+           atomic_load(&library->copies[place].first) != m->object.first)
+        place++;
+    if (place == GA_COPIES || (place > 0 && !have_entries(library)))
+        return -1;
+    struct ga_copy *copy = &library->copies[place];
+    for (size_t row = 0; row < library->rows; row++)
+        atomic_store(&library->own[place * library->rows + row], m->functions[row]);
+    atomic_store(&copy->handle, m->handle);
+    atomic_store(&copy->probe, m->probe);
+    atomic_store(&copy->first, m->object.first);
+    atomic_store(&copy->end, m->object.end);
+    atomic_store(&copy->seen, m->unloaded);
+    redirect(library);
+    return (int)place;
+}
+
+int ga_copies_meet(struct ga_interface *library, const void *address, void *handle) {
+    const struct ga_loader *loader = ga_loader_get();
+    struct meeting m = {.handle = handle, .unloaded = ga_loader_unloaded()};
+    if (library->rows > ROWS_MOST || !ga_loader_object(address, &m.object))
+        return -1;
+    m.probe = loader->dlsym(handle, library->probe);
+    const char *name = library->names;
+    for (size_t row = 0; row < library->rows; name += library->lengths[row] + 1, row++)
+        m.functions[row] = loader->dlsym(handle, name);
+    for (size_t place = 0; place < GA_COPIES; place++)
+        m.gone[place] = is_loaded(library, place) ? 0 : atomic_load(&library->copies[place].first);
+    ga_spin_lock(&lock);
+    sweep(library, &m);
+    int place = take_place(library, &m);
+    ga_spin_unlock(&lock);
+    return place;
+}
+
+void *ga_copies_answer(const struct ga_interface *library, size_t place, size_t row) {
+    void *function = library->of_copy ? library->of_copy(row, place) : NULL;
+    if (function)
+        return function;
+    function = library->wrapper(row);
+    if (!function)
+        return ga_copies_own(library, place, row);
+    bool direct = place == 0 && atomic_load(&library->held) == 1;
+    return direct || !atomic_load(&library->entries) ? function
+                                                     : ga_entry(entry_of(library, place, row));
+}
+
+// Never unloaded from now on: pointers into it are kept. Its path, or NULL.
+static const char *pin(const struct ga_interface *library, size_t place) {
+    const struct ga_loader *loader = ga_loader_get();
+    void *probe = atomic_load(&library->copies[place].probe);
+    Dl_info info;
+    if (!probe || !loader->dladdr || !loader->dladdr(probe, &info))
+        return NULL;
+    loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+    return info.dli_fname;
+}
+
+// Holds the copy at a place, which works, or leaves the one that is held. The place of a copy that
+// works and is not held; −1: there is none. Under the lock.
+static int decide(struct ga_interface *library, size_t place) {
+    uint32_t held = atomic_load(&library->held);
+    bool works = held != 0 && atomic_load(&library->copies[held - 1].works);
+    atomic_store(&library->copies[place].works, 1);
+    if (held == place + 1 || !works) {
+        hold(library, place);
+        return -1;
+    }
+    if (library->shared)
+        return -1;
+    if (place != 0)
+        return (int)place;
+    // Wrappers were handed out as its functions: they cannot lead to another copy.
+    hold(library, place);
+    return (int)held - 1;
+}
+
+void ga_copies_works(struct ga_interface *library, size_t place) {
+    ga_spin_lock(&lock);
+    int beside = decide(library, place);
+    size_t held = atomic_load(&library->held) - 1;
+    ga_spin_unlock(&lock);
+    const char *path = pin(library, held);
+    atomic_store(&library->kept, 1);
+    if (library->met)
+        library->met(library, atomic_load(&library->copies[held].handle));
+    if (beside >= 0 && !atomic_exchange(&library->copies[beside].said, 1))
+        ga_twice_tell(path, pin(library, (size_t)beside));
+}
