@@ -359,6 +359,8 @@ func TestRunForwardsSignals(t *testing.T) {
 	for name, sig := range map[string]unix.Signal{
 		"INT": unix.SIGINT, "TERM": unix.SIGTERM, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
 		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "CONT": unix.SIGCONT, "WINCH": unix.SIGWINCH,
+		"ALRM": unix.SIGALRM, "VTALRM": unix.SIGVTALRM, "IO": unix.SIGIO, "PWR": unix.SIGPWR,
+		"35": 35, "37": 37, "64": 64, // real-time signals: systemd may end a service with one (KillSignal=)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -169,10 +169,20 @@ const lastSignal unix.Signal = 64
 var keptSignals = []unix.Signal{unix.SIGCHLD, unix.SIGURG}
 
 // passedSignals are the signals that gpuarb passes on to a program, also one that it was started to ignore: the
-// program may have a handler of its own for it.
-var passedSignals = []os.Signal{
-	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM,
-	unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
+// program may have a handler of its own for it. They are all that somebody may send to it, but for those of a terminal's job control, which
+// reach the whole group, and those that a process causes itself.
+var passedSignals = append([]os.Signal{
+	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
+	unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
+}, realTimeSignals()...)
+
+// realTimeSignals are those that Go's runtime can catch: all but the first of those that C's library leaves to programs.
+func realTimeSignals() (all []os.Signal) {
+	const first unix.Signal = 35
+	for sig := first; sig <= lastSignal; sig++ {
+		all = append(all, sig)
+	}
+	return all
 }
 
 // forward passes on what is caught until done. A signal that comes before the end of

@@ -19,6 +19,7 @@ const longestTemp = 24
 func init() {
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.") }) {
 		inheritNoIgnoredSignals()
+		inheritNoService()
 		inheritNoLongTemp()
 		unix.Umask(0o022) // tests hand files to other users; TestUmask has the daemon under others
 	}
@@ -33,6 +34,14 @@ func inheritNoIgnoredSignals() {
 		if signal.Ignored(sig) {
 			signal.Notify(make(chan os.Signal, 1), sig) // to us it is still nothing
 		}
+	}
+}
+
+// inheritNoService takes out of the environment how systemd talks to a service, which the tests may run in: it is not
+// meant for what they start.
+func inheritNoService() {
+	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC", "NOTIFY_SOCKET"} {
+		_ = os.Unsetenv(name)
 	}
 }
 
