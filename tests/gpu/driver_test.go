@@ -37,6 +37,7 @@ var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"shared":      shared,
 	"calls":       calls,
 	"starts":      starts,
+	"inherited":   inherited,
 }
 
 // program starts cudaprog, under the preload with a budget, or without it.

@@ -1,0 +1,41 @@
+package gpu
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// inherited: a program that uses the driver under `gpuarb run` has the signals ignored that were ignored when that was started,
+// as the same program has without it.
+func inherited(t *testing.T, m *rig.Machine) {
+	program, gpuarb := rig.Build(t, "programs/cudaprog-dlsym"), rig.Build(t, "gpuarb")
+	var want string
+	for _, wrapper := range []string{"", gpuarb + " run --memory 64M --exec=false --", gpuarb + " run --memory 64M --exec --"} {
+		script := `trap "" PIPE TERM QUIT USR1 ALRM XFSZ; exec ` + wrapper + " " + program
+		p := m.Interact(m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "sh", "-c", script))
+		p.Want("alloc a 1M", "ok")
+		got := ignored(t, p.PID())
+		if wrapper == "" {
+			want = got
+		} else if got != want {
+			t.Errorf("%s: ignored signals %s, want %s", wrapper, got, want)
+		}
+		p.End()
+	}
+}
+
+// ignored is the mask of the signals that a process ignores.
+func ignored(t *testing.T, pid int) string {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.Split(string(text), "\n")
+	return lines[slices.IndexFunc(lines, func(line string) bool { return strings.HasPrefix(line, "SigIgn:") })]
+}
