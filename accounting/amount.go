@@ -7,7 +7,8 @@ type Amount int
 // The amounts, in the order in which they are judged.
 const (
 	Streams Amount = iota
-	Memory         // device memory, in bytes: the only one that can be reserved
+	Memory         // bytes of memory that count against budgets; what is reserved is reserved of this and of Present
+	Present        // of those, the bytes that count against the device: all but managed memory that is away from it
 	nAmounts
 )
 
@@ -18,6 +19,7 @@ var rows = [nAmounts]struct {
 }{
 	Streams: {most: 1 << 30},
 	Memory:  {most: Max, awaited: true},
+	Present: {most: Max, awaited: true},
 }
 
 // Awaited reports whether one may wait for an amount; else what has no room is refused at once.
@@ -25,3 +27,17 @@ func (k Amount) Awaited() bool { return rows[k].awaited }
 
 // Amounts is so much of each amount. All are counted in Bytes, streams too.
 type Amounts [nAmounts]Bytes
+
+// Whole returns the amounts of n bytes of memory that the device has to hold.
+func Whole(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
+
+// Apart returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
+func Apart(n Bytes) Amounts { return Amounts{Memory: n} }
+
+// boundBy is the amount of memory that a node of a budget (nil: of the device) bounds.
+func boundBy(b *Budget) Amount {
+	if b == nil {
+		return Present
+	}
+	return Memory
+}

@@ -161,10 +161,11 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 		return nil
 	}
 	a := b.open(d)
-	was := a.claim(Memory)
+	memory, present := a.claim(Memory), a.claim(Present)
 	a.min, a.max[Memory] = limits.Min, limits.Max
 	d.eased++
-	a.tell(Memory, was)
+	a.tell(Memory, memory)
+	a.tell(Present, present)
 	return nil
 }
 

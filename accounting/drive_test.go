@@ -92,6 +92,7 @@ func drive(t *rapid.T, bytes *rapid.Generator[accounting.Bytes]) {
 	}
 	for name, act := range map[string]func(*rapid.T, *modelLease, accounting.Bytes){
 		"reserve": m.reserve, "release": m.release, "force": m.force, "charge": m.charge, "growth": m.growth,
+		"apart": m.reserveApart, "away": m.setAway,
 	} {
 		actions[name] = func(t *rapid.T) { act(t, lease(t), bytes.Draw(t, "n")) }
 	}
@@ -123,6 +124,7 @@ func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 		t.Fatalf("released %d, want %d", got, want)
 	}
 	l.granted -= want
+	l.away -= min(want, l.away)
 }
 
 func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
@@ -190,7 +192,7 @@ func (m *model) loseDevice(t *rapid.T, device int) {
 			continue
 		}
 		l.real.Clear()
-		l.granted, l.charged, l.streams = 0, 0, 0
+		l.granted, l.away, l.charged, l.streams = 0, 0, 0, 0
 		if rapid.Bool().Draw(t, "its process is dead") {
 			m.closeLease(l)
 		}
@@ -235,11 +237,12 @@ func (m *model) restore(t *rapid.T) {
 // restoreLease opens a lease again with what it holds.
 func (m *model) restoreLease(t *rapid.T, l *modelLease) {
 	held := *l
-	l.real, l.granted, l.charged, l.streams = new(accounting.Lease), 0, 0, 0
+	l.real, l.granted, l.away, l.charged, l.streams = new(accounting.Lease), 0, 0, 0, 0
 	if err := m.ledger.OpenLease(l.real, l.budget.real, l.device, l.most); err != nil {
 		t.Fatal(err)
 	}
 	m.force(t, l, held.granted)
+	m.setAway(t, l, held.away)
 	m.charge(t, l, held.charged)
 	m.forceStreams(t, l, held.streams)
 }

@@ -7,6 +7,7 @@ import "fmt"
 type Lease struct {
 	node
 	charged Bytes // of the memory that is held: not handed out
+	away    Bytes // of the memory that was handed out: what the device does not hold
 	pos     int   // in dev.leases
 }
 
@@ -74,6 +75,18 @@ func (s *Lease) Granted() Bytes { return s.held[Memory].bytes() - s.charged }
 // Charged returns the bytes that count against the lease's budgets without
 // having been handed out.
 func (s *Lease) Charged() Bytes { return s.charged }
+
+// Away returns the bytes handed out to the lease that do not count against its device.
+func (s *Lease) Away() Bytes { return s.away }
+
+// SetAway sets how many of the bytes handed out to the lease do not count against its device: managed memory that the device does
+// not hold. More than was handed out counts as that.
+func (s *Lease) SetAway(n Bytes) {
+	n = min(n, s.Granted())
+	was := s.away
+	s.away = n
+	s.shift(Present, was, n)
+}
 
 // Budget returns the budget that the lease charges first.
 func (s *Lease) Budget() *Budget { return s.tree.to.budget }

@@ -39,7 +39,7 @@ type device struct {
 type Account struct {
 	Limit     Bytes // the device's capacity, or memory.max
 	Granted   Bytes // handed out (devices only; 0 for budgets)
-	Held      Bytes // handed out and charged
+	Held      Bytes // handed out and charged; of a device without what is away from it
 	Committed Bytes // what is held or promised: never less than Held
 	Streams   int   // devices only
 }
@@ -54,7 +54,7 @@ func (l *Ledger) AddDevice(index int, capacity Bytes) error {
 		return fmt.Errorf("device %d: %w", index, ErrExists)
 	}
 	d := &device{ledger: l, index: index, node: node{max: unbounded()}}
-	d.max[Memory] = capacity
+	d.max[Present] = capacity
 	l.devices = slices.Insert(l.devices, at, d)
 	return nil
 }
@@ -67,10 +67,10 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 	if d == nil {
 		return fmt.Errorf("device %d: %w", index, ErrNoDevice)
 	}
-	if capacity > d.max[Memory] {
+	if capacity > d.max[Present] {
 		d.eased++
 	}
-	d.max[Memory] = capacity
+	d.max[Present] = capacity
 	return nil
 }
 
@@ -81,8 +81,8 @@ func (l *Ledger) Device(index int) Account {
 		return Account{}
 	}
 	return Account{
-		Limit: d.max[Memory], Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Memory].bytes(),
-		Committed: d.load[Memory].bytes(), Streams: int(d.held[Streams].bytes()),
+		Limit: d.max[Present], Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Present].bytes(),
+		Committed: d.load[Present].bytes(), Streams: int(d.held[Streams].bytes()),
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 
 const mib accounting.Bytes = 1 << 20
 
-func memory(n accounting.Bytes) accounting.Amounts { return accounting.Amounts{accounting.Memory: n} }
+func memory(n accounting.Bytes) accounting.Amounts { return accounting.Whole(n) }
 
 func streams(n int) accounting.Amounts {
 	return accounting.Amounts{accounting.Streams: accounting.Bytes(n)}

@@ -25,6 +25,7 @@ type (
 		real             *accounting.Lease
 		device           int
 		granted, charged accounting.Bytes
+		away             accounting.Bytes // of granted: counts at budgets, and not at the device
 		streams, most    int
 	}
 	model struct {
@@ -85,35 +86,44 @@ func (m *model) held(b *modelBudget, device int) *big.Int {
 }
 
 // load is what b's own leases hold, and what its children claim.
-func (m *model) load(b *modelBudget, device int) *big.Int {
+func (m *model) load(b *modelBudget, device int) *big.Int { return m.loadAs(b, device, false) }
+
+func (m *model) commit(b *modelBudget, device int) *big.Int { return m.commitAs(b, device, false) }
+
+// loadAs is load, or, as the device counts, that without what is away from it.
+func (m *model) loadAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	total := new(big.Int)
 	for _, l := range m.leases {
 		if l.budget == b && l.device == device {
 			total.Add(total, integer(l.granted))
 			total.Add(total, integer(l.charged))
+			if asDevice {
+				total.Sub(total, integer(l.away))
+			}
 		}
 	}
 	for _, kid := range slices.Concat(m.budgets, m.caps) {
 		if kid.parent == b || slices.Contains(kid.caps, b) {
-			total.Add(total, m.commit(kid, device))
+			total.Add(total, m.commitAs(kid, device, asDevice))
 		}
 	}
 	return total
 }
 
-func (m *model) commit(b *modelBudget, device int) *big.Int {
+func (m *model) commitAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	l := b.limit(device)
 	if slices.Contains(m.caps, b) {
 		l.Min = 0
 	}
-	return larger(m.load(b, device), integer(min(l.Min, l.Max)))
+	return larger(m.loadAs(b, device, asDevice), integer(min(l.Min, l.Max)))
 }
 
+// committed is what the device has promised or handed out.
 func (m *model) committed(device int) *big.Int {
 	total := new(big.Int)
 	for _, b := range m.budgets {
 		if b.parent == nil {
-			total.Add(total, m.commit(b, device))
+			total.Add(total, m.commitAs(b, device, true))
 		}
 	}
 	return total
@@ -247,6 +257,33 @@ func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	l.granted -= n
 }
 
+// reserveApart asks for managed memory: no device has to have room for it.
+func (m *model) reserveApart(t *rapid.T, l *modelLease, n accounting.Bytes) {
+	if n > accounting.Max-l.granted-l.charged {
+		return
+	}
+	var at *modelBudget
+	for _, b := range slices.Backward(l.budget.chain()) {
+		if !m.passes(b, l, n) {
+			at = b
+		}
+	}
+	r := l.real.Reserve(accounting.Apart(n))
+	if (r != nil) != (at != nil) {
+		t.Fatalf("reserve %d apart: %+v, the model refuses: %v", n, r, at)
+	}
+	if r == nil {
+		l.granted, l.away = l.granted+n, l.away+n
+	} else if got, _ := owner(r.Budget); got != at {
+		t.Fatalf("refused by %v, want %v", r.Budget, at)
+	}
+}
+
+func (m *model) setAway(_ *rapid.T, l *modelLease, n accounting.Bytes) {
+	l.real.SetAway(n)
+	l.away = min(n, l.granted)
+}
+
 func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	at, refused := m.refuser(l, n)
 	r := l.real.Reserve(memory(n))
@@ -286,7 +323,7 @@ func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *mo
 			continue
 		}
 		gain := r.Yield(other.real, min(other.granted, r.Short))
-		if gain < r.Short || r.Short == accounting.Max { // Max: that, or more
+		if gain < r.Short || r.Short == accounting.Max || other.away > 0 { // Max: that, or more
 			continue
 		}
 		other.granted -= gain
@@ -398,6 +435,7 @@ func (m *model) check(t *rapid.T) {
 			granted.Add(granted, integer(l.granted))
 			held.Add(held, integer(l.granted))
 			held.Add(held, integer(l.charged))
+			held.Sub(held, integer(l.away))
 			streams += l.streams
 			count++
 		}
@@ -440,7 +478,7 @@ func (m *model) check(t *rapid.T) {
 		}
 	}
 	for _, l := range m.leases {
-		if l.real.Granted() != l.granted || l.real.Charged() != l.charged || l.real.Streams() != l.streams {
+		if l.real.Granted() != l.granted || l.real.Charged() != l.charged || l.real.Streams() != l.streams || l.real.Away() != l.away {
 			t.Fatalf("lease: %d %d %d, want %+v", l.real.Granted(), l.real.Charged(), l.real.Streams(), l)
 		}
 	}

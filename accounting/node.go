@@ -49,10 +49,10 @@ func (a *node) commit(k Amount) Sum { return larger(a.load[k], SumOf(a.reserve(k
 
 // reserve is the reservation in force: never more than may be held, and nothing for a cap.
 func (a *node) reserve(k Amount) Bytes {
-	if k != Memory || a.budget != nil && a.budget.isCap {
+	if k == Streams || a.budget != nil && a.budget.isCap {
 		return 0
 	}
-	return min(a.min, a.max[k])
+	return min(a.min, a.max[Memory])
 }
 
 // absorbs is what a's reservation still takes up of what is loaded on it.
@@ -135,6 +135,9 @@ func (a *node) room(k Amount, slack Bytes) Bytes {
 	return slack.Plus(most.over(a.load[k]).bytes())
 }
 
+// bounds reports whether a limits an amount: budgets limit Memory, the device Present, and both Streams.
+func (a *node) bounds(k Amount) bool { return k == Streams || k == boundBy(a.budget) }
+
 // above yields the limits that a charge of a's comes to, the narrower ones first, and how much
 // of it the reservations passed before absorb. The device is the last; of a lease, its own
 // limit comes after that: no client holds 2^64 bytes.
@@ -143,14 +146,14 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 		var slack Bytes
 		for at := a; ; slack = slack.Plus(at.absorbs(k)) {
 			for i := range at.caps {
-				if !yield(at.caps[i].to, slack) {
+				if to := at.caps[i].to; to.bounds(k) && !yield(to, slack) {
 					return
 				}
 			}
 			if at = at.tree.to; at == nil {
 				break
 			}
-			if !yield(at, slack) {
+			if at.bounds(k) && !yield(at, slack) {
 				return
 			}
 		}
@@ -163,7 +166,7 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 // Growth is by how much the load of a budget above a (nil: of the device) grows when a
 // claims n bytes more: less than n, or nothing, where they are reserved below it already.
 func (a *node) Growth(n Bytes, budget *Budget) Bytes {
-	for at, slack := range a.above(Memory) {
+	for at, slack := range a.above(boundBy(budget)) {
 		if at.budget == budget {
 			return n.Less(slack)
 		}

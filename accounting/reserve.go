@@ -5,7 +5,7 @@ import "iter"
 // Refusal says which limit refused a request first, going from the lease's own
 // budget up to the device, a budget's cap before the budget above it, and its figures.
 type Refusal struct {
-	Amount    Amount
+	Amount    Amount // Streams or Memory
 	Device    int
 	Budget    *Budget // nil: the device itself
 	Requested Bytes
@@ -16,6 +16,7 @@ type Refusal struct {
 	Short Bytes
 
 	at       *node
+	by       Amount // that the limit bounds
 	plain    bool   // the sum is what is held, reservations apart
 	path     []step // the request on its way up to the limit
 	gathered map[*node]Sum
@@ -39,6 +40,7 @@ func (s *Lease) Reserve(need Amounts) *Refusal {
 	for k, n := range need {
 		s.shift(Amount(k), n, 0)
 	}
+	s.away = s.away.Plus(need[Memory] - need[Present])
 	return nil
 }
 
@@ -77,8 +79,10 @@ func (s *Lease) Tight(need Amounts) iter.Seq2[Amount, *Budget] {
 // Room returns the most bytes that Reserve would let through now.
 func (s *Lease) Room() Bytes {
 	left := Max
-	for at, slack := range s.above(Memory) {
-		left = min(left, at.room(Memory, slack))
+	for _, k := range [...]Amount{Memory, Present} {
+		for at, slack := range s.above(k) {
+			left = min(left, at.room(k, slack))
+		}
 	}
 	return left
 }
@@ -90,7 +94,7 @@ func (l *Ledger) Left(b *Budget, device int) Bytes {
 		return b.on(device).room(Memory, 0)
 	}
 	if d := l.device(device); d != nil {
-		return d.room(Memory, 0)
+		return d.room(Present, 0)
 	}
 	return 0
 }
@@ -125,17 +129,17 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 		return 0
 	}
 	a := b.open(d)
-	return a.Growth(a.raised(min), above)
+	return a.Growth(a.raised(boundBy(above), min), above)
 }
 
-// raised is by how much a claims more when its memory.min is raised to min.
-func (a *node) raised(min Bytes) Bytes {
-	return larger(a.load[Memory], SumOf(min)).over(a.commit(Memory)).bytes()
+// raised returns by how much a claims more of an amount when its memory.min is raised to min.
+func (a *node) raised(k Amount, min Bytes) Bytes {
+	return larger(a.load[k], SumOf(min)).over(a.commit(k)).bytes()
 }
 
 // refuse builds the refusal of n at a limit.
 func (s *Lease) refuse(t tight, n Bytes) *Refusal {
-	r := &Refusal{Amount: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
+	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
 	delta := n
 	for a := range s.way(t.at) {
 		r.path = append(r.path, step{a, delta})
@@ -146,6 +150,9 @@ func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 		r.plain, load, delta = true, t.at.held[t.amount], n
 	}
 	r.Short = max(load.Add(SumOf(delta)).over(SumOf(r.Limit)).bytes(), n-t.left)
+	if r.Amount == Present {
+		r.Amount = Memory
+	}
 	return r
 }
 
@@ -153,12 +160,21 @@ func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 // s released n bytes: less than n, or nothing, where they are reserved for its
 // budget anyway.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
-	n = min(n, s.Granted())
+	n = r.falls(s, n)
 	if r.plain {
 		return n
 	}
 	for a := range s.way(r.at) {
-		n = min(n, a.load[Memory].Add(SumOf(r.delta(a))).over(SumOf(a.reserve(Memory))).bytes())
+		n = min(n, a.load[r.by].Add(SumOf(r.delta(a))).over(SumOf(a.reserve(r.by))).bytes())
+	}
+	return n
+}
+
+// falls returns by how much what s itself has at the limit would fall, if s released n bytes.
+func (r *Refusal) falls(s *Lease, n Bytes) Bytes {
+	n = min(n, s.Granted())
+	if r.by == Present {
+		n = n.Less(s.away) // which go first
 	}
 	return n
 }
@@ -167,19 +183,19 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 // after all those of which Gather was asked before: leases below one reservation yield less
 // together than the sum of what each would alone.
 func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
-	n = min(n, s.Granted())
+	n = r.falls(s, n)
 	if r.plain {
 		return n
 	}
 	for a := range s.way(r.at) {
-		least := SumOf(a.reserve(Memory))
+		least := SumOf(a.reserve(r.by))
 		if least == (Sum{}) {
 			continue
 		}
 		if r.gathered == nil {
 			r.gathered = make(map[*node]Sum)
 		}
-		was := a.load[Memory].Add(SumOf(r.delta(a))).over(r.gathered[a])
+		was := a.load[r.by].Add(SumOf(r.delta(a))).over(r.gathered[a])
 		r.gathered[a] = r.gathered[a].Add(SumOf(n))
 		n = min(n, was.over(least).bytes())
 	}
@@ -202,16 +218,25 @@ func (r *Refusal) delta(a *node) Bytes {
 func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	n = min(n, rows[k].most.Less(s.held[k].bytes()))
 	s.shift(k, n, 0)
+	if k == Memory {
+		s.shift(Present, n, 0)
+	}
 	return n
 }
 
-// Release takes n of an amount back from a lease, at most what it has, and returns how many it were.
+// Release takes n of an amount back from a lease, at most what it has, and returns how many it were. Of memory, what is away from
+// the device goes first: it may be what was freed, and less of the device is then believed to be free.
 func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	has := s.held[k].bytes()
 	if k == Memory {
 		has -= s.charged
 	}
 	n = min(n, has)
+	if k == Memory {
+		away := min(n, s.away)
+		s.away -= away
+		s.shift(Present, 0, n-away)
+	}
 	s.shift(k, 0, n)
 	return n
 }
@@ -224,6 +249,7 @@ func (s *Lease) Charge(n Bytes) {
 	s.dev.charged = s.dev.charged.Add(SumOf(n)).Sub(SumOf(was))
 	s.charged = n
 	s.shift(Memory, n, was)
+	s.shift(Present, n, was)
 }
 
 // CheckMin tells whether a budget's memory.min on a device could be raised to
@@ -235,15 +261,17 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 		return &Refusal{Amount: Memory, Device: device, Requested: min, Short: min}
 	}
 	a := b.open(d)
-	raised := a.raised(min)
-	for at, slack := range a.above(Memory) {
-		grow, apart := raised.Less(slack), Bytes(0)
-		if at == &d.node {
-			apart = beside
-		}
-		if short := grow.Plus(apart).Less(at.room(Memory, 0)); short > 0 {
-			return &Refusal{Amount: Memory, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
-				Limit: at.max[Memory].Less(apart), Short: short, at: at}
+	for _, k := range [...]Amount{Memory, Present} {
+		raised := a.raised(k, min)
+		for at, slack := range a.above(k) {
+			grow, apart := raised.Less(slack), Bytes(0)
+			if at == &d.node && k == Present {
+				apart = beside
+			}
+			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
+				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
+					Limit: at.max[k].Less(apart), Short: short, at: at}
+			}
 		}
 	}
 	return nil
@@ -253,10 +281,10 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 // refusal of an empty request there; nil when it does not.
 func (l *Ledger) Overload(index int) *Refusal {
 	d := l.device(index)
-	if d == nil || !SumOf(d.max[Memory]).less(d.load[Memory]) {
+	if d == nil || !SumOf(d.max[Present]).less(d.load[Present]) {
 		return nil
 	}
-	return &Refusal{Amount: Memory, Device: index, Limit: d.max[Memory], Short: d.load[Memory].over(SumOf(d.max[Memory])).bytes(), at: &d.node}
+	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: d.max[Present], Short: d.load[Present].over(SumOf(d.max[Present])).bytes(), at: &d.node}
 }
 
 // shift adds and takes away of an amount all the way up from the lease.

@@ -73,9 +73,9 @@ type DeviceState struct {
 	Reserve      Bytes     `json:"reserve_bytes"`   // never granted to anybody
 	Capacity     Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
 	Granted      Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min)
+	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without what is away from it
 	Reserved     Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
-	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current
+	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with what is away from it
 	Peak         Bytes     `json:"peak_bytes"`
 	Unmanaged    Bytes     `json:"unmanaged_bytes"`
 	Overhead     Bytes     `json:"overhead_bytes"`
@@ -213,6 +213,7 @@ type LeaseState struct {
 	Used     Bytes  `json:"used_bytes"`
 	Granted  Bytes  `json:"granted_bytes"`
 	Credit   Bytes  `json:"credit_bytes"`
+	Away     Bytes  `json:"away_bytes"`    // inside Used: managed memory that the device does not hold
 	Pending  Bytes  `json:"pending_bytes"` // inside Used; as the client says, clamped
 	Budget   Bytes  `json:"budget_bytes"`  // memory.max in force; Max for none
 	Min      Bytes  `json:"min_bytes"`

@@ -20,6 +20,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	if l == nil || !l.session.alive() {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
+	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
 	a.update(now, l.session)
 	a.touch(now, l)
 	if r.What == WantsStreams {
@@ -41,13 +42,17 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		if l.closed { // what was freed goes back before anything is given
 			a.settle(now, l)
 		}
-		if a.calm(l) && a.grant(l, r.Bytes, 0) {
+		a.takeAparts(l.device)
+		if !r.Managed {
+			a.giveWay(l, r.Bytes)
+		}
+		if a.calm(l) && a.grant(l, r.takes(), 0) {
 			a.grew(now, l, r.Bytes)
 			return Outcome{Granted: true, Receipt: r.Receipt()}
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, count: r.Count, noWait: r.NoWait, place: r.Place}
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, place: r.Place}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
@@ -80,6 +85,9 @@ func (a *Arbiter) TakeBack(now time.Time, r Receipt) Outcome {
 func (r *Request) takes() accounting.Amounts {
 	if r.What == WantsStreams {
 		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
+	}
+	if r.Managed {
+		return accounting.Apart(r.Bytes)
 	}
 	return memory(r.Bytes)
 }
@@ -115,14 +123,23 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 	}
 }
 
-// grant hands n bytes out, where they fit; own bytes of them came out of the lease's own word,
+// grant hands memory out, where it fits; own bytes of it came out of the lease's own word,
 // and are granted to it already.
-func (a *Arbiter) grant(l *lease, n, own accounting.Bytes) bool {
+func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) bool {
+	n, apart := all[accounting.Memory], all[accounting.Present] == 0
+	if apart && l.Away() == 0 { // while it is known to be of the device
+		a.take(l, a.idle(l))
+	}
 	before := l.Granted() - own
-	if l.Reserve(memory(n-own)) != nil {
+	all[accounting.Memory], all[accounting.Present] = n-own, all[accounting.Present].Less(own)
+	if l.Reserve(all) != nil {
 		return false
 	}
 	l.word.Grant(before, n)
+	if apart {
+		l.beyond.Apart(n - own)
+		a.noteAway(l)
+	}
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)

@@ -116,7 +116,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	defer a.serveQueues(now)
 	known := a.device(d.Index)
 	if known == nil {
-		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease),
+		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
 			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy, queue: queue.New(a.compare)}
 		known.gauge.Of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
@@ -216,6 +216,8 @@ func (a *Arbiter) lose(l *lease) {
 	l.lost = true
 	before := l.free()
 	l.Clear()
+	l.apart = false
+	delete(l.device.aparts, l)
 	l.contexts = 0
 	l.beyond = reading.Beyond{}
 	l.recharge(before, l.free())

@@ -158,6 +158,16 @@ func (j *job) held(d *device) (held accounting.Bytes) {
 	return held
 }
 
+// away returns how many of those bytes do not count against the device.
+func (j *job) away(d *device) (away accounting.Bytes) {
+	for _, s := range j.sessions {
+		if l := s.leaseOn(d); l != nil && s.alive() {
+			away = away.Plus(l.Away())
+		}
+	}
+	return away
+}
+
 // committed is what a living process claims of a device: what it holds, or reserves.
 func (s *session) committed(d *device) accounting.Bytes {
 	return max(s.held(d), s.limits(d).Least())

@@ -34,6 +34,7 @@ type word struct {
 	peak    accounting.Bytes
 	limit   accounting.Bytes
 	pending accounting.Bytes
+	away    accounting.Bytes
 	gone    bool // the page cannot be reached
 	told    reading.Told
 	streams int  // that there are, where lent says that they are counted here
@@ -180,6 +181,8 @@ func (x *word) Peak(granted accounting.Bytes) accounting.Bytes {
 	x.fold()
 	return x.peak
 }
+
+func (x *word) Away(n accounting.Bytes) { x.away = n }
 
 func (x *word) Pending() accounting.Bytes {
 	if x.gone {

@@ -149,7 +149,8 @@ func numbered[K comparable](g *graph, known map[K]int, of K, limits int) int {
 func (g *graph) addHoldings(j *job, party int) {
 	for _, d := range g.a.devices {
 		n := j.committed(d)
-		g.Hold(party, g.of(d, limitBytes), accounting.SumOf(n).Add(accounting.SumOf(j.beside(d))))
+		present := max(j.held(d).Less(j.away(d)), j.limits(d).Least())
+		g.Hold(party, g.of(d, limitBytes), accounting.SumOf(present).Add(accounting.SumOf(j.beside(d))))
 		for sh := range j.shares {
 			g.Hold(party, g.ofShare(sh, d), accounting.SumOf(n))
 		}
@@ -281,6 +282,8 @@ func (g *graph) addNeeds(r *deadlock.Request, t *ticket, spot int) {
 // takes is by how much less of a device there would be for others.
 func (g *graph) takes(t *ticket, d *device) accounting.Bytes {
 	switch {
+	case t.managed:
+		return 0
 	case t.lease == nil:
 		least, budget := t.reserves(d)
 		return g.grows(t, d).Plus(g.a.headroomFor(budget, d, least))

@@ -30,8 +30,16 @@ func (a *Arbiter) judge(t *ticket) verdict {
 	return t.why
 }
 
-// memory is so much memory, and nothing else.
-func memory(n accounting.Bytes) accounting.Amounts { return accounting.Amounts{accounting.Memory: n} }
+// memory returns the amounts of n bytes of memory that a device has to hold.
+func memory(n accounting.Bytes) accounting.Amounts { return accounting.Whole(n) }
+
+// memory returns what n bytes of a ticket add to the sums: managed memory adds nothing to the device's.
+func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
+	if t.managed {
+		return accounting.Apart(n)
+	}
+	return memory(n)
+}
 
 // need is what a request still takes of the sums.
 func (t *ticket) need() accounting.Bytes { return t.bytes - t.own }
@@ -45,7 +53,7 @@ func (a *Arbiter) chained(t *ticket) bool {
 // takes is what a ticket adds to the sums of its lease by itself.
 func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	if a.chained(t) {
-		all[accounting.Memory] = t.bytes
+		all = t.memory(t.bytes)
 	}
 	if t.kind == WantsStreams {
 		all[accounting.Streams] = accounting.Bytes(t.count)
@@ -64,7 +72,11 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	if l.gone() {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
-	if most := l.maxInForce(); n > most { // no recall could ever help
+	most := l.maxInForce()
+	if takes[accounting.Present] == 0 { // the device need not hold it
+		most = l.Max()
+	}
+	if n > most { // no recall could ever help
 		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
 			Remaining: min(l.Room(), most), Limit: most})
 	}
@@ -96,6 +108,9 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	case WantsStreams: // one that waited, while others of its process were served
 		a.takeStreams(l)
 	}
+	if a.takeApart(l); t.kind == WantsBytes && !t.managed {
+		a.giveWay(l, t.need())
+	}
 	d, need := l.device, t.need()
 	if v := a.never(l, t.takes(a)); v.final {
 		return v
@@ -106,7 +121,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	}
 	a.judgePermits(t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
 	payer := a.payer(t)
-	if payer.Growth(need, nil) > 0 {
+	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
 		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(d, t))
 	}
 	for at, sh := range t.limits {
@@ -172,7 +187,7 @@ func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 	if need == 0 {
 		return 0, verdict{}
 	}
-	for _, b := range a.payer(t).Tight(memory(need)) {
+	for _, b := range a.payer(t).Tight(t.memory(need)) {
 		switch sh := sharedOf(b); {
 		case b == nil:
 			hard |= atBytes
@@ -206,7 +221,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	if t.lease == nil {
 		return a.refusalOfStart(t)
 	}
-	for r := range a.payer(t).Refusals(memory(t.bytes)) {
+	for r := range a.payer(t).Refusals(t.memory(t.bytes)) {
 		if got := reasonOf(r); !a.chained(t) || got == why || got == t.why.reason {
 			return r
 		}
@@ -237,7 +252,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 // beyondOwn tells whether a lease's own budget refuses a request even after all idle
 // credit was called back: nil, or the refusal.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
-	for r := range a.shortages(t.lease, t.need(), min(a.idle(t.lease), t.need())) {
+	for r := range a.shortages(t, t.need(), min(a.ownIdle(t.lease), t.need())) {
 		if reasonOf(r) == ReasonOverBudget { // whatever limits of others refuse it too
 			return r
 		}
@@ -249,7 +264,7 @@ func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 // device and has in use. Nobody waits for that.
 func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
-		return l.Granted().Less(a.idle(l)).Plus(max(l.Charged(), l.beyond.Cost()))
+		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.beyond.Cost()))
 	}
 	if of == nil {
 		return part(t.lease)

@@ -38,6 +38,12 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 		a.verified(now, leases)
 	}
 	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
+	for i, n := range p.Away(figure.Bytes) {
+		if l := living[i]; l.device.IsGPU() && (n > 0 || l.apart) {
+			l.SetAway(n)
+			a.noteAway(l)
+		}
+	}
 	first.trimHeadroom()
 	if besideOf(leases) != was {
 		a.moves(first.session.job)

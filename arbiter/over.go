@@ -19,6 +19,7 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	defer a.serveQueues(now)
 	a.touch(now, l)
 	a.settle(now, l)
+	a.takeApart(l)
 	if l.contended() {
 		a.recallAll(l)
 	}
@@ -30,7 +31,61 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 }
 
 // flag shows a lease's flags in its word.
-func (a *Arbiter) flag(l *lease) { l.word.Flag(l.closed, l.closed || l.notify) }
+func (a *Arbiter) flag(l *lease) {
+	if l.apart = l.Away() > 0; l.apart {
+		l.device.aparts[l] = struct{}{}
+	} else {
+		delete(l.device.aparts, l)
+	}
+	closed := l.closed || l.apart
+	l.word.Flag(closed, closed || l.notify)
+}
+
+// noteAway writes down what of a lease's bytes is away from its device, and has the word closed as long as there is any: what a client
+// frees may be managed memory, for which the device has no room, so that none of it becomes memory in use again without being asked for.
+func (a *Arbiter) noteAway(l *lease) {
+	l.word.Away(l.Away())
+	if l.apart != (l.Away() > 0) {
+		a.flag(l)
+	}
+}
+
+// takeApart takes back what a lease has idle while some of what it holds is away from the device.
+func (a *Arbiter) takeApart(l *lease) {
+	if l.Away() > 0 && l.session.alive() {
+		a.take(l, a.idle(l))
+	}
+}
+
+// takeAparts does so for all leases on a device.
+func (a *Arbiter) takeAparts(d *device) {
+	for l := range d.aparts {
+		a.takeApart(l)
+	}
+}
+
+// giveWay counts a lease's own managed memory as away, as far as n bytes of other memory of the lease lack room on the device: the
+// driver moves managed memory out then. The next reading shows how much of it is still there.
+func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
+	r := l.Check(memory(n))
+	if r == nil || r.Budget != nil || !l.device.IsGPU() || l.spoiled {
+		return
+	}
+	there := min(l.word.Told().Managed, l.Granted().Less(a.idle(l))).Less(l.Away())
+	if there == 0 {
+		return
+	}
+	l.SetAway(l.Away().Plus(min(there, r.Short)))
+	a.noteAway(l)
+}
+
+// ownIdle returns the idle bytes of a lease that it may use again without a new grant.
+func (a *Arbiter) ownIdle(l *lease) accounting.Bytes {
+	if l.Away() > 0 {
+		return 0
+	}
+	return a.idle(l)
+}
 
 // settle takes back what a lease has idle where a budget above it is over, and
 // opens the words again where that suffices. Its cost is the depth of the tree, but

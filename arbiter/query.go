@@ -65,8 +65,8 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 	if total > d.Total {
 		total = d.Total
 		if left == accounting.Max {
-			b := l.session.job.budget
-			left = total.Less(b.Account(d.Index).Held.Less(idle(b)))
+			j := l.session.job // nobody limits it: what of its managed memory is away takes nothing of the device
+			left = total.Less(j.budget.Account(d.Index).Held.Less(idle(j.budget)).Less(j.away(d)))
 		}
 	}
 	return total, total.Less(left)

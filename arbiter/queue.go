@@ -126,7 +126,7 @@ func (a *Arbiter) tidy(now time.Time, t *ticket) {
 func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	r := t.short
 	if r == nil && t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
-		_, r = a.shortage(t.lease, t.bytes)
+		_, r = a.shortage(t)
 	}
 	if r == nil || why != ReasonBusy && reasonOf(r) != why {
 		r = a.refusal(t, why)

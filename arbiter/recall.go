@@ -125,19 +125,20 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 	return check() == nil
 }
 
-// makeRoom finds room for n bytes for a lease that were refused: its own idle
+// makeRoom finds room for the bytes of a lease's ticket that were refused: its own idle
 // credit first, then that of others at each limit that refuses. It returns how
 // many of the bytes came out of the lease's own word (they stay granted to it), or
 // the refusal with what would have been granted at that limit. A refusal takes
 // nothing from anybody.
-func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
+func (a *Arbiter) makeRoom(t *ticket) (own accounting.Bytes, refused *accounting.Refusal) {
+	l, n := t.lease, t.bytes
 	// Clients take from their words while this goes on. Each round that gets less
 	// than it counted on is one that somebody else won; enough of them is a refusal.
 	for range 8 {
-		if own, refused = a.shortage(l, n); refused != nil {
+		if own, refused = a.shortage(t); refused != nil {
 			return 0, refused
 		}
-		if !a.recallFor(l, func() *accounting.Refusal { return l.Check(memory(n - own)) }) {
+		if !a.recallFor(l, func() *accounting.Refusal { return l.Check(t.memory(n - own)) }) {
 			continue
 		}
 		got := a.takeOwn(l, own)
@@ -146,28 +147,28 @@ func (a *Arbiter) makeRoom(l *lease, n accounting.Bytes) (own accounting.Bytes, 
 		}
 		l.Release(accounting.Memory, got)
 	}
-	if r := l.Check(memory(n)); r != nil {
+	if r := l.Check(t.memory(n)); r != nil {
 		return 0, reckon(r, n, 0, 0)
 	}
 	return 0, nil
 }
 
 // shortage tells whether idle credit, a lease's own and that of others, would make room
-// for n bytes: how many of them would come out of its own word, or the refusal with what
+// for the bytes of a ticket: how many of them would come out of its own word, or the refusal with what
 // would have been granted at that limit. Nothing is taken.
-func (a *Arbiter) shortage(l *lease, n accounting.Bytes) (own accounting.Bytes, refused *accounting.Refusal) {
-	own = min(a.idle(l), n)
-	for r := range a.shortages(l, n, own) {
+func (a *Arbiter) shortage(t *ticket) (own accounting.Bytes, refused *accounting.Refusal) {
+	own = min(a.ownIdle(t.lease), t.bytes)
+	for r := range a.shortages(t, t.bytes, own) {
 		return 0, r
 	}
 	return own, nil
 }
 
 // shortages yields the refusals at all limits where it would not, when own bytes come out of its own word.
-func (a *Arbiter) shortages(l *lease, n, own accounting.Bytes) iter.Seq[*accounting.Refusal] {
+func (a *Arbiter) shortages(t *ticket, n, own accounting.Bytes) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
-		for r := range l.Refusals(memory(n - own)) {
-			from, gain := a.candidates(l, r)
+		for r := range t.lease.Refusals(t.memory(n - own)) {
+			from, gain := a.candidates(t.lease, r)
 			clear(from)
 			if gain < r.Short && !yield(reckon(r, n, own, gain)) {
 				return
@@ -224,7 +225,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 	if t.lease == nil || t.bytes == 0 || !a.chained(t) {
 		return
 	}
-	for _, b := range t.lease.Tight(memory(t.need())) {
+	for _, b := range t.lease.Tight(t.memory(t.need())) {
 		if b != nil {
 			t.lease.atMax++
 		} else {
@@ -236,7 +237,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 // surplus gives a lease some credit beyond its request, so that its next
 // allocations need not ask; not where that were more than an eighth of the room.
 func (a *Arbiter) surplus(l *lease) {
-	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled {
+	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled || l.Away() > 0 {
 		return
 	}
 	n := min(a.policy.Surplus, l.Room()/8).Less(a.idle(l)) &^ 4095

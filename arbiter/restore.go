@@ -136,6 +136,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		}
 	}
 	l.Force(accounting.Memory, granted)
+	l.SetAway(held.Away)
 	l.Force(accounting.Streams, streams)
 	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)

@@ -46,7 +46,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	switch t.kind {
 	case WantsBytes:
 		l.makers.MakeBytes(thread)
-		if !a.grant(l, t.bytes, t.own) {
+		if !a.grant(l, t.memory(t.bytes), t.own) {
 			panic("arbiter: what fits was refused") // it was checked, under one lock
 		}
 		t.own = 0
@@ -79,12 +79,12 @@ func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
 	}
-	if t.lease.Check(memory(t.need())) == nil {
+	if t.lease.Check(t.memory(t.need())) == nil {
 		return true
 	}
 	a.countLimit(t)
 	a.disown(t)
-	t.own, t.short = a.makeRoom(t.lease, t.bytes)
+	t.own, t.short = a.makeRoom(t)
 	return t.short == nil
 }
 
@@ -124,7 +124,7 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 		least, budget := t.reserves(d)
 		return a.recallFor(nil, func() *accounting.Refusal { return a.checkMin(budget, d, least) })
 	case a.chained(t):
-		t.own, t.short = a.makeRoom(t.lease, t.bytes)
+		t.own, t.short = a.makeRoom(t)
 		return t.short == nil
 	}
 	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(memory(t.bytes)) })

@@ -267,6 +267,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s.job.useOf(d).update(l.seen, 0, 0)
 	l.seen = 0
 	l.recharge(l.free(), 0)
+	delete(d.aparts, l)
 	l.Close()
 	delete(a.leases, l.id)
 	s.leases = slices.DeleteFunc(s.leases, func(x *lease) bool { return x == l })

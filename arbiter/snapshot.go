@@ -21,7 +21,7 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 	*to = accounting.LeaseState{
 		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
 		Used: l.seen, Granted: granted, Credit: granted - l.seen,
-		Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
+		Away: min(l.Away(), l.seen), Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
 		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,

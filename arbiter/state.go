@@ -53,8 +53,9 @@ type device struct {
 	looked  uint64               // at its queue when there were so many of both
 	era     int                  // a ticket that came to rest in an earlier one is judged anew
 
-	gauge    gauge            // of its pressure
-	byPID    map[int][]*lease // leases by their process, draining ones too
+	gauge    gauge               // of its pressure
+	aparts   map[*lease]struct{} // leases of which some memory is away from the device
+	byPID    map[int][]*lease    // leases by their process, draining ones too
 	admitted uint64
 	denied   uint64
 	atMax    uint64
@@ -234,6 +235,7 @@ type lease struct {
 	device     *device
 	opened     time.Time
 	closed     bool // the flags that its word shows
+	apart      bool // its word shows that some of what it holds is away from the device
 	lost       bool
 	unverified bool
 	spoiled    bool             // its word was clamped: not believed any more
@@ -323,7 +325,13 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 	if most == 0 || l.spoiled || l.lost || granted == 0 {
 		return 0
 	}
+	away := l.Away()
 	got := l.Release(accounting.Memory, min(l.word.Take(granted, most), most, granted))
+	if l.apart {
+		// By the client's word it was other memory that was freed, as far as it still has managed memory to be away.
+		l.SetAway(max(l.Away(), min(away, l.word.Told().Managed)))
+		a.noteAway(l)
+	}
 	a.look(l)
 	return got
 }

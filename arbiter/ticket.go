@@ -84,6 +84,7 @@ type ticket struct {
 	lease    *lease   // nil for a job's and a session's
 	thread   uint32
 	bytes    accounting.Bytes // what it takes of its device, or of its budgets
+	managed  bool             // bytes are of managed memory
 	own      accounting.Bytes // of those, what came out of the lease's own word
 	count    int              // of streams, contexts or holds
 	noWait   bool

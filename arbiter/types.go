@@ -63,6 +63,8 @@ type Word interface {
 	// OpenStreams lends a count that is not lent, with the most that there may be. False: there
 	// is no page.
 	OpenStreams(n, most int) bool
+	// Away notes how many of the lease's bytes do not count against its device.
+	Away(n accounting.Bytes)
 	// Limit tells the client its memory.max in force (information only): never
 	// more than the device can grant.
 	Limit(max accounting.Bytes)
@@ -166,6 +168,7 @@ type Request struct {
 	Lease   LeaseID
 	What    What
 	Bytes   accounting.Bytes
+	Managed bool // Bytes are of managed memory, which the driver moves out of the device if others need the room
 	Count   int
 	Thread  uint32 // which of the client's threads asks, or when giving back, whose they are; 0: not known
 	NoWait  bool   // ReasonBusy rather than wait
@@ -214,6 +217,7 @@ type Usage struct {
 type RestoredLease struct {
 	Device     int
 	Granted    accounting.Bytes
+	Away       accounting.Bytes // of Granted: what does not count against the device
 	Streams    int
 	Contexts   int
 	Peak       accounting.Bytes

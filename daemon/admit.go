@@ -10,7 +10,8 @@ import (
 
 // alloc decides on bytes: the slow path of an allocation.
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
-	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes), Thread: req.Thread})
+	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
+		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread})
 }
 
 // ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.

@@ -246,7 +246,7 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	}
 	s.mend(l, uint64(d.arb.Total(dev.Index)))
 	held := d.words.Lease(l, i, dev.Index, s.page)
-	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted),
+	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted), Away: accounting.Bytes(l.Away),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
 		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOfLocked(i, l),
 		Lost: l.Device&statefile.LeaseLost != 0}, held)
@@ -276,7 +276,8 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 	l.Recover(epoch, s.page != nil)
 	faults.At("recover.lease")
 	if total != 0 {
-		l.Granted, l.Peak = min(l.Granted, total), min(l.Peak, total)
+		l.Away = min(l.Away, l.Granted, ipc.CreditLimit)
+		l.Granted, l.Peak = min(l.Granted, total+l.Away), min(l.Peak, total+l.Away)
 	}
 	if n, lent := ipc.StreamsIn(streams); lent {
 		l.Streams = uint32(n)

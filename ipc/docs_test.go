@@ -75,7 +75,7 @@ func TestLeasePagePage(t *testing.T) {
 		"4 | Share": unsafe.Offsetof(p.Share), "4 | Streams": unsafe.Offsetof(p.Streams), "4 | Said": unsafe.Offsetof(p.Said),
 		"4 | Job": unsafe.Offsetof(p.Job), "8 | zeros |": unsafe.Offsetof(p.Reserved), "Credit": unsafe.Offsetof(s.Credit), "Low": unsafe.Offsetof(s.Low),
 		"Pending": unsafe.Offsetof(s.Pending), "Limit": unsafe.Offsetof(s.Limit),
-		"Counts": unsafe.Offsetof(s.Counts), "Imported": unsafe.Offsetof(s.Imported), "zeros": unsafe.Offsetof(s.Reserved),
+		"Counts": unsafe.Offsetof(s.Counts), "Imported": unsafe.Offsetof(s.Imported), "Managed": unsafe.Offsetof(s.Managed),
 	} {
 		if !regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s(\W|$)`, offset, regexp.QuoteMeta(name))).MatchString(page) {
 			t.Errorf("no row for %s at offset %d", name, offset)

@@ -652,7 +652,7 @@ type LeaseSlot struct {
 	Counts   uint64 // of what it holds: see CountsTold; client
 	Imported uint64 // bytes of other processes' memory that it has imported; client
 	Streams  uint64 // of how many there are, and may be: see StreamsOpen; both sides, atomically
-	Reserved uint64
+	Managed  uint64 // bytes of its blocks that are managed memory, which may be away from the device; client
 }
 
 // LeaseSlot.Streams is the count of the lease's streams while it is lent to the client.

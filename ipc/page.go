@@ -221,6 +221,11 @@ func (p *LeasePage) Counts(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Counts)
 }
 
+// Managed is how many bytes of the client's blocks are managed memory, as it says.
+func (p *LeasePage) Managed(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Managed)
+}
+
 // Imported is how many bytes of other processes' memory the client has imported, as it says.
 func (p *LeasePage) Imported(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Imported)

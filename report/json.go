@@ -94,6 +94,7 @@ type Lease struct {
 	Used       accounting.Bytes  `json:"used_bytes"`
 	Granted    accounting.Bytes  `json:"granted_bytes"`
 	Credit     accounting.Bytes  `json:"credit_bytes"`
+	Away       accounting.Bytes  `json:"away_bytes"`
 	Pending    accounting.Bytes  `json:"pending_bytes"`
 	Budget     *accounting.Bytes `json:"budget_bytes"`
 	Shared     *string           `json:"shared_budget"`
@@ -171,7 +172,7 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 	return jsonLines(w, each(s.Leases, func(l accounting.LeaseState) Lease {
 		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: Index(l.Device), Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
-			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
+			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Away: l.Away, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
 			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
 			Streams: l.Streams, StreamsMax: l.StreamsMax, Contexts: l.Contexts, Slot: l.Slot, AgeMs: l.AgeSeconds * 1000,
 			Admitted: l.Admitted, Denied: l.Denied, AtMax: l.AtMax, NSPID: Unless(l.NSPID, 0), Container: Unless(l.Container, ""), Command: l.Command}

@@ -214,6 +214,9 @@ func (l *Lease) OpenStreams(n, most int) (lent bool) {
 	return lent
 }
 
+// Away writes down how many of the lease's bytes do not count against its device. What is written is at most what is granted.
+func (l *Lease) Away(n accounting.Bytes) { atomic.StoreUint64(&l.Record.Away, uint64(n)) }
+
 // Limit shows the client its memory.max in force.
 func (l *Lease) Limit(limit accounting.Bytes) {
 	l.guarded(func() { l.page.Limit(l.slot).Store(uint64(limit)) })
@@ -251,6 +254,7 @@ func (l *Lease) Told() (told reading.Told) {
 			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
 			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
 			Imported: accounting.Bytes(l.page.Imported(l.slot).Load()),
+			Managed:  accounting.Bytes(l.page.Managed(l.slot).Load()),
 			Making:   int(counts >> ipc.CountsMakingShift & ipc.CountsMakingMax),
 		}
 	})

@@ -155,7 +155,8 @@ type Lease struct {
 	Open     uint32 // the announced change's kind
 	Epoch    uint32 // the epoch of the word once the change is done
 	After    uint64 // Granted once the change is done
-	Reserved [2]uint64
+	Away     uint64 // of Granted, what does not count against the device; 0 from a daemon that counted all there
+	Reserved uint64
 
 	Makers [makersSize]Maker // who made the objects, where slots are threads'; thread 0: nobody
 }

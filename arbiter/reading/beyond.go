@@ -20,6 +20,7 @@ type Beyond struct {
 	making     bool             // some of these were being made when the last reading began
 	vacated    accounting.Bytes // of Overhead: contexts had it that are gone
 	vacatedAt  time.Time
+	apart      accounting.Bytes // managed memory that was granted since the last reading began
 	before     accounting.Bytes // used when the reading began that is not compared yet
 	recent     accounting.Bytes // most used at once since the last reading began, as far as it was looked at
 	steady     accounting.Bytes // used at the last reading
@@ -67,8 +68,11 @@ func (b *Beyond) Vacate(now time.Time, n, of int) {
 // Begin notes that a reading is about to begin, what the lease uses then, and whether contexts of it are
 // being made.
 func (b *Beyond) Begin(used accounting.Bytes, making bool) {
-	b.before, b.recent, b.making = used, used, making
+	b.before, b.recent, b.making, b.apart = used, used, making, 0
 }
+
+// Apart notes that n bytes of managed memory were granted.
+func (b *Beyond) Apart(n accounting.Bytes) { b.apart = b.apart.Plus(n) }
 
 // Used notes that the lease was seen to use so much.
 func (b *Beyond) Used(used accounting.Bytes) { b.recent = max(b.recent, used) }

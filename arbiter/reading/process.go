@@ -21,6 +21,7 @@ type Told struct {
 	Blocks   uint32           // live ones
 	Pools    uint32           // that it takes memory from
 	Imported accounting.Bytes // of other processes' memory
+	Managed  accounting.Bytes // of managed memory, which may be away from the device
 	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
 }
 
@@ -47,6 +48,7 @@ type Member struct {
 type Process struct {
 	members  []Member         // the oldest first, which takes the overhead
 	used     accounting.Bytes // dead leases' too
+	least    accounting.Bytes // that the living ones used all the time of the reading
 	most     accounting.Bytes // that it may have used at any moment of the reading
 	streams  accounting.Bytes
 	contexts int
@@ -60,6 +62,7 @@ func (p *Process) Dead(held accounting.Bytes) { p.used, p.most = p.used.Plus(hel
 // Add adds a living lease.
 func (p *Process) Add(m Member) {
 	used := max(m.Used, m.before)
+	p.least = p.least.Plus(min(m.Used.Less(m.apart), m.before))
 	m.before = 0
 	p.used, p.most = p.used.Plus(used), p.most.Plus(max(m.recent, used, m.Peak))
 	p.moved = p.moved || m.Used != used || m.Used != m.steady || !m.Proven()
@@ -77,6 +80,22 @@ func (p *Process) Add(m Member) {
 
 // Used is what the process uses of bytes, or used when the reading began.
 func (p *Process) Used() accounting.Bytes { return p.used }
+
+// Away returns how much of each living lease's bytes the device does not hold: of what the process used all the time of the reading,
+// what the device's figure for it lacks, and what managed memory it was granted since;
+// no more than it says to have of managed memory. The slice has a place for each member, in the order in which they were added.
+func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
+	away, left := make([]accounting.Bytes, len(p.members)), p.least.Less(figure)
+	for i, m := range p.members {
+		if m.Spoiled {
+			continue
+		}
+		old := min(left, m.Told.Managed, m.Used.Less(m.apart))
+		left = left.Less(old)
+		away[i] = old.Plus(min(m.apart, m.Used))
+	}
+	return away
+}
 
 // Device is what a reading is compared with.
 type Device struct {

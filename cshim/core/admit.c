@@ -20,24 +20,32 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
 }
 
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
+    if (entry->kind == GA_MEMORY_MANAGED)
+        ga_tell_managed(root, entry->device, 0 - entry->bytes);
     if (!ga_interface_lose(root, entry))
         ga_release_entry(root, entry);
 }
 
 void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
     uint64_t bytes[GA_DEVICES] = {0};
+    uint64_t managed[GA_DEVICES] = {0};
     uint32_t notify[GA_DEVICES];
     struct ga_entry e;
     ga_move_begin(root);
     uint16_t tag = atomic_load(&root->tag);
     for (uint32_t i = 0; i < contexts; i++) {
         struct ga_walk walk = ga_table_walk(&root->blocks);
-        while (ga_table_take_next(&walk, context + i, &e))
+        while (ga_table_take_next(&walk, context + i, &e)) {
             bytes[e.device] += e.tag == tag ? e.bytes : 0;
+            managed[e.device] += e.kind == GA_MEMORY_MANAGED ? e.bytes : 0;
+        }
     }
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         notify[d] = ga_give(root, d, bytes[d], tag);
     ga_move_end();
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        if (managed[d])
+            ga_tell_managed(root, d, 0 - managed[d]);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_session_freed(root, notify[d] - 1);

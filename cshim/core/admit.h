@@ -107,6 +107,8 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
     ga_move_end();
     if (GA_UNLIKELY(old.key != 0))
         ga_admit_lost(root, &old);
+    if (GA_UNLIKELY(put && entry->kind == GA_MEMORY_MANAGED))
+        ga_tell_managed(root, entry->device, entry->bytes);
     ga_tell_more(root);
     return put;
 }
@@ -118,6 +120,8 @@ static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_ent
     if (GA_LIKELY(found))
         ga_inflight_add(entry->device, entry->bytes);
     ga_move_end();
+    if (GA_UNLIKELY(found && entry->kind == GA_MEMORY_MANAGED))
+        ga_tell_managed(root, entry->device, 0 - entry->bytes);
     return found;
 }
 

@@ -208,8 +208,10 @@ struct ga_root {
     _Atomic uint64_t told_ms;
     // Other processes' memory
     _Atomic uint64_t imported[GA_DEVICES];
-    _Atomic uint32_t imports_unknown; // pieces of which nobody tells the size
-    _Atomic uint32_t imports_changed; // how often
+    _Atomic uint64_t managed[GA_DEVICES]; // bytes of blocks that are managed memory
+    _Atomic uint32_t managed_changed;     // how often that was
+    _Atomic uint32_t imports_unknown;     // pieces of which nobody tells the size
+    _Atomic uint32_t imports_changed;     // how often
     // Contexts that threads ask for, or that the driver makes
     _Atomic uint32_t making[GA_DEVICES];
     _Atomic uint32_t making_changed; // how often

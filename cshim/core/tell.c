@@ -9,7 +9,7 @@
 void ga_tell(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     uint64_t blocks, charges;
-    uint32_t imports, makings;
+    uint32_t imports, makings, managings;
     if (!view)
         return;
     do { // another thread may write what it knew before
@@ -17,6 +17,7 @@ void ga_tell(struct ga_root *root) {
         charges = atomic_load(&root->charges.most);
         imports = atomic_load(&root->imports_changed);
         makings = atomic_load(&root->making_changed);
+        managings = atomic_load(&root->managed_changed);
         uint64_t pools = ga_os_least(atomic_load(&root->pools_seen), GA_COUNTS_POOLS_MAX);
         uint64_t counts =
             GA_COUNTS_TOLD | (atomic_load(&root->soft) ? GA_COUNTS_SOFT : 0) |
@@ -30,6 +31,8 @@ void ga_tell(struct ga_root *root) {
             uint64_t imported =
                 atomic_load(&root->imports_unknown) ? GA_NO_LIMIT : atomic_load(&root->imported[d]);
             atomic_store((ga_word *)&view->page->lease[slot - 1].imported, imported);
+            atomic_store((ga_word *)&view->page->lease[slot - 1].managed,
+                         atomic_load(&root->managed[d]));
             atomic_store((ga_word *)&view->page->lease[slot - 1].counts,
                          counts | making << GA_COUNTS_MAKING_SHIFT);
         }
@@ -38,7 +41,8 @@ void ga_tell(struct ga_root *root) {
     } while (atomic_load(&root->blocks.most) != blocks ||
              atomic_load(&root->charges.most) != charges ||
              atomic_load(&root->imports_changed) != imports ||
-             atomic_load(&root->making_changed) != makings);
+             atomic_load(&root->making_changed) != makings ||
+             atomic_load(&root->managed_changed) != managings);
 }
 
 void ga_tell_again(struct ga_root *root) {
@@ -68,6 +72,12 @@ void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int u
     atomic_fetch_add(&root->imported[device], bytes);
     atomic_fetch_add(&root->imports_unknown, (uint32_t)unknown);
     atomic_fetch_add(&root->imports_changed, 1);
+    ga_tell(root);
+}
+
+void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes) {
+    atomic_fetch_add(&root->managed[device], bytes);
+    atomic_fetch_add(&root->managed_changed, 1);
     ga_tell(root);
 }
 

@@ -23,6 +23,10 @@ void ga_tell_pool(struct ga_root *root);
 // nothing is beyond what they explain.
 void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
+// So many more bytes of the blocks in use are managed memory, which the driver moves out of the
+// device if others need the room; may be less than none.
+void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
+
 // The calling thread is about to ask for a context, and to have the driver make it; and it is done
 // with that. Until then no reading of the device is expected to show it.
 void ga_tell_making(struct ga_root *root, uint32_t device);

@@ -663,7 +663,7 @@ struct ga_wire_lease_slot {
     uint64_t counts;
     uint64_t imported;
     uint64_t streams;
-    uint64_t reserved;
+    uint64_t managed;
 };
 _Static_assert(sizeof(struct ga_wire_lease_slot) == 64, "LeaseSlot");
 _Static_assert(offsetof(struct ga_wire_lease_slot, credit) == 0, "LeaseSlot.Credit");
@@ -673,7 +673,7 @@ _Static_assert(offsetof(struct ga_wire_lease_slot, limit) == 24, "LeaseSlot.Limi
 _Static_assert(offsetof(struct ga_wire_lease_slot, counts) == 32, "LeaseSlot.Counts");
 _Static_assert(offsetof(struct ga_wire_lease_slot, imported) == 40, "LeaseSlot.Imported");
 _Static_assert(offsetof(struct ga_wire_lease_slot, streams) == 48, "LeaseSlot.Streams");
-_Static_assert(offsetof(struct ga_wire_lease_slot, reserved) == 56, "LeaseSlot.Reserved");
+_Static_assert(offsetof(struct ga_wire_lease_slot, managed) == 56, "LeaseSlot.Managed");
 #define GA_STREAMS_OPEN 0x8000000000000000ull
 #define GA_STREAMS_MASK 0x3fffffffu
 #define GA_STREAMS_MAX_SHIFT 0x1eu

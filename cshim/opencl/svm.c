@@ -13,7 +13,7 @@ static uint64_t key_of(ga_cl_address address) {
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
                                   size_t size, ga_cl_uint alignment) {
     struct ga_claim c;
-    if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_MANAGED))
+    if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_PLAIN))
         return NULL;
     ga_cl_address address = real(context, flags, size, alignment);
     if (!c.root)

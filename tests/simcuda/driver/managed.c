@@ -2,8 +2,8 @@
 //
 // Where the pages of managed memory are to be. What is asked for is checked and takes its turn in
 // the stream; where pages are is not modelled, and their bytes stay counted where they were
-// allocated. A real driver moves them, by these calls or as they are used, and evicts them when
-// others need the room; its figure for a process leaves them out.
+// allocated; or, with SIMCUDA_MANAGED_MOVES, a prefetch moves them at once, by their number. A real
+// driver moves them as they are used, too, and evicts them when others need the room.
 
 #include "driver.h"
 
@@ -80,6 +80,10 @@ static CUresult prefetch(struct context *ctx, CUdeviceptr p, size_t bytes, CUmem
     CUresult rc = flags ? CUDA_ERROR_INVALID_VALUE : check_range(p, bytes);
     if (!rc)
         rc = check_place(at);
+    if (!rc && drv.sim->config.managed_moves) {
+        bool here = at.type == AT_DEVICE && at.id == ctx->phys;
+        sim_page(drv.sim, drv.me, ctx->phys, here ? bytes : 0, here ? 0 : bytes);
+    }
     return rc ? rc : enqueue(ctx, stream);
 }
 

@@ -18,6 +18,13 @@ void mem_delay(void) {
     nanosleep(&t, NULL);
 }
 
+// Managed memory that moves takes nothing of the device by itself.
+static const struct sim_delta mem_cost_moving = {.allocs = 1};
+
+static bool mem_moves(enum block_kind kind) {
+    return kind == BLOCK_MANAGED && drv.sim->config.managed_moves;
+}
+
 CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUdeviceptr *out) {
     if (!out || size == 0)
         return CUDA_ERROR_INVALID_VALUE;
@@ -25,9 +32,10 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
     if (unsafe)
         return unsafe;
     mem_delay();
-    if (size > sim_capacity(drv.sim, ctx->phys))
+    bool moves = mem_moves(kind);
+    if (size > sim_capacity(drv.sim, ctx->phys) && !moves)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    if (!sim_take(drv.sim, drv.me, ctx->phys, mem_cost(size)))
+    if (!sim_take(drv.sim, drv.me, ctx->phys, moves ? mem_cost_moving : mem_cost(size)))
         return CUDA_ERROR_OUT_OF_MEMORY;
     pthread_mutex_lock(&drv.lock);
     bool lives = ctx_lives(ctx);
@@ -39,9 +47,11 @@ CUresult mem_alloc(struct context *ctx, uint64_t size, enum block_kind kind, CUd
         *out = b->base;
     }
     pthread_mutex_unlock(&drv.lock);
+    if (b && moves)
+        sim_managed(drv.sim, drv.me, ctx->phys, (int64_t)size);
     if (b)
         return CUDA_SUCCESS;
-    sim_give(drv.sim, drv.me, ctx->phys, mem_cost(size));
+    sim_give(drv.sim, drv.me, ctx->phys, moves ? mem_cost_moving : mem_cost(size));
     return lives ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
@@ -54,7 +64,10 @@ void mem_free_locked(struct block *b) {
         module_block_gone(b);
     else if (b->kind == BLOCK_HOST)
         host_count(-(int64_t)b->size);
-    else
+    else if (mem_moves(b->kind)) {
+        sim_managed(drv.sim, drv.me, b->phys, -(int64_t)b->size);
+        sim_give(drv.sim, drv.me, b->phys, mem_cost_moving);
+    } else
         sim_give_lent(drv.sim, drv.me, b->phys, mem_cost(b->size), b->id);
     if (b->graph)
         graph_block_freed(b);

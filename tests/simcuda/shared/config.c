@@ -304,7 +304,7 @@ static bool duration_var(const char *name, uint64_t *out) {
 
 int sim_config_load(struct sim_state *s) {
     struct sim_config *c = &s->config;
-    int64_t lost, reverse, reuse, remap;
+    int64_t lost, reverse, reuse, remap, moves;
     if (!size_var("SIMCUDA_CONTEXT_BYTES", &c->context_bytes, 64u << 20) ||
         !size_var("SIMCUDA_POOL_GRANULE", &c->pool_granule, 0) ||
         !number_var("SIMCUDA_POOL_REMAP", &remap, 0) ||
@@ -315,12 +315,14 @@ int sim_config_load(struct sim_state *s) {
         !number_var("SIMCUDA_RELEASE_DELAY_MS", &c->release_delay_ms, 0) ||
         !number_var("SIMCUDA_LOST_CODE", &lost, 999) ||
         !number_var("SIMCUDA_NVML_REVERSE", &reverse, 0) ||
+        !number_var("SIMCUDA_MANAGED_MOVES", &moves, 0) ||
         !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0))
         return -1;
     c->lost_code = (int32_t)lost;
     c->nvml_order_reverse = reverse != 0;
     c->reuse_handles = reuse != 0;
     c->pool_remap = remap != 0;
+    c->managed_moves = moves != 0;
     const char *devices = getenv("SIMCUDA_DEVICES"), *fail = getenv("SIMCUDA_FAIL");
     if (!parse_devices(s, devices && *devices ? devices : "8G,8G")) {
         if (devices)

@@ -67,6 +67,7 @@ struct sim_config {
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t reuse_handles;      // a handle is used again as soon as may be
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
+    int32_t managed_moves;      // managed memory is on a device only where it was prefetched
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
     int32_t nvml_lacks;         // bits of SIM_LACKS_…
 };
@@ -92,6 +93,7 @@ struct sim_usage {
     _Atomic uint64_t user;  // bytes that its program asked for and has not freed
     _Atomic uint64_t extra; // contexts, rounding, what pools keep
     _Atomic uint64_t user_peak;
+    _Atomic uint64_t managed, paged; // managed memory that moves: of it, what is here (in extra)
     _Atomic uint32_t allocs, streams, contexts;
     _Atomic uint32_t life; // the device's losses when the process came: nothing outlives one
 };
@@ -168,6 +170,13 @@ void sim_lose(struct sim_state *s, int dev);
 bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
+
+// paged.c: managed memory that moves. sim_managed: the process has so many more bytes of it.
+// sim_page: so many of them come to the device, as far as there is room, or leave it.
+// sim_evict_locked: those of all processes leave the device until bytes have room there.
+void sim_managed(struct sim_state *s, struct sim_proc *p, int dev, int64_t bytes);
+void sim_page(struct sim_state *s, struct sim_proc *p, int dev, uint64_t in, uint64_t out);
+void sim_evict_locked(struct sim_state *s, int dev, uint64_t bytes);
 
 // loan.c: memory that others have imported.
 bool sim_borrow(struct sim_state *s, struct sim_proc *p, const struct sim_loan *what);

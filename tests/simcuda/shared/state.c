@@ -188,6 +188,8 @@ void sim_lose(struct sim_state *s, int dev) {
         struct sim_usage *u = &s->proc[i].dev[dev];
         atomic_store(&u->user, 0);
         atomic_store(&u->extra, 0);
+        atomic_store(&u->paged, 0);
+        atomic_store(&u->managed, 0);
         atomic_store(&u->allocs, 0);
         atomic_store(&u->streams, 0);
         atomic_store(&u->contexts, 0);
@@ -225,6 +227,8 @@ static bool try_take(struct sim_state *s, struct sim_proc *p, int dev, struct si
     uint64_t capacity = sim_capacity(s, dev);
     int64_t bytes = d.user + d.extra;
     sim_lock(s);
+    if (bytes > 0 && s->config.managed_moves)
+        sim_evict_locked(s, dev, (uint64_t)bytes);
     uint64_t used = s->dev[dev].used;
     bool fits = bytes <= 0 || (!sim_outlived(s, p, dev) && used <= capacity &&
                                (uint64_t)bytes <= capacity - used);
