@@ -49,10 +49,12 @@ func (d *Daemon) unlock() {
 	d.mutex.Unlock()
 }
 
-// yield gives the lock to whoever waits for it, and takes it again. Without the rest in between this
-// goroutine would have it back before anybody else had woken.
-func (d *Daemon) yield() {
+// yield gives the lock to whoever waits for it, and takes it again. It returns for how long this goroutine was without it. Without the rest in
+// between this goroutine would have the lock back before anybody else had woken.
+func (d *Daemon) yield() (away time.Duration) {
+	began := d.now() // others may have the lock as soon as it is given back
 	d.unlock()
 	runtime.Gosched()
 	d.lock()
+	return d.now().Sub(began)
 }

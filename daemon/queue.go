@@ -218,15 +218,17 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 // finishedAtOnce is how many parts of what calls have left are done without looking at anything else.
 const finishedAtOnce = 256
 
-// finishLocked does what calls to the arbiter have left, in parts. The lock is given away in between.
-func (d *Daemon) finishLocked() {
+// finishLocked does what calls to the arbiter have left, in parts. The lock is given away in between: finishLocked returns for how
+// long.
+func (d *Daemon) finishLocked() (away time.Duration) {
 	for range finishedAtOnce {
 		if !d.arb.Unfinished() {
-			return
+			break
 		}
-		d.yield()
+		away += d.yield()
 		d.arb.Tick(d.now())
 	}
+	return away
 }
 
 // searchCirclesLocked has circles of waiters searched where many wait. The lock is given away between the parts of the copy that is searched and while that is done.

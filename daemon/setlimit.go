@@ -58,7 +58,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if d.stopping() { // what there is is the next daemon's
 		return errors.Join(unix.ENOTCONN, errStopped)
 	}
-	defer d.tookChangeLocked(s.UID, d.now())
+	defer d.tookChangeLocked(s.UID, d.now(), 0)
 	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
@@ -115,18 +115,19 @@ func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
 	}
 	d.lock()
 	defer d.unlock()
-	defer d.tookChangeLocked(uid, d.now())
+	began := d.now()
 	err := d.changeLocked(limitOwner{kind: r.Target, id: r.ID}, name, change)
 	if err != nil {
 		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)
 	}
-	d.finishLocked() // so that it is in force when this returns, and counts as his change
+	away := d.finishLocked() // so that it is in force when this returns, and counts as his change
+	d.tookChangeLocked(uid, began, away)
 	return err
 }
 
-// tookChangeLocked is for a change that a user made and that began at a time, with the lock since then.
-func (d *Daemon) tookChangeLocked(uid uint32, began time.Time) {
-	d.changes.Took(uid, d.now().Sub(began))
+// tookChangeLocked counts a change that a user made. It has had the lock since it began, but for the time that others had it.
+func (d *Daemon) tookChangeLocked(uid uint32, began time.Time, away time.Duration) {
+	d.changes.Took(uid, d.now().Sub(began)-away)
 }
 
 // whoseLimitLocked is whose limits a request is about, for people.
