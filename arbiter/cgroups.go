@@ -78,6 +78,16 @@ func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
 	return slices.Compact(all) // paths of two hierarchies may lie in one cgroup
 }
 
+// RunsIn reports whether a live client counts in a cgroup.
+func (a *Arbiter) RunsIn(of string) bool {
+	for _, s := range a.sessions {
+		if s.alive() && s.process.InCgroup(of) {
+			return true
+		}
+	}
+	return false
+}
+
 // capSession puts a process under the cgroups around it that have a limit.
 func (a *Arbiter) capSession(s *session) {
 	old, to := s.cgroups, a.cgroupsAround(&s.process)

@@ -30,8 +30,10 @@ func (d *Daemon) roomForCgroupLocked(id uint64, path string) error {
 }
 
 // keepCgroupLocked writes a path down before the limit that it is needed for.
-func (d *Daemon) keepCgroupLocked(id uint64, path string) {
-	if _, known := d.kept.cgroups[id]; known {
+func (d *Daemon) keepCgroupLocked(id uint64, path string, change limitChange) {
+	at, known := d.kept.cgroups[id]
+	if known {
+		d.bindLocked(d.file.Cgroups.At(at), path, change, d.kept.folders[path] != 0)
 		return
 	}
 	at, row, err := d.file.Cgroups.New()
@@ -40,6 +42,7 @@ func (d *Daemon) keepCgroupLocked(id uint64, path string) {
 		return
 	}
 	row.ID = id
+	d.bindLocked(row, path, change, true)
 	d.file.Cgroups.Commit(at)
 	d.kept.cgroups[id] = at
 }
@@ -47,6 +50,7 @@ func (d *Daemon) keepCgroupLocked(id uint64, path string) {
 // dropCgroupLocked frees the record of a path whose last limit is gone.
 func (d *Daemon) dropCgroupLocked(id uint64) {
 	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[limitOwner{ipc.LimitCgroup, id, ofNobody}]) == 0 {
+		delete(d.kept.folders, d.file.Cgroups.At(at).PathOf())
 		d.file.Cgroups.Free(at)
 		delete(d.kept.cgroups, id)
 	}
@@ -60,6 +64,9 @@ func (d *Daemon) recoverCgroupsLocked() {
 			return
 		}
 		d.kept.cgroups[r.ID] = at
+		if r.Folder != 0 {
+			d.kept.folders[r.PathOf()] = r.Folder
+		}
 	})
 }
 

@@ -87,6 +87,7 @@ type Daemon struct {
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
+	folderEvents                 *folderEvents // of those whose limits end with a folder; nil: the kernel tells none
 	places                       places
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
@@ -118,7 +119,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, count: newCounts(limitBounds)},
+		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, folders: map[string]uint32{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
 	d.known.Store(&table{})
@@ -200,6 +201,10 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
 		return err
 	}
+	if d.folderEvents, err = newFolderEvents(); err != nil {
+		d.log.Warn("folders of cgroups are looked at once a second alone", "err", err)
+	}
+	d.watchFoldersAgain()
 	for _, f := range d.duties() {
 		if err := d.spawn(f); err != nil {
 			return err

@@ -46,6 +46,9 @@ func targetOf(r *statefile.Limit) target {
 type limitChange struct {
 	rules.Change
 	slots *int
+
+	bind   binding // of a cgroup's: what the limit ends with
+	folder uint32  // for it, as statefile.Cgroup has it; 0: the cgroup has no folder
 }
 
 func (c limitChange) String() string {
@@ -60,7 +63,8 @@ type keptLimits struct {
 	of    map[limitOwner][]int
 	count *counts // by who made the change; a device's are root's
 
-	cgroups map[uint64]int // records of paths, by their numbers
+	cgroups map[uint64]int    // records of paths, by their numbers
+	folders map[string]uint32 // of cgroups by their paths: those whose limits end with a folder
 }
 
 // limitAtLocked is the record of a target, or -1.

@@ -40,7 +40,7 @@ func (d *Daemon) duties() []func(context.Context) {
 		duty{wake: d.pressures.began, do: d.showLife}.run,
 		duty{wake: d.overrun, do: d.lookAgain}.run,
 		duty{next: time.After(showEvery), do: d.keepShown}.run,
-		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run,
+		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run, d.hearOfFolders,
 	}
 }
 
@@ -58,6 +58,7 @@ func (d *Daemon) poll() <-chan time.Time {
 	d.checkSilent()
 	d.watchUnwatched()
 	d.spare.take()
+	d.lookAtFolders()
 	d.lock()
 	defer d.unlock()
 	d.checkDevicesLocked()

@@ -83,6 +83,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	p := process(f, peer.PID)
 	asPeer(&p, peer)
+	d.lookAtFolders() // it may run in one that was made again
 	return p, nil
 }
 

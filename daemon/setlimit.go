@@ -51,6 +51,9 @@ func (d *Daemon) set(s gpufs.Setting) error {
 		return errors.Join(unix.EINVAL, err)
 	}
 	change := d.requested(writer(s), &r, s.Cgroup)
+	if s.Cgroup != "" { // as in the kernel's own tree, it goes with the folder
+		change.bind, change.folder = asBefore, d.watchFolderFor(writer(s), s.Cgroup)
+	}
 	d.file.Promise(0)
 	defer d.file.Kept(0)
 	d.lock()
@@ -162,6 +165,12 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 	if !change.Privileged {
 		change.User = d.inv.UserName(by.uid)
 	}
+	if cgroup != "" && r.Set&ipc.SetWithFolder != 0 {
+		change.bind, change.folder = toFolder, d.watchFolderFor(by, cgroup)
+		if change.Inside { // nor may it turn a limit that stays into one that ends
+			change.bind = asBefore
+		}
+	}
 	return change
 }
 
@@ -199,7 +208,7 @@ func (d *Daemon) changeLocked(of limitOwner, name string, change limitChange) er
 		return err
 	}
 	if to.kind == ipc.LimitCgroup {
-		d.keepCgroupLocked(to.id, name)
+		d.keepCgroupLocked(to.id, name, change)
 	}
 	d.showTargetLocked(to)
 	d.keepLimitLocked(to, change)
@@ -220,7 +229,9 @@ func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (t
 		of.start = ofNobody
 	case ipc.LimitCgroup:
 		of = limitOwner{of.kind, cgroupID(name), ofNobody}
-		err = d.roomForCgroupLocked(of.id, name)
+		if err = d.roomForCgroupLocked(of.id, name); err == nil && change.bind == toFolder && change.folder == 0 && change.Privileged {
+			err = rules.Wrong(rules.ErrRange, "cgroup %s has no folder that the limit could end with: without --with-folder the limit waits for it", name)
+		}
 	case ipc.LimitRule:
 		rule, ok := d.arb.Rule(of.id)
 		if !ok {

@@ -581,6 +581,8 @@ const (
 	SetMin     uint32 = 2
 	SetStreams uint32 = 4
 	SetSlots   uint32 = 8
+
+	SetWithFolder uint32 = 16 // of a cgroup: the limit ends with the folder that the cgroup has now
 )
 
 // AllDevices in LimitRequest.Device means every device.

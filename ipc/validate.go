@@ -173,7 +173,7 @@ func (m *LimitRequest) validate(from, to uint32) *ProtocolError {
 	case LimitRule:
 		settable = SetMax | SetStreams
 	case LimitCgroup:
-		settable = SetMax
+		settable = SetMax | SetWithFolder
 	}
 	return first(upTo("LimitRequest.ID", m.ID, most), bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
 		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),

@@ -11,6 +11,7 @@ type Mount struct {
 	Point  string
 	Type   string
 	Source string
+	Root   string // of the filesystem, what is seen at Point
 	Device string // of the filesystem, MAJOR:MINOR; another one may have it when this one has gone
 }
 
@@ -26,7 +27,7 @@ func (r Root) Mounts() ([]Mount, error) {
 	}
 	mounts := make([]Mount, len(lines))
 	for i, line := range lines {
-		mounts[i] = Mount{Point: escaped.Replace(line.MountPoint), Type: line.FSType, Source: escaped.Replace(line.Source),
+		mounts[i] = Mount{Point: escaped.Replace(line.MountPoint), Type: line.FSType, Source: escaped.Replace(line.Source), Root: escaped.Replace(line.Root),
 			Device: line.MajorMinorVer}
 	}
 	return mounts, nil

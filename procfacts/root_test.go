@@ -78,7 +78,7 @@ func TestMounts(t *testing.T) {
 37 36 0:31 / /a\040b rw - tmpfs no\134ne rw
 38 22 0:32 /sub /c\777\1 rw shared:1 master:2 - ext4 /dev/sda1 rw
 `})
-	want := []Mount{{"/proc", "proc", "proc", "0:21"}, {"/a b", "fuse.gpuarb", "gpuarb", "0:30"}, {"/a b", "tmpfs", `no\ne`, "0:31"}, {`/c\777\1`, "ext4", "/dev/sda1", "0:32"}}
+	want := []Mount{{"/proc", "proc", "proc", "/", "0:21"}, {"/a b", "fuse.gpuarb", "gpuarb", "/", "0:30"}, {"/a b", "tmpfs", `no\ne`, "/", "0:31"}, {`/c\777\1`, "ext4", "/dev/sda1", "/sub", "0:32"}}
 	if got, err := r.Mounts(); fmt.Sprint(got) != fmt.Sprint(want) || err != nil {
 		t.Errorf("%v, %v\nwant %v", got, err, want)
 	}

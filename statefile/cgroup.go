@@ -10,10 +10,10 @@ const (
 
 // Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
 type Cgroup struct {
-	Live uint32
-	Pad  uint32
-	ID   uint64
-	Path [cgroupSize]byte
+	Live   uint32
+	Folder uint32 // lower half of the inode number of the folder that the limits end with; 0: they stay
+	ID     uint64
+	Path   [cgroupSize]byte
 }
 
 // SetPath stores a path. False: it is too long.

@@ -29,8 +29,9 @@ of each), of all programs in a cgroup and those below it together (memory.max; o
 of what a rule gives (memory.max, streams.max), or of a device (slots.max). Your own you may
 lower, and raise again up to what the rules of the configuration, or root, gave; root may do
 anything. A user's or a cgroup's limit stays until it is taken off (memory.max=max), also when
-the daemon or the machine's programs are started again; a rule's, until the configuration is
-read again (systemctl reload gpuarbd).
+the daemon or the machine's programs are started again, and when a service's cgroup is made
+again; with --with-folder a cgroup's ends with the folder that the cgroup has now, as for a
+container. A rule's stays until the configuration is read again (systemctl reload gpuarbd).
 What is lowered below what is held takes nothing away: nothing new is granted until enough
 was freed. The daemon logs each change (journalctl -u gpuarbd): who, whose, from what to what.
 
@@ -57,6 +58,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 			completeFlag(command, t.flag, a.fromState(t.offers))
 		}
 	}
+	command.Flags().Bool(withFolder, false, "with --cgroup: the limit ends with the folder of the cgroup; without it, it stays for a cgroup that is made again at the path")
 	a.completeDevices(command)
 	return a.jsonFlag(command)
 }
@@ -93,6 +95,9 @@ var limitMeanings = map[string]string{
 	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
 	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
 }
+
+// withFolder is the flag of a limit that ends with the folder of its cgroup.
+const withFolder = "with-folder"
 
 // readLimited reads whose limits change, and how. What is looked up by a name comes later.
 func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
@@ -131,6 +136,12 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 		return nil, errors.New("whose? Give a PID, --job, --user, --cgroup, --rule or --device")
 	}
 	w.request.Target = w.kind
+	if with, _ := flags.GetBool(withFolder); with {
+		if w.kind != ipc.LimitCgroup || len(args) == 0 {
+			return nil, errors.New("--" + withFolder + " goes with a memory.max of a cgroup: gpuarb limit --cgroup PATH --" + withFolder + " memory.max=4G")
+		}
+		w.request.Set |= ipc.SetWithFolder
+	}
 	for _, arg := range args {
 		name, value, _ := strings.Cut(arg, "=")
 		if err := setLimit(&w.request, name, value); err != nil {

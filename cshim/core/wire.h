@@ -585,6 +585,7 @@ _Static_assert(offsetof(struct ga_wire_beside_reply, process) == 8, "BesideReply
 #define GA_SET_MIN 0x2u
 #define GA_SET_STREAMS 0x4u
 #define GA_SET_SLOTS 0x8u
+#define GA_SET_WITH_FOLDER 0x10u
 #define GA_ALL_DEVICES 0xffffffffu
 #define GA_NO_STREAMS 0x7fffffffu
 

@@ -158,6 +158,94 @@ memory.max = "30M"
 	}
 }
 
+// TestLimitsEndWithTheirFolders: a limit that was written into a cgroup's folder, or set with --with-folder, ends with the
+// kernel's folder of the cgroup, in whichever hierarchy and also while there is no daemon. One that is made again at the path does not
+// inherit it, however soon it comes; a limit that was set by path stays.
+func TestLimitsEndWithTheirFolders(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
+	u := m.Person(anne)
+	unified, old := m.Cgroup(), m.CgroupV1()
+	limited := func(c *rig.Cgroup, most string) {
+		t.Helper()
+		p := u.BareIn(c)
+		p.Want("alloc a "+most, "ok")
+		p.Want("alloc more 1", errOutOfMemory)
+		p.End()
+	}
+	free := func(c *rig.Cgroup) {
+		t.Helper()
+		p := u.BareIn(c)
+		p.Want("alloc a 300M", "ok")
+		p.End()
+	}
+	write := func(c *rig.Cgroup, text string) {
+		t.Helper()
+		p := u.BareIn(c)
+		p.Want("alloc a 1M", "ok") // there is a folder in /gpu for what runs, or has a limit
+		if err := os.WriteFile(folder(m, c, "memory.max"), []byte(text), 0); err != nil {
+			t.Fatal(err)
+		}
+		p.End()
+	}
+	set := func(args ...string) {
+		t.Helper()
+		limitTable(t, 0, "", rig.Run(t, m.Gpuarb(append([]string{"limit", "--cgroup"}, args...)...)))
+	}
+	for name, in := range map[string]*rig.Cgroup{"v2": unified, "v1": old} {
+		box, unit := m.Below(in, name+"-box"), m.Below(in, name+".service")
+		again := func(c *rig.Cgroup) { t.Helper(); m.Remove(c); m.Make(c) }
+		write(box, "50M")
+		limited(box, "50M")
+		again(box)
+		free(box)
+
+		set(box.Path, "--with-folder", "memory.max=50M")
+		limited(box, "50M")
+		m.Remove(box)
+		rig.Eventually(t, name+": the limit ends though nobody asks", func() bool { return len(m.Snapshot().Budgets) == 0 })
+		m.AwaitLog("the limits of a cgroup have gone with its folder\" cgroup=" + box.Path)
+		m.Make(box)
+		free(box)
+
+		set(box.Path, "--with-folder", "memory.max=50M")
+		m.Kill()
+		m.Start()
+		limited(box, "50M") // it outlives the daemon
+		m.Kill()
+		again(box)
+		m.Start()
+		free(box)
+
+		set(unit.Path, "memory.max=50M")
+		limited(unit, "50M")
+		again(unit)
+		limited(unit, "50M")
+		write(unit, "60M") // is by path, and stays so
+		again(unit)
+		limited(unit, "60M")
+		m.Remove(unit)
+		m.Kill()
+		m.Start()
+		m.Make(unit)
+		limited(unit, "60M")
+		set(unit.Path, "memory.max=max")
+
+		m.Remove(box)
+		limitTable(t, 1, "cgroup "+box.Path+" has no folder that the limit could end with: without --with-folder the limit waits for it",
+			rig.Run(t, m.Gpuarb("limit", "--cgroup", box.Path, "--with-folder", "memory.max=50M")))
+		set(box.Path, "memory.max=50M")
+		m.Make(box)
+		limited(box, "50M")
+		set(box.Path, "memory.max=max")
+	}
+	limitTable(t, 2, "--with-folder goes with a memory.max of a cgroup: gpuarb limit --cgroup PATH --with-folder memory.max=4G",
+		rig.Run(t, m.Gpuarb("limit", "--user", "root", "--with-folder", "memory.max=1M")))
+	if s := m.Snapshot(); len(s.Budgets) != 0 {
+		t.Errorf("%+v", s.Budgets)
+	}
+}
+
 // TestCgroupOfAJob: a job's processes count where each runs, one that is killed until its memory is back; and who waits for
 // what others in the cgroup hold is served when they free it.
 func TestCgroupOfAJob(t *testing.T) {

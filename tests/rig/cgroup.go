@@ -63,6 +63,15 @@ func (m *Machine) Below(c *Cgroup, name string) *Cgroup {
 	return m.makeCgroup(&Cgroup{Path: c.Path + "/" + name, dir: filepath.Join(c.dir, name)})
 }
 
+// Remove takes an empty cgroup away, as soon as what ran there has ended; Make makes it again, at its path.
+func (m *Machine) Remove(c *Cgroup) {
+	m.T.Helper()
+	Eventually(m.T, "the cgroup can be removed", func() bool { return os.Remove(c.dir) == nil })
+}
+
+// Make makes a cgroup that was removed.
+func (m *Machine) Make(c *Cgroup) { m.T.Helper(); m.makeCgroup(c) }
+
 // removeAll kills what runs in a cgroup of version 2, and removes it with those below it. False: something still ends.
 func removeAll(dir string) bool {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {

@@ -1,0 +1,194 @@
+package daemon
+
+// Limits of cgroups that end with the cgroup's folder. A limit that was set by path stays, so that a service that is started
+// again has it; one that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder that the cgroup had
+// then, as in the kernel's own tree. Folders go without a word when a container's monitor is killed, so the daemon watches
+// them, looks once a second, and looks before it takes in a client: a folder that is made again at the path is another one.
+
+import (
+	"context"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// binding is what a limit of a cgroup ends with.
+type binding uint8
+
+const (
+	toPath   binding = iota // with nothing: it stays until it is taken off
+	toFolder                // with the folder that the cgroup has now
+	asBefore                // as the limit that is there already; with the folder if there is none
+)
+
+// bindLocked notes what the limit of a cgroup ends with; free: there is none yet that was set by path.
+func (d *Daemon) bindLocked(row *statefile.Cgroup, path string, change limitChange, free bool) {
+	switch {
+	case change.bind == toPath:
+		row.Folder = 0
+		delete(d.kept.folders, path)
+	case (change.bind == toFolder || free) && change.folder != 0:
+		row.Folder = change.folder
+		d.kept.folders[path] = change.folder
+	}
+}
+
+// hierarchies are the folders at which the kernel's trees of cgroups are mounted, each with its root, v2 first.
+func hierarchies() (points []string) {
+	mounts, err := procfacts.Here.Mounts()
+	if err != nil {
+		return nil
+	}
+	for _, m := range mounts {
+		switch {
+		case m.Root != "/":
+		case m.Type == "cgroup2":
+			points = slices.Insert(points, 0, m.Point)
+		case m.Type == "cgroup":
+			points = append(points, m.Point)
+		}
+	}
+	return points
+}
+
+// folderAt is the lower half of an inode number, which the kernel gives to one folder after another; 0: there is no folder.
+func folderAt(dir string) uint32 {
+	var stat unix.Stat_t
+	if unix.Stat(dir, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
+		return 0
+	}
+	return uint32(stat.Ino)
+}
+
+// watchFolderFor is watchFolder for who asks for a limit: what others ask is refused, and nothing need be watched.
+func (d *Daemon) watchFolderFor(by asker, path string) uint32 {
+	if !by.privileged {
+		return 0
+	}
+	return d.watchFolder(path)
+}
+
+// watchFolder begins to watch the folder of a cgroup, in the first hierarchy that has it, and returns which one it is; 0: no
+// hierarchy has it.
+func (d *Daemon) watchFolder(path string) uint32 {
+	if rules.CheckCgroup(path) != nil {
+		return 0
+	}
+	for _, point := range hierarchies() {
+		dir := filepath.Join(point, path)
+		if folder := folderAt(dir); folder != 0 {
+			d.folderEvents.watch(dir)
+			return folder
+		}
+	}
+	return 0
+}
+
+// watchFoldersAgain watches those of which the daemon before this one knew.
+func (d *Daemon) watchFoldersAgain() {
+	for path := range d.boundFolders() {
+		d.watchFolder(path)
+	}
+}
+
+// boundFolders are the folders with which limits end, by the paths of their cgroups.
+func (d *Daemon) boundFolders() map[string]uint32 {
+	d.lock()
+	defer d.unlock()
+	if len(d.kept.folders) == 0 {
+		return nil
+	}
+	return maps.Clone(d.kept.folders)
+}
+
+// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives counts there still.
+func (d *Daemon) lookAtFolders() {
+	bound := d.boundFolders()
+	if bound == nil {
+		return
+	}
+	points := hierarchies()
+	maps.DeleteFunc(bound, func(path string, folder uint32) bool {
+		return slices.ContainsFunc(points, func(point string) bool { return folderAt(filepath.Join(point, path)) == folder })
+	})
+	if len(bound) == 0 || points == nil {
+		return
+	}
+	d.reaper.Sync() // of those who ran there
+	d.file.Promise(0)
+	defer d.file.Kept(0)
+	d.lock()
+	defer d.unlock()
+	for path, folder := range bound {
+		if d.stopping() || d.kept.folders[path] != folder || d.arb.RunsIn(path) {
+			continue
+		}
+		d.log.Info("the limits of a cgroup have gone with its folder", "cgroup", path)
+		if err := d.unlimitLocked(path); err != nil {
+			d.log.Warn("the limits of a cgroup that is gone cannot be taken off", "cgroup", path, "err", err)
+		}
+	}
+	d.finishLocked()
+}
+
+// unlimitLocked takes all limits of a cgroup off.
+func (d *Daemon) unlimitLocked(path string) error {
+	none := accounting.Size{Max: true}
+	change := limitChange{Change: rules.Change{Device: rules.AllDevices, Max: &none, UID: uint32(os.Geteuid()), Again: true}}
+	change.Privileged = true
+	return d.changeLocked(limitOwner{kind: ipc.LimitCgroup}, path, change)
+}
+
+// folderEvents tells when something happens to folders that are watched.
+type folderEvents struct {
+	fd   int
+	file *os.File
+}
+
+func newFolderEvents() (*folderEvents, error) {
+	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init1", err)
+	}
+	return &folderEvents{fd, os.NewFile(uintptr(fd), "inotify")}, nil
+}
+
+// watch adds a folder: that it goes, which the kernel tells of the folder around it, and that the last process in it ends,
+// which only v2 tells. A folder that cannot be watched is looked at once a second all the same.
+func (e *folderEvents) watch(dir string) {
+	if e != nil {
+		_, _ = unix.InotifyAddWatch(e.fd, filepath.Dir(dir), unix.IN_DELETE|unix.IN_ONLYDIR)
+		_, _ = unix.InotifyAddWatch(e.fd, filepath.Join(dir, "cgroup.events"), unix.IN_MODIFY)
+	}
+}
+
+// folderPause is between two looks at the folders, however many are made and removed beside them.
+const folderPause = 50 * time.Millisecond
+
+// hearOfFolders looks at the folders each time that something happened to one.
+func (d *Daemon) hearOfFolders(ctx context.Context) {
+	if d.folderEvents == nil {
+		return
+	}
+	stop := context.AfterFunc(ctx, func() { d.folderEvents.file.Close() })
+	defer stop()
+	room := make([]byte, 64*unsafe.Sizeof(unix.InotifyEvent{}))
+	for {
+		if _, err := d.folderEvents.file.Read(room); err != nil {
+			return
+		}
+		d.lookAtFolders()
+		d.rest(time.After(folderPause))
+	}
+}
