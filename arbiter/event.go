@@ -14,30 +14,31 @@ type Kind string
 
 // The kinds of events.
 const (
-	EventGranted    Kind = "granted"     // a lease was opened, a job began, or a lease has much more than when that was last told
-	EventRecalled   Kind = "recalled"    // idle credit was called back
-	EventDied       Kind = "died"        // a client ended with what it held
-	EventEnded      Kind = "ended"       // a job ended: what became of it
-	EventDenied     Kind = "denied"      // a request was refused
-	EventOver       Kind = "over"        // a budget holds more than its limit
-	EventWithin     Kind = "within"      // it does no longer
-	EventReclaimed  Kind = "reclaimed"   // a dead process's memory is back
-	EventKept       Kind = "kept"        // a dead process's memory is not back: unmanaged from now on
-	EventClamped    Kind = "clamped"     // rubbish was found in a lease page
-	EventExcess     Kind = "excess"      // a client uses what no allocation names: charged to its budget
-	EventTwoCopies  Kind = "two_copies"  // a client uses two copies of a driver's library, and one is not held
-	EventUnmanaged  Kind = "unmanaged"   // a process that is no client uses a device
-	EventVerified   Kind = "verified"    // the device confirms a restored lease
-	EventDeviceLost Kind = "device_lost" // a device fell off the bus
-	EventDevice     Kind = "device"      // a device came, or came back
-	EventHung       Kind = "device_hung" // a device does not answer, or does again
-	EventLimits     Kind = "limits"      // limits were changed
-	EventPolicy     Kind = "policy"      // a new configuration is in force
-	EventQueued     Kind = "queued"      // a request waits
-	EventServed     Kind = "served"      // a request that waited was granted
-	EventTimeout    Kind = "timeout"     // a request waited as long as it may
-	EventCancelled  Kind = "cancelled"   // a request left the queue
-	EventDeadlock   Kind = "deadlock"    // a circle of waiters was broken: who held what, who wanted what
+	EventGranted    Kind = "granted"        // a lease was opened, a job began, or a lease has much more than when that was last told
+	EventRecalled   Kind = "recalled"       // idle credit was called back
+	EventDied       Kind = "died"           // a client ended with what it held
+	EventEnded      Kind = "ended"          // a job ended: what became of it
+	EventDenied     Kind = "denied"         // a request was refused
+	EventOver       Kind = "over"           // a budget holds more than its limit
+	EventWithin     Kind = "within"         // it does no longer
+	EventReclaimed  Kind = "reclaimed"      // a dead process's memory is back
+	EventKept       Kind = "kept"           // a dead process's memory is not back: unmanaged from now on
+	EventClamped    Kind = "clamped"        // rubbish was found in a lease page
+	EventExcess     Kind = "excess"         // a client uses what no allocation names: charged to its budget
+	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held
+	EventUnmanaged  Kind = "unmanaged"      // a process that is no client uses a device
+	EventVerified   Kind = "verified"       // the device confirms a restored lease
+	EventDeviceLost Kind = "device_lost"    // a device fell off the bus
+	EventDevice     Kind = "device"         // a device came, or came back
+	EventUnknown    Kind = "device_unknown" // a program uses a device that is not known
+	EventHung       Kind = "device_hung"    // a device does not answer, or does again
+	EventLimits     Kind = "limits"         // limits were changed
+	EventPolicy     Kind = "policy"         // a new configuration is in force
+	EventQueued     Kind = "queued"         // a request waits
+	EventServed     Kind = "served"         // a request that waited was granted
+	EventTimeout    Kind = "timeout"        // a request waited as long as it may
+	EventCancelled  Kind = "cancelled"      // a request left the queue
+	EventDeadlock   Kind = "deadlock"       // a circle of waiters was broken: who held what, who wanted what
 )
 
 // Event is one decision, for the log. Device is -1 where none is concerned.

@@ -150,6 +150,7 @@ type tally struct {
 	waits, refused uint64
 	waited         time.Duration
 	since          time.Time // when counting began, where that was after the job did
+	unknown        []string  // devices that the daemon does not know and processes of the job use, up to mostUnknown
 	besides        []Beside  // processes of the job that used a device past the library, up to mostBeside
 	more           int       // such processes beyond those
 }

@@ -17,6 +17,7 @@ type Tally struct {
 	Refused uint64
 	Since   time.Duration // how long ago counting began, where that was not with the job; else 0
 	Devices []TallyDevice // those that it used
+	Unknown int           // devices that it used and that are not known
 	Beside  []Beside      // its processes that used a device past the library, as readings of the device have shown
 	More    int           // such processes beyond those
 }
@@ -74,11 +75,34 @@ func (t *Tally) sentence() string {
 	for _, d := range t.Devices {
 		used = append(used, wording.Use{Device: accounting.DeviceName(d.Device, d.processor), Peak: d.Peak, Max: d.Max})
 	}
-	line := wording.Account(used, t.Waits, t.Refused, t.Waited, t.Since)
+	line := wording.Account(used, t.Unknown, t.Waits, t.Refused, t.Waited, t.Since)
 	for _, b := range t.Beside {
 		line += fmt.Sprintf(wording.UsedBeside, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
 	}
 	return line
+}
+
+// mostUnknown is how many unknown devices are told of a job.
+const mostUnknown = 64
+
+// UnknownDevice notes that a process uses a device that is not known, by the UUID that its driver says. It returns what to
+// tell the process's user, and "" if that was told for its job.
+func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
+	s := a.sessions[id]
+	if s == nil || len(s.job.tally.unknown) >= mostUnknown || slices.Contains(s.job.tally.unknown, uuid) {
+		return ""
+	}
+	s.job.tally.unknown = append(s.job.tally.unknown, uuid)
+	format := wording.UnknownFree
+	if s.job.run {
+		format = wording.UnknownRefused
+	}
+	text := fmt.Sprintf(format, s.named()(), uuid)
+	e := Event{Time: now, Kind: EventUnknown, Device: -1, UUID: uuid, Text: text}
+	e.about(&s.process)
+	e.in(s.job)
+	a.event(e)
+	return text
 }
 
 // jobOver tells what became of a job that has ended. Nothing is told of one that never began.
@@ -102,7 +126,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	if j == nil {
 		return Tally{}, false
 	}
-	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Beside: slices.Clone(j.tally.besides), More: j.tally.more}
+	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Beside: slices.Clone(j.tally.besides), More: j.tally.more, Unknown: len(j.tally.unknown)}
 	if !j.tally.since.IsZero() {
 		sum.Since = max(now.Sub(j.tally.since), time.Millisecond)
 	}

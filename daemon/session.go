@@ -255,8 +255,9 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 		dev, ok = d.deviceByUUID(r.Device)
 	}
 	if !ok {
-		return ipc.AttachReply{}, refused(ipc.StatusNoDevice,
-			"no device has the UUID %x: `gpuarb devices` lists those the daemon knows", r.Device)
+		d.lock()
+		defer d.unlock()
+		return ipc.AttachReply{}, refused(ipc.StatusNoDevice, "%s", d.arb.UnknownDevice(d.now(), s.id, r.Device.String()))
 	}
 	d.lock()
 	defer d.unlock()

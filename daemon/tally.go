@@ -16,7 +16,7 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 	}
 	tally, _ := d.arb.Tally(d.now(), j.id)
 	rep = ipc.JobTallyReply{Waits: tally.Waits, Waited: uint64(tally.Waited.Milliseconds()), Refused: tally.Refused,
-		Since: uint64(tally.Since.Milliseconds()), Job: uint64(j.id)}
+		Since: uint64(tally.Since.Milliseconds()), Job: uint64(j.id), Unknown: uint32(tally.Unknown)}
 	for _, on := range tally.Devices[:min(len(tally.Devices), ipc.PageSlots)] {
 		most := uint64(on.Max)
 		if on.Max == accounting.Max {

@@ -18,35 +18,36 @@ type Kind string
 
 // The kinds of events. docs/events.md says when each of them is written, and with which fields.
 const (
-	Granted      Kind = "granted"       // a program, or a job, was given something without waiting
-	Refused      Kind = "refused"       // a request was refused, or waited in vain
-	Waited       Kind = "waited"        // a request has begun to wait
-	Served       Kind = "served"        // a request that waited was granted
-	Recalled     Kind = "recalled"      // idle credit was called back
-	LimitChanged Kind = "limit_changed" // somebody changed a limit
-	Configured   Kind = "configured"    // a new configuration is in force
-	Died         Kind = "died"          // a client ended with what it held
-	Ended        Kind = "ended"         // a job ended
-	Reclaimed    Kind = "reclaimed"     // a dead process's memory is back
-	Kept         Kind = "kept"          // a dead process's memory is not back
-	Deadlock     Kind = "deadlock"      // a circle of waiting requests was broken
-	Over         Kind = "over"          // a budget holds more than its limit
-	Within       Kind = "within"        // it no longer does
-	Clamped      Kind = "clamped"       // a lease page held impossible values
-	Excess       Kind = "excess"        // a client uses memory that none of its allocations accounts for
-	TwoCopies    Kind = "two_copies"    // a client uses two copies of a driver's library, and one is not held to limits
-	Unmanaged    Kind = "unmanaged"     // a process that is not a client uses a device
-	Verified     Kind = "verified"      // the device confirms a restored lease
-	DeviceFound  Kind = "device_found"  // a device was found, or found again
-	DeviceLost   Kind = "device_lost"   // a device fell off the bus
-	DeviceHung   Kind = "device_hung"   // a device does not answer
-	DeviceWoke   Kind = "device_woke"   // it answers again
-	Lost         Kind = "lost"          // lines that should be here are not
+	Granted       Kind = "granted"        // a program, or a job, was given something without waiting
+	Refused       Kind = "refused"        // a request was refused, or waited in vain
+	Waited        Kind = "waited"         // a request has begun to wait
+	Served        Kind = "served"         // a request that waited was granted
+	Recalled      Kind = "recalled"       // idle credit was called back
+	LimitChanged  Kind = "limit_changed"  // somebody changed a limit
+	Configured    Kind = "configured"     // a new configuration is in force
+	Died          Kind = "died"           // a client ended with what it held
+	Ended         Kind = "ended"          // a job ended
+	Reclaimed     Kind = "reclaimed"      // a dead process's memory is back
+	Kept          Kind = "kept"           // a dead process's memory is not back
+	Deadlock      Kind = "deadlock"       // a circle of waiting requests was broken
+	Over          Kind = "over"           // a budget holds more than its limit
+	Within        Kind = "within"         // it no longer does
+	Clamped       Kind = "clamped"        // a lease page held impossible values
+	Excess        Kind = "excess"         // a client uses memory that none of its allocations accounts for
+	TwoCopies     Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
+	Unmanaged     Kind = "unmanaged"      // a process that is not a client uses a device
+	Verified      Kind = "verified"       // the device confirms a restored lease
+	DeviceFound   Kind = "device_found"   // a device was found, or found again
+	DeviceLost    Kind = "device_lost"    // a device fell off the bus
+	DeviceHung    Kind = "device_hung"    // a device does not answer
+	DeviceWoke    Kind = "device_woke"    // it answers again
+	DeviceUnknown Kind = "device_unknown" // a program uses a device that the daemon does not know
+	Lost          Kind = "lost"           // lines that should be here are not
 )
 
 // Kinds are all of them.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
-	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, Lost}
+	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Lost}
 
 // Event is one line of the history. A field that a line does not have is absent from it: which are there
 // follows from the kind. docs/events.schema.json has the same in JSON's own words.

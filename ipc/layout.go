@@ -528,14 +528,14 @@ type JobTallyDevice struct {
 // JobTallyReply answers JobTally. Since is 0, or where the daemon was restarted while the job
 // ran, how long ago that was: the counts begin there, and peaks may have been higher before.
 type JobTallyReply struct {
-	Waits    uint64 // requests that had to wait, and wait no more
-	Waited   uint64 // milliseconds that they waited, summed
-	Refused  uint64 // requests that were refused
-	Since    uint64 // milliseconds
-	Job      uint64 // its number, as everywhere where jobs are shown
-	Devices  uint32 // valid entries in Device
-	Reserved uint32
-	Device   [PageSlots]JobTallyDevice // those that it used
+	Waits   uint64                    // requests that had to wait, and wait no more
+	Waited  uint64                    // milliseconds that they waited, summed
+	Refused uint64                    // requests that were refused
+	Since   uint64                    // milliseconds
+	Job     uint64                    // its number, as everywhere where jobs are shown
+	Devices uint32                    // valid entries in Device
+	Unknown uint32                    // devices that it used and the daemon does not know
+	Device  [PageSlots]JobTallyDevice // those that it used
 }
 
 // BesideRequest asks which processes of a job used a device past the library, those that have ended included.

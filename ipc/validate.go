@@ -28,7 +28,7 @@ func validate[T Body](body *T) *ProtocolError {
 	case *JobOpenRequest:
 		return m.validate()
 	case *JobTallyReply:
-		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots), zero("JobTallyReply.Reserved", uint64(m.Reserved)))
+		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots))
 	case *BesideReply:
 		return upTo("BesideReply.Count", m.Count, BesideMost)
 	case *CancelRequest:

@@ -17,7 +17,8 @@ type Use struct {
 
 // Account is what became of a job: what it used, how many of its requests waited, for how long in all, and how many were refused.
 // since is how long ago counting began, if that was later than the job; else 0.
-func Account(used []Use, waits, refused uint64, waited, since time.Duration) string {
+// unknown is how many devices it used that are not known, whose memory is refused.
+func Account(used []Use, unknown int, waits, refused uint64, waited, since time.Duration) string {
 	var amounts []string
 	for _, u := range used {
 		of := ""
@@ -27,6 +28,9 @@ func Account(used []Use, waits, refused uint64, waited, since time.Duration) str
 		amounts = append(amounts, fmt.Sprintf("%s%s on %s", u.Peak.Human(), of, u.Device))
 	}
 	line := "asked for no GPU memory"
+	if unknown > 0 {
+		line = "used no memory of a GPU that is known"
+	}
 	if amounts != nil {
 		line = "used at most " + strings.Join(amounts, ", ")
 	}
@@ -38,6 +42,12 @@ func Account(used []Use, waits, refused uint64, waited, since time.Duration) str
 	}
 	if refused > 0 {
 		line += "; " + requests(refused) + " refused"
+	}
+	switch {
+	case unknown == 1:
+		line += "; was refused all memory of a device that the daemon does not know"
+	case unknown > 1:
+		line += fmt.Sprintf("; was refused all memory of %d devices that the daemon does not know", unknown)
 	}
 	if since > 0 {
 		line += fmt.Sprintf(" (counted since the daemon was restarted %v ago)", rounded(since))

@@ -30,7 +30,7 @@ func (a *app) summarize(path, who string, job ipc.Token, wish summaryWish) {
 	a.sayBeside(path, who, job)
 	tally, err := tallyOf([]string{path}, job, summaryPatience)
 	switch {
-	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0):
+	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0 || tally.Unknown > 0):
 		a.say("%s: %s", who, summary(tally))
 	case err == nil || wish != summaryAlways:
 	case errors.Is(err, ipc.StatusUnknownType):
@@ -61,5 +61,5 @@ func summary(t ipc.JobTallyReply) string {
 		}
 		used = append(used, wording.Use{Device: accounting.DeviceName(int(d.Index), d.Vendor == ipc.VendorCPU), Peak: accounting.Bytes(d.Peak), Max: most})
 	}
-	return wording.Account(used, t.Waits, t.Refused, time.Duration(t.Waited)*time.Millisecond, time.Duration(t.Since)*time.Millisecond)
+	return wording.Account(used, int(t.Unknown), t.Waits, t.Refused, time.Duration(t.Waited)*time.Millisecond, time.Duration(t.Since)*time.Millisecond)
 }

@@ -185,6 +185,14 @@ static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     return fd;
 }
 
+// Under gpuarb run the device's memory is refused: the daemon's words say so, once for each job.
+static void tell_unknown(struct ga_root *root, const struct ga_reply *reply) {
+    if (reply->header.status == GA_STATUS_NO_DEVICE &&
+        atomic_load(&root->on_loss) == GA_LOSS_CLOSED &&
+        ga_message_fits(reply, sizeof reply->body.error) && reply->body.error.text[0])
+        ga_log_user("%t", (const char *)reply->body.error.text);
+}
+
 enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
     struct ga_device *d = &root->devices[device];
     for (;;) {
@@ -217,6 +225,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
                        (uint64_t)reply.header.status);
+                tell_unknown(root, &reply);
                 // It may have room the next time, and nothing is to be had till then.
                 if (reply.header.status == GA_STATUS_TOO_MANY)
                     way = GA_WAY_REFUSED;
@@ -235,9 +244,32 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
     }
 }
 
+// Asks whether the daemon knows a device, without a lease: the daemon takes the first attempt to
+// attach to an unknown one for use that it cannot hold, and tells the user.
+static void ask_whether_known(struct ga_root *root, uint32_t device) {
+    struct ga_device *d = &root->devices[device];
+    struct ga_wire_query_request query;
+    struct ga_reply reply = {.request = 0};
+    uint32_t epoch = atomic_load(&root->link_epoch);
+    ga_os_copy(query.device, d->uuid, sizeof query.device);
+    ga_self_go_away();
+    if (ga_session_ask(root, GA_TYPE_QUERY, -1, &query, sizeof query, &reply) == GA_WAY_ASK &&
+        reply.header.status == GA_STATUS_NO_DEVICE)
+        atomic_store(&d->refused, epoch + 1);
+    ga_self_come_back();
+}
+
 bool ga_session_lacks(struct ga_root *root, uint32_t device) {
-    ga_session_attach(root, device);
-    return atomic_load(&root->devices[device].refused) == atomic_load(&root->link_epoch) + 1;
+    struct ga_device *d = &root->devices[device];
+    if (ga_session_ensure(root) != GA_WAY_ASK)
+        return false;
+    struct ga_view *view = atomic_load(&root->view);
+    if (atomic_load(&view->slot[device]) == 0 &&
+        atomic_load(&d->refused) != atomic_load(&root->link_epoch) + 1)
+        ask_whether_known(root, device);
+    if (atomic_load(&d->refused) != atomic_load(&root->link_epoch) + 1)
+        ga_session_attach(root, device);
+    return atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1;
 }
 
 static bool is_final(const struct ga_reply *reply) {

@@ -532,7 +532,7 @@ struct ga_wire_job_tally_reply {
     uint64_t since;
     uint64_t job;
     uint32_t devices;
-    uint32_t reserved;
+    uint32_t unknown;
     struct ga_wire_job_tally_device device[32];
 };
 _Static_assert(sizeof(struct ga_wire_job_tally_reply) == 816, "JobTallyReply");
@@ -542,7 +542,7 @@ _Static_assert(offsetof(struct ga_wire_job_tally_reply, refused) == 16, "JobTall
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, since) == 24, "JobTallyReply.Since");
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, job) == 32, "JobTallyReply.Job");
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, devices) == 40, "JobTallyReply.Devices");
-_Static_assert(offsetof(struct ga_wire_job_tally_reply, reserved) == 44, "JobTallyReply.Reserved");
+_Static_assert(offsetof(struct ga_wire_job_tally_reply, unknown) == 44, "JobTallyReply.Unknown");
 _Static_assert(offsetof(struct ga_wire_job_tally_reply, device) == 48, "JobTallyReply.Device");
 
 struct ga_wire_beside_request {

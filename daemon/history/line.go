@@ -20,7 +20,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventReclaimed: events.Reclaimed, arbiter.EventKept: events.Kept,
 	arbiter.EventOver: events.Over, arbiter.EventWithin: events.Within,
 	arbiter.EventClamped: events.Clamped, arbiter.EventExcess: events.Excess, arbiter.EventTwoCopies: events.TwoCopies, arbiter.EventUnmanaged: events.Unmanaged, arbiter.EventVerified: events.Verified,
-	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung,
+	arbiter.EventDeviceLost: events.DeviceLost, arbiter.EventDevice: events.DeviceFound, arbiter.EventHung: events.DeviceHung, arbiter.EventUnknown: events.DeviceUnknown,
 	eventsDropped: events.Lost,
 }
 

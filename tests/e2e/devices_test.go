@@ -235,3 +235,32 @@ func TestInstancesOfMIG(t *testing.T) {
 		t.Errorf("three claims: %v", taken)
 	}
 }
+
+// TestUnknownDevice: CUDA shows a device that the daemon does not know. Under gpuarb run its memory is refused, in one line on stderr for
+// the whole job; a bare preload has no limit there. Both are events, and the account at the end tells the truth.
+func TestUnknownDevice(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "1G,1G", Sim: []string{"SIMCUDA_NVML_HIDES=1"}})
+	const uuid = "513cda02-0000-4000-8000-000000000002"
+	program := rig.Build(t, "programs/cudaprog-dlsym")
+	twice := fmt.Sprintf("%[1]s --device 1 'alloc a 1M' 'alloc b 1M'; %[1]s --device 1 'alloc a 1M'", program)
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "64M", "--", "sh", "-c", twice))
+	if strings.Contains(r.Stdout, "alloc a ok") {
+		t.Errorf("memory of an unknown device was granted: %s", r.Stdout)
+	}
+	if said := strings.Count(r.Stderr, "uses a device that the daemon does not know (UUID "+uuid+")"); said != 1 {
+		t.Errorf("it is said %d times:\n%s", said, r.Stderr)
+	}
+	if !strings.Contains(r.Stderr, "was refused all memory of a device that the daemon does not know") || strings.Contains(r.Stderr, "asked for no GPU memory") {
+		t.Errorf("the account: %s", r.Stderr)
+	}
+	bare := m.Command(m.PreloadEnv(), program, "--device", "1", "alloc a 1M")
+	if r := rig.Run(t, bare); !strings.Contains(r.Stdout, "alloc a ok") || strings.Contains(r.Stderr, "does not know") {
+		t.Errorf("a bare preload: %s%s", r.Stdout, r.Stderr)
+	}
+	rig.Eventually(t, "both are events", func() bool {
+		text := m.Read("events")
+		return strings.Count(text, `"kind":"device_unknown"`) == 2 && strings.Contains(text, "its memory is refused") && strings.Contains(text, "without limits")
+	})
+	holdsToTheByte(t, m)
+}

@@ -84,4 +84,7 @@ func TestUnknownDevice(t *testing.T) {
 	if s := m.Snapshot(); len(s.Leases) != 0 {
 		t.Errorf("there are leases: %+v", s.Leases)
 	}
+	if strings.Contains(m.Log(), "does not know") {
+		t.Errorf("the daemon takes it for a GPU that it cannot hold:\n%s", m.Log())
+	}
 }
