@@ -114,15 +114,20 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
 }
 
 // The reverse: takes a block out, its bytes are on their way. False: none of ours.
-static inline bool ga_withdraw(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
+                                   struct ga_entry *entry) {
     ga_move_begin(root);
-    bool found = ga_table_take(&root->blocks, key, entry);
+    bool found = ga_table_take_key(&root->blocks, key, entry);
     if (GA_LIKELY(found))
         ga_inflight_add(entry->device, entry->bytes);
     ga_move_end();
     if (GA_UNLIKELY(found && entry->kind == GA_MEMORY_MANAGED))
         ga_tell_managed(root, entry->device, 0 - entry->bytes);
     return found;
+}
+// Takes out the block at an address of CUDA's.
+static inline bool ga_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
+    return ga_withdraw_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
 }
 
 // Bytes that are on their way are held by a record from now on. NULL: there is no memory

@@ -4,9 +4,8 @@
 #include "core/admit.h"
 #include "core/session.h"
 
-// In the key of what was retained. Such an entry counts in context; one of a use has the thread's
-// id there, by which the kernel knows whether it lives.
-#define RETAINED (1ull << 63)
+// A retained context has a key in a space of its own. Such an entry counts in context; one of a use
+// has the thread's id there, by which the kernel knows whether it lives.
 
 bool ga_hold_matters(struct ga_root *root, uint32_t device) {
     return ga_session_attach(root, device) == GA_WAY_ASK &&
@@ -15,6 +14,10 @@ bool ga_hold_matters(struct ga_root *root, uint32_t device) {
 
 static uint64_t key_of(uint32_t thread, uint32_t device) {
     return (uint64_t)thread << 8 | device;
+}
+
+static struct ga_key key_of_retained(uint32_t device) {
+    return (struct ga_key){key_of(ga_self.number, device), GA_SPACE_RETAINED};
 }
 
 // Of what is used
@@ -51,7 +54,7 @@ void ga_hold_drop(struct ga_root *root) {
 
 bool ga_hold_retains(struct ga_root *root, uint32_t device) {
     struct ga_entry entry;
-    return ga_self_find(&root->holds, key_of(ga_self.number, device) | RETAINED, &entry);
+    return ga_self_find_key(&root->holds, key_of_retained(device), &entry);
 }
 
 bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold) {
@@ -67,14 +70,15 @@ void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold) {
 
 // Without memory to remember it by, the thread has no slot of its own.
 void ga_hold_retain(struct ga_root *root, const struct ga_hold *hold) {
-    struct ga_entry entry = {.key = key_of(ga_self.number, hold->device) | RETAINED,
+    struct ga_entry entry = {.key = key_of(ga_self.number, hold->device),
+                             .space = GA_SPACE_RETAINED,
                              .bytes = ga_self.number,
                              .tag = hold->tag,
                              .device = (uint8_t)hold->device,
                              .kind = hold->asked ? GA_HOLD_RETAINED : GA_HOLD_UNASKED};
     struct ga_entry old;
     ga_self_lock(&root->retains_lock);
-    bool again = ga_table_find(&root->holds, entry.key, &old);
+    bool again = ga_table_find_key(&root->holds, key_of_retained(hold->device), &old);
     if (again)
         entry = old;
     entry.context++;
@@ -90,7 +94,8 @@ static bool take_any_locked(struct ga_root *root, uint32_t device, struct ga_ent
     while (ga_table_next(&walk, entry))
         if (entry->kind != GA_HOLD_USED && entry->device == device)
             key = entry->key;
-    return key != 0 && ga_table_take(&root->holds, key, entry);
+    return key != 0 &&
+           ga_table_take_key(&root->holds, (struct ga_key){key, GA_SPACE_RETAINED}, entry);
 }
 
 static void end(struct ga_root *root, const struct ga_entry *entry) {
@@ -102,7 +107,7 @@ void ga_hold_release(struct ga_root *root, uint32_t device) {
     struct ga_entry entry;
     struct ga_entry old;
     ga_self_lock(&root->retains_lock);
-    bool found = ga_table_take(&root->holds, key_of(ga_self.number, device) | RETAINED, &entry) ||
+    bool found = ga_table_take_key(&root->holds, key_of_retained(device), &entry) ||
                  take_any_locked(root, device, &entry);
     bool last = found && --entry.context == 0;
     if (found && !last)

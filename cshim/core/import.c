@@ -14,8 +14,8 @@ void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old = {0};
     e.tag = 1;
     ga_self_lock(&root->imports_lock);
-    if (ga_table_find(&root->imports, e.key, &old) && old.bytes == e.bytes &&
-        old.context == e.context && old.tag < UINT16_MAX)
+    if (ga_table_find_key(&root->imports, (struct ga_key){e.key, e.space}, &old) &&
+        old.bytes == e.bytes && old.context == e.context && old.tag < UINT16_MAX)
         e.tag = (uint16_t)(old.tag + 1);
     bool put = ga_table_put(&root->imports, &e, &old);
     ga_self_unlock(&root->imports_lock);
@@ -28,13 +28,13 @@ void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
     }
 }
 
-bool ga_import_take(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
+bool ga_import_take(struct ga_root *root, struct ga_key key, struct ga_entry *entry) {
     struct ga_entry rest;
     struct ga_entry old;
     if (atomic_load(&root->imports.most) == 0)
         return false;
     ga_self_lock(&root->imports_lock);
-    bool found = ga_table_take(&root->imports, key, entry);
+    bool found = ga_table_take_key(&root->imports, key, entry);
     if (found && entry->tag > 1) {
         rest = *entry;
         rest.tag--;

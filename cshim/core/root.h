@@ -189,7 +189,7 @@ struct ga_root {
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];
-    struct ga_table blocks;    // device memory by address
+    struct ga_table blocks;    // device memory by address, or by a handle in a space of its own
     struct ga_charges charges; // and by the record that an object of the driver's has
     struct ga_table streams;   // by handle
     struct ga_table holds;     // of threads, GA_HOLD_…: hold.c
@@ -325,17 +325,25 @@ static inline bool ga_self_put(struct ga_table *table, const struct ga_entry *en
     ga_self_leave();
     return put;
 }
-static inline bool ga_self_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+static inline bool ga_self_take_key(struct ga_table *table, struct ga_key key,
+                                    struct ga_entry *entry) {
     ga_self_enter();
-    bool found = ga_table_take(table, key, entry);
+    bool found = ga_table_take_key(table, key, entry);
     ga_self_leave();
     return found;
 }
-static inline bool ga_self_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+static inline bool ga_self_find_key(struct ga_table *table, struct ga_key key,
+                                    struct ga_entry *entry) {
     ga_self_enter();
-    bool found = ga_table_find(table, key, entry);
+    bool found = ga_table_find_key(table, key, entry);
     ga_self_leave();
     return found;
+}
+static inline bool ga_self_take(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
+    return ga_self_take_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
+}
+static inline bool ga_self_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
+    return ga_self_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
 static inline struct ga_walk ga_self_walk(struct ga_table *table) {
     ga_self_enter();

@@ -10,16 +10,20 @@ struct ga_table_line {
 // An entry without its key, packed: a million of them should fit somewhere near.
 struct ga_table_value {
     uint64_t bytes_tag;      // bytes in the low 48 bits
-    uint64_t context_device; // context in the low 48 bits, then device, then kind
+    uint64_t context_device; // context in the low 48 bits, then device, kind, space
 };
 
 #define LOW48 ((1ull << 48) - 1)
+#define KIND_SHIFT 56
+#define KIND_MASK 15
+#define SPACE_SHIFT 60
 
 static inline struct ga_table_value pack(const struct ga_entry *e) {
     return (struct ga_table_value){
         .bytes_tag = (e->bytes & LOW48) | (uint64_t)e->tag << 48,
-        .context_device =
-            (e->context & LOW48) | (uint64_t)e->device << 48 | (uint64_t)e->kind << 56,
+        .context_device = (e->context & LOW48) | (uint64_t)e->device << 48 |
+                          (uint64_t)(e->kind & KIND_MASK) << KIND_SHIFT |
+                          (uint64_t)e->space << SPACE_SHIFT,
     };
 }
 
@@ -29,7 +33,8 @@ static inline void unpack(struct ga_entry *e, uint64_t key, struct ga_table_valu
     e->context = v.context_device & LOW48;
     e->tag = (uint16_t)(v.bytes_tag >> 48);
     e->device = (uint8_t)(v.context_device >> 48);
-    e->kind = (uint8_t)(v.context_device >> 56);
+    e->kind = v.context_device >> KIND_SHIFT & KIND_MASK;
+    e->space = (uint8_t)(v.context_device >> SPACE_SHIFT);
 }
 
 // A group is eight lines, for the 64 granules of 512 bytes (which device addresses are multiples
@@ -80,17 +85,33 @@ static inline uint32_t scan(const struct ga_table_line *line, uint64_t key, uint
     return KEYS;
 }
 
+static inline struct ga_key key_of(const struct ga_entry *e) {
+    return (struct ga_key){e->key, e->space};
+}
+
 struct found {
     uint32_t line, key, n; // n: how many lines passed it on
 };
 
-static inline bool locate(const struct ga_shard *s, uint64_t key, struct place p,
+// Looks for a key in a line, which may have its number in other spaces too.
+static inline uint32_t scan_space(const struct ga_shard *s, uint32_t line, struct ga_key key,
+                                  uint32_t first) {
+    for (uint32_t i = 0; i < KEYS; i++) {
+        uint32_t at = (first + i) & (KEYS - 1);
+        if (s->keys[line].key[at] == key.number &&
+            GA_LIKELY(s->values[line * KEYS + at].context_device >> SPACE_SHIFT == key.space))
+            return at;
+    }
+    return KEYS;
+}
+
+static inline bool locate(const struct ga_shard *s, struct ga_key key, struct place p,
                           struct found *at) {
-    if (GA_UNLIKELY(s->lines == 0 || key == 0))
+    if (GA_UNLIKELY(s->lines == 0 || key.number == 0))
         return false;
     for (at->n = 0; at->n < s->lines; at->n++) {
         at->line = line_of(s, p, at->n);
-        at->key = scan(&s->keys[at->line], key, p.key);
+        at->key = scan_space(s, at->line, key, p.key);
         if (GA_LIKELY(at->key < KEYS))
             return true;
         if (GA_LIKELY(s->passed[at->line] == 0))
@@ -209,7 +230,7 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
     bool done = true;
     old->key = 0;
     ga_spin_lock(&s->lock);
-    if (GA_UNLIKELY(locate(s, entry->key, p, &at))) {
+    if (GA_UNLIKELY(locate(s, key_of(entry), p, &at))) {
         uint64_t *key = &s->keys[at.line].key[at.key];
         unpack(old, entry->key, *value_at(s, &at));
         *key = 0;
@@ -267,15 +288,15 @@ void ga_table_recount(struct ga_table *table) {
 }
 
 // In each of the two that follow by itself: asked what is wanted, it costs a call 2 ns more.
-__attribute__((always_inline)) static inline bool find(struct ga_table *table, uint64_t key,
+__attribute__((always_inline)) static inline bool find(struct ga_table *table, struct ga_key key,
                                                        struct ga_entry *entry, bool take) {
-    struct place p = place_of(key);
+    struct place p = place_of(key.number);
     struct ga_shard *s = &table->shards[p.shard];
     struct found at;
     ga_spin_lock(&s->lock);
     bool found = locate(s, key, p, &at);
     if (GA_LIKELY(found)) {
-        unpack(entry, key, *value_at(s, &at));
+        unpack(entry, key.number, *value_at(s, &at));
         if (take)
             vacate(s, p, &at);
     }
@@ -283,11 +304,11 @@ __attribute__((always_inline)) static inline bool find(struct ga_table *table, u
     return found;
 }
 
-bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+bool ga_table_take_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry) {
     return find(table, key, entry, true);
 }
 
-bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry) {
+bool ga_table_find_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry) {
     return find(table, key, entry, false);
 }
 
@@ -299,13 +320,13 @@ static void change_context(struct ga_table_value *value, uint64_t becomes) {
     value->context_device = (value->context_device & ~LOW48) | (becomes & LOW48);
 }
 
-bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes) {
-    struct place p = place_of(key);
+bool ga_table_move(struct ga_table *table, const struct ga_entry *entry, uint64_t becomes) {
+    struct place p = place_of(entry->key);
     struct ga_shard *s = &table->shards[p.shard];
     struct found at;
     ga_spin_lock(&s->lock);
-    bool found =
-        locate(s, key, p, &at) && (value_at(s, &at)->context_device & LOW48) == (context & LOW48);
+    bool found = locate(s, key_of(entry), p, &at) &&
+                 (value_at(s, &at)->context_device & LOW48) == (entry->context & LOW48);
     if (found)
         change_context(value_at(s, &at), becomes);
     ga_spin_unlock(&s->lock);
@@ -344,7 +365,7 @@ bool ga_table_take_next(struct ga_walk *walk, uint64_t context, struct ga_entry 
     read_entry(s, walk->place - 1, entry);
     struct place p = place_of(entry->key);
     struct found at;
-    if (locate(s, entry->key, p, &at))
+    if (locate(s, key_of(entry), p, &at))
         vacate(s, p, &at);
     return true;
 }

@@ -14,13 +14,36 @@
 
 #define GA_TABLE_SHARDS 256
 
+// Says what the number of a key is: a key is a space and a number. An
+// interface's addresses and handles are numbers that it makes as it likes, and any bits of them may
+// be in use, so that none is taken for a mark.
+enum ga_space {
+    GA_SPACE_PLAIN = 0, // of a table with one kind of key; in root.blocks an address of CUDA's
+    GA_SPACE_CUDA_ARRAY = 1,
+    GA_SPACE_CUDA_MIPMAP = 2,
+    GA_SPACE_CUDA_MEMORY = 3,   // of cuMemCreate: where what is known of it lies
+    GA_SPACE_CUDA_HEAP = 4,     // a context, for its device heap
+    GA_SPACE_CUDA_BUFFER = 5,   // a context, for its printf buffer
+    GA_SPACE_CUDA_EXTERNAL = 6, // a handle of imported memory
+    GA_SPACE_CUDA_GREEN = 7,    // a green context
+    GA_SPACE_OPENCL = 8,        // an address of shared virtual memory
+    GA_SPACE_VULKAN = 9,        // vulkan/memory.c
+    GA_SPACE_RETAINED = 10,     // hold.c
+};                              // below 16
+
+struct ga_key {
+    uint64_t number;
+    enum ga_space space;
+};
+
 struct ga_entry {
-    uint64_t key;     // address or handle; 0: no entry
+    uint64_t key;     // the key's number; 0: no entry
     uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
     uint64_t context; // the context it lives in (its low 48 bits), or a ticket
     uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // by its number (device.h)
-    uint8_t kind;     // what a row is, to whoever owns the table
+    uint8_t kind;     // what a row is, to whoever owns the table; below 16
+    uint8_t space;    // enum ga_space
 };
 
 struct ga_shard {
@@ -45,13 +68,20 @@ struct ga_table {
 // (old->key is 0 when there was none). False: no memory, nothing changed.
 bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old);
 // Takes the entry with this key out. False when there is none.
-bool ga_table_take(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+bool ga_table_take_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
 // Copies the entry with this key. False when there is none.
-bool ga_table_find(struct ga_table *table, uint64_t key, struct ga_entry *entry);
+bool ga_table_find_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
+// Take and find a number in the plain space.
+static inline bool ga_table_take(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
+    return ga_table_take_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
+}
+static inline bool ga_table_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
+    return ga_table_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
+}
 // Changes the context of all entries of one context. Returns how many.
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
-// Changes the context of one entry. False: there is none with this key in that context.
-bool ga_table_move(struct ga_table *table, uint64_t key, uint64_t context, uint64_t becomes);
+// Changes the context of one entry. False: there is none with its key in its context.
+bool ga_table_move(struct ga_table *table, const struct ga_entry *entry, uint64_t becomes);
 
 // A walk over all entries. From one step to the next the lock of a shard is held: what is done in
 // between must not come back here, and must be quick; and a walk goes on to its end.

@@ -108,23 +108,25 @@ bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shap
     return true;
 }
 
-// The marks differ in the two bits that no handle has.
-static bool undo(uint64_t key) {
-    bool mipmap = (key ^ GA_CUDA_KEY_MIPMAP) >> 62 == 0;
-    return (mipmap
-                ? GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)(key ^ GA_CUDA_KEY_MIPMAP))
-                : GA_REAL(cuArrayDestroy)((ga_array)(uintptr_t)(key ^ GA_CUDA_KEY_ARRAY))) ==
-           GA_CUDA_SUCCESS;
+static bool undo_array(uint64_t handle) {
+    return GA_REAL(cuArrayDestroy)((ga_array)(uintptr_t)handle) == GA_CUDA_SUCCESS;
 }
 
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, uint64_t key) {
+static bool undo_mipmap(uint64_t handle) {
+    return GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)handle) == GA_CUDA_SUCCESS;
+}
+
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
+                                struct ga_key key) {
     if (c->later && result == GA_CUDA_SUCCESS)
         ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole, c->c.epoch);
-    return ga_cuda_claim_settle(&c->c, result, key, undo);
+    c->c.entry.space = (uint8_t)key.space;
+    return ga_cuda_claim_settle(&c->c, result, key.number,
+                                key.space == GA_SPACE_CUDA_MIPMAP ? undo_mipmap : undo_array);
 }
 
-void ga_cuda_array_give(struct ga_cuda_array_ending *e, uint64_t key) {
-    e->ours = ga_cuda_claim_give(&e->c, key);
+void ga_cuda_array_give(struct ga_cuda_array_ending *e, struct ga_key key) {
+    e->ours = ga_cuda_claim_give_key(&e->c, key);
     e->bound = e->c.root && !e->ours ? ga_cuda_bound_take(e->c.root, key) : NULL;
 }
 

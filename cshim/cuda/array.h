@@ -32,11 +32,11 @@ struct ga_cuda_array_claim {
     bool whole;            // and to all of it at once
 };
 
-// Open, then the driver, then the other; key: its handle, marked as in cuda/state.h. False:
-// refused.
+// Open, then the driver, then the other; key: its handle, in the space of its
+// kind. False: refused.
 bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
                         unsigned int levels);
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, uint64_t key);
+ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, struct ga_key key);
 
 // One that is about to end, or will not after all: give, then the driver, then given.
 struct ga_cuda_array_ending {
@@ -44,7 +44,7 @@ struct ga_cuda_array_ending {
     bool ours;
     struct ga_cuda_bound *bound;
 };
-void ga_cuda_array_give(struct ga_cuda_array_ending *e, uint64_t key);
+void ga_cuda_array_give(struct ga_cuda_array_ending *e, struct ga_key key);
 ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result result);
 
 #endif

@@ -21,7 +21,8 @@ struct piece {
 };
 
 struct ga_cuda_bound {
-    uint64_t key, context;
+    struct ga_key key;
+    uint64_t context;
     bool whole;
     struct piece *pieces;
     struct ga_cuda_bound *next; // about to end
@@ -58,8 +59,10 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, u
     if (!bound)
         return;
     struct ga_entry old = {0};
-    struct ga_entry e = {
-        .key = bound->key, .bytes = (uint64_t)(uintptr_t)bound, .context = bound->context};
+    struct ga_entry e = {.key = bound->key.number,
+                         .space = (uint8_t)bound->key.space,
+                         .bytes = (uint64_t)(uintptr_t)bound,
+                         .context = bound->context};
     ga_self_lock(&b->lock);
     ga_table_put(&b->objects, &e, &old); // without memory for it, what is mapped there stays kept
     ga_self_unlock(&b->lock);
@@ -68,7 +71,7 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, u
     ga_cuda_late_look(root, &b->objects, &e, epoch);
 }
 
-void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole,
+void ga_cuda_bound_begin(struct ga_root *root, struct ga_key key, uint64_t context, bool whole,
                          uint64_t epoch) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_cuda_bound *bound = ga_records_take(root, &b->unused, sizeof *bound);
@@ -78,11 +81,11 @@ void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, b
     ga_cuda_bound_put_back(root, bound, epoch);
 }
 
-struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key) {
+struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, struct ga_key key) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_entry e;
     ga_self_lock(&b->lock);
-    bool found = ga_table_take(&b->objects, key, &e);
+    bool found = ga_table_take_key(&b->objects, key, &e);
     ga_self_unlock(&b->lock);
     return found ? pointer_of(&e) : NULL;
 }
@@ -164,10 +167,10 @@ static void keep_remainder(struct ga_root *root, struct ga_cuda_bounds *b,
     }
 }
 
-static struct ga_cuda_bound *bound_of(struct ga_cuda_bounds *b, uint64_t key) {
+static struct ga_cuda_bound *bound_of(struct ga_cuda_bounds *b, struct ga_key key) {
     struct ga_entry e;
     ga_self_lock(&b->lock);
-    bool found = ga_table_find(&b->objects, key, &e);
+    bool found = ga_table_find_key(&b->objects, key, &e);
     ga_self_unlock(&b->lock);
     return found ? pointer_of(&e) : NULL;
 }
@@ -202,9 +205,10 @@ static struct piece *unmap(struct ga_root *root, struct ga_cuda_bounds *b,
 
 // Arrays
 
-static uint64_t key_of(const struct ga_cu_array_map *m) {
-    return (uint64_t)(uintptr_t)m->object ^
-           (m->object_type == GA_CUDA_MAP_MIPMAP ? GA_CUDA_KEY_MIPMAP : GA_CUDA_KEY_ARRAY);
+static struct ga_key key_of(const struct ga_cu_array_map *m) {
+    bool mipmap = m->object_type == GA_CUDA_MAP_MIPMAP;
+    return (struct ga_key){(uint64_t)(uintptr_t)m->object,
+                           mipmap ? GA_SPACE_CUDA_MIPMAP : GA_SPACE_CUDA_ARRAY};
 }
 
 static struct part part_of(const struct ga_cu_array_map *m, bool whole) {
@@ -300,7 +304,7 @@ void ga_cuda_bound_open(struct ga_cuda_binding *b, ga_memory object, ga_cuda_vmm
     b->memory = keep ? keep(b->root, memory) : NULL;
 }
 
-static void object_ended(struct ga_root *root, uint64_t key) {
+static void object_ended(struct ga_root *root, struct ga_key key) {
     ga_cuda_bound_end(root, ga_cuda_bound_take(root, key));
 }
 
@@ -308,7 +312,7 @@ static void object_ended(struct ga_root *root, uint64_t key) {
 ga_result ga_cuda_bound_settle(const struct ga_cuda_binding *b, ga_result result,
                                ga_cu_device device, size_t offset, size_t bytes) {
     struct ga_cuda_bounds *all = b->object && b->memory ? &ga_cuda(b->root)->bounds : NULL;
-    uint64_t key = b->object ? ga_cuda_vmm_key(b->object) : 0;
+    struct ga_key key = b->object ? ga_cuda_vmm_key(b->object) : (struct ga_key){0};
     if (b->memory && result != GA_CUDA_SUCCESS)
         ga_cuda_vmm_let_go(b->root, b->memory);
     if (all && result == GA_CUDA_SUCCESS) {

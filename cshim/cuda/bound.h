@@ -19,10 +19,10 @@ struct ga_cuda_bound;
 // One that memory can be mapped into, by its key in root.blocks, and by the context that it ends
 // with (0: none). whole: memory is mapped to all of it, or none, whatever part is named. epoch: as
 // of ga_cuda_late_look.
-void ga_cuda_bound_begin(struct ga_root *root, uint64_t key, uint64_t context, bool whole,
+void ga_cuda_bound_begin(struct ga_root *root, struct ga_key key, uint64_t context, bool whole,
                          uint64_t epoch);
 // Takes one out, as it is about to end. NULL: none is known. Then one of these two.
-struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, uint64_t key);
+struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, struct ga_key key);
 void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound);
 void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, uint64_t epoch);
 // As with all that lives in a context (cuda/ending.c).

@@ -62,12 +62,15 @@ static inline ga_result ga_cuda_claim_settle(struct ga_claim *c, ga_result resul
 
 // The reverse: what the program gives back is out of the table before the driver is called, which
 // may give its address or handle out again. False: none of ours.
-static inline bool ga_cuda_claim_give(struct ga_claim *c, uint64_t key) {
+static inline bool ga_cuda_claim_give_key(struct ga_claim *c, struct ga_key key) {
     c->root = ga_root_get();
     if (GA_UNLIKELY(c->root == NULL))
         return false;
     c->epoch = ga_cuda_late_epoch(c->root);
-    return ga_withdraw(c->root, key, &c->entry);
+    return ga_withdraw_key(c->root, key, &c->entry);
+}
+static inline bool ga_cuda_claim_give(struct ga_claim *c, uint64_t address) {
+    return ga_cuda_claim_give_key(c, (struct ga_key){address, GA_SPACE_PLAIN});
 }
 
 // The driver did not end it.

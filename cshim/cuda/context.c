@@ -11,13 +11,17 @@ static uint64_t key_of(ga_context context) {
     return (uint64_t)(uintptr_t)context;
 }
 
-// A driver may make the handle of a green context and that of its context from one address.
-uint64_t ga_cuda_context_green_key(ga_green green) {
-    return (uint64_t)(uintptr_t)green ^ (1ull << 62);
-}
-
 bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *entry) {
     return ga_self_find(&ga_cuda(root)->contexts, key, entry);
+}
+
+// A driver may make the handle of a green context and that of its context from one address.
+static struct ga_key key_of_green(ga_green green) {
+    return (struct ga_key){(uint64_t)(uintptr_t)green, GA_SPACE_CUDA_GREEN};
+}
+
+bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_entry *entry) {
+    return ga_self_find_key(&ga_cuda(root)->contexts, key_of_green(green), entry);
 }
 
 static void give_back(struct ga_root *root, const struct ga_entry *entry) {
@@ -72,7 +76,8 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
     entry.device = (uint8_t)ask->device;
     entry.tag = ask->tag;
     bool put = ga_self_put(&ga_cuda(ask->root)->contexts, &entry, &old);
-    ga_cuda_late_made(ask->root, entry.key);
+    if (entry.space == GA_SPACE_PLAIN)
+        ga_cuda_late_made(ask->root, entry.key);
     // Without memory to remember it by it stays counted.
     if (put && old.key)
         give_back(ask->root, &old);
@@ -118,10 +123,18 @@ ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_resu
     return result;
 }
 
-void ga_cuda_context_forget(struct ga_root *root, uint64_t key) {
+static void forget(struct ga_root *root, struct ga_key key) {
     struct ga_entry entry;
-    bool known = ga_self_take(&ga_cuda(root)->contexts, key, &entry);
+    bool known = ga_self_take_key(&ga_cuda(root)->contexts, key, &entry);
     atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
     if (known)
         give_back(root, &entry);
+}
+
+void ga_cuda_context_forget(struct ga_root *root, uint64_t context) {
+    forget(root, (struct ga_key){context, GA_SPACE_PLAIN});
+}
+
+void ga_cuda_context_forget_green(struct ga_root *root, ga_green green) {
+    forget(root, key_of_green(green));
 }

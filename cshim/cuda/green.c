@@ -27,8 +27,10 @@ static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_c
         ga_cuda_context_made(primary, &entry);
     else
         ga_cuda_context_unmade(primary);
-    entry = (struct ga_entry){
-        .key = ga_cuda_context_green_key(green), .context = home, .kind = GA_CUDA_CONTEXT_GREEN};
+    entry = (struct ga_entry){.key = (uint64_t)(uintptr_t)green,
+                              .space = GA_SPACE_CUDA_GREEN,
+                              .context = home,
+                              .kind = GA_CUDA_CONTEXT_GREEN};
     ga_cuda_context_made(own, &entry);
 }
 
@@ -98,7 +100,7 @@ static void forget_conversions(struct ga_root *root, ga_green green) {
 ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
-    if (!root || !ga_cuda_context_find(root, ga_cuda_context_green_key(green), &entry))
+    if (!root || !ga_cuda_context_find_green(root, green, &entry))
         return real(green);
     ga_cu_device device = ga_cuda_device_ordinal(root, entry.device);
     uint64_t ticket = entry.context ? ga_cuda_ending_mark(root, entry.context) : 0;
@@ -107,7 +109,7 @@ ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     if (gone) {
         ga_cuda_primary_others_left(root, device);
         forget_conversions(root, green);
-        ga_cuda_context_forget(root, entry.key);
+        ga_cuda_context_forget_green(root, green);
     }
     if (ticket)
         ga_cuda_primary_settle(root, device, entry.context, ticket,
@@ -122,10 +124,11 @@ ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *conte
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     struct ga_entry entry;
     struct ga_entry old;
-    if (!root || !ga_cuda_context_find(root, ga_cuda_context_green_key(green), &entry) ||
-        entry.context == 0 || entry.context == (uint64_t)(uintptr_t)*context)
+    if (!root || !ga_cuda_context_find_green(root, green, &entry) || entry.context == 0 ||
+        entry.context == (uint64_t)(uintptr_t)*context)
         return result;
     entry.key = (uint64_t)(uintptr_t)*context;
+    entry.space = GA_SPACE_PLAIN;
     entry.bytes = (uint64_t)(uintptr_t)green;
     entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
     ga_self_put(&ga_cuda(root)->contexts, &entry, &old);

@@ -144,10 +144,10 @@ static ga_result initialised(size_t place, unsigned int flags) {
 #define GA_UPDATES(real, graph, exec, ...)                                                         \
     GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
-#define GA_CREATES_ARRAY(real, shape, levels, mark, array, ...)                                    \
+#define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
     GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, levels), ({                        \
                  ga_result made = real(array, __VA_ARGS__);                                        \
-                 ga_cuda_array_created(&c, made, GA_MADE(made, array) ^ (mark));                   \
+                 ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});    \
              }))
 // offset and bytes are the row's own.
 #define GA_BINDS(real, keep, memory, device, object, ...)                                          \
@@ -173,10 +173,10 @@ static ga_result initialised(size_t place, unsigned int flags) {
         enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);                                \
         ga_cuda_memory_given(&c, what, real(address));                                             \
     })
-#define GA_DESTROYS_ARRAY(real, mark, array)                                                       \
+#define GA_DESTROYS_ARRAY(real, space, array)                                                      \
     ({                                                                                             \
         struct ga_cuda_array_ending e;                                                             \
-        ga_cuda_array_give(&e, (uint64_t)(uintptr_t)(array) ^ (mark));                             \
+        ga_cuda_array_give(&e, (struct ga_key){(uint64_t)(uintptr_t)(array), space});              \
         ga_cuda_array_given(&e, real(array));                                                      \
     })
 

@@ -5,9 +5,6 @@
 #include "cuda/device.h"
 #include "cuda/late.h"
 
-// In the key of another API's memory, which has a handle: an address is as it is.
-#define EXTERNAL (1ull << 60)
-
 // The device that a block lies on, which need not be the current one.
 static int device_of(struct ga_root *root, ga_address address, int otherwise) {
     ga_cu_device ordinal = -1;
@@ -47,7 +44,7 @@ ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, con
     return result;
 }
 
-bool ga_cuda_import_give(struct ga_claim *c, uint64_t key) {
+static bool give(struct ga_claim *c, struct ga_key key) {
     c->root = ga_root_get();
     if (!c->root)
         return false;
@@ -55,8 +52,12 @@ bool ga_cuda_import_give(struct ga_claim *c, uint64_t key) {
     return ga_import_take(c->root, key, &c->entry);
 }
 
+bool ga_cuda_import_give(struct ga_claim *c, ga_address address) {
+    return give(c, (struct ga_key){address, GA_SPACE_PLAIN});
+}
+
 bool ga_cuda_import_give_external(struct ga_claim *c, void *memory) {
-    return ga_cuda_import_give(c, (uint64_t)(uintptr_t)memory | EXTERNAL);
+    return give(c, (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_CUDA_EXTERNAL});
 }
 
 void ga_cuda_import_given(const struct ga_claim *c, ga_result result) {
@@ -76,7 +77,8 @@ ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **mem
     int device = root ? ga_cuda_device_current(root, &context) : -1;
     if (device >= 0)
         note(root,
-             &(struct ga_entry){.key = (uint64_t)(uintptr_t)*memory | EXTERNAL,
+             &(struct ga_entry){.key = (uint64_t)(uintptr_t)*memory,
+                                .space = GA_SPACE_CUDA_EXTERNAL,
                                 .bytes = what->bytes,
                                 .context = context,
                                 .device = (uint8_t)device},

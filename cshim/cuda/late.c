@@ -130,7 +130,7 @@ void ga_cuda_late_join(struct ga_root *root, struct ga_table *table, const struc
     struct fate f = fate_of(l, entry->context, epoch);
     // Under the lock: the end that it joins has not swept yet.
     ga_cuda_late_sweep *sweep = atomic_load(&ga_cuda_late_sweeps);
-    bool moved = f.becomes && ga_table_move(table, entry->key, entry->context, f.becomes);
+    bool moved = f.becomes && ga_table_move(table, entry, f.becomes);
     ga_self_unlock(&l->lock);
     if (moved && f.sweep)
         sweep(root, f.becomes);

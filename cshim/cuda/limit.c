@@ -3,14 +3,6 @@
 
 #include "cuda/state.h"
 
-// Keys in root.blocks that are no addresses: a handle, and in the uppermost bits what of it.
-#define KIND_SHIFT 60
-enum { BUFFER = 1, HEAP = 2 };
-
-static uint64_t key_of(const void *handle, unsigned int kind) {
-    return (uint64_t)(uintptr_t)handle | (uint64_t)kind << KIND_SHIFT;
-}
-
 // The thread's device, and the context that is charged there. False: not arbitrated.
 static bool charged_device(struct ga_root **root, int *device, uint64_t *context) {
     *root = ga_root_get();
@@ -32,10 +24,12 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
     size_t value = 0;
     if (!GA_ASK(cuCtxGetLimit, &value, limit) || GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS)
         return false;
-    uint64_t key = key_of(now, limit == GA_CUDA_LIMIT_HEAP ? HEAP : BUFFER);
+    struct ga_key key = {(uint64_t)(uintptr_t)now,
+                         limit == GA_CUDA_LIMIT_HEAP ? GA_SPACE_CUDA_HEAP : GA_SPACE_CUDA_BUFFER};
     l->was = value;
-    if (!ga_withdraw(root, key, &l->entry))
-        l->entry = (struct ga_entry){.key = key,
+    if (!ga_withdraw_key(root, key, &l->entry))
+        l->entry = (struct ga_entry){.key = key.number,
+                                     .space = (uint8_t)key.space,
                                      .context = context,
                                      .tag = atomic_load(&root->tag),
                                      .device = (uint8_t)device,

@@ -8,12 +8,6 @@
 #include "core/root.h"
 #include "cuda/cuda.h"
 
-// The keys of root.blocks are addresses. What goes by a handle is marked in the highest bits, so
-// that none is taken for another, whatever a driver makes its handles of.
-#define GA_CUDA_KEY_ARRAY (1ull << 62)
-#define GA_CUDA_KEY_MIPMAP (2ull << 62)
-#define GA_CUDA_KEY_MEMORY (3ull << 62)
-
 // What is known of a device's primary context: primary.c.
 struct ga_primary {
     struct ga_mutex turn; // of a call that makes it or may end it

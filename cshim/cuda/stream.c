@@ -36,7 +36,7 @@ bool ga_cuda_stream_open_green(struct ga_claim *c, ga_green green) {
     struct ga_entry on;
     if (!ga_claim_begin(c))
         return false;
-    bool known = c->root && ga_cuda_context_find(c->root, ga_cuda_context_green_key(green), &on);
+    bool known = c->root && ga_cuda_context_find_green(c->root, green, &on);
     c->entry.context = known ? on.context : 0; // its streams are charged in the primary one
     c->entry.kind = GA_CUDA_STREAM_GREEN;
     return open_on(c, known ? on.device : -1);
@@ -56,6 +56,7 @@ ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_
         return result;
     }
     c->entry.key = (uint64_t)(uintptr_t)*stream;
+    c->entry.space = GA_SPACE_PLAIN;
     bool put = ga_self_put(&c->root->streams, &c->entry, &old);
     // Without memory to remember it by it is unmade. One that cannot be stays counted.
     if (!put && GA_ASK(cuStreamDestroy_v2, *stream)) {

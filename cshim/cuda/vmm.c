@@ -39,8 +39,8 @@ static void *pointer_of(const struct ga_entry *e) {
     return (void *)(uintptr_t)e->context;
 }
 
-uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *m) {
-    return (uint64_t)(uintptr_t)m ^ GA_CUDA_KEY_MEMORY;
+struct ga_key ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *m) {
+    return (struct ga_key){(uint64_t)(uintptr_t)m, GA_SPACE_CUDA_MEMORY};
 }
 
 // Takes away references and mappings; puts the memory on the list when it was the last one.
@@ -66,7 +66,7 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
             m->ended(root, ga_cuda_vmm_key(m));
         if (m->host)
             ga_host_give(root, m->host);
-        else if (ga_withdraw(root, ga_cuda_vmm_key(m), &entry))
+        else if (ga_withdraw_key(root, ga_cuda_vmm_key(m), &entry))
             ga_release_entry(root, &entry); // else it is not charged
         ga_records_give(&v->unused, m);
     }
@@ -141,7 +141,8 @@ static bool open_claim(struct claim *c, uint64_t bytes,
 static bool record(struct claim *c, ga_memory handle) {
     struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry *entry = &c->c.entry;
-    entry->key = ga_cuda_vmm_key(c->memory);
+    entry->key = ga_cuda_vmm_key(c->memory).number;
+    entry->space = GA_SPACE_CUDA_MEMORY;
     c->memory->host = c->host ? entry->bytes : 0;
     c->memory->device = entry->device;
     if (!c->host && !ga_hold(c->c.root, entry))
@@ -151,7 +152,7 @@ static bool record(struct claim *c, ga_memory handle) {
     ga_self_unlock(&c->vmm->lock);
     end(c->c.root, c->vmm, gone);
     if (!kept && !c->host)
-        ga_withdraw(c->c.root, entry->key, entry);
+        ga_withdraw_key(c->c.root, ga_cuda_vmm_key(c->memory), entry);
     return kept;
 }
 
@@ -430,7 +431,8 @@ void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) 
     ga_self_lock(&v->lock);
     bool first = memory->leaving++ == 0;
     if (first)
-        memory->counted = ga_table_find(&root->blocks, ga_cuda_vmm_key(memory), &e) ? e.bytes : 0;
+        memory->counted =
+            ga_table_find_key(&root->blocks, ga_cuda_vmm_key(memory), &e) ? e.bytes : 0;
     ga_self_unlock(&v->lock);
     if (first)
         atomic_fetch_add(&root->leaving[memory->device], memory->counted);

@@ -35,11 +35,11 @@ void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory)
 void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 // What is done when an object ends, which nothing keeps any more then. The caller keeps it.
-typedef void ga_cuda_vmm_ended(struct ga_root *root, uint64_t key);
+typedef void ga_cuda_vmm_ended(struct ga_root *root, struct ga_key key);
 void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
                         ga_cuda_vmm_ended *ended);
 // Its key in root.blocks, and the ordinal of its device, where it is a device's.
-uint64_t ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory);
+struct ga_key ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory);
 ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory);
 
 #endif

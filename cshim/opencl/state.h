@@ -8,9 +8,6 @@
 #include "core/root.h"
 #include "core/table.h"
 
-// The keys of root.blocks are addresses of CUDA's; OpenCL's are marked.
-#define GA_OPENCL_KEY (1ull << 61)
-
 struct ga_opencl_context;
 
 // What is known of an object by its handle (device.c).

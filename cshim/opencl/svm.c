@@ -6,8 +6,8 @@
 #include "opencl/memory.h"
 #include "opencl/state.h"
 
-static uint64_t key_of(ga_cl_address address) {
-    return (uint64_t)(uintptr_t)address | GA_OPENCL_KEY;
+static struct ga_key key_of(const void *address) {
+    return (struct ga_key){(uint64_t)(uintptr_t)address, GA_SPACE_OPENCL};
 }
 
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
@@ -18,7 +18,8 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
     ga_cl_address address = real(context, flags, size, alignment);
     if (!c.root)
         return address;
-    c.entry.key = key_of(address);
+    c.entry.key = (uint64_t)(uintptr_t)address;
+    c.entry.space = GA_SPACE_OPENCL;
     if (address && ga_hold(c.root, &c.entry))
         return address;
     // Better none than what nobody can account for.
@@ -32,7 +33,7 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
 // nothing, or says nothing of it.
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
     struct ga_claim c = {.root = ga_root_get()};
-    bool ours = c.root && context && address && ga_withdraw(c.root, key_of(address), &c.entry);
+    bool ours = c.root && context && address && ga_withdraw_key(c.root, key_of(address), &c.entry);
     real(context, address);
     if (ours)
         ga_claim_drop(&c);
@@ -45,7 +46,7 @@ static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
     struct ga_opencl_charge *all = NULL;
     for (ga_cl_uint i = 0; i < count; i++) {
         struct ga_entry entry;
-        if (!addresses[i] || !ga_withdraw(root, key_of(addresses[i]), &entry))
+        if (!addresses[i] || !ga_withdraw_key(root, key_of(addresses[i]), &entry))
             continue;
         struct ga_opencl_charge *charge = ga_opencl_charge_hold(root, &entry);
         if (charge) {
@@ -65,7 +66,8 @@ static void attach(struct ga_root *root, struct ga_opencl_charge *all) {
         struct ga_opencl_charge *next = all->held.next;
         uint64_t address = all->of;
         struct ga_entry entry = ga_opencl_charge_withdraw(root, all);
-        entry.key = address | GA_OPENCL_KEY;
+        entry.key = address;
+        entry.space = GA_SPACE_OPENCL;
         ga_hold(root, &entry);
         all = next;
     }

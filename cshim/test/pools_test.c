@@ -10,6 +10,7 @@
 #include "cuda/hooks.h"
 #include "daemon.h"
 #include "hook/library.h"
+#include "vulkan/memory.h"
 
 extern GA_FN_cuMemAllocAsync cuMemAllocAsync;
 extern GA_FN_cuMemFreeAsync cuMemFreeAsync;
@@ -18,6 +19,10 @@ extern GA_FN_cuDeviceSetMemPool cuDeviceSetMemPool;
 extern GA_FN_cuCtxCreate_v2 cuCtxCreate_v2;
 extern GA_FN_cuCtxSynchronize cuCtxSynchronize;
 extern GA_FN_cuStreamCreate cuStreamCreate;
+extern GA_FN_cuMemCreate cuMemCreate;
+extern GA_FN_cuMemRelease cuMemRelease;
+extern GA_FN_cuMipmappedArrayCreate cuMipmappedArrayCreate;
+extern GA_FN_cuMipmappedArrayDestroy cuMipmappedArrayDestroy;
 
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
@@ -104,6 +109,23 @@ static void without_a_name(void) {
     atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], (void *)real);
 }
 
+// What CUDA knows by a handle is none of Vulkan's memory on the same device.
+static void is_not_vulkans(void) {
+    struct ga_cu_memory_properties properties[8] = {{.type = 1, .location = {1, 0}}};
+    struct ga_cu_array3d deep = {.width = 1024, .height = 1024, .format = 0x20, .channels = 1};
+    uint64_t held[GA_VK_HEAPS] = {0};
+    ga_memory memory;
+    ga_mipmap mipmap;
+    CHECK(cuMemCreate(&memory, 2 * MIB, properties, 0) == 0);
+    CHECK(cuMipmappedArrayCreate(&mipmap, &deep, 1) == 0);
+    CHECK(test_daemon_show(&peer).used == 6 * MIB);
+    ga_vulkan_memory_held(ga_root_get(), DEVICE, held);
+    for (int i = 0; i < GA_VK_HEAPS; i++)
+        CHECK(held[i] == 0);
+    CHECK(cuMipmappedArrayDestroy(mipmap) == 0 && cuMemRelease(memory) == 0);
+    holds(0, 0);
+}
+
 int main(int argc, char **argv) {
     static const char *const options[] = {"limit", "8388608", "quiet", "1", NULL};
     char folder[] = "/tmp/gpuarb-pools-XXXXXX", socket_path[64], command[64];
@@ -126,6 +148,7 @@ int main(int argc, char **argv) {
     CHECK(default_pool(&pool, 0) == 0 && pool_set(pool, 4, &keep) == 0);
     replaced_unseen();
     without_a_name();
+    is_not_vulkans();
     test_daemon_stop(&peer);
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK(system(command) == 0);

@@ -100,9 +100,11 @@ static void contexts(void) {
     CHECK(ga_table_mark(&table, 5, 1001) == 0);
     struct ga_entry late = {.key = 0x123456789000, .bytes = 1, .context = 5}, old;
     CHECK(ga_table_put(&table, &late, &old));
-    CHECK(!ga_table_move(&table, late.key, 6, 1001) && !ga_table_move(&table, 0x1234, 5, 1001));
-    CHECK(ga_table_move(&table, late.key, 5, 7) && ga_table_find(&table, late.key, &old));
-    CHECK(old.context == 7 && old.bytes == late.bytes && ga_table_move(&table, late.key, 7, 5));
+    struct ga_entry elsewhere = late, unknown = {.key = 0x1234, .context = 5};
+    elsewhere.context = 6;
+    CHECK(!ga_table_move(&table, &elsewhere, 1001) && !ga_table_move(&table, &unknown, 1001));
+    CHECK(ga_table_move(&table, &late, 7) && ga_table_find(&table, late.key, &old));
+    CHECK(old.context == 7 && old.bytes == late.bytes && ga_table_move(&table, &old, 5));
     seen_count = 0;
     take(&table, 1001);
     CHECK(seen_count == in_five);
@@ -133,11 +135,29 @@ static void untouched(void) {
     CHECK(seen_count == 1 && ga_table_take(none, e.key, &old));
 }
 
+// The same number in each space is another entry, of which one goes without the others.
+static void keeps_spaces_apart(void) {
+    static struct ga_table spaces;
+    struct ga_entry old, e = {.key = 0x7f0000001000, .kind = 15, .device = 31};
+    for (unsigned space = 0; space < 16; space++) {
+        e.space = (uint8_t)space;
+        e.bytes = space + 1;
+        CHECK(ga_table_put(&spaces, &e, &old) && old.key == 0);
+    }
+    for (unsigned space = 16; space-- > 0;) {
+        struct ga_key key = {e.key, (enum ga_space)space};
+        CHECK(ga_table_find_key(&spaces, key, &old) && old.bytes == space + 1);
+        CHECK(old.space == space && old.kind == 15 && old.device == 31);
+        CHECK(ga_table_take_key(&spaces, key, &old) && !ga_table_find_key(&spaces, key, &old));
+    }
+}
+
 int main(int argc, char **argv) {
     long steps = argc > 1 ? atol(argv[1]) : 100000;
     uint64_t seed = argc > 2 ? (uint64_t)atol(argv[2]) : 1;
     struct ga_entry e;
     untouched();
+    keeps_spaces_apart();
     CHECK(!ga_table_take(&table, 0x1000, &e) && !ga_table_take(&table, 0, &e));
     for (unsigned pattern = 0; pattern < 5; pattern++) {
         for (long i = 0; i < steps; i++)

@@ -5,9 +5,6 @@
 #include "core/import.h"
 #include "vulkan/device.h"
 
-// The keys of root.blocks are addresses of CUDA's and OpenCL's, with marks below this one.
-#define KEY (1ull << 63)
-
 // Spread over all numbers.
 static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
@@ -18,8 +15,9 @@ static uint64_t mix(uint64_t x) {
 // A handle is what a driver or a layer makes of it: an address, or a number that each device gives
 // out anew. So a block is known by its device, too, and by the part of it that has the bytes.
 // Addresses that are neighbours stay so, as the table likes it.
-static uint64_t key_of(const struct ga_vulkan_device *device, uint32_t part, ga_vk_memory memory) {
-    return (memory + device->salt[part]) | KEY;
+static struct ga_key key_of(const struct ga_vulkan_device *device, uint32_t part,
+                            ga_vk_memory memory) {
+    return (struct ga_key){memory + device->salt[part], GA_SPACE_VULKAN};
 }
 
 void ga_vulkan_memory_start(struct ga_vulkan_device *device) {
@@ -36,7 +34,7 @@ void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[
     struct ga_entry e;
     struct ga_walk walk = ga_self_walk(&root->blocks);
     while (ga_self_next(&walk, &e))
-        if (e.key & KEY && e.device == device)
+        if (e.space == GA_SPACE_VULKAN && e.device == device)
             held[e.context % GA_VK_HEAPS] += e.bytes;
 }
 
@@ -71,7 +69,7 @@ struct claim {
     uint32_t parked;       // parts whose bytes lie in the table, a bit each
 };
 
-static uint64_t key_of_parked(const struct ga_vulkan_device *device, uint32_t part) {
+static struct ga_key key_of_parked(const struct ga_vulkan_device *device, uint32_t part) {
     return key_of(device, part, mix(~(uint64_t)ga_self.number));
 }
 
@@ -79,7 +77,7 @@ static uint64_t key_of_parked(const struct ga_vulkan_device *device, uint32_t pa
 static bool park(struct claim *c, const struct ga_vulkan_device *device) {
     if (GA_LIKELY(!c->moves.key))
         return true;
-    c->moves.key = key_of_parked(device, c->part);
+    c->moves.key = key_of_parked(device, c->part).number;
     bool parked = ga_hold(c->root, &c->moves);
     if (parked)
         c->parked |= 1u << c->part;
@@ -95,7 +93,7 @@ static void drop(struct claim *c, const struct ga_vulkan_device *device) {
         ga_release_entry(c->root, &c->moves);
     for (uint32_t i = 0; c->parked >> i; i++) {
         struct ga_entry e;
-        if (c->parked >> i & 1 && ga_withdraw(c->root, key_of_parked(device, i), &e))
+        if (c->parked >> i & 1 && ga_withdraw_key(c->root, key_of_parked(device, i), &e))
             ga_release_entry(c->root, &e);
     }
 }
@@ -117,7 +115,8 @@ static bool ask(struct claim *c, const struct ga_vulkan_device *device, uint32_t
     c->moves.context = context_of(device, c->heap);
     c->moves.device = (uint8_t)number;
     c->moves.kind = GA_MEMORY_PLAIN;
-    c->moves.key = KEY;
+    c->moves.space = GA_SPACE_VULKAN;
+    c->moves.key = UINT64_MAX; // that of its handle follows
     c->part = part;
     return true;
 }
@@ -170,7 +169,8 @@ static void note(const struct claim *c, const struct ga_vulkan_device *device, g
     int number = ga_vulkan_device_number(c->root, &device->part[0]);
     if (number >= 0 && bytes && !(bytes >> 48) &&
         !ga_vulkan_device_lacks(c->root, &device->part[0], number))
-        ga_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory),
+        ga_import_note(c->root, &(struct ga_entry){.key = key_of(device, 0, memory).number,
+                                                   .space = GA_SPACE_VULKAN,
                                                    .bytes = bytes,
                                                    .context = context_of(device, 0),
                                                    .device = (uint8_t)number});
@@ -182,16 +182,16 @@ static bool end(struct claim *c, const struct ga_vulkan_device *device,
     if (c->source == IMPORTED)
         note(c, device, memory, info->size);
     if (GA_LIKELY(c->moves.key)) { // else there is none of the last part
-        c->moves.key = key_of(device, c->part, memory);
+        c->moves.key = key_of(device, c->part, memory).number;
         if (!ga_hold(c->root, &c->moves))
             return false;
         c->moves.key = 0;
     }
     for (uint32_t i = 0; GA_UNLIKELY(c->parked >> i); i++) {
         struct ga_entry e;
-        if (!(c->parked >> i & 1) || !ga_withdraw(c->root, key_of_parked(device, i), &e))
+        if (!(c->parked >> i & 1) || !ga_withdraw_key(c->root, key_of_parked(device, i), &e))
             continue;
-        e.key = key_of(device, i, memory);
+        e.key = key_of(device, i, memory).number;
         if (!ga_hold(c->root, &e))
             ga_release_entry(c->root, &e);
     }
@@ -221,7 +221,7 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
 static void leave(struct claim *c, const struct ga_vulkan_device *device, ga_vk_memory memory) {
     for (uint32_t i = 0; i < device->parts; i++) {
         park(c, device);
-        if (ga_withdraw(c->root, key_of(device, i, memory), &c->moves))
+        if (ga_withdraw_key(c->root, key_of(device, i, memory), &c->moves))
             c->part = i;
         else
             c->moves.key = 0;
