@@ -125,7 +125,7 @@ static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
         ga_tell_managed(root, entry->device, 0 - entry->bytes);
     return found;
 }
-// Takes out the block at an address of CUDA's.
+// Takes out the block at an address.
 static inline bool ga_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
     return ga_withdraw_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
 }

@@ -17,23 +17,15 @@
 // Says what the number of a key is: a key is a space and a number. An
 // interface's addresses and handles are numbers that it makes as it likes, and any bits of them may
 // be in use, so that none is taken for a mark.
-enum ga_space {
-    GA_SPACE_PLAIN = 0, // of a table with one kind of key; in root.blocks an address of CUDA's
-    GA_SPACE_CUDA_ARRAY = 1,
-    GA_SPACE_CUDA_MIPMAP = 2,
-    GA_SPACE_CUDA_MEMORY = 3,   // of cuMemCreate: where what is known of it lies
-    GA_SPACE_CUDA_HEAP = 4,     // a context, for its device heap
-    GA_SPACE_CUDA_BUFFER = 5,   // a context, for its printf buffer
-    GA_SPACE_CUDA_EXTERNAL = 6, // a handle of imported memory
-    GA_SPACE_CUDA_GREEN = 7,    // a green context
-    GA_SPACE_OPENCL = 8,        // an address of shared virtual memory
-    GA_SPACE_VULKAN = 9,        // vulkan/memory.c
-    GA_SPACE_RETAINED = 10,     // hold.c
-};                              // below 16
+enum {
+    GA_SPACE_PLAIN = 0,    // of a table with one kind of key; in root.blocks an address
+    GA_SPACE_RETAINED = 1, // hold.c
+    GA_SPACES = 16,        // what follows is an interface's: its state.h, or the file that uses it
+};
 
 struct ga_key {
     uint64_t number;
-    enum ga_space space;
+    uint8_t space;
 };
 
 struct ga_entry {
@@ -43,7 +35,7 @@ struct ga_entry {
     uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // by its number (device.h)
     uint8_t kind;     // what a row is, to whoever owns the table; below 16
-    uint8_t space;    // enum ga_space
+    uint8_t space;    // GA_SPACE_…
 };
 
 struct ga_shard {

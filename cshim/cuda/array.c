@@ -120,7 +120,7 @@ ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
                                 struct ga_key key) {
     if (c->later && result == GA_CUDA_SUCCESS)
         ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole, c->c.epoch);
-    c->c.entry.space = (uint8_t)key.space;
+    c->c.entry.space = key.space;
     return ga_cuda_claim_settle(&c->c, result, key.number,
                                 key.space == GA_SPACE_CUDA_MIPMAP ? undo_mipmap : undo_array);
 }

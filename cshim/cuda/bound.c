@@ -60,7 +60,7 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, u
         return;
     struct ga_entry old = {0};
     struct ga_entry e = {.key = bound->key.number,
-                         .space = (uint8_t)bound->key.space,
+                         .space = bound->key.space,
                          .bytes = (uint64_t)(uintptr_t)bound,
                          .context = bound->context};
     ga_self_lock(&b->lock);

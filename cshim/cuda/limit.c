@@ -29,7 +29,7 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
     l->was = value;
     if (!ga_withdraw_key(root, key, &l->entry))
         l->entry = (struct ga_entry){.key = key.number,
-                                     .space = (uint8_t)key.space,
+                                     .space = key.space,
                                      .context = context,
                                      .tag = atomic_load(&root->tag),
                                      .device = (uint8_t)device,

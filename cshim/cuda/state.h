@@ -8,6 +8,18 @@
 #include "core/root.h"
 #include "cuda/cuda.h"
 
+// Spaces of keys.
+enum {
+    GA_SPACE_CUDA_ARRAY = 2,
+    GA_SPACE_CUDA_MIPMAP = 3,
+    GA_SPACE_CUDA_MEMORY = 4,   // of cuMemCreate: where what is known of it lies
+    GA_SPACE_CUDA_HEAP = 5,     // a context, for its device heap
+    GA_SPACE_CUDA_BUFFER = 6,   // a context, for its printf buffer
+    GA_SPACE_CUDA_EXTERNAL = 7, // a handle of imported memory
+    GA_SPACE_CUDA_GREEN = 8,    // a green context
+    GA_SPACES_CUDA_END,
+};
+
 // What is known of a device's primary context: primary.c.
 struct ga_primary {
     struct ga_mutex turn; // of a call that makes it or may end it

@@ -8,6 +8,9 @@
 #include "core/root.h"
 #include "core/table.h"
 
+// The space of keys that are addresses of shared virtual memory.
+enum { GA_SPACE_OPENCL = 12, GA_SPACES_OPENCL_END };
+
 struct ga_opencl_context;
 
 // What is known of an object by its handle (device.c).

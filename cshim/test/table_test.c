@@ -145,7 +145,7 @@ static void keeps_spaces_apart(void) {
         CHECK(ga_table_put(&spaces, &e, &old) && old.key == 0);
     }
     for (unsigned space = 16; space-- > 0;) {
-        struct ga_key key = {e.key, (enum ga_space)space};
+        struct ga_key key = {e.key, (uint8_t)space};
         CHECK(ga_table_find_key(&spaces, key, &old) && old.bytes == space + 1);
         CHECK(old.space == space && old.kind == 15 && old.device == 31);
         CHECK(ga_table_take_key(&spaces, key, &old) && !ga_table_find_key(&spaces, key, &old));

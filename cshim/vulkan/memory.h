@@ -5,6 +5,9 @@
 
 #include "vulkan/chain.h"
 
+// The space of keys that are memory of a logical device.
+enum { GA_SPACE_VULKAN = 14, GA_SPACES_VULKAN_END };
+
 // Before the first one, of a logical device that is to be made.
 void ga_vulkan_memory_start(struct ga_vulkan_device *device);
 // What a logical device has left when it is destroyed.
