@@ -9,7 +9,7 @@ include tools/lines.mk
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
 SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
-SHIM_HOOK := copies entries interfaces library loader preload resolve
+SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_CUDA := array async bound context device draw driver ending graph graph_nodes green hold hooks host idle import late limit memory pending pool primary query stream vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image layer memory opencl query svm use
@@ -35,15 +35,15 @@ SHIM_HEADERS := $(wildcard cshim/*/*.h) $(SHIM_ROWS)
 SHIM_LAYER := $(BUILD)/vulkan/gpuarb_layer.json
 
 .PHONY: shim
-shim: $(BUILD)/libgpuarb.so $(SHIM_LAYER) $(BUILD)/gpuarb-probe
+shim: $(BUILD)/libgpuarb.so $(BUILD)/no-exports/libgpuarb.so $(SHIM_LAYER) $(BUILD)/no-exports/vulkan/gpuarb_layer.json $(BUILD)/gpuarb-probe
 
-$(SHIM_LAYER): cshim/vulkan/gpuarb_layer.json
+$(SHIM_LAYER) $(BUILD)/no-exports/vulkan/gpuarb_layer.json: cshim/vulkan/gpuarb_layer.json
 	@mkdir -p $(@D)
 	@cp $< $@
 
 $(SHIM_DIR)/%.o: cshim/%.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)
-	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/entries hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
+	$(call line,CC,$<)$(CC) $(SHIM_FLAGS) $(if $(filter hook/entries hook/exports hook/preload core/copy,$*),,$(SHIM_LTO)) $(SHIM_CFLAGS) -c -o $@ $<
 
 $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 	@mkdir -p $(@D)
@@ -51,11 +51,26 @@ $(SHIM_DIR)/gpuarb.map: cshim/gpuarb.map.in $(SHIM_ROWS)
 
 # No start files: nothing of theirs is needed, and each imported symbol costs every program that
 # is started under the preload.
+SHIM_LINK = $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete \
+	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs -Wl,--version-script
 $(BUILD)/libgpuarb.so: $(SHIM_OBJECTS) $(SHIM_DIR)/gpuarb.map
-	$(call line,LD,$@)$(CC) $(SHIM_FLAGS) $(SHIM_LTO) -shared -nostartfiles -Wl,-soname,libgpuarb.so -Wl,-z,relro,-z,now,-z,noexecstack,-z,nodelete \
-	  -Wl,-Bsymbolic-functions -Wl,--as-needed -Wl,--hash-style=gnu -Wl,-z,defs \
-	  -Wl,--version-script,$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
+	$(call line,LD,$@)$(CC) $(SHIM_LINK),$(SHIM_DIR)/gpuarb.map -o $@.new $(SHIM_OBJECTS)
 	@mv $@.new $@ # programs that start meanwhile find the old one, never half a new one
+
+# The second build: the same objects, without the driver functions among the exports.
+$(SHIM_DIR)/without.map: cshim/gpuarb.map.in cshim/build.mk
+	@mkdir -p $(@D)
+	$(call line,GEN,$@)$(CC) -DGA_WITHOUT_EXPORTS -E -P -x c -o $@ $<
+
+$(SHIM_DIR)/without.o: cshim/hook/exports.c cshim/hook/exports.h cshim/build.mk
+	@mkdir -p $(@D)
+	$(call line,CC,$@)$(CC) $(SHIM_FLAGS) $(SHIM_CFLAGS) -DGA_WITHOUT_EXPORTS -c -o $@ $<
+
+SHIM_WITHOUT := $(filter-out $(SHIM_DIR)/hook/exports.o,$(SHIM_OBJECTS)) $(SHIM_DIR)/without.o
+$(BUILD)/no-exports/libgpuarb.so: $(SHIM_WITHOUT) $(SHIM_DIR)/without.map
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(SHIM_LINK),$(SHIM_DIR)/without.map -o $@.new $(SHIM_WITHOUT)
+	@mv $@.new $@
 
 # What `gpuarb doctor` starts under the library: no part of it.
 $(BUILD)/gpuarb-probe: $(wildcard cshim/probe/*.[ch]) cshim/vulkan/vulkan.h cshim/core/os.h $(SHIM_ROWS) cshim/build.mk

@@ -21,6 +21,9 @@ const LibraryName = "libgpuarb.so"
 
 const probeName = "gpuarb-probe"
 
+// withoutExports is the folder of the second build, beside the first.
+const withoutExports = "no-exports"
+
 // Launch is what a program is given to run under the shim.
 type Launch struct {
 	Library string          // path of the shim, as FindLibrary returns it
@@ -83,15 +86,25 @@ func Without(environ []string) []string {
 // nothing before the program does, as the shim, may come first.
 const linkOrder = "verify_asan_link_order"
 
-// preload puts library before what was preloaded already, once.
+// preload puts library before what was preloaded already, once, and in the place of its other build.
 func preload(library, already string) string {
 	list := []string{library}
 	for _, path := range strings.FieldsFunc(already, separatesPreloads) {
-		if path != library {
+		if path != library && path != OtherBuild(library) {
 			list = append(list, path)
 		}
 	}
 	return strings.Join(list, ":")
+}
+
+// OtherBuild returns the path of the other build of a library: of the one without exports, or of the one with them.
+func OtherBuild(library string) string {
+	folder, name := filepath.Split(library)
+	folder = filepath.Clean(folder)
+	if filepath.Base(folder) == withoutExports {
+		return filepath.Join(filepath.Dir(folder), name)
+	}
+	return filepath.Join(folder, withoutExports, name)
 }
 
 func separatesPreloads(r rune) bool { return r == ':' || r == ' ' }
@@ -157,6 +170,16 @@ func multiarch() string {
 // without any limit.
 func FindLibrary(executable string, env func(string) string) (string, error) {
 	return first(LibraryPaths(executable, env), LibraryName+" that can be preloaded", CheckLibrary)
+}
+
+// WithoutExports returns the second build of the library at a path that FindLibrary returned. It exports no driver
+// functions, for programs with a library that has variables of these names. The error says what is wrong with the file.
+func WithoutExports(library string) (string, error) {
+	path := OtherBuild(library)
+	if err := CheckLibrary(path); err != nil {
+		return "", fmt.Errorf("no %s without exports (tried %s: %w)", LibraryName, path, reason(err))
+	}
+	return path, nil
 }
 
 // FindProbe returns the program that shows what the library catches, from the first of the folders of LibraryPaths

@@ -26,7 +26,7 @@ text() {
 
 install_all() {
     local build=$1 file
-    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe share/man; do
+    for file in gpuarb gpuarbd libgpuarb.so no-exports/libgpuarb.so gpuarb-probe share/man; do
         if [ ! -e "$build/$file" ]; then
             echo "install: $build/$file is not there; run make first" >&2
             return 1
@@ -34,8 +34,11 @@ install_all() {
     done
     install -D -m 0755 -t "$root/bin" "$build/gpuarb" "$build/gpuarbd"
     # A new file, never a write into the old one: running programs have it mapped.
-    install -D -m 0755 "$build/libgpuarb.so" "$root/lib/gpuarb/.libgpuarb.so.new"
-    mv "$root/lib/gpuarb/.libgpuarb.so.new" "$root/lib/gpuarb/libgpuarb.so"
+    for file in libgpuarb.so no-exports/libgpuarb.so; do
+        install -D -m 0755 "$build/$file" "$root/lib/gpuarb/$file.new"
+        mv "$root/lib/gpuarb/$file.new" "$root/lib/gpuarb/$file"
+    done
+    install -D -m 0644 cshim/vulkan/gpuarb_layer.json "$root/lib/gpuarb/no-exports/vulkan/gpuarb_layer.json" # its path is relative
     install -d "$layers"
     sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
     chmod 0644 "$layers/gpuarb_layer.json"

@@ -106,7 +106,8 @@ lint_units() {
     local file root=$PWD/build/lint/root fake=$PWD/build/lint/fake
     rm -rf "$root" "$fake"
     install -D -m 0755 -t "$fake" /bin/true
-    for file in gpuarb gpuarbd libgpuarb.so gpuarb-probe; do
+    mkdir "$fake/no-exports"
+    for file in gpuarb gpuarbd libgpuarb.so no-exports/libgpuarb.so gpuarb-probe; do
         cp "$fake/true" "$fake/$file"
     done
     for file in man/man1/gpuarb.1 man/man5/gpuarb.toml.5 man/man8/gpuarbd.8 bash-completion/completions/gpuarb \

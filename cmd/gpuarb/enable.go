@@ -77,6 +77,7 @@ func (a *app) systemAt(root, doing string) (preload.Machine, error) {
 func (a *app) enableCommand() *cobra.Command {
 	var options targetOptions
 	var memory string
+	var noExports bool
 	command := &cobra.Command{
 		Use:   "enable --unit NAME | --group NAME | --user NAME | --all",
 		Short: "put programs that nobody starts with gpuarb run under gpuarb, for good",
@@ -88,15 +89,16 @@ as it is: restart the service (--now), log in again. gpuarb disable takes it bac
 gpuarb status lists it.`,
 		Args: takes(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
-			return a.enable(command.Flags(), &options, memory)
+			return a.enable(command.Flags(), &options, memory, noExports)
 		},
 	}
 	options.addTo(command.Flags())
+	command.Flags().BoolVar(&noExports, noExportsFlag, false, "the library without exported driver functions, as gpuarb run --no-exports")
 	command.Flags().StringVar(&memory, "memory", "", "the most that each program takes (GPUARB_MEMORY); the rules may give less")
 	return command
 }
 
-func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string) error {
+func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string, noExports bool) error {
 	target, err := options.target(flags)
 	if err != nil {
 		return err
@@ -113,7 +115,7 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 	if err != nil {
 		return err
 	}
-	library, err := a.libraryOn(machine)
+	library, err := a.libraryOn(machine, noExports)
 	if err != nil {
 		return &exitError{exitFailed, err}
 	}
@@ -129,15 +131,20 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 }
 
 // libraryOn finds the library as programs of the machine will name it.
-func (a *app) libraryOn(machine preload.Machine) (string, error) {
+func (a *app) libraryOn(machine preload.Machine, noExports bool) (string, error) {
 	if machine.Here() {
-		library, err := a.library()
+		library, err := a.libraryFor(noExports)
 		if err != nil {
 			return "", err
 		}
 		return filepath.EvalSymlinks(library)
 	}
 	paths := shim.LibraryPaths("/usr/bin/gpuarb", func(string) string { return "" })
+	for i := range paths {
+		if noExports {
+			paths[i] = shim.OtherBuild(paths[i])
+		}
+	}
 	for _, path := range paths {
 		if shim.CheckLibrary(filepath.Join(machine.Root, path)) == nil {
 			return path, nil

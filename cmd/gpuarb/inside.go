@@ -70,7 +70,7 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 	if launch.Wishes, err = a.wishesInside(flags, options); err != nil {
 		return err
 	}
-	if launch.Library, err = a.library(); err != nil {
+	if launch.Library, err = a.libraryFor(options.noExports); err != nil {
 		return err
 	}
 	if notFound != nil {
@@ -109,7 +109,7 @@ func (a *app) wishesInside(flags *pflag.FlagSet, options *jobOptions) (wishes []
 			wishes = append(wishes, "GPUARB_ON_FULL=wait")
 		case f.Name == "no-wait":
 			wishes = append(wishes, "GPUARB_ON_FULL=deny")
-		case f.Name == "socket", f.Name == "per-process", f.Name == execFlag, f.Name == dieWithParentFlag:
+		case f.Name == "socket", f.Name == "per-process", f.Name == execFlag, f.Name == noExportsFlag, f.Name == dieWithParentFlag:
 		case err == nil:
 			err = a.notInside(f.Name)
 		}

@@ -17,6 +17,8 @@ import (
 	"github.com/spf13/pflag"
 )
 
+const noExportsFlag = "no-exports"
+
 // jobOptions is what run and claim can be asked for on their command line.
 type jobOptions struct {
 	name       string
@@ -30,6 +32,7 @@ type jobOptions struct {
 	exclusive  bool
 	wait       patienceFlag
 	noWait     bool
+	noExports  bool // the library without exported driver functions
 
 	exec          bool
 	dieWithParent bool

@@ -68,6 +68,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.exec, execFlag, false, "become the program, under this PID; the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set")
 	flags.BoolVar(&options.dieWithParent, dieWithParentFlag, false, "end the program when the process that started gpuarb ends")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
+	flags.BoolVar(&options.noExports, noExportsFlag, false, "for programs with a library that has variables named like driver functions (as Blender's cuew): functions that are linked, not looked up, are not held")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)
@@ -103,7 +104,7 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	if wrong != nil {
 		return wrong
 	}
-	library, wrong := a.library()
+	library, wrong := a.libraryFor(options.noExports)
 	if wrong != nil {
 		return wrong
 	}

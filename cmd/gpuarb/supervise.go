@@ -70,6 +70,15 @@ func (a *app) library() (string, error) {
 	return library, nil
 }
 
+// libraryFor returns the build of the library that a program needs: without exports if it has variables named like driver functions.
+func (a *app) libraryFor(noExports bool) (string, error) {
+	library, err := a.library()
+	if err != nil || !noExports {
+		return library, err
+	}
+	return shim.WithoutExports(library)
+}
+
 // supervise starts the program and waits for it, and for nothing that it leaves
 // behind. It returns nil for exit code 0, else an error with the code. Before a signal
 // is passed on that is to end the program, cancel is called, which ends its waiting.

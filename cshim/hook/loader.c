@@ -33,9 +33,8 @@ static const void *at(ElfW(Addr) base, ElfW(Addr) value) {
     return (const void *)(value < base ? base + value : value);
 }
 
-static bool read_dynamic(const struct link_map *object, struct symbols *s) {
-    const ElfW(Dyn) *dynamic = object->l_ld;
-    *s = (struct symbols){.base = object->l_addr};
+static bool read_dynamic(const ElfW(Dyn) * dynamic, ElfW(Addr) base, struct symbols *s) {
+    *s = (struct symbols){.base = base};
     for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
         if (dynamic->d_tag == DT_SYMTAB)
             s->table = at(s->base, dynamic->d_un.d_ptr);
@@ -49,15 +48,16 @@ static bool read_dynamic(const struct link_map *object, struct symbols *s) {
     return s->table && s->strings && (s->gnu_hash || s->hash);
 }
 
-static void *function_of(const struct symbols *s, const ElfW(Sym) * sym, const char *name) {
-    if (sym->st_shndx == SHN_UNDEF || (sym->st_info & 0xf) != STT_FUNC ||
+static void *symbol_at(const struct symbols *s, const ElfW(Sym) * sym, unsigned type,
+                       const char *name) {
+    if (sym->st_shndx == SHN_UNDEF || (sym->st_info & 0xf) != type ||
         !ga_os_equal(s->strings + sym->st_name, name))
         return NULL;
     return (void *)(s->base + sym->st_value);
 }
 
 // The GNU hash table: buckets of chains, whose last hash has bit 0 set.
-static void *find_hashed(const struct symbols *s, const char *name) {
+static void *find_hashed(const struct symbols *s, unsigned type, const char *name) {
     uint32_t h = 5381;
     for (const char *c = name; *c; c++)
         h = h * 33 + (unsigned char)*c;
@@ -70,7 +70,7 @@ static void *find_hashed(const struct symbols *s, const char *name) {
         return NULL;
     for (;; i++) {
         uint32_t hash = chain[i - first];
-        void *found = ((hash ^ h) >> 1) == 0 ? function_of(s, &s->table[i], name) : NULL;
+        void *found = ((hash ^ h) >> 1) == 0 ? symbol_at(s, &s->table[i], type, name) : NULL;
         if (found || (hash & 1))
             return found;
     }
@@ -79,10 +79,10 @@ static void *find_hashed(const struct symbols *s, const char *name) {
 // Of the older table only the number of symbols is used: the vDSO has a handful.
 static void *symbol_of(const struct symbols *s, const char *name) {
     if (s->gnu_hash)
-        return find_hashed(s, name);
+        return find_hashed(s, STT_FUNC, name);
     void *found = NULL;
     for (uint32_t i = 0; i < s->hash[1] && !found; i++)
-        found = function_of(s, &s->table[i], name);
+        found = symbol_at(s, &s->table[i], STT_FUNC, name);
     return found;
 }
 
@@ -141,9 +141,9 @@ static void search(struct ga_loader *found) {
     for (const struct link_map *o = first_object(); o && !is_complete(found); o = o->l_next) {
         struct symbols s;
         const char *name = o->l_name ? file_name(o->l_name) : "";
-        if (ga_os_equal(name, "linux-vdso.so.1") && read_dynamic(o, &s))
+        if (ga_os_equal(name, "linux-vdso.so.1") && read_dynamic(o->l_ld, o->l_addr, &s))
             ga_os_use_clock((ga_os_clock *)symbol_of(&s, CLOCK_GETTIME));
-        else if (has_loader(name) && read_dynamic(o, &s))
+        else if (has_loader(name) && read_dynamic(o->l_ld, o->l_addr, &s))
             look_into(&s, found);
     }
 }
@@ -251,6 +251,33 @@ bool ga_loader_object(const void *address, struct ga_loader_object *object) {
     *object = (struct ga_loader_object){.end = 0};
     iterate(visit_object, &(struct asked){address, object});
     return object->end != 0;
+}
+
+struct variable {
+    const void *address;
+    const char *name;
+    bool found;
+};
+
+static int visit_variable(struct dl_phdr_info *info, size_t size, void *arg) {
+    struct variable *v = arg;
+    struct symbols s;
+    (void)size;
+    if (!contains(info, v->address))
+        return 0;
+    v->found = read_dynamic(dynamic_of(info), info->dlpi_addr, &s) && s.gnu_hash &&
+               find_hashed(&s, STT_OBJECT, v->name);
+    return 1;
+}
+
+bool ga_loader_has_variable(const void *address, const char *name, uintptr_t *at) {
+    struct variable v = {.address = address, .name = name};
+    struct ga_loader_object object;
+    iterate(visit_variable, &v);
+    if (!v.found || !ga_loader_object(address, &object) || object.symbolic)
+        return false;
+    *at = object.first;
+    return true;
 }
 
 static int visit_count(struct dl_phdr_info *info, size_t size, void *arg) {

@@ -4,6 +4,8 @@
 #include <dlfcn.h>
 #include <errno.h>
 
+#include "core/log.h"
+#include "hook/exports.h"
 #include "hook/interfaces.h"
 #include "hook/library.h"
 #include "hook/loader.h"
@@ -99,6 +101,36 @@ static void *decide_disabled(const struct lookup *l) {
     return found_without_us(l);
 }
 
+// A library with a variable of a driver function's name, which looks the function up to store it
+// there: the loader has bound the variable's name to our export, so that the store ends the
+// program. Nothing here can change that; what can be done is said, once for a library.
+static void warn_of_variable(const struct lookup *l) {
+    static _Atomic uintptr_t said;
+    const struct ga_loader *loader = ga_loader_get();
+    uintptr_t at;
+    Dl_info info;
+    if (!l->wrapper || !ga_loader_has_variable(l->caller, l->name, &at) ||
+        found_in(l, RTLD_DEFAULT) != l->wrapper || atomic_exchange(&said, at) == at ||
+        !loader->dladdr || !loader->dladdr(l->caller, &info))
+        return;
+    ga_log_user(
+        "%s has a variable named %s, which under gpuarb is bound to the function of that name: "
+        "storing into it will crash the program. Start it with gpuarb run --no-exports (or "
+        "gpuarb enable --no-exports)",
+        info.dli_fname, l->name);
+}
+
+// Decides for the build without exports: what a search meets is the vendor's own function.
+static void *decide_without_exports(const struct lookup *l) {
+    void *found = found_in(l, RTLD_DEFAULT);
+    if (!found)
+        found = found_beside_caller(l);
+    if (!found || !ga_library_contact(l->library, found))
+        return NULL;
+    void *answer = ga_library_found(l->library, found, l->name);
+    return answer == found ? NULL : answer;
+}
+
 static void *decide(struct lookup *l) {
     int row = ga_library_row(l->library, l->name);
     void *wrapper = row < 0 ? NULL : l->library->wrapper((size_t)row);
@@ -110,8 +142,11 @@ static void *decide(struct lookup *l) {
     bool special = l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT;
     if (!wrapper && (special || ga_library_disabled()))
         return NULL; // the function is not exported: no search meets ours
+    if (!ga_exports && (special || ga_library_disabled()))
+        return ga_library_disabled() ? NULL : decide_without_exports(l);
     if (ga_library_disabled())
         return decide_disabled(l);
+    warn_of_variable(l);
     if (special)
         return decide_special(l);
     void *found = found_in(l, l->handle);

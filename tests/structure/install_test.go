@@ -41,7 +41,10 @@ func installed(t *testing.T, dest string) []string {
 
 func TestInstall(t *testing.T) {
 	build, dest := t.TempDir(), t.TempDir()
-	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "gpuarb-probe"} {
+	if err := os.Mkdir(filepath.Join(build, "no-exports"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "no-exports/libgpuarb.so", "gpuarb-probe"} {
 		if err := os.WriteFile(filepath.Join(build, name), nil, 0o755); err != nil {
 			t.Fatal(err)
 		}
@@ -63,6 +66,8 @@ func TestInstall(t *testing.T) {
 		"/opt/gpuarb/bin/gpuarbd",
 		"/opt/gpuarb/lib/gpuarb/gpuarb-probe",
 		"/opt/gpuarb/lib/gpuarb/libgpuarb.so",
+		"/opt/gpuarb/lib/gpuarb/no-exports/libgpuarb.so",
+		"/opt/gpuarb/lib/gpuarb/no-exports/vulkan/gpuarb_layer.json",
 		"/opt/gpuarb/lib/systemd/system/gpuarbd.service",
 		"/opt/gpuarb/lib/systemd/system/gpuarbd.socket",
 		"/opt/gpuarb/lib/systemd/user/gpuarbd.service",

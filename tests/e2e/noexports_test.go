@@ -1,0 +1,86 @@
+package e2e
+
+import (
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestVariablesNamedLikeFunctions: a library that has variables with the names of driver functions
+// crashes under the library's exports; the way out is said before. Without exports it runs, and is
+// held to its budget.
+func TestVariablesNamedLikeFunctions(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	library := filepath.Join(t.TempDir(), "libcuew.so")
+	compile := func(args ...string) {
+		t.Helper()
+		if r := rig.Run(t, bounded.Command(t, rig.Patience, "gcc", append([]string{"-D_GNU_SOURCE", "-O1"}, args...)...)); r.Code != 0 {
+			t.Fatalf("gcc: %s", r.Stderr)
+		}
+	}
+	compile("-fPIC", "-shared", "-o", library, "testdata/cuew.c", "-ldl")
+	for _, way := range []string{"linked", "opened"} {
+		t.Run(way, func(t *testing.T) {
+			program := filepath.Join(t.TempDir(), way)
+			if way == "linked" {
+				compile("-DLINKED", "-o", program, "testdata/cuewmain.c", library, "-Wl,-rpath,"+filepath.Dir(library))
+			} else {
+				compile("-o", program, "testdata/cuewmain.c", "-ldl")
+			}
+			run := func(flags []string, bytes string) rig.Result {
+				words := slices.Concat([]string{"run", "--memory", "1M"}, flags, []string{"--", program, library, bytes})
+				return rig.Run(t, m.Gpuarb(words...))
+			}
+			got := run(nil, "1")
+			if got.Code != 128+11 || !strings.Contains(got.Stderr, library) || strings.Count(got.Stderr, "gpuarb run --no-exports") != 1 {
+				t.Errorf("with exports: status %d, want a crash and one line that names the library and the way out\n%s", got.Code, got.Stderr)
+			}
+			if got = run([]string{"--no-exports"}, "1048576"); got.Code != 0 || got.Stdout != "0\n" || strings.Contains(got.Stderr, "variable") {
+				t.Errorf("without exports: status %d, %q\n%s", got.Code, got.Stdout, got.Stderr)
+			}
+			if got = run([]string{"--no-exports"}, "1048577"); got.Code != 0 || got.Stdout != "2\n" {
+				t.Errorf("without exports, a byte more than the budget: status %d, %q\n%s", got.Code, got.Stdout, got.Stderr)
+			}
+			if got = rig.Run(t, m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "gpuarb"), "run", "--no-exports", "--", program, library, "1048577")); got.Stdout != "2\n" {
+				t.Errorf("inside another run: status %d, %q\n%s", got.Code, got.Stdout, got.Stderr)
+			}
+		})
+	}
+}
+
+// TestLookUpsWithoutExports: functions that are looked up are held in every way that they are found.
+func TestLookUpsWithoutExports(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	for _, how := range []string{"plain", "version", "oldest", "default", "again"} {
+		p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--no-exports", "--", rig.Build(t, "programs/loader"), "drive", "libcuda.so.1", how))
+		p.Want("alloc 1048576", "ok")
+		p.Want("alloc 1", "err 2")
+		p.End()
+	}
+}
+
+// TestWeakReferenceWithoutDriver: the exported function is there without a driver as well, and says
+// that it was not found; without exports nothing is there.
+func TestWeakReferenceWithoutDriver(t *testing.T) {
+	t.Parallel()
+	program := filepath.Join(t.TempDir(), "weak")
+	if r := rig.Run(t, bounded.Command(t, rig.Patience, "gcc", "-o", program, "testdata/weak.c")); r.Code != 0 {
+		t.Fatalf("gcc: %s", r.Stderr)
+	}
+	for library, want := range map[string]string{"": "missing\n", "libgpuarb.so": "500\n", "no-exports/libgpuarb.so": "missing\n"} {
+		var env []string
+		if library != "" {
+			env = []string{"LD_PRELOAD=" + rig.Build(t, library)}
+		}
+		got, err := runOrdinary(rig.Patience, t.TempDir(), env, program)
+		if err != nil || got.stdout != want {
+			t.Errorf("with %q: %v, %+v, want %q", library, err, got, want)
+		}
+	}
+}
