@@ -1,0 +1,41 @@
+package inventory
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/bounded"
+)
+
+// TestBringsDevice: which of the kernel's messages are worth a look for devices.
+func TestBringsDevice(t *testing.T) {
+	for text, want := range map[string]bool{
+		"add@/module/nvidia ACTION=add DEVPATH=/module/nvidia SUBSYSTEM=module":                            true,
+		"add@/module/nvidia_uvm ACTION=add DEVPATH=/module/nvidia_uvm SUBSYSTEM=module":                    true,
+		"remove@/module/nvidia ACTION=remove DEVPATH=/module/nvidia SUBSYSTEM=module":                      false,
+		"add@/module/xfs ACTION=add DEVPATH=/module/xfs SUBSYSTEM=module":                                  false,
+		"bind@/devices/pci0000:00/0000:01:00.0 ACTION=bind SUBSYSTEM=pci PCI_CLASS=30000 PCI_ID=10DE:2684": true,
+		"add@/devices/pci0000:00/0000:02:00.0 ACTION=add SUBSYSTEM=pci PCI_CLASS=20000 PCI_ID=8086:1533":   false,
+		"add@/devices/pci0000:00/0000:03:00.0/drm/card1 ACTION=add SUBSYSTEM=drm DEVNAME=dri/card1":        true,
+		"change@/devices/virtual/block/loop0 ACTION=change SUBSYSTEM=block":                                false,
+		"":                                false,
+		"libudev":                         false,
+		"add@/module/nvidia ACTION=add":   false,
+		"add@/x ACTION=add SUBSYSTEM=pci": false,
+	} {
+		if got := bringsDevice([]byte(strings.ReplaceAll(text, " ", "\x00"))); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
+
+// TestWatchDevicesEnds: it listens until it is told to stop, and then returns nothing.
+func TestWatchDevicesEnds(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var err error
+	cancel()
+	if !bounded.Done(func() { err = WatchDevices(ctx, func() {}) }) || err != nil {
+		t.Errorf("%v", err)
+	}
+}
