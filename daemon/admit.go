@@ -36,6 +36,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	d := cl.d
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	l, err := cl.leaseLocked(slot)
 	if err != nil {
 		return arbiter.Outcome{}, err
@@ -126,6 +127,7 @@ func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
 		return err
@@ -151,6 +153,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	}
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	room, err := d.arb.Query(d.now(), s.id, dev.Index)
 	if err != nil {
 		return ipc.RoomReply{}, err

@@ -19,6 +19,7 @@ import (
 type asker struct {
 	uid        uint32
 	pid        int    // 0: not known
+	start      uint64 // when the process began, in clock ticks since boot; 0: not known
 	privileged bool   // may do anything
 	namespace  uint64 // to which an admin's rights end that is not privileged; 0: of anybody else
 }
@@ -48,7 +49,7 @@ func standingOf(pid int, uid uint32) (privileged bool, namespace uint64) {
 
 // askerOf returns who is at the other end of a connection.
 func askerOf(peer ipc.Peer) asker {
-	return asker{peer.UID, peer.PID, peer.Privileged, peer.Namespace}
+	return asker{peer.UID, peer.PID, peer.StartTicks, peer.Privileged, peer.Namespace}
 }
 
 // owns reports whether the asker may end or lower what a process of a user opened in a PID namespace.
@@ -63,7 +64,9 @@ func (a asker) runsIn(cgroup string) bool {
 }
 
 // writer returns who opened the file below the mount that a limit was written to.
-func writer(s gpufs.Setting) asker { return asker{s.UID, s.By, s.Privileged, s.Namespace} }
+func writer(s gpufs.Setting) asker {
+	return asker{uid: s.UID, pid: s.By, privileged: s.Privileged, namespace: s.Namespace}
+}
 
 // standingOfThread is standingOf for the filesystem.
 func standingOfThread(tid, uid uint32) (s gpufs.Standing) {

@@ -134,6 +134,7 @@ func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) 
 	d := cl.d
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
 	if err != nil {
 		return rep, err

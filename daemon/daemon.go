@@ -23,6 +23,7 @@ import (
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/metrics"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/version"
@@ -33,6 +34,13 @@ import (
 type Daemon struct {
 	parts
 	log      *slog.Logger
+	handler  slog.Handler      // of the log, without a queue
+	restart  func(*ipc.Handed) // Options.Restart
+	handed   *ipc.Handed       // Options.Handed
+	breaks   sync.Once
+	request  atomic.Uint32              // ipc.Type of the last client's request that was applied
+	failures *statefile.Failures        // the lock guards it; nil before it was opened
+	barred   map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
 	paths    paths
 	inv      machine
 	known    atomic.Pointer[table] // the devices, replaced as a whole
@@ -118,7 +126,8 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	cfg := l.config
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
+	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, barred: map[procfacts.Started]bool{},
+		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, folders: map[string]uint32{}, count: newCounts(limitBounds)},
 		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
@@ -140,6 +149,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	}
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := background(func() error {
+		defer d.caught(nil)
 		defer close(d.started)
 		return d.start(wantedPage(cfg))
 	})
@@ -174,6 +184,9 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
 	d.page.Set(page)
+	if err := d.openFailures(); err != nil {
+		return err
+	}
 	fresh, err := d.openState()
 	if err != nil {
 		return err
@@ -283,7 +296,12 @@ func (d *Daemon) checkState() {
 
 // spawn runs f until it returns; Stop waits for it.
 func (d *Daemon) spawn(f func(context.Context)) error {
-	return d.up(func() { d.wg.Go(func() { f(d.ctx) }) })
+	return d.up(func() {
+		d.wg.Go(func() {
+			defer d.caught(nil)
+			f(d.ctx)
+		})
+	})
 }
 
 // mount mounts the filesystem unless the socket alone is wanted.
@@ -350,6 +368,7 @@ func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
 
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() accounting.Snapshot {
+	defer d.caught(nil)
 	s := d.pictured(d.arb.Picture)
 	d.lock()
 	s.Config = d.configured
@@ -369,6 +388,7 @@ const (
 
 // pictured makes a snapshot that is begun with the lock held.
 func (d *Daemon) pictured(begin func(time.Time) *arbiter.Picture) accounting.Snapshot {
+	defer d.caught(nil)
 	d.lock()
 	picture := begin(d.now())
 	rows := rowsOfOneMoment

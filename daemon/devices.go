@@ -111,6 +111,7 @@ func (d *Daemon) device(is func(*inventory.Device) bool) (inventory.Device, bool
 func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) {
 	copy(rep.Device[:], inventory.ProcessorUUID)
 	cl.d.lock()
+	cl.applyLocked()
 	index, placed := cl.d.arb.DriverDevice(strings.TrimRight(string(r.Name[:]), "\x00"))
 	cl.d.unlock()
 	if dev, known := cl.d.deviceByIndex(index); placed && known {
@@ -123,6 +124,7 @@ func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) 
 func (cl *client) copies(r *ipc.CopiesRequest) (ipc.Empty, error) {
 	cl.d.lock()
 	defer cl.d.unlock()
+	cl.applyLocked()
 	cl.d.arb.TwoCopies(cl.d.now(), cl.s.id, r.Held.String(), r.Beside.String())
 	return ipc.Empty{}, nil
 }

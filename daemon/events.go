@@ -34,6 +34,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	s := &eventStream{cancel: cancel, ended: make(chan struct{})}
 	cl.feed = s
 	d.wg.Go(func() {
+		defer d.caught(nil)
 		defer close(s.ended)
 		defer func() { <-followers }()
 		part := func(lines []byte, next int64, last uint32) error {

@@ -32,6 +32,7 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices()))}
 	if !req.Job.IsZero() {
 		cl.d.lock()
+		cl.applyLocked()
 		_, err := cl.d.jobOfLocked(req.Job, cl.conn.Peer())
 		cl.d.unlock()
 		if err != nil {
@@ -49,6 +50,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	rep, err := whenRoom(cl, h, func() (rep ipc.HelloReply, err error) {
 		cl.d.lock()
 		defer cl.d.unlock()
+		cl.applyLocked()
 		rep, fd, err = cl.d.greetingLocked(s, withPage)
 		return rep, err
 	})
@@ -101,6 +103,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 	}
 	cl.d.lock()
 	defer cl.d.unlock()
+	cl.applyLocked()
 	s, err := cl.d.joinSessionLocked(r.Session, cl.conn)
 	if err != nil {
 		return rep, err
@@ -114,6 +117,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
 	cl.d.lock()
 	defer cl.d.unlock()
+	cl.applyLocked()
 	delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
 	cl.d.endSessionLocked(cl.s)
 	return rep, nil

@@ -75,6 +75,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	peer := cl.conn.Peer()
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	defer d.cameBackLocked(peer, h)
 	if j := d.openedBefore(peer, h, r); j != nil {
 		j.told.hasRead(h.Request)
@@ -308,6 +309,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, peer)
 	if err != nil {
 		return ipc.Empty{}, err

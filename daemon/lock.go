@@ -3,6 +3,8 @@ package daemon
 import (
 	"runtime"
 	"time"
+
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // waitAwake is for how long a goroutine waits for the lock awake: those who have it mostly have it for less, and to sleep and be
@@ -23,9 +25,38 @@ func (d *Daemon) lock() {
 	}
 }
 
+// applyLocked writes down that a request of a process, or its recovery, is applied until the lock is given back.
+func (d *Daemon) applyLocked(of procfacts.Started) {
+	if d.failures != nil {
+		d.failures.Apply(uint32(of.PID), of.StartTicks)
+	}
+}
+
+// applyLocked writes down whose request is applied, before it is.
+func (cl *client) applyLocked() {
+	cl.d.request.Store(uint32(cl.request))
+	cl.d.applyLocked(startedOf(cl.conn.Peer()))
+}
+
+// applying returns the process whose request is applied; the zero value: none.
+func (d *Daemon) applying() (of procfacts.Started) {
+	if d.failures == nil {
+		return of
+	}
+	if pid, start := d.failures.Applying(); pid != 0 {
+		of = procfacts.Started{PID: int(pid), StartTicks: start}
+	}
+	return of
+}
+
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
 // log and the history, decisions to those that wait for them.
+//
+// If it is deferred by a function that panics, what there is in memory is broken, and the daemon starts again.
 func (d *Daemon) unlock() {
+	if cause := recover(); cause != nil {
+		d.broken(cause, nil)
+	}
 	for again := true; again; { // carrying a decision out may bring others
 		again = false
 		for _, decision := range d.arb.Decisions() {
@@ -46,6 +77,9 @@ func (d *Daemon) unlock() {
 		d.queue.due = due
 		signal(d.queue.sooner)
 	}
+	if d.failures != nil {
+		d.failures.Applied()
+	}
 	d.mutex.Unlock()
 }
 
@@ -53,8 +87,12 @@ func (d *Daemon) unlock() {
 // between this goroutine would have the lock back before anybody else had woken.
 func (d *Daemon) yield() (away time.Duration) {
 	began := d.now() // others may have the lock as soon as it is given back
+	of := d.applying()
 	d.unlock()
 	runtime.Gosched()
 	d.lock()
+	if of.PID != 0 {
+		d.applyLocked(of)
+	}
 	return d.now().Sub(began)
 }

@@ -51,6 +51,7 @@ func (d *Daemon) letGo(m *mortal) {
 
 // onExit is the reaper's word that a process is dead.
 func (d *Daemon) onExit(m *mortal) {
+	defer d.caught(nil)
 	d.lock()
 	defer d.unlock()
 	m.ended()

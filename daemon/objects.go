@@ -30,6 +30,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	l, err := cl.leaseLocked(req.Slot)
 	if err != nil {
 		return rep, err

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // The places of a system daemon.
@@ -29,6 +30,11 @@ type Options struct {
 	Config string // empty: the user's where there is one, else /etc/gpuarb/gpuarb.toml
 	Sysfs  string // empty: /sys; where AMD's and Intel's devices are looked for
 	Log    *slog.Logger
+	// Restart becomes a new daemon after a broken invariant, in this process, with what it is given of the old one; nil: the daemon was
+	// being stopped, and the process ends. It does not return. If it is nil itself, a broken invariant is a panic.
+	Restart func(*ipc.Handed)
+	// Handed comes from the daemon before this one in the same process, by Restart; nil: there was none.
+	Handed *ipc.Handed
 }
 
 // ErrNoRuntimeDir says that a user's daemon has nowhere to live.

@@ -32,6 +32,7 @@ const (
 // probeUnknown asks CUDA how much memory those devices have of which the driver's other libraries do not tell. What CUDA does
 // not tell either stays as it is. No program that gpuarb holds is asked: it could say anything.
 func (d *Daemon) probeUnknown() {
+	defer d.caught(nil)
 	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
 	var wanted []inventory.Device
 	for _, dev := range d.devices() {

@@ -57,6 +57,7 @@ func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, d
 func (cl *client) tellFirst() error {
 	p := cl.waits
 	cl.d.lock()
+	cl.applyLocked()
 	notice := p.waitingReply(cl.d.arb.Notice(cl.d.now(), p.ticket))
 	cl.d.unlock()
 	return p.tell(notice)
@@ -164,6 +165,7 @@ func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	switch {
 	case d.stopping(): // what the client holds is settled when it resumes
 	case waiting:
@@ -182,6 +184,7 @@ func (cl *client) giveUp(ipc.Message) error {
 	}
 	cl.d.lock()
 	defer cl.d.unlock()
+	cl.applyLocked()
 	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	return nil
 }
@@ -295,6 +298,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	}
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	if r.Ticket != 0 {
 		ticket := arbiter.TicketID(r.Ticket)
 		owner, waits := d.arb.Owner(ticket)

@@ -81,6 +81,7 @@ func newReader(d *Daemon, index int) *reader {
 
 // run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
 func (r *reader) run(ctx context.Context) {
+	defer r.d.caught(nil)
 	began := r.d.now()
 	booked := began // when the last reading for the books began
 	r.read(began, true)

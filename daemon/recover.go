@@ -42,6 +42,7 @@ func (d *Daemon) recover() {
 	if d.stopping() {
 		return
 	}
+	d.applyLocked(procfacts.Started{})
 	for _, j := range d.jobs {
 		d.lookForLocked(j)
 	}
@@ -68,6 +69,8 @@ func (d *Daemon) findSessions() (all []*recovered) {
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
 		switch {
 		case d.stopping():
+		case d.barred[procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}]:
+			d.file.Sessions.Free(i)
 		case d.sessions[r.Token] != nil:
 			d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
 			d.file.Sessions.Free(i)
@@ -109,8 +112,13 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 		d.file.Jobs.Free(i)
 		return
 	}
+	if d.barred[procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}] {
+		d.file.Jobs.Free(i)
+		return
+	}
 	d.boundMinLocked(r)
 	j := newJob(i, r)
+	d.applyLocked(j.runner)
 	j.open = true
 	proc, pidfd, gone := d.alive(j.runner)
 	if gone {
@@ -206,6 +214,7 @@ func (d *Daemon) alive(p procfacts.Started) (proc rules.Process, pidfd int, gone
 // recoverSessionLocked makes a session known everywhere again, with its leases.
 func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
+	d.applyLocked(startedOf(s.peer))
 	if d.jobByID[s.job] == nil { // its number may be another's by now
 		s.job = 0
 	}

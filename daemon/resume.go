@@ -130,6 +130,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	if s, err = d.joinSessionLocked(req.Session, c); err != nil {
 		return nil, false, err
 	}
@@ -260,6 +261,7 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	sent, _ := ipc.PageIDOf(fd)
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	d.endDamagedLocked(proc, sent)
 	hello := req.Hello
 	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {

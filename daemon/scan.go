@@ -34,7 +34,9 @@ func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(ch
 
 // scanDevices looks for devices until ctx ends. Stop does not wait for it: a driver may hang.
 func (d *Daemon) scanDevices(ctx context.Context) {
+	defer d.caught(nil)
 	go func() {
+		defer d.caught(nil)
 		if err := d.plugged(ctx, func() { signal(d.scans.wake) }); err != nil {
 			d.log.Info("the kernel does not tell when a device comes: it is looked for from time to time", "err", err)
 		}

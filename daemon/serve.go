@@ -31,6 +31,9 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 		StartTicks: procfacts.Here.StartTicks, Standing: standingOf, Lend: d.spare.lend}
 	const what = "the socket has no second path for containers"
 	o.Other, o.Failed = otherSocket, func(err error) { d.log.Warn(what, "err", err) }
+	if d.handed != nil && d.handed.Socket >= 0 {
+		return ipc.Inherit(*d.handed, o)
+	}
 	if len(files) > 0 {
 		l, err := ipc.ListenFile(files[0], o)
 		if err == nil {
@@ -56,6 +59,7 @@ func otherSocket(path string) string {
 
 // accept hands each client to a goroutine of its own.
 func (d *Daemon) accept(ctx context.Context) {
+	defer d.caught(nil)
 	for {
 		c, err := d.listener.Accept()
 		if err != nil {
@@ -79,10 +83,11 @@ func (d *Daemon) accept(ctx context.Context) {
 
 // client is what one connection is to the daemon.
 type client struct {
-	d    *Daemon
-	conn *ipc.Conn
-	s    *session // of a shim, after Hello, Join or Resume
-	tool bool     // said Hello as a tool
+	d       *Daemon
+	conn    *ipc.Conn
+	s       *session // of a shim, after Hello, Join or Resume
+	tool    bool     // said Hello as a tool
+	request ipc.Type // the last one that was read; the connection's own goroutine's
 	// taken is s.taken when this connection became the session's.
 	taken int
 	// makers are what messages about makersOf have told that are followed by others.
@@ -126,6 +131,7 @@ func (cl *client) serve() {
 			d.connClosed(cl.s, c)
 		}
 	}()
+	defer d.caught(cl)
 	for {
 		m, err := c.ReadMessage()
 		began := ipc.Clock()
@@ -217,6 +223,10 @@ func (cl *client) handle(m ipc.Message) error {
 		cl.endStream()
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(false)
+	}
+	cl.request = m.Header.Type
+	if peer := cl.conn.Peer(); len(cl.d.barred) > 0 && cl.d.barred[startedOf(peer)] {
+		return barredError(peer.PID)
 	}
 	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
 	cl.turn.Take(h.need)

@@ -102,6 +102,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	place := cl.comesAgain(head, true)
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	defer d.cameBackLocked(c.Peer(), head)
 	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
 		r.Place = place
@@ -261,6 +262,7 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	}
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}

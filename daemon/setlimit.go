@@ -14,6 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
 )
 
@@ -119,6 +120,9 @@ func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
 	d.lock()
 	defer d.unlock()
 	began := d.now()
+	if by.start != 0 {
+		d.applyLocked(procfacts.Started{PID: by.pid, StartTicks: by.start})
+	}
 	err := d.changeLocked(limitOwner{kind: r.Target, id: r.ID}, name, change)
 	if err != nil {
 		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)

@@ -10,6 +10,7 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 	d := cl.d
 	d.lock()
 	defer d.unlock()
+	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
 	if err != nil {
 		return rep, err

@@ -14,6 +14,7 @@ import (
 var (
 	place, which = armed(os.Getenv("GPUARB_FAULT"))
 	times        atomic.Int64
+	breaks, left = os.Getenv("GPUARB_BREAK"), os.Getenv("GPUARB_BREAKS_LEFT")
 )
 
 // armed reads the variable: a place, and the how manieth time there is meant.
@@ -25,11 +26,20 @@ func armed(text string) (string, int64) {
 	return name, 1
 }
 
-// At ends the process here, if this is the place and the time.
+// At ends the process here, or panics, if this is the place and the time.
 func At(name string) {
+	if name == breaks && takeOne(left) {
+		panic("faults: broken at " + name)
+	}
 	if name != place || times.Add(1) != which {
 		return
 	}
 	_ = unix.Kill(os.Getpid(), unix.SIGKILL)
 	select {}
+}
+
+// takeOne makes a file shorter by a byte. False: it is empty, or not there.
+func takeOne(path string) bool {
+	st, err := os.Stat(path)
+	return err == nil && st.Size() > 0 && os.Truncate(path, st.Size()-1) == nil
 }

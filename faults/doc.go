@@ -5,6 +5,9 @@
 //	GPUARB_FAULT=grant.announced     the first time that it comes there
 //	GPUARB_FAULT=grant.announced:3   the third time
 //
+// It panics there, as a broken invariant does, if GPUARB_BREAK names the place: once for each byte of the file that
+// GPUARB_BREAKS_LEFT names, also in a daemon that has started itself again.
+//
 // Everywhere else At is empty, and nothing of it is in the binary. tests/soak goes to each
 // place that the source names.
 package faults

@@ -161,6 +161,47 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	return l, nil
 }
 
+// Inherit listens on a socket that the program before this one, in the same process, kept by [Listener.Keep], with its lock.
+func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
+	f := os.NewFile(uintptr(k.Socket), "the socket")
+	defer f.Close()
+	unix.CloseOnExec(k.Socket)
+	l, err := ListenFile(f, opts)
+	if k.Lock >= 0 {
+		unix.CloseOnExec(k.Lock)
+		lock := os.NewFile(uintptr(k.Lock), "the lock")
+		if err != nil {
+			lock.Close()
+			return nil, err
+		}
+		l.lock = lock
+	}
+	return l, err
+}
+
+// Handed holds the descriptors of a listener that a process keeps for the program that it becomes.
+type Handed struct {
+	Socket int
+	Lock   int // −1: none
+}
+
+// Keep returns copies of the listening socket and of the lock that the next program of this process has, too: clients that connect
+// meanwhile wait.
+func (l *Listener) Keep() (k Handed, err error) {
+	k.Lock = -1
+	raw, err := l.socket().SyscallConn()
+	if err != nil {
+		return k, err
+	}
+	if e := raw.Control(func(fd uintptr) { k.Socket, err = unix.FcntlInt(fd, unix.F_DUPFD, 3) }); e != nil || err != nil {
+		return k, errors.Join(e, err)
+	}
+	if l.lock != nil {
+		k.Lock, err = unix.FcntlInt(l.lock.Fd(), unix.F_DUPFD, 3)
+	}
+	return k, err
+}
+
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	other := ""
 	if opts.Other != nil {

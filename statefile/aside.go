@@ -28,6 +28,7 @@ func (s *strange) Error() string { return s.text }
 const (
 	kindForeign = "foreign" // somebody else's, or open to others
 	kindDamaged = "damaged" // cut, or never one of ours
+	kindBroken  = "broken"  // the daemon failed three times with it
 )
 
 // mostAside is how many files are kept that were set aside.
@@ -87,7 +88,7 @@ func setAside(path, kind string) (string, error) {
 	}
 }
 
-var asideName = regexp.MustCompile(`^\.(v\d+|` + kindForeign + `|` + kindDamaged + `)(-\d+)?$`)
+var asideName = regexp.MustCompile(`^\.(v\d+|` + kindForeign + `|` + kindDamaged + `|` + kindBroken + `)(-\d+)?$`)
 
 // forgetAside removes the files that were set aside first, when there are more than may be.
 func forgetAside(path, latest string) {

@@ -17,6 +17,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon"
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/gpuarb/gpuarb/web"
 	"github.com/gpuarb/gpuarb/web/worker"
@@ -93,7 +94,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 				level = slog.LevelDebug
 			}
 			o.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: level}))
-			return serve(o)
+			return serve(o, stderr)
 		},
 	}
 	cmd.SetArgs(args)
@@ -154,7 +155,7 @@ func checkConfig(o daemon.Options, out io.Writer) error {
 }
 
 // serve runs the daemon until INT or TERM; HUP reads the configuration again.
-func serve(o daemon.Options) error {
+func serve(o daemon.Options, stderr io.Writer) error {
 	// Deciding on a request makes no garbage, and so a collection costs less than the
 	// memory that would wait for it.
 	debug.SetGCPercent(50)
@@ -167,6 +168,15 @@ func serve(o daemon.Options) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
+	o.Handed = handed()
+	o.Restart = func(h *ipc.Handed) {
+		if h == nil || ctx.Err() != nil {
+			os.Exit(exitFailed)
+		}
+		err := become(*h)
+		fmt.Fprintf(stderr, "gpuarbd: it cannot start itself again: %v\n", err)
+		os.Exit(exitFailed)
+	}
 	d, err := daemon.Start(ctx, o)
 	if errors.Is(err, context.Canceled) {
 		return nil

@@ -41,6 +41,7 @@ type Options struct {
 	Quiet   bool          // the daemon logs no decisions: for a test that takes very long
 	System  bool          // this machine's own driver and devices in place of simulated ones
 	CPU     bool          // the processor is a device where this machine has PoCL or lavapipe; else the daemon finds neither
+	Broken  bool          // the daemon is expected to break an invariant; else the test fails if it does
 	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
 }
 

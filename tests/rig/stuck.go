@@ -174,6 +174,12 @@ func (m *Machine) remove() {
 	if strings.Contains(m.Log(), "WARNING: DATA RACE") {
 		m.T.Error("the daemon found a data race")
 	}
+	for _, sign := range []string{"broken invariant", "\npanic: ", "\nfatal error: "} {
+		if at := strings.Index(m.Log(), sign); at >= 0 && !m.o.Broken {
+			m.T.Errorf("the daemon has broken an invariant: %s", m.Log()[at:min(len(m.Log()), at+8000)])
+			break
+		}
+	}
 	if m.T.Failed() {
 		log := m.Log()
 		m.T.Logf("the daemon's log (its end):\n%s", log[max(0, len(log)-8000):])

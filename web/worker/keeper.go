@@ -76,6 +76,20 @@ func (k *Keeper) Set(w Wanted) {
 // Is says whether a process is the worker.
 func (k *Keeper) Is(pid int) bool { return pid != 0 && k.pid.Load() == int64(pid) }
 
+// Kill ends the worker now, for a process that is about to become another program, and waits for it for a moment.
+func (k *Keeper) Kill() {
+	pid := int(k.pid.Load())
+	if pid == 0 || unix.Kill(pid, unix.SIGKILL) != nil {
+		return
+	}
+	for range 50 { // until it was waited for, as the next program does not know it
+		if k.pid.Load() != int64(pid) {
+			return
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
 // Run serves what is wanted until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
 	// The goroutine keeps this thread to itself, and the thread ends with it. Two things depend on that: the worker's

@@ -1,0 +1,125 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// This file deals with broken invariants: panics of the daemon's own code. What the daemon knows in memory cannot be trusted any more. So
+// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its number, the socket and the lock stay, so that
+// clients see a pause. All panics come to broken: those under the lock by unlock, others by caught.
+//
+// The process whose request is applied is written down before (client.applyLocked). If its requests broke the daemon twice, it is not served any
+// more. If the daemon fails for the third time within a minute, the state file is set aside.
+
+const (
+	failureWindow  = time.Minute
+	mostTries      = 2               // failures with a client, and of a state file within failureWindow, before it is given up
+	failurePause   = 3 * time.Second // before a start that is likely to fail
+	brokenPatience = time.Second     // for the log
+)
+
+// caught is deferred by each goroutine of the daemon, and makes of a panic a start of the daemon. cl is the client that it serves, or nil.
+func (d *Daemon) caught(cl *client) {
+	if cause := recover(); cause != nil {
+		d.broken(cause, cl)
+	}
+}
+
+// broken logs a panic and starts the daemon again. It does not return. It is called in the panicking goroutine, whose stack tells where it
+// was. If that has the lock, it keeps it.
+func (d *Daemon) broken(cause any, cl *client) {
+	if d.restart == nil {
+		panic(cause)
+	}
+	stack := debug.Stack()
+	d.breaks.Do(func() {
+		who, request := d.applying(), ipc.Type(d.request.Load())
+		if cl != nil {
+			who, request = startedOf(cl.conn.Peer()), cl.request
+		}
+		if d.failures != nil {
+			d.failures.Add(statefile.Failure{At: int64(d.uptime()), PID: uint32(who.PID), StartTicks: who.StartTicks})
+		}
+		d.logs.Stop()
+		said := background(func() error {
+			r := slog.NewRecord(time.Now(), slog.LevelError, "broken invariant: the daemon starts itself again", 0)
+			r.Add("cause", fmt.Sprint(cause), "client_pid", who.PID, "client_start", who.StartTicks, "request", request.String(), "stack", string(stack))
+			return d.handler.Handle(context.Background(), r)
+		})
+		late, cancel := context.WithTimeout(context.Background(), brokenPatience)
+		defer cancel()
+		_ = inTime(late, said)
+		if d.page != nil {
+			d.page.Kill()
+		}
+		d.restart(d.keep())
+	})
+	select {} // another goroutine starts the daemon again
+}
+
+// keep returns what the next daemon has of this one; nil: nothing, as this one was being stopped.
+func (d *Daemon) keep() *ipc.Handed {
+	none := &ipc.Handed{Socket: -1, Lock: -1}
+	switch {
+	case d.stopping():
+		return nil
+	case d.listener == nil:
+		return none
+	}
+	if k, err := d.listener.Keep(); err == nil {
+		return &k
+	}
+	return none
+}
+
+// openFailures reads what broke the daemons before this one, and sets the state file aside if it was taken up too often.
+func (d *Daemon) openFailures() error {
+	failures, aside, err := statefile.OpenFailures(d.paths.state)
+	if err != nil {
+		return fmt.Errorf("failures: %w", err)
+	}
+	if err := d.up(func() { d.failures = failures }); err != nil {
+		return errors.Join(err, failures.Close())
+	}
+	if aside != "" {
+		d.log.Warn("what broke earlier daemons is not known: the file was none of this version", "set_aside_as", aside)
+	}
+	failures.Applied()
+	counts := map[procfacts.Started]int{}
+	for _, x := range failures.Last() {
+		counts[procfacts.Started{PID: int(x.PID), StartTicks: x.StartTicks}]++
+	}
+	for who, n := range counts {
+		if who.PID != 0 && n >= mostTries {
+			d.barred[who] = true
+			d.log.Error("a process is not served any more: its requests broke the daemon", "client_pid", who.PID, "client_start", who.StartTicks, "times", n)
+		}
+	}
+	times := failures.Since(d.uptime() - failureWindow)
+	if !failures.See() || times <= mostTries {
+		return nil
+	}
+	if times > mostTries+1 { // it fails whatever it takes up
+		d.rest(d.after(failurePause))
+	}
+	aside, err = statefile.SetAside(d.paths.state)
+	if aside != "" {
+		d.log.Error("the daemon failed three times within a minute: the state file is set aside, and programs say themselves what they hold", "file", d.paths.state, "set_aside_as", aside)
+	}
+	return err
+}
+
+// barredError is what a process is told whose requests broke the daemon.
+func barredError(pid int) error {
+	return refused(ipc.StatusPermission, "requests of this process (PID %d) broke the daemon twice, and it is not served any more: see \"broken invariant\" in the daemon's log, "+
+		"report it, and start the program again", pid)
+}

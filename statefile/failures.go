@@ -1,0 +1,150 @@
+package statefile
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+)
+
+// This file keeps what broke the daemon: whose request it was applying, and its failures of before. It is a file of its own, PATH.failures,
+// because it is read before the state file is opened, and outlives one that is set aside.
+
+// Failure is a broken invariant that the daemon started itself again for.
+type Failure struct {
+	At         int64  // nanoseconds of the boot's own clock
+	PID        uint32 // whose request was applied; 0: no client's
+	Pad        uint32
+	StartTicks uint64 // of that process
+}
+
+// mostFailures is how many failures are remembered.
+const mostFailures = 64
+
+// failurePage is what the file holds, in its first page.
+type failurePage struct {
+	Magic    uint64
+	Version  uint32
+	Size     uint32
+	BootID   [16]byte
+	Count    uint32 // failures there ever were; the last mostFailures are kept
+	Applying uint32 // PID of the client whose request is applied; 0: none is
+	Start    uint64 // of that process, in clock ticks since boot
+	Seen     uint32 // failures that a daemon has started after
+	Pad      uint32
+	Last     [mostFailures]Failure
+}
+
+const failureMagic = 0x4c4941464247 // GBFAIL
+
+// Failures is the mapping. The daemon's lock guards it.
+type Failures struct {
+	back *backing
+	page *failurePage
+}
+
+// OpenFailures maps the failures beside the state file at path. A file of another boot is begun anew. One that is none of ours is set aside,
+// and its new name returned. If there can be no file, the failures do not outlive the process.
+func OpenFailures(path string) (f *Failures, aside string, err error) {
+	path += ".failures"
+	back, _, err := openFile(path, headerSize, examineFailures(path))
+	var strange *strange
+	if errors.As(err, &strange) {
+		if aside, err = setAside(path, strange.kind); err == nil {
+			back, _, err = openFile(path, headerSize, examineFailures(path))
+		}
+	}
+	if err != nil {
+		if back, err = anonymous(headerSize, err); err != nil {
+			return nil, aside, err
+		}
+	}
+	f = &Failures{back, (*failurePage)(unsafe.Pointer(&back.mem[0]))}
+	if f.page.Magic == 0 {
+		*f.page = ourFailures()
+	}
+	return f, aside, nil
+}
+
+// examineFailures returns a function that tells what a file of failures holds that was opened, as examine does.
+func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err error) {
+	return func(fd int, st *unix.Stat_t) (bool, error) {
+		if !oursAlone(st) {
+			return false, &strange{kindForeign, fmt.Sprintf("%s: must be a file of ours alone (owner %d, mode 600)", path, os.Geteuid())}
+		}
+		h, _, err := readHeader[failurePage](fd, path)
+		want := ourFailures()
+		want.BootID, want.Count, want.Applying, want.Start, want.Seen, want.Last = h.BootID, h.Count, h.Applying, h.Start, h.Seen, h.Last
+		switch {
+		case err != nil:
+			return false, err
+		case h == (failurePage{}) && (st.Size == 0 || st.Size == headerSize):
+			return true, nil
+		case h != want || st.Size != headerSize:
+			return false, &strange{kindDamaged, path + " is no such file of this version"}
+		}
+		return h.BootID != bootID(), nil
+	}
+}
+
+func ourFailures() failurePage {
+	return failurePage{Magic: failureMagic, Version: 1, Size: uint32(unsafe.Sizeof(failurePage{})), BootID: bootID()}
+}
+
+// Apply notes whose request is applied from here on. The PID is written last, so that a daemon that dies in between leaves no other
+// process's name.
+func (f *Failures) Apply(pid uint32, startTicks uint64) {
+	atomic.StoreUint32(&f.page.Applying, 0)
+	atomic.StoreUint64(&f.page.Start, startTicks)
+	atomic.StoreUint32(&f.page.Applying, pid)
+}
+
+// Applied notes that no client's request is applied any more.
+func (f *Failures) Applied() { atomic.StoreUint32(&f.page.Applying, 0) }
+
+// Applying returns the process whose request is applied; a PID of 0: there is none.
+func (f *Failures) Applying() (pid uint32, startTicks uint64) {
+	return atomic.LoadUint32(&f.page.Applying), atomic.LoadUint64(&f.page.Start)
+}
+
+// Add writes down a failure. The count is written last: a failure that is not complete does not count.
+func (f *Failures) Add(x Failure) {
+	f.page.Last[f.page.Count%mostFailures] = x
+	atomic.AddUint32(&f.page.Count, 1)
+}
+
+// Last returns the failures that are kept.
+func (f *Failures) Last() []Failure { return f.page.Last[:min(f.page.Count, mostFailures)] }
+
+// See reports whether there was a failure since it was called last, by this daemon or the one before.
+func (f *Failures) See() bool {
+	seen := f.page.Seen
+	f.page.Seen = f.page.Count
+	return seen != f.page.Count
+}
+
+// Since counts the failures from a time of the boot's own clock on.
+func (f *Failures) Since(at time.Duration) (n int) {
+	for _, x := range f.Last() {
+		if x.At >= int64(at) {
+			n++
+		}
+	}
+	return n
+}
+
+// Close unmaps the file; the content stays.
+func (f *Failures) Close() error { return f.back.close() }
+
+// SetAside renames the state file at path, because to take it up would break the daemon again, and returns its new name; empty: there is
+// none.
+func SetAside(path string) (string, error) {
+	if !isFile(path) {
+		return "", nil
+	}
+	return setAside(path, kindBroken)
+}

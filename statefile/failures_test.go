@@ -1,0 +1,62 @@
+package statefile
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+)
+
+// TestFailures checks that failures and who is served are there for the next daemon, that a daemon sees each failure once, and that what is
+// no such file is set aside.
+func TestFailures(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	open := func() *Failures {
+		t.Helper()
+		f, _, err := OpenFailures(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return f
+	}
+	f := open()
+	if f.See() || len(f.Last()) != 0 {
+		t.Error("a new file has failures")
+	}
+	f.Apply(7, 70)
+	for i := range mostFailures + 3 {
+		f.Add(Failure{At: int64(i) * int64(time.Second), PID: 7, StartTicks: 70})
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f = open()
+	if pid, start := f.Applying(); pid != 7 || start != 70 {
+		t.Errorf("applying is %d, %d", pid, start)
+	}
+	if n := f.Since(mostFailures * time.Second); n != 3 || len(f.Last()) != mostFailures {
+		t.Errorf("%d failures since, %d kept", n, len(f.Last()))
+	}
+	if !f.See() || f.See() {
+		t.Error("the failures are not seen once")
+	}
+	f.Applied()
+	if pid, _ := f.Applying(); pid != 0 {
+		t.Errorf("applying is %d", pid)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path+".failures", []byte("rubbish"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if f = open(); len(f.Last()) != 0 || f.See() {
+		t.Errorf("rubbish is taken for %v", f.Last())
+	}
+	if text, err := os.ReadFile(path + ".failures.damaged"); string(text) != "rubbish" {
+		t.Errorf("it is not set aside: %q, %v", text, err)
+	}
+	if err := f.Close(); err != nil {
+		t.Fatal(err)
+	}
+}

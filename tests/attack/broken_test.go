@@ -1,0 +1,180 @@
+package attack
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// breakable is a machine whose daemon panics at a place of its code as often as breaks says, from then on.
+func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, breaks func(times int)) {
+	t.Helper()
+	left := filepath.Join(t.TempDir(), "left")
+	o.Binary, o.Broken = rig.Build(t, "faults/gpuarbd"), true
+	o.Environ = []string{"GPUARB_BREAK=" + place, "GPUARB_BREAKS_LEFT=" + left}
+	m = rig.New(t, o)
+	return m, func(times int) {
+		t.Helper()
+		if err := os.WriteFile(left, make([]byte, times), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// failures counts the broken invariants in the log.
+func failures(m *rig.Machine) int {
+	return strings.Count(m.Log(), "broken invariant: the daemon starts itself again")
+}
+
+// TestBrokenInvariantIsAPause checks that a daemon that breaks an invariant, with its lock or without, starts itself again in its own
+// process: programs see a pause, those that start meanwhile are held too, and the books are what they were. The log has what is needed to find the cause.
+func TestBrokenInvariantIsAPause(t *testing.T) {
+	t.Parallel()
+	for _, place := range []string{"alloc.decided", "request.answered"} {
+		t.Run(place, func(t *testing.T) {
+			t.Parallel()
+			m, breaks := breakable(t, place, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+			a, b := cudaprog(m), cudaprog(m)
+			say(t, a, "alloc a 100M", "ok")
+			say(t, b, "alloc a 200M", "ok")
+			run := m.Interact(m.Gpuarb("run", "--memory", "300M", "--min", "300M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
+			daemon, pid := m.DaemonPID(), b.PID()
+			breaks(1)
+			say(t, b, "alloc b 100M", "ok")
+			late := cudaprog(m)
+			say(t, late, "alloc a 50M", "ok")
+			say(t, a, "alloc b 100M", "ok")
+			say(t, run, "alloc a 300M", "ok")
+			say(t, run, "alloc b 1", "err 2")
+			agree(t, m)
+			if failures(m) != 1 || m.DaemonPID() != daemon {
+				t.Errorf("%d broken invariants are in the log", failures(m))
+			}
+			for _, want := range []string{"faults: broken at " + place, "request=Alloc", fmt.Sprintf("client_pid=%d", pid), "daemon.(*client).serve", "client_start="} {
+				if line := lineOf(m.Log(), "broken invariant"); !strings.Contains(line, want) {
+					t.Errorf("the log does not say %q: %s", want, line)
+				}
+			}
+			if text := m.Read("leases"); !strings.Contains(text, fmt.Sprint(200<<20)) {
+				t.Errorf("/gpu is not there again: %s", text)
+			}
+			for _, p := range []*rig.Program{a, b, run, late} {
+				p.End()
+			}
+			m.AllGone()
+		})
+	}
+}
+
+// lineOf is the first line of a text that has a word.
+func lineOf(text, word string) string {
+	_, rest, _ := strings.Cut(text, word)
+	line, _, _ := strings.Cut(rest, "\n")
+	return line
+}
+
+// TestClientThatBreaksTheDaemon checks that a process whose requests broke the daemon twice is not served any more, and is told so,
+// while all others go on.
+func TestClientThatBreaksTheDaemon(t *testing.T) {
+	t.Parallel()
+	m, breaks := breakable(t, "alloc.decided", rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	a, b := cudaprog(m), cudaprog(m)
+	say(t, a, "alloc a 100M", "ok")
+	say(t, b, "alloc a 200M", "ok")
+	pid := b.PID()
+	breaks(2)
+	if got := b.Ask("alloc b 100M"); got == "ok" {
+		t.Error("a client that broke the daemon twice was served")
+	}
+	say(t, a, "alloc b 100M", "ok")
+	m.AwaitLog(fmt.Sprintf("a process is not served any more: its requests broke the daemon\" client_pid=%d", pid))
+	if n := failures(m); n != 2 {
+		t.Errorf("the daemon failed %d times", n)
+	}
+	for _, l := range m.Snapshot().Leases {
+		if l.PID == pid && l.State != "unmanaged" {
+			t.Errorf("it was taken up: %+v", l)
+		}
+	}
+	if !strings.Contains(b.Stderr(), "broke the daemon twice") {
+		t.Errorf("it is told %q", b.Stderr())
+	}
+	b.CloseStdin()
+	b.Wait()
+	next := cudaprog(m)
+	say(t, next, "alloc a 200M", "ok")
+	a.End()
+	next.End()
+	m.AllGone()
+}
+
+// TestThirdFailureSetsTheStateAside checks that a daemon that fails for the third time within a minute, as it takes up what is recorded,
+// begins without; programs say what they hold.
+func TestThirdFailureSetsTheStateAside(t *testing.T) {
+	t.Parallel()
+	m, breaks := breakable(t, "recover.sessions", rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	a := cudaprog(m)
+	say(t, a, "alloc a 100M", "ok")
+	m.Kill()
+	breaks(3)
+	m.Start()
+	if n := failures(m); n != 3 {
+		t.Errorf("the daemon failed %d times", n)
+	}
+	if _, err := os.Stat(m.Socket + ".state.broken"); err != nil || !strings.Contains(m.Log(), "the state file is set aside") {
+		t.Errorf("%v: nothing was set aside", err)
+	}
+	say(t, a, "alloc b 100M", "ok")
+	agree(t, m)
+	a.End()
+	m.AllGone()
+}
+
+// TestSocketStaysOverAFailure checks that whoever connects while the daemon starts itself again waits, and is not refused.
+func TestSocketStaysOverAFailure(t *testing.T) {
+	t.Parallel()
+	m, breaks := breakable(t, "request.answered", rig.Options{Devices: "1G", NoMount: true})
+	before, err := os.Stat(m.Socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop, refused := make(chan struct{}), make(chan error, 1)
+	go func() {
+		defer close(refused)
+		for {
+			select {
+			case <-stop:
+				return
+			default:
+			}
+			c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.Socket, Net: "unixpacket"})
+			switch {
+			case err == nil:
+				c.Close()
+			case !errors.Is(err, unix.EAGAIN): // that is how a full queue of a socket answers
+				refused <- err
+				return
+			}
+		}
+	}()
+	breaks(1)
+	if r := rig.Run(t, m.Gpuarb("ps")); failures(m) != 1 {
+		t.Errorf("the daemon has not failed: %+v", r)
+	}
+	m.Snapshot()
+	close(stop)
+	if err := <-refused; err != nil {
+		t.Error(err)
+	}
+	if after, err := os.Stat(m.Socket); err != nil || !os.SameFile(before, after) {
+		t.Errorf("the socket is another one: %v", err)
+	}
+}
