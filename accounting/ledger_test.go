@@ -214,6 +214,8 @@ func TestErrors(t *testing.T) {
 	for what, err := range map[string]struct{ got, want error }{
 		"a device twice":        {l.AddDevice(0, 1), accounting.ErrExists},
 		"capacity of no device": {l.SetCapacity(7, 1), accounting.ErrNoDevice},
+		"a cap under a cap":     {l.SetCaps(l.OpenCap(), l.OpenCap()), accounting.ErrCycle},
+		"a budget for a cap":    {l.SetCaps(l.OpenBudget(nil), l.OpenBudget(nil)), accounting.ErrCycle},
 		"limits on no device":   {l.SetLimits(b, 7, accounting.Limits{}), accounting.ErrNoDevice},
 		"lease on no device":    {openErr, accounting.ErrNoDevice},
 		"close in use":          {l.CloseBudget(b), accounting.ErrBusy},
