@@ -43,7 +43,9 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			a.settle(now, l)
 		}
 		a.takeAparts(l.device)
-		if !r.Managed {
+		if r.Managed {
+			a.take(l, a.idle(l)) // which is memory of the device
+		} else {
 			a.giveWay(l, r.Bytes)
 		}
 		if a.calm(l) && a.grant(l, r.takes(), 0) {
@@ -127,9 +129,6 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 // and are granted to it already.
 func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) bool {
 	n, apart := all[accounting.Memory], all[accounting.Present] == 0
-	if apart && l.Away() == 0 { // while it is known to be of the device
-		a.take(l, a.idle(l))
-	}
 	before := l.Granted() - own
 	all[accounting.Memory], all[accounting.Present] = n-own, all[accounting.Present].Less(own)
 	if l.Reserve(all) != nil {

@@ -108,7 +108,11 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	case WantsStreams: // one that waited, while others of its process were served
 		a.takeStreams(l)
 	}
-	if a.takeApart(l); t.kind == WantsBytes && !t.managed {
+	a.takeApart(l)
+	switch {
+	case t.managed:
+		a.take(l, a.idle(l)) // which is memory of the device
+	case t.kind == WantsBytes && t.own == 0:
 		a.giveWay(l, t.need())
 	}
 	d, need := l.device, t.need()
@@ -252,7 +256,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 // beyondOwn tells whether a lease's own budget refuses a request even after all idle
 // credit was called back: nil, or the refusal.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
-	for r := range a.shortages(t, t.need(), min(a.ownIdle(t.lease), t.need())) {
+	for r := range a.shortages(t, t.need(), min(a.ownIdle(t), t.need())) {
 		if reasonOf(r) == ReasonOverBudget { // whatever limits of others refuse it too
 			return r
 		}

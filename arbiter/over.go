@@ -71,7 +71,11 @@ func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
 	if r == nil || r.Budget != nil || !l.device.IsGPU() || l.spoiled {
 		return
 	}
-	there := min(l.word.Told().Managed, l.Granted().Less(a.idle(l))).Less(l.Away())
+	managed := l.word.Told().Managed
+	if managed == 0 {
+		return
+	}
+	there := min(managed, l.Granted().Less(a.idle(l))).Less(l.Away())
 	if there == 0 {
 		return
 	}
@@ -79,12 +83,12 @@ func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
 	a.noteAway(l)
 }
 
-// ownIdle returns the idle bytes of a lease that it may use again without a new grant.
-func (a *Arbiter) ownIdle(l *lease) accounting.Bytes {
-	if l.Away() > 0 {
+// ownIdle returns the idle bytes of a ticket's lease that it may use again without a new grant.
+func (a *Arbiter) ownIdle(t *ticket) accounting.Bytes {
+	if t.managed || t.lease.Away() > 0 {
 		return 0
 	}
-	return a.idle(l)
+	return a.idle(t.lease)
 }
 
 // settle takes back what a lease has idle where a budget above it is over, and

@@ -3,6 +3,7 @@ package arbiter_test
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -407,10 +408,14 @@ func (d *drive) alloc() {
 	}
 	l.request++
 	noWait := d.rng.IntN(8) == 0
-	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Thread: thread, NoWait: noWait})
-	d.logf("session %d of job %d thread %d device %d: alloc %d (no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, noWait,
+	managed := !d.upsets && d.rng.IntN(6) == 0
+	if managed && d.rng.IntN(2) == 0 {
+		n *= 10 // more than there is of the device
+	}
+	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Managed: managed, Thread: thread, NoWait: noWait})
+	d.logf("session %d of job %d thread %d device %d: alloc %d (managed: %v, no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, managed, noWait,
 		o.Granted, o.Waiting, o.Reason, o.Remaining)
-	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n}
+	t := &refTicket{kind: 'a', job: l.session.job, lease: l, thread: thread, n: n, managed: managed}
 	d.ask(t, answer{o.Granted, o.Waiting, o.Reason}, noWait)
 }
 
@@ -667,6 +672,15 @@ func (d *drive) freeOf(s *refSession) {
 	if d.rng.IntN(2) == 0 {
 		n = l.used
 	}
+	if l.managed > 0 { // of one kind alone
+		if plain := l.used - l.managed; plain > 0 && d.rng.IntN(2) == 0 {
+			n = min(n, plain)
+		} else {
+			n = min(n, l.managed)
+			l.managed -= n
+			l.word.told.Managed = l.managed
+		}
+	}
 	if l.used -= n; l.used == 0 {
 		for i := range l.threads {
 			l.threads[i].bytes = false
@@ -912,11 +926,33 @@ func (d *drive) after(pause time.Duration) {
 func (d *drive) checkSums() {
 	d.changed()
 	s := d.arb.Snapshot(d.world.now)
+	away, managed := map[int]accounting.Bytes{}, map[int]accounting.Bytes{}
+	for i := range s.Leases {
+		away[s.Leases[i].Device] += s.Leases[i].Away
+	}
+	for _, j := range d.jobs {
+		for _, x := range j.sessions {
+			for _, l := range x.leases {
+				if !l.gone {
+					managed[l.device.index] += l.managed
+				}
+			}
+		}
+	}
+	for k, n := range managed {
+		if n == 0 && away[k] == 0 {
+			delete(managed, k)
+			delete(away, k)
+		}
+	}
+	if !maps.Equal(away, managed) {
+		d.fail("%v of managed memory are away, want %v", away, managed)
+	}
 	for i, dev := range d.devices {
 		var used, sum, beside accounting.Bytes
 		for _, j := range d.jobs {
 			used += usedBy(j, dev, false)
-			sum += committed(j, dev)
+			sum += committedThere(j, dev)
 			beside += costOf(j, dev, false) + d.headroom(j, dev)
 		}
 		state := s.Devices[i]

@@ -77,6 +77,11 @@ func (m *ifOthers) held(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, true), j.reserved(d))
 }
 
+// heldThere is held without managed memory, which takes nothing of the device.
+func (m *ifOthers) heldThere(j *refJob, d *refDevice) accounting.Bytes {
+	return max(thereBy(j, d, true), j.reserved(d))
+}
+
 // beside is what a stuck party's contexts cost a device, or are to cost.
 func (m *ifOthers) beside(j *refJob, d *refDevice) accounting.Bytes {
 	return costOf(j, d, true) + m.r.headroom(j, d)
@@ -105,16 +110,20 @@ func (m *ifOthers) stuckHolders(d *refDevice) (all []refHolder) {
 // lacks tells what a ticket would still lack on a device.
 func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user bool, cgroups cgroupSet) {
 	j := t.job
-	var grow accounting.Bytes
+	var grow, there accounting.Bytes
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
+		there = grow
 	} else {
 		used := usedBy(j, d, true)
 		grow = max(used+t.n, j.reserved(d)) - max(used, j.reserved(d))
+		if used := thereBy(j, d, true); !t.managed {
+			there = max(used+t.n, j.reserved(d)) - max(used, j.reserved(d))
+		}
 	}
 	var all, eves, same accounting.Bytes
 	for _, s := range m.stuck {
-		all += m.held(s, d) + m.beside(s, d)
+		all += m.heldThere(s, d) + m.beside(s, d)
 		if s.uid == j.uid {
 			same += m.held(s, d)
 		}
@@ -122,7 +131,7 @@ func (m *ifOthers) lacks(t *refTicket, d *refDevice) (slot, bytes, share, user b
 			eves += m.held(s, d)
 		}
 	}
-	takes := grow + m.r.beside(t)
+	takes := there + m.r.beside(t)
 	bytes = takes > 0 && takes+all > d.total
 	share = grow > 0 && student(j.uid) && grow+eves > min(m.r.shared, d.total)
 	_, capped := m.r.caps[j.uid]
@@ -215,7 +224,7 @@ func (m *ifOthers) barred(t *refTicket, behind lines) bool {
 		b := behind[d.index]
 		n := m.r.look(t, d, bars{})
 		grows := m.growsNow(t, d)
-		stopped := n.enters && b.keepOut(t) || (grows || m.r.beside(t) > 0) && (b.bytes || m.r.fresh(t.job) && b.fresh) ||
+		stopped := n.enters && b.keepOut(t) || (m.growsThere(t, d) || m.r.beside(t) > 0) && (b.bytes || m.r.fresh(t.job) && b.fresh) ||
 			grows && (student(t.job.uid) && b.shared || b.users&setOf(t.job.uid) != 0) || m.barredIn(t, b)
 		if stopped != t.any {
 			return stopped
@@ -237,6 +246,15 @@ func (m *ifOthers) growsNow(t *refTicket, d *refDevice) bool {
 	return max(used+t.n, least) > max(used, least)
 }
 
+// growsThere is growsNow of the device.
+func (m *ifOthers) growsThere(t *refTicket, d *refDevice) bool {
+	if t.kind == 'j' {
+		return m.growsNow(t, d)
+	}
+	used, least := thereBy(t.job, d, true), t.job.reserved(d)
+	return !t.managed && max(used+t.n, least) > max(used, least)
+}
+
 // waitsFor: what a ticket lacks is held by a party.
 func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 	if !m.isStuck(j) {
@@ -249,7 +267,7 @@ func (m *ifOthers) waitsFor(t *refTicket, j *refJob) bool {
 				return true
 			}
 		}
-		if bytes && m.held(j, d)+m.beside(j, d) > 0 || m.held(j, d) > 0 && (share && student(j.uid) || user && j.uid == t.job.uid) {
+		if bytes && m.heldThere(j, d)+m.beside(j, d) > 0 || m.held(j, d) > 0 && (share && student(j.uid) || user && j.uid == t.job.uid) {
 			return true
 		}
 		if slot && slices.ContainsFunc(m.stuckHolders(d), func(h refHolder) bool { return h.job == j }) {

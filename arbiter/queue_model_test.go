@@ -66,6 +66,7 @@ type refLease struct {
 	session *refSession
 	device  *refDevice
 	used    accounting.Bytes
+	managed accounting.Bytes // of used; no reading ever shows it on the device
 	costs   accounting.Bytes // of its contexts, without the one that its job keeps headroom for
 	threads [4]refMaker      // 0: not known
 	gone    bool
@@ -87,6 +88,7 @@ type refTicket struct {
 	lease    *refLease
 	thread   uint32
 	n        accounting.Bytes
+	managed  bool // n is of managed memory
 	count    int
 	any      bool
 	choice   []*refDevice // a job's
@@ -135,6 +137,19 @@ func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 		for _, l := range s.leases {
 			if l.device == d && !l.gone && !(living && s.dead) {
 				n += l.used
+			}
+		}
+	}
+	return n
+}
+
+// thereBy is usedBy without managed memory, which takes nothing of the device.
+func thereBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
+	n = usedBy(j, d, living)
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && !l.gone && !(living && s.dead) {
+				n -= l.managed
 			}
 		}
 	}
@@ -200,6 +215,11 @@ func committed(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, false), j.reserved(d))
 }
 
+// committedThere is what a job's memory takes of a device, or has reserved there.
+func committedThere(j *refJob, d *refDevice) accounting.Bytes {
+	return max(thereBy(j, d, false), j.reserved(d))
+}
+
 // changed: whatever was counted is to be counted again.
 func (r *reference) changed() {
 	for _, d := range r.devices {
@@ -217,7 +237,7 @@ func (r *reference) count(d *refDevice) *refDevice {
 	var all, eves accounting.Bytes
 	for _, j := range r.jobs {
 		n := committed(j, d)
-		all += n + costOf(j, d, false) + r.headroom(j, d)
+		all += committedThere(j, d) + costOf(j, d, false) + r.headroom(j, d)
 		d.of[j.uid] += n
 		if student(j.uid) {
 			eves += n
@@ -450,21 +470,25 @@ func (b bars) keepOut(t *refTicket) bool {
 // look tells what refuses a ticket on a device, behind those who come first.
 func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	j := t.job
-	var grow accounting.Bytes
+	var grow, there accounting.Bytes // of budgets, and of the device
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
+		there = grow
 		if n.enters = r.keeps(j, d); n.enters {
 			n.hardSlot, n.wish = r.noSlot(d, j, 0, true)
 		}
 	} else {
 		used, least := usedBy(j, d, false), j.reserved(d)
 		grow = max(used+t.n, least) - max(used, least)
+		if used := thereBy(j, d, false); !t.managed {
+			there = max(used+t.n, least) - max(used, least)
+		}
 		if n.enters = r.enters(t); n.enters {
 			n.hardSlot, n.wish = r.noSlot(d, j, t.lease.session.wish, false)
 		}
 	}
 	n.slot = n.hardSlot || n.enters && !n.wish && b.keepOut(t)
-	if takes := grow + r.beside(t); takes > 0 {
+	if takes := there + r.beside(t); takes > 0 {
 		n.hardBytes = takes > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
 	}
@@ -502,18 +526,21 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	}
 	d, j := t.lease.device, t.job
 	if t.kind == 'c' {
-		if n := r.beside(t); r.look(t, d, bars{}).hardBytes && t.lease.used+t.lease.costs+n > d.total {
+		if n := r.beside(t); r.look(t, d, bars{}).hardBytes && t.lease.used-t.lease.managed+t.lease.costs+n > d.total {
 			return arbiter.ReasonDeviceFull
 		}
 		return arbiter.ReasonNone
 	}
 	most := min(j.max, d.total)
+	if t.managed && j.max == accounting.Max {
+		most = accounting.Max
+	}
 	if student(j.uid) {
-		most = min(most, r.shared)
+		most = min(most, r.shared, d.total)
 	}
 	most = min(most, r.capOf(j.uid, d))
 	for _, c := range r.around(t.lease.session) {
-		most = min(most, r.cgroups[c])
+		most = min(most, r.cgroups[c], d.total)
 	}
 	switch {
 	case t.n > most:
@@ -532,7 +559,7 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 		return arbiter.ReasonSharedFull
 	case n.hardShared && usedBy(j, d, true)+t.n > min(r.shared, d.total):
 		return arbiter.ReasonSharedFull
-	case n.hardBytes && t.lease.used+t.lease.costs+t.n > d.total:
+	case n.hardBytes && t.lease.used-t.lease.managed+t.lease.costs+t.n > d.total:
 		return arbiter.ReasonDeviceFull
 	}
 	return arbiter.ReasonNone
@@ -621,6 +648,10 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 		case 'a':
 			m.bytes = m.bytes && l.used > 0 || m.contexts+m.streams == 0
 			l.used += t.n
+			if t.managed {
+				l.managed += t.n
+				l.word.told.Managed = l.managed
+			}
 		case 's':
 			m.streams += t.count
 		case 'c':

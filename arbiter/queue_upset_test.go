@@ -45,7 +45,8 @@ func (d *drive) loseDevice() {
 			for _, l := range s.leases {
 				if l.device == dev && !l.gone {
 					l.lost, l.gone = true, s.dead
-					l.used, l.costs, l.threads = 0, 0, [4]refMaker{}
+					l.used, l.managed, l.costs, l.threads = 0, 0, 0, [4]refMaker{}
+					l.word.told.Managed = 0
 				}
 			}
 		}
@@ -112,6 +113,8 @@ func (d *drive) recount(l *refLease) {
 			used += accounting.Bytes(d.rng.IntN(30))
 		}
 	}
+	l.managed = l.managed.Less(l.used.Less(used)) // of which what is used no more is believed to be
+	l.word.told.Managed = l.managed
 	more := used.Less(l.used)
 	n := d.look(&refTicket{kind: 'a', job: l.session.job, lease: l, n: more}, l.device, bars{})
 	fits := !n.hardBytes && !n.hardShared && !n.hardUser && n.hardCgroups == 0 && d.fitsJob(l, more)
@@ -297,7 +300,7 @@ func (d *drive) restoreSession(s *refSession) {
 
 // restoreLease takes up a lease, with the word that its client has.
 func (d *drive) restoreLease(l *refLease) {
-	held := arbiter.RestoredLease{Device: l.device.index, Granted: l.word.granted, Lost: l.lost}
+	held := arbiter.RestoredLease{Device: l.device.index, Granted: l.word.granted, Away: l.managed, Lost: l.lost}
 	credit := l.word.idle()
 	if l.lost || l.session.dead {
 		held.Granted, credit = l.used, 0
@@ -316,6 +319,7 @@ func (d *drive) restoreLease(l *refLease) {
 	}
 	l.threads[0].bytes = byBytes && l.used > 0 // nobody knows any more whose they are
 	x := d.words.add(held.Granted, credit)
+	x.told.Managed = l.managed
 	info, err := d.arb.RestoreLease(d.world.now, l.session.id, held, x)
 	if err != nil {
 		d.fail("%v", err)

@@ -157,7 +157,7 @@ func (a *Arbiter) makeRoom(t *ticket) (own accounting.Bytes, refused *accounting
 // for the bytes of a ticket: how many of them would come out of its own word, or the refusal with what
 // would have been granted at that limit. Nothing is taken.
 func (a *Arbiter) shortage(t *ticket) (own accounting.Bytes, refused *accounting.Refusal) {
-	own = min(a.ownIdle(t.lease), t.bytes)
+	own = min(a.ownIdle(t), t.bytes)
 	for r := range a.shortages(t, t.bytes, own) {
 		return 0, r
 	}

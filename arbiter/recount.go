@@ -28,11 +28,12 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	if !l.session.alive() || l.lost || l.spoiled {
 		return l.Granted(), 0
 	}
-	known := l.Granted() - idle
+	known, away := l.Granted()-idle, l.Away()
 	a.look(l)
 	switch {
 	case used < known:
 		l.Release(accounting.Memory, known-used)
+		l.SetAway(max(l.Away(), min(away, l.word.Told().Managed)))
 	case used > known:
 		most := max(known.Plus(a.excessOf(l)).Plus(l.Room()), min(figure, l.device.Total))
 		doubted = used.Less(most)
