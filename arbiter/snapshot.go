@@ -336,7 +336,7 @@ func (a *Arbiter) ruleStates() []accounting.RuleState {
 	for i, r := range a.policy.All() {
 		streams := r.Streams()
 		to := &states[i]
-		*to = accounting.RuleState{ID: r.Key.ID(), Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
+		*to = accounting.RuleState{ID: r.ID, Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
 			Streams: streams.Max, StreamsBy: streams.By, Devices: make([]accounting.RuleDeviceState, len(a.devices))}
 		for n, d := range a.devices {
 			m := r.Memory(d.bounds())

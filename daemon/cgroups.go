@@ -3,7 +3,6 @@ package daemon
 import (
 	"hash/fnv"
 
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
@@ -11,19 +10,29 @@ import (
 // What somebody set for all programs in a cgroup is kept like other changed limits. A record of a limit has no room for a
 // path: that has a record of its own, and the limit the path's number.
 
-// cgroupID is the number of a path in records.
+// cgroupID is the number that a path has in records if no other path has it: else the path has the next number that is free.
 func cgroupID(path string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(path))
 	return h.Sum64()
 }
 
+// cgroupIDLocked is the number of a path: the one that it has in its record, or would have. Users choose the paths of their cgroups, so that
+// two of one hash have numbers of their own.
+func (d *Daemon) cgroupIDLocked(path string) uint64 {
+	if id, known := d.kept.numbers[path]; known {
+		return id
+	}
+	id := cgroupID(path)
+	for _, taken := d.kept.cgroups[id]; taken; _, taken = d.kept.cgroups[id] {
+		id++
+	}
+	return id
+}
+
 // roomForCgroupLocked says why the path of one more cgroup could not be kept, or nil.
-func (d *Daemon) roomForCgroupLocked(id uint64, path string) error {
-	switch at, known := d.kept.cgroups[id]; {
-	case known && d.file.Cgroups.At(at).PathOf() != path:
-		return rules.Wrong(rules.ErrRange, "cgroup %s cannot be told from another with a limit in the state file", path)
-	case !known && len(d.kept.cgroups) >= statefile.MaxCgroups:
+func (d *Daemon) roomForCgroupLocked(id uint64) error {
+	if _, known := d.kept.cgroups[id]; !known && len(d.kept.cgroups) >= statefile.MaxCgroups {
 		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
 	}
 	return nil
@@ -44,13 +53,15 @@ func (d *Daemon) keepCgroupLocked(id uint64, path string, change limitChange) {
 	row.ID = id
 	d.bindLocked(row, path, change, true)
 	d.file.Cgroups.Commit(at)
-	d.kept.cgroups[id] = at
+	d.kept.cgroups[id], d.kept.numbers[path] = at, id
 }
 
 // dropCgroupLocked frees the record of a path whose last limit is gone.
 func (d *Daemon) dropCgroupLocked(id uint64) {
 	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[limitOwner{ipc.LimitCgroup, id, ofNobody}]) == 0 {
-		delete(d.kept.folders, d.file.Cgroups.At(at).PathOf())
+		path := d.file.Cgroups.At(at).PathOf()
+		delete(d.kept.folders, path)
+		delete(d.kept.numbers, path)
 		d.file.Cgroups.Free(at)
 		delete(d.kept.cgroups, id)
 	}
@@ -59,11 +70,14 @@ func (d *Daemon) dropCgroupLocked(id uint64) {
 // recoverCgroupsLocked takes up which paths the last daemon's records are of.
 func (d *Daemon) recoverCgroupsLocked() {
 	d.file.Cgroups.Each(func(at int, r *statefile.Cgroup) {
-		if _, twice := d.kept.cgroups[r.ID]; twice || r.ID != cgroupID(r.PathOf()) {
+		path := r.PathOf()
+		_, twice := d.kept.cgroups[r.ID]
+		_, other := d.kept.numbers[path]
+		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // so many numbers were taken at the most
 			d.file.Cgroups.Free(at)
 			return
 		}
-		d.kept.cgroups[r.ID] = at
+		d.kept.cgroups[r.ID], d.kept.numbers[path] = at, r.ID
 		if r.Folder != 0 {
 			d.kept.folders[r.PathOf()] = r.Folder
 		}

@@ -82,3 +82,27 @@ func TestManyCgroups(t *testing.T) {
 	b.limitCgroup(name(7), ipc.NoLimit)
 	b.limitCgroup("/more", 1<<20)
 }
+
+// TestCgroupsOfOneHash: a path whose number is another's has one of its own, over a restart too.
+func TestCgroupsOfOneHash(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.limitCgroup("/a", 1<<20)
+	b.lock()
+	at := b.kept.cgroups[cgroupID("/a")]
+	b.kept.cgroups[cgroupID("/b")] = at // as if they had one hash
+	b.unlock()
+	b.limitCgroup("/b", 1<<21)
+	b.lock()
+	delete(b.kept.cgroups, cgroupID("/b"))
+	b.unlock()
+	for range 2 {
+		if limits, records := b.cgroupsLeft(); limits["/a"] != 1<<20 || limits["/b"] != 1<<21 || records != 2 {
+			t.Errorf("%v, %d records", limits, records)
+		}
+		b.restart()
+	}
+	b.limitCgroup("/b", ipc.NoLimit)
+	if limits, records := b.cgroupsLeft(); len(limits) != 1 || records != 1 {
+		t.Errorf("%v, %d records", limits, records)
+	}
+}

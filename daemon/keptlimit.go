@@ -64,6 +64,7 @@ type keptLimits struct {
 	count *counts // by who made the change; a device's are root's
 
 	cgroups map[uint64]int    // records of paths, by their numbers
+	numbers map[string]uint64 // of paths
 	folders map[string]uint32 // of cgroups by their paths: those whose limits end with a folder
 }
 

@@ -232,8 +232,8 @@ func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (t
 	case ipc.LimitUser:
 		of.start = ofNobody
 	case ipc.LimitCgroup:
-		of = limitOwner{of.kind, cgroupID(name), ofNobody}
-		if err = d.roomForCgroupLocked(of.id, name); err == nil && change.bind == toFolder && change.folder == 0 && change.Privileged {
+		of = limitOwner{of.kind, d.cgroupIDLocked(name), ofNobody}
+		if err = d.roomForCgroupLocked(of.id); err == nil && change.bind == toFolder && change.folder == 0 && change.Privileged {
 			err = rules.Wrong(rules.ErrRange, "cgroup %s has no folder that the limit could end with: without --with-folder the limit waits for it", name)
 		}
 	case ipc.LimitRule:

@@ -1,7 +1,8 @@
 package gpufs
 
 import (
-	"hash/fnv"
+	"crypto/sha256"
+	"encoding/binary"
 	"slices"
 	"strings"
 
@@ -37,22 +38,22 @@ func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
 		fields = slices.DeleteFunc(slices.Clone(fields), func(f fieldOfCgroup) bool { return f.Name == "memory.max" })
 	}
 	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: OfCgroup, Device: AllDevices, Cgroup: of})
-	return within(entry{id: identity{kind: kindCgroup, id: hashOf(of)}, uid: b.uid}, entries), true
+	return within(entry{id: ofCgroup(of), uid: b.uid}, entries), true
 }
 
 // cgroupEntry is a cgroup in the folder of another.
 func (b *builder) cgroupEntry(in, name string) entry {
 	of := below(in, name)
-	return entry{name: name, id: identity{kind: kindCgroup, id: hashOf(of)}, uid: b.uid, dir: b.cgroup(of)}
+	return entry{name: name, id: ofCgroup(of), uid: b.uid, dir: b.cgroup(of)}
 }
 
 func below(of, name string) string { return strings.TrimSuffix(of, "/") + "/" + name }
 
-// hashOf is what a cgroup's files are known by.
-func hashOf(of string) uint64 {
-	h := fnv.New64a()
-	h.Write([]byte(of))
-	return h.Sum64()
+// ofCgroup is the identity of a cgroup's folder. Users choose the paths of their cgroups, so that it is made of 104 bits of a hash
+// to which nobody can find two paths.
+func ofCgroup(path string) identity {
+	sum := sha256.Sum256([]byte(path))
+	return identity{kind: kindCgroup, id: binary.LittleEndian.Uint64(sum[:]) & (1<<40 - 1), generation: binary.LittleEndian.Uint64(sum[8:])}
 }
 
 // cgroupsIn are the names of the cgroups right below one, each once.

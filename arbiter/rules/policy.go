@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -31,7 +32,8 @@ type Policy struct {
 	// ContextReserve nor a context that was seen tells it.
 	ContextGuess accounting.Size
 
-	live map[Key]Live // what was changed of its rules since it was put in force
+	live    map[Key]Live // what was changed of its rules since it was put in force
+	numbers []uint64     // of Rules
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -73,7 +75,22 @@ func (p Policy) InForce() Policy {
 		p.DeadlockGrace = DefaultDeadlockGrace
 	}
 	p.live = make(map[Key]Live)
+	p.numberRules()
 	return p
+}
+
+// numberRules gives each rule a number of its own: that of its key, or the next one if another rule has that.
+func (p *Policy) numberRules() {
+	p.numbers = make([]uint64, len(p.Rules))
+	of := make(map[uint64]Key)
+	for i := range p.Rules {
+		key := p.Rules[i].key()
+		id := key.ID()
+		for other, taken := of[id]; taken && other != key; other, taken = of[id] {
+			id++
+		}
+		of[id], p.numbers[i] = key, id
+	}
 }
 
 // ForDevice returns the first device rule that matches d; the zero rule if none does.
@@ -105,12 +122,10 @@ func (p *Policy) All() []Terms {
 	return all
 }
 
-// ByID returns what the rule with that [Key.ID] gives now. False: there is no such rule.
+// ByID returns what the rule with that [Terms.ID] gives now, of a policy in force. False: there is no such rule.
 func (p *Policy) ByID(id uint64) (Terms, bool) {
-	for i := range p.Rules {
-		if p.Rules[i].key().ID() == id {
-			return p.terms(i), true
-		}
+	if i := slices.Index(p.numbers, id); i >= 0 {
+		return p.terms(i), true
 	}
 	return Terms{}, false
 }
@@ -125,5 +140,9 @@ func (p *Policy) terms(i int) Terms {
 	if name == "" {
 		name = fmt.Sprintf("rule %d", i+1)
 	}
-	return Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}.normal()
+	t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}
+	if i < len(p.numbers) {
+		t.ID = p.numbers[i]
+	}
+	return t.normal()
 }

@@ -115,7 +115,8 @@ type Terms struct {
 	Settings
 	Name string // for messages: `rule 2 (user student)`, or "the defaults"
 	Key  Key
-	Live Live // what was changed of memory.max and streams.max since the policy was put in force
+	ID   uint64 // the rule in a message, where its name has no room; 0: of the defaults
+	Live Live   // what was changed of memory.max and streams.max since the policy was put in force
 }
 
 // Key says which rule it is, wherever in the configuration it stands: one that has a
@@ -136,7 +137,7 @@ func (k Key) String() string {
 	return fmt.Sprintf(wording.RuleFor, wording.Plain(k.match.String()))
 }
 
-// ID is the rule in a message, where its name has no room.
+// ID is the number of a rule, unless another one has it: see [Terms.ID].
 func (k Key) ID() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s", k.Name, k.match)

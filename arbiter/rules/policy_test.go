@@ -1,0 +1,17 @@
+package rules
+
+import "testing"
+
+// TestRulesOfOneHash: rules whose names have one hash have numbers of their own, the same ones each time.
+func TestRulesOfOneHash(t *testing.T) {
+	const one, other = "8yn0iYCKYHlIj4-BwPqk", "GReLUrM4wMqfg9yzV3KQ"
+	if (Key{Name: one}).ID() != (Key{Name: other}).ID() {
+		t.Fatal("they have not")
+	}
+	p := Policy{Rules: []Rule{{Key: one, StreamsMax: new(1)}, {Key: other, StreamsMax: new(2)}, {Key: other, StreamsMax: new(3)}}}.InForce()
+	for i, want := range []int{1, 2, 2} { // of two rules of one name the first counts
+		if got, ok := p.ByID(p.All()[i].ID); !ok || got.StreamsMax != want {
+			t.Errorf("rule %d: found the one of %d streams", i, got.StreamsMax)
+		}
+	}
+}
