@@ -85,11 +85,11 @@ func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
 		free(c.environment, len(p.Environ))
 		C.free(unsafe.Pointer(c.path))
 	}()
-	if result := do(&c); result < 0 {
+	result := do(&c)
+	if result < 0 {
 		return 0, syscall.Errno(-result)
-	} else {
-		return int(result), nil
 	}
+	return int(result), nil
 }
 
 // vector copies strings to C's memory, with room behind each for a PID, and NULL at the end.
