@@ -81,8 +81,10 @@ func TestReservedWhenThereIsRoom(t *testing.T) {
 		w.served(ticket)
 		committed(800)
 		forget(w.arb, w.now, waiter.session)
-		if !w.arb.Reserve(w.now, s) || !w.arb.Reserve(w.now, s) {
-			t.Error("there is room, and nothing is reserved")
+		for range 2 { // the second call finds that the first one has reserved
+			if !w.arb.Reserve(w.now, s) {
+				t.Error("there is room, and nothing is reserved")
+			}
 		}
 		committed(one.least)
 		w.arb.EndSession(w.now, s)
