@@ -106,6 +106,12 @@ func (j *job) given(d *device) bool {
 // and no variable hides it from its programs.
 func (j *job) uses(d *device) bool { return !d.IsGPU() || j.given(d) }
 
+// NoExports reports whether the job's rule gives its programs the library without exported driver functions.
+func (a *Arbiter) NoExports(id JobID) bool {
+	j := a.jobs[id]
+	return j != nil && j.Rule.NoExports
+}
+
 // JobName is how people know a job: "job 3 (python3)".
 func (a *Arbiter) JobName(id JobID) string {
 	if j := a.jobs[id]; j != nil {

@@ -40,6 +40,7 @@ stream_reserve = "256MiB"
 charge_overhead = true
 context_reserve = "1%"
 host.max = "1GiB"
+no_exports = true
 
 [[device]]
 match.index = 0
@@ -74,6 +75,7 @@ priority = 7
 slots.scope = "job"
 stream_reserve = "0"
 host.max = "max"
+no_exports = false
 [rule.match]
 group = "lab"
 exe = "/usr/bin/python*"
@@ -131,6 +133,7 @@ func TestParseEverything(t *testing.T) {
 		SlotScope:     rules.ScopeProcess,
 		StreamReserve: 256 << 20,
 		HostMax:       ptr(accounting.Bytes(1 << 30)),
+		NoExports:     true,
 	}
 	want.Policy.AgeAfter = 90 * time.Second
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
@@ -145,14 +148,14 @@ func TestParseEverything(t *testing.T) {
 	}
 	want.Policy.Rules = []rules.Rule{
 		{
-			Name:  "rule students (f.toml:39)",
+			Name:  "rule students (f.toml:40)",
 			Key:   "students",
 			Match: rules.Match{User: "student"},
 			Scope: ptr(rules.ScopeRule),
 			Max:   &accounting.Size{Bytes: accounting.Bytes(8 << 30)},
 		},
 		{
-			Name: "rule 2 (f.toml:45)",
+			Name: "rule 2 (f.toml:46)",
 			Match: rules.Match{
 				Group: "lab", Exe: "/usr/bin/python*", Command: "*train*",
 				Cgroup: "/user.slice/*", Unit: "a.service", Container: "c1",
@@ -168,6 +171,7 @@ func TestParseEverything(t *testing.T) {
 			SlotScope:     ptr(rules.ScopeJob),
 			StreamReserve: ptr(accounting.Bytes(0)),
 			HostMax:       ptr(accounting.Max),
+			NoExports:     ptr(false),
 		},
 	}
 	if diff := cmp.Diff(want, config, unexported); diff != "" {

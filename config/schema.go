@@ -88,6 +88,7 @@ var (
 		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
 		optional("stream_reserve", amounts(ends), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
 		optional("host.max", amounts(sizes), func(d *draft) **accounting.Bytes { return &d.HostMax }),
+		optional("no_exports", booleans, func(d *draft) **bool { return &d.NoExports }),
 	}
 
 	ruleKeys = slices.Concat([]key{
@@ -270,7 +271,7 @@ func (c *Config) String() string {
 	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
 		WaitAfter: &defaults.WaitAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
-		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax}}
+		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports}}
 	for _, t := range tables {
 		switch {
 		case t.many, t.name == sectionHTTP && c.HTTP.Listen == "" && len(c.HTTP.Hosts) == 0:

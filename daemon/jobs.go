@@ -278,6 +278,9 @@ func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
 		}
 		rep.Devices++
 	}
+	if d.arb.NoExports(j.id) {
+		rep.Text = ipc.MakeText(ipc.BuildNoExports)
+	}
 	return rep
 }
 

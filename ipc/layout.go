@@ -503,7 +503,7 @@ type JobOpenReply struct {
 	Devices  uint32 // valid entries in Device; 0: any
 	Reserved uint32
 	Device   [PageSlots]JobDevice
-	Text     Text // of a refusal: why, and who holds what was asked for
+	Text     Text // of a refusal: why, and who holds what was asked for; of a job: the build of the library that its rule chooses, BuildNoExports or nothing
 }
 
 // JobCloseRequest gives back what a job holds beyond its processes: its claim, slots and

@@ -33,6 +33,10 @@ func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (Al
 	return c.alloc(ctx, req, &waiting{Wait: w})
 }
 
+// BuildNoExports in JobOpenReply.Text: the job's programs are to have the library without exported driver functions. Earlier clients
+// read Text of a refusal alone, and the text of an earlier daemon is empty.
+const BuildNoExports = "no-exports"
+
 // OpenJobWaiting is OpenJob that tells of the wait and can be given up: see CallWaiting.
 func (c *Client) OpenJobWaiting(ctx context.Context, req JobOpenRequest, w Wait) (JobOpenReply, error) {
 	var reply JobOpenReply

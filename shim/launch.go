@@ -101,10 +101,21 @@ func preload(library, already string) string {
 func OtherBuild(library string) string {
 	folder, name := filepath.Split(library)
 	folder = filepath.Clean(folder)
-	if filepath.Base(folder) == withoutExports {
+	if isWithoutExports(library) {
 		return filepath.Join(filepath.Dir(folder), name)
 	}
 	return filepath.Join(folder, withoutExports, name)
+}
+
+func isWithoutExports(library string) bool {
+	return filepath.Base(filepath.Dir(library)) == withoutExports
+}
+
+// PreloadsNoExports reports whether a value of LD_PRELOAD names the build without exports.
+func PreloadsNoExports(list string) bool {
+	return slices.ContainsFunc(strings.FieldsFunc(list, separatesPreloads), func(path string) bool {
+		return isWithoutExports(path) && filepath.Base(path) == LibraryName
+	})
 }
 
 func separatesPreloads(r rune) bool { return r == ':' || r == ' ' }
@@ -175,7 +186,10 @@ func FindLibrary(executable string, env func(string) string) (string, error) {
 // WithoutExports returns the second build of the library at a path that FindLibrary returned. It exports no driver
 // functions, for programs with a library that has variables of these names. The error says what is wrong with the file.
 func WithoutExports(library string) (string, error) {
-	path := OtherBuild(library)
+	path := library
+	if !isWithoutExports(path) {
+		path = OtherBuild(path)
+	}
 	if err := CheckLibrary(path); err != nil {
 		return "", fmt.Errorf("no %s without exports (tried %s: %w)", LibraryName, path, reason(err))
 	}

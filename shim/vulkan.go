@@ -21,7 +21,7 @@ const (
 // loader before 1.3.207 does not know the variable, and passes over a layer that it does not find.
 func withLayer(env []string, library string) []string {
 	env = setenv(env, layerVariable, "1")
-	if filepath.Base(filepath.Dir(library)) == withoutExports {
+	if isWithoutExports(library) {
 		env = unsetenv(env, layerVariable) // else the installed layer is loaded as well, which is the other build
 	}
 	folder := layerFolder(library, getenv(env, "XDG_DATA_DIRS"))

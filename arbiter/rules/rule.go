@@ -59,6 +59,7 @@ type Settings struct {
 	SlotScope     Scope             // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
 	StreamReserve accounting.Bytes  // charged for each stream
 	HostMax       *accounting.Bytes // pinned host memory that each process may hold; nil: no limit
+	NoExports     bool              // a job's programs are given the library without exported driver functions
 }
 
 // Rule gives limits to the processes that it matches. What is nil falls back to
@@ -78,6 +79,7 @@ type Rule struct {
 	SlotScope     *Scope
 	StreamReserve *accounting.Bytes
 	HostMax       *accounting.Bytes
+	NoExports     *bool
 }
 
 // DeviceMatch picks devices: every field that is set must match.
@@ -164,6 +166,7 @@ func (s Settings) With(rule *Rule) Settings {
 	put(&s.Priority, rule.Priority)
 	put(&s.SlotScope, rule.SlotScope)
 	put(&s.StreamReserve, rule.StreamReserve)
+	put(&s.NoExports, rule.NoExports)
 	if rule.HostMax != nil {
 		s.HostMax = rule.HostMax
 	}

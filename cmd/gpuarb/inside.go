@@ -70,7 +70,7 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 	if launch.Wishes, err = a.wishesInside(flags, options); err != nil {
 		return err
 	}
-	if launch.Library, err = a.libraryFor(options.noExports); err != nil {
+	if launch.Library, err = a.libraryInside(flags, options); err != nil {
 		return err
 	}
 	if notFound != nil {
@@ -85,6 +85,14 @@ func (a *app) runInside(launch shim.Launch, flags *pflag.FlagSet, options *jobOp
 		return a.become(program, args, launch.Environ(os.Environ()), options.dieWithParent)
 	}
 	return a.supervise(program, args, launch.Environ(os.Environ()), caught, a.cancelBelow)
+}
+
+// libraryInside returns the build of the library that the command line chooses, else the one that the job's programs have.
+func (a *app) libraryInside(flags *pflag.FlagSet, options *jobOptions) (string, error) {
+	if flags.Changed(noExportsFlag) {
+		return a.libraryFor(options.noExports)
+	}
+	return a.libraryFor(shim.PreloadsNoExports(os.Getenv("LD_PRELOAD")))
 }
 
 // wishesInside are the flags that a program can be given inside a job, as its environment

@@ -45,6 +45,10 @@ stays to cancel a wait for memory when a signal comes, nor to say a line at the 
 gpuarb events --kind ended. A service whose systemd expects to hear from it needs its PID, so that --exec
 is the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
 
+A library that has variables named like driver functions, as Blender's cuew, crashes under the usual build of gpuarb's
+library. --no-exports gives the program the build that exports no driver functions, and so does no_exports = true in its rule. Functions
+that a program is linked with, not looked up, are then not held.
+
 With --die-with-parent the program gets SIGTERM when the process that started gpuarb ends, and SIGKILL
 10 s later; with --exec, SIGTERM alone, when the thread ends that started gpuarb.
 
@@ -68,7 +72,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	flags.BoolVar(&options.exec, execFlag, false, "become the program, under this PID; the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set")
 	flags.BoolVar(&options.dieWithParent, dieWithParentFlag, false, "end the program when the process that started gpuarb ends")
 	flags.BoolVar(&options.perProcess, "per-process", false, "the budget is each process's own")
-	flags.BoolVar(&options.noExports, noExportsFlag, false, "for programs with a library that has variables named like driver functions (as Blender's cuew): functions that are linked, not looked up, are not held")
+	flags.BoolVar(&options.noExports, noExportsFlag, false, "the library without exported driver functions (see above); =false: the usual one, whatever the rule says")
 	flags.BoolVar(&options.noWait, "no-wait", false, "fail with 75 rather than wait")
 	flags.StringVar(&options.device, "device", "", "the devices to use, as 0 or 0,1; or any, nvidia, amd, intel: one that is free; cpu is the processor, for OpenCL and Vulkan")
 	a.completeDevices(command)
@@ -138,6 +142,9 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 	case options.min != "" && options.device == "" && options.prefer == "" && job.Devices > 0:
 		a.say("%s: --min %s fits GPU %s alone: the program is given no other", who, options.min, indices(job))
 	}
+	if flags.Changed(noExportsFlag) {
+		job.Text = ipc.Text{} // the command line has chosen, not the rule
+	}
 	launch, err := launchOf(library, client.Path(), job)
 	if err != nil {
 		return err
@@ -198,8 +205,14 @@ func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size acc
 	return client, nil
 }
 
-// launchOf is what programs of a job are given.
+// launchOf returns what programs of a job are given: library, unless the job's rule chooses the build without exports.
 func launchOf(library, path string, job ipc.JobOpenReply) (shim.Launch, error) {
+	if job.Text.String() == ipc.BuildNoExports {
+		var err error
+		if library, err = shim.WithoutExports(library); err != nil {
+			return shim.Launch{}, fmt.Errorf("no_exports in the rule of this job: %w", err)
+		}
+	}
 	socket, err := filepath.Abs(path)
 	return shim.Launch{Library: library, Socket: socket, Job: job.Job, Devices: job.Device[:job.Devices]}, err
 }

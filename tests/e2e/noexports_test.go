@@ -53,6 +53,45 @@ func TestVariablesNamedLikeFunctions(t *testing.T) {
 	}
 }
 
+// TestRuleWithoutExports: a rule gives the programs that it matches the library without exports, and what
+// they start; others have the usual one. The command line passes the rule, both ways.
+func TestRuleWithoutExports(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true,
+		Config: "schema_version = 1\n[[rule]]\nname = \"cuew\"\nmatch.command = \"*--cuew*\"\nno_exports = true\n"})
+	preloads := func(want string, args ...string) {
+		t.Helper()
+		shell := []string{"sh", "-c", `echo "$LD_PRELOAD"`}
+		got := rig.Run(t, m.Gpuarb(slices.Concat(args, shell)...))
+		if list := strings.Split(strings.TrimSpace(got.Stdout), ":"); got.Code != 0 || list[0] != rig.Build(t, want) || strings.Count(got.Stdout, "libgpuarb.so") != 1 {
+			t.Errorf("gpuarb %v: status %d, LD_PRELOAD is %swant %s\n%s", args, got.Code, got.Stdout, want, got.Stderr)
+		}
+	}
+	const usual, other = "libgpuarb.so", "no-exports/libgpuarb.so"
+	gpuarb := rig.Build(t, "gpuarb")
+	preloads(usual, "run", "--")
+	preloads(other, "run", "--name", "x--cuew", "--")
+	preloads(usual, "run", "--name", "x--cuew", "--no-exports=false", "--")
+	preloads(other, "run", "--name", "x--cuew", "--", gpuarb, "run", "--")
+	preloads(usual, "run", "--name", "x--cuew", "--", gpuarb, "run", "--no-exports=false", "--")
+	preloads(other, "run", "--no-exports", "--", gpuarb, "run", "--")
+	preloads(other, "claim", "--exec", "env", "MARK=--cuew")
+	preloads(usual, "claim", "--exec")
+
+	library := filepath.Join(t.TempDir(), "libcuew.so")
+	program := filepath.Join(t.TempDir(), "--cuew")
+	for _, args := range [][]string{{"-fPIC", "-shared", "-o", library, "testdata/cuew.c", "-ldl"}, {"-o", program, "testdata/cuewmain.c", "-ldl"}} {
+		if r := rig.Run(t, bounded.Command(t, rig.Patience, "gcc", append([]string{"-D_GNU_SOURCE", "-O1"}, args...)...)); r.Code != 0 {
+			t.Fatalf("gcc: %s", r.Stderr)
+		}
+	}
+	for bytes, want := range map[string]string{"1048576": "0\n", "1048577": "2\n"} {
+		if got := rig.Run(t, m.Gpuarb("run", "--memory", "1M", "--", program, library, bytes)); got.Code != 0 || got.Stdout != want {
+			t.Errorf("%s bytes of 1M: status %d, %q\n%s", bytes, got.Code, got.Stdout, got.Stderr)
+		}
+	}
+}
+
 // TestLookUpsWithoutExports: functions that are looked up are held in every way that they are found.
 func TestLookUpsWithoutExports(t *testing.T) {
 	t.Parallel()

@@ -3,6 +3,7 @@ package scenes
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -16,15 +17,15 @@ func play(t *testing.T, name, devices string, sim ...string) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: devices, Sim: sim, Stopped: true, NoMount: true})
 	bin := filepath.Join(m.Dir, "bin")
-	for _, dir := range []string{bin, filepath.Join(m.Dir, "sim")} {
+	for _, dir := range []string{filepath.Join(bin, "no-exports"), filepath.Join(m.Dir, "sim")} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, built := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
+	for _, built := range []string{"gpuarb", "gpuarbd", "libgpuarb.so", "no-exports/libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
 		text, err := os.ReadFile(rig.Build(t, built))
 		if err == nil {
-			err = bounded.WriteProgram(filepath.Join(bin, filepath.Base(built)), text)
+			err = bounded.WriteProgram(filepath.Join(bin, strings.TrimPrefix(strings.TrimPrefix(built, "sim/"), "programs/")), text)
 		}
 		if err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ own_folders
 rm -f /etc/ld.so.preload
 install -D -t /usr/local/bin "$scene/bin/gpuarb"
 install -D -t /usr/local/lib/gpuarb "$scene/bin/libgpuarb.so"
+install -D -t /usr/local/lib/gpuarb/no-exports "$scene/bin/no-exports/libgpuarb.so"
 PATH=/usr/local/bin:$PATH
 hash -r
 groupadd students
@@ -39,6 +40,14 @@ expect '/etc/gpuarb/session-user-ann.conf' "$scene/out"
 expect '/etc/gpuarb/session-group-students.conf' "$scene/out"
 gpuarb enable --user ann # without a limit of its own now
 [ "$(session ann)" = '/usr/local/lib/gpuarb/libgpuarb.so ' ]
+gpuarb enable --user ann --no-exports
+[ "$(session ann)" = '/usr/local/lib/gpuarb/no-exports/libgpuarb.so ' ]
+gpuarb enable --user ann
+[ "$(session ann)" = '/usr/local/lib/gpuarb/libgpuarb.so ' ]
+gpuarb enable --all --no-exports
+[ "$(cat /etc/ld.so.preload)" = /usr/local/lib/gpuarb/no-exports/libgpuarb.so ]
+env -i cat /proc/self/maps >"$scene/out"
+expect no-exports/libgpuarb.so "$scene/out"
 fails 1 'there is no user nobodyatall' gpuarb enable --user nobodyatall
 fails 1 'there is no group nobodyatall' gpuarb enable --group nobodyatall
 fails 1 'only root may do this' setpriv --reuid=ann --clear-groups gpuarb enable --all
