@@ -7,8 +7,8 @@ type Amount int
 // The amounts, in the order in which they are judged.
 const (
 	Streams Amount = iota
-	Memory         // bytes of memory that count against budgets; what is reserved is reserved of this and of Present
-	Present        // of those, the bytes that count against the device: all but managed memory that is away from it
+	Memory         // bytes of memory that count against budgets; a reservation (memory.min) is one of Memory and of Present
+	Present        // the bytes of Memory that count against the device: all but managed memory that the device does not hold now
 	nAmounts
 )
 
@@ -34,7 +34,7 @@ func Whole(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
 // Apart returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
 func Apart(n Bytes) Amounts { return Amounts{Memory: n} }
 
-// boundBy is the amount of memory that a node of a budget (nil: of the device) bounds.
+// boundBy returns the amount of memory that a budget limits; nil stands for the device.
 func boundBy(b *Budget) Amount {
 	if b == nil {
 		return Present

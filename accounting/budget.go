@@ -20,8 +20,8 @@ func (l Limits) Least() Bytes { return min(l.Min, l.Max) }
 type Budget struct {
 	Owner any
 
-	up    *Budget   // the one above it in the tree; nil: a root
-	caps  []*Budget // those beside the tree that it counts at as well, the narrower ones first
+	up    *Budget   // parent in the tree; nil: a root
+	caps  []*Budget // caps, outside the tree, at which its sums count as well; the narrower ones first
 	isCap bool
 	nodes []*node // one for each device touched
 	below int     // budgets and leases
@@ -71,8 +71,8 @@ func (l *Ledger) MoveBudget(b, parent *Budget) error {
 }
 
 // SetCaps puts b, with all that is below it, under caps, the narrower ones first, in place of those that it had. The sums
-// of b count at each of them, whether they fit or not. None may be above b already. ErrCycle when b is a cap, or one of
-// these is not.
+// of b count at each of them, whether they fit or not. caps must not name a cap twice, nor a cap of a budget above b. ErrCycle
+// when b is a cap, or one of caps is not.
 func (l *Ledger) SetCaps(b *Budget, caps ...*Budget) error {
 	if b.isCap || slices.ContainsFunc(caps, func(c *Budget) bool { return !c.isCap }) {
 		return ErrCycle
@@ -97,7 +97,7 @@ func (b *Budget) setCaps(caps []*Budget) {
 	}
 }
 
-// linkCaps has a node of b's, which counts at no caps, count at b's.
+// linkCaps makes a, a node of b that counts at no cap yet, count at each cap of b.
 func (b *Budget) linkCaps(a *node) {
 	a.caps = make([]link, len(b.caps))
 	for i, c := range b.caps {
@@ -105,7 +105,7 @@ func (b *Budget) linkCaps(a *node) {
 	}
 }
 
-// move has b count at another budget of the tree.
+// move puts b below another budget of the tree; nil: b becomes a root.
 func (b *Budget) move(up *Budget) {
 	if b.up != nil {
 		b.up.below--
@@ -120,7 +120,7 @@ func (b *Budget) move(up *Budget) {
 	}
 }
 
-// linkTree has a node of b's count where b does: a root's counts at the device.
+// linkTree makes a, a node of b, count at the budget above b. The node of a root counts at the device, that of a cap nowhere.
 func (b *Budget) linkTree(a *node) {
 	switch {
 	case b.up != nil:

@@ -1,7 +1,7 @@
 package accounting
 
-// Bypass says how a process came to use a device past the library, as far as its environment and its mappings tell.
-// The words are those of the wire and of --json: they are added to, and not changed.
+// Bypass says how a process uses a device past the library, so that no limit holds for the process: as far as its environment
+// and its mappings tell. The values are those of the wire and of --json: new ones may come, and none is spelled anew.
 type Bypass string
 
 // The ways past the library. Each is a guess from what the process shows of itself.
@@ -15,7 +15,7 @@ const (
 	BypassPassed   Bypass = "calls_passed"        // the library is loaded, and the calls did not come to it
 )
 
-// bypasses are the sentences' parts for each way.
+// bypasses has the reason for each way, as sentences give it in parentheses.
 var bypasses = map[Bypass]string{
 	BypassCleared:  "its environment was cleared",
 	BypassRemoved:  "LD_PRELOAD was removed",
@@ -25,8 +25,8 @@ var bypasses = map[Bypass]string{
 	BypassPassed:   "its calls went past it: a second copy of the driver, or RTLD_DEEPBIND",
 }
 
-// Without is the part of a sentence about a process that runs past the library, behind its verb: "without the library
-// (LD_PRELOAD was replaced)".
+// Without returns what follows the verb "runs" in a sentence about a process that runs past the library: "without the
+// library (LD_PRELOAD was replaced)".
 func (b Bypass) Without() string {
 	why, known := bypasses[b]
 	switch {

@@ -32,7 +32,7 @@ func CgroupOf(at string) string {
 	return at
 }
 
-// cgroups yields the paths of a client in all hierarchies, each as [CgroupOf] has it.
+// cgroups yields the paths of a client in all hierarchies of cgroups, each as [CgroupOf] returns it.
 func cgroups(path string, others []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(CgroupOf(path)) {
@@ -56,7 +56,8 @@ func (l *LeaseState) InCgroup(of string) bool {
 	return false
 }
 
-// in reports whether a process runs in a cgroup, and not in one below it. In the root is what is in no other one.
+// in reports whether a process runs in a cgroup itself, not in one below it. A process that is in no other cgroup is in
+// the root.
 func (p *ProcessState) in(of string) bool {
 	for at := range cgroups(p.Cgroup, p.AlsoIn) {
 		if at == of {

@@ -7,7 +7,7 @@ import "fmt"
 type Lease struct {
 	node
 	charged Bytes // of the memory that is held: not handed out
-	away    Bytes // of the memory that was handed out: what the device does not hold
+	away    Bytes // part of what was handed out: managed memory that the device does not hold now
 	pos     int   // in dev.leases
 }
 
@@ -80,7 +80,7 @@ func (s *Lease) Charged() Bytes { return s.charged }
 func (s *Lease) Away() Bytes { return s.away }
 
 // SetAway sets how many of the bytes handed out to the lease do not count against its device: managed memory that the device does
-// not hold. More than was handed out counts as that.
+// not hold now. A larger n counts as all that was handed out.
 func (s *Lease) SetAway(n Bytes) {
 	n = min(n, s.Granted())
 	was := s.away

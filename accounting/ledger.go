@@ -39,7 +39,7 @@ type device struct {
 type Account struct {
 	Limit     Bytes // the device's capacity, or memory.max
 	Granted   Bytes // handed out (devices only; 0 for budgets)
-	Held      Bytes // handed out and charged; of a device without what is away from it
+	Held      Bytes // handed out and charged; a device's without the managed memory that it does not hold now
 	Committed Bytes // what is held or promised: never less than Held
 	Streams   int   // devices only
 }

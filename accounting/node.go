@@ -15,8 +15,8 @@ type node struct {
 	held [nAmounts]Sum
 	load [nAmounts]Sum // Σ of what the kids claim; of a lease, what it holds
 
-	tree link
-	caps []link // the narrower ones first
+	tree link   // to the budget above, or the device
+	caps []link // to the caps, the narrower ones first
 	kids []*node
 }
 
@@ -83,7 +83,7 @@ func (a *node) tell(k Amount, was claim) {
 	}
 }
 
-// link makes a count at another node, by a link of a's that led nowhere.
+// link makes a count at the node to. by is the link of a for that, and leads nowhere yet.
 func (a *node) link(by *link, to *node) {
 	*by = link{to, len(to.kids)}
 	to.kids = append(to.kids, a)
@@ -111,7 +111,7 @@ func (a *node) unlink(by *link) {
 	by.to = nil
 }
 
-// linkTo is the link by which a node counts at another one; nil: it does not.
+// linkTo returns the link by which a counts at another node; nil: a does not count there.
 func (a *node) linkTo(to *node) *link {
 	if a.tree.to == to {
 		return &a.tree

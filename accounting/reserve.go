@@ -16,7 +16,7 @@ type Refusal struct {
 	Short Bytes
 
 	at       *node
-	by       Amount // that the limit bounds
+	by       Amount // the amount that the limit bounds: Streams, Memory or Present
 	plain    bool   // the sum is what is held, reservations apart
 	path     []step // the request on its way up to the limit
 	gathered map[*node]Sum
@@ -170,11 +170,11 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	return n
 }
 
-// falls returns by how much what s itself has at the limit would fall, if s released n bytes.
+// falls returns by how much the lease s would hold less at the limit if s released n bytes, reservations apart.
 func (r *Refusal) falls(s *Lease, n Bytes) Bytes {
 	n = min(n, s.Granted())
 	if r.by == Present {
-		n = n.Less(s.away) // which go first
+		n = n.Less(s.away) // Release takes these first
 	}
 	return n
 }
@@ -224,8 +224,8 @@ func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	return n
 }
 
-// Release takes n of an amount back from a lease, at most what it has, and returns how many it were. Of memory, what is away from
-// the device goes first: it may be what was freed, and less of the device is then believed to be free.
+// Release takes n of an amount back from a lease, at most what it has, and returns how much it took. Bytes that are away from the
+// device are taken first: if the client freed others, too little of the device is believed to be free, never too much.
 func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	has := s.held[k].bytes()
 	if k == Memory {

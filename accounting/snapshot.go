@@ -53,8 +53,8 @@ type ConfigState struct {
 	Path string `json:"path"` // of the main file; "": the system's
 	Text string `json:"text"` // all of it, defaults included, as a file
 
-	// Mistakes has a line for each mistake in the files as they were read last; "": none. If there is one, the last
-	// configuration without mistakes is in force.
+	// Mistakes lists the mistakes in the configuration files when they were read last, one on a line; "": none. While
+	// there are mistakes, the last configuration without any is in force.
 	Mistakes string `json:"mistakes,omitempty"`
 }
 
@@ -67,27 +67,27 @@ type DeviceState struct {
 	PCI          string    `json:"pci"` // domain:bus:device.function, lower case
 	Lost         bool      `json:"lost"`
 	Unresponsive bool      `json:"unresponsive"`     // it does not answer: its figures are old
-	Parent       *int      `json:"parent,omitempty"` // index of the GPU that MIG made it of
+	Parent       *int      `json:"parent,omitempty"` // of a MIG instance: index of its GPU
 	Total        Bytes     `json:"total_bytes"`
 	TotalFrom    TotalFrom `json:"total_from"`
-	Reserve      Bytes     `json:"reserve_bytes"`   // never granted to anybody
+	Reserve      Bytes     `json:"reserve_bytes"`   // never granted
 	Capacity     Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
 	Granted      Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without what is away from it
+	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without managed memory that is away from the device
 	Reserved     Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
-	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with what is away from it
+	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with managed memory that is away from the device
 	Peak         Bytes     `json:"peak_bytes"`
 	Unmanaged    Bytes     `json:"unmanaged_bytes"`
 	Overhead     Bytes     `json:"overhead_bytes"`
 	Context      Bytes     `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
 	Streams      int       `json:"streams"`
 	SlotsMax     int       `json:"slots_max"` // 0: no limit
-	SlotsBy      string    `json:"slots_by"`  // who or what set it; "": nobody
+	SlotsBy      string    `json:"slots_by"`  // user or key that set SlotsMax; "": none did
 	SlotsCurrent int       `json:"slots_current"`
 	SlotsScope   string    `json:"slots_scope"`
 	Leased       bool      `json:"leased"`        // a job has it by claim or as its only user
 	Claims       int       `json:"claims"`        // jobs that have it by claim
-	ExclusiveJob uint64    `json:"exclusive_job"` // the job whose alone it is; 0: none's
+	ExclusiveJob uint64    `json:"exclusive_job"` // job that has the device to itself; 0: none
 	Queue        int       `json:"queue_depth"`   // requests that wait there
 	Admitted     uint64    `json:"admitted"`      // requests granted
 	Denied       uint64    `json:"denied"`
@@ -106,19 +106,19 @@ const VendorCPU = "cpu"
 // TotalFrom says where a device's total memory comes from.
 type TotalFrom string
 
-// The sources, the first of those that know counts.
+// The sources, in the order in which they count: the first that tells the total.
 const (
 	FromConfiguration TotalFrom = "configuration" // memory in a [[device]]
 	FromDriver        TotalFrom = "driver"        // NVML, DRM; of the processor the kernel
 	FromProbe         TotalFrom = "probe"         // a process of the daemon's asked CUDA
-	FromMachine       TotalFrom = "machine"       // half of the machine's memory: nobody told
+	FromMachine       TotalFrom = "machine"       // half of the machine's memory, because no source tells
 )
 
-// MaxGPUs is how many GPUs a machine can have.
+// MaxGPUs bounds the GPUs of a machine; further ones are left out.
 const MaxGPUs = 64
 
-// ProcessorIndex is the processor's index inside gpuarb, behind those of all GPUs that there can be: a GPU that comes late
-// finds its own index free. Users are shown [IndexName] and [IndexNumber].
+// ProcessorIndex is the processor's index inside gpuarb. It is larger than that of any GPU, so that a GPU that comes late
+// finds an index free. Users are shown [IndexName] and [IndexNumber] instead.
 const ProcessorIndex = MaxGPUs
 
 // IndexName returns how files and tables name the device with an index: "0", "cpu".
@@ -129,7 +129,7 @@ func IndexName(index int) string {
 	return strconv.Itoa(index)
 }
 
-// IndexNumber returns how JSON numbers the device with an index: the processor is −1.
+// IndexNumber returns the index of a device in JSON: −1 for the processor.
 func IndexNumber(index int) int {
 	if index == ProcessorIndex {
 		return -1
@@ -137,7 +137,7 @@ func IndexNumber(index int) int {
 	return index
 }
 
-// HideProcessor removes the processor, on which nothing is held, from a snapshot.
+// HideProcessor removes the processor from a snapshot. The caller knows that nothing is held on it.
 func (s *Snapshot) HideProcessor() {
 	s.Devices = slices.DeleteFunc(s.Devices, func(d DeviceState) bool { return d.Index == ProcessorIndex })
 	for i := range s.Jobs {
@@ -190,9 +190,9 @@ const (
 
 // UnmanagedState is a process that uses a device and is no client.
 type UnmanagedState struct {
-	Job        uint64    `json:"job,omitempty"`      // that it belongs to, and whose budget it uses nothing of; 0: none
+	Job        uint64    `json:"job,omitempty"`      // the job that it belongs to, whose budget its memory does not count against; 0: none
 	JobName    string    `json:"job_name,omitempty"` // "": none
-	Bypass     Bypass    `json:"bypass,omitempty"`   // how it came past the library, where it belongs to a job
+	Bypass     Bypass    `json:"bypass,omitempty"`   // how it runs past the library, if it belongs to a job
 	PID        int       `json:"pid"`
 	StartTicks uint64    `json:"start_ticks"` // as of a client; 0: not known
 	UID        uint32    `json:"uid"`
@@ -232,7 +232,7 @@ type LeaseState struct {
 	Admitted   uint64   `json:"admitted"`
 	Denied     uint64   `json:"denied"`
 	AtMax      uint64   `json:"at_max"`    // requests that met a budget's limit, refused or not
-	BudgetBy   string   `json:"budget_by"` // who or what set it, as of JobDeviceState
+	BudgetBy   string   `json:"budget_by"` // user, rule or flag that set Budget, as in JobDeviceState
 	MinBy      string   `json:"min_by"`
 	StreamsBy  string   `json:"streams_by"`
 	Command    string   `json:"command"`
@@ -296,7 +296,7 @@ type JobState struct {
 	Rule       string           `json:"rule"`      // that it is under: "rule 2 (user student)", "the defaults"
 	PID        int              `json:"pid"`       // who asked for it: gpuarb run, or the process itself
 	AgeMs      int64            `json:"age_ms"`
-	StillRuns  string           `json:"still_runs"` // of a job whose command has ended, what goes on: "ssh-agent[4711]"; "": its command does
+	StillRuns  string           `json:"still_runs"` // processes that go on after the job's command has ended: "ssh-agent[4711]"; "": the command goes on, or none is known
 	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`

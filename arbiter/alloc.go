@@ -125,8 +125,8 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 	}
 }
 
-// grant hands memory out, where it fits; own bytes of it came out of the lease's own word,
-// and are granted to it already.
+// grant hands memory out if it fits. own bytes of it were taken out of the lease's own credit word,
+// and are granted to the lease already.
 func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) bool {
 	n, apart := all[accounting.Memory], all[accounting.Present] == 0
 	before := l.Granted() - own
@@ -143,7 +143,7 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) 
 	if !l.contended() {
 		a.surplus(l)
 	}
-	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || len(l.session.cgroups) > 0 { // a narrower budget may have no room for who waits now
+	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || len(l.session.cgroups) > 0 { // a narrower budget may have no room now for requests that wait
 		l.device.changes++
 	}
 	l.admitted++

@@ -54,7 +54,7 @@ type Arbiter struct {
 	noticesDue    bool                // something has changed for those who wait
 	noticedAt     time.Time
 	telling       *moment // notices are being sent; nil: none are
-	arrival       uint64  // of the last request: a count, over restarts of the daemon too
+	arrival       uint64  // number of the last request that arrived; it counts on over restarts of the daemon
 	lastTicket    TicketID
 
 	ticketsOf    map[uint32]int // by user
@@ -123,7 +123,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
-		a.searchAgain() // a search knows the devices that there were
+		a.searchAgain() // a search that has begun does not know this device
 	}
 	known.Device, known.found = d, d.Total
 	a.configure(known)
@@ -186,7 +186,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	leases := slices.Collect(a.leasesOn(d))
 	steps.Each(&a.steps, 1, leases, a.empty)
 	a.steps.Later(func(time.Time) {
-		a.setCapacity(d) // without the contexts that were there
+		a.setCapacity(d) // the contexts that were there take nothing of it any more
 		a.sweepInSteps(d)
 	})
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})

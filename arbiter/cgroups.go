@@ -78,7 +78,7 @@ func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
 	return slices.Compact(all) // paths of two hierarchies may lie in one cgroup
 }
 
-// RunsIn reports whether a live client counts in a cgroup.
+// RunsIn reports whether a client that lives counts in a cgroup or below it.
 func (a *Arbiter) RunsIn(of string) bool {
 	for _, s := range a.sessions {
 		if s.alive() && s.process.InCgroup(of) {
@@ -106,17 +106,18 @@ func (a *Arbiter) capSession(s *session) {
 		budgets[i] = c.budget
 	}
 	if err := a.ledger.SetCaps(s.budget, budgets...); err != nil {
-		panic("arbiter: " + err.Error()) // they are caps, and a session's budget is none
+		panic("arbiter: " + err.Error()) // each of budgets is a cap, and a session's budget is not
 	}
 	for _, d := range a.devices {
-		d.changes++ // what it holds leaves less to others that are there
+		d.changes++ // other processes in these cgroups may have less room now
 	}
 	for _, c := range old {
 		a.dropShared(c)
 	}
 }
 
-// renumber has what refuses a ticket name the same cgroups after its process came under others.
+// renumber rewrites which limits refuse a ticket when the list of its process's cgroups changes from old to to: the bit of
+// a cgroup is its place in that list.
 func (t *ticket) renumber(old, to []*shared) {
 	for i := range t.spots {
 		for _, set := range []*limitSet{&t.spots[i].at, &t.spots[i].hard} {

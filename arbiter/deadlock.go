@@ -158,7 +158,7 @@ func (j *job) held(d *device) (held accounting.Bytes) {
 	return held
 }
 
-// away returns how many of those bytes do not count against the device.
+// away returns how many of the bytes that a job's living processes hold are managed memory that is away from the device.
 func (j *job) away(d *device) (away accounting.Bytes) {
 	for _, s := range j.sessions {
 		if l := s.leaseOn(d); l != nil && s.alive() {

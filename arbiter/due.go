@@ -36,7 +36,7 @@ func (a *Arbiter) pass(now time.Time) {
 // gather takes back what lies idle below limits that somebody waits at: a free's report
 // can be lost, with the connection to a daemon that was restarted.
 func (a *Arbiter) gather(now time.Time, d *device) {
-	for _, l := range slices.Collect(a.leasesOn(d)) { // a report has the queues served, by which leases may end
+	for _, l := range slices.Collect(a.leasesOn(d)) { // a copy, because Freed serves the queues, and leases may end by that
 		if l.notify && a.idle(l) > 0 {
 			a.Freed(now, l.id)
 		}

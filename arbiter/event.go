@@ -25,8 +25,8 @@ const (
 	EventKept       Kind = "kept"           // a dead process's memory is not back: unmanaged from now on
 	EventClamped    Kind = "clamped"        // rubbish was found in a lease page
 	EventExcess     Kind = "excess"         // a client uses what no allocation names: charged to its budget
-	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held
-	EventUnmanaged  Kind = "unmanaged"      // a process that is no client uses a device
+	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
+	EventUnmanaged  Kind = "unmanaged"      // a process that is not a client uses a device
 	EventVerified   Kind = "verified"       // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost"    // a device fell off the bus
 	EventDevice     Kind = "device"         // a device came, or came back
@@ -75,7 +75,7 @@ type Event struct {
 	processor bool             // the device is it
 	program   func() string    // for Sentence: how the process is called; nil: there is none
 	why       string           // for Sentence: it was refused
-	account   *Tally           // for Sentence: what became of a job; nil: no job ended
+	account   *Tally           // for Sentence: what a job used until it ended; nil: the event is not the end of a job
 }
 
 // Party is one of those who wait for each other: what its job holds, and what it wants.
@@ -147,8 +147,8 @@ func (e *Event) Sentence() string {
 	return string(e.Kind)
 }
 
-// Notable reports whether an event is one to log for who reads about exceptions alone: of the ends of jobs those of which something
-// waited, was refused, or ran past the library.
+// Notable reports whether the end of a job deserves a line in a log of exceptions: a request of the job waited or was refused, or
+// a process of it ran past the library. It is false for all other events.
 func (e *Event) Notable() bool {
 	return e.account != nil && (e.account.Waits > 0 || e.account.Refused > 0 || len(e.account.Beside) > 0)
 }

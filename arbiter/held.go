@@ -129,7 +129,7 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 		}
 	}
 	var names []string
-	left := JobID(0) // a job with a reservation that outlives its command
+	left := JobID(0) // first of these jobs whose command has ended, while its reservation stays; 0: none
 	for _, h := range top[:min(count, namedHolders)] {
 		names = append(names, h.named(now))
 		if j, ok := h.who.(*job); ok && left == 0 && j.stillRuns() != "" {

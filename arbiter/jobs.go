@@ -47,7 +47,8 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 		return JobInfo{}, err
 	}
 	j := &job{id: a.lastJob + 1, request: r, Job: rules.Job{Rule: rule}, run: true, pending: true}
-	// A lost device is not judged, so that the job must not reserve or keep anything there when the device comes back.
+	// Whether the job fits is not judged on a lost device. So the job must not come to use it when the device is back: it would
+	// reserve and keep things there that were never found to fit.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
 	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost) {
 		j.on = from
@@ -128,8 +129,8 @@ func (a *Arbiter) CommandEnded(id JobID, stillRuns string) {
 	}
 }
 
-// stillRuns names what goes on of a job whose command has ended: its clients, else what else is known; "": its command
-// goes on.
+// stillRuns names the processes that go on after a job's command has ended: its clients, else the one that CommandEnded
+// named; "": the command goes on, or none is known.
 func (j *job) stillRuns() string {
 	if !j.commandEnded {
 		return ""

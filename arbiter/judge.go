@@ -33,7 +33,7 @@ func (a *Arbiter) judge(t *ticket) verdict {
 // memory returns the amounts of n bytes of memory that a device has to hold.
 func memory(n accounting.Bytes) accounting.Amounts { return accounting.Whole(n) }
 
-// memory returns what n bytes of a ticket add to the sums: managed memory adds nothing to the device's.
+// memory returns the amounts that n bytes of a ticket's memory add: managed memory adds nothing to the device's sum.
 func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	if t.managed {
 		return accounting.Apart(n)
@@ -73,7 +73,7 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
 	most := l.maxInForce()
-	if takes[accounting.Present] == 0 { // the device need not hold it
+	if takes[accounting.Present] == 0 { // managed memory: the device need not hold it
 		most = l.Max()
 	}
 	if n > most { // no recall could ever help

@@ -114,7 +114,8 @@ func (t *ticket) obstacle() obstacle {
 	return t.obstacleAt(d, at)
 }
 
-// obstacleAt is one limit that refuses a ticket. A budget is the same for all who share it, at whichever of their limits.
+// obstacleAt returns the obstacle for a limit that refuses t. A budget that several jobs share is one obstacle for all of them,
+// even if it has another bit in their limit sets (atCgroup).
 func (t *ticket) obstacleAt(d *device, at limitSet) obstacle {
 	if sh := t.shareAt(at); sh != nil {
 		return obstacle{d, atBudgets, sh}
@@ -122,7 +123,7 @@ func (t *ticket) obstacleAt(d *device, at limitSet) obstacle {
 	return obstacle{d, at, nil}
 }
 
-// obstacles yields all that refuses a ticket on a device.
+// obstacles yields each limit that refuses t on a device.
 func (t *ticket) obstacles(d *device) iter.Seq[obstacle] {
 	return func(yield func(obstacle) bool) {
 		for rest := t.refusedOn(d); rest != 0; rest &^= rest.narrowest() {

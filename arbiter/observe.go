@@ -107,7 +107,8 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 	})
 }
 
-// unmanagedEvent tells that a process without a lease uses a device, and whose it is; j is the job that it belongs to, nil: none.
+// unmanagedEvent records the event of a process without a lease that uses a device. j is the job that the process belongs to;
+// nil: none.
 func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *accounting.UnmanagedState, j *job) {
 	e := Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: u.UID, User: u.User, Command: u.Command, Bytes: u.Bytes}
 	who := wording.Owned(u.User, wording.Stranger(u.Command, u.PID))
@@ -189,8 +190,8 @@ func (a *Arbiter) expire(now time.Time) {
 	}
 }
 
-// TwoCopies tells that a session's process uses two copies of a driver's library, by their paths: held
-// is the copy whose calls are admitted, beside the one whose calls are not. Unknown sessions are ignored.
+// TwoCopies records the event of a process that uses two copies of a driver's library. held is the path of the copy whose
+// calls are admitted, beside that of the copy whose calls are not. Unknown sessions are ignored.
 func (a *Arbiter) TwoCopies(now time.Time, id SessionID, held, beside string) {
 	s := a.sessions[id]
 	if s == nil {

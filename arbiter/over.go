@@ -41,8 +41,9 @@ func (a *Arbiter) flag(l *lease) {
 	l.word.Flag(closed, closed || l.notify)
 }
 
-// noteAway writes down what of a lease's bytes is away from its device, and has the word closed as long as there is any: what a client
-// frees may be managed memory, for which the device has no room, so that none of it becomes memory in use again without being asked for.
+// noteAway writes down how many of a lease's bytes are away from its device, and keeps the lease's word closed while there are any. With
+// an open word, bytes that the client frees become credit, which it may use again without asking. If these were managed memory that is
+// away, the device would have no room for what is allocated in their place.
 func (a *Arbiter) noteAway(l *lease) {
 	l.word.Away(l.Away())
 	if l.apart != (l.Away() > 0) {
@@ -50,22 +51,22 @@ func (a *Arbiter) noteAway(l *lease) {
 	}
 }
 
-// takeApart takes back what a lease has idle while some of what it holds is away from the device.
+// takeApart takes back a lease's idle credit while some of the lease's memory is away from the device.
 func (a *Arbiter) takeApart(l *lease) {
 	if l.Away() > 0 && l.session.alive() {
 		a.take(l, a.idle(l))
 	}
 }
 
-// takeAparts does so for all leases on a device.
+// takeAparts calls takeApart for each lease on a device that has memory away from it.
 func (a *Arbiter) takeAparts(d *device) {
 	for l := range d.aparts {
 		a.takeApart(l)
 	}
 }
 
-// giveWay counts a lease's own managed memory as away, as far as n bytes of other memory of the lease lack room on the device: the
-// driver moves managed memory out then. The next reading shows how much of it is still there.
+// giveWay makes room on the device for n bytes that a lease asks for: it counts as much of the lease's own managed memory as away as is
+// lacking, because the driver moves managed memory out then. The next reading of the device shows how much of it is still there.
 func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
 	r := l.Check(memory(n))
 	if r == nil || r.Budget != nil || !l.device.IsGPU() || l.spoiled {

@@ -65,7 +65,7 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 	if total > d.Total {
 		total = d.Total
 		if left == accounting.Max {
-			j := l.session.job // nobody limits it: what of its managed memory is away takes nothing of the device
+			j := l.session.job // without a budget's limit the device is the limit, and memory that is away takes nothing of it
 			left = total.Less(j.budget.Account(d.Index).Held.Less(idle(j.budget)).Less(j.away(d)))
 		}
 	}

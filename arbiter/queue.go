@@ -138,7 +138,7 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, r, text)
 }
 
-// ArriveAfter puts new requests behind one that arrived at the daemon before, whatever the clock says by now.
+// ArriveAfter ranks later requests behind one with this arrival number, which came to the daemon before this one.
 func (a *Arbiter) ArriveAfter(arrival uint64) { a.arrival = max(a.arrival, arrival) }
 
 // arrive gives a request its place.

@@ -22,7 +22,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 	}
 	defer func() {
 		a.serveQueues(now)
-		granted = l.Granted() // what lay idle may have gone back to others
+		granted = l.Granted() // serveQueues may have taken idle credit of the lease
 	}()
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
@@ -41,7 +41,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 			l.Force(accounting.Memory, used-known)
 			a.named(l, used-known)
 			l.unverified = true
-			l.device.changes++ // a narrower budget may have no room for who waits now
+			l.device.changes++ // a narrower budget may have no room now for requests that wait
 			if len(l.slots()) == 0 {
 				a.restoreObjects(now, l, nil)
 			}

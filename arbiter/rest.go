@@ -27,7 +27,7 @@ type nestKind struct {
 	fresh    bool
 	asks     permit.Kinds
 	priority int
-	shares   [maxNested + 2]*shared // with others
+	shares   [maxNested + 2]*shared // budgets that its process and job share with others
 	era      int                    // of the device, when they came to rest
 }
 
@@ -54,7 +54,7 @@ func (a *Arbiter) rest(t *ticket) {
 	a.awake.Remove(t)
 }
 
-// sharedWith is all that a ticket's process shares with others.
+// sharedWith returns the budgets that a ticket's process and job share with others.
 func (t *ticket) sharedWith() (all [maxNested + 2]*shared) {
 	i := 0
 	for sh := range t.shares {

@@ -57,8 +57,9 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	return nil
 }
 
-// keepsAgain reports whether a job that is restored had the slot of a device that it would keep now: not beside a job that has the
-// device alone, as one that began while the device was lost, or had no cap. A job that has it alone drives such slots out.
+// keepsAgain reports whether a restored job may keep a slot of a device. It may not if a job that was restored before it has the device
+// to itself. Such a pair exists because one of the two began while the device was lost, or while slots had no limit, and did not have the slot before the
+// restart. For the same reason a job that is to have the device to itself takes the slots of the jobs that were restored before it.
 func (a *Arbiter) keepsAgain(j *job, d *device) bool {
 	if len(d.permits[permit.Sole]) > 0 {
 		return false
@@ -72,8 +73,8 @@ func (a *Arbiter) keepsAgain(j *job, d *device) bool {
 }
 
 // RestoreSession takes a session up again after a restart of the daemon, in its job (ErrNoJob when
-// that is not there) or as a job of its own. It never waits, since its process holds memory already. Its reservation holds whether
-// there is room or not; but with r.Unreserved nothing is reserved before [Arbiter.Reserve].
+// that is not there) or as a job of its own. It never waits, since its process holds memory already. Its reservation is made whether
+// there is room or not; with r.Unreserved only by a later call of [Arbiter.Reserve].
 func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, error) {
 	s, err := a.newSession(now, r, r.Unreserved)
 	if err != nil {
@@ -85,9 +86,9 @@ func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, er
 	return s.id, nil
 }
 
-// Reserve makes the reservation that a session was restored without, if there is room for it, and no waiting request comes
-// first. True: the session has what it reserves, now or since before. False: it goes on without, or is not known, or waits for
-// its start.
+// Reserve makes the reservation that a session was restored without, if there is room and no waiting request comes first. It
+// reports whether the session has its reservation, made now or before. It returns false as well for a session that is unknown, or
+// that waits for its start.
 func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
 	s := a.begun(id)
 	if s == nil || !s.pending {

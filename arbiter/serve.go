@@ -159,7 +159,7 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	a.finish(now, t, Decision{Session: &SessionInfo{ID: s.id}})
 }
 
-// reserve makes the reservation of a session that was judged to fit, and of its job where that is the session's own.
+// reserve makes the reservation of a session that was judged to fit, and that of its job if the job is the session's own.
 func (a *Arbiter) reserve(s *session) {
 	s.pending = false
 	if s.job.pending {
@@ -173,11 +173,11 @@ func (a *Arbiter) reserve(s *session) {
 func (a *Arbiter) reserveJob(j *job) {
 	_, _ = a.setLimits(a.jobChanges(j), false)
 	for _, d := range a.devices {
-		d.changes++ // what is reserved is not for those any more who wait
+		d.changes++ // requests that wait there may have less room now
 	}
 }
 
-// begin has a job take what it keeps to its end, on these devices.
+// begin makes a job's reservations, and makes the job a holder of the devices in keeps until it ends.
 func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	a.reserveJob(j)
 	j.opened = now

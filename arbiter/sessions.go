@@ -43,7 +43,7 @@ func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	return t
 }
 
-// starts reports whether the session waits for what it reserves at its start. A session that does has no lease.
+// starts reports whether the session waits for what it reserves at its start. While it waits it has no lease.
 func (s *session) starts() bool {
 	return s.pending && slices.ContainsFunc(s.job.tickets, func(t *ticket) bool { return t.session == s && t.kind == wantsSession })
 }

@@ -169,7 +169,7 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	}
 }
 
-// keepSpare gives a job that never waits a slot of a device where it has none left, also while the device is lost.
+// keepSpare gives a job that never waits (NoWait) a slot of a device again if it has none left there, also while the device is lost.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
 	if j.run && !j.released && !j.ended && j.given(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
 		a.grantJobPermits(now, j, d)

@@ -119,7 +119,7 @@ type job struct {
 	ended   bool // and so are all its processes: nothing is reserved for it any more
 
 	commandEnded bool   // the program that it was started for has ended, and others of the job go on
-	livesBy      string // one of these without a session: "ssh-agent[4711]"; "": none is known
+	livesBy      string // one of those others that has no session: "ssh-agent[4711]"; "": none is known
 
 	shared   *shared // by its rule; nil: none
 	cap      *shared // what its user may hold in all; nil: no limit
@@ -128,7 +128,7 @@ type job struct {
 	used     []*jobUse  // one for each device used
 	opened   time.Time
 	on       []*device // those that it may use; nil: all
-	pending  bool      // what it is to reserve is not reserved yet: it waits for its start, or its session was restored so
+	pending  bool      // its reservation is not made yet: it waits for its start, or its session was restored without
 	released bool      // by ReleaseJob: it holds nothing beyond its processes
 	slots    int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
 	tickets  []*ticket // that wait, its processes' too
@@ -150,7 +150,7 @@ type tally struct {
 	waits, refused uint64
 	waited         time.Duration
 	since          time.Time // when counting began, where that was after the job did
-	unknown        []string  // devices that the daemon does not know and processes of the job use, up to mostUnknown
+	unknown        []string  // UUIDs of devices that processes of the job use and the daemon does not know, up to mostUnknown
 	besides        []Beside  // processes of the job that used a device past the library, up to mostBeside
 	more           int       // such processes beyond those
 }
@@ -200,7 +200,7 @@ type session struct {
 	threads   int               // that ever made an intercepted call; 0: not known
 	waits     map[uint32]int    // requests that wait, by the thread whose they are
 	goes      bool              // it lives, and a thread of it may go on
-	pending   bool              // what it is to reserve is not reserved yet: it waits for its start, or was restored so
+	pending   bool              // its reservation is not made yet: it waits for its start, or was restored without
 	outdated  bool              // its limits may have changed
 }
 
@@ -329,7 +329,8 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 	away := l.Away()
 	got := l.Release(accounting.Memory, min(l.word.Take(granted, most), most, granted))
 	if l.apart {
-		// By the client's word it was other memory that was freed, as far as it still has managed memory to be away.
+		// Release took bytes that are away first. As far as the client still says that it has managed memory, it has freed
+		// other memory, and what was away is so still.
 		l.SetAway(max(l.Away(), min(away, l.word.Told().Managed)))
 		a.noteAway(l)
 	}

@@ -17,7 +17,7 @@ type Tally struct {
 	Refused uint64
 	Since   time.Duration // how long ago counting began, where that was not with the job; else 0
 	Devices []TallyDevice // those that it used
-	Unknown int           // devices that it used and that are not known
+	Unknown int           // number of devices that it used and the daemon does not know
 	Beside  []Beside      // its processes that used a device past the library, as readings of the device have shown
 	More    int           // such processes beyond those
 }
@@ -33,8 +33,8 @@ type Beside struct {
 	Bypass     accounting.Bypass
 }
 
-// resumed forgets that a process was seen without a lease that has one now: after a restart without a state file a client
-// is seen before it resumes.
+// resumed takes a process that has a lease now off the list of those without one: after a restart without a state file, a
+// reading of the device lists a client before the client resumes.
 func (t *tally) resumed(d *device, p *rules.Process) {
 	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
 		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == accounting.BypassPassed
@@ -66,10 +66,10 @@ type TallyDevice struct {
 	Peak   accounting.Bytes // the most that its processes used at once
 	Max    accounting.Bytes // of the job as a whole; accounting.Max: none
 
-	processor bool // the device is it
+	processor bool // the device is the processor
 }
 
-// sentence is the account for people.
+// sentence returns the account as users read it.
 func (t *Tally) sentence() string {
 	var used []wording.Use
 	for _, d := range t.Devices {
@@ -82,11 +82,11 @@ func (t *Tally) sentence() string {
 	return line
 }
 
-// mostUnknown is how many unknown devices are told of a job.
+// mostUnknown bounds how many unknown devices of a job are reported.
 const mostUnknown = 64
 
-// UnknownDevice notes that a process uses a device that is not known, by the UUID that its driver says. It returns what to
-// tell the process's user, and "" if that was told for its job.
+// UnknownDevice notes that a process uses a device that the daemon does not know, by the UUID that its driver says. It returns
+// the message for the process's user; "": the job has had it before.
 func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
 	s := a.sessions[id]
 	if s == nil || len(s.job.tally.unknown) >= mostUnknown || slices.Contains(s.job.tally.unknown, uuid) {
@@ -105,7 +105,7 @@ func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string
 	return text
 }
 
-// jobOver tells what became of a job that has ended. Nothing is told of one that never began.
+// jobOver records the event of a job's end, with what the job used. There is none for a job that never began.
 func (a *Arbiter) jobOver(now time.Time, j *job) {
 	if !j.run || j.ended || j.pending {
 		return

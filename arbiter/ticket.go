@@ -45,8 +45,8 @@ type limitSet uint32
 // maxNested is how many cgroups that have a limit may lie in one another.
 const maxNested = 16
 
-// atCgroup is the limit of the i-th of a process's cgroups. One that is in many hierarchies may be under more limits
-// than there are bits: those beyond share the last bit, as if they were one limit.
+// atCgroup returns the bit of the limit of the i-th of a process's cgroups. A process in many hierarchies may be under more
+// limits than there are bits: those beyond share the last bit, as if they were one limit.
 func atCgroup(i int) limitSet { return 1 << min(i, maxNested-1) }
 
 const (
@@ -126,8 +126,8 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
-// limits yields the budgets that a ticket's process, or job, shares with others, and at which of its limits each is, the
-// narrower ones first.
+// limits yields the budgets that a ticket's process or job shares with others, each with its bit in the ticket's limit
+// sets; the narrower ones first.
 func (t *ticket) limits(yield func(limitSet, *shared) bool) {
 	if t.session != nil {
 		for i, c := range t.session.cgroups {
@@ -155,7 +155,7 @@ func (t *ticket) shareAt(at limitSet) *shared {
 	return nil
 }
 
-// limitOf is the limit at which a budget is that a ticket's process, or job, shares with others; 0: it is none of those.
+// limitOf returns the bit of a budget that a ticket's process or job shares with others; 0: it shares no such budget.
 func (t *ticket) limitOf(of *shared) limitSet {
 	for at, sh := range t.limits {
 		if sh == of {
@@ -213,7 +213,7 @@ func (a *Arbiter) Place(id TicketID) Place {
 	return Place{}
 }
 
-// Owner returns the process whose ticket it is: its runner for a request of a job. False if the ticket does not wait.
+// Owner returns the process whose ticket it is; of a request for a job, the job's runner. False if the ticket does not wait.
 func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	t := a.tickets[id]
 	if t == nil {

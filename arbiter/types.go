@@ -130,7 +130,7 @@ type SessionRequest struct {
 	SlotScope     rules.Scope       // "": as the rule says; only a narrower one counts
 	StreamReserve *accounting.Bytes // charged for each stream
 	Place         Place             // of a request that comes again
-	Unreserved    bool              // of RestoreSession alone: what it is to reserve is not reserved before Reserve
+	Unreserved    bool              // for RestoreSession alone: the reservation is made later, by Reserve
 }
 
 // SessionInfo is an opened session.
@@ -200,7 +200,7 @@ type ProcessUsage struct {
 	Keeper string
 	// Job is the job that the process belongs to, though it has no lease; 0: none, or not known.
 	Job    JobID
-	Bypass accounting.Bypass // how it came past the library
+	Bypass accounting.Bypass // how it runs past the library
 }
 
 // Usage is one complete reading of a device.
@@ -217,7 +217,7 @@ type Usage struct {
 type RestoredLease struct {
 	Device     int
 	Granted    accounting.Bytes
-	Away       accounting.Bytes // of Granted: what does not count against the device
+	Away       accounting.Bytes // part of Granted: managed memory that does not count against the device
 	Streams    int
 	Contexts   int
 	Peak       accounting.Bytes

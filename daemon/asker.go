@@ -21,7 +21,7 @@ type asker struct {
 	pid        int    // 0: not known
 	start      uint64 // when the process began, in clock ticks since boot; 0: not known
 	privileged bool   // may do anything
-	namespace  uint64 // to which an admin's rights end that is not privileged; 0: of anybody else
+	namespace  uint64 // PID namespace of an admin, as standingOf returns it; 0: any other user
 }
 
 // home returns the daemon's own namespaces.
@@ -34,8 +34,9 @@ var home = sync.OnceValue(func() procfacts.Namespaces {
 func isAdmin(uid uint32) bool { return uid == 0 || int(uid) == os.Geteuid() }
 
 // standingOf returns whether a process or thread is privileged: it is if its user is an admin and it is in the daemon's own user
-// and PID namespaces. Any other admin, as root in a container, owns what processes of its own PID namespace opened: its inode is
-// the second value, which is 0 for all other users. If the process cannot be looked at, it is alone in its namespace.
+// and PID namespaces. Any other admin, as root in a container, owns only what processes of its own PID namespace opened. The second
+// value is the inode of that namespace, or 0 for a user that is not an admin. If the namespaces cannot be read, it is a number made
+// of the PID, which no namespace has: the process then owns only what it opened itself.
 func standingOf(pid int, uid uint32) (privileged bool, namespace uint64) {
 	if !isAdmin(uid) {
 		return false, 0
@@ -47,7 +48,7 @@ func standingOf(pid int, uid uint32) (privileged bool, namespace uint64) {
 	return in == home(), in.PID
 }
 
-// askerOf returns who is at the other end of a connection.
+// askerOf returns the process at the other end of a connection.
 func askerOf(peer ipc.Peer) asker {
 	return asker{peer.UID, peer.PID, peer.StartTicks, peer.Privileged, peer.Namespace}
 }
@@ -57,13 +58,13 @@ func (a asker) owns(uid uint32, namespace uint64) bool {
 	return a.privileged || a.uid == uid && a.namespace == namespace
 }
 
-// runsIn reports whether the asker runs in a cgroup or below it, in any hierarchy. If it cannot be looked at, it does.
+// runsIn reports whether the asker runs in a cgroup or below it, in any hierarchy, and returns true if its cgroups cannot be read.
 func (a asker) runsIn(cgroup string) bool {
 	paths, err := procfacts.Here.Cgroups(a.pid)
 	return err != nil || slices.ContainsFunc(paths, func(at string) bool { return accounting.InCgroup(at, cgroup) })
 }
 
-// writer returns who opened the file below the mount that a limit was written to.
+// writer returns the process that opened the file below the mount to which a limit was written.
 func writer(s gpufs.Setting) asker {
 	return asker{uid: s.UID, pid: s.By, privileged: s.Privileged, namespace: s.Namespace}
 }
@@ -74,13 +75,13 @@ func standingOfThread(tid, uid uint32) (s gpufs.Standing) {
 	return s
 }
 
-// asPeer notes in p whose process it is, by the kernel's word on its connection.
+// asPeer notes in p the user and the standing of the process, as the kernel told them of its connection.
 func asPeer(p *rules.Process, peer ipc.Peer) {
 	p.UID, p.GID, p.Privileged, p.Namespace = peer.UID, peer.GID, peer.Privileged, peer.Namespace
 }
 
-// asRecorded notes in p whose process it is, by a record of the last daemon's. What a process that has ended was granted stays as
-// it was: such a process passes the rules if its user can.
+// asRecorded notes in p the user of the process, by a record of the daemon before, and its standing. The namespaces of a process
+// that has ended cannot be read any more: it counts as privileged if its user is an admin, so that what it was granted stays.
 func asRecorded(p *rules.Process, uid, gid uint32, ended bool) {
 	peer := ipc.Peer{UID: uid, GID: gid, Privileged: isAdmin(uid)}
 	if !ended {

@@ -12,19 +12,19 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// A process that uses a device without a lease may belong to a job all the same: it has the job's token, or a process of the job
-// above it, or is in a cgroup that began with one. The readers of the devices ask, once for each such process and again every
-// nameEvery; what they find is shown, and charged to nobody's budget.
+// This file finds the job of a process that uses a device without a lease: the process has the job's token in its environment, or a
+// process of the job among its parents, or runs in a cgroup whose first process belongs to the job. The readers of the devices
+// (reader.go) ask, once for each such process and again every nameEvery. What is found is shown, and charged to no budget.
 
-// tokenName and the others are the variables that tell how a process came past the library.
+// The variables in a process's environment that tell how it runs past the library.
 const (
 	tokenName   = "GPUARB_JOB"
 	preloadName = "LD_PRELOAD"
 	disableName = "GPUARB_DISABLE"
 )
 
-// cgroupFolders are where cgroups are mounted that have processes of any kind, below sysfs: cgroup v2, and on a machine that has v1
-// as well, v2 and systemd's hierarchy.
+// cgroupFolders are the folders below sysfs of hierarchies in which systemd puts every process: that of cgroup v2 and, on a machine that
+// has v1 as well, those of v2 and of systemd's own hierarchy.
 var cgroupFolders = []string{"fs/cgroup", "fs/cgroup/unified", "fs/cgroup/systemd"}
 
 // members are the processes of jobs, by which others are found to belong to a job.
@@ -54,7 +54,7 @@ func (d *Daemon) members() members {
 	return m
 }
 
-// belongsTo finds the job of a process that has no lease, and how it came past the library. 0: it is in no job.
+// belongsTo finds the job of a process that has no lease, and how the process runs past the library. 0: it is in no job.
 func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, accounting.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
 	job := m.own[p]
@@ -80,7 +80,7 @@ func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts
 	return job, d.bypassOf(p.PID, variables)
 }
 
-// above is the job of the first of some processes that is in a job of gpuarb run; 0: none is.
+// above returns the job of the first of some processes that is in a job of gpuarb run; 0: none is.
 func (m members) above(processes []procfacts.Started) arbiter.JobID {
 	for _, p := range processes {
 		if id := m.jobs[p]; id != 0 {
@@ -90,7 +90,8 @@ func (m members) above(processes []procfacts.Started) arbiter.JobID {
 	return 0
 }
 
-// jobOfToken is the job of gpuarb run that a process of a user names in its environment; 0: none that it may name.
+// jobOfToken returns the job of gpuarb run whose token is text, the token in the environment of a process of user uid; 0: there is no
+// such job, or that user may not name it.
 func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
 	token, err := ipc.ParseToken(text)
 	if err != nil || token.IsZero() {
@@ -105,8 +106,8 @@ func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
 	return j.id
 }
 
-// bypassOf tells how a process of a job came past the library, by the variables of its environment (nil: not known) and what it
-// has mapped.
+// bypassOf returns how a process of a job runs past the library, by the variables of its environment (nil: not known) and the files
+// that it has mapped.
 func (d *Daemon) bypassOf(pid int, variables map[string]string) accounting.Bypass {
 	loaded, known := d.inv.HasMapped(pid, shim.LibraryName)
 	disabled, preload := variables[disableName], variables[preloadName]
@@ -129,7 +130,7 @@ func (d *Daemon) bypassOf(pid int, variables map[string]string) accounting.Bypas
 	return accounting.BypassUnknown
 }
 
-// beside says which processes of a job used a device past the library: to the job's own user's processes, and to root.
+// beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
 func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
 	d := cl.d
 	d.lock()

@@ -13,29 +13,30 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// This file deals with broken invariants: panics of the daemon's own code. What the daemon knows in memory cannot be trusted any more. So
-// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its number, the socket and the lock stay, so that
-// clients see a pause. All panics come to broken: those under the lock by unlock, others by caught.
+// This file deals with broken invariants: panics of the daemon's own code. After a panic the daemon's data in memory cannot be trusted. So
+// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its PID, the socket and the lock stay, so that
+// clients only see a pause. All panics come to broken: those under the lock by unlock, others by caught.
 //
-// The process whose request is applied is written down before (client.applyLocked). If its requests broke the daemon twice, it is not served any
-// more. If the daemon fails for the third time within a minute, the state file is set aside.
+// Before a client's request is applied, the client's process is written to a file (client.applyLocked, statefile.Failures). A process whose
+// requests broke the daemon twice is not served any more. If the daemon fails for the third time within a minute, the state file is set aside.
 
 const (
 	failureWindow  = time.Minute
-	mostTries      = 2               // failures with a client, and of a state file within failureWindow, before it is given up
+	mostTries      = 2               // failures after which a client, or within failureWindow a state file, is not tried once more
 	failurePause   = 3 * time.Second // before a start that is likely to fail
-	brokenPatience = time.Second     // for the log
+	brokenPatience = time.Second     // how long writing the log line may take
 )
 
-// caught is deferred by each goroutine of the daemon, and makes of a panic a start of the daemon. cl is the client that it serves, or nil.
+// caught turns a panic of the goroutine that defers it into a new start of the daemon. Each goroutine of the daemon defers it. cl is the
+// client that the goroutine serves, or nil.
 func (d *Daemon) caught(cl *client) {
 	if cause := recover(); cause != nil {
 		d.broken(cause, cl)
 	}
 }
 
-// broken logs a panic and starts the daemon again. It does not return. It is called in the panicking goroutine, whose stack tells where it
-// was. If that has the lock, it keeps it.
+// broken logs a panic and starts the daemon again. It does not return. It is called in the goroutine that panicked, because its stack
+// shows the place. If that goroutine holds the lock, it goes on holding it, so that no other goroutine acts on broken data.
 func (d *Daemon) broken(cause any, cl *client) {
 	if d.restart == nil {
 		panic(cause)
@@ -66,7 +67,8 @@ func (d *Daemon) broken(cause any, cl *client) {
 	select {} // another goroutine starts the daemon again
 }
 
-// keep returns what the next daemon has of this one; nil: nothing, as this one was being stopped.
+// keep returns the descriptors that the next daemon takes over, −1 for each that it cannot have; nil: there is no next daemon, because this
+// one was being stopped.
 func (d *Daemon) keep() *ipc.Handed {
 	none := &ipc.Handed{Socket: -1, Lock: -1}
 	switch {
@@ -81,7 +83,8 @@ func (d *Daemon) keep() *ipc.Handed {
 	return none
 }
 
-// openFailures reads what broke the daemons before this one, and sets the state file aside if it was taken up too often.
+// openFailures reads the failures of the daemons before this one. It bars the clients that broke them mostTries times, and sets the state
+// file aside if the daemon failed more often than that within failureWindow.
 func (d *Daemon) openFailures() error {
 	failures, aside, err := statefile.OpenFailures(d.paths.state)
 	if err != nil {
@@ -91,7 +94,7 @@ func (d *Daemon) openFailures() error {
 		return errors.Join(err, failures.Close())
 	}
 	if aside != "" {
-		d.log.Warn("what broke earlier daemons is not known: the file was none of this version", "set_aside_as", aside)
+		d.log.Warn("the list of earlier failures is lost: its file was not one of this version", "set_aside_as", aside)
 	}
 	failures.Applied()
 	counts := map[procfacts.Started]int{}
@@ -108,17 +111,17 @@ func (d *Daemon) openFailures() error {
 	if !failures.See() || times <= mostTries {
 		return nil
 	}
-	if times > mostTries+1 { // it fails whatever it takes up
+	if times > mostTries+1 { // it fails without the state file, too
 		d.rest(d.after(failurePause))
 	}
 	aside, err = statefile.SetAside(d.paths.state)
 	if aside != "" {
-		d.log.Error("the daemon failed three times within a minute: the state file is set aside, and programs say themselves what they hold", "file", d.paths.state, "set_aside_as", aside)
+		d.log.Error("the daemon failed three times within a minute: the state file is set aside, and programs report again what they hold", "file", d.paths.state, "set_aside_as", aside)
 	}
 	return err
 }
 
-// barredError is what a process is told whose requests broke the daemon.
+// barredError returns the answer to every request of a process whose requests broke the daemon.
 func barredError(pid int) error {
 	return refused(ipc.StatusPermission, "requests of this process (PID %d) broke the daemon twice, and it is not served any more: see \"broken invariant\" in the daemon's log, "+
 		"report it, and start the program again", pid)

@@ -34,7 +34,7 @@ import (
 type Daemon struct {
 	parts
 	log      *slog.Logger
-	handler  slog.Handler      // of the log, without a queue
+	handler  slog.Handler      // writes to the log at once, without the queue of logs
 	restart  func(*ipc.Handed) // Options.Restart
 	handed   *ipc.Handed       // Options.Handed
 	breaks   sync.Once
@@ -67,8 +67,8 @@ type Daemon struct {
 	ready    atomic.Bool // it was up
 	changes  fair.Changes
 	load     func() (c *config.Config, path string, err error) // reads the configuration
-	keepGood func(path string, c *config.Config) error         // writes it down for a start at which the present one has mistakes
-	keeping  sync.Mutex                                        // held for that
+	keepGood func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
+	keeping  sync.Mutex                                        // held while keepGood is called
 	bad      atomic.Uint64                                     // messages that were none
 	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
@@ -95,7 +95,7 @@ type Daemon struct {
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
-	folderEvents                 *folderEvents // of those whose limits end with a folder; nil: the kernel tells none
+	folderEvents                 *folderEvents // of cgroup folders with which limits end; nil: there are none to be had
 	places                       places
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
@@ -144,7 +144,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.turnTo(cfg, l.main)
 	if l.mistakes != nil {
 		d.configured.Mistakes = few(l.mistakes)
-		d.log.Error("the configuration has mistakes: the last one without is in force, until they are mended and it is read again",
+		d.log.Error("the configuration has mistakes: the last one without mistakes is in force, until the files are corrected and read again",
 			"kept", l.since.Format(time.DateTime), "err", l.mistakes)
 	}
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
@@ -215,7 +215,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 		return err
 	}
 	if d.folderEvents, err = newFolderEvents(); err != nil {
-		d.log.Warn("folders of cgroups are looked at once a second alone", "err", err)
+		d.log.Warn("the kernel does not tell when folders of cgroups go: they are looked at once a second", "err", err)
 	}
 	d.watchFoldersAgain()
 	for _, f := range d.duties() {
@@ -278,7 +278,7 @@ func (d *Daemon) openState() (fresh bool, err error) {
 		return false, errors.Join(err, file.Close())
 	}
 	for _, aside := range d.file.Aside() {
-		d.log.Warn("the state file, or one beside it, is none that this version can take up: programs say themselves what they hold",
+		d.log.Warn("the state file, or one beside it, cannot be read by this version, and is set aside: programs report again what they hold",
 			"file", d.paths.state, "set_aside_as", aside)
 	}
 	d.checkState()
@@ -351,7 +351,7 @@ func (d *Daemon) Snapshot() accounting.Snapshot {
 	return d.state()
 }
 
-// state is Snapshot for the daemon itself, which nobody looks at.
+// state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
 func (d *Daemon) state() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
 
 // Leases is the state of all leases, and of nothing else.
@@ -441,7 +441,7 @@ func (d *Daemon) Reload() {
 	d.keepConfig()
 }
 
-// keepConfig writes down the configuration in force, for a start at which the files have mistakes.
+// keepConfig keeps the configuration in force on the disk, for a start at which the files have mistakes.
 func (d *Daemon) keepConfig() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
@@ -449,10 +449,10 @@ func (d *Daemon) keepConfig() {
 	is, cfg := d.configured, d.config.Load()
 	d.unlock()
 	if is.Mistakes != "" {
-		return // it is the one that was kept
+		return // the configuration in force is the one that was kept
 	}
 	if err := d.keepGood(is.Path, cfg); err != nil {
-		d.log.Warn("the configuration cannot be kept: if a mistake is in it at the next start, the daemon will not start", "err", err)
+		d.log.Warn("the configuration cannot be kept: if the files have a mistake at the next start, the daemon may not start", "err", err)
 	}
 }
 

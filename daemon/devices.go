@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// table is the devices that are known, with what reads each of them. It does not change: one that has more takes its place.
+// table is the devices that are known, with the reader of each. It never changes: a new table takes its place.
 type table struct {
 	devices []inventory.Device
 	readers map[int]*reader // by device
@@ -25,7 +25,7 @@ func (d *Daemon) devices() []inventory.Device { return d.known.Load().devices }
 
 func (d *Daemon) readers() map[int]*reader { return d.known.Load().readers }
 
-// addDevices makes the devices known that are there when the daemon starts.
+// addDevices adds the devices that there are when the daemon starts.
 func (d *Daemon) addDevices() {
 	d.meet(d.inv.Devices())
 	if why := d.inv.Why(); why != "" {
@@ -37,8 +37,9 @@ func (d *Daemon) addDevices() {
 	}
 }
 
-// meet makes devices known, or known anew, and returns the readers of those that had none. A device whose memory nobody
-// tells counts as having half of the machine's, until a probe has asked CUDA.
+// meet adds devices to the table and the arbiter, or replaces those with the same index, and returns the readers that it made,
+// which the caller starts. A device whose total memory no driver tells counts as having half of the machine's, until a probe
+// has asked CUDA.
 func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
 	now := d.now()
 	d.lock()
@@ -120,7 +121,7 @@ func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) 
 	return rep, nil
 }
 
-// copies notes that the process uses two copies of a driver's library, of which one is not held.
+// copies notes that the client uses two copies of a driver's library, and that one of them is not held to limits.
 func (cl *client) copies(r *ipc.CopiesRequest) (ipc.Empty, error) {
 	cl.d.lock()
 	defer cl.d.unlock()

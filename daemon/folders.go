@@ -1,9 +1,10 @@
 package daemon
 
-// Limits of cgroups that end with the cgroup's folder. A limit that was set by path stays, so that a service that is started
-// again has it; one that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder that the cgroup had
-// then, as in the kernel's own tree. Folders go without a word when a container's monitor is killed, so the daemon watches
-// them, looks once a second, and looks before it takes in a client: a folder that is made again at the path is another one.
+// This file ends limits of cgroups when the cgroup's folder is removed. A limit that was set by path stays, so that a service
+// that is started again has it. A limit that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder
+// that the cgroup had then, as in the kernel's own tree. If a container's monitor is killed, no program tells the daemon that
+// the folder is gone. So the daemon watches folders with inotify, looks at them once a second, and looks before it takes in a
+// client: a folder that is made again at the path is another one. cgroups.go keeps the records of the paths.
 
 import (
 	"context"
@@ -23,16 +24,16 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// binding is what a limit of a cgroup ends with.
+// binding says when a limit of a cgroup ends by itself.
 type binding uint8
 
 const (
-	toPath   binding = iota // with nothing: it stays until it is taken off
-	toFolder                // with the folder that the cgroup has now
-	asBefore                // as the limit that is there already; with the folder if there is none
+	toPath   binding = iota // never: it stays until it is taken off
+	toFolder                // when the folder that the cgroup has now is removed
+	asBefore                // as the limit that the cgroup has already; without one, as toFolder
 )
 
-// bindLocked notes what the limit of a cgroup ends with; free: there is none yet that was set by path.
+// bindLocked notes in memory and in row when the limit of a cgroup ends. free: the cgroup has no limit yet that was set by path.
 func (d *Daemon) bindLocked(row *statefile.Cgroup, path string, change limitChange, free bool) {
 	switch {
 	case change.bind == toPath:
@@ -44,7 +45,7 @@ func (d *Daemon) bindLocked(row *statefile.Cgroup, path string, change limitChan
 	}
 }
 
-// hierarchies are the folders at which the kernel's trees of cgroups are mounted, each with its root, v2 first.
+// hierarchies returns the folders at which the root of a hierarchy of cgroups is mounted, v2 first.
 func hierarchies() (points []string) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {
@@ -62,7 +63,8 @@ func hierarchies() (points []string) {
 	return points
 }
 
-// folderAt is the lower half of an inode number, which the kernel gives to one folder after another; 0: there is no folder.
+// folderAt returns the lower half of a folder's inode number; 0: there is no folder. The kernel counts these numbers up, so that
+// a folder that is made again at a path has another one.
 func folderAt(dir string) uint32 {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -71,7 +73,8 @@ func folderAt(dir string) uint32 {
 	return uint32(stat.Ino)
 }
 
-// watchFolderFor is watchFolder for who asks for a limit: what others ask is refused, and nothing need be watched.
+// watchFolderFor calls watchFolder if the asker is privileged. The request of any other asker will be refused, so that there is
+// nothing to watch.
 func (d *Daemon) watchFolderFor(by asker, path string) uint32 {
 	if !by.privileged {
 		return 0
@@ -79,8 +82,8 @@ func (d *Daemon) watchFolderFor(by asker, path string) uint32 {
 	return d.watchFolder(path)
 }
 
-// watchFolder begins to watch the folder of a cgroup, in the first hierarchy that has it, and returns which one it is; 0: no
-// hierarchy has it.
+// watchFolder begins to watch the folder of a cgroup in the first hierarchy that has it, and returns its number, as folderAt does;
+// 0: no hierarchy has it.
 func (d *Daemon) watchFolder(path string) uint32 {
 	if rules.CheckCgroup(path) != nil {
 		return 0
@@ -95,14 +98,14 @@ func (d *Daemon) watchFolder(path string) uint32 {
 	return 0
 }
 
-// watchFoldersAgain watches those of which the daemon before this one knew.
+// watchFoldersAgain watches the folders with which limits end that the state file has.
 func (d *Daemon) watchFoldersAgain() {
 	for path := range d.boundFolders() {
 		d.watchFolder(path)
 	}
 }
 
-// boundFolders are the folders with which limits end, by the paths of their cgroups.
+// boundFolders returns the folders with which limits end, by the paths of their cgroups.
 func (d *Daemon) boundFolders() map[string]uint32 {
 	d.lock()
 	defer d.unlock()
@@ -112,7 +115,7 @@ func (d *Daemon) boundFolders() map[string]uint32 {
 	return maps.Clone(d.kept.folders)
 }
 
-// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives counts there still.
+// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives still counts in the cgroup.
 func (d *Daemon) lookAtFolders() {
 	bound := d.boundFolders()
 	if bound == nil {
@@ -125,7 +128,7 @@ func (d *Daemon) lookAtFolders() {
 	if len(bound) == 0 || points == nil {
 		return
 	}
-	d.reaper.Sync() // of those who ran there
+	d.reaper.Sync() // so that clients that ran there and have ended do not count any more
 	d.file.Promise(0)
 	defer d.file.Kept(0)
 	d.lock()
@@ -150,7 +153,7 @@ func (d *Daemon) unlimitLocked(path string) error {
 	return d.changeLocked(limitOwner{kind: ipc.LimitCgroup}, path, change)
 }
 
-// folderEvents tells when something happens to folders that are watched.
+// folderEvents is an inotify instance that watches folders of cgroups.
 type folderEvents struct {
 	fd   int
 	file *os.File
@@ -164,8 +167,8 @@ func newFolderEvents() (*folderEvents, error) {
 	return &folderEvents{fd, os.NewFile(uintptr(fd), "inotify")}, nil
 }
 
-// watch adds a folder: that it goes, which the kernel tells of the folder around it, and that the last process in it ends,
-// which only v2 tells. A folder that cannot be watched is looked at once a second all the same.
+// watch adds a folder. Its removal is an event of the folder around it; the end of the last process in it changes
+// cgroup.events, which only v2 has. Errors are ignored: the folder is looked at once a second all the same.
 func (e *folderEvents) watch(dir string) {
 	if e != nil {
 		_, _ = unix.InotifyAddWatch(e.fd, filepath.Dir(dir), unix.IN_DELETE|unix.IN_ONLYDIR)
@@ -173,10 +176,10 @@ func (e *folderEvents) watch(dir string) {
 	}
 }
 
-// folderPause is between two looks at the folders, however many are made and removed beside them.
+// folderPause is the pause between two looks at the folders, so that many folders made and removed beside them cost little.
 const folderPause = 50 * time.Millisecond
 
-// hearOfFolders looks at the folders each time that something happened to one.
+// hearOfFolders looks at the folders after each event, until ctx ends.
 func (d *Daemon) hearOfFolders(ctx context.Context) {
 	if d.folderEvents == nil {
 		return

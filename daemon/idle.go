@@ -5,27 +5,28 @@ import (
 	"time"
 )
 
-// A GPU that nobody uses may sleep, which each look ends: a laptop's runs down its battery. So the readers (reader.go) look
-// seldom while the daemon has nothing to do, and not at all at a device that is asleep.
+// This file decides how often devices are read. A GPU that no program uses may be put to sleep by the kernel, and each reading wakes
+// it, which runs down a laptop's battery. So the readers (reader.go) read seldom while the daemon has nothing to do, and
+// do not read a device that is asleep.
 
 const (
-	// readIdle is how often a device is read while nobody uses gpuarb or looks at its state.
+	// readIdle is the time between two readings of a device while the daemon is idle.
 	readIdle = 10 * time.Second
-	// watchedFor is for how long somebody who looked at the state counts as looking at it.
+	// watchedFor is how long the daemon is not idle after a look at its state.
 	watchedFor = 5 * time.Second
-	// followedFor is the most between two looks of the page's process while somebody has the page open. Without readers it
-	// looks every five seconds, for its history.
+	// followedFor is the longest time between two looks of the process that serves the page while a browser shows the
+	// page. Without one, that process looks every five seconds, for its history.
 	followedFor = 3 * time.Second
 )
 
-// audienceOf is who looks at the daemon's state from outside, and when last.
+// audienceOf notes when the daemon's state was last looked at from outside.
 type audienceOf struct {
 	mu      sync.Mutex
-	watched time.Time // zero: nobody has
-	page    time.Time // the page's process
+	watched time.Time // last look of a user; zero: there was none
+	page    time.Time // last look of the process that serves the page; zero: there was none
 }
 
-// looked notes that somebody looks at the state: by a command, a file or the page.
+// looked notes a look at the state by a user: with a command, a file or the page. After a pause it wakes the readers.
 func (d *Daemon) looked() {
 	now := d.now()
 	w := &d.audience
@@ -38,7 +39,8 @@ func (d *Daemon) looked() {
 	}
 }
 
-// looked notes that a client looks at the state. The page's process does so without readers too.
+// looked notes a look of a client. A look of the process that serves the page counts only if the last one was less than
+// followedFor ago: then a browser shows the page.
 func (cl *client) looked() {
 	d := cl.d
 	if !d.page.Is(cl.conn.Peer().PID) {
@@ -56,7 +58,7 @@ func (cl *client) looked() {
 	}
 }
 
-// idle reports whether nobody has a session or a job, waits for something or looks at the state.
+// idle reports whether there is no session and no job, and no user has looked at the state for watchedFor.
 func (d *Daemon) idle() bool {
 	now := d.now()
 	d.audience.mu.Lock()
@@ -70,14 +72,15 @@ func (d *Daemon) idle() bool {
 	return len(d.sessions)+len(d.jobs) == 0
 }
 
-// wakeReaders has each device be read now: somebody has come.
+// wakeReaders makes each reader read its device now, since the daemon is not idle any more.
 func (d *Daemon) wakeReaders() {
 	for _, r := range d.readers() {
 		signal(r.wake)
 	}
 }
 
-// every is how often the reader reads. What is wrong with a device is looked at often: it is to be seen when it is over.
+// every returns the time between two readings of the device. A device that is lost or does not answer is always read often, to
+// see when that is over.
 func (r *reader) every() time.Duration {
 	if !r.lost && r.silent(r.d.now()) == 0 && r.d.idle() {
 		return readIdle
@@ -85,5 +88,5 @@ func (r *reader) every() time.Duration {
 	return readEvery
 }
 
-// rests reports whether a look would wake the device for nobody.
+// rests reports whether the daemon is idle and the device asleep, so that a reading would wake it for no user.
 func (r *reader) rests() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }

@@ -32,7 +32,7 @@ type job struct {
 	token ipc.Token
 	jobOrigin
 	uid uint32
-	// namespace is the ipc.Peer.Namespace of the runner
+	// namespace is ipc.Peer.Namespace of the runner.
 	namespace uint64
 	told      *client // whom the last reply with it went to
 	index     int     // of its record
@@ -411,8 +411,8 @@ func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 }
 
 // jobOfLocked finds the job that a client says it belongs to. Its token is a secret of
-// the job's processes; only the job's user (or a privileged peer) may use it, and every user that of a job of root's, which may have
-// become another user.
+// the job's processes. The job's user and privileged peers may use it; the token of a job of root's may be used by every user, because
+// a process of the job may have become another user.
 func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
 	if token == (ipc.Token{}) {
 		return 0, nil

@@ -47,8 +47,8 @@ type limitChange struct {
 	rules.Change
 	slots *int
 
-	bind   binding // of a cgroup's: what the limit ends with
-	folder uint32  // for it, as statefile.Cgroup has it; 0: the cgroup has no folder
+	bind   binding // of a cgroup's limit: when it ends
+	folder uint32  // the folder for bind, as statefile.Cgroup.Folder; 0: the cgroup has no folder
 }
 
 func (c limitChange) String() string {
@@ -64,8 +64,8 @@ type keptLimits struct {
 	count *counts // by who made the change; a device's are root's
 
 	cgroups map[uint64]int    // records of paths, by their numbers
-	numbers map[string]uint64 // of paths
-	folders map[string]uint32 // of cgroups by their paths: those whose limits end with a folder
+	numbers map[string]uint64 // numbers of paths, by the paths
+	folders map[string]uint32 // by the paths of cgroups: folders with which their limits end
 }
 
 // limitAtLocked is the record of a target, or -1.

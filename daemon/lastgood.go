@@ -1,7 +1,7 @@
 package daemon
 
-// The last configuration without mistakes is kept on the disk, so that a typo and a restart leave a daemon with the limits of
-// before, instead of none. What is kept is the text of config.Config.String, whole, in one file for each main file of a
+// This file keeps the last configuration without mistakes on the disk, so that after a typo and a restart the daemon has the
+// limits of before, instead of none. The kept text is that of config.Config.String, in one file for each main file of a
 // configuration: several daemons may run on a machine, each with a --config of its own.
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/gpuarb/gpuarb/config"
 )
 
-// systemState is the folder of what the system's daemon keeps over a reboot.
+// systemState is the folder of files that the system's daemon keeps over a reboot.
 const systemState = "/var/lib/gpuarb"
 
-// shownMistakes is how many mistakes of a configuration are told to those who did not make them.
+// shownMistakes bounds the mistakes of a configuration that snapshots have, for tables and `gpuarb doctor`. The log has all.
 const shownMistakes = 5
 
-// stateFolder is the folder of what a daemon keeps over a reboot: the one that systemd gives it, else that of the system or
-// of its user; "": it has none.
+// stateFolder returns the folder of files that a daemon keeps over a reboot: the one that systemd gives it, else that of the
+// system or of its user; "": it has none.
 func (o Options) stateFolder() string {
 	if given, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); given != "" {
 		return given
@@ -43,7 +43,7 @@ func (o Options) stateFolder() string {
 	return filepath.Join(home, ".local", "state", "gpuarb")
 }
 
-// lastGoodPath is where the last good configuration with a main file is kept; "": nowhere.
+// lastGoodPath returns the path at which the last good configuration with a main file is kept; "": there is no folder for it.
 func (o Options) lastGoodPath(main string) string {
 	folder := o.stateFolder()
 	if folder == "" {
@@ -67,7 +67,7 @@ func (o Options) lastGood(main string) (*config.Config, time.Time, error) {
 	return c, info.ModTime(), err
 }
 
-// keepLastGood writes a configuration down as the last good one with a main file, unless that is the one there.
+// keepLastGood writes a configuration to the disk as the last good one with a main file, unless it is there already.
 func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 	path, text := o.lastGoodPath(main), c.String()
 	if path == "" {
@@ -96,8 +96,8 @@ func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 	return os.Rename(file.Name(), path)
 }
 
-// loadOrLastGood reads the configuration, or the last good one if the present one has mistakes, which come with it. The error
-// is that of the present one if there is no other.
+// loadOrLastGood reads the configuration. If its files have mistakes it returns the last good one instead, with the mistakes. If
+// there is no last good one, the error is that of the files.
 func (o Options) loadOrLastGood() (l loaded, err error) {
 	l.config, l.main, err = o.load()
 	var mistakes config.Mistakes
@@ -115,15 +115,15 @@ func (o Options) loadOrLastGood() (l loaded, err error) {
 	return l, nil
 }
 
-// loaded is a configuration with where it is from.
+// loaded is a configuration that was read, and where it is from.
 type loaded struct {
 	config   *config.Config
 	main     string          // path of the main file; "": the system's
-	mistakes config.Mistakes // of the present files, in place of which the last good configuration is used; nil: none
-	since    time.Time       // when that was kept
+	mistakes config.Mistakes // in the files; config is then the last good one; nil: none
+	since    time.Time       // if there are mistakes: when the last good one was kept
 }
 
-// few spells some mistakes, one on a line, for those who did not make them.
+// few spells the first shownMistakes mistakes, one on a line, and how many more there are.
 func few(all config.Mistakes) string {
 	if len(all) <= shownMistakes {
 		return all.Error()

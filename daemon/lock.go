@@ -25,14 +25,14 @@ func (d *Daemon) lock() {
 	}
 }
 
-// applyLocked writes down that a request of a process, or its recovery, is applied until the lock is given back.
+// applyLocked writes to the file of failures that a request of a process, or its recovery, is applied until the lock is given back.
 func (d *Daemon) applyLocked(of procfacts.Started) {
 	if d.failures != nil {
 		d.failures.Apply(uint32(of.PID), of.StartTicks)
 	}
 }
 
-// applyLocked writes down whose request is applied, before it is.
+// applyLocked writes to the file of failures that the client's request is applied. It is called before that.
 func (cl *client) applyLocked() {
 	cl.d.request.Store(uint32(cl.request))
 	cl.d.applyLocked(startedOf(cl.conn.Peer()))
@@ -52,7 +52,7 @@ func (d *Daemon) applying() (of procfacts.Started) {
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
 // log and the history, decisions to those that wait for them.
 //
-// If it is deferred by a function that panics, what there is in memory is broken, and the daemon starts again.
+// If the function that defers it has panicked, the daemon's data may be broken: unlock keeps the lock, and starts the daemon again.
 func (d *Daemon) unlock() {
 	if cause := recover(); cause != nil {
 		d.broken(cause, nil)
@@ -83,8 +83,8 @@ func (d *Daemon) unlock() {
 	d.mutex.Unlock()
 }
 
-// yield gives the lock to whoever waits for it, and takes it again. It returns for how long this goroutine was without it. Without the rest in
-// between this goroutine would have the lock back before anybody else had woken.
+// yield lets other goroutines have the lock, and takes it again. It returns for how long this goroutine was without it. runtime.Gosched in
+// between gives a waiting goroutine time to wake; without it this one would take the lock back at once.
 func (d *Daemon) yield() (away time.Duration) {
 	began := d.now() // others may have the lock as soon as it is given back
 	of := d.applying()

@@ -30,10 +30,11 @@ type Options struct {
 	Config string // empty: the user's where there is one, else /etc/gpuarb/gpuarb.toml
 	Sysfs  string // empty: /sys; where AMD's and Intel's devices are looked for
 	Log    *slog.Logger
-	// Restart becomes a new daemon after a broken invariant, in this process, with what it is given of the old one; nil: the daemon was
-	// being stopped, and the process ends. It does not return. If it is nil itself, a broken invariant is a panic.
+	// Restart is called after a broken invariant. It makes this process a new daemon, with the descriptors of the old one that it is given.
+	// If these are nil the daemon was being stopped, and Restart ends the process. It does not return. Without Restart (nil) a broken
+	// invariant is a panic.
 	Restart func(*ipc.Handed)
-	// Handed comes from the daemon before this one in the same process, by Restart; nil: there was none.
+	// Handed has the descriptors of the daemon that was in this process before, which Restart was given; nil: there was none.
 	Handed *ipc.Handed
 }
 

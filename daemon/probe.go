@@ -23,14 +23,14 @@ import (
 )
 
 const (
-	// probePatience is how long CUDA may take to say how much memory its devices have: a driver that starts takes seconds.
+	// probePatience bounds the probe: CUDA takes seconds to answer if the driver has to start.
 	probePatience = 20 * time.Second
 	// unprivileged is the user and group of a probe that root starts: nobody's.
 	unprivileged = 65534
 )
 
-// probeUnknown asks CUDA how much memory those devices have of which the driver's other libraries do not tell. What CUDA does
-// not tell either stays as it is. No program that gpuarb holds is asked: it could say anything.
+// probeUnknown asks CUDA for the total memory of the devices of which NVML does not tell it, and logs those of which CUDA does not
+// tell it either: they go on with half of the machine's. A process of the daemon's own asks, because a client could say anything.
 func (d *Daemon) probeUnknown() {
 	defer d.caught(nil)
 	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
@@ -62,8 +62,8 @@ func (d *Daemon) probeUnknown() {
 	}
 }
 
-// probeMemory runs a process without privileges that asks CUDA, by which the devices are known by their UUIDs. The process
-// makes no context. It is killed when ctx ends; a process that cannot be killed is left to itself.
+// probeMemory runs a process without privileges that asks CUDA for the total memory of each device, and returns it by the devices'
+// UUIDs. The process makes no context. It is killed when ctx ends; if it sleeps in the driver for good, it is left to itself.
 func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	self, err := os.Executable()
 	if err != nil {

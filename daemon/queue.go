@@ -221,8 +221,8 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 // finishedAtOnce is how many parts of what calls have left are done without looking at anything else.
 const finishedAtOnce = 256
 
-// finishLocked does what calls to the arbiter have left, in parts. The lock is given away in between: finishLocked returns for how
-// long.
+// finishLocked does the work that calls to the arbiter have left, in parts. Other goroutines may have the lock in between;
+// finishLocked returns for how long.
 func (d *Daemon) finishLocked() (away time.Duration) {
 	for range finishedAtOnce {
 		if !d.arb.Unfinished() {
@@ -319,8 +319,8 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 }
 
 // cancelBelow cancels what the descendants of a process wait for, as far as they are its
-// user's, in whatever namespace. Who they are is looked up without the lock: the daemon alone sees all their PIDs,
-// whatever namespaces they are in.
+// user's. The descendants are looked up without the lock, by the daemon because it sees all their PIDs, whatever namespaces
+// they are in.
 func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	var below []arbiter.TicketID
 	mine := func(uid uint32) bool { return peer.Privileged || peer.UID == uid }

@@ -311,8 +311,8 @@ func (d *Daemon) startReaders() {
 	}
 }
 
-// describe adds to a device's figure who the process is: one with a lease there is known by its
-// session; of any other the kernel tells, and its job is found; of a dead one, who keeps its memory.
+// describe adds to a device's figure which process it is about. A process with a lease there is known by its
+// session. For any other process it adds what the kernel tells, and its job; for a dead one, the process that keeps its memory.
 func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 	d := r.d
 	d.lock()

@@ -34,8 +34,8 @@ func newLeft() left {
 
 // The values of Job.Released in the state file.
 const (
-	jobReleased = 1
-	jobLeft     = 2
+	jobReleased = 1 // the job holds nothing beyond its processes any more
+	jobLeft     = 2 // the job's command has ended, and the job holds what it held
 )
 
 // commandEndedLocked notes that a job's command has ended; left names what it left behind, "" if that is not known.

@@ -301,15 +301,16 @@ func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*sessi
 	return s, nil
 }
 
-// openUnreservedLocked opens the session of a program that holds memory already, by its own word alone. Such a session has
-// leases at once, so that it must not wait for what it reserves; and nothing is reserved for a mere word unless there is room.
+// openUnreservedLocked opens the session of a program that says that it holds memory, which no record confirms. It makes no
+// reservation: the session gets its leases at once, so that it must not wait for room; and without room nothing is reserved on
+// the word of a client.
 func (d *Daemon) openUnreservedLocked(r arbiter.SessionRequest) (info arbiter.SessionInfo, err error) {
 	r.Unreserved = true
 	info.ID, err = d.arb.RestoreSession(d.now(), r)
 	return info, err
 }
 
-// reserveLocked makes the reservation that a session goes without. False: there is no room for it.
+// reserveLocked makes the reservation that a session was opened without. False: there is no room for it.
 func (d *Daemon) reserveLocked(s *session) bool {
 	if !d.arb.Reserve(d.now(), s.id) {
 		return false
@@ -321,7 +322,8 @@ func (d *Daemon) reserveLocked(s *session) bool {
 // reservesPerTick is how many reservations are tried again in a second.
 const reservesPerTick = 16
 
-// reserveAgainLocked tries again to make reservations that sessions go without: some at a time, left to chance which.
+// reserveAgainLocked tries again to make the reservations of sessions that go on without: reservesPerTick of them, in the random
+// order of a map, so that each has its turn.
 func (d *Daemon) reserveAgainLocked() {
 	tried := 0
 	for _, s := range d.sessions {

@@ -10,23 +10,23 @@ import (
 )
 
 // Devices come while the daemon runs: a driver that the machine loads late or that somebody installs, a card that is plugged
-// in, an instance that MIG makes. This file has the inventory look for them; devices.go makes them known.
+// in, an instance that MIG makes. This file asks the inventory to look for them; devices.go adds them to the table.
 
 const (
 	// scanFirst is how often devices are looked for while there is no GPU, and scanEvery when there is one.
 	scanFirst = 3 * time.Second
 	scanEvery = 8 * time.Second
-	// scanRest is how long there is no look after one that the kernel, or a program with an unknown device, asked for.
+	// scanRest is the pause after a look that the kernel, or a program with an unknown device, asked for.
 	scanRest = 500 * time.Millisecond
 	// scanPatience is how long a program with an unknown device waits for a look.
 	scanPatience = time.Second
 )
 
-// scans is what asks for looks, and waits for them.
+// scans lets goroutines ask for a look at the devices, and wait for its end.
 type scans struct {
 	wake chan struct{}
 	mu   sync.Mutex
-	next chan struct{} // closed when a look is over that begins from now on
+	next chan struct{} // closed when the next look to begin is over
 	last time.Time     // when a look ended
 }
 
@@ -80,8 +80,8 @@ func (d *Daemon) scan() {
 	close(over)
 }
 
-// lookFor has devices be looked for because a program names one that is not known, and waits a while for that. Looks that
-// programs ask for have pauses between them.
+// lookFor asks for a look because a program names a device that is not known, and waits for its end, scanPatience at the most. If
+// the last look ended less than scanPatience ago it does nothing: programs cannot make the daemon look without a pause.
 func (d *Daemon) lookFor() {
 	s := &d.scans
 	s.mu.Lock()

@@ -52,8 +52,8 @@ type clock struct {
 type parts struct {
 	clock
 	inventory func() machine
-	plugged   func(ctx context.Context, changed func()) error // tells when the kernel says that a device may have come
-	probe     func(ctx context.Context) (map[ipc.UUID]uint64, error)
+	plugged   func(ctx context.Context, changed func()) error        // calls changed when the kernel says that a device may have come
+	probe     func(ctx context.Context) (map[ipc.UUID]uint64, error) // returns the total memory of devices that CUDA sees
 	listen    func() (*ipc.Listener, error)
 }
 

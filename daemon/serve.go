@@ -47,8 +47,8 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	return ipc.Listen(d.paths.socket, o)
 }
 
-// otherSocket returns the second path for a socket, or nothing if others may write to the socket's folder: they could put what they
-// like in its place.
+// otherSocket returns the second path for a socket. It is empty if other users may write to the socket's folder: they could put another
+// file in the place of the second path.
 func otherSocket(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Dir(path), &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {

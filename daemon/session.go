@@ -36,7 +36,7 @@ type session struct {
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
 	died   time.Time     // when it was known to be dead
-	sought bool          // somebody was looked for who keeps its memory
+	sought bool          // after its end, a process was looked for that keeps its memory
 	doubts []doubt       // of a Resume that is being answered
 	taken  int           // how often it was taken up again: connections of before are not listened to
 	over   chan struct{} // closed when it has ended
@@ -83,7 +83,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	p := process(f, peer.PID)
 	asPeer(&p, peer)
-	d.lookAtFolders() // it may run in one that was made again
+	d.lookAtFolders() // the cgroup of the process may have been made again, without the limit of the one before
 	return p, nil
 }
 

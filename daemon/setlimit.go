@@ -52,7 +52,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 		return errors.Join(unix.EINVAL, err)
 	}
 	change := d.requested(writer(s), &r, s.Cgroup)
-	if s.Cgroup != "" { // as in the kernel's own tree, it goes with the folder
+	if s.Cgroup != "" { // as in the kernel's own tree, the limit ends with the folder
 		change.bind, change.folder = asBefore, d.watchFolderFor(writer(s), s.Cgroup)
 	}
 	d.file.Promise(0)
@@ -127,12 +127,13 @@ func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
 	if err != nil {
 		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)
 	}
-	away := d.finishLocked() // so that it is in force when this returns, and counts as his change
+	away := d.finishLocked() // the change is then in force when limit returns, and its cost counts as the user's
 	d.tookChangeLocked(uid, began, away)
 	return err
 }
 
-// tookChangeLocked counts a change that a user made. It has had the lock since it began, but for the time that others had it.
+// tookChangeLocked counts the time that a user's change has had the lock: since it began, without the time away in which others had
+// the lock.
 func (d *Daemon) tookChangeLocked(uid uint32, began time.Time, away time.Duration) {
 	d.changes.Took(uid, d.now().Sub(began)-away)
 }
@@ -157,8 +158,8 @@ func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
 	return fmt.Sprintf("process %d", r.ID)
 }
 
-// requested returns the change that is asked for, of a cgroup if a path is given. It asks the user database for who may be refused,
-// and the kernel for the asker's cgroups, so it is not for under the lock.
+// requested returns the change that is asked for, of a cgroup if a path is given. It must be called without the lock, because it
+// asks the user database for the asker's name, and the kernel for the asker's cgroups.
 func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams), int(r.Slots))
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
@@ -171,7 +172,7 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 	}
 	if cgroup != "" && r.Set&ipc.SetWithFolder != 0 {
 		change.bind, change.folder = toFolder, d.watchFolderFor(by, cgroup)
-		if change.Inside { // nor may it turn a limit that stays into one that ends
+		if change.Inside { // a process in the cgroup must not turn a limit that stays into one that ends
 			change.bind = asBefore
 		}
 	}

@@ -59,17 +59,18 @@ func (s *snapshots) audienceOf(uid uint32) *audience {
 	return r
 }
 
-// hidesCommands reports whether a reader may see no command lines but those of that user's own programs.
+// hidesCommands reports whether a reader is shown only the command lines of that user's own programs.
 func (d *Daemon) hidesCommands(reader uint32) bool {
 	return d.config.Load().Commands == config.CommandsOwn && !isAdmin(reader)
 }
 
-// confined is the reader of all admins that are not privileged. No user has this number, nor the page, which waits for none of
-// them.
+// confined is the user number under which all admins read that are not privileged, as root in containers. No user has this
+// number. The process that serves the page reads under another one (Stranger), so that it does not share their turn.
 const confined = accounting.Stranger - 1
 
-// reader returns the user whose command lines a client is shown: its own, but a stranger for the process that serves the page, because
-// it shows them to everybody, and confined for root in a container. In a user's own daemon all that there is to see is that user's.
+// reader returns the user whose command lines a client is shown. It is the client's own user, with two exceptions that see no command
+// line: confined for root in a container, and Stranger for the process that serves the page, because all users can see the page. In a
+// user's own daemon the second exception does not hold, since all programs are that user's.
 func (cl *client) reader() uint32 {
 	peer := cl.conn.Peer()
 	if isAdmin(peer.UID) && !peer.Privileged {

@@ -267,7 +267,7 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	}
 	fmt.Fprintln(out)
 	for _, u := range d.Unmanaged {
-		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there beside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
+		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there outside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
 			accounting.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
 	}
 	for _, h := range d.Holders {

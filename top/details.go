@@ -22,7 +22,7 @@ func (m *Model) drawDetails() []string {
 	}
 	lines := []string{paint(bold, r.subject())}
 	if r.is == anUnmanaged && r.job != 0 {
-		return m.wrapped(append(lines, fmt.Sprintf("It belongs to job %d, runs %s, and takes %s of %s beside the job's budget: no limit holds for it.",
+		return m.wrapped(append(lines, fmt.Sprintf("It belongs to job %d, runs %s, and takes %s of %s outside the job's budget: no limit holds for it.",
 			r.job, r.bypass.Without(), report.Amount(r.used), m.called(r.device))))
 	}
 	if r.is == anUnmanaged {

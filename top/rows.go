@@ -231,7 +231,7 @@ func headOf(j *accounting.JobState, below []row) row {
 		if r.device != head.device {
 			head.device = -1
 		}
-		if r.is != anUnmanaged { // it is beside the job's budget
+		if r.is != anUnmanaged { // such memory is outside the job's budget
 			head.used, head.streams = head.used.Plus(r.used), head.streams+r.streams
 		}
 		if r.waitedMs() > head.waitedMs() {

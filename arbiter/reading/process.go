@@ -48,7 +48,7 @@ type Member struct {
 type Process struct {
 	members  []Member         // the oldest first, which takes the overhead
 	used     accounting.Bytes // dead leases' too
-	least    accounting.Bytes // that the living ones used all the time of the reading
+	least    accounting.Bytes // that the living leases used throughout the reading
 	most     accounting.Bytes // that it may have used at any moment of the reading
 	streams  accounting.Bytes
 	contexts int
@@ -81,9 +81,9 @@ func (p *Process) Add(m Member) {
 // Used is what the process uses of bytes, or used when the reading began.
 func (p *Process) Used() accounting.Bytes { return p.used }
 
-// Away returns how much of each living lease's bytes the device does not hold: of what the process used all the time of the reading,
-// what the device's figure for it lacks, and what managed memory it was granted since;
-// no more than it says to have of managed memory. The slice has a place for each member, in the order in which they were added.
+// Away returns how many bytes of each living lease the device does not hold, in the order in which the leases were added. It is the sum
+// of two: of the bytes that the process used throughout the reading, those that the device's figure for the process does not
+// contain, at most as many as the client says that it has of managed memory; and all managed memory granted since the reading began.
 func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 	away, left := make([]accounting.Bytes, len(p.members)), p.least.Less(figure)
 	for i, m := range p.members {

@@ -20,7 +20,8 @@ type Change struct {
 	PID      int    // the process that asks; 0: not known
 	// Privileged: the asker may do anything. Others may only lower, and only what is theirs.
 	Privileged bool
-	// Namespace: see Process. The asker owns what processes of its user opened there; with Again that was checked before.
+	// Namespace is that of the asker, as in Process. The asker owns what processes of its user opened there. It is not checked
+	// when Again is set: it was when the change was made.
 	Namespace uint64
 	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
 	Inside bool
@@ -77,7 +78,7 @@ func (c Change) String() string {
 	return fmt.Sprintf(wording.OnDevice, text, accounting.DeviceName(c.Device, false))
 }
 
-// Denied is Wrong with ErrPermission. It says why root is refused if the asker is root in a container.
+// Denied returns ErrPermission with a text. If the asker is root in a container, the text also says why that root is refused.
 func (c Change) Denied(format string, args ...any) error {
 	return Wrong(ErrPermission, format+"%s", append(args, wording.NotRoot(c.Namespace))...)
 }

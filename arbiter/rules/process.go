@@ -9,7 +9,7 @@ type Process struct {
 	StartTicks uint64 // clock ticks since boot; 0 when not known
 	UID, GID   uint32
 	Privileged bool     // may pass the rules: root, or the daemon's own user, in the daemon's own namespaces
-	Namespace  uint64   // PID namespace of an admin's process, to which its rights end if it is not privileged; 0: the user number alone counts
+	Namespace  uint64   // of a process whose user is root or the daemon's own: its PID namespace. If it is not privileged, it owns only what its user opened there. 0: any other user, whose number alone counts
 	User       string   // name, or the number where there is none
 	Groups     []string // names of all groups of the process
 	Exe        string   // path of the executable
@@ -65,5 +65,5 @@ func (d Device) String() string { return accounting.DeviceName(d.Index, !d.IsGPU
 // MayPass reports whether a process may pass the rules.
 func (p *Process) MayPass() bool { return p.Privileged || root(p.UID, p.Namespace) }
 
-// root reports whether a user may pass the rules of every daemon, as far as that can be told by the number.
+// root reports whether a process is root's and has no namespace noted (0), so that its user number alone counts.
 func root(uid uint32, namespace uint64) bool { return uid == 0 && namespace == 0 }

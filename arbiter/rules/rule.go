@@ -104,7 +104,7 @@ type DeviceRule struct {
 
 	SlotScope      Scope            // "": ScopeJob
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
-	Memory         accounting.Bytes // what it counts as having; 0: what the driver says
+	Memory         accounting.Bytes // total memory that the device counts as having; 0: what the driver says
 	Also           []string         // drivers that compute on the processor, and are counted here: of CPUDrivers
 }
 

@@ -15,9 +15,9 @@ type Use struct {
 	Max    accounting.Bytes // the job's limit there; accounting.Max: none
 }
 
-// Account is what became of a job: what it used, how many of its requests waited, for how long in all, and how many were refused.
-// since is how long ago counting began, if that was later than the job; else 0.
-// unknown is how many devices it used that are not known, whose memory is refused.
+// Account returns the end of a sentence about a job: what the job used, how many of its requests waited, for how long in all, and
+// how many were refused. unknown is the number of devices that it used and the daemon does not know: their memory is refused.
+// since is how long ago counting began, if that was after the job began; else 0.
 func Account(used []Use, unknown int, waits, refused uint64, waited, since time.Duration) string {
 	var amounts []string
 	for _, u := range used {
@@ -55,7 +55,7 @@ func Account(used []Use, unknown int, waits, refused uint64, waited, since time.
 	return line
 }
 
-// requests is a number of requests.
+// requests spells a number of requests.
 func requests(n uint64) string {
 	if n == 1 {
 		return "1 request"
@@ -63,7 +63,7 @@ func requests(n uint64) string {
 	return fmt.Sprintf("%d requests", n)
 }
 
-// rounded is a duration as precise as people want it: to the millisecond below a second, to the second above.
+// rounded rounds a duration for users: to the millisecond below a second, to the second above.
 func rounded(d time.Duration) time.Duration {
 	if d < time.Second {
 		return d.Round(time.Millisecond)

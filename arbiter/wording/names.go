@@ -74,8 +74,8 @@ func Job(id uint64, name, command string) string {
 	return number + " (" + strings.Join(what, ", ") + ")"
 }
 
-// WhatStillRuns is the name of a job whose command has ended, with what goes on of it: "job 3 (bash; still runs:
-// ssh-agent[4711])". Without such a thing the name stays.
+// WhatStillRuns returns the name of a job whose command has ended, with the processes left that go on: "job 3 (bash; still
+// runs: ssh-agent[4711])". If left is empty it returns the name alone.
 func WhatStillRuns(job, left string) string {
 	if left == "" {
 		return job
@@ -91,8 +91,8 @@ func User(uid uint32, name string) string {
 	return "user " + cmp.Or(Plain(name), strconv.FormatUint(uint64(uid), 10))
 }
 
-// NotRoot explains, at the end of a refusal, that the asker is not taken for root because of its namespaces. namespace is 0 if the asker
-// would not be root anywhere; then there is nothing to explain.
+// NotRoot returns the end of a refusal, which explains that the asker is not taken for root because of its namespaces. It is empty if
+// namespace is 0: then the asker is not root in any namespace.
 func NotRoot(namespace uint64) string {
 	if namespace == 0 {
 		return ""

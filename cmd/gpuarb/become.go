@@ -10,15 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Becoming the program that `gpuarb run` is to start, and ending it when gpuarb's own parent ends.
+// This file makes gpuarb become the program of `gpuarb run` (--exec), and ends the program when gpuarb's own parent ends
+// (--die-with-parent). supervise.go has the other way, in which gpuarb stays as the program's parent.
 
 const (
 	execFlag          = "exec"
 	dieWithParentFlag = "die-with-parent"
 )
 
-// namesUs are variables by which systemd tells a service its PID, or expects to hear from it: what it says under another PID is
-// not taken from it, unless its unit says so.
+// namesUs are the variables that systemd sets for a service that must keep the PID that systemd started: two of them have that PID as their value, and
+// messages to the socket in the third are ignored from any other PID, unless the unit's NotifyAccess= lets them in.
 var namesUs = []string{"LISTEN_PID", "WATCHDOG_PID", "NOTIFY_SOCKET"}
 
 // becomes reports whether gpuarb becomes the program, rather than its parent.
@@ -51,8 +52,8 @@ func (a *app) become(program string, args, environ []string, dieWithParent bool)
 // deathGrace is how long a program has after SIGTERM to end by itself when its wrapper's parent has ended.
 const deathGrace = 10 * time.Second
 
-// catchSignals is the function of that name; with --die-with-parent, the end of gpuarb's parent is caught as SIGTERM, and
-// deathGrace later as SIGKILL.
+// catchSignals calls the function catchSignals. With --die-with-parent it also sends SIGTERM into the channel when gpuarb's
+// parent ends, and SIGKILL deathGrace later.
 func (o *jobOptions) catchSignals() (caught chan os.Signal, stop func(), err error) {
 	if !o.dieWithParent {
 		caught, stop = catchSignals()
@@ -61,7 +62,7 @@ func (o *jobOptions) catchSignals() (caught chan os.Signal, stop func(), err err
 	parent := spawn.Parent()
 	if parent == 0 {
 		return nil, nil, errors.New("--die-with-parent: the process that started gpuarb is outside of its PID namespace, so that its end cannot be seen; " +
-			"start gpuarb run from a process in the same namespace, or leave the flag away")
+			"start gpuarb run from a process in the same namespace, or leave the flag out")
 	}
 	// A pidfd, not the kernel's parent-death signal, which comes as soon as the thread ends that started gpuarb.
 	pidfd, err := unix.PidfdOpen(parent, 0)

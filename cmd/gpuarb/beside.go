@@ -11,7 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// What gpuarb run says of processes of its job that use a device past the library: once while the program runs, and at its end.
+// This file tells the user of `gpuarb run` that processes of the job use a device past the library: once while the program
+// runs, and again at the job's end. The daemon finds these processes.
 
 // The pauses between two questions to the daemon, which reads its devices once a second: they double from the shortest to the longest.
 const (
@@ -37,7 +38,7 @@ func (a *app) watchBeside(path, who string, job ipc.Token) (stop func()) {
 			}
 			beside, err := besideOf(ctx, path, job)
 			if errors.Is(err, ipc.StatusUnknownType) {
-				return // an older daemon, which does not know
+				return // an older daemon, which does not know the question
 			}
 			if beside.Count > 0 {
 				more := ""
@@ -45,7 +46,7 @@ func (a *app) watchBeside(path, who string, job ipc.Token) (stop func()) {
 					more = fmt.Sprintf("; so do %d more", n)
 				}
 				p := &beside.Process[0]
-				a.say("%s: %s runs %s and uses %s beside the budget, on GPU %d%s: no limit holds for it", who,
+				a.say("%s: %s runs %s and uses %s outside the budget, on GPU %d%s: no limit holds for it", who,
 					programOf(p), bypassOf(p).Without(), accounting.Bytes(p.Peak).Human(), p.Device, more)
 				return
 			}
@@ -60,15 +61,15 @@ func (a *app) sayBeside(path, who string, job ipc.Token) {
 	defer cancel()
 	beside, err := besideOf(ctx, path, job)
 	if err != nil {
-		return // what a daemon that does not answer means, the summary says
+		return // the summary says that the daemon does not answer
 	}
 	for i := range beside.Process[:beside.Count] {
 		p := &beside.Process[i]
-		a.say("%s: %s ran %s and used %s beside the budget, on GPU %d", who,
+		a.say("%s: %s ran %s and used %s outside the budget, on GPU %d", who,
 			programOf(p), bypassOf(p).Without(), accounting.Bytes(p.Peak).Human(), p.Device)
 	}
 	if beside.More > 0 {
-		a.say("%s: %d more processes ran without the library and used a device beside the budget", who, beside.More)
+		a.say("%s: %d more processes ran without the library and used a device outside the budget", who, beside.More)
 	}
 }
 

@@ -79,7 +79,8 @@ func (a *app) snapshot() (snapshot accounting.Snapshot, err error) {
 	return snapshot, err
 }
 
-// sayMistaken says beside a table that the configuration files have mistakes and are not in force, if that is so.
+// sayMistaken says on standard error, beside a table, that the configuration files have mistakes and are not in force. It says
+// nothing if they have none.
 func (a *app) sayMistaken(s accounting.Snapshot) {
 	if text, advice := report.ConfigMistakes(s.Config); text != "" {
 		a.say("%s\n%s", text, advice)

@@ -28,7 +28,7 @@ func findDevice(devices []accounting.DeviceState, name string) (accounting.Devic
 		if i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
 			return devices[i], nil
 		}
-		// Nothing uses it, so that it is not shown; the daemon knows whether it is there.
+		// Snapshots leave the processor out while nothing uses it; the daemon knows whether it is a device.
 		return accounting.DeviceState{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU}, nil
 	}
 	if len(accounting.GPUs(devices)) == 0 {

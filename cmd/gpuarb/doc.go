@@ -27,7 +27,7 @@
 // "quit at once". gpuarb ignores INT and QUIT, as time(1) and system(3) do, while its
 // group is in the foreground of its terminal, and forwards them otherwise (started by
 // a service, by cron, in the background). TERM, HUP, USR1, USR2, CONT, ALRM, real-time signals and
-// others that somebody may send are always forwarded; if gpuarb is killed, the program gets TERM, as with timeout(1). Before INT,
+// others that other processes may send are always forwarded; if gpuarb is killed, the program gets TERM, as with timeout(1). Before INT,
 // TERM or HUP is forwarded, and while there is no program yet, the job's waiting requests
 // are cancelled. With --exec gpuarb becomes the program, and none of this happens once it runs.
 package main

@@ -93,7 +93,7 @@ gpuarb status lists it.`,
 		},
 	}
 	options.addTo(command.Flags())
-	command.Flags().BoolVar(&noExports, noExportsFlag, false, "the library without exported driver functions, as gpuarb run --no-exports")
+	command.Flags().BoolVar(&noExports, noExportsFlag, false, "use the library without exported driver functions, as gpuarb run --no-exports does")
 	command.Flags().StringVar(&memory, "memory", "", "the most that each program takes (GPUARB_MEMORY); the rules may give less")
 	return command
 }

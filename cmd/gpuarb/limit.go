@@ -58,7 +58,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 			completeFlag(command, t.flag, a.fromState(t.offers))
 		}
 	}
-	command.Flags().Bool(withFolder, false, "with --cgroup: the limit ends with the folder of the cgroup; without it, it stays for a cgroup that is made again at the path")
+	command.Flags().Bool(withFolder, false, "with --cgroup: the limit ends when the cgroup's folder is removed; without the flag it stays, also for a cgroup that is made again at the path")
 	a.completeDevices(command)
 	return a.jsonFlag(command)
 }
@@ -96,7 +96,7 @@ var limitMeanings = map[string]string{
 	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
 }
 
-// withFolder is the flag of a limit that ends with the folder of its cgroup.
+// withFolder is the flag for a limit that ends when the folder of its cgroup is removed.
 const withFolder = "with-folder"
 
 // readLimited reads whose limits change, and how. What is looked up by a name comes later.

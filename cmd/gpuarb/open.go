@@ -85,7 +85,7 @@ func endsWait(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
 		return !spawn.Ignored(sig.(syscall.Signal))
-	case unix.SIGKILL: // the second of --die-with-parent
+	case unix.SIGKILL: // --die-with-parent sends it deathGrace after SIGTERM
 		return true
 	}
 	return false

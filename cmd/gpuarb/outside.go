@@ -56,16 +56,16 @@ func isListed(list, library string) bool {
 	return err == nil && strings.Contains(string(text), library)
 }
 
-// cleaners are set-user-ID programs that start others with an environment of their own, also when root runs them, each with its
-// short and long options that take a value.
+// cleaners are set-user-ID programs that start another program with a new environment, also when root runs them. Each has its
+// short and its long options that take a value.
 var cleaners = map[string]struct{ short, long string }{
 	"sudo":   {"CDghpRrTtUu", " --chdir --chroot --close-from --command-timeout --group --host --other-user --prompt --role --type --user "},
 	"doas":   {"aCu", ""},
 	"pkexec": {"", " --user "},
 }
 
-// warnOutside tells that a program will run outside the job that was opened for it, and what to write instead. The arguments are the
-// program's own, the first its name.
+// warnOutside warns if a program will run without the library, outside the job that was opened for it, and says what to write
+// instead. args are the program's arguments, its name first.
 func (a *app) warnOutside(program string, args []string) {
 	name := filepath.Base(program)
 	_, cleans := cleaners[name]
@@ -83,7 +83,8 @@ func setsUserID(program string) bool {
 	return err == nil && info.Mode()&fs.ModeSetuid != 0
 }
 
-// inside says how to write a command line of `gpuarb run` with gpuarb behind the first program, rather than before it.
+// inside returns the advice to write gpuarb behind the first program of a command line, instead of before it: "write: sudo gpuarb
+// run -- COMMAND". whole is gpuarb's command line, which ends with args.
 func inside(whole, args []string) string {
 	name := filepath.Base(args[0])
 	own := slices.Concat([]string{"gpuarb"}, whole[1:len(whole)-len(args)])
@@ -97,7 +98,7 @@ func inside(whole, args []string) string {
 	return "write: " + commandLine(slices.Concat(args[:at], own, args[at:])...)
 }
 
-// commandAt returns the place among the arguments of a program that starts another one at which that one's begin; 0 if it is not known.
+// commandAt returns the index in args, the arguments of a program in cleaners, of the command that the program starts; 0: not known.
 func commandAt(name string, args []string) int {
 	options, known := cleaners[name]
 	if !known {

@@ -204,7 +204,7 @@ func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size accountin
 }
 
 func checkSize(devices []accounting.DeviceState, flag string, size accounting.Size) error {
-	devices = filter(devices, func(d accounting.DeviceState) bool { return d.Total > 0 }) // of others the daemon knows how much they have
+	devices = filter(devices, func(d accounting.DeviceState) bool { return d.Total > 0 }) // the daemon checks the others: it knows their total
 	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}

@@ -39,11 +39,11 @@ memory that was used, how long requests waited, and how many were refused. If a 
 the library (a start script that replaces LD_PRELOAD, a static program), a line says so as soon as a reading of the
 device shows it, within a few seconds, and another one at the end; a process that ended within a second may be missed.
 
-The program starts as behind env: with the signal dispositions, the mask, the descriptors and the limits that
-gpuarb was started with. With --exec it takes gpuarb's place and its PID, as behind env too. Nothing then
-stays to cancel a wait for memory when a signal comes, nor to say a line at the end: the daemon's log has it, and
-gpuarb events --kind ended. A service whose systemd expects to hear from it needs its PID, so that --exec
-is the default where LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
+The program starts as if env had started it: with the signal dispositions, the signal mask, the descriptors and the
+limits that gpuarb was started with. With --exec it also takes gpuarb's place and its PID, as with env. Then no gpuarb
+is left to cancel a wait for memory when a signal comes, or to print a line at the end: that line is in the daemon's log,
+and gpuarb events --kind ended shows it. systemd knows a service by its PID, so --exec is the default when
+LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
 
 A library that has variables named like driver functions, as Blender's cuew, crashes under the usual build of gpuarb's
 library. --no-exports gives the program the build that exports no driver functions, and so does no_exports = true in its rule. Functions

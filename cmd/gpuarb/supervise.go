@@ -155,7 +155,7 @@ func exitStatus(state *os.ProcessState) error {
 }
 
 // catchSignals begins to catch what is passed on. It begins before there is a program:
-// what comes until then is not lost. Signals that gpuarb was started to ignore it ignores.
+// what comes until then is not lost. Signals that were ignored when gpuarb was started stay ignored.
 func catchSignals() (caught chan os.Signal, stop func()) {
 	caught = make(chan os.Signal, 64)
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
@@ -174,18 +174,19 @@ func catchSignals() (caught chan os.Signal, stop func()) {
 // lastSignal is the highest number of a signal.
 const lastSignal unix.Signal = 64
 
-// keptSignals are never ignored: the program's end is waited for, and Go's runtime sends itself SIGURG.
+// keptSignals are never ignored: SIGCHLD because gpuarb waits for the program's end, SIGURG because Go's runtime sends it to itself.
 var keptSignals = []unix.Signal{unix.SIGCHLD, unix.SIGURG}
 
 // passedSignals are the signals that gpuarb passes on to a program, also one that it was started to ignore: the
-// program may have a handler of its own for it. They are all that somebody may send to it, but for those of a terminal's job control, which
-// reach the whole group, and those that a process causes itself.
+// program may have a handler of its own for it. They are all signals that other processes may send to it, except those of a terminal's
+// job control, which reach the whole group, and those that a process causes itself.
 var passedSignals = append([]os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
 	unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
 }, realTimeSignals()...)
 
-// realTimeSignals are those that Go's runtime can catch: all but the first of those that C's library leaves to programs.
+// realTimeSignals returns the real-time signals that Go's runtime can catch: those that C's library leaves to programs, without the
+// first of them.
 func realTimeSignals() (all []os.Signal) {
 	const first unix.Signal = 35
 	for sig := first; sig <= lastSignal; sig++ {

@@ -125,7 +125,7 @@ func (a *app) unclear(all []accounting.DeviceState) bool {
 		name = strings.TrimSpace(name)
 		_, err := strconv.ParseUint(name, 10, 31)
 		_, known := entry(all, ipc.VendorNVIDIA, name)
-		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // MIG's instances have other numbers there
+		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // with MIG, the program's numbers are not the daemon's
 			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") && !known {
 			return true
 		}

@@ -5,9 +5,9 @@ import (
 	"strings"
 )
 
-// How words are written for a shell, which reads them back as they were.
+// This file quotes words for a shell: in advice that users paste into one, and in output that a shell evaluates.
 
-// commandLine writes words as a shell reads them.
+// commandLine joins words to a command line that a shell splits into the same words.
 func commandLine(words ...string) string {
 	var all []string
 	for _, word := range words {
@@ -16,7 +16,7 @@ func commandLine(words ...string) string {
 	return strings.Join(all, " ")
 }
 
-// quote spells a word as a shell reads it back.
+// quote returns a word in quotes, if it needs any, so that a shell reads the same word. The empty word stays empty.
 func quote(word string) string {
 	plain := func(r rune) bool {
 		return strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=", r)

@@ -174,7 +174,7 @@ func serve(o daemon.Options, stderr io.Writer) error {
 			os.Exit(exitFailed)
 		}
 		err := become(*h)
-		fmt.Fprintf(stderr, "gpuarbd: it cannot start itself again: %v\n", err)
+		fmt.Fprintf(stderr, "gpuarbd: cannot start itself again: %v\n", err)
 		os.Exit(exitFailed)
 	}
 	d, err := daemon.Start(ctx, o)

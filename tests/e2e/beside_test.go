@@ -88,13 +88,13 @@ func besideChecks(t *testing.T, m *rig.Machine, p *rig.Program, take, without st
 	if strings.Count(events, "\n") != 1 || !strings.Contains(events, fmt.Sprintf("[%d] of wrapped (job %d, ", pid, seen.Job)) || !strings.Contains(events, without) {
 		t.Errorf("gpuarb events: %s", events)
 	}
-	runs := fmt.Sprintf("[%d] runs %s and uses 1 GiB beside the budget, on GPU 0", pid, without)
+	runs := fmt.Sprintf("[%d] runs %s and uses 1 GiB outside the budget, on GPU 0", pid, without)
 	rig.Eventually(t, "gpuarb run says it", func() bool { return strings.Contains(p.Stderr(), runs) })
 
 	p.CloseStdin()
 	p.Signal(unix.SIGTERM)
 	p.Wait()
-	ran := fmt.Sprintf("[%d] ran %s and used 1 GiB beside the budget, on GPU 0\n", pid, without)
+	ran := fmt.Sprintf("[%d] ran %s and used 1 GiB outside the budget, on GPU 0\n", pid, without)
 	if got := p.Stderr(); strings.Count(got, runs) != 1 || strings.Count(got, ran) != 1 || !strings.Contains(got, "): asked for no GPU memory\n") {
 		t.Errorf("stderr: %s", got)
 	}
