@@ -58,8 +58,8 @@ FORCE:
 $(BUILD)/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd && chmod a+rx $@
 
-# Static, with Go's own look-ups of users and names: the command has to run in any container and on
-# any libc. Its few lines of C (spawn/) run before Go's runtime does.
+# Static, with Go's own look-ups of users and names (netgo, osusergo), because the command must run in any
+# container and on any libc. The C code in spawn/ runs before Go's runtime starts.
 $(BUILD)/gpuarb: LDFLAGS += -linkmode external -extldflags -static
 $(BUILD)/gpuarb: FORCE
 	$(call line,GO,$@)CGO_ENABLED=1 CC='$(CC)' $(GOBUILD) -tags netgo,osusergo -o $@ ./cmd/gpuarb

@@ -3,6 +3,6 @@
 //
 // Go's runtime changes some of these before main: it installs handlers for nearly all signals,
 // opens /dev/null in the place of a standard descriptor that is closed, and raises the soft limit
-// of open files. So a few lines of C (start.c) run earlier and note what there was, and the same
-// file starts the program. cmd/gpuarb is the only user.
+// of open files. So start.c, which is C, runs before Go's runtime and notes these values, and later
+// starts the program with them. cmd/gpuarb is the only user.
 package spawn

@@ -21,7 +21,7 @@ func Ignored(sig syscall.Signal) bool { return has(C.gs_inherited(1), sig) }
 // Blocked reports whether this process was started with a signal blocked.
 func Blocked(sig syscall.Signal) bool { return has(C.gs_inherited(0), sig) }
 
-// has reports whether a set of signals, bit n-1 for signal n, has one. Signals are those from 1 to 64.
+// has reports whether set contains sig. Bit n-1 of set stands for signal n, 1 to 64.
 func has(set C.uint64_t, sig syscall.Signal) bool {
 	return sig >= 1 && sig <= 64 && set&(1<<(sig-1)) != 0
 }
@@ -35,14 +35,15 @@ type Program struct {
 	Path    string
 	Args    []string // with the program's name
 	Environ []string
-	// DeathSignal is sent to the program when its parent's thread ends that started it; 0: none.
+	// DeathSignal is sent to the program when the thread that started it ends; 0: none.
 	DeathSignal syscall.Signal
 }
 
 // Start starts the program in a child process, in this process's folder, session and process group.
-// A variable of systemd's that names this process (LISTEN_PID, WATCHDOG_PID) names the child there.
-// The kernel sends DeathSignal when the calling thread ends, so that the caller locks it to its
-// goroutine. The error is a syscall.Errno: what execve(2) or fork(2) said.
+// If systemd's LISTEN_PID or WATCHDOG_PID has this process's PID, the child's has the child's PID.
+// The kernel sends DeathSignal when the calling thread ends, so the caller must keep its goroutine
+// locked to that thread (runtime.LockOSThread) as long as the program runs. The error is the
+// syscall.Errno of execve(2) or fork(2).
 func (p Program) Start() (*os.Process, error) {
 	pid, err := p.call(func(c *C.struct_gs_program) C.int { return C.gs_start(c) })
 	if err != nil {
@@ -60,10 +61,10 @@ func (p Program) Become() error {
 	return err
 }
 
-// ownPIDs are variables of systemd's that have the PID of the process for which they are meant.
+// ownPIDs are variables of systemd's whose value is the PID of the process that they are meant for.
 var ownPIDs = [...]string{"LISTEN_PID=", "WATCHDOG_PID="}
 
-// call hands the program over to C.
+// call copies the program to C's memory, passes it to do, and frees it. do returns a PID or -errno.
 func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -92,7 +93,8 @@ func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
 	return int(result), nil
 }
 
-// vector copies strings to C's memory, with room behind each for a PID, and NULL at the end.
+// vector copies strings to C's memory, with room behind each for a PID, and NULL at the end. each, if it is not nil, is
+// called with each string and its copy.
 func vector(list []string, each func(text string, at *C.char)) **C.char {
 	memory := (**C.char)(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof((*C.char)(nil)))))
 	entries := unsafe.Slice(memory, len(list))
@@ -105,7 +107,7 @@ func vector(list []string, each func(text string, at *C.char)) **C.char {
 	return memory
 }
 
-// free gives back what vector made of so many strings.
+// free frees the copies that vector made of count strings.
 func free(memory **C.char, count int) {
 	for _, entry := range unsafe.Slice(memory, count) {
 		C.free(unsafe.Pointer(entry))

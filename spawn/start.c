@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes what this process was started with before Go's runtime changes it, and starts programs with
-// the same. The kernel is called directly for signals: the C library hides two of them.
+// Notes what this process was started with, before Go's runtime changes it, and starts programs
+// with the same values. Signals are set by system calls, because the C library hides two of them.
 #include "start.h"
 
 #include <errno.h>
@@ -27,7 +27,7 @@ struct kernel_sigaction {
 // Written once by note_start, before there is a second thread.
 static struct {
     uint64_t ignored; // bit n - 1: signal n
-    uint64_t blocked; // likewise
+    uint64_t blocked; // bit n - 1: signal n
     struct rlimit files;
     bool files_known;
     bool closed[standard_descriptors];
@@ -69,13 +69,15 @@ pid_t gs_parent(void) {
     return started.parent;
 }
 
-// restore gives this process back what it was started with, except for the mask. All signals are
-// blocked meanwhile, so that no handler runs in a child.
+// restore gives this process the dispositions of signals, the limit of files and the closed
+// descriptors that it was started with. The caller has blocked all signals, so that no handler of
+// Go's runs in a child; execute restores the mask.
 static void restore(void) {
     for (int number = 1; number <= last_signal; number++) {
         bool ignored = (started.ignored & bit(number)) != 0;
         struct kernel_sigaction then = {.handler = ignored ? SIG_IGN : SIG_DFL};
-        (void)syscall(SYS_rt_sigaction, number, &then, NULL, sizeof then.mask); // not KILL and STOP
+        // Fails for KILL and STOP.
+        (void)syscall(SYS_rt_sigaction, number, &then, NULL, sizeof then.mask);
     }
     if (started.files_known) {
         (void)setrlimit(RLIMIT_NOFILE, &started.files);
@@ -87,7 +89,7 @@ static void restore(void) {
     }
 }
 
-// write_pid writes a positive number in decimal, with a zero byte.
+// write_pid writes a positive number in decimal, and a zero byte behind it.
 static void write_pid(char *to, pid_t pid) {
     char digits[GS_DIGITS];
     int count = 0;
@@ -100,7 +102,7 @@ static void write_pid(char *to, pid_t pid) {
     *to = '\0';
 }
 
-// execute makes this process the program. Returns -errno on failure.
+// execute replaces this process by the program. Returns -errno if that failed.
 static int execute(const struct gs_program *program) {
     restore();
     for (size_t i = 0; i < sizeof program->own_pid / sizeof *program->own_pid; i++) {
@@ -113,11 +115,12 @@ static int execute(const struct gs_program *program) {
     return -errno;
 }
 
-// run_child is the child's life until it is the program: it tells of a failure through `tell`.
+// run_child runs in the child, which it replaces by the program. If that fails it writes -errno to
+// `tell` and exits.
 static void run_child(const struct gs_program *program, pid_t parent, int tell) {
     (void)prctl(PR_SET_PDEATHSIG, program->death_signal);
-    pid_t now = getppid();           // 0: a PID namespace begins with this child
-    if (now != 0 && now != parent) { // it ended before the line above
+    pid_t now = getppid();           // 0: this child is the first process of a PID namespace
+    if (now != 0 && now != parent) { // the parent ended before prctl: the kernel sends nothing
         (void)kill(getpid(), program->death_signal);
     }
     int failure = execute(program);
@@ -161,7 +164,7 @@ int gs_become(const struct gs_program *program) {
     (void)mask_signals(&all, &mask);
     int wanted = program->death_signal != 0 ? program->death_signal : started.death_signal;
     if (wanted != 0) {
-        // This thread becomes the whole process, and its setting is the one that stays.
+        // After execve the process has this thread alone, so that its setting is the process's.
         (void)prctl(PR_SET_PDEATHSIG, wanted);
     }
     if (program->death_signal != 0 && getppid() != started.parent) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What this process was started with, and starting a program with the same. spawn.go is the only
-// caller; nothing here allocates, so that all of it may run between fork and exec.
+// Tells what this process was started with, and starts programs with the same values. spawn.go is
+// the only caller. No function allocates, so that each may run between fork and exec.
 #pragma once
 
 #include <stdint.h>
@@ -10,17 +10,17 @@
 // is 1, else those blocked. Bit n - 1 stands for signal n.
 uint64_t gs_inherited(int ignored);
 
-// gs_parent returns the PID of the process that had started this one when this one began, 0 if it
+// gs_parent returns the PID that this process's parent had when this process began, 0 if the parent
 // is outside of this PID namespace.
 pid_t gs_parent(void);
 
 // A program to start.
 struct gs_program {
     const char *path;
-    char **arguments;   // ends with NULL, as the next one
-    char **environment; // of strings that the child may write to
-    // Entries of environment whose value becomes the PID of the program, from these addresses on;
-    // NULL: none. Each has room for GS_DIGITS characters and a zero byte.
+    char **arguments;   // ends with NULL
+    char **environment; // ends with NULL; the child may write to the strings
+    // Where in environment the PID of the program is written; NULL: nowhere. Each place has room
+    // for GS_DIGITS characters and a zero byte.
     char *own_pid[2];
     int death_signal; // sent to the program when the calling thread of this process ends
 };

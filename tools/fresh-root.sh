@@ -6,8 +6,8 @@
 # settings and caches; the machine's own apt sources, proxies and certificates are taken along, and
 # packages that were downloaded once are kept for the next time.
 #
-#   --with "a b"   install these packages first, from contrib and non-free too: a machine with
-#                  other software
+#   --with "a b"   install these packages before the command runs, also from contrib and non-free:
+#                  a machine with other software
 #   --pid          with a PID namespace of its own, as a container has
 #
 # fresh-root.sh --make FOLDER PACKAGES: such a system with these packages (a,b) besides, and no more.
@@ -53,8 +53,8 @@ mirror() {
     } | sed -n 1p
 }
 
-# components: adds contrib and non-free to the entries that come in, if --with names packages:
-# drivers and their tools are there.
+# components: copies apt sources from stdin to stdout. If --with names packages, adds contrib and
+# non-free to them, because these have the drivers and their tools.
 components() {
     if [ -n "$with" ]; then
         sed -E '/\bnon-free\b/!s/^(deb .*|Components:.*) main\b/\1 main contrib non-free/'

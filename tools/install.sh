@@ -38,7 +38,7 @@ install_all() {
         install -D -m 0755 "$build/$file" "$root/lib/gpuarb/$file.new"
         mv "$root/lib/gpuarb/$file.new" "$root/lib/gpuarb/$file"
     done
-    install -D -m 0644 cshim/vulkan/gpuarb_layer.json "$root/lib/gpuarb/no-exports/vulkan/gpuarb_layer.json" # its path is relative
+    install -D -m 0644 cshim/vulkan/gpuarb_layer.json "$root/lib/gpuarb/no-exports/vulkan/gpuarb_layer.json" # names the library by a relative path
     install -d "$layers"
     sed "s,\.\./libgpuarb\.so,$PREFIX/lib/gpuarb/libgpuarb.so," cshim/vulkan/gpuarb_layer.json >"$layers/gpuarb_layer.json"
     chmod 0644 "$layers/gpuarb_layer.json"

@@ -51,7 +51,8 @@ lint_modules() {
     "$GO" mod verify
 }
 
-# cgo stays in the packages that need the vendor's library, or what C alone can do.
+# Builds the packages that must work without cgo. Only packages that call a vendor's library, or that need C
+# as spawn/ does, may use it.
 lint_cgo-free() {
     local package
     local -a packages

@@ -113,7 +113,8 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
     return put;
 }
 
-// The reverse: takes a block out, its bytes are on their way. False: none of ours.
+// Takes the block with a key out of the table; its bytes are in flight from then on. False: the
+// table has no such block.
 static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
                                    struct ga_entry *entry) {
     ga_move_begin(root);
@@ -125,7 +126,7 @@ static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
         ga_tell_managed(root, entry->device, 0 - entry->bytes);
     return found;
 }
-// Takes out the block at an address.
+// Takes out the block at an address, as ga_withdraw_key.
 static inline bool ga_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
     return ga_withdraw_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
 }

@@ -136,8 +136,8 @@ static bool read_token(const char *text, uint8_t token[16]) {
     return true;
 }
 
-// A size that limits and cannot be read. To go on without the limit would be the opposite of
-// what was meant.
+// Notes a limit whose size cannot be read. Device memory is refused then, because running without
+// the limit would be the opposite of what the user meant.
 static void is_wrong(struct ga_env *env, const char *name, const char *value, const char *what) {
     ga_log("%s=%s is no %s", name, value, what);
     if (!env->wrong) {
@@ -242,7 +242,7 @@ static void read_socket(struct ga_env *env) {
     if (runtime && join_path(env->socket[0], runtime, "/gpuarb/gpuarb.sock"))
         next = 1;
     join_path(env->socket[next], "/run/gpuarb", "/gpuarb.sock");
-    join_path(env->socket[next + 1], "/run/gpuarb/client", "/gpuarb.sock"); // in a container
+    join_path(env->socket[next + 1], "/run/gpuarb/client", "/gpuarb.sock"); // in containers
 }
 
 void ga_env_read(struct ga_env *env) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables that a program is started with, read once at the first GPU call: another thread
-// may change the environment at any time. GPUARB_LOG and GPUARB_QUIET are in log.h.
+// The variables that a program is started with. They are read once, at the first GPU call, because
+// another thread may change the environment at any time. GPUARB_LOG and GPUARB_QUIET are read by
+// log.c.
 #ifndef GA_ENV_H
 #define GA_ENV_H
 
@@ -16,9 +17,9 @@ struct ga_env {
     bool loss_named_closed; // GPUARB_ON_LOSS says closed: it stays so
     uint64_t host;          // GPUARB_HOST in bytes, or GA_NO_LIMIT
     const char *wrong;      // a size that cannot be read: its variable, or NULL
-    const char *wrong_what; // what it is not
-    char wrong_value[64];   // its value, cut off if it is longer
-    char socket[3][108];    // where the daemon may be, in order; empty: no further one
+    const char *wrong_what; // the kind of value that it should have
+    char wrong_value[64];   // its value, cut off after 63 bytes
+    char socket[3][108];    // the daemon's, to try in this order; empty: no more
     // What a daemon is told: the token; GPUARB_MEMORY, GPUARB_STREAM_RESERVE in bytes, or
     // GA_NO_LIMIT; GPUARB_MEMORY as a share, per mille, GPUARB_STREAMS, GPUARB_SLOTS,
     // GPUARB_ON_FULL and GPUARB_SLOT_SCOPE, or 0.

@@ -4,8 +4,10 @@
 #include "core/admit.h"
 #include "core/session.h"
 
-// A retained context has a key in a space of its own. Such an entry counts in context; one of a use
-// has the thread's id there, by which the kernel knows whether it lives.
+// root.holds has two kinds of entries. That of a device which a thread uses has its key in
+// GA_SPACE_PLAIN, and in `context` the thread's id in the kernel, by which its death is noticed.
+// That of a primary context which a thread retains has its key in GA_SPACE_RETAINED, and in
+// `context` how often.
 
 bool ga_hold_matters(struct ga_root *root, uint32_t device) {
     return ga_session_attach(root, device) == GA_WAY_ASK &&

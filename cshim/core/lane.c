@@ -3,7 +3,8 @@
 
 #include "core/inherit.h"
 
-_Static_assert(GA_LANES + 3 <= GA_INHERIT_MAX, "the spare and the silent lane, and the page, too");
+_Static_assert(GA_LANES + 3 <= GA_INHERIT_MAX,
+               "the lanes, the spare one, the silent one and the page are noted at one time");
 
 static bool swap_owner(struct ga_lane *lane, uint64_t from) {
     uint64_t mine = (uint64_t)ga_os_stack() << 32 | ga_self.tid;

@@ -100,10 +100,11 @@ static uint64_t next_request(struct ga_root *root) {
     return atomic_fetch_add(&root->next_request, 1) + 1;
 }
 
-// A daemon that does not answer is asked a question on a connection of its own (root->silent). As
-// long as nothing comes there, no thread sends it anything else, so that none waits for it again;
-// what comes, an error or the connection's end, says that there is a daemon which can be asked. A
-// query before Hello is such a question: its answer takes nothing and changes nothing.
+// Returns the question for a daemon that does not answer. It goes out on a connection of its own,
+// root->silent. Until that connection has something to read, no thread sends the daemon anything
+// else, so that no thread waits for it again. An answer, an error or the connection's end shows
+// that a daemon can be asked again. The question is a query before Hello, which reserves nothing
+// and changes nothing.
 static struct ga_request question(struct ga_root *root) {
     static const struct ga_wire_query_request query;
     return (struct ga_request){GA_TYPE_QUERY, next_request(root), &query, sizeof query, -1};
@@ -122,7 +123,8 @@ bool ga_link_is_silent(const struct ga_root *root) {
     return atomic_load(&root->silent.fd_plus_1) != 0;
 }
 
-// Looks whether the daemon has answered since.
+// Reports whether a daemon that was noted to be silent still is. If not, closes the connection with
+// the question.
 static bool is_still_silent(struct ga_root *root) {
     int fd = atomic_load(&root->silent.fd_plus_1) - 1;
     if (fd < 0)
@@ -133,8 +135,9 @@ static bool is_still_silent(struct ga_root *root) {
     return false;
 }
 
-// Waits until the daemon has answered the question on the spare lane. False: it does not, and is
-// silent from now on, or it has no room for one more connection.
+// Asks the question on root->spare and waits for the answer. False: the daemon did not answer in
+// time, and root->spare became root->silent; or it has no room for one more connection; or the
+// connection broke.
 static bool is_awake(struct ga_root *root) {
     struct ga_reply reply;
     struct ga_request request = question(root);
@@ -150,7 +153,8 @@ static bool is_awake(struct ga_root *root) {
     return false;
 }
 
-// One request and its reply on a connection that is being opened; true when it was answered.
+// Sends a request on a connection that is being opened, and waits for the reply. False: there was
+// none.
 static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
                      size_t size, int send_fd, struct ga_reply *reply) {
     struct ga_request request = {type, next_request(root), body, size, send_fd};

@@ -15,10 +15,10 @@ void ga_link_unlock(struct ga_root *root);
 // One attempt, which may wait for what the session reserves; the caller holds root->linking.
 // True: root->link is live.
 bool ga_link_open(struct ga_root *root, ga_look *look);
-// Notes that the daemon did not answer within GA_REPLY_MS; the caller holds root->linking. Until it
-// does ga_link_open returns false at once.
+// Notes that the daemon did not answer within GA_REPLY_MS, and sends it a question. Until the
+// daemon answers that, ga_link_open returns false at once. The caller holds root->linking.
 void ga_link_note_silence(struct ga_root *root);
-// Whether the daemon was noted to be silent, and has not been seen to answer since.
+// Reports whether the daemon was noted to be silent, and no answer was seen since.
 bool ga_link_is_silent(const struct ga_root *root);
 // While root->busy says so: whether it is worth another attempt.
 bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now);

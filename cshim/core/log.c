@@ -117,8 +117,10 @@ static void end_line(struct line *l, int fd) {
     ga_os_write(fd, l->text, l->used, PATIENCE_MS);
 }
 
-// What GPUARB_LOG and GPUARB_QUIET said when the first line was to be written, or at the first GPU
-// call. Copied, because the program may change its environment, in another thread, at any time.
+// The values of GPUARB_LOG and GPUARB_QUIET at the first GPU call, or before the first line if that
+// comes earlier. They are copies, because another thread may change the environment at any time.
+// The thread that moves state from NOT_READ to READING writes the rest, then sets state to READ;
+// the other threads read the rest only after that.
 static struct {
     _Atomic uint32_t state; // NOT_READ, READING, READ
     bool quiet;
@@ -138,8 +140,9 @@ void ga_log_read_environment(void) {
     atomic_store(&settings.state, READ);
 }
 
-// False: the settings are not known. Then another thread is reading them and does not come to the
-// end, or this very thread is, and a signal handler has interrupted it.
+// Reports whether the settings are known; reads them, or waits up to some 10 ms for the thread that
+// does. False: that thread did not come to its end in this time. It may have ended, or not exist in
+// this forked child; or it is this thread, which a signal handler has interrupted.
 static bool know_settings(void) {
     ga_log_read_environment();
     for (int sleeps = 0; atomic_load(&settings.state) != READ; sleeps++) {

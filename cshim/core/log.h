@@ -8,8 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// Reads GPUARB_LOG and GPUARB_QUIET, once in a process; its forked children keep what was read.
-// Called at the first GPU call, and by the first line if that comes earlier.
+// Reads GPUARB_LOG and GPUARB_QUIET, once in a process; forked children keep the values. Called at
+// the first GPU call, and before the first line if that comes earlier.
 void ga_log_read_environment(void);
 
 // For who turned messages on with GPUARB_LOG=FILE|stderr; at most GA_LOG_LINES lines.

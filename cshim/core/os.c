@@ -243,8 +243,8 @@ static long wait_for(int fd, short events, int timeout_ms) {
     }
 }
 
-// Returns the result of the next read of a connection: a size, 0 at its end, −EAGAIN if it would
-// wait.
+// Looks at the next byte of a connection without taking it. Returns 1, 0 at the connection's end,
+// −EAGAIN if there is none yet, or another error.
 static long peek(int fd) {
     char c;
     struct iovec iov = {&c, 1};

@@ -122,7 +122,8 @@ void ga_os_wake(_Atomic uint32_t *word, int threads);
 int ga_os_connect(const char *path);
 // Says whether the other end of a connection is gone, without a wait.
 bool ga_os_hung_up(int fd);
-// Says whether a connection is there and has nothing to read, not even its end. Without a wait.
+// Reports, without waiting, whether a descriptor is a connection that has nothing to read, not even
+// its end.
 bool ga_os_is_quiet(int fd);
 // Sends one whole message; fd ≥ 0 goes along. Never blocks longer than timeout_ms (0: not at all).
 int ga_os_send(int socket, const void *message, size_t size, int fd, int timeout_ms);

@@ -157,7 +157,7 @@ struct ga_root {
     _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
     struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
     struct ga_lane page;     // the page's descriptor, for Resume: no connection, but kept as one is
-    struct ga_lane silent;   // of a daemon that does not answer, to see when it does: link.c
+    struct ga_lane silent;   // to a daemon that does not answer, to see when it does: link.c
     _Atomic uint64_t next_request;
     _Atomic uint64_t asked; // requests that have been answered, but those about memory
     _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
@@ -189,7 +189,7 @@ struct ga_root {
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];
-    struct ga_table blocks;    // device memory by address, or by a handle in a space of its own
+    struct ga_table blocks;    // device memory: by address in GA_SPACE_PLAIN, by handle in others
     struct ga_charges charges; // and by the record that an object of the driver's has
     struct ga_table streams;   // by handle
     struct ga_table holds;     // of threads, GA_HOLD_…: hold.c
@@ -209,9 +209,9 @@ struct ga_root {
     // Other processes' memory
     _Atomic uint64_t imported[GA_DEVICES];
     _Atomic uint64_t managed[GA_DEVICES]; // bytes of blocks that are managed memory
-    _Atomic uint32_t managed_changed;     // how often that was
-    _Atomic uint32_t imports_unknown;     // pieces of which nobody tells the size
-    _Atomic uint32_t imports_changed;     // how often
+    _Atomic uint32_t managed_changed;     // how often managed changed
+    _Atomic uint32_t imports_unknown;     // imported pieces whose size is not known
+    _Atomic uint32_t imports_changed;     // how often imported or imports_unknown changed
     // Contexts that threads ask for, or that the driver makes
     _Atomic uint32_t making[GA_DEVICES];
     _Atomic uint32_t making_changed; // how often

@@ -119,7 +119,8 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
         uint64_t began = ga_os_now_ms();
         live = look_for_daemon(root);
         if (!live) {
-            // A daemon that ends each attempt late must not hold the program up most of the time.
+            // If attempts fail slowly, the pause is four times as long, so that the program spends
+            // at most a fifth of its time on them. With a silent daemon they fail at once.
             uint64_t now = ga_os_now_ms();
             bool slow = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began;
             uint64_t pause = slow && !ga_link_is_silent(root) ? 4 * (now - began) : RETRY_MS;
@@ -140,8 +141,9 @@ enum ga_way ga_session_ensure(struct ga_root *root) {
     return ensure_slow(root);
 }
 
-// A connection of this epoch broke: so did the link, unless another thread mended it since. hung:
-// the daemon lives and does not answer, so that the policy applies at once.
+// Marks the link as lost, because a connection of this epoch broke, unless another thread has
+// opened a new link since. hung: the daemon is there and does not answer, so that the policy
+// applies at once.
 static void report_lost(struct ga_root *root, uint32_t epoch, bool hung) {
     ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
@@ -185,7 +187,8 @@ static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     return fd;
 }
 
-// Under gpuarb run the device's memory is refused: the daemon's words say so, once for each job.
+// Tells the user that the daemon does not know a device, whose memory is refused under gpuarb run.
+// The text is the daemon's, which sends it once for each job.
 static void tell_unknown(struct ga_root *root, const struct ga_reply *reply) {
     if (reply->header.status == GA_STATUS_NO_DEVICE &&
         atomic_load(&root->on_loss) == GA_LOSS_CLOSED &&
@@ -244,8 +247,8 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
     }
 }
 
-// Asks whether the daemon knows a device, without a lease: the daemon takes the first attempt to
-// attach to an unknown one for use that it cannot hold, and tells the user.
+// Asks whether the daemon knows a device. A query does, because it opens no lease: the daemon takes
+// an Attach to an unknown device as use that it cannot limit, and tells the user so.
 static void ask_whether_known(struct ga_root *root, uint32_t device) {
     struct ga_device *d = &root->devices[device];
     struct ga_wire_query_request query;

@@ -26,8 +26,8 @@ bool ga_session_lacks(struct ga_root *root, uint32_t device);
 // Sends a request and waits for its reply, over the daemon's death if need be: then it is sent
 // again with the same number, and with GA_FLAG_RETRY. Only GA_WAY_ASK leaves a reply. With a
 // device ≥ 0 its lease is opened first, and its slot is written into the body's first word each
-// time. A daemon that is silent for GA_REPLY_MS counts as gone; when it says that the request
-// waits, it waits without limit.
+// time. A daemon that does not answer within GA_REPLY_MS counts as gone; once it has answered that
+// the request waits, there is no such limit.
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply);
 // Gives back objects of the session that they are counted in (tag); nothing, where that is over.

@@ -10,7 +10,7 @@ struct ga_table_line {
 // An entry without its key, packed: a million of them should fit somewhere near.
 struct ga_table_value {
     uint64_t bytes_tag;      // bytes in the low 48 bits
-    uint64_t context_device; // context in the low 48 bits, then device, kind, space
+    uint64_t context_device; // bits 0–47 context, 48–55 device, 56–59 kind, 60–63 space
 };
 
 #define LOW48 ((1ull << 48) - 1)
@@ -93,7 +93,8 @@ struct found {
     uint32_t line, key, n; // n: how many lines passed it on
 };
 
-// Looks for a key in a line, which may have its number in other spaces too.
+// Returns the position of a key in a line; KEYS: the line has it not. It may have keys with the
+// same number in other spaces.
 static inline uint32_t scan_space(const struct ga_shard *s, uint32_t line, struct ga_key key,
                                   uint32_t first) {
     for (uint32_t i = 0; i < KEYS; i++) {

@@ -14,13 +14,13 @@
 
 #define GA_TABLE_SHARDS 256
 
-// Says what the number of a key is: a key is a space and a number. An
-// interface's addresses and handles are numbers that it makes as it likes, and any bits of them may
-// be in use, so that none is taken for a mark.
+// A key is a space and a number. The space says what kind of number it is: an address, a handle of
+// arrays, … A driver may use every bit of its addresses and handles, so that no bit of the number
+// can say that.
 enum {
-    GA_SPACE_PLAIN = 0,    // of a table with one kind of key; in root.blocks an address
-    GA_SPACE_RETAINED = 1, // hold.c
-    GA_SPACES = 16,        // what follows is an interface's: its state.h, or the file that uses it
+    GA_SPACE_PLAIN = 0,    // for tables with one kind of key; in root.blocks: addresses
+    GA_SPACE_RETAINED = 1, // devices whose primary context a thread retains: hold.c
+    GA_SPACES = 16,        // number of spaces; 2 to 15 are for the interfaces, in their headers
 };
 
 struct ga_key {
@@ -29,12 +29,12 @@ struct ga_key {
 };
 
 struct ga_entry {
-    uint64_t key;     // the key's number; 0: no entry
+    uint64_t key;     // number of the key; 0: no entry
     uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
     uint64_t context; // the context it lives in (its low 48 bits), or a ticket
     uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // by its number (device.h)
-    uint8_t kind;     // what a row is, to whoever owns the table; below 16
+    uint8_t kind;     // kind of entry, as the table's owner numbers them; below 16
     uint8_t space;    // GA_SPACE_…
 };
 
@@ -63,7 +63,7 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
 bool ga_table_take_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
 // Copies the entry with this key. False when there is none.
 bool ga_table_find_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
-// Take and find a number in the plain space.
+// Take and find by a number in GA_SPACE_PLAIN.
 static inline bool ga_table_take(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
     return ga_table_take_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
@@ -72,7 +72,8 @@ static inline bool ga_table_find(struct ga_table *table, uint64_t number, struct
 }
 // Changes the context of all entries of one context. Returns how many.
 uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
-// Changes the context of one entry. False: there is none with its key in its context.
+// Changes the context of the entry with entry's key. False: there is none, or its context is not
+// entry's.
 bool ga_table_move(struct ga_table *table, const struct ga_entry *entry, uint64_t becomes);
 
 // A walk over all entries. From one step to the next the lock of a shard is held: what is done in

@@ -23,8 +23,8 @@ void ga_tell_pool(struct ga_root *root);
 // nothing is beyond what they explain.
 void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
-// So many more bytes of the blocks in use are managed memory, which the driver moves out of the
-// device if others need the room; may be less than none.
+// Adds bytes (0 - bytes: takes them away) to what the lease page says of managed memory: blocks in
+// use that the driver moves out of the device if others need the room.
 void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
 
 // The calling thread is about to ask for a context, and to have the driver make it; and it is done

@@ -4,7 +4,7 @@
 #include "core/log.h"
 #include "core/session.h"
 
-// The end of a path says more than its beginning.
+// Copies a path; of one that is too long its end, which says more than its beginning.
 static void put_path(uint8_t to[GA_PATH_SIZE], const char *path) {
     size_t length = path ? ga_os_length(path) : 0;
     size_t skipped = length < GA_PATH_SIZE ? 0 : length - (GA_PATH_SIZE - 1);
@@ -17,8 +17,8 @@ void ga_twice_tell(const char *held, const char *beside) {
     struct ga_reply reply = {.request = 0};
     struct ga_root *root = ga_root_get();
     ga_log_user(
-        "this program uses two copies of a driver's library: %s is held to its limits, %s is "
-        "not, and what is taken by that one counts for no budget",
+        "this program uses two copies of a driver's library: %s is limited, %s is not, and memory "
+        "that the program takes with it counts against no budget; let the program load one copy",
         held ? held : "one", beside ? beside : "another one");
     put_path(request.held, held);
     put_path(request.beside, beside);

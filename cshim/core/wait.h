@@ -19,10 +19,10 @@ struct ga_request {
     int fd; // that goes along, or −1
 };
 
-// Sends a request, and waits for its reply. Until the daemon says that the request waits, the reply
-// has GA_REPLY_MS; from then on it has no limit, and look is called
-// meanwhile. reply->waited: the daemon said so. Errors as of ga_message_receive; −EPIPE also
-// when the program has closed the connection.
+// Sends a request and waits for its reply: for GA_REPLY_MS, then −ETIMEDOUT. Once the daemon has
+// answered that the request waits (reply->waited), there is no such limit, and look is called now
+// and then. Other errors are those of
+// ga_message_receive; −EPIPE also when the program has closed the connection.
 int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
                      struct ga_reply *reply, ga_look *look);
 

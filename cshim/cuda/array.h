@@ -32,8 +32,8 @@ struct ga_cuda_array_claim {
     bool whole;            // and to all of it at once
 };
 
-// Open, then the driver, then the other; key: its handle, in the space of its
-// kind. False: refused.
+// Call ga_cuda_array_open, then the driver, then ga_cuda_array_created. key: the array's handle, in
+// the space of its kind. False: refused.
 bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
                         unsigned int levels);
 ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, struct ga_key key);

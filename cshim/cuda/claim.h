@@ -60,8 +60,8 @@ static inline ga_result ga_cuda_claim_settle(struct ga_claim *c, ga_result resul
     return result;
 }
 
-// The reverse: what the program gives back is out of the table before the driver is called, which
-// may give its address or handle out again. False: none of ours.
+// Takes what the program gives back out of the table. The driver is called after that, because it
+// may give the address or handle out again at once. False: the table has no such entry.
 static inline bool ga_cuda_claim_give_key(struct ga_claim *c, struct ga_key key) {
     c->root = ga_root_get();
     if (GA_UNLIKELY(c->root == NULL))

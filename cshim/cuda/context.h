@@ -14,7 +14,7 @@ enum ga_cuda_context_kind {
     GA_CUDA_CONTEXT_SEEN = 1,    // met in use: the primary one, made out of our sight
     GA_CUDA_CONTEXT_PRIMARY = 2, // cuDevicePrimaryCtxRetain
     GA_CUDA_CONTEXT_CREATED = 3, // cuCtxCreate
-    GA_CUDA_CONTEXT_GREEN = 4,   // cuGreenCtxCreate; in its own space, context its primary one
+    GA_CUDA_CONTEXT_GREEN = 4,   // cuGreenCtxCreate; in its own space; `context` is its primary one
     GA_CUDA_CONTEXT_OF_GREEN = 5 // cuCtxFromGreenCtx: none of its own, and not counted
 };
 
@@ -38,10 +38,10 @@ void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask);
 uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
                                 uint8_t kind, uint64_t epoch);
 
-// What is known of one, by its handle or by a green one's. False: nothing.
+// Copies the entry of a context, by its handle or by that of a green context. False: there is none.
 bool ga_cuda_context_find(struct ga_root *root, uint64_t context, struct ga_entry *entry);
 bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_entry *entry);
-// Takes a context out of the table and gives it back.
+// Takes a context that has ended out of the table, and gives back its charge.
 void ga_cuda_context_forget(struct ga_root *root, uint64_t context);
 void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 

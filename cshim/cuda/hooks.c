@@ -35,14 +35,15 @@ enum {
     PLAIN = 1,    // what comes to a wrapper is the program's
     REENTERS = 2, // it may be the driver's own; or GPUARB_DISABLE is set, and nothing is looked at
 };
-static _Atomic int mode;   // NEW, until the copy that is held is kept
-static _Atomic int latest; // of the copy that is held
+static _Atomic int mode;   // NEW until the held copy is kept (interface.h), then that of this copy
+static _Atomic int latest; // mode of the held copy, also before it is kept
 
 static ga_cuda_device_meet meets;
 
-// The functions of all rows are known. A driver that is not bound to itself reaches functions of
-// its own through the global scope, where it finds ours. While the program may unload this copy and
-// load another one, each call has to look.
+// Is called when a copy became the held one: the functions of all rows are known. A driver that is
+// not bound to itself calls functions of its own through the global scope, where it finds ours. As
+// long as the program may unload this copy and load another one, mode stays NEW, so that each call
+// asks which copy is held.
 static void met(const struct ga_interface *driver, void *handle) {
     struct ga_loader_object object;
     bool plain = !ga_library_disabled() &&
@@ -55,7 +56,8 @@ static void met(const struct ga_interface *driver, void *handle) {
         atomic_store(&mode, plain ? PLAIN : REENTERS);
 }
 
-// A context is current: the driver works, by whatever call it was initialised.
+// Is called for a context that is new to the thread: since there is one, the held driver works,
+// whichever call has initialised it.
 static uint64_t meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     ga_library_keep(&ga_cuda_interface);
     return ga_cuda_hold_meet(root, context, device, epoch);
@@ -93,11 +95,11 @@ static ga_result resolved(ga_result result, const char *name, void **pfn) {
     return result;
 }
 
-// The function of a row in the copy at a place, which has failed if it has none.
+// The function of a row in the copy at a place; NULL: the copy has none.
 #define GA_OWN(symbol, place)                                                                      \
     ((GA_FN_##symbol *)ga_copies_own(&ga_cuda_interface, place, GA_ROW_##symbol))
 
-// Calls cuInit of the copy at a place. The first one that works is held.
+// Calls cuInit of the copy at a place. The first copy in which it succeeds is held.
 static ga_result initialised(size_t place, unsigned int flags) {
     GA_FN_cuInit *real = GA_OWN(cuInit, place);
     ga_result result = real ? real(flags) : GA_CUDA_NOT_FOUND;
@@ -206,7 +208,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
     })
 
 // The same where all is done around the driver's call.
-// The wrapper is the function of the copy at place 0, whichever is held.
+// A wrapper stands for the resolver of place 0, whichever copy is held, so that it calls that one.
 #define GA_RESOLVES(real, symbol, name, pfn, ...)                                                  \
     ({                                                                                             \
         GA_FN_##symbol *own = GA_OWN(symbol, 0);                                                   \
@@ -256,7 +258,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
 #define ROW(symbol) GA_ROW_##symbol
 #include "hook/rows.inc"
 
-// The functions that have to know which copy is called, of each place.
+// The wrappers that must know which copy is called: a set for each place.
 #define OF_COPY(place)                                                                             \
     static ga_result init_##place(unsigned int flags) {                                            \
         return initialised(place, flags);                                                          \

@@ -3,21 +3,24 @@
 
 #include "cuda/state.h"
 
-// The thread's device, and the context that is charged there. False: not arbitrated.
+// Finds the calling thread's device, and the context in which its memory is charged there. False:
+// the device is not arbitrated.
 static bool charged_device(struct ga_root **root, int *device, uint64_t *context) {
     *root = ga_root_get();
     *device = *root ? ga_cuda_device_current(*root, context) : -1;
     return *device >= 0;
 }
 
-// What of a limit's value is charged: what the context did not have of itself.
+// The charge for one limit of the current context: its value, less what the context had when it was
+// made.
 struct limit {
     struct ga_entry entry; // what is charged now; bytes 0: nothing
-    uint64_t was;
-    uint64_t base;
+    uint64_t was;          // value before the call
+    uint64_t base;         // part of it that is not charged
 };
 
-// Takes the charge out; its bytes are on their way meanwhile.
+// Takes the charge out of the table; its bytes are in flight until end_limit. False: the driver
+// does not tell the limit's value.
 static bool begin_limit(struct ga_root *root, int device, uint64_t context, int limit,
                         struct limit *l) {
     ga_context now = NULL;
@@ -38,14 +41,15 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
     return true;
 }
 
-// Makes the charge what a value is worth. False: refused.
+// Changes the charge to that for a new value. False: refused.
 static bool charge_limit(struct ga_root *root, struct limit *l, uint64_t value) {
     return ga_admit_change(root, &l->entry, value > l->base ? value - l->base : 0);
 }
 
+// Puts the charge back into the table.
 static void end_limit(struct ga_root *root, struct limit *l, uint64_t epoch) {
     if (l->entry.bytes && !ga_cuda_claim_keep(root, &l->entry, epoch))
-        ga_release_entry(root, &l->entry); // it is held all the same, and found by the readings
+        ga_release_entry(root, &l->entry); // the device's readings show it all the same
 }
 
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) {
@@ -58,7 +62,7 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
         return real(limit, value);
     uint64_t epoch = ga_cuda_late_epoch(root);
     uint64_t before = l.entry.bytes;
-    // What gets smaller is given back when the driver has let go of it.
+    // More is charged before the driver takes it, less after the driver has let go of it.
     bool more = value > l.was;
     ga_result result =
         more && !charge_limit(root, &l, value) ? GA_CUDA_OUT_OF_MEMORY : real(limit, value);

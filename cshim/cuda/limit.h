@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// The device heap and the printf buffer of a context, whose sizes cuCtxSetLimit sets: they are
-// charged before the driver takes them. What other memory no call names (modules with their
-// variables, stacks, local memory) the daemon finds by the device's figures, and charges to the
-// process within two seconds.
+// Charges the device heap and the printf buffer of a context, whose sizes cuCtxSetLimit sets,
+// before the driver takes them. Other memory that no call names (modules with their variables,
+// stacks, local memory) is not charged here: the daemon finds it in the device's readings, and
+// charges it to the process within two seconds.
 #ifndef GA_CUDA_LIMIT_H
 #define GA_CUDA_LIMIT_H
 

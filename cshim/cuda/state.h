@@ -8,15 +8,15 @@
 #include "core/root.h"
 #include "cuda/cuda.h"
 
-// Spaces of keys.
+// CUDA's spaces of keys (core/table.h).
 enum {
-    GA_SPACE_CUDA_ARRAY = 2,
-    GA_SPACE_CUDA_MIPMAP = 3,
-    GA_SPACE_CUDA_MEMORY = 4,   // of cuMemCreate: where what is known of it lies
-    GA_SPACE_CUDA_HEAP = 5,     // a context, for its device heap
-    GA_SPACE_CUDA_BUFFER = 6,   // a context, for its printf buffer
-    GA_SPACE_CUDA_EXTERNAL = 7, // a handle of imported memory
-    GA_SPACE_CUDA_GREEN = 8,    // a green context
+    GA_SPACE_CUDA_ARRAY = 2,    // array, by its handle
+    GA_SPACE_CUDA_MIPMAP = 3,   // mipmapped array, by its handle
+    GA_SPACE_CUDA_MEMORY = 4,   // memory of cuMemCreate, by the address of its ga_cuda_vmm_memory
+    GA_SPACE_CUDA_HEAP = 5,     // device heap, by its context
+    GA_SPACE_CUDA_BUFFER = 6,   // printf buffer, by its context
+    GA_SPACE_CUDA_EXTERNAL = 7, // imported memory, by its handle
+    GA_SPACE_CUDA_GREEN = 8,    // green context, by its handle
     GA_SPACES_CUDA_END,
 };
 

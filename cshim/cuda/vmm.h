@@ -38,7 +38,7 @@ void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory);
 typedef void ga_cuda_vmm_ended(struct ga_root *root, struct ga_key key);
 void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
                         ga_cuda_vmm_ended *ended);
-// Its key in root.blocks, and the ordinal of its device, where it is a device's.
+// Return its key in root.blocks, and the ordinal of its device if it lies on one.
 struct ga_key ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *memory);
 ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory);
 

@@ -104,7 +104,7 @@ func compare(t *testing.T, hooked map[string]bool, bare, shimmed []string, least
 		case found && hooked[symbol]:
 			want = before + "shim:" + symbol
 			wrapped++
-		case found && symbol == "cuInit": // no export: the library's tells copies of the driver apart by it
+		case found && symbol == "cuInit": // a wrapper that is not exported: its success shows which copy of the driver works
 			want = before + "shim:inside"
 		}
 		if shimmed[i] != want {

@@ -8,20 +8,22 @@
 #include "hook/entries.h"
 #include "hook/loader.h"
 
-#define ROWS_MOST 512 // of one interface
+#define ROWS_MOST 512 // most rows of an interface
 
-// Guards which copy is held and where entries lead to. Nothing of the loader's is called inside:
-// the loader may call a program's code, which looks functions up, under a lock of its own.
+// Guards which copy is held, and the targets of entries. No function of the loader may be called
+// under it: the loader holds its own lock while it runs constructors, and a constructor that looks
+// a function up wants this lock.
 static struct ga_spin lock;
 
-// Entries that interfaces have.
+// How many entries the interfaces have reserved.
 static _Atomic uint32_t entries_used;
 
 void *ga_copies_own(const struct ga_interface *library, size_t place, size_t row) {
     return atomic_load(&library->own[place * library->rows + row]);
 }
 
-// Another file may have been loaded where this one was.
+// Asks the loader whether a copy is still loaded at its addresses. Another file may be there by
+// now.
 static bool is_at_its_place(const struct ga_interface *library, size_t place) {
     const struct ga_copy *copy = &library->copies[place];
     const struct ga_loader *loader = ga_loader_get();
@@ -33,6 +35,8 @@ static bool is_at_its_place(const struct ga_interface *library, size_t place) {
            loader->dladdr(probe, &info) && info.dli_saddr == probe;
 }
 
+// Reports whether a copy is still loaded. The loader is asked only if it has unloaded an object
+// since the copy was last seen.
 static bool is_loaded(struct ga_interface *library, size_t place) {
     struct ga_copy *copy = &library->copies[place];
     if (atomic_load(&copy->first) == 0)
@@ -55,12 +59,13 @@ int ga_copies_at(struct ga_interface *library, const void *address) {
     return -1;
 }
 
-// The number of a place's entry for a row.
+// Returns the number of the entry for a row at a place.
 static size_t entry_of(const struct ga_interface *library, size_t place, size_t row) {
     return atomic_load(&library->entries) - 1 + place * library->rows + row;
 }
 
-// Has an interface's entries lead to where they are to, as far as it has some. Under the lock.
+// Sets the targets of an interface's entries, if it has any: wrappers for the held copy, and for
+// every copy of a shared interface; else the copy's own functions. The caller holds the lock.
 static void redirect(struct ga_interface *library) {
     for (size_t i = 0; atomic_load(&library->entries) && i < GA_COPIES * library->rows; i++) {
         size_t place = i / library->rows;
@@ -72,7 +77,7 @@ static void redirect(struct ga_interface *library) {
     }
 }
 
-// Reserves the entries of an interface when it has a second copy. False: there are too few.
+// Reserves the entries of an interface that gets a second copy. False: there are not enough left.
 static bool have_entries(struct ga_interface *library) {
     uint32_t wanted = (uint32_t)(GA_COPIES * library->rows);
     if (atomic_load(&library->entries))
@@ -83,7 +88,7 @@ static bool have_entries(struct ga_interface *library) {
     return true;
 }
 
-// Has wrappers call the copy at a place from now on. Under the lock.
+// Makes the copy at a place the held one, which wrappers call. The caller holds the lock.
 static void hold(struct ga_interface *library, size_t place) {
     for (size_t row = 0; row < library->rows; row++)
         atomic_store(&library->functions[row], ga_copies_own(library, place, row));
@@ -93,7 +98,7 @@ static void hold(struct ga_interface *library, size_t place) {
     redirect(library);
 }
 
-// Has wrappers call nothing. Under the lock.
+// Leaves no copy held: wrappers have no function to call. The caller holds the lock.
 static void let_go(struct ga_interface *library) {
     atomic_store(&library->held, 0);
     atomic_store(&library->kept, 0);
@@ -126,17 +131,17 @@ void ga_copies_hold(struct ga_interface *library, size_t place) {
         library->met(library, atomic_load(&library->copies[place].handle));
 }
 
-// A copy that is met, and what was seen of the places before the lock was taken.
+// A copy that is to have a place, and what the loader said of all copies before the lock was taken.
 struct meeting {
     struct ga_loader_object object;
     void *handle;
     void *probe;
     void *functions[ROWS_MOST];
     uint64_t unloaded;
-    uintptr_t gone[GA_COPIES]; // the first byte of a copy that was unloaded; 0: it was not
+    uintptr_t gone[GA_COPIES]; // first byte of each place's copy that was unloaded; 0: it was not
 };
 
-// Frees the places whose copies are gone. Under the lock.
+// Frees the places whose copies were unloaded. The caller holds the lock.
 static void sweep(struct ga_interface *library, const struct meeting *m) {
     for (size_t place = 0; place < GA_COPIES; place++) {
         struct ga_copy *copy = &library->copies[place];
@@ -151,7 +156,8 @@ static void sweep(struct ga_interface *library, const struct meeting *m) {
     }
 }
 
-// Under the lock. −1: there is no place. Place 0 comes first, whose functions need no entry.
+// Gives a copy its own place, or the first free one, and returns it; −1: there is none. Only the
+// functions of place 0 need no entries. The caller holds the lock.
 static int take_place(struct ga_interface *library, const struct meeting *m) {
     size_t place = 0;
     while (place < GA_COPIES && atomic_load(&library->copies[place].first) &&
@@ -201,7 +207,8 @@ void *ga_copies_answer(const struct ga_interface *library, size_t place, size_t 
                                                      : ga_entry(entry_of(library, place, row));
 }
 
-// Never unloaded from now on: pointers into it are kept. Its path, or NULL.
+// Keeps the copy at a place loaded for ever, because pointers into it are kept. Returns its path;
+// NULL: the loader does not tell it.
 static const char *pin(const struct ga_interface *library, size_t place) {
     const struct ga_loader *loader = ga_loader_get();
     void *probe = atomic_load(&library->copies[place].probe);
@@ -212,8 +219,8 @@ static const char *pin(const struct ga_interface *library, size_t place) {
     return info.dli_fname;
 }
 
-// Holds the copy at a place, which works, or leaves the one that is held. The place of a copy that
-// works and is not held; −1: there is none. Under the lock.
+// Notes that the copy at a place works, and decides whether it becomes the held one. Returns the
+// place of a copy that works and is not held, −1 if there is none. The caller holds the lock.
 static int decide(struct ga_interface *library, size_t place) {
     uint32_t held = atomic_load(&library->held);
     bool works = held != 0 && atomic_load(&library->copies[held - 1].works);
@@ -226,7 +233,7 @@ static int decide(struct ga_interface *library, size_t place) {
         return -1;
     if (place != 0)
         return (int)place;
-    // Wrappers were handed out as its functions: they cannot lead to another copy.
+    // Programs have wrappers, not entries, as the functions of place 0: these call the held copy.
     hold(library, place);
     return (int)held - 1;
 }

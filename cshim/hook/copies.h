@@ -1,31 +1,36 @@
 // SPDX-License-Identifier: Apache-2.0
-// The copies of a vendor's library that a process has loaded, and which of them is held.
+// The copies of a vendor's library that a process has loaded, and which of them is held: the one
+// that wrappers call, so that its memory is limited.
 //
-// Programs try one file after another: the toolkit's stub, whose cuInit fails, then the driver.
-// Each copy that a function is looked up in has a place. The first one is held until another one is
-// initialised with success and the first was not. A function of the copy at place 0 is its wrapper;
-// one of another copy is an entry (entries.h), which leads to the wrapper while that copy is held,
-// and else to the copy itself. So each call reaches the copy that it was looked up in.
+// Programs try one file after another: first the toolkit's stub, whose cuInit fails, then the
+// driver. A copy gets a place when a function is first looked up in it. The first copy is held,
+// until another copy is initialised with success and the first was not. A program that looks up a
+// function in the copy at place 0 gets the wrapper. In another copy it gets an entry (entries.h),
+// which leads to the wrapper while that copy is held, and else to the copy's own function. So each
+// call reaches the copy in which it was looked up.
 #ifndef GA_COPIES_H
 #define GA_COPIES_H
 
 #include "core/interface.h"
 
-// Whether a copy is held and still loaded; if it was unloaded, none is held from now on.
+// Reports whether a copy is held and still loaded. If the held copy was unloaded, none is held from
+// now on.
 bool ga_copies_holds(struct ga_interface *library);
-// Gives the copy that an address lies in a place, if it has none, and returns it. handle: the
-// loader's, open during the call. −1: it cannot have one.
+// Returns the place of the copy that an address lies in, which gets one if it has none. handle: the
+// loader's for that copy, open during the call. −1: no place is free.
 int ga_copies_meet(struct ga_interface *library, const void *address, void *handle);
-// The place of the copy that an address lies in; −1: it was not met.
+// Returns the place of the copy that an address lies in; −1: it has none.
 int ga_copies_at(struct ga_interface *library, const void *address);
-// The function of a row in the copy at a place, or NULL.
+// Returns the function of a row in the copy at a place, or NULL.
 void *ga_copies_own(const struct ga_interface *library, size_t place, size_t row);
 // Holds the copy at a place if none is held.
 void ga_copies_hold(struct ga_interface *library, size_t place);
-// Returns what the program is given for a row's function of the copy at a place.
+// Returns the function that a program gets when it looks up a row in the copy at a place: the
+// wrapper, an entry, or the copy's own function.
 void *ga_copies_answer(const struct ga_interface *library, size_t place, size_t row);
-// The copy at a place was initialised, or used, with success. It is held from now on, unless
-// another one works: then it is said that one of the two is not held.
+// Notes that the copy at a place was initialised, or used, with success. It is held from now on, if
+// no other copy works; else one of the two is held, and the user is told that the other is not
+// limited. May change errno.
 void ga_copies_works(struct ga_interface *library, size_t place);
 
 #endif

@@ -22,7 +22,8 @@ void *_Atomic ga_entry_targets[GA_ENTRIES];
     ".cfi_endproc\n"                                                                               \
     ".size ga_entry_code, .-ga_entry_code\n"
 
-// All registers and the stack stay as the caller left them, but for x16, which is the linker's.
+// An entry leaves all registers and the stack as its caller set them, except x16, which a linker
+// may use between a call and its function.
 #if defined(__x86_64__)
 __asm__(BEGIN "endbr64\n"
               "jmp *(ga_entry_targets + ga_entry_at)(%rip)\n" END);

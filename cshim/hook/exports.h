@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which of the two builds of the library this is. The second one exports no driver functions, for
-// programs with a library that has variables of these names: such a library's stores would go into
-// the exported functions.
+// Tells which of the two builds of the library this is. libgpuarb.so exports the driver functions.
+// no-exports/libgpuarb.so exports none of them: it is for programs with a library that has
+// variables of these names, and that would store into the exported functions.
 #ifndef GA_EXPORTS_H
 #define GA_EXPORTS_H
 

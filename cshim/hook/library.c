@@ -30,8 +30,8 @@ static void *base_of(const struct ga_loader *loader, const void *address) {
     return info.dli_fbase;
 }
 
-// By its name, however it was loaded. Then by a function of it, for one that goes by another name.
-// The caller closes it.
+// Opens the library if it is loaded: by its name, whatever path it was loaded by, else, if it has
+// another name, by the function `known` in it. The caller closes the handle.
 static void *open_loaded(const struct ga_loader *loader, const struct ga_interface *library,
                          void *known) {
     const int flags = RTLD_LAZY | RTLD_NOLOAD;
@@ -52,8 +52,8 @@ static void *open_loaded(const struct ga_loader *loader, const struct ga_interfa
     return found;
 }
 
-// A copy is not kept loaded before it has worked: a program that closes one that failed is to get
-// another one by the same name.
+// Makes a loaded copy the held one if none is held. The copy does not stay loaded for that before
+// it has worked: a program that closes a copy that failed must get another one by the same name.
 static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     const struct ga_loader *loader = ga_loader_get();
     if (!loader->dlsym || !loader->dlopen || !loader->dlclose)
@@ -88,7 +88,8 @@ bool ga_library_beside(const void *address, const void *other) {
     return base && base_of(loader, other) == base;
 }
 
-// The row of a function in the copy at a place; −1: there is none.
+// Returns the row of a function in the copy at a place, of several rows the one of that name; −1:
+// there is none.
 static int row_at(const struct ga_interface *library, size_t place, const void *real,
                   const char *name) {
     int match = -1;

@@ -6,8 +6,8 @@
 
 #include "core/interface.h"
 
-// Finds the library that is loaded, and fills the functions of all rows. known: a function
-// of it, or NULL. False: it is not there.
+// Finds the library if it is loaded, and fills the functions of all rows. known: a function of it,
+// or NULL. False: it is not loaded.
 bool ga_library_contact(struct ga_interface *library, void *known);
 // True when the address lies in the library that was found.
 bool ga_library_contains(const struct ga_interface *library, const void *address);
@@ -18,14 +18,14 @@ const char *ga_library_name(const struct ga_interface *library, size_t row);
 // The row of a name; −1: there is none. Programs look up hundreds of functions as they start.
 int ga_library_row(const struct ga_interface *library, const char *name);
 
-// Returns what the program is given for the function at `real` of a copy that was met, or real.
-// name settles it should two rows ever share one function.
+// Returns what a program gets for the function at `real`, if that is a row's in a copy that has a
+// place; else real. Of several rows with that function, name decides.
 void *ga_library_translate(const struct ga_interface *library, void *real, const char *name);
-// Translates a function that was looked up. It may lie in a copy that was not met before, which is
-// a library of the interface's SONAME.
+// Translates a function that a program has looked up. If it lies in a library with the interface's
+// SONAME that has no place yet, that library gets one.
 void *ga_library_found(struct ga_interface *library, void *found, const char *name);
-// The copy that is held has done something that none does that was not initialised: it stays
-// loaded.
+// Notes that the held copy works, because a call has succeeded that fails before initialisation.
+// The copy stays loaded from now on.
 void ga_library_keep(struct ga_interface *library);
 
 // Has this library stay loaded, which somebody has opened. False: it cannot.

@@ -205,7 +205,8 @@ bool ga_loader_precedes(const void *address) {
     return order.first;
 }
 
-// Reads what the dynamic section says of how names are found: in it, and it by others.
+// Reads from an object's dynamic section whether the object finds its own functions first, and the
+// SONAME by which others find it.
 static void read_names(const struct dl_phdr_info *info, struct ga_loader_object *object) {
     const char *strings = NULL;
     ElfW(Xword) soname = 0;

@@ -38,11 +38,12 @@ struct ga_loader_object {
     const char *soname; // or NULL; valid while the object is loaded
 };
 bool ga_loader_object(const void *address, struct ga_loader_object *object);
-// Whether the object of an address exports a variable of this name, and is not bound to itself, so
-// that its own use of the name leads to the first object that has it. at: the object's first byte.
+// Reports whether the object that an address lies in exports a variable of this name, and is not
+// bound to itself: then its own uses of the name lead to the first object that exports it. *at
+// becomes the address of the object's first byte.
 bool ga_loader_has_variable(const void *address, const char *name, uintptr_t *at);
-// Counts the objects that the loader has unloaded so far: while the number stays, each object is
-// still where it was.
+// Returns how many objects the loader has unloaded so far. While the number stays the same, every
+// object is still where it was.
 uint64_t ga_loader_unloaded(void);
 // Whether an address lies in this library.
 bool ga_loader_ours(const void *address);

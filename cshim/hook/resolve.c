@@ -101,9 +101,10 @@ static void *decide_disabled(const struct lookup *l) {
     return found_without_us(l);
 }
 
-// A library with a variable of a driver function's name, which looks the function up to store it
-// there: the loader has bound the variable's name to our export, so that the store ends the
-// program. Nothing here can change that; what can be done is said, once for a library.
+// Warns, once for a library, if it has a variable with the name of the driver function that it
+// looks up. It will store the function there; but the loader has bound the name to our exported
+// function, so that the store crashes the program. Nothing here can prevent that: the user is told
+// how to start the program without exports.
 static void warn_of_variable(const struct lookup *l) {
     static _Atomic uintptr_t said;
     const struct ga_loader *loader = ga_loader_get();
@@ -115,12 +116,13 @@ static void warn_of_variable(const struct lookup *l) {
         return;
     ga_log_user(
         "%s has a variable named %s, which under gpuarb is bound to the function of that name: "
-        "storing into it will crash the program. Start it with gpuarb run --no-exports (or "
-        "gpuarb enable --no-exports)",
+        "storing into it will crash the program. Start the program with gpuarb run --no-exports "
+        "(or gpuarb enable --no-exports)",
         info.dli_fname, l->name);
 }
 
-// Decides for the build without exports: what a search meets is the vendor's own function.
+// Decides for the build without exports, with which RTLD_DEFAULT and RTLD_NEXT find the vendor's
+// own function.
 static void *decide_without_exports(const struct lookup *l) {
     void *found = found_in(l, RTLD_DEFAULT);
     if (!found)
@@ -141,7 +143,7 @@ static void *decide(struct lookup *l) {
     l->wrapper = wrapper;
     bool special = l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT;
     if (!wrapper && (special || ga_library_disabled()))
-        return NULL; // the function is not exported: no search meets ours
+        return NULL; // we do not export the function: a search finds another one
     if (!ga_exports && (special || ga_library_disabled()))
         return ga_library_disabled() ? NULL : decide_without_exports(l);
     if (ga_library_disabled())

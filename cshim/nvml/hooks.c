@@ -49,7 +49,7 @@ static bool is_nvmls_own(const void *caller) {
 #define ROW(symbol) GA_NVML_ROW_##symbol
 #include "hook/rows.inc"
 
-// Initialises the copy at a place. The first one that works is held.
+// Initialises the copy at a place. The first copy in which that succeeds is held.
 #define INITIALISES(symbol, place, parameters, ...)                                                \
     static ga_nvml_result symbol##_##place parameters {                                            \
         GA_FN_##symbol *real =                                                                     \

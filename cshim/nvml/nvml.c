@@ -158,8 +158,8 @@ static void follow(struct search *s, char c) {
     }
 }
 
-// Reports whether a process was started with the GPUARB_JOB of this one. A process that may not be
-// looked at is not of the job: a job's processes are one user's.
+// Reports whether a process was started with this process's GPUARB_JOB. A process whose environment
+// may not be read is not in the job, because all processes of a job belong to one user.
 static bool is_of_job(const struct ga_env *env, int pid) {
     char path[64];
     char text[1024];

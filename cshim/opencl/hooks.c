@@ -72,7 +72,7 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
     return wrapped(real(platform, name), name);
 }
 
-// A context was made: the loader works, by whatever call its platforms were found.
+// Notes, if a context was made, that the held loader works, whichever call has found its platforms.
 static ga_cl_context works(ga_cl_context made) {
     if (made)
         ga_library_keep(&ga_opencl_interface);
@@ -203,8 +203,8 @@ void *ga_opencl_layer_wrapper(size_t row) {
     return NULL;
 }
 
-// clGetPlatformIDs of the loader at a place: one that finds a platform works. Objects lead to their
-// driver by themselves, so that whichever loader is held, it serves the objects of all.
+// Calls clGetPlatformIDs of the loader at a place, which works if it finds a platform. Each object
+// has the functions of its driver with it, so that any loader can serve the objects of all.
 static ga_cl_int platforms(size_t place, ga_cl_uint room, ga_cl_platform *list, ga_cl_uint *count) {
     GA_FN_clGetPlatformIDs *real = (GA_FN_clGetPlatformIDs *)ga_copies_own(
         &ga_opencl_interface, place, GA_OPENCL_ROW_clGetPlatformIDs);

@@ -8,7 +8,7 @@
 #include "core/root.h"
 #include "core/table.h"
 
-// The space of keys that are addresses of shared virtual memory.
+// OpenCL's space of keys (core/table.h): addresses of shared virtual memory.
 enum { GA_SPACE_OPENCL = 12, GA_SPACES_OPENCL_END };
 
 struct ga_opencl_context;

@@ -13,8 +13,8 @@
 //
 //   gpuarb-probe - memory
 //
-// The daemon starts this one, to learn from CUDA how much memory the devices have of which NVML
-// does not know it. It makes no context either. For each device it prints a line:
+// The daemon starts the probe in this way to ask CUDA how much memory those devices have whose
+// memory NVML does not know. It makes no context either. It prints a line for each device:
 //
 //   memory \t UUID as 32 digits \t BYTES
 #include "probe/probe.h"
@@ -228,7 +228,7 @@ static _Noreturn void probe_memory(struct ga_probe *p) {
         uuid_of = (cu_uuid *)dlsym(p->driver, "cuDeviceGetUuid");
     int result = init ? init(0) : -1;
     if (result != 0 || !get || !total_of || !uuid_of || call(p, "cuDeviceGetCount", &p->devices)) {
-        fprintf(stderr, "CUDA does not tell: cuInit returns %d\n", result);
+        fprintf(stderr, "CUDA does not tell the memory of devices: cuInit returns %d\n", result);
         exit(1);
     }
     for (unsigned int i = 0; i < p->devices; i++) {

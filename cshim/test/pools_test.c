@@ -109,7 +109,7 @@ static void without_a_name(void) {
     atomic_store(&ga_driver_functions[GA_ROW_cuDeviceGetMemPool], (void *)real);
 }
 
-// What CUDA knows by a handle is none of Vulkan's memory on the same device.
+// Memory that CUDA knows by a handle does not count as Vulkan's memory on the same device.
 static void is_not_vulkans(void) {
     struct ga_cu_memory_properties properties[8] = {{.type = 1, .location = {1, 0}}};
     struct ga_cu_array3d deep = {.width = 1024, .height = 1024, .format = 0x20, .channels = 1};

@@ -135,7 +135,7 @@ static void untouched(void) {
     CHECK(seen_count == 1 && ga_table_take(none, e.key, &old));
 }
 
-// The same number in each space is another entry, of which one goes without the others.
+// One number is put into every space: each is an entry by itself, and is taken out alone.
 static void keeps_spaces_apart(void) {
     static struct ga_table spaces;
     struct ga_entry old, e = {.key = 0x7f0000001000, .kind = 15, .device = 31};

@@ -116,7 +116,7 @@ static bool ask(struct claim *c, const struct ga_vulkan_device *device, uint32_t
     c->moves.device = (uint8_t)number;
     c->moves.kind = GA_MEMORY_PLAIN;
     c->moves.space = GA_SPACE_VULKAN;
-    c->moves.key = UINT64_MAX; // that of its handle follows
+    c->moves.key = UINT64_MAX; // any but 0, until the handle is known
     c->part = part;
     return true;
 }

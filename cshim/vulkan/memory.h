@@ -5,7 +5,7 @@
 
 #include "vulkan/chain.h"
 
-// The space of keys that are memory of a logical device.
+// Vulkan's space of keys (core/table.h): memory of a logical device, by key_of in memory.c.
 enum { GA_SPACE_VULKAN = 14, GA_SPACES_VULKAN_END };
 
 // Before the first one, of a logical device that is to be made.

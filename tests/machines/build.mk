@@ -10,7 +10,7 @@ container-full:
 llvm-full:
 	@tools/fresh-root.sh --with "pocl-opencl-icd libclang-rt-16-dev" 'make demo && make test'
 
-# A machine that somebody uses: drivers of several vendors without their devices, and programs that bring
+# A machine with much software: drivers of several vendors without their devices, and programs that bring
 # libraries and layers of their own.
 lived-in-full:
 	@tools/fresh-root.sh --with "libgl1 libcuda1 nvidia-cuda-dev python3-pycuda hashcat pocl-opencl-icd mesa-vulkan-drivers \

@@ -65,7 +65,7 @@ $(SIM_OBJ)/gen/resolve_table.c: $(SIM_SRC)/gen/resolve.awk $(SIM_SRC)/data/resol
 	@mkdir -p $(@D)
 	$(call line,GEN,$@)awk -f $^ > $@
 
-# What the toolkit has in the drivers' place, for linkers: every function fails.
+# Stub libraries, as the CUDA toolkit ships them for linkers in place of the drivers: every function fails.
 $(SIM_OBJ)/gen/toolkit_cuda.c: $(SIM_SRC)/gen/toolkit.awk $(SIM_SRC)/data/exports-555.txt
 	@mkdir -p $(@D)
 	$(call line,GEN,$@)awk -v answer=34 -f $^ > $@
