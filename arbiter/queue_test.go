@@ -361,6 +361,7 @@ func TestWhoComesAgainHasItsOldPlace(t *testing.T) {
 
 	again := newWorld(t, waiting(), 1000)
 	again.now = w.now.Add(time.Second)
+	again.arb.ArriveAfter(places[second].Arrival) // as a daemon does that finds these places
 	holder = again.client(0, 0)
 	holder.must(1000)
 	one, two, new := again.client(0, 0), again.client(0, 0), again.client(0, 0)
