@@ -312,9 +312,11 @@ static void set_up(void) {
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
     CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
     look_up(driver);
-    // A thread of the library's own is made by the sanitizer's pthread_create, or it knows none.
-    atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
+    // The sanitizer's pthread_create must make the library's own thread. Keeping the driver's copy
+    // stores its handle, in which the library would find libc's: that comes first.
+    ga_library_keep(&ga_cuda_interface);
+    atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
     shared = make_pool(0);
     exported = make_pool(1);
     CHECK(pool_set(shared, 4, &keep) == 0); // its release threshold
