@@ -13,17 +13,16 @@ import (
 // from here on, unverified. They are believed as far as they would be granted now or
 // the device confirms them (figure: what it says that the process uses; accounting.Max
 // where it says nothing), so that a word alone pushes nobody aside. Recount returns what
-// is granted then, and how much was not believed; it touches no word. A lease that is
-// unknown, ended, lost or spoiled stays as it is.
+// is granted then, and how much was not believed; it touches no credit. A lease that is
+// unknown, ended, lost or spoiled stays as it is. The caller must call [Arbiter.Freed] when
+// the word knows what is granted: waiting requests are served then, when the lease's slot is
+// free too if the lease holds nothing. A request that needs the slot would otherwise lose
+// the bytes to a later request that needs none.
 func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Bytes) (granted, doubted accounting.Bytes) {
 	l := a.leases[id]
 	if l == nil {
 		return 0, 0
 	}
-	defer func() {
-		a.serveQueues(now)
-		granted = l.Granted() // serveQueues may have taken idle credit of the lease
-	}()
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
 		return l.Granted(), 0

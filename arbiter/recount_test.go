@@ -5,6 +5,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 func TestRecount(t *testing.T) {
@@ -107,4 +108,22 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 	if got, _ := w.arb.Recount(w.now, c.lease, 50, 0); got != 0 {
 		t.Errorf("lost: %d bytes, want 0", got)
 	}
+}
+
+// TestRecountServesWithTheSlot: a program that takes its session up again holds nothing any more. The request that came first
+// needs its slot and its memory, and gets both; the request that came later needs no slot, and does not get the memory before.
+func TestRecountServesWithTheSlot(t *testing.T) {
+	p := waiting()
+	p.Devices = []rules.DeviceRule{{SlotsMax: 2}}
+	w := newWorld(t, p, 100)
+	resumes, stays, enters := w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	resumes.must(50)
+	stays.must(50)
+	first, second := enters.wait(12), stays.wait(45)
+	resumes.word.granted, _ = w.arb.Recount(w.now, resumes.lease, 0, 0)
+	w.served()
+	w.arb.Freed(w.now, resumes.lease)
+	w.served(first)
+	enters.free(12)
+	w.served(second)
 }

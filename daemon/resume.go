@@ -99,6 +99,7 @@ func (d *Daemon) hearDevices(s *session) {
 		if !s.dead {
 			granted, _ := d.arb.Recount(d.now(), q.lease.ID, accounting.Bytes(q.used), figure)
 			q.lease.Resize(granted)
+			d.arb.Freed(d.now(), q.lease.ID)
 			d.refreshLocked(s)
 		}
 		d.unlock()
