@@ -408,7 +408,7 @@ func (d *drive) alloc() {
 	}
 	l.request++
 	noWait := d.rng.IntN(8) == 0
-	managed := !d.upsets && d.rng.IntN(6) == 0
+	managed := d.rng.IntN(6) == 0
 	if managed && d.rng.IntN(2) == 0 {
 		n *= 10 // more than there is of the device
 	}

@@ -113,7 +113,11 @@ func (d *drive) recount(l *refLease) {
 			used += accounting.Bytes(d.rng.IntN(30))
 		}
 	}
-	l.managed = l.managed.Less(l.used.Less(used)) // of which what is used no more is believed to be
+	if d.rng.IntN(2) == 0 { // what it does not use any more was managed memory, as far as it had that
+		l.managed = l.managed.Less(l.used.Less(used))
+	} else { // it was other memory, as far as it had that
+		l.managed = min(l.managed, used)
+	}
 	l.word.told.Managed = l.managed
 	more := used.Less(l.used)
 	n := d.look(&refTicket{kind: 'a', job: l.session.job, lease: l, n: more}, l.device, bars{})
@@ -181,7 +185,7 @@ func (d *drive) again(t *refTicket, place arbiter.Place) {
 		t.job.id, got = info.ID, answer{ticket: info.Waiting, refused: reasonOf(err)}
 	} else {
 		what := map[byte]arbiter.What{'a': arbiter.WantsBytes, 's': arbiter.WantsStreams, 'c': arbiter.WantsContexts}[t.kind]
-		o := d.arb.Ask(d.world.now, arbiter.Request{Lease: t.lease.lease, What: what, Bytes: t.n, Count: t.count, Thread: t.thread, Place: place})
+		o := d.arb.Ask(d.world.now, arbiter.Request{Lease: t.lease.lease, What: what, Bytes: t.n, Managed: t.managed, Count: t.count, Thread: t.thread, Place: place})
 		got = answer{o.Granted, o.Waiting, o.Reason}
 	}
 	if f := d.decided(t, got); f != nil && f.reason != arbiter.ReasonNone && t.kind == 'j' {
