@@ -44,7 +44,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		}
 		a.takeAparts(l.device)
 		if r.Managed {
-			a.take(l, a.idle(l)) // which is memory of the device
+			a.take(l, a.idle(l)) // idle credit counts against the device, managed memory need not
 		} else {
 			a.giveWay(l, r.Bytes)
 		}

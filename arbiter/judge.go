@@ -111,7 +111,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	a.takeApart(l)
 	switch {
 	case t.managed:
-		a.take(l, a.idle(l)) // which is memory of the device
+		a.take(l, a.idle(l)) // idle credit counts against the device, managed memory need not
 	case t.kind == WantsBytes && t.own == 0:
 		a.giveWay(l, t.need())
 	}

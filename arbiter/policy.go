@@ -33,7 +33,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
 
-// Rule is what a rule gives now, by its [rules.Terms.ID]. False: there is no such rule.
+// Rule returns what the rule with a number ([rules.Terms.ID]) gives now. False: there is no such rule.
 func (a *Arbiter) Rule(id uint64) (rules.Terms, bool) { return a.policy.ByID(id) }
 
 // SetRuleLimits changes memory.max and streams.max of a rule, for those under it and those who come

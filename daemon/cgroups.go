@@ -10,15 +10,15 @@ import (
 // What somebody set for all programs in a cgroup is kept like other changed limits. A record of a limit has no room for a
 // path: that has a record of its own, and the limit the path's number.
 
-// cgroupID is the number that a path has in records if no other path has it: else the path has the next number that is free.
+// cgroupID returns the number that a path gets in records unless another path has it; then it gets the next free number.
 func cgroupID(path string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(path))
 	return h.Sum64()
 }
 
-// cgroupIDLocked is the number of a path: the one that it has in its record, or would have. Users choose the paths of their cgroups, so that
-// two of one hash have numbers of their own.
+// cgroupIDLocked returns the number of a path: the one in its record, or the one that a new record would get. Users choose the paths of their
+// cgroups, and can find two with the same hash: these must have different numbers.
 func (d *Daemon) cgroupIDLocked(path string) uint64 {
 	if id, known := d.kept.numbers[path]; known {
 		return id
@@ -73,7 +73,7 @@ func (d *Daemon) recoverCgroupsLocked() {
 		path := r.PathOf()
 		_, twice := d.kept.cgroups[r.ID]
 		_, other := d.kept.numbers[path]
-		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // so many numbers were taken at the most
+		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // no path is moved further from its hash than there are paths
 			d.file.Cgroups.Free(at)
 			return
 		}

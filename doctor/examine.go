@@ -68,7 +68,7 @@ func (d *Doctor) checkVersions() {
 	}
 }
 
-// checkConfig tells of mistakes that keep the configuration files from being in force.
+// checkConfig reports the mistakes for which the configuration files are not in force.
 func (d *Doctor) checkConfig() {
 	if d.state == nil {
 		return

@@ -23,7 +23,7 @@ const (
 	Waited        Kind = "waited"         // a request has begun to wait
 	Served        Kind = "served"         // a request that waited was granted
 	Recalled      Kind = "recalled"       // idle credit was called back
-	LimitChanged  Kind = "limit_changed"  // somebody changed a limit
+	LimitChanged  Kind = "limit_changed"  // a user changed a limit
 	Configured    Kind = "configured"     // a new configuration is in force
 	Died          Kind = "died"           // a client ended with what it held
 	Ended         Kind = "ended"          // a job ended

@@ -26,7 +26,7 @@ func armed(text string) (string, int64) {
 	return name, 1
 }
 
-// At ends the process here, or panics, if this is the place and the time.
+// At ends the process, or panics, if name is the place that the environment names and this is the time.
 func At(name string) {
 	if name == breaks && takeOne(left) {
 		panic("faults: broken at " + name)
@@ -38,7 +38,7 @@ func At(name string) {
 	select {}
 }
 
-// takeOne makes a file shorter by a byte. False: it is empty, or not there.
+// takeOne shortens a file by a byte. It returns false if the file is empty or missing.
 func takeOne(path string) bool {
 	st, err := os.Stat(path)
 	return err == nil && st.Size() > 0 && os.Truncate(path, st.Size()-1) == nil

@@ -51,10 +51,10 @@ type Setting struct {
 	Standing
 }
 
-// Standing tells how far the user number of a process counts.
+// Standing says which rights a process has by its user number and its namespaces.
 type Standing struct {
 	Privileged bool   // it may do anything
-	Namespace  uint64 // PID namespace to which the rights of an admin end that is not privileged; 0: the process of any other user
+	Namespace  uint64 // PID namespace of a process of root's or of the daemon's user: without privilege it owns only what was opened there; 0: any other user
 }
 
 // opener is who opened a file: who was let in decides, not who got the descriptor.
@@ -64,8 +64,8 @@ type opener struct {
 	Standing
 }
 
-// reader returns the user whose command lines the opener may see if each user sees only those of that user's programs.
-// An admin that is not privileged, as root in a container, sees none: root's programs are not its own.
+// reader returns the user whose command lines the opener is shown if users see only those of their own programs. An admin
+// that is not privileged, as root in a container, is shown none: root's programs are not its own.
 func (o opener) reader() uint32 {
 	if !o.Privileged && o.Namespace != 0 {
 		return accounting.Stranger

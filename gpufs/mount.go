@@ -29,7 +29,7 @@ type Options struct {
 	// /proc: the kernel's own memory, of which no process can hold up the reading.
 	// It is the one exception to the rule that handlers work from memory alone.
 	SelfOf func(tid uint32) (pid int, ok bool)
-	// Standing says what a thread of a user that opens a file may do. It may read that thread's files in /proc as SelfOf does.
+	// Standing returns the rights of a thread that opens a file. It may read the thread's files in /proc, as SelfOf may.
 	// Nil: no opener is privileged.
 	Standing func(tid, uid uint32) Standing
 	// Control takes what is written to the limits. Nil: no file can be written.

@@ -14,7 +14,7 @@ func things[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64)
 	return numberedBy(number, all, find, entryOf)
 }
 
-// numberedBy is things whose names are read in another way than as numbers.
+// numberedBy is things with names that number reads.
 func numberedBy[T any](number func(string) (uint64, bool), all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
 	return &directory{changing: true,
 		list: func(s *snapshot) ([]entry, bool) {

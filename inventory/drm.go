@@ -30,8 +30,8 @@ type drmCard struct {
 	pci    string
 }
 
-// openDRM finds the AMD and Intel devices. Cards for which
-// taken says so are left out: they were found before, or through their vendor's library.
+// openDRM finds the AMD and Intel devices. It leaves out cards at PCI addresses that are taken: these
+// were found before, or through their vendor's library.
 func openDRM(root string, taken func(pci string) bool) (list []found, reason string) {
 	cards, err := drmCards(filepath.Join(root, "class/drm"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {

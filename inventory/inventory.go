@@ -72,7 +72,7 @@ type Inventory struct {
 	sysfs   string
 	host    *nvmlHost
 	closed  atomic.Bool
-	tried   map[string]int // how often NVML was initialised again for a PCI device that it does not know; Scan's own
+	tried   map[string]int // by PCI address: how often NVML was initialised again for it; only Scan uses it
 	mu      sync.RWMutex   // guards what follows
 	devices []Device       // by index
 	sources map[int]source // by index
@@ -98,7 +98,7 @@ func Open(o Options) *Inventory {
 	return inv
 }
 
-// found is a device with the way to read it. A device whose index is anyIndex gets the next free one.
+// found is a device with the source of its readings. A device whose index is anyIndex gets the next free one.
 type found struct {
 	device Device
 	source source
@@ -106,7 +106,8 @@ type found struct {
 
 const anyIndex = -1
 
-// add adds devices, and returns them with their indices. A device whose index another one has gets the next free one.
+// add adds devices, and returns them with their indices. If another device has the index of a new one, the new one gets the
+// next free index.
 func (inv *Inventory) add(list []found) (added []Device) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()

@@ -39,7 +39,7 @@ func nvmlReason(ret nvml.Return) string {
 	return fmt.Sprintf("NVIDIA: NVML did not start: %v (%d)", ret, int(ret))
 }
 
-// describeNVML describes a device, which exists if it has a UUID: whatever else the library does not tell is left out.
+// describeNVML describes a device. The UUID is all that it needs: what else the library does not tell is left out.
 func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
 	d := Device{Index: index, Ordinal: index, Vendor: "nvidia"}
 	var ret nvml.Return
@@ -175,7 +175,7 @@ func (s *nvmlSource) read() (Usage, error) {
 	}
 	defer s.host.leave()
 	list, known, err := s.host.optional.processes(device)
-	if err == nil && !known && s.host.optional.memory { // a driver without lists does not say by them that the device is lost
+	if err == nil && !known && s.host.optional.memory { // without lists of processes, only this call tells that the device is lost
 		if _, ret := device.GetMemoryInfo(); !isUnsupported(ret) {
 			err = nvmlError("memory", ret)
 		}

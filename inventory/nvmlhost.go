@@ -261,7 +261,7 @@ func (h *nvmlHost) running() bool {
 	return h.up
 }
 
-// more returns the GPUs and instances that the library shows and that are not known. reason says why some or all are absent.
+// more returns the GPUs and instances that the library shows and that are not known yet. reason says why devices are absent.
 func (h *nvmlHost) more(known func(uuid string) bool) (list []found, reason string) {
 	if !h.running() {
 		h.mu.Lock()
@@ -291,7 +291,7 @@ func (h *nvmlHost) more(known func(uuid string) bool) (list []found, reason stri
 	return slices.DeleteFunc(list, func(f found) bool { return known(f.device.UUID) }), strings.Join(reasons, "; ")
 }
 
-// instances returns the instances that MIG made of a GPU. The library is kept as it is.
+// instances returns the instances that MIG made of a GPU. The caller is between begin and leave.
 func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []found) {
 	if !h.optional.mig {
 		return nil

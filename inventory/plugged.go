@@ -12,8 +12,8 @@ import (
 )
 
 // WatchDevices calls changed, from one goroutine, when the kernel says that a GPU or a driver of one has come, until ctx
-// ends; it then returns nil. What it tells are hints: some are lost where many come at once, and a driver may need seconds
-// more until it works.
+// ends; it then returns nil. Its calls are hints: if many messages come at once one call may stand for several, and a
+// driver may need seconds more until it works.
 func WatchDevices(ctx context.Context, changed func()) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {

@@ -9,7 +9,8 @@ import (
 // This file looks for devices that come while the inventory is open: a driver that is loaded late or installed, a
 // card that is plugged in, an instance that MIG makes. The daemon calls Scan; nvmlhost.go and drm.go find the devices.
 
-// mostTries is how often NVML is initialised again for a PCI device that it does not show: that closes and opens each GPU.
+// mostTries bounds how often NVML is initialised again for a PCI device that it does not show, because that closes and opens
+// each GPU.
 const mostTries = 3
 
 // Scan looks for devices again and returns the new ones, which it adds. Known devices keep their indices. It may block
@@ -34,8 +35,8 @@ func (inv *Inventory) Scan() []Device {
 	return added
 }
 
-// missesPCI reports whether the kernel shows a GPU with NVIDIA's driver that is not known, and that NVML was not yet
-// initialised for too often.
+// missesPCI reports whether the kernel shows a PCI device with NVIDIA's driver that is not known, and for which NVML was
+// initialised again less than mostTries times. It counts the device's next time.
 func (inv *Inventory) missesPCI() (misses bool) {
 	folders, _ := filepath.Glob(filepath.Join(inv.sysfs, "bus/pci/drivers/nvidia/*:*:*.*"))
 	there := map[string]bool{}
@@ -55,7 +56,7 @@ func (inv *Inventory) missesPCI() (misses bool) {
 	return misses
 }
 
-// Suspended reports whether the kernel has a device asleep, which each look at the device would end.
+// Suspended reports whether the kernel has put a device to sleep. Each reading of it would wake it.
 func (inv *Inventory) Suspended(index int) bool {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()

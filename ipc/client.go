@@ -328,8 +328,8 @@ func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
 	return replyTo[JobTallyReply](ctx, c, TypeJobTally, JobTallyRequest{Job: job})
 }
 
-// Beside returns which processes of a job used a device past the library. A daemon that does not know answers with
-// StatusUnknownType.
+// Beside returns which processes of a job used a device past the library. A daemon that does not know this message answers
+// with StatusUnknownType.
 func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
 	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
 }

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// SystemSocket is where the system's daemon listens. ClientSocket is its other name, in a folder that holds nothing else: the one that
-// there is in a container.
+// The paths of the system daemon's socket. ClientSocket is a second path of the same socket, in a folder that holds nothing else, which
+// containers are given.
 const (
 	SystemSocket = "/run/gpuarb/gpuarb.sock"
 	ClientSocket = "/run/gpuarb/client/gpuarb.sock"
@@ -80,8 +80,8 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// DialAny connects to the first of the paths where a daemon answers; of SystemSocket either name will do. A path
-// where nobody listens is passed over; any other failure there (no permission,
+// DialAny connects to the first of the paths at which a daemon answers; for SystemSocket it tries ClientSocket as well. A path
+// without a listener is passed over; any other failure there (no permission,
 // say) is not hidden by trying elsewhere when a later path fails as well. The
 // error is a *NoDaemonError, or ctx's.
 func DialAny(ctx context.Context, paths []string) (*Client, error) {

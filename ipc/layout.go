@@ -61,10 +61,10 @@ const (
 	TypeQuery   Type = 9  // QueryRequest → QueryReply: what cuMemGetInfo should say
 	TypeBye     Type = 10 // Empty → Empty: the session ends in good order
 	TypeRoom    Type = 11 // RoomRequest → RoomReply: the same, with the word that it was summed by (AbleRoom)
-	// 12 was Measure, which earlier libraries send to a daemon that says that it answers it.
+	// 12 was Measure. Earlier libraries send it only to a daemon whose HelloReply.Flags have bit 2.
 	TypeObjects  Type = 13 // ObjectsRequest → Empty: after Resume, what is no bytes (AbleObjects)
 	TypeDriver   Type = 14 // DriverRequest → DriverReply: on which device a driver is that computes on the processor (AbleDriver)
-	TypeCopies   Type = 15 // CopiesRequest → Empty: two copies of a driver's library work, and one of them is not held (AbleCopies)
+	TypeCopies   Type = 15 // CopiesRequest → Empty: the client uses two copies of a driver's library, and one is not held to limits (AbleCopies)
 	TypeJobOpen  Type = 20 // JobOpenRequest → JobOpenReply: the job ends with this connection and its processes
 	TypeSnapshot Type = 21 // SnapshotRequest → SnapshotPart…: JSON, in parts, the last one marked
 	TypeCancel   Type = 22 // CancelRequest → CancelReply: waiting requests leave the queue
@@ -429,8 +429,8 @@ type DriverReply struct {
 	Device UUID
 }
 
-// CopiesRequest names two copies of one driver's library that a process uses at a time: what the process
-// takes through the second one no limit is applied to. It changes nothing in the books.
+// CopiesRequest names two copies of one driver's library that a process uses at a time. No limit holds for what the process
+// takes through the second one. The request becomes an event, and changes no count.
 type CopiesRequest struct {
 	Held   Path // the copy whose calls are admitted
 	Beside Path // the copy whose calls are not
@@ -582,7 +582,7 @@ const (
 	SetStreams uint32 = 4
 	SetSlots   uint32 = 8
 
-	SetWithFolder uint32 = 16 // of a cgroup: the limit ends with the folder that the cgroup has now
+	SetWithFolder uint32 = 16 // of a cgroup: the limit ends when the folder that the cgroup has now is removed
 )
 
 // AllDevices in LimitRequest.Device means every device.

@@ -23,15 +23,15 @@ type ListenOptions struct {
 	// Short is told when the machine has no descriptor or memory for a connection, which
 	// waits then; it may be called often.
 	Short func(error)
-	// Other returns a second path for the socket, or nothing. It becomes a hard link, which Listen, ListenFile and Renew make with
-	// its folder. If that fails, Failed is told; the daemon can be reached all the same. nil: there is no second path.
+	// Other returns a second path for the socket, or "" for none. Listen, ListenFile and Renew make it, as a hard link, and its
+	// folder. If that fails they call Failed, and the socket has its first path only. nil: there is no second path.
 	Other  func(path string) string
 	Failed func(error)
 	// StartTicks says when a process began, in clock ticks since the machine booted; nil:
 	// no [Peer] has that.
 	StartTicks func(pid int) (uint64, error)
-	// Standing says whether a process of a user is privileged, and which value [Peer.Namespace] has. nil: root and this
-	// process's user are privileged, wherever they are.
+	// Standing returns [Peer.Privileged] and [Peer.Namespace] of a process. nil: root and the user of this process are
+	// privileged, whatever namespaces they are in.
 	Standing func(pid int, uid uint32) (privileged bool, namespace uint64)
 	// Lend does something with descriptors that are kept for such a moment, where there are no
 	// others: who connects is then turned away with them, instead of waiting without an answer.
@@ -54,7 +54,7 @@ type Listener struct {
 	kernel   identifier
 	rooms    sync.Pool // what the connections read into
 	other    string    // second path of the socket; empty: none
-	otherErr error     // why that could not be made, the last time
+	otherErr error     // why it could not be made, the last time; nil: it was
 	once     sync.Once
 }
 
@@ -161,7 +161,8 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	return l, nil
 }
 
-// Inherit listens on a socket that the program before this one, in the same process, kept by [Listener.Keep], with its lock.
+// Inherit listens on a socket that the program before this one in the same process kept with [Listener.Keep], and takes over the
+// lock. It closes k.Socket.
 func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
 	f := os.NewFile(uintptr(k.Socket), "the socket")
 	defer f.Close()
@@ -179,14 +180,14 @@ func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
 	return l, err
 }
 
-// Handed holds the descriptors of a listener that a process keeps for the program that it becomes.
+// Handed holds the descriptors of a listener that a process hands to the program that it becomes.
 type Handed struct {
-	Socket int
+	Socket int // −1: none
 	Lock   int // −1: none
 }
 
-// Keep returns copies of the listening socket and of the lock that the next program of this process has, too: clients that connect
-// meanwhile wait.
+// Keep returns copies of the descriptors of the listening socket and the lock that stay open over execve. Clients that connect
+// in between wait until the next program takes them in.
 func (l *Listener) Keep() (k Handed, err error) {
 	k.Lock = -1
 	raw, err := l.socket().SyscallConn()
@@ -357,7 +358,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		turnAway(sock, refuse(StatusPermission, "%v", err))
 		return nil
 	}
-	// The namespaces are read before identify finds that the process is still the one that connected.
+	// The namespaces are read first. Then identify checks that the PID is still that of the process that connected.
 	peer.Privileged, peer.Namespace = l.standing(peer)
 	if err := l.limits.enter(peer); err != nil {
 		turnAway(sock, err)
@@ -388,7 +389,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	return c
 }
 
-// standing returns what a peer may do beyond others.
+// standing returns a peer's Privileged and Namespace.
 func (l *Listener) standing(peer Peer) (privileged bool, namespace uint64) {
 	if l.opts.Standing == nil {
 		return peer.UID == 0 || int(peer.UID) == os.Geteuid(), 0

@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// This file gives a socket its second path. Containers are given the folder of one of the two, which holds nothing else: beside the other
-// one lie the daemon's own files. A hard link has no target that would have to be there as well, and needs no second listener.
+// This file gives a socket its second path (ListenOptions.Other). One path lies in a folder of its own, which containers are given; the
+// folder of the other one holds the daemon's own files as well. The second path is a hard link: it works in a container, which does not
+// have the first path, and needs no second listener.
 
 // OtherPath returns the second path of a socket: client/NAME in its folder, or NAME above if its folder is client. It is empty if the
 // path is relative or abstract.
@@ -39,8 +40,8 @@ func (l *Listener) linkOther() {
 	l.otherErr = err
 }
 
-// linkSocket makes to another path of the socket at from. A socket or link of a dead daemon in its place is replaced at once by a rename, so
-// that a client finds one or the other.
+// linkSocket makes the path to one more path of the socket at from. If a socket or a link of a dead daemon is there, a rename
+// replaces it, so that a client finds the old socket or the new one, never none.
 func linkSocket(from, to string) error {
 	if sameFile(from, to) {
 		return nil
@@ -81,6 +82,6 @@ func sameFile(a, b string) bool {
 // mounted. The caller holds l.mu.
 func (l *Listener) unlinkOther() {
 	if l.other != "" && l.lock != nil && l.inode != 0 && inode(l.other) == l.inode {
-		_ = os.Remove(l.other) // a path that stays answers as one whose daemon is gone
+		_ = os.Remove(l.other) // if that fails, clients are refused there, as at a socket of a daemon that is gone
 	}
 }

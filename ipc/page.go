@@ -221,7 +221,7 @@ func (p *LeasePage) Counts(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Counts)
 }
 
-// Managed is how many bytes of the client's blocks are managed memory, as it says.
+// Managed returns the word with the bytes of the client's blocks that are managed memory, as the client says.
 func (p *LeasePage) Managed(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Managed)
 }

@@ -17,7 +17,7 @@ type Peer struct {
 	StartTicks uint64 // clock ticks since the machine booted; 0: the listener was not told how to ask
 	PIDFD      int    // becomes readable when the process ends; −1 after Conn.TakePIDFD
 	Privileged bool   // may do anything; as ListenOptions.Standing says
-	Namespace  uint64 // PID namespace to which an admin's rights end; 0: any other user. As ListenOptions.Standing says
+	Namespace  uint64 // PID namespace of an admin's process; 0: any other user. As ListenOptions.Standing says
 }
 
 // errPeerGone: the process that connected has ended before it was accepted.

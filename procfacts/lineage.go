@@ -13,8 +13,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Which job a process belongs to that does not say so itself: its environment, its parents, and the process that its cgroup began
-// with. Package daemon asks, about processes that use a device without a lease.
+// This file reads what shows the job of a process that has no lease: its environment, its mappings, its parents, and the first process of
+// its cgroup. daemon/beside.go asks, about processes that use a device without a lease.
 
 const (
 	// maxParents is how far up from a process its parents are followed.
@@ -25,8 +25,8 @@ const (
 	maxMaps = 4 << 20
 )
 
-// Variables are the values of some variables in the environment that a process was started with; those that it lacks are not in
-// the map. nil: the environment cannot be read, or not in time.
+// Variables returns the values of some variables in the environment that a process was started with. Variables that it lacks are
+// not in the map. nil: the environment cannot be read, or not in time.
 func (r *Reader) Variables(pid int, names ...string) map[string]string {
 	text := r.readSlowly(pid, filepath.Join(r.LivingThread(pid), "environ"), maxEnviron)
 	if len(text) == 0 {
@@ -44,7 +44,7 @@ func (r *Reader) Variables(pid int, names ...string) map[string]string {
 	return found
 }
 
-// HasMapped says whether a process has a file of that name mapped, in whatever folder. known is false if its mappings cannot be
+// HasMapped reports whether a process has a file of that name mapped, in any folder. known is false if its mappings cannot be
 // read, or not in time.
 func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 	mapped, err := within(r, pid, func() (mapped bool, err error) {
@@ -62,7 +62,7 @@ func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 	return mapped, err == nil
 }
 
-// Parents are the processes above a process, its own parent first, as far as they can be seen.
+// Parents returns the processes above a process, its own parent first, up to maxParents, as far as they can be seen.
 func (r Root) Parents(pid int) (parents []Started) {
 	for range maxParents {
 		st, err := r.stat(pid)
@@ -79,8 +79,8 @@ func (r Root) Parents(pid int) (parents []Started) {
 	return parents
 }
 
-// Eldest is the process of a cgroup that was started first, by the folder of the cgroup; false if the list of its processes cannot be
-// read, or is longer than maxProcs.
+// Eldest returns the process of a cgroup that was started first; folder is the cgroup's. found is false if the list of its processes
+// cannot be read, is empty, or is longer than maxProcs.
 func (r Root) Eldest(folder string) (eldest Started, found bool) {
 	file, err := os.Open(filepath.Join(folder, "cgroup.procs"))
 	if err != nil {

@@ -11,7 +11,7 @@ type Mount struct {
 	Point  string
 	Type   string
 	Source string
-	Root   string // of the filesystem, what is seen at Point
+	Root   string // folder of the filesystem that is mounted at Point; "/": all of it
 	Device string // of the filesystem, MAJOR:MINOR; another one may have it when this one has gone
 }
 

@@ -8,12 +8,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// What decides how much a process may ask of the daemon beside its user: its namespaces, and the cgroups it runs in.
+// This file reads what decides, together with its user, which rights a process has: its namespaces, and the cgroups that it runs
+// in. daemon/asker.go decides.
 
 // Namespaces are the user and PID namespaces of a process, by the inodes that the kernel gives them.
 type Namespaces struct{ User, PID uint64 }
 
-// Namespaces reads which namespaces a process or thread is in. It takes the right to trace the process, and does not block.
+// Namespaces reads which namespaces a process or thread is in. The caller needs the right to trace it. It does not block.
 // The error is ErrGone if there is no such process, and fs.ErrPermission if the caller may not know.
 func (r Root) Namespaces(pid int) (n Namespaces, err error) {
 	for name, inode := range map[string]*uint64{"ns/user": &n.User, "ns/pid": &n.PID} {

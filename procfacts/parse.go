@@ -161,9 +161,9 @@ func joinArguments(data []byte) string {
 	return strings.ToValidUTF8(string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})), "\uFFFD")
 }
 
-// cgroupsOf returns the paths of a process in all hierarchies that /proc/PID/cgroup has, each once, and first the one
-// that says most about it: that of cgroup v2; if v2 is unused (a hybrid machine, all processes in its root) the
-// one of systemd's own v1 hierarchy; else the longest of v1. The root of a hierarchy is left out unless there is nothing else.
+// cgroupsOf returns the paths of a process in all hierarchies in /proc/PID/cgroup, each once. The first is the one that
+// says most about the process: that of cgroup v2; if v2 is unused (a hybrid machine, all processes in its root) that
+// of systemd's own v1 hierarchy; else the longest of v1. Roots of hierarchies are left out; if all are roots it returns "/".
 func cgroupsOf(data []byte) (paths []string) {
 	var unified, systemd, longest []byte
 	var others [][]byte
@@ -192,7 +192,7 @@ func cgroupsOf(data []byte) (paths []string) {
 	return paths
 }
 
-// firstOf returns the first answer of is, to one path after another, that is not empty.
+// firstOf calls is with one path after another, and returns its first result that is not empty.
 func firstOf(paths []string, is func(string) string) string {
 	for _, path := range paths {
 		if found := is(path); found != "" {

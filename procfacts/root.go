@@ -60,7 +60,7 @@ func statIn(dir int, name string) (stat, error) {
 	return parseStat(data)
 }
 
-// cgroupsIn are the paths of a process in all hierarchies, by its cgroup file; first the one that says most about it.
+// cgroupsIn reads the paths of a process in all hierarchies from its cgroup file, in the order of cgroupsOf.
 func cgroupsIn(dir int, name string) ([]string, error) {
 	var room [fileRoom]byte
 	data, err := readAt(dir, name, room[:0], maxCgroup)
@@ -200,7 +200,7 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 	return st.uid, append(st.groups, st.gid), nil
 }
 
-// Unit is the innermost service or scope of systemd's that a process belongs to by its cgroups;
+// Unit returns the innermost service or scope of systemd's that a process belongs to by its cgroups;
 // empty: none.
 func (r Root) Unit(pid int) string {
 	cgroups, _ := cgroupsIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")))

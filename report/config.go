@@ -2,8 +2,8 @@ package report
 
 import "github.com/gpuarb/gpuarb/accounting"
 
-// ConfigMistakes says that the files of a configuration have mistakes, in place of which the last one without is in force,
-// and what to do. "": they have none.
+// ConfigMistakes returns what to tell users if the configuration files have mistakes, so that the last configuration without
+// mistakes is in force, and what to do. Both are empty if the files have none.
 func ConfigMistakes(c accounting.ConfigState) (text, advice string) {
 	if c.Mistakes == "" {
 		return "", ""

@@ -187,7 +187,7 @@ var holderColumns = []column[Holder]{
 	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) }, 0),
 }
 
-// stillRuns says behind a command that has ended what it left behind.
+// stillRuns returns what stands behind a command that has ended: the processes of its job that go on.
 func stillRuns(left *string) string {
 	if left == nil {
 		return ""

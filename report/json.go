@@ -16,10 +16,10 @@ import (
 // Index is a device's index; in JSON the processor's is −1.
 type Index int
 
-// MarshalJSON spells the index as users see it.
+// MarshalJSON spells the index as accounting.IndexNumber returns it.
 func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(accounting.IndexNumber(int(i))) }
 
-// deviceOf is the device that a request waits for; nil: any of several.
+// deviceOf returns the device that a request waits for; nil: any of several.
 func deviceOf(t accounting.TicketState) *Index { return Unless(Index(t.Device), -1) }
 
 // Device is a row of `gpuarb devices --json`.

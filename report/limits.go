@@ -65,8 +65,8 @@ func shared(b accounting.BudgetState, at accounting.BudgetDeviceState) Limit {
 	return memoryLimit(at.Device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name)
 }
 
-// sharedLimits returns the limits of the budgets that a job shares with others on a device. Of a process's lease (nil: of the whole
-// job) it is known in which cgroups it runs.
+// sharedLimits returns the limits of the budgets that a job shares with others on a device. With a lease it leaves out budgets of
+// cgroups in which the lease's process does not run; nil: it returns those of the whole job.
 func sharedLimits(s accounting.Snapshot, job uint64, device int, lease *accounting.LeaseState) (all []Limit) {
 	for _, b := range s.Budgets {
 		if lease != nil && b.IsOfCgroup() && !lease.InCgroup(b.Cgroup) {

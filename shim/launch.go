@@ -21,7 +21,7 @@ const LibraryName = "libgpuarb.so"
 
 const probeName = "gpuarb-probe"
 
-// withoutExports is the folder of the second build, beside the first.
+// withoutExports is the folder, beside the library, of its second build, which exports no driver functions.
 const withoutExports = "no-exports"
 
 // Launch is what a program is given to run under the shim.
@@ -86,7 +86,7 @@ func Without(environ []string) []string {
 // nothing before the program does, as the shim, may come first.
 const linkOrder = "verify_asan_link_order"
 
-// preload puts library before what was preloaded already, once, and in the place of its other build.
+// preload puts library before what was preloaded already. It leaves out library itself, and its other build, from the rest.
 func preload(library, already string) string {
 	list := []string{library}
 	for _, path := range strings.FieldsFunc(already, separatesPreloads) {
@@ -97,7 +97,7 @@ func preload(library, already string) string {
 	return strings.Join(list, ":")
 }
 
-// OtherBuild returns the path of the other build of a library: of the one without exports, or of the one with them.
+// OtherBuild returns the path of the other build of a library: without exports for the one with them, and the other way round.
 func OtherBuild(library string) string {
 	folder, name := filepath.Split(library)
 	folder = filepath.Clean(folder)
@@ -183,8 +183,8 @@ func FindLibrary(executable string, env func(string) string) (string, error) {
 	return first(LibraryPaths(executable, env), LibraryName+" that can be preloaded", CheckLibrary)
 }
 
-// WithoutExports returns the second build of the library at a path that FindLibrary returned. It exports no driver
-// functions, for programs with a library that has variables of these names. The error says what is wrong with the file.
+// WithoutExports returns the path of the second build of a library that FindLibrary returned. The second build exports no driver
+// functions, for programs with another library that has variables of these names. The error says what is wrong with the file.
 func WithoutExports(library string) (string, error) {
 	path := library
 	if !isWithoutExports(path) {

@@ -22,7 +22,7 @@ const (
 func withLayer(env []string, library string) []string {
 	env = setenv(env, layerVariable, "1")
 	if isWithoutExports(library) {
-		env = unsetenv(env, layerVariable) // else the installed layer is loaded as well, which is the other build
+		env = unsetenv(env, layerVariable) // else the loader takes the installed layer as well, which is in the other build
 	}
 	folder := layerFolder(library, getenv(env, "XDG_DATA_DIRS"))
 	if folder == "" {

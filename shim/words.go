@@ -214,7 +214,7 @@ func (l *Lease) OpenStreams(n, most int) (lent bool) {
 	return lent
 }
 
-// Away writes down how many of the lease's bytes do not count against its device. What is written is at most what is granted.
+// Away writes to the state file how many of the lease's bytes do not count against its device. n is at most what is granted.
 func (l *Lease) Away(n accounting.Bytes) { atomic.StoreUint64(&l.Record.Away, uint64(n)) }
 
 // Limit shows the client its memory.max in force.

@@ -67,7 +67,8 @@ func (k *annexKind) ours() annexHeader {
 }
 
 // openAnnexes maps the annexes of the state file at path. It empties an annex of another boot, and all of them if the state file is
-// fresh. An annex that cannot be read it sets aside before. If an annex cannot be opened it does not outlive the daemon, as Volatile says.
+// fresh. It sets an annex aside that this version cannot read, and makes a new one. If an annex cannot be opened, its content is in
+// memory alone and does not outlive the daemon, as Volatile says.
 func (f *File) openAnnexes(path string, fresh bool) error {
 	if err := f.eachAnnex(func(k *annexKind) (*backing, error) {
 		back, err := k.open(path+k.suffix, fresh)
@@ -102,7 +103,7 @@ func (k *annexKind) open(path string, fresh bool) (*backing, error) {
 	return back, err
 }
 
-// examine tells what an annex holds that was opened. fresh: nothing that is true any more, since it is empty or of another
+// examine checks an annex that was opened. It is fresh if it holds nothing that is true any more: it is empty, or of another
 // boot. The error is a *strange for a file of another version, another size, or without our magic number.
 func (k *annexKind) examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	if !oursAlone(st) {

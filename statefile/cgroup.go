@@ -11,7 +11,7 @@ const (
 // Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
 type Cgroup struct {
 	Live   uint32
-	Folder uint32 // lower half of the inode number of the folder that the limits end with; 0: they stay
+	Folder uint32 // lower half of the inode number of the folder with which the limits end; 0: they stay
 	ID     uint64
 	Path   [cgroupSize]byte
 }

@@ -11,13 +11,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file keeps what broke the daemon: whose request it was applying, and its failures of before. It is a file of its own, PATH.failures,
-// because it is read before the state file is opened, and outlives one that is set aside.
+// This file keeps the daemon's failures on the disk: which client's request is applied now, and which were applied when a daemon broke an
+// invariant. The file is PATH.failures, beside the state file at PATH, because it is read before the state file is opened, and stays when the
+// state file is set aside. daemon/broken.go writes and reads it.
 
 // Failure is a broken invariant that the daemon started itself again for.
 type Failure struct {
 	At         int64  // nanoseconds of the boot's own clock
-	PID        uint32 // whose request was applied; 0: no client's
+	PID        uint32 // of the client whose request was applied; 0: none was
 	Pad        uint32
 	StartTicks uint64 // of that process
 }
@@ -25,7 +26,7 @@ type Failure struct {
 // mostFailures is how many failures are remembered.
 const mostFailures = 64
 
-// failurePage is what the file holds, in its first page.
+// failurePage is the content of the file: its first page.
 type failurePage struct {
 	Magic    uint64
 	Version  uint32
@@ -34,21 +35,21 @@ type failurePage struct {
 	Count    uint32 // failures there ever were; the last mostFailures are kept
 	Applying uint32 // PID of the client whose request is applied; 0: none is
 	Start    uint64 // of that process, in clock ticks since boot
-	Seen     uint32 // failures that a daemon has started after
+	Seen     uint32 // value of Count at the last call of See: failures after which a daemon has started
 	Pad      uint32
 	Last     [mostFailures]Failure
 }
 
 const failureMagic = 0x4c4941464247 // GBFAIL
 
-// Failures is the mapping. The daemon's lock guards it.
+// Failures is the file, mapped. The daemon's lock guards it.
 type Failures struct {
 	back *backing
 	page *failurePage
 }
 
-// OpenFailures maps the failures beside the state file at path. A file of another boot is begun anew. One that is none of ours is set aside,
-// and its new name returned. If there can be no file, the failures do not outlive the process.
+// OpenFailures maps the failures beside the state file at path. It empties a file of another boot. It sets a file aside that is not one
+// of this version, and returns its new name. If the file cannot be opened, the failures are in memory alone.
 func OpenFailures(path string) (f *Failures, aside string, err error) {
 	path += ".failures"
 	back, _, err := openFile(path, headerSize, examineFailures(path))
@@ -70,7 +71,7 @@ func OpenFailures(path string) (f *Failures, aside string, err error) {
 	return f, aside, nil
 }
 
-// examineFailures returns a function that tells what a file of failures holds that was opened, as examine does.
+// examineFailures returns a function that checks a file of failures that was opened, as annexKind.examine does.
 func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err error) {
 	return func(fd int, st *unix.Stat_t) (bool, error) {
 		if !oursAlone(st) {
@@ -95,8 +96,8 @@ func ourFailures() failurePage {
 	return failurePage{Magic: failureMagic, Version: 1, Size: uint32(unsafe.Sizeof(failurePage{})), BootID: bootID()}
 }
 
-// Apply notes whose request is applied from here on. The PID is written last, so that a daemon that dies in between leaves no other
-// process's name.
+// Apply notes the client whose request is applied from here on. The PID is set to 0 first and written last, so that a daemon that dies in
+// between leaves no PID beside the start time of another process.
 func (f *Failures) Apply(pid uint32, startTicks uint64) {
 	atomic.StoreUint32(&f.page.Applying, 0)
 	atomic.StoreUint64(&f.page.Start, startTicks)

@@ -33,7 +33,7 @@ type Policy struct {
 	ContextGuess accounting.Size
 
 	live    map[Key]Live // what was changed of its rules since it was put in force
-	numbers []uint64     // of Rules
+	numbers []uint64     // Terms.ID of each of Rules
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -122,7 +122,7 @@ func (p *Policy) All() []Terms {
 	return all
 }
 
-// ByID returns what the rule with that [Terms.ID] gives now, of a policy in force. False: there is no such rule.
+// ByID returns what the rule with a number ([Terms.ID]) gives now. The policy must be in force. False: there is no such rule.
 func (p *Policy) ByID(id uint64) (Terms, bool) {
 	if i := slices.Index(p.numbers, id); i >= 0 {
 		return p.terms(i), true

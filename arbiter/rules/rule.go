@@ -117,7 +117,7 @@ type Terms struct {
 	Settings
 	Name string // for messages: `rule 2 (user student)`, or "the defaults"
 	Key  Key
-	ID   uint64 // the rule in a message, where its name has no room; 0: of the defaults
+	ID   uint64 // number of the rule in messages, which have no room for its name; 0: the defaults
 	Live Live   // what was changed of memory.max and streams.max since the policy was put in force
 }
 
@@ -139,7 +139,7 @@ func (k Key) String() string {
 	return fmt.Sprintf(wording.RuleFor, wording.Plain(k.match.String()))
 }
 
-// ID is the number of a rule, unless another one has it: see [Terms.ID].
+// ID returns the number that the rule gets unless another rule has it: see [Terms.ID].
 func (k Key) ID() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s", k.Name, k.match)

@@ -45,9 +45,10 @@ is left to cancel a wait for memory when a signal comes, or to print a line at t
 and gpuarb events --kind ended shows it. systemd knows a service by its PID, so --exec is the default when
 LISTEN_PID, WATCHDOG_PID or NOTIFY_SOCKET is set; with --exec=false such a unit needs NotifyAccess=all.
 
-A library that has variables named like driver functions, as Blender's cuew, crashes under the usual build of gpuarb's
-library. --no-exports gives the program the build that exports no driver functions, and so does no_exports = true in its rule. Functions
-that a program is linked with, not looked up, are then not held.
+A program crashes under the usual build of gpuarb's library if a library of its own has variables named like driver
+functions, as Blender's cuew. --no-exports gives the program the build that exports no driver functions, and so does
+no_exports = true in its rule. Driver functions that the program is linked with, and does not look up, are then not held
+to limits.
 
 With --die-with-parent the program gets SIGTERM when the process that started gpuarb ends, and SIGKILL
 10 s later; with --exec, SIGTERM alone, when the thread ends that started gpuarb.

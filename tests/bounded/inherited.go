@@ -37,8 +37,8 @@ func inheritNoIgnoredSignals() {
 	}
 }
 
-// inheritNoService takes out of the environment how systemd talks to a service, which the tests may run in: it is not
-// meant for what they start.
+// inheritNoService removes the variables by which systemd talks to a service, in which the tests may run: they are not
+// meant for the programs that the tests start.
 func inheritNoService() {
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC", "NOTIFY_SOCKET"} {
 		_ = os.Unsetenv(name)

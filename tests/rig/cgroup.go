@@ -23,13 +23,13 @@ func (m *Machine) Cgroup() *Cgroup {
 	return m.hierarchy("cgroup", "cgroup2", "")
 }
 
-// CgroupV1 makes one in a hierarchy of cgroup v1 that has no controller, as systemd's own has none.
+// CgroupV1 makes a cgroup in a hierarchy of cgroup v1 without a controller, as systemd's own hierarchy is.
 func (m *Machine) CgroupV1() *Cgroup {
 	m.T.Helper()
 	return m.hierarchy("cgroup1", "cgroup", "none,name=gpuarb-test")
 }
 
-// hierarchy mounts one in a folder of the machine's, and makes a cgroup there.
+// hierarchy mounts a hierarchy of cgroups in a folder of the machine's, and makes a cgroup there.
 func (m *Machine) hierarchy(folder, kind, options string) *Cgroup {
 	m.T.Helper()
 	root := filepath.Join(m.Dir, folder)
@@ -63,7 +63,7 @@ func (m *Machine) Below(c *Cgroup, name string) *Cgroup {
 	return m.makeCgroup(&Cgroup{Path: c.Path + "/" + name, dir: filepath.Join(c.dir, name)})
 }
 
-// Remove takes an empty cgroup away, as soon as what ran there has ended; Make makes it again, at its path.
+// Remove removes an empty cgroup, as soon as its processes have ended. Make makes it again, at the same path.
 func (m *Machine) Remove(c *Cgroup) {
 	m.T.Helper()
 	Eventually(m.T, "the cgroup can be removed", func() bool { return os.Remove(c.dir) == nil })
@@ -72,7 +72,7 @@ func (m *Machine) Remove(c *Cgroup) {
 // Make makes a cgroup that was removed.
 func (m *Machine) Make(c *Cgroup) { m.T.Helper(); m.makeCgroup(c) }
 
-// removeAll kills what runs in a cgroup of version 2, and removes it with those below it. False: something still ends.
+// removeAll kills the processes in a cgroup of version 2, and removes it and the cgroups below it. False: a process has not ended yet.
 func removeAll(dir string) bool {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return true

@@ -149,7 +149,7 @@ func (m *Machine) Env() []string {
 	return append(env, m.o.Sim...)
 }
 
-// isTaste reports whether a variable sets how programs colour their output: a test decides that by itself.
+// isTaste reports whether a variable sets how programs colour their output, which a test decides by itself.
 func isTaste(key string) bool {
 	switch key {
 	case "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR":

@@ -76,7 +76,7 @@ func (u *Person) BareIn(c *Cgroup, args ...string) *Program {
 	return u.m.Interact(c.In(u.bare(args...)))
 }
 
-// BareCommand returns the command that Bare starts, to be put into cgroups.
+// BareCommand returns the command that Bare starts, so that a test can put it into cgroups.
 func (u *Person) BareCommand(args ...string) *exec.Cmd { return u.bare(args...) }
 
 func (u *Person) bare(args ...string) *exec.Cmd {

@@ -76,13 +76,14 @@ func (k *Keeper) Set(w Wanted) {
 // Is says whether a process is the worker.
 func (k *Keeper) Is(pid int) bool { return pid != 0 && k.pid.Load() == int64(pid) }
 
-// Kill ends the worker now, for a process that is about to become another program, and waits for it for a moment.
+// Kill ends the worker now, and waits up to half a second until Run has reaped it. A process that is about to become another program
+// calls it.
 func (k *Keeper) Kill() {
 	pid := int(k.pid.Load())
 	if pid == 0 || unix.Kill(pid, unix.SIGKILL) != nil {
 		return
 	}
-	for range 50 { // until it was waited for, as the next program does not know it
+	for range 50 { // the next program in this process does not know of the worker, and would not reap it
 		if k.pid.Load() != int64(pid) {
 			return
 		}
@@ -128,7 +129,7 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 // serve keeps a worker at one address until Set has another value, which it returns. While no worker runs nothing listens
 // there, so that browsers are refused instead of waiting for an answer.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
-	at := now // with the port that the kernel chose the first time
+	at := now // after the first time with the port that the kernel chose
 	pause := firstPause
 	for {
 		began := time.Now()

@@ -77,7 +77,7 @@ func closeListener(f *os.File, w Wanted) {
 	}
 }
 
-// boundTo is the address at which a listener can be opened again: with the port, if the kernel chose it.
+// boundTo returns the address at which a listener can be opened again: with the port, if the kernel chose it.
 func boundTo(f *os.File, w Wanted) string {
 	if at := addressOf(f); w.Network != "unix" && at != unknownAddress {
 		return at
@@ -85,7 +85,7 @@ func boundTo(f *os.File, w Wanted) string {
 	return w.Address
 }
 
-// unknownAddress stands in messages for an address that the kernel does not tell.
+// unknownAddress stands in messages for the address of a listener that cannot be read.
 const unknownAddress = "?"
 
 // addressOf is where a listening socket listens: with the port, where the kernel chose it.
