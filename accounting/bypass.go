@@ -1,7 +1,8 @@
 package accounting
 
 // Bypass says how a process uses a device past the library, so that no limit holds for the process: as far as its environment
-// and its mappings tell. The values are those of the wire and of --json: new ones may come, and none is spelled anew.
+// and its mappings tell. The values are part of the wire protocol and of --json: new values may be added,
+// and existing ones keep their spelling.
 type Bypass string
 
 // The ways past the library. Each is a guess from what the process shows of itself.

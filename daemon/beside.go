@@ -14,7 +14,7 @@ import (
 
 // This file finds the job of a process that uses a device without a lease: the process has the job's token in its environment, or a
 // process of the job among its parents, or runs in a cgroup whose first process belongs to the job. The readers of the devices
-// (reader.go) ask, once for each such process and again every nameEvery. What is found is shown, and charged to no budget.
+// (reader.go) ask, once for each such process and again every nameEvery. The job is shown beside the process, and charged nothing.
 
 // The variables in a process's environment that tell how it runs past the library.
 const (

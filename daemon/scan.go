@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/inventory"
 )
 
-// Devices come while the daemon runs: a driver that the machine loads late or that somebody installs, a card that is plugged
+// Devices come while the daemon runs: a driver that is loaded late or installed, a card that is plugged
 // in, an instance that MIG makes. This file asks the inventory to look for them; devices.go adds them to the table.
 
 const (
