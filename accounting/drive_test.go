@@ -163,7 +163,7 @@ func (m *model) openLease(t *rapid.T, b *modelBudget, device, most int) *modelLe
 	return l
 }
 
-// forceStreams adds streams to a lease, as after a restart: beyond what it may have, too.
+// forceStreams adds streams to a lease as after a restart, even if they exceed the lease's limit.
 func (m *model) forceStreams(t *rapid.T, l *modelLease, n int) {
 	if got := l.real.Force(accounting.Streams, accounting.Bytes(n)); got != accounting.Bytes(n) {
 		t.Fatalf("forced %d streams, want %d", got, n)
@@ -171,7 +171,7 @@ func (m *model) forceStreams(t *rapid.T, l *modelLease, n int) {
 	l.streams += n
 }
 
-// resume sets what a lease holds to what its client says, which may be more or less than what is known.
+// resume sets a lease to the bytes and streams that its client reports, which may be more or fewer than the ledger has.
 func (m *model) resume(t *rapid.T, l *modelLease, used accounting.Bytes, streams int) {
 	if used < l.granted {
 		m.release(t, l, l.granted-used)
@@ -185,7 +185,7 @@ func (m *model) resume(t *rapid.T, l *modelLease, used accounting.Bytes, streams
 	}
 }
 
-// loseDevice clears all leases of a device, and closes some of them.
+// loseDevice clears all leases of a device, and closes some of them at random.
 func (m *model) loseDevice(t *rapid.T, device int) {
 	for _, l := range slices.Clone(m.leases) {
 		if l.device != device {
@@ -199,7 +199,8 @@ func (m *model) loseDevice(t *rapid.T, device int) {
 	}
 }
 
-// restore makes a new ledger of what is known, as the next daemon does: whether it fits or not, and in any order.
+// restore makes a new ledger of all that the old one held, as the next daemon does: in a random order, and whether or not
+// it fits the limits.
 func (m *model) restore(t *rapid.T) {
 	m.ledger = accounting.NewLedger()
 	for device, capacity := range m.capacity {
@@ -234,7 +235,7 @@ func (m *model) restore(t *rapid.T) {
 	}
 }
 
-// restoreLease opens a lease again with what it holds.
+// restoreLease opens a lease in the new ledger with the amounts that it holds.
 func (m *model) restoreLease(t *rapid.T, l *modelLease) {
 	held := *l
 	l.real, l.granted, l.away, l.charged, l.streams = new(accounting.Lease), 0, 0, 0, 0

@@ -25,7 +25,7 @@ type (
 		real             *accounting.Lease
 		device           int
 		granted, charged accounting.Bytes
-		away             accounting.Bytes // of granted: counts at budgets, and not at the device
+		away             accounting.Bytes // part of granted that counts at budgets, but not at the device
 		streams, most    int
 	}
 	model struct {
@@ -90,7 +90,7 @@ func (m *model) load(b *modelBudget, device int) *big.Int { return m.loadAs(b, d
 
 func (m *model) commit(b *modelBudget, device int) *big.Int { return m.commitAs(b, device, false) }
 
-// loadAs is load, or, as the device counts, that without what is away from it.
+// loadAs is load; with asDevice it leaves out the bytes that are away from the device.
 func (m *model) loadAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	total := new(big.Int)
 	for _, l := range m.leases {
@@ -118,7 +118,7 @@ func (m *model) commitAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	return larger(m.loadAs(b, device, asDevice), integer(min(l.Min, l.Max)))
 }
 
-// committed is what the device has promised or handed out.
+// committed returns the bytes that the device has promised or handed out.
 func (m *model) committed(device int) *big.Int {
 	total := new(big.Int)
 	for _, b := range m.budgets {

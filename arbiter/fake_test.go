@@ -41,7 +41,7 @@ type word struct {
 	most    int  // that there may be
 	lent    bool // the client counts its streams
 
-	recounted bool // granted changes by a call that touches no word
+	recounted bool // true during Recount, which changes granted but no credit word
 }
 
 // words are those of all leases. They fail the test when the arbiter gives another sum for a lease

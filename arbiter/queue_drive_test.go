@@ -304,7 +304,7 @@ func (d *drive) openJob() {
 		d.noDevice(err)
 		return
 	}
-	if !t.any && len(from) > 0 && len(from) < len(d.devices) && len(req.Devices) == 0 { // it has those that are there
+	if !t.any && len(from) > 0 && len(from) < len(d.devices) && len(req.Devices) == 0 { // the job has the devices that are not lost
 		for _, dev := range from {
 			j.on = append(j.on, dev.index)
 		}
@@ -329,7 +329,7 @@ func (d *drive) openJob() {
 	}
 }
 
-// choose notes on which devices a job takes something at its start, of those that it may have.
+// choose notes on which of the devices in from a job takes a slot or reserves memory at its start.
 func (d *drive) choose(t *refTicket, from []*refDevice) {
 	t.choice = nil
 	for _, dev := range from {
@@ -410,7 +410,7 @@ func (d *drive) alloc() {
 	noWait := d.rng.IntN(8) == 0
 	managed := d.rng.IntN(6) == 0
 	if managed && d.rng.IntN(2) == 0 {
-		n *= 10 // more than there is of the device
+		n *= 10 // more than the device has
 	}
 	o := d.arb.Ask(d.world.now, arbiter.Request{Lease: l.lease, What: arbiter.WantsBytes, Bytes: n, Managed: managed, Thread: thread, NoWait: noWait})
 	d.logf("session %d of job %d thread %d device %d: alloc %d (managed: %v, no wait: %v) -> %v %d %v %d", l.session.id, l.session.job.id, thread, l.device.index, n, managed, noWait,
@@ -451,7 +451,7 @@ func (d *drive) request(t *refTicket, got answer) *fate {
 	return d.decided(t, got)
 }
 
-// decided is request for one that has its place.
+// decided is request for a ticket that already has its place in the queue.
 func (d *drive) decided(t *refTicket, got answer) *fate {
 	d.afterwards = false
 	t.parked, t.id = d.reference.now, got.ticket
@@ -672,7 +672,7 @@ func (d *drive) freeOf(s *refSession) {
 	if d.rng.IntN(2) == 0 {
 		n = l.used
 	}
-	if l.managed > 0 { // of one kind alone
+	if l.managed > 0 { // one call frees memory of one kind
 		if plain := l.used - l.managed; plain > 0 && d.rng.IntN(2) == 0 {
 			n = min(n, plain)
 		} else {

@@ -77,7 +77,7 @@ func (m *ifOthers) held(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, true), j.reserved(d))
 }
 
-// heldThere is held without managed memory, which takes nothing of the device.
+// heldThere is held without managed memory, which takes no memory of the device.
 func (m *ifOthers) heldThere(j *refJob, d *refDevice) accounting.Bytes {
 	return max(thereBy(j, d, true), j.reserved(d))
 }
@@ -246,7 +246,7 @@ func (m *ifOthers) growsNow(t *refTicket, d *refDevice) bool {
 	return max(used+t.n, least) > max(used, least)
 }
 
-// growsThere is growsNow of the device.
+// growsThere reports whether a ticket takes more of the device's memory now: managed memory takes none.
 func (m *ifOthers) growsThere(t *refTicket, d *refDevice) bool {
 	if t.kind == 'j' {
 		return m.growsNow(t, d)

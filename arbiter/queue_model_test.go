@@ -53,7 +53,7 @@ type refSession struct {
 	id      arbiter.SessionID
 	job     *refJob
 	cgroup  int // among refCgroups
-	beside  int // the same, in another hierarchy
+	beside  int // cgroup in another hierarchy, among refCgroups
 	wish    int // GPUARB_SLOTS
 	threads int
 	dead    bool
@@ -66,11 +66,11 @@ type refLease struct {
 	session *refSession
 	device  *refDevice
 	used    accounting.Bytes
-	managed accounting.Bytes // of used; no reading ever shows it on the device
+	managed accounting.Bytes // part of used that is managed memory; no reading shows it on the device
 	costs   accounting.Bytes // of its contexts, without the one that its job keeps headroom for
 	threads [4]refMaker      // 0: not known
 	gone    bool
-	lost    bool // with its device
+	lost    bool // its device was lost
 }
 
 type refMaker struct {
@@ -143,7 +143,7 @@ func usedBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	return n
 }
 
-// thereBy is usedBy without managed memory, which takes nothing of the device.
+// thereBy is usedBy without managed memory, which takes no memory of the device.
 func thereBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	n = usedBy(j, d, living)
 	for _, s := range j.sessions {
@@ -215,7 +215,7 @@ func committed(j *refJob, d *refDevice) accounting.Bytes {
 	return max(usedBy(j, d, false), j.reserved(d))
 }
 
-// committedThere is what a job's memory takes of a device, or has reserved there.
+// committedThere returns the bytes of a device that a job's memory takes, or has reserved there.
 func committedThere(j *refJob, d *refDevice) accounting.Bytes {
 	return max(thereBy(j, d, false), j.reserved(d))
 }
@@ -470,7 +470,7 @@ func (b bars) keepOut(t *refTicket) bool {
 // look tells what refuses a ticket on a device, behind those who come first.
 func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	j := t.job
-	var grow, there accounting.Bytes // of budgets, and of the device
+	var grow, there accounting.Bytes // what the budgets grow by, and the use of the device
 	if t.kind == 'j' {
 		grow = min(j.min, j.max, d.total)
 		there = grow
@@ -505,7 +505,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 }
 
 func (r *reference) spots(t *refTicket) []*refDevice {
-	if t.kind == 'j' && t.any { // one that is lost may come back
+	if t.kind == 'j' && t.any { // a device that is lost now may come back
 		return slices.DeleteFunc(slices.Clone(t.choice), func(d *refDevice) bool { return d.lost })
 	}
 	if t.kind == 'j' {
@@ -641,7 +641,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	}
 	if l := t.lease; l != nil {
 		if j := t.job; j.request.NoWait && !j.exclusive && !j.claim && r.scope != rules.ScopeJob && r.keeps(j, l.device) && !slices.Contains(j.spare, l.device.index) {
-			j.spare = append(j.spare, l.device.index) // it began while the device was lost
+			j.spare = append(j.spare, l.device.index) // the job began while the device was lost, and had no slot there
 		}
 		m := &l.threads[t.thread]
 		switch t.kind {
@@ -670,7 +670,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	return f
 }
 
-// keep gives a job the slot of a device that it keeps, if it keeps one there.
+// keep gives a job the slot that it takes on a device at its start, if it takes one there.
 func (r *reference) keep(j *refJob, d *refDevice) {
 	switch {
 	case !r.keeps(j, d):
@@ -681,7 +681,7 @@ func (r *reference) keep(j *refJob, d *refDevice) {
 	}
 }
 
-// add puts a ticket among those that wait, in its place.
+// add puts a ticket among the waiting ones, in the order of their arrivals.
 func (r *reference) add(t *refTicket) {
 	at, _ := slices.BinarySearchFunc(r.tickets, t, func(x, y *refTicket) int { return x.arrival - y.arrival })
 	r.tickets = slices.Insert(r.tickets, at, t)

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// What upsets the queue as a whole: a device is lost and comes back, a session is resumed, the daemon ends and the next
-// one takes up what is left. [drive] does this beside everything else where upsets is set.
+// This file has the events that upset the whole queue: a device is lost and comes back, a session resumes, and the
+// daemon ends and the next one restores its state. If upsets is set, [drive] mixes them with its other steps.
 
 func (d *drive) upset() {
 	switch d.rng.IntN(5) {
@@ -24,14 +24,14 @@ func (d *drive) upset() {
 	case 3:
 		d.resume()
 	default:
-		lost := slices.ContainsFunc(d.devices, func(dev *refDevice) bool { return dev.lost }) // which the next daemon would not know
-		if d.context == 0 && !lost {                                                          // else it would have to read the devices first
+		lost := slices.ContainsFunc(d.devices, func(dev *refDevice) bool { return dev.lost }) // the next daemon would not know of the loss
+		if d.context == 0 && !lost {                                                          // with a cost of contexts the next daemon would have to read the devices first
 			d.restart()
 		}
 	}
 }
 
-// loseDevice loses a device with all that is on it.
+// loseDevice loses a device: all leases on it have nothing left.
 func (d *drive) loseDevice() {
 	dev, _ := pickOf(d, d.devices)
 	if dev.lost {
@@ -55,7 +55,7 @@ func (d *drive) loseDevice() {
 	d.settled(nil)
 }
 
-// findDevice brings a lost device back, for new leases alone.
+// findDevice brings a lost device back. Leases from before stay lost.
 func (d *drive) findDevice() {
 	lost := slices.DeleteFunc(slices.Clone(d.devices), func(dev *refDevice) bool { return !dev.lost })
 	dev, ok := pickOf(d, lost)
@@ -68,8 +68,8 @@ func (d *drive) findDevice() {
 	d.settled(nil)
 }
 
-// resume takes a session up on another connection. Its waiting requests come again in their places, and its client says what
-// it uses and has made, which may be less than what was granted, or more.
+// resume resumes a session on another connection. Its client sends the waiting requests again, which keep their places,
+// and reports the bytes and objects that it has: fewer than were granted, or more.
 func (d *drive) resume() {
 	s, ok := pickOf(d, d.sessions())
 	if !ok {
@@ -79,7 +79,7 @@ func (d *drive) resume() {
 	var again []*refTicket
 	places := map[*refTicket]arbiter.Place{}
 	for _, t := range slices.Clone(d.tickets) {
-		if t.lease == nil || t.lease.session != s || d.find(t.id) != t { // it was served as another one was sent back
+		if t.lease == nil || t.lease.session != s || d.find(t.id) != t { // it was served when another ticket was cancelled
 			continue
 		}
 		again = append(again, t)
@@ -98,7 +98,7 @@ func (d *drive) resume() {
 	}
 }
 
-// recount reports what a client uses in a lease, and how many streams it has.
+// recount makes the client of a lease report the bytes that it uses and the streams that it has.
 func (d *drive) recount(l *refLease) {
 	if l.lost {
 		return
@@ -108,25 +108,26 @@ func (d *drive) recount(l *refLease) {
 	case 0:
 		used -= accounting.Bytes(d.rng.IntN(int(used) + 1))
 	case 1:
-		// What was used without a daemon takes its slot, whoever has it by now: then the order is not the reference's.
+		// Bytes that were taken without a daemon take a slot even if another client has it by now: the reference does
+		// not model that order.
 		if l.used > 0 && (d.scope != rules.ScopeThread || slices.ContainsFunc([]int{0, 1, 2, 3}, l.has)) {
 			used += accounting.Bytes(d.rng.IntN(30))
 		}
 	}
-	if d.rng.IntN(2) == 0 { // what it does not use any more was managed memory, as far as it had that
+	if d.rng.IntN(2) == 0 { // the bytes that it no longer uses were managed memory, as far as it had any
 		l.managed = l.managed.Less(l.used.Less(used))
-	} else { // it was other memory, as far as it had that
+	} else { // they were other memory, as far as it had any
 		l.managed = min(l.managed, used)
 	}
 	l.word.told.Managed = l.managed
 	more := used.Less(l.used)
 	n := d.look(&refTicket{kind: 'a', job: l.session.job, lease: l, n: more}, l.device, bars{})
 	fits := !n.hardBytes && !n.hardShared && !n.hardUser && n.hardCgroups == 0 && d.fitsJob(l, more)
-	idle := d.someIdle(l.device) // what others have idle is not asked back for it
+	idle := d.someIdle(l.device) // a recount does not reclaim idle credit of others
 	l.word.recounted = true
 	granted, doubted := d.arb.Recount(d.world.now, l.lease, used, 0)
 	l.word.granted, l.word.recounted = granted, false
-	d.arb.Freed(d.world.now, l.lease) // as the daemon does: reports that it sent meanwhile reached nobody
+	d.arb.Freed(d.world.now, l.lease) // as the daemon does: reports that the client sent meanwhile were lost
 	d.logf("session %d device %d: uses %d, not %d; doubted: %d", l.session.id, l.device.index, used, l.used, doubted)
 	if fits != (doubted == 0) && !(fits && idle) {
 		d.fail("%d bytes more fit: %v, and %d were doubted", more, fits, doubted)
@@ -159,19 +160,19 @@ func (d *drive) someIdle(dev *refDevice) bool {
 	})
 }
 
-// fitsJob reports whether a lease's own job may hold so much more.
+// fitsJob reports whether the limit of a lease's job lets it hold more bytes.
 func (d *drive) fitsJob(l *refLease, more accounting.Bytes) bool {
 	j := l.session.job
 	return more == 0 || j.max == accounting.Max || usedBy(j, l.device, false)+more <= min(j.max, l.device.total)
 }
 
-// again repeats a request in its place.
+// again sends a request once more, which keeps its place in the queue.
 func (d *drive) again(t *refTicket, place arbiter.Place) {
 	d.logf("ticket %d comes again", t.id)
 	var got answer
 	if t.kind == 'j' {
 		req := t.job.request
-		if req.Place = place; t.any || len(req.Devices) == 0 { // a device that was lost when it came first may be there now
+		if req.Place = place; t.any || len(req.Devices) == 0 { // a device that was lost at its first arrival may be back
 			from := slices.Clone(d.devices)
 			if !t.any {
 				t.job.on = nil
@@ -193,8 +194,8 @@ func (d *drive) again(t *refTicket, place arbiter.Place) {
 	}
 }
 
-// restart replaces the arbiter by a new one, which takes up jobs, sessions and leases by their records, and then requests in
-// their places.
+// restart replaces the arbiter by a new one, which restores jobs, sessions and leases from their records; then the
+// clients send their waiting requests again, which keep their places.
 func (d *drive) restart() {
 	d.logf("the daemon is restarted")
 	places := map[*refTicket]arbiter.Place{}
@@ -226,7 +227,7 @@ func (d *drive) restart() {
 	}
 }
 
-// newArbiter makes an arbiter that knows devices and the configuration alone.
+// newArbiter makes an arbiter that knows only the devices and the configuration.
 func (d *drive) newArbiter() {
 	var totals []accounting.Bytes
 	for _, dev := range d.devices {
@@ -246,7 +247,8 @@ func (d *drive) newArbiter() {
 	d.pressures = newRefPressures()
 }
 
-// restoreJobs takes up the jobs that have begun. What each keeps follows from what it asked for and from slots.max as it is now.
+// restoreJobs restores the jobs that have begun. The slots that each keeps follow from its request and from the present
+// slots.max.
 func (d *drive) restoreJobs() {
 	for _, j := range d.jobs {
 		if !j.run || j.pending {
@@ -261,7 +263,7 @@ func (d *drive) restoreJobs() {
 		}
 	}
 	alone := map[*refDevice]bool{}
-	for _, exclusive := range []bool{true, false} { // beside a job that has a device alone nobody keeps a slot
+	for _, exclusive := range []bool{true, false} { // no other job keeps a slot on a device that is used exclusively
 		for _, j := range d.jobs {
 			for _, dev := range d.devices {
 				if j.run && !j.pending && j.exclusive == exclusive && !alone[dev] {
@@ -273,7 +275,7 @@ func (d *drive) restoreJobs() {
 	}
 }
 
-// allSessions are those that are there, dead ones too, the oldest first.
+// allSessions returns the sessions of all jobs, also those of dead processes, the oldest first.
 func (d *drive) allSessions() (all []*refSession) {
 	for _, j := range d.jobs {
 		all = append(all, j.sessions...)
@@ -282,7 +284,7 @@ func (d *drive) allSessions() (all []*refSession) {
 	return all
 }
 
-// restoreSession takes up a session with its leases.
+// restoreSession restores a session and its leases.
 func (d *drive) restoreSession(s *refSession) {
 	if s.request.Job = 0; s.job.run {
 		s.request.Job = s.job.id
@@ -302,7 +304,7 @@ func (d *drive) restoreSession(s *refSession) {
 	}
 }
 
-// restoreLease takes up a lease, with the word that its client has.
+// restoreLease restores a lease, with the credit word that its client has.
 func (d *drive) restoreLease(l *refLease) {
 	held := arbiter.RestoredLease{Device: l.device.index, Granted: l.word.granted, Away: l.managed, Lost: l.lost}
 	credit := l.word.idle()
@@ -321,7 +323,7 @@ func (d *drive) restoreLease(l *refLease) {
 		}
 		byBytes = byBytes && m.streams+m.contexts == 0
 	}
-	l.threads[0].bytes = byBytes && l.used > 0 // nobody knows any more whose they are
+	l.threads[0].bytes = byBytes && l.used > 0 // the records do not say which thread's bytes they are
 	x := d.words.add(held.Granted, credit)
 	x.told.Managed = l.managed
 	info, err := d.arb.RestoreLease(d.world.now, l.session.id, held, x)
@@ -331,7 +333,7 @@ func (d *drive) restoreLease(l *refLease) {
 	l.client = &client{w: d.world, session: l.session.id, lease: info.ID, word: x}
 }
 
-// restoreLimits sets the limits again that were set live.
+// restoreLimits sets again the limits that users set while the daemon ran.
 func (d *drive) restoreLimits() {
 	set := func(err error) {
 		if err != nil {
@@ -365,8 +367,8 @@ func (d *drive) noDevice(err error) {
 	}
 }
 
-// TestQueueUpset takes random steps among which devices are lost and come back, sessions resume, and the daemon is
-// started anew.
+// TestQueueUpset compares the arbiter with the reference over random steps, in which devices are lost and come back,
+// sessions resume, and the daemon restarts.
 func TestQueueUpset(t *testing.T) {
 	const seeds, steps = 400, 1500
 	for part := range 2 {

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestWaitingSessionHasNoLease: a session that waits for its memory.min gets no lease, by whatever call, so that it can
-// leave the queue in every way.
+// TestWaitingSessionHasNoLease checks that no call gives a lease to a session that waits for its memory.min, and that
+// nothing of the session is left after each way in which it can leave the queue.
 func TestWaitingSessionHasNoLease(t *testing.T) {
 	p := waiting()
 	p.Defaults.WaitTimeout = time.Minute
@@ -40,8 +40,8 @@ func TestWaitingSessionHasNoLease(t *testing.T) {
 	}
 }
 
-// TestReservedWhenThereIsRoom: a session that was restored without its reservation has it once there is room, and takes
-// nothing that a waiting request comes first for.
+// TestReservedWhenThereIsRoom checks that a session that was restored without its reservation gets it when there is
+// room, but no room that a waiting request comes first for.
 func TestReservedWhenThereIsRoom(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "server"}, Scope: ptr(rules.ScopeProcess), Min: ptr(size(600))},
@@ -67,13 +67,13 @@ func TestReservedWhenThereIsRoom(t *testing.T) {
 		if w.arb.Reserve(w.now, s) {
 			t.Error("more is reserved than there is room for")
 		}
-		w.arb.SetPolicy(w.now, p) // which puts all limits in force anew
+		w.arb.SetPolicy(w.now, p) // applies all limits again
 		w.arb.Finish(w.now)
 		committed(700)
 		waiter := w.client(0, 0)
 		w.decided()
 		ticket := waiter.wait(800)
-		filler.free(200) // by which there is room for the reservation, and not for the waiter
+		filler.free(200) // now there is room for the reservation, but not for the waiter
 		if w.arb.Reserve(w.now, s) {
 			t.Error("what a waiting request is due was reserved")
 		}
@@ -92,8 +92,9 @@ func TestReservedWhenThereIsRoom(t *testing.T) {
 	}
 }
 
-// TestReportLostWhileDeviceIsLost: of hundreds of leases on a device that is lost some have drained before, and a free of
-// another was reported to nobody. The ticks that go on with the loss meet all of them.
+// TestReportLostWhileDeviceIsLost loses a device with hundreds of leases. Some of them were drained before, and one has
+// freed bytes whose report was lost. It checks that the ticks which work off the loss clear all leases and all waiting
+// requests.
 func TestReportLostWhileDeviceIsLost(t *testing.T) {
 	const living, dead = 150, 300
 	w := newWorld(t, waiting(), 10000)
@@ -127,8 +128,8 @@ func TestReportLostWhileDeviceIsLost(t *testing.T) {
 	}
 }
 
-// TestRestoredOnLostDevice: what a client, or a record, says of a device that is lost counts for nothing, also when the
-// device is back.
+// TestRestoredOnLostDevice checks that amounts which a client, or a record, reports for a lost device do not count,
+// also not after the device is back.
 func TestRestoredOnLostDevice(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	w.arb.LoseDevice(w.now, 0)
@@ -140,8 +141,8 @@ func TestRestoredOnLostDevice(t *testing.T) {
 	}
 }
 
-// TestStartsBesideLostDevice: a program whose memory.min is reserved on each device begins though one of them is lost, and
-// waits for no device that its job may not use.
+// TestStartsBesideLostDevice checks that a program whose memory.min is reserved on each device starts although one
+// device is lost and a device that its job may not use is full.
 func TestStartsBesideLostDevice(t *testing.T) {
 	p := waiting()
 	p.Defaults.Scope, p.Defaults.Min = rules.ScopeProcess, size(100)

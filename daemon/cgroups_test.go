@@ -83,7 +83,7 @@ func TestManyCgroups(t *testing.T) {
 	b.limitCgroup("/more", 1<<20)
 }
 
-// TestCgroupsOfOneHash: a path whose number is another's has one of its own, over a restart too.
+// TestCgroupsOfOneHash checks that two paths whose numbers collide get a number and a limit each, also after a restart.
 func TestCgroupsOfOneHash(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.limitCgroup("/a", 1<<20)

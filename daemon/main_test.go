@@ -26,7 +26,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run runs the tests, whose daemons keep in a folder of their own what is to outlive a reboot.
+// run runs the tests, with a temporary folder for the files of their daemons that outlive a reboot (STATE_DIRECTORY).
 func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "gpuarb-test-")
 	if err == nil {

@@ -139,7 +139,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 	}
 }
 
-// TestOthersTimeIsKnown: who gives the lock away in between learns for how long others had it.
+// TestOthersTimeIsKnown checks that yield returns how long other goroutines had the lock.
 func TestOthersTimeIsKnown(t *testing.T) {
 	b := newClockedBench(t, 1<<30)
 	b.lock()

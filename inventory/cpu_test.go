@@ -95,7 +95,7 @@ func TestProcessorIsDescribed(t *testing.T) {
 	}
 }
 
-// TestProcessorComesLast: behind the indices of all GPUs that there can be.
+// TestProcessorComesLast checks that the processor is listed last, with an index that no GPU can have.
 func TestProcessorComesLast(t *testing.T) {
 	folder := t.TempDir()
 	files(t, folder, map[string]string{"pocl.icd": "libpocl.so.2\n"})

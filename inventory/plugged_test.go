@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestBringsDevice: which of the kernel's messages are worth a look for devices.
+// TestBringsDevice checks which messages of the kernel make the daemon look for new devices.
 func TestBringsDevice(t *testing.T) {
 	for text, want := range map[string]bool{
 		"add@/module/nvidia ACTION=add DEVPATH=/module/nvidia SUBSYSTEM=module":                            true,
@@ -30,7 +30,7 @@ func TestBringsDevice(t *testing.T) {
 	}
 }
 
-// TestWatchDevicesEnds: it listens until it is told to stop, and then returns nothing.
+// TestWatchDevicesEnds checks that WatchDevices returns without an error when its context is done.
 func TestWatchDevicesEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error

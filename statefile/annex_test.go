@@ -59,7 +59,8 @@ func TestAnnexOutlivesTheMapping(t *testing.T) {
 	}
 }
 
-// TestAnnexIsBegunAnew: an annex holds nothing after its state file was lost. A file that is none of ours is set aside, not emptied.
+// TestAnnexIsBegunAnew checks that an annex is empty after its state file was lost, and that a file in its place which is not a valid
+// annex is set aside, not emptied.
 func TestAnnexIsBegunAnew(t *testing.T) {
 	write := func(text string, at int64) func(path string) error {
 		return func(path string) error {
@@ -75,7 +76,7 @@ func TestAnnexIsBegunAnew(t *testing.T) {
 	size := int64(threadAnnex.size())
 	for name, c := range map[string]struct {
 		harm  func(path string) error
-		aside string // its name from here on; empty: it holds nothing
+		aside string // suffix of the name that it is set aside under; empty: it is not set aside, but emptied
 	}{
 		"the state file is gone": {os.Remove, ""},
 		"cut":                    {func(path string) error { return os.Truncate(path+threadAnnex.suffix, 5000) }, ".damaged"},

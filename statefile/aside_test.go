@@ -170,5 +170,5 @@ func TestAsideIsBounded(t *testing.T) {
 	}
 }
 
-// asideOf returns the name of the one file that was set aside; "": there was none.
+// asideOf returns the name of the file that was set aside, "" if there is none.
 func asideOf(f *File) string { return strings.Join(f.Aside(), " and ") }

@@ -13,7 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// behind runs a shell script in which "$0" is gpuarb.
+// behind returns a command that runs a shell script, in which "$0" is gpuarb.
 func behind(t *testing.T, env []string, script string) *exec.Cmd {
 	t.Helper()
 	command := gpuarb(t, env)
@@ -22,8 +22,9 @@ func behind(t *testing.T, env []string, script string) *exec.Cmd {
 	return outer
 }
 
-// With --exec the program has gpuarb's PID, and so it has where systemd's variables say that a PID counts. The PID in
-// those variables is the program's in any case, if it was gpuarb's.
+// TestRunBecomesTheProgram checks that the program has gpuarb's PID with --exec, and also without if variables of
+// systemd's say that the PID matters. If LISTEN_PID or WATCHDOG_PID had gpuarb's PID, it has the program's in every
+// case.
 func TestRunBecomesTheProgram(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	const program = ` sh -c 'echo $$ ${LISTEN_PID-unset} ${WATCHDOG_PID-unset}'`
@@ -56,8 +57,8 @@ func TestRunBecomesTheProgram(t *testing.T) {
 	}
 }
 
-// A program that cannot be executed in gpuarb's place is told of as one that cannot be started; a script without an
-// interpreter line goes to the shell.
+// TestRunCannotBecome checks that gpuarb run --exec reports a program that cannot be executed as without --exec, and
+// passes a script without an interpreter line to the shell.
 func TestRunCannotBecome(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	folder := t.TempDir()
@@ -86,7 +87,7 @@ func TestRunCannotBecome(t *testing.T) {
 	}
 }
 
-// Inside another job the program can be become, and be ended with its parent, as well.
+// TestRunInsideBecomes checks that --exec and --die-with-parent also work inside another job.
 func TestRunInsideBecomes(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t, "GPUARB_JOB="+testJobHex), "run", "--exec", "--die-with-parent", "sh", "-c", "echo $$")
@@ -95,7 +96,8 @@ func TestRunInsideBecomes(t *testing.T) {
 	}
 }
 
-// orphaned runs gpuarb from a shell, kills the shell when the program has printed a line, and returns what reads the rest.
+// orphaned runs gpuarb from a shell, kills the shell when the program has printed "ready", and returns the running
+// command, from which the rest of the output can be read.
 func orphaned(t *testing.T, daemon *fakeDaemon, flags, program string) *running {
 	t.Helper()
 	outer := behind(t, daemon.environment(t), `exec 3<&0; "$0" run `+flags+` -- sh -c '`+program+`' <&3 & wait; echo never`)
@@ -109,7 +111,7 @@ func orphaned(t *testing.T, daemon *fakeDaemon, flags, program string) *running 
 	return r
 }
 
-// With --die-with-parent the program gets TERM when the process ends that started gpuarb.
+// TestRunDiesWithItsParent checks that with --die-with-parent the program gets TERM when the process that started gpuarb ends.
 func TestRunDiesWithItsParent(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	for _, flags := range []string{"--die-with-parent", "--die-with-parent --exec"} {
@@ -121,7 +123,7 @@ func TestRunDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// A program that ignores TERM is killed ten seconds later. Its stdout ends with it.
+// TestRunKillsAfterItsParent checks that a program that ignores this TERM is killed: its stdout ends.
 func TestRunKillsAfterItsParent(t *testing.T) {
 	t.Parallel()
 	daemon := startDaemon(t, nil)
@@ -132,7 +134,7 @@ func TestRunKillsAfterItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// Without the flag the program outlives the process that started gpuarb.
+// TestRunOutlivesItsParent checks that without the flag the program outlives the process that started gpuarb.
 func TestRunOutlivesItsParent(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	r := orphaned(t, daemon, "", `trap "echo ended; exit" TERM; echo ready; read x; echo went on`)
@@ -145,7 +147,7 @@ func TestRunOutlivesItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// The end of the parent ends the wait for the start, too.
+// TestWaitDiesWithItsParent checks that the end of the parent also ends gpuarb's wait for the program's start.
 func TestWaitDiesWithItsParent(t *testing.T) {
 	for _, flags := range []string{"--die-with-parent", "--die-with-parent --exec"} {
 		daemon := startDaemon(t, func(d *fakeDaemon) {

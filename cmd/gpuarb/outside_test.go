@@ -68,7 +68,8 @@ func TestRunOutside(t *testing.T) {
 	}
 }
 
-// TestRunSudo: sudo and its like clear the environment even of root's programs, which is said, with what to write instead.
+// TestRunSudo checks the warning that sudo and similar programs start their program without the library, which they do
+// for root too, and the command that it says to write instead.
 func TestRunSudo(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	folder := t.TempDir()
@@ -87,7 +88,7 @@ func TestRunSudo(t *testing.T) {
 		const flags = "--memory 1G"
 		got := finish(t, gpuarb(t, daemon.environment(t), "run", "--memory", "1G", program, "true", "a b"))
 		want := ""
-		if name != "other" { // it is its user's own
+		if name != "other" { // a setuid program of the user's own keeps the environment
 			want = "gpuarb: " + name + " gives its program an environment without the library: what it starts is not held to any limit; " +
 				"write: " + program + " gpuarb run " + flags + " -- true 'a b'\n"
 		}
@@ -97,7 +98,8 @@ func TestRunSudo(t *testing.T) {
 	}
 }
 
-// TestWhatToWrite: gpuarb's words go behind the options of the program that drops the library, with their values.
+// TestWhatToWrite checks the command that the warning proposes: gpuarb run goes behind the options of sudo, and behind
+// the values of these options.
 func TestWhatToWrite(t *testing.T) {
 	for line, want := range map[string]string{
 		"gpuarb run -- sudo python3 x.py":                      "write: sudo gpuarb run -- python3 x.py",

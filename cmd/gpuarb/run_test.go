@@ -394,7 +394,8 @@ func TestRunSignalDeath(t *testing.T) {
 	}
 }
 
-// An ignored signal stays ignored in the program, so that nohup(1) works, and services under systemd, which ignores PIPE.
+// TestRunKeepsIgnoredSignals checks that signals which gpuarb was started with ignored are ignored in the program:
+// nohup(1) needs that for HUP, and systemd ignores PIPE for its services.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t))
@@ -407,7 +408,7 @@ func TestRunKeepsIgnoredSignals(t *testing.T) {
 	}
 }
 
-// A signal that was ignored at the start reaches a program that has a handler for it.
+// TestRunForwardsIgnoredSignals checks that a signal that gpuarb was started with ignored reaches a program with a handler for it.
 func TestRunForwardsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t, asCounter+"=1"))

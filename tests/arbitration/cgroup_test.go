@@ -111,8 +111,9 @@ func TestCgroupFolder(t *testing.T) {
 	}
 }
 
-// TestCgroupsOfHybridMachines: a limit, and a rule, hold what runs in their cgroup in any of the kernel's hierarchies, also
-// beside a path that says more of the process; and what is in two of them counts once where they meet.
+// TestCgroupsOfHybridMachines checks that a limit and a rule of a cgroup hold its processes in whichever hierarchy the cgroup is,
+// even if a process has a longer path in another hierarchy; and that a process whose cgroups in two hierarchies have one path
+// counts once.
 func TestCgroupsOfHybridMachines(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
@@ -125,7 +126,7 @@ memory.max = "30M"
 	named, ruled := m.Below(old, "box"), m.Below(old, "ruled.service")
 	u := m.Person(anne)
 	in := func(of, besides *rig.Cgroup) *rig.Program { return m.Interact(of.In(besides.In(u.BareCommand()))) }
-	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // old and unified have one path
+	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // old and unified have the same path
 	for _, r := range [][]string{{named.Path, "memory.max=100M"}, {old.Path, "memory.max=120M"}, {longer.Path, "memory.max=60M"}} {
 		limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", r[0], r[1])))
 	}
@@ -138,7 +139,7 @@ memory.max = "30M"
 	}
 	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", longer.Path, "memory.max=max")))
 	c.Want("alloc c 20M", "ok")
-	c.Want("alloc more 1", errOutOfMemory) // what its cgroup lies in has no more
+	c.Want("alloc more 1", errOutOfMemory) // the limit of the cgroup around its own is used up
 	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", old.Path, "memory.max=max")))
 	c.Want("alloc more 10M", "ok")
 	c.Want("alloc beyond 1", errOutOfMemory) // its rule
@@ -158,9 +159,9 @@ memory.max = "30M"
 	}
 }
 
-// TestLimitsEndWithTheirFolders: a limit that was written into a cgroup's folder, or set with --with-folder, ends with the
-// kernel's folder of the cgroup, in whichever hierarchy and also while there is no daemon. One that is made again at the path does not
-// inherit it, however soon it comes; a limit that was set by path stays.
+// TestLimitsEndWithTheirFolders checks that a limit that was written into a cgroup's folder in /gpu, or set with --with-folder,
+// ends when the kernel's folder of the cgroup is removed, in each hierarchy and also while no daemon runs. A cgroup that is made
+// again at the path does not inherit the limit, however soon it is made. A limit that was set by path stays.
 func TestLimitsEndWithTheirFolders(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
@@ -182,7 +183,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	write := func(c *rig.Cgroup, text string) {
 		t.Helper()
 		p := u.BareIn(c)
-		p.Want("alloc a 1M", "ok") // there is a folder in /gpu for what runs, or has a limit
+		p.Want("alloc a 1M", "ok") // /gpu has a folder for a cgroup with processes or a limit
 		if err := os.WriteFile(folder(m, c, "memory.max"), []byte(text), 0); err != nil {
 			t.Fatal(err)
 		}
@@ -211,7 +212,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 		set(box.Path, "--with-folder", "memory.max=50M")
 		m.Kill()
 		m.Start()
-		limited(box, "50M") // it outlives the daemon
+		limited(box, "50M") // the limit outlives the daemon
 		m.Kill()
 		again(box)
 		m.Start()
@@ -221,7 +222,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 		limited(unit, "50M")
 		again(unit)
 		limited(unit, "50M")
-		write(unit, "60M") // is by path, and stays so
+		write(unit, "60M") // this limit was set by path, and still is
 		again(unit)
 		limited(unit, "60M")
 		m.Remove(unit)

@@ -11,24 +11,25 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The walls of a container, as far as they decide what its root may ask of the daemon.
+// Commands that isolate a process as a container does, as far as that decides what its root may ask of the daemon.
 var (
 	ownPIDs  = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	ownUsers = []string{"unshare", "--user", "--map-root-user"}
 	ownBoth  = []string{"unshare", "--user", "--map-root-user", "--pid", "--fork", "--kill-child", "--mount-proc"}
 )
 
-// overwrite is a shell's command that writes its argument into a file and says why it could not.
+// overwrite is a shell command that writes $1 into the file $0, and prints the error if it cannot.
 const overwrite = `printf %s "$1" | tee "$0" >/dev/null`
 
-// behind has a command run behind such walls.
+// behind returns a command that runs cmd behind walls.
 func behind(m *rig.Machine, walls []string, cmd *exec.Cmd) *exec.Cmd {
 	words := append(slices.Clone(walls), cmd.Args...)
 	return m.Command(cmd.Env, words[0], words[1:]...)
 }
 
-// TestRootInAContainer checks that root in other user or PID namespaces than the daemon's has no more rights than a user: it can
-// change no limit of a device, a cgroup or a user, nor another's job, nor raise its own, over the socket or below the mount; and it sees no command lines that are hidden.
+// TestRootInAContainer checks that root in another user or PID namespace than the daemon's has only the rights of a user. Over
+// the socket and below the mount it can change no limit of a device, a cgroup, a user or another user's job, and cannot raise its
+// own; and it does not see hidden command lines.
 func TestRootInAContainer(t *testing.T) {
 	t.Parallel()
 	for name, walls := range map[string][]string{"pid": ownPIDs, "user": ownUsers, "both": ownBoth} {
@@ -100,8 +101,8 @@ commands = "own"
 	}
 }
 
-// TestRootOwnsWhatIsInItsNamespace checks that root in a container may lower the limits of what runs in its own PID namespace, over a
-// restart of the daemon too, and not of what root runs outside.
+// TestRootOwnsWhatIsInItsNamespace checks that root in a container may lower the limits of processes in its own PID namespace,
+// also after a restart of the daemon, but not those of root's processes outside.
 func TestRootOwnsWhatIsInItsNamespace(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -155,8 +156,8 @@ func pids(m *rig.Machine) (all []int) {
 	return all
 }
 
-// TestNoCgroupRaisesItself checks that a process, even one of root's, raises no limit of a cgroup that it runs in or below, over the
-// socket or below the mount, and may lower it.
+// TestNoCgroupRaisesItself checks that a process, even root's, can lower but not raise the limit of its own cgroup, or of one
+// around it, over the socket and below the mount.
 func TestNoCgroupRaisesItself(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Config: "schema_version = 1\n"})

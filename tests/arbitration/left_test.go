@@ -12,8 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestHelperLeftBehind: who is refused for a reservation that outlives its command is told what still runs, and how the
-// reservation is given back; tables and gpuarb why tell it too, also after a restart of the daemon. Giving it back works.
+// TestHelperLeftBehind leaves a helper running whose job has a reservation. It checks that a request that is refused for this
+// reservation, the tables and gpuarb why name the helper and the command that gives the reservation back, also after a restart of
+// the daemon; and that the command works.
 func TestHelperLeftBehind(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
@@ -79,7 +80,7 @@ func TestHelperLeftBehind(t *testing.T) {
 	idle(m)
 }
 
-// helperPID is the number in the name of a process, as "tail[12]".
+// helperPID returns the PID in a process's name like "tail[12]".
 func helperPID(t *testing.T, name string) (pid int) {
 	t.Helper()
 	if _, err := fmt.Sscanf(name, "tail[%d]", &pid); err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// managedMachine has one device of 8 GiB, on which managed memory is only where it was prefetched.
+// managedMachine returns a machine with one device of 8 GiB, which managed memory occupies only after a prefetch.
 func managedMachine(t *testing.T) *rig.Machine {
 	t.Helper()
 	return rig.New(t, rig.Options{Devices: "8G", NoMount: true, Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"0\"\n",
@@ -28,8 +28,8 @@ func awaits(t *testing.T, m *rig.Machine, p *rig.Program, away accounting.Bytes)
 	rig.Eventually(t, fmt.Sprintf("%s are away from the device", away.Human()), func() bool { return m.Lease(pid, 0).Away == away })
 }
 
-// TestManagedMemoryBeyondTheCard: a program without a limit has managed memory as it has it without gpuarb. It is all in use, and
-// of the device's memory it takes what the device shows.
+// TestManagedMemoryBeyondTheCard checks that a program without a limit can have more managed memory than the device has, as
+// without gpuarb. All of it counts as used, but of the device's memory it takes only the bytes that the device shows.
 func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
@@ -45,15 +45,15 @@ func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	b.Want("alloc y 6G", "ok")
 	b.Want("alloc z 3G", "err 2")
 	rig.Eventually(t, "it is told of less free memory", func() bool { return a.Ask("info") == fmt.Sprintf("ok %d %d", 2<<30, 8<<30) })
-	a.Want("prefetch x 0 0", "ok") // what there is room for
+	a.Want("prefetch x 0 0", "ok") // as many bytes as have room
 	awaits(t, m, a, 10<<30)
-	b.Want("alloc z 1M", "err 2") // it is full now
+	b.Want("alloc z 1M", "err 2") // the device is full now
 	a.Want("prefetch x -1 0", "ok")
 	awaits(t, m, a, 12<<30)
 	b.Want("alloc z 2G", "ok")
 	b.Want("alloc w 1", "err 2")
 
-	// What is freed of it is no memory of the device that could be had again.
+	// Freeing managed memory that is away from the device makes no room on the device.
 	a.Want("free x", "ok")
 	a.Want("alloc p 1", "err 2")
 	b.Want("free z", "ok")
@@ -66,7 +66,8 @@ func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryCountsAgainstBudgets: managed memory counts against every budget in full, wherever it is.
+// TestManagedMemoryCountsAgainstBudgets checks that managed memory counts against every budget in full, also while it is away from the
+// device.
 func TestManagedMemoryCountsAgainstBudgets(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
@@ -91,7 +92,7 @@ func TestManagedMemoryCountsAgainstBudgets(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryFillsItsReservation: what the device shows of a job's managed memory is a part of what is reserved for the job.
+// TestManagedMemoryFillsItsReservation checks that managed memory on the device fills its job's reservation, and takes no other room.
 func TestManagedMemoryFillsItsReservation(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
@@ -110,8 +111,8 @@ func TestManagedMemoryFillsItsReservation(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryMakesRoomForItsProgram: where a program's own managed memory fills the device, the driver moves it out for the
-// program's other memory, as without gpuarb.
+// TestManagedMemoryMakesRoomForItsProgram checks that a program whose managed memory fills the device can allocate other memory,
+// for which the driver moves the managed memory out, as without gpuarb.
 func TestManagedMemoryMakesRoomForItsProgram(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
@@ -129,7 +130,7 @@ func TestManagedMemoryMakesRoomForItsProgram(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryOverARestart: the next daemon has the same books before it has read the device.
+// TestManagedMemoryOverARestart checks that the next daemon knows how much managed memory is away before it has read the device.
 func TestManagedMemoryOverARestart(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// breakable is a machine whose daemon panics at a place of its code as often as breaks says, from then on.
+// breakable returns a machine, and a function that makes its daemon panic the next times that it comes to a place in its code.
 func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, breaks func(times int)) {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "left")
@@ -29,13 +29,14 @@ func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, break
 	}
 }
 
-// failures counts the broken invariants in the log.
+// failures returns how many broken invariants are in the log.
 func failures(m *rig.Machine) int {
 	return strings.Count(m.Log(), "broken invariant: the daemon starts itself again")
 }
 
-// TestBrokenInvariantIsAPause checks that a daemon that breaks an invariant, with its lock or without, starts itself again in its own
-// process: programs see a pause, those that start meanwhile are held too, and the books are what they were. The log has what is needed to find the cause.
+// TestBrokenInvariantIsAPause checks that a daemon that breaks an invariant, with or without its lock held, starts itself again
+// in its own process. Programs see only a pause, programs that start meanwhile are limited too, and no count changes. The log has
+// the facts that lead to the cause.
 func TestBrokenInvariantIsAPause(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"alloc.decided", "request.answered"} {
@@ -74,15 +75,15 @@ func TestBrokenInvariantIsAPause(t *testing.T) {
 	}
 }
 
-// lineOf is the first line of a text that has a word.
+// lineOf returns the rest of a text's line behind the first occurrence of a word.
 func lineOf(text, word string) string {
 	_, rest, _ := strings.Cut(text, word)
 	line, _, _ := strings.Cut(rest, "\n")
 	return line
 }
 
-// TestClientThatBreaksTheDaemon checks that a process whose requests broke the daemon twice is not served any more, and is told so,
-// while all others go on.
+// TestClientThatBreaksTheDaemon checks that the daemon no longer serves a process whose requests broke it twice, tells that
+// process so, and goes on serving all others.
 func TestClientThatBreaksTheDaemon(t *testing.T) {
 	t.Parallel()
 	m, breaks := breakable(t, "alloc.decided", rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -116,8 +117,8 @@ func TestClientThatBreaksTheDaemon(t *testing.T) {
 	m.AllGone()
 }
 
-// TestThirdFailureSetsTheStateAside checks that a daemon that fails for the third time within a minute, as it takes up what is recorded,
-// begins without; programs say what they hold.
+// TestThirdFailureSetsTheStateAside checks that a daemon that fails for the third time within a minute while it restores the
+// state file sets the file aside and starts without it; the programs then report their memory.
 func TestThirdFailureSetsTheStateAside(t *testing.T) {
 	t.Parallel()
 	m, breaks := breakable(t, "recover.sessions", rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -138,7 +139,7 @@ func TestThirdFailureSetsTheStateAside(t *testing.T) {
 	m.AllGone()
 }
 
-// TestSocketStaysOverAFailure checks that whoever connects while the daemon starts itself again waits, and is not refused.
+// TestSocketStaysOverAFailure checks that a client that connects while the daemon starts itself again waits, and is not refused.
 func TestSocketStaysOverAFailure(t *testing.T) {
 	t.Parallel()
 	m, breaks := breakable(t, "request.answered", rig.Options{Devices: "1G", NoMount: true})
@@ -159,7 +160,7 @@ func TestSocketStaysOverAFailure(t *testing.T) {
 			switch {
 			case err == nil:
 				c.Close()
-			case !errors.Is(err, unix.EAGAIN): // that is how a full queue of a socket answers
+			case !errors.Is(err, unix.EAGAIN): // EAGAIN: the queue of the socket is full
 				refused <- err
 				return
 			}

@@ -8,8 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestOrderWithClockSetBack: the machine's clock was ahead by an hour while the last daemon ran. A request that waited
-// there comes before one that is new to the next daemon, though the new request is back first.
+// TestOrderWithClockSetBack checks the order of the queue if the machine's clock was an hour ahead while the last
+// daemon ran. A request that waited with that daemon keeps its place before a request that is new to the next daemon,
+// although the new request arrives there first.
 func TestOrderWithClockSetBack(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -27,7 +28,7 @@ func TestOrderWithClockSetBack(t *testing.T) {
 		p.resume()
 	}
 	second := late.ask(t.Context(), 600*mib)
-	second.parked() // after three seconds nobody is held back any longer for the first
+	second.parked() // after three seconds the daemon no longer holds it back for the first
 	first = first.again()
 	if n := first.parked(); n.Position != 1 {
 		t.Errorf("the request that was there before has position %d", n.Position)

@@ -17,9 +17,10 @@ import (
 
 func init() { roles["resumer"] = resumer }
 
-// resumer opens jobs and sessions, and resumes in every state of them. Each command has a connection of its own, which
-// stays open: "job MIN WAITMILLIS", "open JOB", "wait JOB" (for its reservation), "waited", "giveup", "resume JOB UUID
-// USED" (under a token that never was), "own UUID USED" (under the token of the session that it opened last), "bye".
+// resumer is an attacker that opens jobs and sessions and sends Resume in each of their states. Each command opens a
+// connection, which stays open: "job MIN WAITMILLIS" opens a job, "open JOB" a session, "wait JOB" a session that waits
+// for its reservation, "waited" waits for its end, "giveup" ends its wait, "resume JOB UUID USED" resumes under a new
+// token, "own UUID USED" under that of the last opened session, "bye" ends this session.
 func resumer(a *attacker) error {
 	var open *ipc.ShimSession
 	waits, giveUp := context.WithCancel(a.ctx)
@@ -69,14 +70,14 @@ func resumer(a *attacker) error {
 	}
 }
 
-// helloIn is the Hello of a process in a job; "": in none.
+// helloIn returns the Hello of a process in a job, or in no job if job is "".
 func helloIn(job string) ipc.HelloRequest {
 	h := ipc.HelloRequest{Kind: ipc.KindShim, Memory: ipc.NoLimit, StreamReserve: ipc.NoLimit}
 	_, _ = hex.Decode(h.Job[:], []byte(job))
 	return h
 }
 
-// openPerProcess opens a job each of whose processes reserves so many bytes, and waits no longer than so many milliseconds.
+// openPerProcess opens a job whose processes each reserve the bytes in words[0], and wait at most the milliseconds in words[1].
 func (a *attacker) openPerProcess(c *ipc.Client, words []string) (ipc.Token, error) {
 	var r ipc.JobOpenRequest
 	if _, err := fmt.Sscan(strings.Join(words, " "), &r.Min, &r.WaitMillis); err != nil {
@@ -87,7 +88,7 @@ func (a *attacker) openPerProcess(c *ipc.Client, words []string) (ipc.Token, err
 	return job.Job, err
 }
 
-// resumeIn sends a Resume that claims one lease: of a UUID, with so many bytes in use.
+// resumeIn sends a Resume that claims one lease, on the device words[0] with words[1] bytes in use.
 func (a *attacker) resumeIn(session ipc.Token, hello ipc.HelloRequest, words []string) error {
 	used, err := strconv.ParseUint(words[1], 10, 64)
 	if err != nil {
@@ -96,8 +97,8 @@ func (a *attacker) resumeIn(session ipc.Token, hello ipc.HelloRequest, words []s
 	return resumeWith(a.socket, session, hello, -1, []ipc.ResumeLease{{Device: parseUUID(words[0]), Used: used}})
 }
 
-// TestResumeAtEveryState: in whatever state the sessions and jobs of a process are when it resumes, nobody else is
-// harmed: a session waits or it has leases, never both, and what others reserved stays theirs.
+// TestResumeAtEveryState checks that a Resume harms no other process, whatever the state of the sender's sessions and
+// jobs: a session either waits or has leases, and reservations of other jobs stay.
 func TestResumeAtEveryState(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -145,8 +146,9 @@ func TestResumeAtEveryState(t *testing.T) {
 	}
 }
 
-// TestResumedWithoutReservation: after a lost state file others may reserve what was a program's memory.min. The program
-// goes on without, also with the next daemon, and has it as soon as there is room.
+// TestResumedWithoutReservation loses the state file, and has another job reserve the bytes that were a program's
+// memory.min. It checks that the program goes on without its reservation, also with the next daemon, and gets it back
+// as soon as there is room.
 func TestResumedWithoutReservation(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" +

@@ -225,7 +225,8 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestFileBesideIsSetAside: a file beside the state file that has another size is not emptied: it lies where the log says.
+// TestFileBesideIsSetAside checks that a file which belongs to the state file, but has a wrong size, is kept under the
+// name that the log says.
 func TestFileBesideIsSetAside(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

@@ -89,7 +89,7 @@ func resumeAs(socket string, token ipc.Token, page int, leases []ipc.ResumeLease
 	return resumeWith(socket, token, helloIn(""), page, leases)
 }
 
-// resumeWith is resumeAs for a process in a job.
+// resumeWith is resumeAs with a Hello that may name a job.
 func resumeWith(socket string, token ipc.Token, hello ipc.HelloRequest, page int, leases []ipc.ResumeLease) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if err != nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// box runs the rest of its arguments where only the folder for clients is left of the daemon's, read-only, as in a container: $1 is the
-// folder, $2 the machine's, which is hidden. The library and the command have to find the socket by themselves.
+// box is a script that runs a command as in a container: of the daemon's files it sees only the folder for clients ($1), read-only. The
+// machine's folder ($2) is hidden, and the command is the rest of the arguments. The library and gpuarb must find the socket by themselves.
 const box = `mount -t tmpfs none /run
 mkdir -p /run/gpuarb/client
 mount --bind "$1" /run/gpuarb/client
@@ -25,8 +25,8 @@ mount -t tmpfs none "$2"
 shift 2
 exec "$@"`
 
-// TestClientFolder: a container that is given the folder of the socket, which holds nothing else, read-only, is held to its limits, also
-// by the next daemon; it sees nothing of the daemon's own files, and can change nothing in the folder.
+// TestClientFolder checks that programs in a container that has only the folder for clients, read-only, are limited, also by the next
+// daemon. The folder holds nothing but the socket; the container sees no other file of the daemon's, and cannot change the folder.
 func TestClientFolder(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -79,8 +79,8 @@ func TestClientFolder(t *testing.T) {
 	}
 }
 
-// TestEitherPathOfTheSocket: a path of the socket that was removed is there again within a second, and each leads to the daemon, whose
-// socket systemd may have opened at either.
+// TestEitherPathOfTheSocket checks that the daemon restores a path of its socket soon after the path was removed or replaced, and that both
+// paths lead to the daemon.
 func TestEitherPathOfTheSocket(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})
@@ -111,7 +111,7 @@ func TestEitherPathOfTheSocket(t *testing.T) {
 	}
 }
 
-// stale leaves a socket at a path on which no process listens.
+// stale makes a socket at a path, on which no process listens.
 func stale(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -121,7 +121,7 @@ func stale(path string) error {
 	return unix.Bind(fd, &unix.SockaddrUnix{Name: path})
 }
 
-// activated starts the daemon as systemd does: with a socket that listens already.
+// activated is a script that starts the daemon as systemd does: it passes a socket that already listens.
 const activated = `#!/usr/bin/python3
 import os, socket, sys
 s = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -134,8 +134,8 @@ os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
 os.execv("DAEMON", ["gpuarbd"] + sys.argv[1:])
 `
 
-// TestSocketOfSystemd: the unit's socket lies in the folder for clients, that of a unit of before beside the daemon's own files; the daemon
-// adds the other path, in place of what an earlier daemon left there.
+// TestSocketOfSystemd checks a daemon whose socket systemd has opened: in the folder for clients, as the present unit does, or beside the
+// daemon's own files, as an older unit did. The daemon adds the other path, and replaces a socket that an earlier daemon left there.
 func TestSocketOfSystemd(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]string{"new": "client/gpuarb.sock", "old": "gpuarb.sock"} {

@@ -8,8 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestJobOfTheProgramItself: with --exec the job lives as long as the program that took gpuarb's place and what that
-// leaves behind, over restarts of the daemon, and then gives back what it reserved.
+// TestJobOfTheProgramItself checks that with --exec the job lives as long as the program that replaced gpuarb, and as
+// the processes that the program leaves behind, also over restarts of the daemon; and that the job then gives back its
+// reservation.
 func TestJobOfTheProgramItself(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -39,7 +40,7 @@ func TestJobOfTheProgramItself(t *testing.T) {
 	p.End()
 	rig.Eventually(t, "the job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
 
-	// A process that it leaves in the background keeps the job, and its reservation.
+	// A process that the program leaves in the background keeps the job and its reservation.
 	r := rig.Run(t, m.Gpuarb("run", "--exec", "--min", "2G", "--", "sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!"))
 	var left int
 	if _, err := fmt.Sscan(r.Stdout, &left); err != nil {

@@ -12,9 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPastTheLibraryInAJob: a program that a job starts and that comes past the library takes what it likes. It is listed as that
-// job's, with how it came past, in the tables and in the events; gpuarb run says it once while the program runs, and at the end,
-// and never that no GPU memory was used.
+// TestPastTheLibraryInAJob makes a job start a program that bypasses the library in one of several ways, and so is not limited. It
+// checks that tables and events list the program under the job and name the bypass; and that gpuarb run tells of it once while
+// the program runs and once at the end, and does not say there that no GPU memory was used.
 func TestPastTheLibraryInAJob(t *testing.T) {
 	t.Parallel()
 	program := cudaprog(t, "dlsym")
@@ -41,8 +41,8 @@ func TestPastTheLibraryInAJob(t *testing.T) {
 	}
 }
 
-// TestPastTheLibraryInAJobsCgroup: a program that has neither environment nor parent of a job is the job's whose cgroup it is in, if
-// that began with a process of the job.
+// TestPastTheLibraryInAJobsCgroup checks that a program with neither the environment nor a parent of a job is listed under the
+// job in whose cgroup it runs.
 func TestPastTheLibraryInAJobsCgroup(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -54,7 +54,7 @@ func TestPastTheLibraryInAJobsCgroup(t *testing.T) {
 	nobodys.End()
 }
 
-// besideChecks has a program of a job take memory, and checks what is said about it.
+// besideChecks makes a job's program take memory past the library, and checks the messages, tables and events about that.
 func besideChecks(t *testing.T, m *rig.Machine, p *rig.Program, take, without string) {
 	t.Helper()
 	p.Want(take, "ok")

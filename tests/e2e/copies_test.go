@@ -21,8 +21,9 @@ func anotherCopy(t *testing.T, m *rig.Machine, folder, library string) string {
 	return path
 }
 
-// TestFailedCopyGivesItsPlace: a program tries every libcuda.so that it finds. The toolkit's, whose
-// cuInit fails, comes first; the one that works is held, whenever its functions were looked up.
+// TestFailedCopyGivesItsPlace runs a program that tries several files named libcuda.so, of which
+// the toolkit's stub fails in cuInit. It checks that the copy that works is limited, whatever the
+// order in which copies are opened, searched, initialised and closed.
 func TestFailedCopyGivesItsPlace(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -43,7 +44,7 @@ func TestFailedCopyGivesItsPlace(t *testing.T) {
 	} {
 		for _, how := range []string{"dlsym", "gpa"} {
 			if how == "gpa" && strings.Contains(strings.Join(c.steps, ";"), stub) {
-				// The toolkit's cuGetProcAddress fails like all the rest: its functions are found by dlsym.
+				// The stub's cuGetProcAddress fails like all its functions: these are looked up by dlsym.
 				for i := range c.steps {
 					c.steps[i] = strings.Replace(c.steps[i], "find a HOW", "find a dlsym", 1)
 				}
@@ -72,8 +73,8 @@ func TestFailedCopyGivesItsPlace(t *testing.T) {
 	}
 }
 
-// TestClosedCopyIsGone: the library keeps no copy loaded that has not worked. Loaded, it would be
-// what the next "libcuda.so.1" finds, and what a plug-in is bound to.
+// TestClosedCopyIsGone checks that the library does not keep a failed copy loaded. If it did, a
+// later dlopen of "libcuda.so.1" would find that copy, and a plug-in would be bound to it.
 func TestClosedCopyIsGone(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -91,8 +92,9 @@ func TestClosedCopyIsGone(t *testing.T) {
 	p.End()
 }
 
-// TestTwoCopiesThatWork: one of them is held, each call goes to the copy that it was looked up in,
-// and that the other copy is not held is said where people look.
+// TestTwoCopiesThatWork checks that one of two working copies is limited, that each call reaches
+// the copy in which it was looked up, and that stderr and the events name the copy that is not
+// limited.
 func TestTwoCopiesThatWork(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -139,7 +141,7 @@ func TestTwoCopiesThatWork(t *testing.T) {
 	}
 }
 
-// TestTwoNVMLs: what is said of the device's memory is the budget's by the copy that works.
+// TestTwoNVMLs checks that the working copy of NVML shows the budget as the device's memory.
 func TestTwoNVMLs(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -14,7 +14,7 @@ import (
 
 const gib = 1 << 30
 
-// forProbe lets a process without privileges use the simulated driver: the probe of a daemon that root starts is one.
+// forProbe opens the machine's folder to all users, because a daemon of root's starts its probe without privileges.
 func forProbe(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	if err := os.Chmod(m.Dir, 0o755); err != nil {
@@ -22,7 +22,7 @@ func forProbe(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// onlyDevice returns the one device that there is.
+// onlyDevice returns the machine's device, which must be the only one.
 func onlyDevice(t *testing.T, m *rig.Machine) accounting.DeviceState {
 	t.Helper()
 	s := m.Snapshot()
@@ -32,7 +32,7 @@ func onlyDevice(t *testing.T, m *rig.Machine) accounting.DeviceState {
 	return s.Devices[0]
 }
 
-// holdsToTheByte wants a budget of 64 MiB to be held on the first device.
+// holdsToTheByte checks that a budget of 64 MiB is kept to the byte on the first device.
 func holdsToTheByte(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	p := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
@@ -43,8 +43,8 @@ func holdsToTheByte(t *testing.T, m *rig.Machine) {
 	p.End()
 }
 
-// TestNVMLDoesNotKnowTheMemory: as of GPUs that share the processor's memory. The GPU is there, CUDA tells how much it has, and
-// budgets hold; what the configuration says counts first.
+// TestNVMLDoesNotKnowTheMemory checks GPUs whose memory NVML does not tell, such as those that share the processor's memory. The
+// daemon lists the GPU with the memory that CUDA tells, or that the configuration sets, which comes first; and budgets hold.
 func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -77,7 +77,7 @@ func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
 	}
 }
 
-// TestProbeHangs: the daemon starts, the GPU counts as having half of the machine's memory, and budgets hold.
+// TestProbeHangs checks that a daemon whose probe of CUDA hangs starts, takes half of the machine's memory as the GPU's, and keeps budgets.
 func TestProbeHangs(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "3G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_NVML_LACKS=memory"}})
@@ -95,7 +95,7 @@ func TestProbeHangs(t *testing.T) {
 	m.Stop()
 }
 
-// sysfs makes a folder in which the daemon finds PCI devices with NVIDIA's driver, and returns what adds one.
+// sysfs makes a folder to use in place of /sys, and returns a function that adds a PCI device with NVIDIA's driver to it.
 func sysfs(t *testing.T) (root string, add func(pci, status string)) {
 	t.Helper()
 	root = t.TempDir()
@@ -111,8 +111,8 @@ func sysfs(t *testing.T) (root string, add func(pci, status string)) {
 	}
 }
 
-// TestDriverComesLate: a daemon that starts before the driver's module finds the GPU when it is there, and one that is plugged in
-// later still. Known devices keep their indices, and a program that runs meanwhile goes on.
+// TestDriverComesLate checks that a daemon that starts before the driver's module finds a GPU when the module is loaded, and
+// another one that is plugged in later. Known devices keep their indices, and running programs go on.
 func TestDriverComesLate(t *testing.T) {
 	t.Parallel()
 	root, add := sysfs(t)
@@ -155,7 +155,7 @@ func TestDriverComesLate(t *testing.T) {
 	m.AllGone()
 }
 
-// TestDriverIsInstalledLate: the driver's library comes while the daemon runs.
+// TestDriverIsInstalledLate checks that the daemon finds the GPU when the driver's library is installed while it runs.
 func TestDriverIsInstalledLate(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()
@@ -176,7 +176,7 @@ func TestDriverIsInstalledLate(t *testing.T) {
 	holdsToTheByte(t, m)
 }
 
-// TestSleepingGPU: a GPU that the kernel has put to sleep is left alone while nobody uses gpuarb, and read again when somebody does.
+// TestSleepingGPU checks that the daemon does not read a GPU that the kernel has put to sleep until a program uses gpuarb.
 func TestSleepingGPU(t *testing.T) {
 	t.Parallel()
 	root, add := sysfs(t)
@@ -185,8 +185,8 @@ func TestSleepingGPU(t *testing.T) {
 	calls := func() uint64 { return m.SimNumber("asked", "0") }
 	add("0000:10:00.0", "suspended")
 	before := calls()
-	time.Sleep(3 * time.Second)             // in which it was read three times, by at least three calls each
-	if after := calls(); after-before > 4 { // a reading, or a look for devices, that had begun
+	time.Sleep(3 * time.Second)             // an awake device would be read three times, with at least three calls each
+	if after := calls(); after-before > 4 { // up to 4: a reading or a search for devices may have been under way
 		t.Errorf("asleep, and nobody there: NVML was asked %d times", after-before)
 	}
 	before = calls()
@@ -196,7 +196,7 @@ func TestSleepingGPU(t *testing.T) {
 	p.End()
 }
 
-// TestInstancesOfMIG: each instance that NVML lists is a device, with the memory of the slice, and its GPU is given to nobody.
+// TestInstancesOfMIG checks that each MIG instance is a device with the instance's memory, and that no job gets the divided GPU.
 func TestInstancesOfMIG(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G,1G,2G,4G", NoMount: true, Sim: []string{"SIMCUDA_MIG=1:0,2:0", "SIMCUDA_ABSENT=2"}})
@@ -208,7 +208,7 @@ func TestInstancesOfMIG(t *testing.T) {
 	if d.Parent == nil || *d.Parent != 0 || d.Total != gib || !strings.HasPrefix(d.UUID, "MIG-") {
 		t.Errorf("%+v", d)
 	}
-	m.Sim("arrive", "2") // which is made while the daemon runs
+	m.Sim("arrive", "2") // the second instance is made while the daemon runs
 	rig.Eventually(t, "the other instance is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 4 })
 	s = m.Snapshot()
 	if d := s.Devices[3]; d.Index != 3 || d.Parent == nil || *d.Parent != 0 || d.Total != 2*gib {
@@ -236,8 +236,9 @@ func TestInstancesOfMIG(t *testing.T) {
 	}
 }
 
-// TestUnknownDevice: CUDA shows a device that the daemon does not know. Under gpuarb run its memory is refused, in one line on stderr for
-// the whole job; a bare preload has no limit there. Both are events, and the account at the end tells the truth.
+// TestUnknownDevice checks a device that CUDA shows and the daemon does not know. Under gpuarb run all its memory is refused, and
+// one line on stderr says so for the whole job; under a bare preload it has no limit. Both cases are events, and the summary of
+// gpuarb run names the refusal.
 func TestUnknownDevice(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", Sim: []string{"SIMCUDA_NVML_HIDES=1"}})

@@ -73,8 +73,9 @@ func TestDoctorSeesWhatIsCaught(t *testing.T) {
 	p.End()
 }
 
-// TestDoctorOnOddDrivers has doctor look at the machine's own CUDA driver, which may be absent or without a GPU, and at drivers that
-// are newer than the library, hang, crash or fail: doctor names what is wrong, and looks at the other interfaces all the same.
+// TestDoctorOnOddDrivers runs doctor with the machine's own CUDA driver, which may be absent or without a GPU, and with drivers
+// that are newer than the library, hang, crash or fail. It checks that doctor names the problem, and still looks at the other
+// interfaces.
 func TestDoctorOnOddDrivers(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

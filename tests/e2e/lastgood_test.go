@@ -11,8 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestLastGoodConfiguration: a typo and a restart leave a daemon with the limits of before. The log, doctor and each command that
-// prints a table say so until the file is mended and read again; and a daemon that never had a good configuration does not start.
+// TestLastGoodConfiguration checks that a daemon that restarts after a typo in its configuration keeps the limits of the last
+// good one. The log, doctor and each command that prints a table say so until the file is mended and read again. A daemon that
+// never had a good configuration does not start.
 func TestLastGoodConfiguration(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Config: "schema_version = 1\n[defaults]\nmemory.max = \"64M\"\n", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -54,7 +55,7 @@ func TestLastGoodConfiguration(t *testing.T) {
 	if r := rig.Run(t, m.Gpuarb("doctor")); r.Code != 1 || !strings.Contains(r.Stdout, "wrong   config   the configuration has mistakes") || !strings.Contains(r.Stdout, wrong) {
 		t.Errorf("gpuarb doctor (%d):\n%s", r.Code, r.Stdout)
 	}
-	m.Kill() // what was kept is not lost by a second start
+	m.Kill() // a second start does not lose the kept configuration
 	m.Start()
 	says("after another start", true, "ps")
 
@@ -78,7 +79,7 @@ func TestLastGoodConfiguration(t *testing.T) {
 	})
 	m.Stop()
 	m.Start()
-	limited("16M", "1") // that of the last reload that succeeded
+	limited("16M", "1") // the limit of the last reload that succeeded
 
 	m.Stop()
 	if err := os.RemoveAll(filepath.Join(m.Dir, "state")); err != nil {

@@ -97,8 +97,8 @@ func TestDriverByEveryNameIsCaught(t *testing.T) {
 }
 
 // TestWhatPassesTheShimIsSeen: a library opened with RTLD_DEEPBIND has libc's dlsym, and
-// a namespace of its own has its own driver. What they take is not admitted. It is counted, as the process's
-// unmanaged use or as overhead of its lease, and no longer granted to others.
+// a namespace of its own has its own driver. Memory that is taken through them is not admitted. It is counted, as
+// the process's unmanaged use or as overhead of its lease, and no longer granted to others.
 func TestWhatPassesTheShimIsSeen(t *testing.T) {
 	t.Parallel()
 	const (

@@ -10,9 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestVariablesNamedLikeFunctions: a library that has variables with the names of driver functions
-// crashes under the library's exports; the way out is said before. Without exports it runs, and is
-// held to its budget.
+// TestVariablesNamedLikeFunctions checks a library that has variables with the names of driver
+// functions. Under gpuarb's exports its program crashes, after a warning that names --no-exports.
+// Without exports the program runs and is held to its budget.
 func TestVariablesNamedLikeFunctions(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -92,7 +92,8 @@ func TestRuleWithoutExports(t *testing.T) {
 	}
 }
 
-// TestLookUpsWithoutExports: functions that are looked up are held in every way that they are found.
+// TestLookUpsWithoutExports checks that without exports a program is limited in whichever way it
+// looks up the driver's functions.
 func TestLookUpsWithoutExports(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -104,8 +105,9 @@ func TestLookUpsWithoutExports(t *testing.T) {
 	}
 }
 
-// TestWeakReferenceWithoutDriver: the exported function is there without a driver as well, and says
-// that it was not found; without exports nothing is there.
+// TestWeakReferenceWithoutDriver checks a weak reference to a driver function on a machine without
+// a driver. With exports it is our function, which returns CUDA_ERROR_NOT_FOUND; without exports it
+// is NULL.
 func TestWeakReferenceWithoutDriver(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(t.TempDir(), "weak")

@@ -25,7 +25,7 @@ func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
 	return rig.New(t, o), without
 }
 
-// processor returns the row of the processor, which must be the last of so many devices.
+// processor returns the row of the processor, which must be the last one of `devices` rows.
 func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 	t.Helper()
 	r := rig.Run(t, m.Gpuarb("devices", "--json"))
@@ -54,7 +54,7 @@ func same(t *testing.T, with, without *rig.Machine, code int, args ...string) {
 	}
 }
 
-// onProcessor starts a program on the processor, which is shown from then on, and returns what ends it.
+// onProcessor starts a program on the processor, waits until the processor is shown, and returns a function that ends the program.
 func onProcessor(t *testing.T, m *rig.Machine) (end func()) {
 	t.Helper()
 	p := m.Gpuarb("run", "--device", "cpu", "--", "cat")

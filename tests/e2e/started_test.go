@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// startedWith returns what a program says that it was started with, behind a command that is itself started in a state. The
-// lines of which two processes of one kind differ are left out.
+// startedWith starts a command in a state, which starts the program `started`, and returns the state that this program
+// prints. It leaves out the lines in which any two processes differ.
 func startedWith(t *testing.T, m *rig.Machine, state []string, behind ...string) string {
 	t.Helper()
 	program := rig.Build(t, "programs/started")
@@ -41,10 +41,10 @@ func startedWith(t *testing.T, m *rig.Machine, state []string, behind ...string)
 	return withoutOwn.ReplaceAllString(string(text), "")
 }
 
-// withoutOwn are the lines of which two processes of one kind differ, and what of a descriptor's line is so.
+// withoutOwn matches the lines, and the parts of a descriptor's line, in which any two processes differ.
 var withoutOwn = regexp.MustCompile(`(?m)^(Ngid|Pid|PPid|Tgid|NStgid|NSpid|NSpgid|NSsid|Vm\w+|Rss\w+|Hugetlb\w+|\w*voluntary_ctxt_switches|SigQ):.*\n|\[\d+\]|/TestStarted\S*/shown`)
 
-// differences are the lines that only one of two texts has.
+// differences returns the lines that only one of two texts has.
 func differences(a, b string) string {
 	var found strings.Builder
 	for i, pair := range [][2]string{{a, b}, {b, a}} {
@@ -57,7 +57,7 @@ func differences(a, b string) string {
 	return found.String()
 }
 
-// startStates are what a program can be started with, one at a time and together.
+// startStates returns states that a program can be started in: each property by itself, and all together.
 func startStates() map[string][]string {
 	states := map[string][]string{
 		"plain":        nil,
@@ -84,8 +84,8 @@ func startStates() map[string][]string {
 	return states
 }
 
-// TestStartedAsByEnv: what a program gets from whoever starts `gpuarb run` it gets as behind env(1): dispositions of signals,
-// the mask, descriptors, umask, limits, nice, session and process group.
+// TestStartedAsByEnv checks that a program behind `gpuarb run` is started in the same state as behind env(1): dispositions
+// of signals, mask, descriptors, umask, limits, nice, session and process group.
 func TestStartedAsByEnv(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -100,7 +100,7 @@ func TestStartedAsByEnv(t *testing.T) {
 	}
 }
 
-// TestCommandIsOneFile: the command runs in a root that has no library, of whatever kind.
+// TestCommandIsOneFile checks that gpuarb runs in a root folder that has no library at all.
 func TestCommandIsOneFile(t *testing.T) {
 	t.Parallel()
 	root := t.TempDir()

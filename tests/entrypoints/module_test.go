@@ -23,7 +23,7 @@ func charged(m *rig.Machine, pid int, used uint64) {
 	rig.Eventually(m.T, fmt.Sprintf("%d bytes are used", used), func() bool { return uint64(m.Lease(pid, 0).Used) == used })
 }
 
-// Module loads do not wait for each other: all of them are in the driver at the same time.
+// TestLoadsDoNotWait checks that module loads do not wait for each other: all are in the driver at the same time.
 func TestLoadsDoNotWait(t *testing.T) {
 	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Want("alloc a 1M", "ok")
@@ -70,14 +70,15 @@ func TestLimitsAreCharged(t *testing.T) {
 	})
 }
 
-// What is loaded, through an exported function or the runtime's private table, at once or later than its load, or
-// grows with a launch, is found by the device's readings, and charged to its own budget: the device's room for others is
-// what it really has. What is unloaded is charged no more.
+// TestWhatNoCallShowsIsFound checks memory that no call names: modules that are loaded by an exported function or the
+// runtime's private table, at once or later, and memory that grows with a launch. The daemon finds it in the device's
+// readings and charges it to the program's own budget, so that other programs get exactly the rest of the device. After
+// an unload it is no longer charged.
 func TestWhatNoCallShowsIsFound(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
 		commands []string
-		undo     string // what gives it back; "": nothing does
+		undo     string // command that gives it back; "": none does
 	}{
 		"module":        {[]string{"load m 3G"}, "unload m"},
 		"extended":      {[]string{"loadex m 3G"}, "unload m"},

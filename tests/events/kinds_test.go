@@ -93,8 +93,8 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// TestEnded: the end of a job tells what became of it, of a program that took gpuarb's place too; the log has it if something
-// of the job was refused. A job that never began has no end.
+// TestEnded checks the event at the end of a job, also of one whose program replaced gpuarb: it has the job's summary, which
+// the log has too if a request of the job was refused. A job that never began has no such event.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

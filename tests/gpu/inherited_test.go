@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// inherited: a program that uses the driver under `gpuarb run` has the signals ignored that were ignored when that was started,
-// as the same program has without it.
+// inherited checks that a program that uses the driver ignores the same signals under `gpuarb run` as without it, if the shell
+// that starts them ignores some.
 func inherited(t *testing.T, m *rig.Machine) {
 	program, gpuarb := rig.Build(t, "programs/cudaprog-dlsym"), rig.Build(t, "gpuarb")
 	var want string
@@ -29,7 +29,7 @@ func inherited(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// ignored is the mask of the signals that a process ignores.
+// ignored returns the line of /proc/PID/status with the signals that a process ignores.
 func ignored(t *testing.T, pid int) string {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

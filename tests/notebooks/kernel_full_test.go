@@ -18,7 +18,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// notebook returns a machine with the page's kernel, and an environment in which a notebook server finds it.
+// notebook returns a machine with the kernel of docs/notebooks.md, and an environment in which a notebook server finds that kernel.
 func notebook(t *testing.T) (m *rig.Machine, env []string) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/notebooks.md")
@@ -53,7 +53,7 @@ func TestFullKernel(t *testing.T) {
 	bounded.Until(t, "the kernel holds nothing", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
 
-// TestFullKilledServer: the page's kernel ends when its notebook server is killed, as a kernel without gpuarb does.
+// TestFullKilledServer checks that the page's kernel ends when its notebook server is killed, as a kernel without gpuarb does.
 func TestFullKilledServer(t *testing.T) {
 	m, env := notebook(t)
 	p := m.Begin(m.Command(env, "/usr/bin/python3", "testdata/server.py"))

@@ -108,16 +108,16 @@ func TestKeys(t *testing.T) {
 	same(t, story(t, []string{"keys"}))
 }
 
-// TestEnvironmentChanges: a thread changes the environment while another one's requests are refused, each of which is a
-// line for the log.
+// TestEnvironmentChanges makes one thread change the environment while the requests of another one are refused: each
+// refusal writes to the log, and must not read the environment for that.
 func TestEnvironmentChanges(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"environ"}))
 }
 
-// TestStoppedDaemon: a daemon that is stopped counts as gone after five seconds. Nothing waits for it from then on, and
-// the user is told why there is no limit; but a request that the daemon let wait goes on waiting. When it goes on, all are
-// in its books.
+// TestStoppedDaemon checks that a stopped daemon counts as gone after five seconds: from then on no call waits for it,
+// and the user is told why there is no limit. A request that waits in the daemon's queue goes on waiting. When the
+// daemon continues, it learns of all memory.
 func TestStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -155,8 +155,9 @@ func TestStoppedDaemon(t *testing.T) {
 	allGone(m)
 }
 
-// TestStartedBesideAStoppedDaemon: a program whose first question has no answer runs without a limit after five seconds, no
-// sooner, and says so; one that has its answer late, but in time, has its limit.
+// TestStartedBesideAStoppedDaemon checks two programs that start beside a stopped daemon. One whose first request is
+// answered within five seconds has its limit; the other one runs without a limit after five seconds, not earlier, and
+// says so.
 func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

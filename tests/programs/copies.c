@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: Apache-2.0
-// copies: a program that uses several copies of a driver's library, each by its path, as programs
-// do that try every file of the name that they find. Commands on stdin, each answered by itself and
-// "ok" or "err N"; X is a letter that a copy is known by:
+// copies: a program that uses several copies of a driver's library, each opened by its path, as
+// programs do that try every file with the library's name. It reads commands from stdin, and
+// answers each with the command and "ok" or "err N". X is a letter that names a copy:
 //
 //   open X PATH     opens a copy, by path or by name
 //   find X dlsym    finds its functions, each by dlsym
-//   find X gpa      the same, all but cuGetProcAddress by that one
+//   find X gpa      finds cuGetProcAddress by dlsym, and all others by cuGetProcAddress
 //   init X          cuInit
 //   context X       makes a context on device 0
 //   alloc X BYTES   takes memory; free X gives the latest piece back
 //   room X          cuMemGetInfo: "room X ok TOTAL"
 //   close X
-//   link            calls cuInit by a library that is linked with -lcuda (copieslink.so beside the
-//   program) nvml X PATH     opens an NVML, initialises it, and asks for the memory of device 0:
-//   "nvml X ok TOTAL" pid             "pid ok PID"
+//   link            takes memory through copieslink.so, a plug-in that is linked with -lcuda
+//   nvml X PATH     opens and initialises an NVML: "nvml X ok TOTAL", the memory of device 0
+//   pid             "pid ok PID"
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>

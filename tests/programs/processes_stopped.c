@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A daemon that does not answer.
+// The story "stopped": a program whose daemon stops answering for a while.
 #include "processes.h"
 
 #include <pthread.h>
@@ -9,9 +9,9 @@
 
 static CUcontext shared;
 
-// The daemon is stopped. One thread asks it for memory, and then frees what it has, block by block;
-// another one meanwhile allocates and frees. The caller sees to it that the daemon wants to hear of
-// each free.
+// The test stops the daemon. Then one thread asks for memory and frees its blocks one by one, while
+// another thread allocates and frees. The test has a request wait in the daemon's queue, so that
+// each free would be reported to the daemon.
 #define BLOCKS 100
 static atomic_int pairing;
 
@@ -27,7 +27,7 @@ static void note_call(double *longest, double began) {
         *longest = took;
 }
 
-// Tells a call that waited for the daemon from one that the machine kept waiting.
+// Says whether a call took so long that it must have waited for the daemon, not for a busy machine.
 static void say_longest(const char *what, double longest) {
     if (longest < 3)
         say("%s: no call waits", what);

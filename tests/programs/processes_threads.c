@@ -219,8 +219,8 @@ static int tell_keys(char **arguments) {
     return 0;
 }
 
-// One thread adds variables to the environment, which libc moves and frees meanwhile, while another
-// is refused memory.
+// One thread adds variables to the environment, which makes libc move and free it, while another
+// thread asks for memory and is refused.
 static atomic_int setting;
 
 static void *sets_variables(void *arg) {

@@ -5,7 +5,7 @@
 //
 //   pid PID ready yes|no watchdog yes|no pipe ignored|default
 //
-// A variable that names another process is not meant for it: it then exits with 3 (no socket).
+// If LISTEN_PID names another process, it has no socket and exits with status 3.
 #include <errno.h>
 #include <poll.h>
 #include <signal.h>
@@ -27,7 +27,7 @@ static bool is_own(const char *name) {
     return value != NULL && strtol(value, NULL, 10) == (long)getpid();
 }
 
-// notify sends a state to systemd. Whether it is believed, systemd decides.
+// notify sends a state to systemd, which may ignore it. Returns whether it was sent.
 static bool notify(const char *state) {
     const char *path = getenv("NOTIFY_SOCKET");
     struct sockaddr_un to = {.sun_family = AF_UNIX};

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is started with.
+// Sets the state that a program is started in, and prints it: signals, descriptors, limits.
 //
 //   started as STATE... -- COMMAND [ARGUMENT...]   sets a state and executes COMMAND in its place
 //   started show                                   prints the state that it has itself

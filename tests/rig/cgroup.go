@@ -77,7 +77,7 @@ func removeAll(dir string) bool {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return true
 	}
-	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // version 1 has none: the test ends what it started
+	_ = os.WriteFile(filepath.Join(dir, "cgroup.kill"), []byte("1"), 0) // version 1 has no such file: there the test ends its programs itself
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		if e.IsDir() && !removeAll(filepath.Join(dir, e.Name())) {

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// TestEnvLeavesTasteOut sets what people set in their shells for colours: the programs of a machine see none of it.
+// TestEnvLeavesTasteOut checks that the programs of a machine do not see the variables by which users set colours in their shells.
 func TestEnvLeavesTasteOut(t *testing.T) {
 	taste := []string{"NO_COLOR=1", "CLICOLOR=0", "CLICOLOR_FORCE=1", "FORCE_COLOR=1"}
 	for _, kv := range taste {

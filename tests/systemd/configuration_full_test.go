@@ -8,9 +8,9 @@ import (
 )
 
 // TestFullSystemdConfiguration: a mistake in the configuration fails the reload and changes nothing.
-// A service that is restarted with one runs with the last configuration without mistakes, and every table says so. Without such
-// a configuration it stays down however often programs ask for it, without
-// bringing a unit to its start limit, and starts as soon as the mistake is mended.
+// A service that restarts with a mistake runs with its last good configuration, and every table says so. Without such
+// a configuration it stays down however often programs ask for it, without bringing a unit to its start limit, and
+// starts as soon as the mistake is mended.
 func TestFullSystemdConfiguration(t *testing.T) {
 	h := boot(t)
 	const (

@@ -12,13 +12,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// wrappedSocket is a socket unit in front of the service that the page has behind `gpuarb run`.
+// wrappedSocket is the socket unit for the service that docs/control.md starts by `gpuarb run`.
 const wrappedSocket = `[Socket]
 ListenStream=/run/wrapped.sock
 `
 
-// TestFullSystemdWrapped: a service with a socket unit, Type=notify and WatchdogSec= works behind `gpuarb run`, as the page has it, and with
-// --exec=false if its unit has what the page says for that. It lives longer than its watchdog lets a silent service live.
+// TestFullSystemdWrapped checks that a service with a socket unit, Type=notify and WatchdogSec= works behind `gpuarb run`, as on the page,
+// and behind --exec=false with the lines that the page adds for that. It waits until the service has notified its watchdog again.
 func TestFullSystemdWrapped(t *testing.T) {
 	h := boot(t)
 	here(t, "cp", "build/programs/service", h.root+"/usr/bin/model-server")

@@ -76,8 +76,8 @@ func lives(pid string) bool {
 	return !strings.HasPrefix(rest, "Z")
 }
 
-// TestNoWayToTheSocket: where the daemon's folder is closed to the user of the page's process, the log says that nothing is
-// served, and why, until there is a way; and browsers are refused meanwhile.
+// TestNoWayToTheSocket closes the daemon's folder to the user of the page's process. It checks that the log says that
+// nothing is served, and why, and that connections are refused, until the folder is open.
 func TestNoWayToTheSocket(t *testing.T) {
 	t.Parallel()
 	free, err := net.Listen("tcp", "127.0.0.1:0")
@@ -107,7 +107,8 @@ func TestNoWayToTheSocket(t *testing.T) {
 	m.url()
 }
 
-// refuses reports whether nothing listens at an address. Between two tries a connection may be taken: it then ends at once.
+// refuses reports whether nothing listens at an address. While the process tries to serve, a connection may be
+// accepted, but must end at once.
 func refuses(t *testing.T, address string) bool {
 	t.Helper()
 	conn, err := net.Dial("tcp", address)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A weak reference to a driver function, as programs have that run with a driver and without.
+// Calls a driver function by a weak reference, as programs do that also run without a driver.
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook server that opens a kernel, has it take memory, and waits to be killed.
+"""A notebook server that starts a kernel, runs code there that takes memory, and waits to be killed.
 
-Prints the PID of the kernel when it holds the memory.
+Prints the PID of the kernel when the kernel holds the memory.
 """
 
 import signal

@@ -16,12 +16,14 @@ static void uuid_text(const struct sim_device *d, char out[48]) {
                       i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", d->uuid[i]);
 }
 
-// A device that MIG has divided is not shown, but its instances.
+// Reports whether CUDA may show a device: a GPU that MIG has divided is not shown, but its
+// instances are.
 static bool usable(const struct sim_state *s, int phys) {
     return sim_present(s, phys) && !sim_divided(s, phys);
 }
 
-// The devices that a number can name: of the instances of MIG that is the first alone.
+// Lists the devices that CUDA_VISIBLE_DEVICES can name by number: of all MIG instances only the
+// first.
 static int numbered(const struct sim_state *s, int list[SIM_MAX_DEVICES]) {
     int n = 0;
     bool instance = false;

@@ -2,8 +2,9 @@
 //
 // Where the pages of managed memory are to be. What is asked for is checked and takes its turn in
 // the stream; where pages are is not modelled, and their bytes stay counted where they were
-// allocated; or, with SIMCUDA_MANAGED_MOVES, a prefetch moves them at once, by their number. A real
-// driver moves them as they are used, too, and evicts them when others need the room.
+// allocated. With SIMCUDA_MANAGED_MOVES a prefetch moves bytes at once, and only their number
+// counts. A real driver also moves pages when they are used, and evicts them when others need the
+// room.
 
 #include "driver.h"
 

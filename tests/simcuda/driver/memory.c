@@ -18,7 +18,7 @@ void mem_delay(void) {
     nanosleep(&t, NULL);
 }
 
-// Managed memory that moves takes nothing of the device by itself.
+// An allocation of managed memory that moves counts, and takes no bytes of the device by itself.
 static const struct sim_delta mem_cost_moving = {.allocs = 1};
 
 static bool mem_moves(enum block_kind kind) {

@@ -15,12 +15,12 @@ static struct {
     pthread_mutex_t lock;
     struct sim_state *sim;
     unsigned users;
-    uint32_t losses[SIM_MAX_DEVICES]; // of each device, when the first user came
-    int order[SIM_MAX_DEVICES];       // the devices that there were then, by their index
+    uint32_t losses[SIM_MAX_DEVICES]; // of each device, at the first initialisation
+    int order[SIM_MAX_DEVICES];       // the devices present then, by NVML's index
     unsigned count;
 } lib = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
-// A handle is the address of one of these: of the device of that number.
+// The handle of device n is the address of byte n.
 static char handles[SIM_MAX_DEVICES];
 
 struct sim_state *nvml_state(void) {
@@ -56,7 +56,8 @@ static bool is_lost(struct sim_state *s, int phys) {
     return atomic_load(&s->dev[phys].lost) || atomic_load(&s->dev[phys].losses) != lib.losses[phys];
 }
 
-// An instance of MIG is known by its GPU's handle, whenever it was made.
+// Reports whether a handle may be used: of a GPU that was there at the initialisation, or of an
+// instance of such a GPU, whenever MIG made it.
 static bool is_known(const struct sim_state *s, int phys) {
     unsigned of = s->dev[phys].instance_of;
     if (of && (!sim_present(s, phys) || s->dev[phys].hidden))
@@ -94,7 +95,7 @@ int nvml_index(int phys) {
     return -1;
 }
 
-// The library sees the devices that are there when it is initialised.
+// Notes the devices that are there at the initialisation: the library knows no others.
 static void look(struct sim_state *s) {
     lib.count = 0;
     for (uint32_t k = 0; k < s->device_count; k++) {
@@ -314,7 +315,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_
     return by_pci(id, out);
 }
 
-// MIG: a device is in its mode while it has instances.
+// MIG: a GPU is in MIG mode as long as it has instances.
 EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *current, unsigned *pending) {
     DEVICE(d, s, phys);
     if (!current || !pending)

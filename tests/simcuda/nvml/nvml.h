@@ -31,7 +31,7 @@ enum { NVML_UUID_TEXT = 41 };
 
 struct sim_state *nvml_state(void); // NULL: not initialised
 nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys);
-int nvml_index(int phys); // -1 for instances of MIG
+int nvml_index(int phys); // -1: a MIG instance, or not present at the initialisation
 nvmlDevice_t nvml_handle(const struct sim_state *s, int phys);
 nvmlReturn_t nvml_text(char *out, unsigned length, const char *text);
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]);

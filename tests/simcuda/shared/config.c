@@ -194,7 +194,8 @@ static bool wrong(const char *name) {
     return false;
 }
 
-// Numbers of devices, or DEVICE:PARENT for the instances of MIG.
+// Reads a list of device numbers, each followed by what `each` reads (for MIG instances:
+// ":PARENT").
 static bool parse_numbers(struct sim_state *s, const char *text,
                           bool (*each)(struct sim_state *, uint32_t, const char *)) {
     char copy[512];
@@ -253,7 +254,7 @@ static bool parse_lacks(struct sim_config *c, const char *text) {
     return true;
 }
 
-// Which devices are there, for whom, and what NVML knows of them.
+// Reads which devices are there, which of them NVML shows, and what NVML knows of them.
 static bool load_presence(struct sim_state *s) {
     static const struct {
         const char *name;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Managed memory that moves (SIMCUDA_MANAGED_MOVES): none of it is on the device before it is
-// prefetched there, as much as has room, and it goes when anybody's allocation lacks that room.
-// What is there is part of its process's extra.
+// Managed memory that moves (SIMCUDA_MANAGED_MOVES). It comes to the device by a prefetch, as far
+// as there is room, and leaves it when an allocation of any process lacks that room. The bytes on
+// the device are part of the process's extra.
 
 #include "sim.h"
 
@@ -10,7 +10,7 @@ static uint64_t least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-// The lock is held. Too much may be asked for in either direction.
+// Moves up to `in` bytes to the device and up to `out` bytes away. The lock is held.
 static void change_locked(struct sim_state *s, struct sim_proc *p, int dev, uint64_t in,
                           uint64_t out) {
     struct sim_usage *u = &p->dev[dev];

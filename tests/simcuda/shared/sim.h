@@ -44,7 +44,7 @@ struct sim_rule {
 };
 
 enum { SIM_DRIVER_VERSION = 12050, SIM_COMPUTE_MAJOR = 8, SIM_COMPUTE_MINOR = 6 };
-// The facts that NVML does not support.
+// Facts that NVML can be made not to support (SIMCUDA_NVML_LACKS).
 enum {
     SIM_LACKS_MEMORY = 1,
     SIM_LACKS_PCI = 2,
@@ -67,7 +67,7 @@ struct sim_config {
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t reuse_handles;      // a handle is used again as soon as may be
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
-    int32_t managed_moves;      // managed memory is on a device only where it was prefetched
+    int32_t managed_moves;      // managed memory is on a device only after a prefetch
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
     int32_t nvml_lacks;         // bits of SIM_LACKS_…
 };
@@ -84,7 +84,7 @@ struct sim_device {
     _Atomic uint32_t losses; // how often it fell off the bus
     _Atomic uint32_t absent; // not there yet, or gone: for CUDA, and for an NVML that starts now
     uint32_t hidden;         // CUDA shows it, and NVML does not
-    uint32_t instance_of;    // the number of the device that MIG has made it of, plus one; or 0
+    uint32_t instance_of;    // MIG instance: number of its GPU + 1; else 0
     _Atomic uint64_t asked;  // how many calls of NVML's named it
 };
 
@@ -93,7 +93,7 @@ struct sim_usage {
     _Atomic uint64_t user;  // bytes that its program asked for and has not freed
     _Atomic uint64_t extra; // contexts, rounding, what pools keep
     _Atomic uint64_t user_peak;
-    _Atomic uint64_t managed, paged; // managed memory that moves: of it, what is here (in extra)
+    _Atomic uint64_t managed, paged; // bytes of managed memory that moves; those here (in extra)
     _Atomic uint32_t allocs, streams, contexts;
     _Atomic uint32_t life; // the device's losses when the process came: nothing outlives one
 };
@@ -153,9 +153,10 @@ const char *sim_dir(void); // the folder, resolved once per process image
 void sim_lock(struct sim_state *s);
 void sim_unlock(struct sim_state *s);
 uint64_t sim_now_ns(void);
-uint64_t sim_capacity(const struct sim_state *s, int dev); // what programs may take of it
-bool sim_present(const struct sim_state *s, int dev);      // with its parent, if MIG made it
-bool sim_divided(const struct sim_state *s, int dev); // an instance that MIG made of it is there
+uint64_t sim_capacity(const struct sim_state *s, int dev); // bytes that programs may take
+bool sim_present(const struct sim_state *s,
+                 int dev); // it, and for a MIG instance its GPU, is there
+bool sim_divided(const struct sim_state *s, int dev); // one of its MIG instances is there
 
 // Takes memory on a device for a process, collecting dead processes when it does not fit.
 struct sim_delta {
@@ -171,9 +172,9 @@ bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 void sim_give_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 
-// paged.c: managed memory that moves. sim_managed: the process has so many more bytes of it.
-// sim_page: so many of them come to the device, as far as there is room, or leave it.
-// sim_evict_locked: those of all processes leave the device until bytes have room there.
+// paged.c: managed memory that moves. sim_managed adds bytes to what the process has of it.
+// sim_page moves up to `in` of them to the device, as far as there is room, and up to `out` away.
+// sim_evict_locked moves those of all processes away until `bytes` have room on the device.
 void sim_managed(struct sim_state *s, struct sim_proc *p, int dev, int64_t bytes);
 void sim_page(struct sim_state *s, struct sim_proc *p, int dev, uint64_t in, uint64_t out);
 void sim_evict_locked(struct sim_state *s, int dev, uint64_t bytes);
