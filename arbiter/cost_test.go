@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // telling is a client whose library says what its blocks are.
@@ -301,5 +302,27 @@ func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
 	w.served(o.Waiting)
 	if d := w.read(3, x.figure(250)); d.Capacity != 5500 {
 		t.Errorf("the second is being made: capacity %d", d.Capacity)
+	}
+}
+
+// TestFreedWhileTheDeviceIsReadIsNoExcess: while the device is read, a program frees memory, and a new limit has its credit taken back.
+// The device's figure may still show what was freed: it is not charged as memory that no call named.
+func TestFreedWhileTheDeviceIsReadIsNoExcess(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 16000)
+	x := w.telling(reading.Told{})
+	x.must(1000)
+	x.free(300)
+	w.read(3, x.figure(1000)) // of which 300 are freed, or in use without a name
+	w.arb.Note(0)
+	if !x.word.fast(300) {
+		t.Fatal("no credit")
+	}
+	x.free(300)
+	if err := w.arb.SetUserLimits(w.now, 1000, "", rules.Change{Device: 0, Max: ptr(size(700))}); err != nil {
+		t.Fatal(err)
+	}
+	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(1000)}})
+	if row := x.row(); row.Granted != 700 || row.Excess != 0 {
+		t.Errorf("no excess is to be charged: %+v", row)
 	}
 }

@@ -50,7 +50,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	}
 	for _, l := range living {
 		if anew && !l.spoiled {
-			a.flag(l)
+			a.renewMark(l)
 		}
 		if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {
 			a.charge(now, l)

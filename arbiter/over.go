@@ -32,6 +32,12 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 
 // flag shows a lease's flags in its word.
 func (a *Arbiter) flag(l *lease) {
+	a.keepMark(l)
+	a.renewMark(l)
+}
+
+// renewMark shows a lease's flags in its word, so that the word's low-water mark begins anew and what it showed is forgotten.
+func (a *Arbiter) renewMark(l *lease) {
 	if l.apart = l.Away() > 0; l.apart {
 		l.device.aparts[l] = struct{}{}
 	} else {

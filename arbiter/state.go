@@ -327,6 +327,7 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 		return 0
 	}
 	away := l.Away()
+	a.keepMark(l)
 	got := l.Release(accounting.Memory, min(l.word.Take(granted, most), most, granted))
 	if l.apart {
 		// Release took bytes that are away first. As far as the client still says that it has managed memory, it has freed
@@ -336,6 +337,14 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 	}
 	a.look(l)
 	return got
+}
+
+// keepMark notes the most bytes that a lease has used at once since its word was last changed. A change of the word makes its
+// low-water mark begin anew; if the device is being read at that moment, its figure may still show bytes that were freed since.
+func (a *Arbiter) keepMark(l *lease) {
+	if granted := l.Granted(); granted > 0 && l.session.alive() && !l.lost && !l.spoiled {
+		l.beyond.Used(min(l.word.Recent(granted), granted))
+	}
 }
 
 // look brings the peaks up to date with what a lease uses, and returns that.
