@@ -36,7 +36,7 @@ func (a *Arbiter) flag(l *lease) {
 	a.renewMark(l)
 }
 
-// renewMark shows a lease's flags in its word, so that the word's low-water mark begins anew and what it showed is forgotten.
+// renewMark shows a lease's flags in its word, so that the word's low-water mark restarts and what it showed is forgotten.
 func (a *Arbiter) renewMark(l *lease) {
 	if l.apart = l.Away() > 0; l.apart {
 		l.device.aparts[l] = struct{}{}

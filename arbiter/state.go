@@ -339,8 +339,8 @@ func (a *Arbiter) take(l *lease, most accounting.Bytes) accounting.Bytes {
 	return got
 }
 
-// keepMark notes the most bytes that a lease has used at once since its word was last changed. A change of the word makes its
-// low-water mark begin anew; if the device is being read at that moment, its figure may still show bytes that were freed since.
+// keepMark notes the most bytes that a lease has used at once since its word was last changed. A change of the word restarts its
+// low-water mark; if the device is being read at that moment, its figure may still show bytes that were freed since.
 func (a *Arbiter) keepMark(l *lease) {
 	if granted := l.Granted(); granted > 0 && l.session.alive() && !l.lost && !l.spoiled {
 		l.beyond.Used(min(l.word.Recent(granted), granted))
