@@ -156,13 +156,24 @@ static void sweep(struct ga_interface *library, const struct meeting *m) {
     }
 }
 
+// Returns the place of the copy that begins at an address, else the first free place; GA_COPIES:
+// there is none. The caller holds the lock.
+static size_t place_for(const struct ga_interface *library, uintptr_t first) {
+    size_t found = GA_COPIES;
+    for (size_t place = GA_COPIES; place-- > 0;) {
+        uintptr_t there = atomic_load(&library->copies[place].first);
+        if (there == first)
+            return place;
+        if (there == 0)
+            found = place;
+    }
+    return found;
+}
+
 // Gives a copy its own place, or the first free one, and returns it; −1: there is none. Only the
 // functions of place 0 need no entries. The caller holds the lock.
 static int take_place(struct ga_interface *library, const struct meeting *m) {
-    size_t place = 0;
-    while (place < GA_COPIES && atomic_load(&library->copies[place].first) &&
-           atomic_load(&library->copies[place].first) != m->object.first)
-        place++;
+    size_t place = place_for(library, m->object.first);
     if (place == GA_COPIES || (place > 0 && !have_entries(library)))
         return -1;
     struct ga_copy *copy = &library->copies[place];

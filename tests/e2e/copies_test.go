@@ -92,6 +92,25 @@ func TestClosedCopyIsGone(t *testing.T) {
 	p.End()
 }
 
+// TestCopyKeepsItsPlace closes the first of two copies and looks the functions of the other one up again. It checks that
+// the functions which the program had before are still limited, and nothing is said of a second copy.
+func TestCopyKeepsItsPlace(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	stub, real := rig.Build(t, "sim/toolkit/libcuda.so"), rig.Build(t, "sim/libcuda.so.1")
+	p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "programs/copies")))
+	for _, step := range []string{"open a " + stub, "find a dlsym", "open b " + real, "find b dlsym", "close a",
+		"open c " + real, "find c dlsym", "init c", "context b"} {
+		p.Want(step, "ok")
+	}
+	p.Want("alloc b 1048577", "err 2")
+	p.Want("alloc b 1048576", "ok")
+	p.Want("init b", "ok")
+	if said := p.End(); strings.Contains(said, "libcuda") {
+		t.Errorf("it says %s", said)
+	}
+}
+
 // TestTwoCopiesThatWork checks that one of two working copies is limited, that each call reaches
 // the copy in which it was looked up, and that stderr and the events name the copy that is not
 // limited.
