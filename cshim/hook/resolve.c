@@ -45,10 +45,12 @@ static void *found_in(const struct lookup *l, void *handle) {
                       : loader->dlsym(handle, l->name);
 }
 
-// What the library itself says of a function that it may lack.
+// What the library itself says of a function that it may lack. No copy is held if another thread
+// has closed it since it was met: then what is found behind us, without our export.
 static void *in_library(const struct lookup *l) {
-    size_t place = atomic_load(&l->library->held) - 1;
-    return settled(found_in(l, atomic_load(&l->library->copies[place].handle))); // dlerror says so
+    uint32_t held = atomic_load(&l->library->held);
+    void *handle = held ? atomic_load(&l->library->copies[held - 1].handle) : RTLD_NEXT;
+    return settled(found_in(l, handle)); // dlerror says so
 }
 
 // In the scope of the caller's own object, which is searched behind the global one.
