@@ -122,13 +122,19 @@ bool ga_copies_holds(struct ga_interface *library) {
     return false;
 }
 
+// Returns the loader's handle for the held copy. The caller holds the lock; a copy is held.
+static void *handle_of_held(const struct ga_interface *library) {
+    return atomic_load(&library->copies[atomic_load(&library->held) - 1].handle);
+}
+
 void ga_copies_hold(struct ga_interface *library, size_t place) {
     ga_spin_lock(&lock);
     if (atomic_load(&library->held) == 0)
         hold(library, place);
+    void *handle = handle_of_held(library);
     ga_spin_unlock(&lock);
     if (library->met)
-        library->met(library, atomic_load(&library->copies[place].handle));
+        library->met(library, handle);
 }
 
 // A copy that is to have a place, and what the loader said of all copies before the lock was taken.
@@ -219,15 +225,15 @@ void *ga_copies_answer(const struct ga_interface *library, size_t place, size_t 
 }
 
 // Keeps the copy at a place loaded for ever, because pointers into it are kept. Returns its path;
-// NULL: the loader does not tell it.
+// NULL: the loader does not tell it, or does not keep the copy.
 static const char *pin(const struct ga_interface *library, size_t place) {
     const struct ga_loader *loader = ga_loader_get();
     void *probe = atomic_load(&library->copies[place].probe);
     Dl_info info;
     if (!probe || !loader->dladdr || !loader->dladdr(probe, &info))
         return NULL;
-    loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-    return info.dli_fname;
+    bool stays = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) != NULL;
+    return stays ? info.dli_fname : NULL;
 }
 
 // Notes that the copy at a place works, and decides whether it becomes the held one. Returns the
@@ -253,11 +259,13 @@ void ga_copies_works(struct ga_interface *library, size_t place) {
     ga_spin_lock(&lock);
     int beside = decide(library, place);
     size_t held = atomic_load(&library->held) - 1;
+    void *handle = handle_of_held(library);
     ga_spin_unlock(&lock);
     const char *path = pin(library, held);
-    atomic_store(&library->kept, 1);
+    if (path)
+        atomic_store(&library->kept, 1);
     if (library->met)
-        library->met(library, atomic_load(&library->copies[held].handle));
+        library->met(library, handle);
     if (beside >= 0 && !atomic_exchange(&library->copies[beside].said, 1))
         ga_twice_tell(path, pin(library, (size_t)beside));
 }
