@@ -4,6 +4,7 @@
 #include <dlfcn.h>
 
 #include "core/environ.h"
+#include "core/log.h"
 #include "hook/copies.h"
 #include "hook/loader.h"
 
@@ -114,6 +115,17 @@ void *ga_library_translate(const struct ga_interface *library, void *real, const
     return real;
 }
 
+// Tells the user, once in a process, of a copy that cannot be limited. Only on stderr: a
+// constructor may look functions up, and must not wait for the daemon.
+static void warn_of_copy(const char *path) {
+    static _Atomic uint32_t said;
+    if (!atomic_exchange(&said, 1))
+        ga_log_user("this program has more copies of a driver's library loaded than gpuarb can "
+                    "tell apart: %s is not limited, and memory that the program takes with it "
+                    "counts against no budget; let the program load one copy",
+                    path);
+}
+
 void *ga_library_found(struct ga_interface *library, void *found, const char *name) {
     const struct ga_loader *loader = ga_loader_get();
     struct ga_loader_object object;
@@ -123,7 +135,8 @@ void *ga_library_found(struct ga_interface *library, void *found, const char *na
         ga_os_equal(object.soname, library->file)) {
         void *handle = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         if (handle) {
-            ga_copies_meet(library, found, handle);
+            if (ga_copies_meet(library, found, handle) < 0)
+                warn_of_copy(info.dli_fname);
             loader->dlclose(handle);
         }
     }

@@ -160,6 +160,27 @@ func TestTwoCopiesThatWork(t *testing.T) {
 	}
 }
 
+// TestOneCopyTooMany loads more copies than the library has places for. It checks that stderr names the first copy that
+// has none, once, and that the held copy is still limited.
+func TestOneCopyTooMany(t *testing.T) {
+	t.Parallel()
+	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
+	p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "programs/copies")))
+	paths := map[string]string{}
+	for _, letter := range []string{"a", "b", "c", "d", "e", "f"} {
+		paths[letter] = anotherCopy(t, m, letter, "libcuda.so.1")
+		p.Want("open "+letter+" "+paths[letter], "ok")
+		p.Want("find "+letter+" dlsym", "ok")
+	}
+	p.Want("init a", "ok")
+	p.Want("context a", "ok")
+	p.Want("alloc a 1048577", "err 2")
+	said := p.End()
+	if strings.Count(said, "more copies") != 1 || !strings.Contains(said, paths["e"]) {
+		t.Errorf("it says %q, want one line that names %s", said, paths["e"])
+	}
+}
+
 // TestTwoNVMLs checks that the working copy of NVML shows the budget as the device's memory.
 func TestTwoNVMLs(t *testing.T) {
 	t.Parallel()
