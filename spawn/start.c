@@ -118,7 +118,7 @@ static int execute(const struct gs_program *program) {
 // run_child runs in the child, which it replaces by the program. If that fails it writes -errno to
 // `tell` and exits.
 static void run_child(const struct gs_program *program, pid_t parent, int tell) {
-    (void)prctl(PR_SET_PDEATHSIG, program->death_signal);
+    (void)prctl(PR_SET_PDEATHSIG, (unsigned long)program->death_signal);
     pid_t now = getppid();           // 0: this child is the first process of a PID namespace
     if (now != 0 && now != parent) { // the parent ended before prctl: the kernel sends nothing
         (void)kill(getpid(), program->death_signal);
@@ -165,7 +165,7 @@ int gs_become(const struct gs_program *program) {
     int wanted = program->death_signal != 0 ? program->death_signal : started.death_signal;
     if (wanted != 0) {
         // After execve the process has this thread alone, so that its setting is the process's.
-        (void)prctl(PR_SET_PDEATHSIG, wanted);
+        (void)prctl(PR_SET_PDEATHSIG, (unsigned long)wanted);
     }
     if (program->death_signal != 0 && getppid() != started.parent) {
         (void)mask_signals(&mask, NULL);
