@@ -103,18 +103,31 @@ static void *decide_disabled(const struct lookup *l) {
     return found_without_us(l);
 }
 
+// Reports whether the user is to be warned of the library that begins at an address: once for each
+// library, and of a few libraries at most.
+static bool is_first_warning(uintptr_t first) {
+    static uintptr_t _Atomic said[8];
+    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+        uintptr_t there = 0;
+        if (atomic_compare_exchange_strong(&said[i], &there, first))
+            return true;
+        if (there == first)
+            return false;
+    }
+    return false;
+}
+
 // Warns, once for a library, if it has a variable with the name of the driver function that it
 // looks up. It will store the function there; but the loader has bound the name to our exported
 // function, so that the store crashes the program. Nothing here can prevent that: the user is told
 // how to start the program without exports.
 static void warn_of_variable(const struct lookup *l) {
-    static _Atomic uintptr_t said;
     const struct ga_loader *loader = ga_loader_get();
     uintptr_t at;
     Dl_info info;
     if (!l->wrapper || !ga_loader_has_variable(l->caller, l->name, &at) ||
-        found_in(l, RTLD_DEFAULT) != l->wrapper || atomic_exchange(&said, at) == at ||
-        !loader->dladdr || !loader->dladdr(l->caller, &info))
+        found_in(l, RTLD_DEFAULT) != l->wrapper || !loader->dladdr ||
+        !loader->dladdr(l->caller, &info) || !is_first_warning(at))
         return;
     ga_log_user(
         "%s has a variable named %s, which under gpuarb is bound to the function of that name: "
