@@ -119,30 +119,38 @@ static void end_line(struct line *l, int fd) {
 
 // The values of GPUARB_LOG and GPUARB_QUIET at the first GPU call, or before the first line if that
 // comes earlier. They are copies, because another thread may change the environment at any time.
-// The thread that moves state from NOT_READ to READING writes the rest, then sets state to READ;
-// the other threads read the rest only after that.
+// The thread that moves state from NOT_READ to its process's ID writes the rest, then sets state to
+// READ; the other threads read the rest only after that. A child that was forked in between reads
+// them anew: it has another ID, and none of the threads of its parent but the one that forked.
 static struct {
-    _Atomic uint32_t state; // NOT_READ, READING, READ
+    _Atomic uint32_t state; // NOT_READ, READ, or the ID of the process that reads them
     bool quiet;
     char where[4096]; // "": ga_log writes nothing
 } settings;
-enum { NOT_READ, READING, READ };
+#define NOT_READ 0u
+#define READ UINT32_MAX // no ID of a process
 
 void ga_log_read_environment(void) {
-    uint32_t state = NOT_READ;
-    if (!atomic_compare_exchange_strong(&settings.state, &state, READING))
+    uint32_t state = atomic_load(&settings.state);
+    if (state == READ)
+        return;
+    uint32_t reader = (uint32_t)ga_os_pid();
+    if (state == reader || !atomic_compare_exchange_strong(&settings.state, &state, reader))
         return;
     const char *where = ga_environ_get("GPUARB_LOG");
     size_t length = where ? ga_os_length(where) : 0;
-    if (length < sizeof settings.where && length > 0 && !ga_os_equal(where, "0"))
+    if (length >= sizeof settings.where || (length > 0 && ga_os_equal(where, "0")))
+        length = 0;
+    if (length > 0)
         ga_os_copy(settings.where, where, length);
+    settings.where[length] = '\0';
     settings.quiet = ga_environ_set(ga_environ_get("GPUARB_QUIET"));
     atomic_store(&settings.state, READ);
 }
 
 // Reports whether the settings are known; reads them, or waits up to some 10 ms for the thread that
-// does. False: that thread did not come to its end in this time. It may have ended, or not exist in
-// this forked child; or it is this thread, which a signal handler has interrupted.
+// does. False: that thread did not come to its end in this time. It may have ended, or it is this
+// thread, which a signal handler has interrupted.
 static bool know_settings(void) {
     ga_log_read_environment();
     for (int sleeps = 0; atomic_load(&settings.state) != READ; sleeps++) {
