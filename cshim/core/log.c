@@ -120,8 +120,8 @@ static void end_line(struct line *l, int fd) {
 // The values of GPUARB_LOG and GPUARB_QUIET at the first GPU call, or before the first line if that
 // comes earlier. They are copies, because another thread may change the environment at any time.
 // The thread that moves state from NOT_READ to its process's ID writes the rest, then sets state to
-// READ; the other threads read the rest only after that. A child that was forked in between reads
-// them anew: it has another ID, and none of the threads of its parent but the one that forked.
+// READ; the other threads read the rest only after that. A child that is forked in between has
+// another ID and lacks that thread, so it reads them itself.
 static struct {
     _Atomic uint32_t state; // NOT_READ, READ, or the ID of the process that reads them
     bool quiet;

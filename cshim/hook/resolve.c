@@ -45,8 +45,8 @@ static void *found_in(const struct lookup *l, void *handle) {
                       : loader->dlsym(handle, l->name);
 }
 
-// What the library itself says of a function that it may lack. No copy is held if another thread
-// has closed it since it was met: then what is found behind us, without our export.
+// Asks the library itself for a function that it may lack. If another thread has closed the held
+// copy since it was met, no copy is held, and the objects behind us are searched.
 static void *in_library(const struct lookup *l) {
     uint32_t held = atomic_load(&l->library->held);
     void *handle = held ? atomic_load(&l->library->copies[held - 1].handle) : RTLD_NEXT;
