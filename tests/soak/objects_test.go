@@ -91,8 +91,9 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 			// Thread 0 has something all the time, so that it can ask.
 			together(t, p, all[:1], "retain c# 0", "stream s#")
 			rest := all[1:]
-			died := k.died()
+			before := k.died()
 			for _, place := range []string{"objects.counted", "objects.decided", "objects.drained", "resume.objects", "resume.found"} {
+				alive := k.died()
 				for _, nth := range []int{1, 2, 9} {
 					arm := func() {
 						k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", place, nth))
@@ -108,11 +109,12 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 					together(t, p, rest[5:], "destroy x#", "streamdestroy s#", "release 0")
 					objectsAgree(t, m, p, pid, 1, 1, slotsOf(1))
 				}
+				// How often a place is come to depends on how many threads a message speaks for.
+				if died := k.died() - alive; died < 3 {
+					t.Errorf("only %d daemons died at %s", died, place)
+				}
 			}
-			if died = k.died() - died; died < 20 {
-				t.Errorf("only %d daemons died", died)
-			}
-			t.Logf("%d daemons died", died)
+			t.Logf("%d daemons died", k.died()-before)
 			k.again()
 			k.stop()
 			together(t, p, all[:1], "streamdestroy s#", "release 0")
