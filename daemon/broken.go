@@ -31,22 +31,23 @@ const (
 // client that the goroutine serves, or nil.
 func (d *Daemon) caught(cl *client) {
 	if cause := recover(); cause != nil {
-		d.broken(cause, cl)
+		var who procfacts.Started
+		var request ipc.Type
+		if cl != nil {
+			who, request = startedOf(cl.conn.Peer()), cl.request
+		}
+		d.broken(cause, who, request)
 	}
 }
 
-// broken logs a panic and starts the daemon again. It does not return. It is called in the goroutine that panicked, because its stack
-// shows the place. If that goroutine holds the lock, it goes on holding it, so that no other goroutine acts on broken data.
-func (d *Daemon) broken(cause any, cl *client) {
+// broken logs a panic and starts the daemon again. It does not return. The process whose request it was is written down as the cause; the
+// zero value: none. It is called in the goroutine that panicked, because its stack shows the place. If that goroutine holds the lock, it goes on holding it, so that no other goroutine acts on broken data.
+func (d *Daemon) broken(cause any, who procfacts.Started, request ipc.Type) {
 	if d.restart == nil {
 		panic(cause)
 	}
 	stack := debug.Stack()
 	d.breaks.Do(func() {
-		who, request := d.applying(), ipc.Type(d.request.Load())
-		if cl != nil {
-			who, request = startedOf(cl.conn.Peer()), cl.request
-		}
 		if d.failures != nil {
 			d.failures.Add(statefile.Failure{At: int64(d.uptime()), PID: uint32(who.PID), StartTicks: who.StartTicks})
 		}

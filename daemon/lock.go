@@ -4,6 +4,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
@@ -55,7 +56,7 @@ func (d *Daemon) applying() (of procfacts.Started) {
 // If the function that defers it has panicked, the daemon's data may be broken: unlock keeps the lock, and starts the daemon again.
 func (d *Daemon) unlock() {
 	if cause := recover(); cause != nil {
-		d.broken(cause, nil)
+		d.broken(cause, d.applying(), ipc.Type(d.request.Load()))
 	}
 	for again := true; again; { // carrying a decision out may bring others
 		again = false

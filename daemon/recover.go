@@ -130,7 +130,9 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	if r.Released == jobLeft && !gone {
 		leftBehind = wording.Process(proc.Exe, proc.Command, "", proc.PID)
 	}
-	asRecorded(&proc, r.UID, r.GID, gone)
+	if !gone {
+		asRecorded(&proc, r.UID, r.GID, false)
+	}
 	j.namespace = proc.Namespace
 	var since time.Time
 	if r.HeldSince != 0 {
@@ -163,14 +165,15 @@ func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	r.Min = ipc.NoLimit
 }
 
-// asMember is what is known of a runner that is dead, so that its job stays under the rule
-// that it began under: its user's name and groups, and where it ran, are those of a process of
-// the job that lives. What it was, nobody knows any more.
+// asMember returns what is known of a runner that is dead, so that its job stays under the rule that it began under: its user's name
+// and groups, where it ran and what it may do are those of a process of the job that lives. Without such a process it is not
+// privileged: root of a container, whose namespaces nobody can read any more, must not become privileged by a restart.
 func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	for _, m := range members {
 		if !m.ended && m.peer.UID == r.UID {
 			proc.User, proc.Groups = m.proc.User, m.proc.Groups
+			proc.Privileged, proc.Namespace = m.proc.Privileged, m.proc.Namespace
 			proc.Cgroup, proc.AlsoIn, proc.Unit, proc.Container = m.proc.Cgroup, m.proc.AlsoIn, m.proc.Unit, m.proc.Container
 			break
 		}

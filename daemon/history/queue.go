@@ -3,6 +3,7 @@ package history
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"time"
 )
@@ -18,7 +19,8 @@ type Queue struct {
 type queue struct {
 	records chan logged
 	lost    atomic.Int64
-	end     chan struct{} // closed by Stop
+	end     chan struct{} // closed by the first Stop
+	once    sync.Once     // of Stop
 	ended   chan struct{} // closed when all is written
 }
 
@@ -98,7 +100,7 @@ func (q *queue) write(l logged) {
 // Stop writes what is in the queue, for as long as that may take. What is logged
 // afterwards is lost.
 func (q *queue) Stop() {
-	close(q.end)
+	q.once.Do(func() { close(q.end) })
 	select {
 	case <-q.ended:
 	case <-time.After(logPatience):
