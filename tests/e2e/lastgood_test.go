@@ -46,7 +46,7 @@ func TestLastGoodConfiguration(t *testing.T) {
 	write(t, file, "schema_version = 1\n[defaults]\nmemroy.max = \"32M\"\n")
 	m.Stop()
 	m.Start()
-	m.AwaitLog("the configuration has mistakes: the last one without is in force")
+	m.AwaitLog("the configuration has mistakes: the last one without mistakes is in force")
 	m.AwaitLog("memroy.max")
 	limited("64M", "1")
 	for _, args := range tables {
