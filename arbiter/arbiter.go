@@ -171,6 +171,12 @@ func (a *Arbiter) Total(index int) accounting.Bytes {
 	return 0
 }
 
+// Lost reports whether a device is known, was lost, and has not come back.
+func (a *Arbiter) Lost(index int) bool {
+	d := a.device(index)
+	return d != nil && d.lost
+}
+
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
 // outlives its device; requests there are refused with ReasonDeviceLost, the other devices
 // go on. Unknown indices are ignored. Some hundred leases are emptied by the call, the others by Tick: none

@@ -39,7 +39,7 @@ type Daemon struct {
 	handed   *ipc.Handed       // Options.Handed
 	breaks   sync.Once
 	request  atomic.Uint32              // ipc.Type of the last client's request that was applied
-	failures *statefile.Failures        // the lock guards it; nil before it was opened
+	failures *statefile.Failures        // the lock guards it, but for Add; nil before it was opened
 	barred   map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
 	paths    paths
 	inv      machine
@@ -69,6 +69,7 @@ type Daemon struct {
 	load     func() (c *config.Config, path string, err error) // reads the configuration
 	keepGood func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
 	keeping  sync.Mutex                                        // held while keepGood is called
+	writing  sync.Mutex                                        // held while the devices are written down
 	bad      atomic.Uint64                                     // messages that were none
 	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.

@@ -63,7 +63,7 @@ func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
 	slices.SortFunc(next.devices, func(a, b inventory.Device) int { return a.Index - b.Index })
 	d.known.Store(&next)
 	for _, dev := range found {
-		if dev, ok := d.deviceByIndex(dev.Index); ok {
+		if dev, ok := d.deviceByIndex(dev.Index); ok && !d.arb.Lost(dev.Index) { // a lost one comes back when its reader says so
 			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
 	}
@@ -146,8 +146,10 @@ func (d *Daemon) lastDevices() (last []inventory.Device) {
 	return last
 }
 
-// keepDevices writes down what was found.
+// keepDevices writes down what was found. Several goroutines may call it.
 func (d *Daemon) keepDevices() {
+	d.writing.Lock()
+	defer d.writing.Unlock()
 	if slices.Equal(d.devices(), d.lastDevices()) {
 		return
 	}

@@ -15,6 +15,10 @@ func TestLostDeviceComesBack(t *testing.T) {
 	b.until("its leases are lost", func() bool {
 		return b.device(0).Lost && b.lease(old.pid, 0).State == accounting.StateLost && b.lease(dead.pid, 0).State == accounting.StateLost
 	})
+	b.meet(b.devices()) // as when a probe that began before has told the memory
+	if !b.device(0).Lost {
+		t.Error("a device that is met again while it is lost counts as back")
+	}
 	dead.die()
 	b.until("a dead one waits for nothing", func() bool { return b.lease(dead.pid, 0).PID == 0 })
 	if answer := old.ask(0, 4096); answer == "ok" {

@@ -25,6 +25,8 @@ import (
 const (
 	// probePatience bounds the probe: CUDA takes seconds to answer if the driver has to start.
 	probePatience = 20 * time.Second
+	// mostProbed is how much of what the probe prints is kept, in bytes: the driver's own lines may be many.
+	mostProbed = 1 << 20
 	// unprivileged is the user and group of a probe that root starts: nobody's.
 	unprivileged = 65534
 )
@@ -85,7 +87,7 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	if os.Geteuid() == 0 {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: unprivileged, Gid: unprivileged, Groups: []uint32{}}
 	}
-	var out bytes.Buffer
+	var out head
 	cmd.Stdout = &out
 	runtime.LockOSThread() // the kernel kills the process when the thread that started it ends
 	defer runtime.UnlockOSThread()
@@ -102,7 +104,15 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
-	return totalsOf(out.Bytes())
+	return totalsOf(out.kept)
+}
+
+// head is a writer that keeps the first mostProbed bytes and drops the others.
+type head struct{ kept []byte }
+
+func (h *head) Write(text []byte) (int, error) {
+	h.kept = append(h.kept, text[:min(len(text), mostProbed-len(h.kept))]...)
+	return len(text), nil
 }
 
 // totalsOf reads what the probe prints: for each device "memory", its UUID as 32 digits and its bytes, with tabs between them.
