@@ -115,10 +115,16 @@ func (d *Daemon) boundFolders() map[string]uint32 {
 	return maps.Clone(d.kept.folders)
 }
 
-// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives still counts in the cgroup.
-func (d *Daemon) lookAtFolders() {
+// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives still counts in the cgroup. With
+// cgroups in it looks only at the folders of these and above them: what a client makes it do does not grow with the number of limits.
+func (d *Daemon) lookAtFolders(in ...string) {
 	bound := d.boundFolders()
-	if bound == nil {
+	if len(in) > 0 {
+		maps.DeleteFunc(bound, func(path string, _ uint32) bool {
+			return !slices.ContainsFunc(in, func(at string) bool { return accounting.InCgroup(at, path) })
+		})
+	}
+	if len(bound) == 0 {
 		return
 	}
 	points := hierarchies()

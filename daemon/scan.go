@@ -52,11 +52,16 @@ func (d *Daemon) scanDevices(ctx context.Context) {
 			d.scan()
 			d.rest(d.after(scanRest))
 		case <-d.after(every):
-			if !slices.ContainsFunc(d.devices(), func(dev inventory.Device) bool { return d.inv.Suspended(dev.Index) }) {
+			if !d.asleep() {
 				d.scan()
 			}
 		}
 	}
+}
+
+// asleep reports whether the kernel has suspended a known device, which a look would wake.
+func (d *Daemon) asleep() bool {
+	return slices.ContainsFunc(d.devices(), func(dev inventory.Device) bool { return d.inv.Suspended(dev.Index) })
 }
 
 // scan looks for devices once.
@@ -81,13 +86,14 @@ func (d *Daemon) scan() {
 }
 
 // lookFor asks for a look because a program names a device that is not known, and waits for its end, scanPatience at the most. If
-// the last look ended less than scanPatience ago it does nothing: programs cannot make the daemon look without a pause.
+// the last look ended less than scanPatience ago, or a known GPU is suspended, it does nothing: programs cannot make the daemon look
+// without a pause, nor keep a GPU awake.
 func (d *Daemon) lookFor() {
 	s := &d.scans
 	s.mu.Lock()
 	over, recent := s.next, !s.last.IsZero() && d.now().Sub(s.last) < scanPatience
 	s.mu.Unlock()
-	if recent {
+	if recent || d.asleep() {
 		return
 	}
 	signal(s.wake)

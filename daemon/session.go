@@ -83,7 +83,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	p := process(f, peer.PID)
 	asPeer(&p, peer)
-	d.lookAtFolders() // the cgroup of the process may have been made again, without the limit of the one before
+	d.lookAtFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup of the process may have been made again, without the limit of the one before
 	return p, nil
 }
 
@@ -255,16 +255,14 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 		d.lookFor()
 		dev, ok = d.deviceByUUID(r.Device)
 	}
-	if !ok {
-		d.lock()
-		defer d.unlock()
-		return ipc.AttachReply{}, refused(ipc.StatusNoDevice, "%s", d.arb.UnknownDevice(d.now(), s.id, r.Device.String()))
-	}
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
+	}
+	if !ok {
+		return ipc.AttachReply{}, refused(ipc.StatusNoDevice, "%s", d.arb.UnknownDevice(d.now(), s.id, r.Device.String()))
 	}
 	attach := func(l *shim.Lease) (arbiter.LeaseInfo, error) { return d.arb.Attach(d.now(), s.id, dev.Index, l) }
 	var info arbiter.LeaseInfo
