@@ -6,6 +6,7 @@ package daemon
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,6 +21,9 @@ import (
 
 // systemState is the folder of files that the system's daemon keeps over a reboot.
 const systemState = "/var/lib/gpuarb"
+
+// longestName is the longest name of a kept file, in bytes, that is the path of a configuration; a longer path's is a hash of it.
+const longestName = 200
 
 // shownMistakes bounds the mistakes of a configuration that snapshots have, for tables and `gpuarb doctor`. The log has all.
 const shownMistakes = 5
@@ -49,7 +53,11 @@ func (o Options) lastGoodPath(main string) string {
 	if folder == "" {
 		return ""
 	}
-	return filepath.Join(folder, "config", url.PathEscape(cmp.Or(main, config.DefaultPath)))
+	name := url.PathEscape(cmp.Or(main, config.DefaultPath))
+	if len(name) > longestName {
+		name = fmt.Sprintf("%x", sha256.Sum256([]byte(main)))
+	}
+	return filepath.Join(folder, "config", name)
 }
 
 // lastGood reads the last good configuration with a main file, and when it was kept. The error says why there is none.
@@ -74,7 +82,7 @@ func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 		return errors.New("there is no folder for it: neither STATE_DIRECTORY nor XDG_STATE_HOME nor HOME is set")
 	}
 	if data, err := os.ReadFile(path); err == nil && string(data) == text {
-		return nil
+		return os.Chmod(path, 0o600) // daemons before gave it another mode
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -88,8 +96,8 @@ func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 			_ = os.Remove(file.Name())
 		}
 	}()
-	_, err = file.WriteString(text)
-	err = errors.Join(err, file.Chmod(0o644), file.Sync(), file.Close())
+	_, err = file.WriteString(text) // os.CreateTemp gives the file the mode 0600
+	err = errors.Join(err, file.Sync(), file.Close())
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,37 @@
+package daemon
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/config"
+)
+
+// TestKeptConfiguration checks that the last good configuration is the owner's alone, also where it was not before, and is kept
+// whatever the length of the main file's path.
+func TestKeptConfiguration(t *testing.T) {
+	t.Setenv("STATE_DIRECTORY", t.TempDir())
+	c, err := config.Parse("x.toml", []byte("schema_version = 1\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := Options{}
+	for _, main := range []string{"", "/etc/gpuarb/x.toml", "/" + strings.Repeat("long/", 100) + "x.toml"} {
+		for range 2 {
+			if err := o.keepLastGood(main, c); err != nil {
+				t.Fatal(err)
+			}
+			if _, _, err := o.lastGood(main); err != nil {
+				t.Error(err)
+			}
+			path := o.lastGoodPath(main)
+			if info, err := os.Stat(path); err != nil || info.Mode() != 0o600 {
+				t.Errorf("%s: %v, %v", path, info.Mode(), err)
+			}
+			if err := os.Chmod(path, 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+}
