@@ -44,7 +44,7 @@ func (r *Reader) Variables(pid int, names ...string) map[string]string {
 	return found
 }
 
-// HasMapped reports whether a process has a file of that name mapped, in any folder. known is false if its mappings cannot be
+// HasMapped reports whether a process has a file of that name mapped, in any folder, also if the file was deleted or replaced since. known is false if its mappings cannot be
 // read, or not in time.
 func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 	mapped, err := within(r, pid, func() (mapped bool, err error) {
@@ -55,7 +55,7 @@ func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 		defer file.Close()
 		scan := bufio.NewScanner(io.LimitReader(file, maxMaps))
 		for scan.Scan() && !mapped {
-			mapped = strings.HasSuffix(scan.Text(), "/"+name)
+			mapped = strings.HasSuffix(strings.TrimSuffix(scan.Text(), " (deleted)"), "/"+name)
 		}
 		return mapped, scan.Err()
 	})

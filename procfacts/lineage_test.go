@@ -1,0 +1,34 @@
+package procfacts
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+// TestHasMappedAfterAnUpgrade checks that a mapped file is found whose name was deleted or given to another file.
+func TestHasMappedAfterAnUpgrade(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "libmapped.so")
+	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	file, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	mem, err := unix.Mmap(int(file.Fd()), 0, 4096, unix.PROT_READ, unix.MAP_PRIVATE)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Munmap(mem)
+	r := NewReader()
+	for _, when := range []string{"there", "deleted"} {
+		if mapped, known := r.HasMapped(os.Getpid(), "libmapped.so"); !mapped || !known {
+			t.Errorf("%s: mapped %t, known %t", when, mapped, known)
+		}
+		_ = os.Remove(path)
+	}
+}
