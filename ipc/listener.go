@@ -198,9 +198,12 @@ func (l *Listener) Keep() (k Handed, err error) {
 		return k, errors.Join(e, err)
 	}
 	if l.lock != nil {
-		k.Lock, err = unix.FcntlInt(l.lock.Fd(), unix.F_DUPFD, 3)
+		if k.Lock, err = unix.FcntlInt(l.lock.Fd(), unix.F_DUPFD, 3); err != nil {
+			_ = unix.Close(k.Socket)
+			return Handed{-1, -1}, err
+		}
 	}
-	return k, err
+	return k, nil
 }
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
