@@ -170,6 +170,9 @@ func (d *Daemon) boundMinLocked(r *statefile.Job) {
 // privileged: root of a container, whose namespaces nobody can read any more, must not become privileged by a restart.
 func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
+	if isAdmin(r.UID) {
+		proc.Namespace = ^uint64(r.RunnerPID) // no namespace has this number; with 0 root could pass the rules by its user number alone
+	}
 	for _, m := range members {
 		if !m.ended && m.peer.UID == r.UID {
 			proc.User, proc.Groups = m.proc.User, m.proc.Groups
