@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 	"unsafe"
@@ -42,8 +44,9 @@ type failurePage struct {
 
 const failureMagic = 0x4c4941464247 // GBFAIL
 
-// Failures is the file, mapped. The daemon's lock guards it.
+// Failures is the file, mapped. Add may be called beside all other methods but Close; the daemon's lock guards the rest.
 type Failures struct {
+	mu   sync.Mutex // guards what Add writes
 	back *backing
 	page *failurePage
 }
@@ -64,7 +67,7 @@ func OpenFailures(path string) (f *Failures, aside string, err error) {
 			return nil, aside, err
 		}
 	}
-	f = &Failures{back, (*failurePage)(unsafe.Pointer(&back.mem[0]))}
+	f = &Failures{back: back, page: (*failurePage)(unsafe.Pointer(&back.mem[0]))}
 	if f.page.Magic == 0 {
 		*f.page = ourFailures()
 	}
@@ -114,15 +117,23 @@ func (f *Failures) Applying() (pid uint32, startTicks uint64) {
 
 // Add writes down a failure. The count is written last: a failure that is not complete does not count.
 func (f *Failures) Add(x Failure) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.page.Last[f.page.Count%mostFailures] = x
 	atomic.AddUint32(&f.page.Count, 1)
 }
 
-// Last returns the failures that are kept.
-func (f *Failures) Last() []Failure { return f.page.Last[:min(f.page.Count, mostFailures)] }
+// Last returns a copy of the failures that are kept.
+func (f *Failures) Last() []Failure {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return slices.Clone(f.page.Last[:min(f.page.Count, mostFailures)])
+}
 
 // See reports whether there was a failure since it was called last, by this daemon or the one before.
 func (f *Failures) See() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	seen := f.page.Seen
 	f.page.Seen = f.page.Count
 	return seen != f.page.Count
