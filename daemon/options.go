@@ -34,7 +34,7 @@ type Options struct {
 	// If these are nil the daemon was being stopped, and Restart ends the process. It does not return. Without Restart (nil) a broken
 	// invariant is a panic.
 	Restart func(*ipc.Handed)
-	// Handed has the descriptors of the daemon that was in this process before, which Restart was given; nil: there was none.
+	// Handed: descriptors of the daemon that ran in this process before; nil: there was none. Restart was given them.
 	Handed *ipc.Handed
 }
 

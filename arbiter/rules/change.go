@@ -20,7 +20,7 @@ type Change struct {
 	PID      int    // the process that asks; 0: not known
 	// Privileged: the asker may do anything. Others may only lower, and only what is theirs.
 	Privileged bool
-	// Namespace is that of the asker, as in Process. The asker owns what processes of its user opened there. It is not checked
+	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there. It is not checked
 	// when Again is set: it was when the change was made.
 	Namespace uint64
 	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
