@@ -28,6 +28,9 @@ func Account(used []Use, unknown int, waits, refused uint64, waited, since time.
 		amounts = append(amounts, fmt.Sprintf("%s%s on %s", u.Peak.Human(), of, u.Device))
 	}
 	line := "asked for no GPU memory"
+	if refused > 0 {
+		line = "got no GPU memory"
+	}
 	if unknown > 0 {
 		line = "used no memory of a GPU that is known"
 	}
