@@ -12,14 +12,16 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-const gib = 1 << 30
+const (
+	gib     = 1 << 30
+	anybody = 65534 // the user that is nobody in particular
+)
 
-// forProbe opens the machine's folder to all users, because a daemon of root's starts its probe without privileges.
-func forProbe(t *testing.T, m *rig.Machine) {
-	t.Helper()
-	if err := os.Chmod(m.Dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+// forProbe has the daemon start a copy of its probe, with a copy of the driver, that every user may read: a daemon of root's
+// starts its probe without privileges, and the checkout may lie where only its owner may look.
+func forProbe(m *rig.Machine) {
+	library := m.Person(anybody).Program("libgpuarb.so")
+	m.Arm("GPUARB_LIB="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
 }
 
 // onlyDevice returns the machine's device, which must be the only one.
@@ -63,7 +65,7 @@ func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{Devices: "3G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_NVML_LACKS=" + c.lacks},
 				Config: "schema_version = 1\n" + c.config})
-			forProbe(t, m)
+			forProbe(m)
 			m.Start()
 			rig.Eventually(t, "the memory is known", func() bool { return onlyDevice(t, m).TotalFrom == c.from })
 			if d := onlyDevice(t, m); d.Total != c.total || d.UUID == "" {
@@ -81,7 +83,7 @@ func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
 func TestProbeHangs(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "3G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_NVML_LACKS=memory"}})
-	forProbe(t, m)
+	forProbe(m)
 	m.Sim("fail", "cuInit:1:delay=3600s")
 	m.Start()
 	d := onlyDevice(t, m)

@@ -40,7 +40,7 @@ func (m *Machine) Person(uid int, groups ...int) *Person {
 		m.fatalf("%v", err)
 	}
 	args := []string{"-D", "-m", "0755", "-t", u.build}
-	for _, name := range []string{"gpuarb", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
+	for _, name := range []string{"gpuarb", "gpuarb-probe", "libgpuarb.so", "sim/libcuda.so.1", "sim/libnvidia-ml.so.1", "programs/cudaprog-dlsym"} {
 		args = append(args, Build(m.T, name))
 	}
 	if out, err := bounded.Command(m.T, Patience, "install", args...).CombinedOutput(); err != nil {
