@@ -167,18 +167,23 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 	u := m.Person(anne)
 	unified, old := m.Cgroup(), m.CgroupV1()
+	end := func(p *rig.Program) { // and until then the next program has less
+		t.Helper()
+		p.End()
+		rig.Eventually(t, "its memory is back", func() bool { return len(m.Snapshot().Leases) == 0 })
+	}
 	limited := func(c *rig.Cgroup, most string) {
 		t.Helper()
 		p := u.BareIn(c)
 		p.Want("alloc a "+most, "ok")
 		p.Want("alloc more 1", errOutOfMemory)
-		p.End()
+		end(p)
 	}
 	free := func(c *rig.Cgroup) {
 		t.Helper()
 		p := u.BareIn(c)
 		p.Want("alloc a 300M", "ok")
-		p.End()
+		end(p)
 	}
 	write := func(c *rig.Cgroup, text string) {
 		t.Helper()
@@ -187,7 +192,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 		if err := os.WriteFile(folder(m, c, "memory.max"), []byte(text), 0); err != nil {
 			t.Fatal(err)
 		}
-		p.End()
+		end(p)
 	}
 	set := func(args ...string) {
 		t.Helper()
