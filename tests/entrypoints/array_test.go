@@ -157,6 +157,26 @@ func TestArraysEndWithTheirContext(t *testing.T) {
 	})
 }
 
+// TestEqualHandles checks a driver that gives an array, a library and memory the same number: each keeps its own bytes.
+func TestEqualHandles(t *testing.T) {
+	t.Parallel()
+	const limit, memory, array = 8 << 20, 4 << 20, 1000
+	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_HANDLES_APART=1"}})
+	p := start(m, "dlsym", limit)
+	pid := p.PID()
+	p.Want(fmt.Sprintf("create m %d", memory), "ok")
+	p.Want("loadlibrary l 1K", "ok")
+	p.Want(fmt.Sprintf("array a %d 0 1 1", array), "ok")
+	holds(t, m, pid, 0, memory+array)
+	p.Want("unloadlibrary l", "ok")
+	holds(t, m, pid, 0, memory+array)
+	p.Want("arraydestroy m", "ok") // the number of m is the array's as well
+	holds(t, m, pid, 0, memory)
+	p.Want("releasemem m", "ok")
+	holds(t, m, pid, 0, 0)
+	exactly(p, limit)
+}
+
 // Arrays whose memory is mapped later cost nothing by themselves.
 func TestArraysWithoutMemory(t *testing.T) {
 	const limit = 1000

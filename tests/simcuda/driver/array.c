@@ -178,7 +178,7 @@ EXPORT CUresult cuArrayDestroy(CUarray handle) {
     if (own) {
         free_locked(a->texels.base);
         sparse_drop(handle);
-        handle_drop(handle);
+        handle_drop(HANDLE_ARRAY, handle);
         free(a);
     }
     pthread_mutex_unlock(&drv.lock);
@@ -358,9 +358,9 @@ EXPORT CUresult cuMipmappedArrayDestroy(CUmipmappedArray handle) {
         sparse_drop(handle);
         for (unsigned i = 0; i < m->levels; i++) {
             free(handle_get(HANDLE_ARRAY, m->level[i]));
-            handle_drop(m->level[i]);
+            handle_drop(HANDLE_ARRAY, m->level[i]);
         }
-        handle_drop(handle);
+        handle_drop(HANDLE_MIPMAP, handle);
         free(m);
     }
     pthread_mutex_unlock(&drv.lock);

@@ -88,7 +88,7 @@ static void destroy(struct context *c) {
     peer_context_gone(c);
     queue_detach_context(c);
     uint64_t grown = c->local + limits_cost(c);
-    handle_end(c->handle);
+    handle_end(HANDLE_CONTEXT, c->handle);
     if (!c->primary) // which has this one again
         handle_recycle(c->handle);
     pthread_mutex_unlock(&drv.lock);

@@ -131,9 +131,9 @@ enum handle_type {
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
-void handle_end(uintptr_t handle);     // it is no object's any more
-void handle_recycle(uintptr_t handle); // and may be used again
-void handle_drop(uintptr_t handle);    // both
+void handle_end(enum handle_type type, uintptr_t handle);  // it is no object's any more
+void handle_recycle(uintptr_t handle);                     // and may be used again
+void handle_drop(enum handle_type type, uintptr_t handle); // both
 
 // context.c
 CUresult ctx_current(struct context **out);

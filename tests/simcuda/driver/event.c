@@ -53,7 +53,7 @@ static CUresult destroy(CUevent handle) {
     pthread_mutex_lock(&drv.lock);
     struct event *e = handle_get(HANDLE_EVENT, handle);
     if (e) {
-        handle_drop(handle);
+        handle_drop(HANDLE_EVENT, handle);
         if (e->stream)
             queue_unref(e->stream);
         e->stream = NULL;

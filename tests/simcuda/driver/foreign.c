@@ -247,7 +247,7 @@ EXPORT CUresult cuDestroyExternalMemory(uintptr_t external) {
     pthread_mutex_lock(&drv.lock);
     struct external *e = handle_get(HANDLE_EXTERNAL, external);
     if (e)
-        handle_drop(external);
+        handle_drop(HANDLE_EXTERNAL, external);
     pthread_mutex_unlock(&drv.lock);
     free(e);
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
@@ -373,7 +373,7 @@ EXPORT CUresult cuDestroyExternalSemaphore(uintptr_t handle) {
     pthread_mutex_lock(&drv.lock);
     struct semaphore *s = handle_get(HANDLE_SEMAPHORE, handle);
     if (s) {
-        handle_drop(handle);
+        handle_drop(HANDLE_SEMAPHORE, handle);
         semaphore_unref(s);
     }
     pthread_mutex_unlock(&drv.lock);

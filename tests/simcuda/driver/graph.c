@@ -47,7 +47,7 @@ uintptr_t graph_handle(const struct graph *g) {
 
 // What was made executable from it keeps the nodes that it launches.
 static void drop_node(struct node *n) {
-    handle_drop(n->handle);
+    handle_drop(HANDLE_NODE, n->handle);
     if (n->inner)
         graph_drop(n->inner);
     n->inner = NULL;
@@ -58,7 +58,7 @@ void graph_drop(struct graph *g) {
     for (size_t i = 0; i < g->count; i++)
         drop_node(g->nodes[i]);
     graph_drop_conditions(g);
-    handle_drop(g->handle);
+    handle_drop(HANDLE_GRAPH, g->handle);
     free(g->nodes);
     free(g->edges);
     free(g);

@@ -123,7 +123,7 @@ static CUresult destroy(uintptr_t handle) {
     pthread_mutex_lock(&drv.lock);
     struct exec *x = handle_get(HANDLE_EXEC, handle);
     if (x) {
-        handle_drop(handle);
+        handle_drop(HANDLE_EXEC, handle);
         claim_memory(x, NULL);
         empty(x);
         free(x);

@@ -135,7 +135,7 @@ void graph_drop_conditions(const struct graph *g) {
             continue;
         }
         *at = c->next;
-        handle_drop(c->handle);
+        handle_drop(HANDLE_CONDITION, c->handle);
         free(c);
     }
 }

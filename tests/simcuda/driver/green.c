@@ -118,7 +118,7 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *out, const struct description *what
 void green_context_gone(const struct context *ctx) {
     for (struct green *g = greens; g; g = g->next)
         if (g->ctx == ctx && g->converted) {
-            handle_drop(g->converted);
+            handle_drop(HANDLE_CONTEXT, g->converted);
             g->converted = 0;
         }
 }
@@ -138,9 +138,9 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
             break;
         }
     if (g) {
-        handle_drop(handle);
+        handle_drop(HANDLE_GREEN, handle);
         if (g->converted)
-            handle_drop(g->converted);
+            handle_drop(HANDLE_CONTEXT, g->converted);
     }
     pthread_mutex_unlock(&drv.lock);
     if (!g)

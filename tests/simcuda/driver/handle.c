@@ -2,7 +2,9 @@
 //
 // Handles look like pointers to nothing: following one faults. None is used twice, so that one
 // which outlived its object is found out; or, as the machine is set up, each as soon as may be, as
-// real drivers do whose handles are addresses.
+// real drivers do whose handles are addresses. A machine may also count the handles of memory,
+// of libraries and of arrays each by themselves, so that they equal others': CUDA promises nothing
+// else.
 
 #include "driver.h"
 
@@ -21,13 +23,30 @@ struct entry {
 static struct {
     struct entry *table; // linear probing, a power of two
     size_t size, used;
-    uint64_t next;
+    uint64_t next[4];   // of each series
     uintptr_t *dropped; // to be used again, the last one first
     size_t dropped_count, dropped_size;
 } handles;
 
 static size_t home(uintptr_t handle) {
     return (size_t)((handle / HANDLE_STEP * 0x9e3779b97f4a7c15ull) >> 20) & (handles.size - 1);
+}
+
+// series: handles of one series differ.
+static unsigned series(enum handle_type type) {
+    if (!drv.sim->config.handles_apart)
+        return 0;
+    switch (type) {
+    case HANDLE_MEMORY:
+        return 1;
+    case HANDLE_LIBRARY:
+        return 2;
+    case HANDLE_ARRAY:
+    case HANDLE_MIPMAP:
+        return 3;
+    default:
+        return 0;
+    }
 }
 
 static void insert(struct entry e) {
@@ -57,28 +76,28 @@ void handle_restore(enum handle_type type, uintptr_t handle, void *object) {
 
 uintptr_t handle_new(enum handle_type type, void *object) {
     uintptr_t h = handles.dropped_count ? handles.dropped[--handles.dropped_count]
-                                        : HANDLE_FIRST + HANDLE_STEP * ++handles.next;
+                                        : HANDLE_FIRST + HANDLE_STEP * ++handles.next[series(type)];
     handle_restore(type, h, object);
     return h;
 }
 
-static struct entry *find(uintptr_t handle) {
+static struct entry *find(enum handle_type type, uintptr_t handle) {
     if (!handles.size || !handle)
         return NULL;
     for (size_t i = home(handle); handles.table[i].handle; i = (i + 1) & (handles.size - 1))
-        if (handles.table[i].handle == handle)
+        if (handles.table[i].handle == handle && series(handles.table[i].type) == series(type))
             return &handles.table[i];
     return NULL;
 }
 
 void *handle_get(enum handle_type type, uintptr_t handle) {
-    struct entry *e = find(handle);
+    struct entry *e = find(type, handle);
     return e && e->type == type ? e->object : NULL;
 }
 
 // Without memory to remember it by it is not used again.
 void handle_recycle(uintptr_t handle) {
-    if (!drv.sim->config.reuse_handles)
+    if (!drv.sim->config.reuse_handles || drv.sim->config.handles_apart)
         return;
     if (handles.dropped_count == handles.dropped_size) {
         size_t size = handles.dropped_size ? handles.dropped_size * 2 : 64;
@@ -91,8 +110,8 @@ void handle_recycle(uintptr_t handle) {
     handles.dropped[handles.dropped_count++] = handle;
 }
 
-void handle_end(uintptr_t handle) {
-    struct entry *e = find(handle);
+void handle_end(enum handle_type type, uintptr_t handle) {
+    struct entry *e = find(type, handle);
     if (!e)
         return;
     handles.used--;
@@ -108,9 +127,9 @@ void handle_end(uintptr_t handle) {
     handles.table[hole].handle = 0;
 }
 
-void handle_drop(uintptr_t handle) {
-    bool was = find(handle) != NULL;
-    handle_end(handle);
+void handle_drop(enum handle_type type, uintptr_t handle) {
+    bool was = find(type, handle) != NULL;
+    handle_end(type, handle);
     if (was)
         handle_recycle(handle);
 }

@@ -46,7 +46,7 @@ static CUresult load(uintptr_t *out, const struct image *image) {
     if (!rc)
         return rc;
     pthread_mutex_lock(&drv.lock);
-    handle_drop(*out);
+    handle_drop(HANDLE_LIBRARY, *out);
     pthread_mutex_unlock(&drv.lock);
     free(l);
     return rc;
@@ -78,7 +78,7 @@ EXPORT CUresult cuLibraryUnload(uintptr_t library) {
     struct library *l = handle_get(HANDLE_LIBRARY, library);
     if (l) {
         module_drop_library(library);
-        handle_drop(library);
+        handle_drop(HANDLE_LIBRARY, library);
         free(l);
     }
     pthread_mutex_unlock(&drv.lock);

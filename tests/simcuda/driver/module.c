@@ -73,9 +73,9 @@ void module_drop(struct module *m) {
         if (!m->function[i])
             continue;
         free(handle_get(HANDLE_FUNCTION, m->function[i]));
-        handle_drop(m->function[i]);
+        handle_drop(HANDLE_FUNCTION, m->function[i]);
     }
-    handle_drop(m->handle);
+    handle_drop(HANDLE_MODULE, m->handle);
     while (*at && *at != m)
         at = &(*at)->next;
     if (*at)

@@ -531,7 +531,7 @@ EXPORT CUresult cuMemPoolDestroy(CUmemoryPool handle) {
     if (own) {
         if (p->phys >= 0 && pools.current[p->phys] == p)
             pools.current[p->phys] = NULL;
-        handle_drop(handle);
+        handle_drop(HANDLE_POOL, handle);
         p->dying = true;
         p->threshold = 0;
         drop_if_over(p);

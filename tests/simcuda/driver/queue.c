@@ -131,7 +131,7 @@ void queue_detach_context(struct context *ctx) {
     for (struct stream *s = ctx->streams, *next; s; s = next) {
         next = s->next;
         if (!s->dead) {
-            handle_drop(s->handle);
+            handle_drop(HANDLE_STREAM, s->handle);
             capture_abandon(s);
             counted += s->counted;
         }

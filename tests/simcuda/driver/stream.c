@@ -44,7 +44,7 @@ static CUresult destroy(CUstream handle) {
     int phys = 0;
     if (known) {
         phys = s->ctx->phys;
-        handle_drop(handle);
+        handle_drop(HANDLE_STREAM, handle);
         capture_abandon(s);
         // Ended under the lock that guards the handles: nobody finds it any more.
         queue_destroy(s);

@@ -298,7 +298,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     pthread_mutex_lock(&drv.lock);
     struct memory *m = handle_get(HANDLE_MEMORY, handle);
     if (m && --m->refs == 0) {
-        handle_end(handle); // what maps it still can have it back
+        handle_end(HANDLE_MEMORY, handle); // what maps it still can have it back
         end_if_unused(m);
     }
     pthread_mutex_unlock(&drv.lock);

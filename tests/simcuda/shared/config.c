@@ -305,7 +305,7 @@ static bool duration_var(const char *name, uint64_t *out) {
 
 int sim_config_load(struct sim_state *s) {
     struct sim_config *c = &s->config;
-    int64_t lost, reverse, reuse, remap, moves;
+    int64_t lost, reverse, reuse, apart, remap, moves;
     if (!size_var("SIMCUDA_CONTEXT_BYTES", &c->context_bytes, 64u << 20) ||
         !size_var("SIMCUDA_POOL_GRANULE", &c->pool_granule, 0) ||
         !number_var("SIMCUDA_POOL_REMAP", &remap, 0) ||
@@ -317,11 +317,13 @@ int sim_config_load(struct sim_state *s) {
         !number_var("SIMCUDA_LOST_CODE", &lost, 999) ||
         !number_var("SIMCUDA_NVML_REVERSE", &reverse, 0) ||
         !number_var("SIMCUDA_MANAGED_MOVES", &moves, 0) ||
-        !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0))
+        !number_var("SIMCUDA_REUSE_HANDLES", &reuse, 0) ||
+        !number_var("SIMCUDA_HANDLES_APART", &apart, 0))
         return -1;
     c->lost_code = (int32_t)lost;
     c->nvml_order_reverse = reverse != 0;
     c->reuse_handles = reuse != 0;
+    c->handles_apart = apart != 0;
     c->pool_remap = remap != 0;
     c->managed_moves = moves != 0;
     const char *devices = getenv("SIMCUDA_DEVICES"), *fail = getenv("SIMCUDA_FAIL");

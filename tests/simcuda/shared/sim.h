@@ -66,6 +66,7 @@ struct sim_config {
     int32_t lost_code;          // what calls on a lost device return
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t reuse_handles;      // a handle is used again as soon as may be
+    int32_t handles_apart;      // those of memory, libraries and arrays may equal others
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
     int32_t managed_moves;      // managed memory is on a device only after a prefetch
     int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
