@@ -120,7 +120,7 @@ soak: setup-test ## run fifty programs with a fault every few seconds; a line of
 
 .PHONY: test-gpu
 test-gpu: setup-build ## run the tests that need a real GPU; says so where there is none
-	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/tools/testsum
+	@$(MAKE) --no-print-directory build $(PROGRAMS_OF_THE_DRIVER) $(BUILD)/programs/copies $(BUILD)/sim/toolkit/libcuda.so $(BUILD)/tools/testsum
 	@GO='$(GO)' tools/test-gpu.sh
 
 # Both fetch the vendor's libraries into build/, and say which could be had.

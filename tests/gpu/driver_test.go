@@ -17,7 +17,7 @@ const mib = 1 << 20
 // TestDriver on simulated devices: the same steps as on real ones.
 func TestDriver(t *testing.T) {
 	t.Parallel()
-	options := rig.Options{NoMount: true, Devices: "2G", Sim: []string{"SIMCUDA_RESERVED=16M"}}
+	options := rig.Options{NoMount: true, Devices: "2G", Sim: []string{"SIMCUDA_RESERVED=16M", "SIMCUDA_MANAGED_MOVES=1"}}
 	for name, check := range driverChecks {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -38,6 +38,9 @@ var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"calls":       calls,
 	"starts":      starts,
 	"inherited":   inherited,
+	"stub":        stub,
+	"managed":     managedBeyond,
+	"stopped":     stoppedDaemon,
 }
 
 // program starts cudaprog, under the preload with a budget, or without it.

@@ -1,0 +1,95 @@
+package gpu
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// stub checks a program that opens the toolkit's stub of the driver first, which fails, and then the driver: the driver is held.
+func stub(t *testing.T, m *rig.Machine) {
+	p := m.Interact(m.Gpuarb("run", "--memory", "16M", "--", rig.Build(t, "programs/copies")))
+	p.Want("open a "+rig.Build(t, "sim/toolkit/libcuda.so"), "ok")
+	p.Want("find a dlsym", "ok")
+	p.Want("open b "+driverPath(t, m), "ok") // the stub has the driver's SONAME, so that only the path tells them apart
+	p.Want("find b dlsym", "ok")
+	if got := p.Ask("init a"); got == "ok" {
+		t.Fatal("the stub works")
+	}
+	for _, step := range []string{"init b", "context b"} {
+		p.Want(step, "ok")
+	}
+	p.Want("alloc b 16777217", "err 2")
+	p.Want("alloc b 16777216", "ok")
+	p.End()
+}
+
+// driverPath returns the path of the driver's library that programs on this machine load.
+func driverPath(t *testing.T, m *rig.Machine) string {
+	t.Helper()
+	p := program(t, m, "dlsym", m.Env())
+	defer p.End()
+	maps, err := os.ReadFile(fmt.Sprintf("/proc/%d/maps", p.PID()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, line := range strings.Split(string(maps), "\n") {
+		if at := strings.Index(line, "/"); at >= 0 && strings.Contains(line[at:], "/libcuda.so") {
+			return line[at:]
+		}
+	}
+	t.Fatal("the program has no libcuda.so")
+	return ""
+}
+
+// managedBeyond checks that a program without a limit has more managed memory than the device, as without gpuarb, and that one
+// with a budget has managed memory up to the budget.
+func managedBeyond(t *testing.T, m *rig.Machine) {
+	total := uint64(m.Snapshot().Devices[0].Total)
+	p := program(t, m, "dlsym", m.PreloadEnv())
+	p.Want(fmt.Sprintf("managed x %d", total+1024*mib), "ok")
+	if used := uint64(m.Lease(p.PID(), 0).Used); used != total+1024*mib {
+		t.Errorf("%d bytes are counted, want %d", used, total+1024*mib)
+	}
+	p.Want("free x", "ok")
+	p.End()
+	p = program(t, m, "dlsym", limited(m, 16*mib))
+	p.Want("managed x 16M", "ok")
+	p.Want("managed y 1", "err 2")
+	p.Want("free x", "ok")
+	p.Want("managed y 16M", "ok")
+	p.End()
+}
+
+// stoppedDaemon checks that a program whose daemon is stopped allocates and frees, and that its budget holds again when the
+// daemon goes on.
+func stoppedDaemon(t *testing.T, m *rig.Machine) {
+	p := program(t, m, "dlsym", limited(m, 512*mib))
+	p.Want("alloc a 1M", "ok")
+	pid := p.PID()
+	if err := unix.Kill(m.DaemonPID(), unix.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	for _, step := range []string{"alloc b 400M", "free b", "alloc b 2M"} {
+		p.Want(step, "ok")
+	}
+	if said := p.Stderr(); !strings.Contains(said, "the daemon does not answer") {
+		t.Errorf("it says %q", said)
+	}
+	if err := unix.Kill(m.DaemonPID(), unix.SIGCONT); err != nil {
+		t.Fatal(err)
+	}
+	rig.Eventually(t, "the program asks the daemon again", func() bool {
+		p.Want("alloc c 1M", "ok")
+		p.Want("free c", "ok")
+		return uint64(m.Lease(pid, 0).Used) == 3*mib
+	})
+	p.Want(fmt.Sprintf("alloc c %d", 509*mib+1), "err 2")
+	p.Want(fmt.Sprintf("alloc c %d", 509*mib), "ok")
+	p.End()
+}
