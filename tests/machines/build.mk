@@ -13,5 +13,5 @@ llvm-full:
 # A machine with much software: drivers of several vendors without their devices, and programs that bring
 # libraries and layers of their own.
 lived-in-full:
-	@tools/fresh-root.sh --with "libgl1 libcuda1 nvidia-cuda-dev python3-pycuda hashcat pocl-opencl-icd mesa-vulkan-drivers \
+	@tools/fresh-root.sh --with "libgl1 libegl1 libcuda1 nvidia-cuda-dev python3-pycuda hashcat pocl-opencl-icd mesa-vulkan-drivers \
 	    gstreamer1.0-plugins-good gstreamer1.0-plugins-bad gstreamer1.0-plugins-ugly gstreamer1.0-libav" 'make demo && make test'
