@@ -166,10 +166,10 @@ pictures: setup-test test-build ## draw docs/pictures anew: screens among the go
 	@set -e; for screen in top/testdata/picture-*.txt; do \
 		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
 
-# AT=COMMIT measures another commit, LIST=grant names what one way crosses (limit, death, restart).
+# AT=COMMIT measures another commit, LIST=yes names the functions that a granted allocation crosses.
 .PHONY: shape
-shape: setup-build ## measure how the project is built: lines, circles, what a request crosses
-	@$(GO) run ./tools/shape $(if $(AT),-at $(AT)) $(if $(LIST),-list $(LIST))
+shape: setup-build ## count lines of code, circles of files, and what a granted allocation crosses
+	@$(GO) run ./tools/shape $(if $(AT),-at $(AT)) $(if $(LIST),-list)
 
 # MUTANTS=B2,C3 runs those rows alone.
 .PHONY: mutants

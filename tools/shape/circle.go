@@ -13,7 +13,7 @@ func (g graph) add(from, to string) {
 	g[from][to] = true
 }
 
-// reach is all that can be come to from a file.
+// reach returns all files that can be come to from a file.
 func (g graph) reach(from string) map[string]bool {
 	seen := map[string]bool{}
 	for todo := []string{from}; len(todo) > 0; {
@@ -29,7 +29,7 @@ func (g graph) reach(from string) map[string]bool {
 	return seen
 }
 
-// largestCircle is how many files the largest group has of which each uses each other, by whatever way.
+// largestCircle returns the size of the largest group of files of which each uses each other, by whatever way.
 func (g graph) largestCircle() (most int) {
 	reach := map[string]map[string]bool{}
 	for from := range g {

@@ -5,47 +5,36 @@ import (
 	"go/ast"
 	"go/parser"
 	"go/token"
-	"os"
-	"path/filepath"
 	"runtime"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
 
-// readGo measures a package: which of its files use what another of them defines is the
-// compiler's word.
-func (r *room) readGo(root string, exports map[string]string) error {
+// circleOfGo returns the size of the largest circle among a package's files. Which file uses what another one defines
+// is the compiler's word.
+func circleOfGo(name string, sources []source, exports map[string]string) (int, error) {
 	fset := token.NewFileSet()
 	var files []*ast.File
-	for _, name := range r.files {
-		text, err := os.ReadFile(filepath.Join(root, name))
-		if err != nil {
-			return err
-		}
-		r.lines += bytes.Count(text, []byte("\n"))
-		file, err := parser.ParseFile(fset, filepath.Join(root, name), text, 0)
-		if err != nil {
-			return err
-		}
-		if tagged(text) {
+	for _, s := range sources {
+		if tagged(s.text) {
 			continue
 		}
-		files = append(files, file)
-		for _, f := range functionsOf(fset, file) {
-			r.longest.atLeast(f.function)
+		file, err := parser.ParseFile(fset, s.path, s.text, parser.SkipObjectResolution)
+		if err != nil {
+			return 0, err
 		}
+		files = append(files, file)
 	}
 	uses := graph{}
-	resolved, _ := filegraph.Uses(r.name, fset, files, exports) // what cannot be resolved is not counted
+	resolved, _ := filegraph.Uses(name, fset, files, exports) // what cannot be resolved is not counted
 	for use := range resolved {
 		uses.add(use[0], use[1])
 	}
-	r.circle = uses.largestCircle()
-	return nil
+	return uses.largestCircle(), nil
 }
 
-// tagged says whether a file is for another build than the one that runs here.
+// tagged reports whether a file is for another build than the one that runs here.
 func tagged(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if tag, ok := bytes.CutPrefix(line, []byte("//go:build ")); ok {
@@ -57,20 +46,4 @@ func tagged(text []byte) bool {
 		}
 	}
 	return false
-}
-
-// body is a function with the lines between which it stands.
-type body struct {
-	function
-	from, to int
-}
-
-func functionsOf(fset *token.FileSet, file *ast.File) (all []body) {
-	for _, d := range file.Decls {
-		if f, ok := d.(*ast.FuncDecl); ok && f.Body != nil {
-			from, to := fset.Position(f.Pos()), fset.Position(f.End())
-			all = append(all, body{function{f.Name.Name, from.Filename, to.Line - from.Line + 1}, from.Line, to.Line})
-		}
-	}
-	return all
 }

@@ -1,8 +1,8 @@
-// Command shape measures how a checkout is built, and prints it as tables for docs/architecture.md:
-// files and lines of each room, the largest group of files that use each other in a circle, the
-// longest function, and how many functions and files of the daemon's one request crosses.
+// Command shape measures how large a checkout is and how much of it one request crosses, and prints tables for
+// docs/architecture.md. sources.go decides which files count as what, count.go counts lines, circle.go, golang.go and
+// clang.go find files that use each other in a circle, crossing.go runs the daemon.
 //
-//	make shape [AT=COMMIT] [LIST=grant|limit|death|restart]
+//	make shape [AT=COMMIT] [LIST=yes]
 //
 // AT measures another commit, by the test of today (daemon/shape_test.go), in a worktree under build/.
 package main
@@ -10,12 +10,12 @@ package main
 import (
 	"flag"
 	"fmt"
+	"io"
 	"log"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
@@ -24,7 +24,7 @@ func main() {
 	log.SetFlags(0)
 	log.SetPrefix("shape: ")
 	at := flag.String("at", "", "measure this `commit`")
-	list := flag.String("list", "", "name the functions that one `thing` crosses: grant, limit, death or restart")
+	list := flag.Bool("list", false, "name the functions that a granted allocation crosses")
 	flag.Parse()
 	root := "."
 	if *at != "" {
@@ -33,7 +33,7 @@ func main() {
 			log.Fatal(err)
 		}
 	}
-	if err := measure(root, *list); err != nil {
+	if err := printTables(os.Stdout, root, *list); err != nil {
 		log.Fatal(err)
 	}
 }
@@ -56,87 +56,82 @@ func checkOut(commit string) (root string, err error) {
 	return root, os.WriteFile(filepath.Join(root, test), text, 0o600)
 }
 
-// room is a folder of what is shipped.
-type room struct {
-	name    string
-	files   []string
-	lines   int
-	circle  int // files of the largest circle; 0: there is none
-	longest function
-}
-
-type function struct {
-	name  string
-	file  string
-	lines int
-}
-
-func (f *function) atLeast(g function) {
-	if g.lines > f.lines {
-		*f = g
-	}
-}
-
-func measure(root, list string) error {
-	sources, err := shipped(root)
+// printTables prints the sums of a checkout, and below them each folder of what is shipped.
+func printTables(w io.Writer, root string, list bool) error {
+	sources, err := readSources(root)
 	if err != nil {
 		return err
 	}
-	rooms := map[string]*room{}
-	var names []string
-	for _, file := range sources {
-		dir := filepath.Dir(file)
-		r := rooms[dir]
-		if r == nil {
-			r = &room{name: dir}
-			rooms[dir] = r
-			names = append(names, dir)
-		}
-		r.files = append(r.files, file)
+	folders, err := measure(root, sources)
+	if err != nil {
+		return err
 	}
+	grant, err := crossedByGrant(root)
+	if err != nil {
+		return err
+	}
+	largest := slices.MaxFunc(folders, func(a, b folder) int { return a.circle - b.circle })
+	fmt.Fprintf(w, "| what | now |\n| --- | ---: |\n")
+	for _, row := range []struct {
+		what string
+		now  any
+	}{
+		{"lines of code in `accounting/` and `arbiter/`", linesBelow(folders, "accounting", "arbiter")},
+		{"lines of code in `daemon/` and `statefile/`", linesBelow(folders, "daemon", "statefile")},
+		{"lines of code in `cshim/`, without what is generated and without tests", linesBelow(folders, "cshim")},
+		{"lines of code in tests of all kinds", linesOf(sources, test)},
+		{"files in the largest circle of one package", fmt.Sprintf("%d (`%s/`)", largest.circle, largest.name)},
+		{"functions of `accounting/`, `arbiter/` and `daemon/` that a granted allocation crosses", len(grant)},
+	} {
+		fmt.Fprintf(w, "| %s | %v |\n", row.what, row.now)
+	}
+	fmt.Fprintf(w, "\n| folder | files | lines of code | files in the largest circle |\n| --- | ---: | ---: | ---: |\n")
+	for _, f := range folders {
+		fmt.Fprintf(w, "| `%s/` | %d | %d | %d |\n", f.name, f.files, f.lines, f.circle)
+	}
+	if list {
+		for _, function := range grant {
+			fmt.Fprintln(w, function)
+		}
+	}
+	return nil
+}
+
+// folder is one folder of what is shipped.
+type folder struct {
+	name   string
+	files  int
+	lines  int // of code
+	circle int // files of the largest circle; 0: there is none
+}
+
+// measure counts what is shipped, folder by folder, in the order of their names.
+func measure(root string, sources []source) (folders []folder, err error) {
 	exports, err := filegraph.Exports(root)
-	if err != nil {
-		return err
-	}
-	slices.Sort(names)
-	fmt.Printf("| room | files | lines | files in the largest circle | longest function |\n| --- | ---: | ---: | ---: | --- |\n")
-	var all room
-	for _, name := range names {
-		r := rooms[name]
-		if strings.HasSuffix(r.files[0], ".go") {
-			err = r.readGo(root, exports)
-		} else {
-			err = r.readC(root)
-		}
-		if err != nil {
-			return err
-		}
-		fmt.Printf("| `%s/` | %d | %d | %d | `%s` %d |\n", name, len(r.files), r.lines, r.circle, r.longest.name, r.longest.lines)
-		all.files = append(all.files, r.files...)
-		all.lines += r.lines
-		all.circle = max(all.circle, r.circle)
-		all.longest.atLeast(r.longest)
-	}
-	fmt.Printf("| all | %d | %d | %d | `%s` %d |\n\n", len(all.files), all.lines, all.circle, all.longest.name, all.longest.lines)
-	return printWays(root, list)
-}
-
-// shipped names the sources of what is shipped, as git knows them.
-func shipped(root string) (sources []string, err error) {
-	command := exec.Command("git", "ls-files", "*.go", "*.c", "*.h", "*.def")
-	command.Dir = root
-	out, err := command.Output()
 	if err != nil {
 		return nil, err
 	}
-	for file := range strings.FieldsSeq(string(out)) {
-		counts := !strings.HasSuffix(file, "_test.go") && file != "cshim/wire.h" && file != "cshim/core/wire.h"
-		for part := range strings.SplitSeq(filepath.Dir(file), "/") {
-			counts = counts && !slices.Contains([]string{"tests", "test", "tools", "cshimtest", "entrypoints", "genlayout", "testdata"}, part)
+	for _, name := range foldersOf(sources) {
+		f := folder{name: name}
+		var golang, clang []source
+		for _, s := range sources {
+			if s.kind != shipped || filepath.Dir(s.path) != name {
+				continue
+			}
+			f.files++
+			f.lines += linesOfCode(s.text)
+			if filepath.Ext(s.path) == ".go" {
+				golang = append(golang, s)
+			} else {
+				clang = append(clang, s)
+			}
 		}
-		if counts {
-			sources = append(sources, file)
+		ofGo, err := circleOfGo(name, golang, exports)
+		if err != nil {
+			return nil, err
 		}
+		f.circle = max(ofGo, circleOfC(root, clang))
+		folders = append(folders, f)
 	}
-	return sources, nil
+	return folders, nil
 }

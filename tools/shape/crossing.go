@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bufio"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// times is how many allocations the test makes. A block of code that ran as often was crossed by each of them.
+const times = 20
+
+// crossedByGrant returns the functions of accounting, arbiter and daemon that each allocation crosses which is
+// granted at once, as FILE NAME, by the coverage of daemon's TestShape. What runs without an allocation is taken off.
+func crossedByGrant(root string) (functions []string, err error) {
+	none, err := cover(root, 0)
+	if err != nil {
+		return nil, err
+	}
+	many, err := cover(root, times)
+	if err != nil {
+		return nil, err
+	}
+	begins := map[string][]int{} // lines at which blocks begin, by file
+	for block, count := range many {
+		if count-none[block] < times {
+			continue
+		}
+		path, at, _ := strings.Cut(block, ":")
+		_, path, _ = strings.Cut(path, "gpuarb/gpuarb/")
+		line, _, _ := strings.Cut(at, ".")
+		n, err := strconv.Atoi(line)
+		if err != nil {
+			return nil, err
+		}
+		begins[path] = append(begins[path], n)
+	}
+	for _, path := range slices.Sorted(maps.Keys(begins)) {
+		names, err := functionsAt(filepath.Join(root, path), begins[path])
+		if err != nil {
+			return nil, err
+		}
+		for _, name := range names {
+			functions = append(functions, path+" "+name)
+		}
+	}
+	return functions, nil
+}
+
+// cover runs the test with so many allocations and returns how often each block ran.
+func cover(root string, allocations int) (map[string]int, error) {
+	profile, err := filepath.Abs(filepath.Join(root, "build", "shape.cover"))
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(filepath.Dir(profile), 0o755); err != nil {
+		return nil, err
+	}
+	run := exec.Command("go", "test", "-count=1", "-run", "^TestShape$", "-covermode=atomic",
+		"-coverpkg=./accounting/...,./arbiter/...,./daemon/...", "-coverprofile="+profile, "./daemon")
+	run.Dir = root
+	run.Env = append(os.Environ(), "GPUARB_SHAPE_TIMES="+strconv.Itoa(allocations))
+	if out, err := run.CombinedOutput(); err != nil {
+		return nil, fmt.Errorf("%v: %w\n%s", run.Args, err, out)
+	}
+	file, err := os.Open(profile)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	counts := map[string]int{}
+	lines := bufio.NewScanner(file)
+	for lines.Scan() {
+		fields := strings.Fields(lines.Text()) // PACKAGE/FILE.go:LINE.COLUMN,LINE.COLUMN STATEMENTS COUNT
+		if len(fields) == 3 {
+			count, err := strconv.Atoi(fields[2])
+			if err != nil {
+				return nil, err
+			}
+			counts[fields[0]] += count
+		}
+	}
+	return counts, lines.Err()
+}
+
+// functionsAt returns the names of the functions of a file in which these lines are.
+func functionsAt(path string, lines []int) (names []string, err error) {
+	fset := token.NewFileSet()
+	file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		return nil, err
+	}
+	for _, d := range file.Decls {
+		f, ok := d.(*ast.FuncDecl)
+		if !ok || f.Body == nil {
+			continue
+		}
+		from, to := fset.Position(f.Pos()).Line, fset.Position(f.End()).Line
+		if slices.ContainsFunc(lines, func(n int) bool { return from <= n && n <= to }) {
+			names = append(names, f.Name.Name)
+		}
+	}
+	return names, nil
+}
