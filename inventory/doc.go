@@ -13,5 +13,5 @@
 // All methods are safe for concurrent use. Nothing here is kept open for a process:
 // pidfds given to a Reaper stay the caller's.
 //
-// This package alone imports go-nvml and netlink.
+// This package alone imports go-nvml.
 package inventory

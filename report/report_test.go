@@ -15,6 +15,8 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/charmbracelet/x/ansi"
+
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
@@ -149,11 +151,7 @@ func TestFits(t *testing.T) {
 		style := Style{Human: true, Width: width}
 		for _, print := range []func(io.Writer, accounting.Snapshot) error{style.Leases, style.Programs, style.Queue, style.Devices, style.Holders, style.Unmanaged} {
 			for _, text := range strings.Split(printed(t, print, s), "\n") {
-				cells := 0
-				for _, r := range text {
-					cells += cellsOf(r)
-				}
-				if cells > width {
+				if cells := ansi.StringWidth(text); cells > width {
 					t.Errorf("%d cells on %d: %s", cells, width, text)
 				}
 			}

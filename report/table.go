@@ -4,8 +4,9 @@ import (
 	"bufio"
 	"io"
 	"strconv"
-	"unicode"
 	"unicode/utf8"
+
+	"github.com/charmbracelet/x/ansi"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -167,42 +168,10 @@ func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
 	}
 }
 
-// cut cuts a text to as many cells of a terminal as there are.
+// cut cuts a text to as many cells of a terminal as there are, the last one of them "…".
 func cut(text string, most int) string {
 	if len(text) <= most { // no rune has more cells than bytes
 		return text
 	}
-	sum, keep := 0, 0 // keep: what fits with "…" behind it
-	for i, r := range text {
-		if sum < most {
-			keep = i
-		}
-		if sum += cellsOf(r); sum > most {
-			return text[:keep] + "…"
-		}
-	}
-	return text
-}
-
-// cellsOf is how many cells of a terminal a rune takes.
-func cellsOf(r rune) int {
-	switch {
-	case unicode.In(r, unicode.Mn, unicode.Me):
-		return 0
-	case unicode.Is(wideRunes, r):
-		return 2
-	}
-	return 1
-}
-
-// wideRunes are those that the Unicode standard's annex 11 gives two cells, in coarse blocks.
-var wideRunes = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{Lo: 0x1100, Hi: 0x115f, Stride: 1}, {Lo: 0x2e80, Hi: 0xa4cf, Stride: 1}, {Lo: 0xac00, Hi: 0xd7a3, Stride: 1},
-		{Lo: 0xf900, Hi: 0xfaff, Stride: 1}, {Lo: 0xfe30, Hi: 0xfe6f, Stride: 1}, {Lo: 0xff00, Hi: 0xff60, Stride: 1},
-		{Lo: 0xffe0, Hi: 0xffe6, Stride: 1},
-	},
-	R32: []unicode.Range32{
-		{Lo: 0x1f300, Hi: 0x1faff, Stride: 1}, {Lo: 0x20000, Hi: 0x3fffd, Stride: 1},
-	},
+	return ansi.Truncate(text, most, "…")
 }

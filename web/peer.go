@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/netip"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -70,47 +71,34 @@ func unixUser(c *net.UnixConn) (uint32, error) {
 	return cred.Uid, nil
 }
 
-// The layout of linux/inet_diag.h: struct inet_diag_req_v2 behind a header of netlink, and struct inet_diag_msg.
+// The layout of linux/inet_diag.h: struct inet_diag_req_v2 and struct inet_diag_msg.
 const (
-	diagRequest = unix.SizeofNlMsghdr + 56
-	diagReply   = unix.SizeofNlMsghdr + 72
-	diagUser    = unix.SizeofNlMsghdr + 64 // idiag_uid
-	sockDiag    = 20                       // SOCK_DIAG_BY_FAMILY
+	diagRequest = 56
+	diagReply   = 72
+	diagUser    = 64 // idiag_uid
 )
 
-// tcpUser is the user of the TCP socket of this machine that is bound to the address at and connected to the address to.
-// The kernel is asked for this one socket (sock_diag(7)); /proc/net/tcp would list those of all programs.
+// tcpUser returns the user of the TCP socket of this machine that is bound to the address at and connected to the address to.
+// The kernel is asked for this one socket (sock_diag(7)); /proc/net/tcp, and netlink's SocketGet, would go through those of all programs.
 func tcpUser(at, to netip.AddrPort) (uint32, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, unix.NETLINK_SOCK_DIAG)
+	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
+	request.AddRawData(diagQuestion(at, to))
+	answers, err := request.Execute(unix.NETLINK_SOCK_DIAG, nl.SOCK_DIAG_BY_FAMILY)
 	if err != nil {
 		return 0, err
 	}
-	defer unix.Close(fd)
-	if err := unix.Sendto(fd, diagQuestion(at, to), 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
-		return 0, err
-	}
-	var answer [512]byte
-	n, _, err := unix.Recvfrom(fd, answer[:], unix.MSG_DONTWAIT) // it is there: the kernel answers while it is asked
-	if err != nil {
-		return 0, err
-	}
-	if n < diagReply || binary.NativeEndian.Uint16(answer[4:]) != sockDiag {
+	if len(answers) != 1 || len(answers[0]) < diagReply {
 		return 0, errors.New("the kernel knows no such socket")
 	}
-	return binary.NativeEndian.Uint32(answer[diagUser:]), nil
+	return binary.NativeEndian.Uint32(answers[0][diagUser:]), nil
 }
 
 func diagQuestion(at, to netip.AddrPort) []byte {
-	b := make([]byte, 0, diagRequest)
-	b = binary.NativeEndian.AppendUint32(b, diagRequest)
-	b = binary.NativeEndian.AppendUint16(b, sockDiag)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // sequence number, port
 	family := byte(unix.AF_INET)
 	if at.Addr().Is6() {
 		family = unix.AF_INET6
 	}
-	b = append(b, family, unix.IPPROTO_TCP, 0, 0)
+	b := append(make([]byte, 0, diagRequest), family, unix.IPPROTO_TCP, 0, 0)
 	b = binary.NativeEndian.AppendUint32(b, ^uint32(0)) // in any state
 	b = binary.BigEndian.AppendUint16(b, at.Port())
 	b = binary.BigEndian.AppendUint16(b, to.Port())

@@ -19,7 +19,7 @@ import (
 const times = 20
 
 // crossedByGrant returns the functions of accounting, arbiter and daemon that each allocation crosses which is
-// granted at once, as FILE NAME, by the coverage of daemon's TestShape. What runs without an allocation is taken off.
+// granted at once, as FILE NAME, by the coverage of daemon's TestShape. Code that runs without an allocation is not counted.
 func crossedByGrant(root string) (functions []string, err error) {
 	none, err := cover(root, 0)
 	if err != nil {
@@ -55,7 +55,7 @@ func crossedByGrant(root string) (functions []string, err error) {
 	return functions, nil
 }
 
-// cover runs the test with so many allocations and returns how often each block ran.
+// cover runs the test with that number of allocations. It returns for each block how many times it ran.
 func cover(root string, allocations int) (map[string]int, error) {
 	profile, err := filepath.Abs(filepath.Join(root, "build", "shape.cover"))
 	if err != nil {
