@@ -152,10 +152,10 @@ func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if stat.flags&kernelThread != 0 {
+	if stat.Flags&kernelThread != 0 {
 		return true, nil
 	}
-	if stat.state == 'Z' || stat.state == 'X' {
+	if stat.State == "Z" || stat.State == "X" {
 		_, _, err := r.living(pid)
 		return hasEnded(err), nil
 	}

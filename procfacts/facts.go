@@ -60,8 +60,8 @@ func NewReader() *Reader {
 // called with a lock held, or from a handler of the filesystem.
 func (r *Reader) Facts(pid int) (Facts, error) {
 	return r.factsOf(pid, func(dir int, f *Facts) error {
-		stat, err := statIn(dir, "stat")
-		f.StartTicks = stat.start
+		stat, err := descriptors.stat(dir)
+		f.StartTicks = stat.Starttime
 		return err
 	})
 }

@@ -105,7 +105,7 @@ func TestFirstThreadEnded(t *testing.T) {
 	}
 	bounded.Until(t, "its first thread has ended", func() bool {
 		st, err := r.stat(pid)
-		return err == nil && st.state == 'Z'
+		return err == nil && st.State == "Z"
 	})
 	if after, err := r.Facts(pid); err != nil || !reflect.DeepEqual(after, before) {
 		t.Errorf("%+v, %v\nwant %+v", after, err, before)
@@ -144,7 +144,7 @@ ctypes.CDLL(None).syscall(%d, 0)
 	}
 	bounded.Until(t, "its first thread has ended", func() bool {
 		st, err := r.stat(pid)
-		return err == nil && st.state == 'Z'
+		return err == nil && st.State == "Z"
 	})
 	for range 2000 {
 		if f, err := r.Facts(pid); errors.Is(err, ErrGone) || err == nil && !strings.Contains(f.Command, "short()") {

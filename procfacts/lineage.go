@@ -66,15 +66,15 @@ func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 func (r Root) Parents(pid int) (parents []Started) {
 	for range maxParents {
 		st, err := r.stat(pid)
-		if err != nil || st.parent == 0 {
+		if err != nil || st.PPID == 0 {
 			return parents
 		}
-		above, err := r.stat(st.parent)
+		above, err := r.stat(st.PPID)
 		if err != nil {
 			return parents
 		}
-		pid = st.parent
-		parents = append(parents, Started{PID: pid, StartTicks: above.start})
+		pid = st.PPID
+		parents = append(parents, Started{PID: pid, StartTicks: above.Starttime})
 	}
 	return parents
 }

@@ -11,57 +11,6 @@ import (
 	"strings"
 )
 
-// stat is what is taken from /proc/PID/stat.
-type stat struct {
-	state  byte // as ps shows it
-	parent int
-	flags  uint64 // the kernel's PF_*
-	tasks  int    // threads, the first one counted until the last has ended
-	start  uint64 // clock ticks since boot
-}
-
-// The fields of /proc/PID/stat behind the name, by their places there.
-const (
-	statState  = 0
-	statParent = 1
-	statFlags  = 6
-	statTasks  = 17
-	statStart  = 19
-)
-
-// parseStat reads /proc/PID/stat. The name in it is the process's own choice, and may have
-// anything in it; behind it no parenthesis closes.
-func parseStat(data []byte) (s stat, err error) {
-	name := bytes.LastIndexByte(data, ')')
-	if name < 0 {
-		return s, errors.New("stat: it has no name")
-	}
-	rest := bytes.TrimLeft(data[name+1:], " ")
-	for place := 0; place <= statStart && err == nil; place++ {
-		var field []byte
-		field, rest, _ = bytes.Cut(rest, []byte(" "))
-		switch place {
-		case statState:
-			if len(field) != 1 {
-				return stat{}, fmt.Errorf("stat: the state is %q", string(field))
-			}
-			s.state = field[0]
-		case statParent:
-			s.parent, err = strconv.Atoi(string(field))
-		case statFlags:
-			s.flags, err = strconv.ParseUint(string(field), 10, 64)
-		case statTasks:
-			s.tasks, err = strconv.Atoi(string(field))
-		case statStart:
-			s.start, err = strconv.ParseUint(string(field), 10, 64)
-		}
-	}
-	if err != nil {
-		return stat{}, fmt.Errorf("stat: %w", err)
-	}
-	return s, nil
-}
-
 // status is what is taken from /proc/PID/status.
 type status struct {
 	name     string // what the kernel calls it

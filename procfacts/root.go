@@ -47,18 +47,17 @@ func (r Root) proc(pid int) (procfs.Proc, error) {
 	return all.Proc(pid)
 }
 
-func (r Root) stat(pid int) (stat, error) {
-	return statIn(unix.AT_FDCWD, r.path(pid, "stat"))
+func (r Root) stat(pid int) (procfs.ProcStat, error) {
+	proc, err := r.proc(pid)
+	if err != nil {
+		return procfs.ProcStat{}, err
+	}
+	return proc.Stat()
 }
 
-func statIn(dir int, name string) (stat, error) {
-	var room [fileRoom]byte
-	data, err := readAt(dir, name, room[:0], fileRoom)
-	if err != nil {
-		return stat{}, err
-	}
-	return parseStat(data)
-}
+// descriptors is where the kernel shows what this process has opened: a directory of a process, as open returns it, is
+// there by its descriptor, as all processes are in a Root by their numbers.
+const descriptors = Root(procfs.DefaultMountPoint + "/self/fd")
 
 // cgroupsIn reads the paths of a process in all hierarchies from its cgroup file, in the order of cgroupsOf.
 func cgroupsIn(dir int, name string) ([]string, error) {
@@ -81,7 +80,7 @@ func (r Root) status(pid int) (status, error) {
 }
 
 const (
-	// fileRoom is more than most of a process's files have, and all that stat can have.
+	// fileRoom is more than most of a process's files have.
 	fileRoom = 2048
 	// maxStatus is room for 65,536 groups of up to eleven characters, and the rest.
 	maxStatus = 1 << 20
@@ -156,7 +155,7 @@ func (r Root) StartTicks(pid int) (uint64, error) {
 	if err != nil {
 		return 0, ofProcess(pid, err)
 	}
-	return stat.start, nil
+	return stat.Starttime, nil
 }
 
 // Parent is the process that a process is a child of; 0: none that can be seen.
@@ -165,7 +164,7 @@ func (r Root) Parent(pid int) (int, error) {
 	if err != nil {
 		return 0, ofProcess(pid, err)
 	}
-	return stat.parent, nil
+	return stat.PPID, nil
 }
 
 // Descends says whether a process has another one above it.
@@ -243,7 +242,7 @@ func (r Root) living(pid int) (thread, exe string, err error) {
 				return thread, exe, err
 			}
 		}
-		if st, none := r.stat(pid); none != nil || st.tasks <= 1 {
+		if st, none := r.stat(pid); none != nil || st.NumThreads <= 1 {
 			return ".", "", err
 		}
 	}
