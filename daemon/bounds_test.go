@@ -8,10 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// TestOneUserHasHalfOfEachTable: the other half is there for others, and the last eighth for
-// root, whoever came first.
+// TestOneUserHasHalfOfEachTable: the other half is there for others, whoever came first, and who is privileged may have all.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {
-	for _, of := range []bounds{sessionBounds, jobBounds, leaseBounds, limitBounds} {
+	for _, of := range []bounds{sessionBounds, sessionBounds.within(100), jobBounds, leaseBounds, limitBounds} {
 		c := newCounts(of)
 		pid := 0
 		take := func(uid uint32) (n int, err error) {
@@ -29,9 +28,8 @@ func TestOneUserHasHalfOfEachTable(t *testing.T) {
 			says string
 		}{
 			{1000, c.size / 2, "user 1000 has"},
-			{1001, c.size * 3 / 8, "the last eighth is root's"},
-			{1002, 0, "the last eighth is root's"},
-			{0, c.size / 8, "room for no more"},
+			{0, c.size / 2, "the most of all users"},
+			{1001, 0, "the most of all users"},
 		} {
 			n, err := take(want.uid)
 			if n != want.rows || err == nil || !strings.Contains(err.Error(), want.says) || !strings.Contains(err.Error(), c.remedy) ||
@@ -77,16 +75,4 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	c.die()
 	c.freed()
 	b.until("its record is free", func() bool { return records() == 0 })
-}
-
-// Descriptors that the daemon keeps for itself, and that others had while one was lent, are there again a second later.
-func TestSpareDescriptorsComeBack(t *testing.T) {
-	b := newBench(t, 1<<30)
-	b.spare.give()
-	b.poll()
-	b.spare.mu.Lock()
-	defer b.spare.mu.Unlock()
-	if n := len(b.spare.fds); n != spareFiles {
-		t.Errorf("%d are kept, want %d", n, spareFiles)
-	}
 }

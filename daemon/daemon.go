@@ -40,6 +40,7 @@ type Daemon struct {
 	breaks   sync.Once
 	request  atomic.Uint32              // ipc.Type of the last client's request that was applied
 	failures *statefile.Failures        // the lock guards it, but for Add; nil before it was opened
+	files    int                        // that it may have open
 	barred   map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
 	paths    paths
 	inv      machine
@@ -63,15 +64,13 @@ type Daemon struct {
 	exporter *metrics.Exporter
 	config   atomic.Pointer[config.Config] // the one in force
 	turned   chan struct{}                 // to another one
-	spare    spare
-	ready    atomic.Bool // it was up
+	ready    atomic.Bool                   // it was up
 	changes  fair.Changes
 	load     func() (c *config.Config, path string, err error) // reads the configuration
 	keepGood func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
 	keeping  sync.Mutex                                        // held while keepGood is called
 	writing  sync.Mutex                                        // held while the devices are written down
 	bad      atomic.Uint64                                     // messages that were none
-	shortAt  atomic.Int64                                      // when it was said last that descriptors are short
 	// awaited: requests that waited for the last daemon are to come again.
 	awaited atomic.Bool
 
@@ -125,12 +124,13 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 		return nil, err
 	}
 	cfg := l.config
+	files := raiseFileLimit()
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, barred: map[procfacts.Started]bool{},
+	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
 		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, numbers: map[string]uint64{}, folders: map[string]uint32{}, count: newCounts(limitBounds)},
-		sessionsOf: newCounts(sessionBounds), jobsOf: newCounts(jobBounds), leasesOf: newCounts(leaseBounds),
+		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}, pressures: newPressures()}
 	d.known.Store(&table{})
 	d.scans = newScans()
@@ -176,7 +176,6 @@ const (
 // start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
 // come at any moment.
 func (d *Daemon) start(page worker.Wanted) error {
-	raiseFileLimit()
 	// With one processor, a connection that is never without a message would keep the runtime from
 	// looking at the others for 10 ms at a time.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
@@ -192,6 +191,9 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err != nil {
 		return err
 	}
+	if err := d.checkRecords(); err != nil {
+		return err
+	}
 	reaper, err := inventory.NewReaper(d.onExit)
 	if err != nil {
 		return err
@@ -204,7 +206,6 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.addDevices()
 	d.keepDevices()
-	d.spare.take()
 	d.unused = make([]byte, unusedHeap)
 	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
 	if !fresh {
@@ -212,7 +213,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.startReaders()
 	go d.scanDevices(d.ctx)
-	if err := d.spare.lend(d.mount); err != nil && !d.goesWithout(err) {
+	if err := d.mount(); err != nil && !d.goesWithout(err) {
 		return err
 	}
 	if d.folderEvents, err = newFolderEvents(); err != nil {
@@ -329,10 +330,10 @@ func (d *Daemon) mount() error {
 
 // goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
 // wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
-// has gone from a machine whose programs are to be taken up, somebody has mounted something else there,
-// or there are too few descriptors for both, they are worth more than the view of them; a first start says instead what is wrong.
+// has gone from a machine whose programs are to be taken up, or somebody has mounted something else there, the programs are
+// worth more than the view of them; a first start says instead what is wrong.
 func (d *Daemon) goesWithout(err error) bool {
-	if d.paths.optional && (errors.Is(err, gpufs.ErrNoFuse) || ipc.IsShort(err)) {
+	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
 		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
 		d.paths.mount = ""
 		return true

@@ -76,7 +76,7 @@ func (b *bench) write(path, text string) {
 func (b *bench) parts(p *parts) {
 	p.inventory = func() machine { return b.machine }
 	p.listen = func() (*ipc.Listener, error) {
-		return ipc.Listen(b.socket(), ipc.ListenOptions{Limits: connLimits(), StartTicks: b.machine.StartTicks})
+		return ipc.Listen(b.socket(), ipc.ListenOptions{Limits: connLimits(1 << 16), StartTicks: b.machine.StartTicks})
 	}
 	if b.clock != nil {
 		p.clock = clock{b.clock.now, b.clock.after, b.clock.uptime}

@@ -15,6 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
+// mostDevices is how many devices are arbitrated at most.
+const mostDevices = 64
+
 // table is the devices that are known, with the reader of each. It never changes: a new table takes its place.
 type table struct {
 	devices []inventory.Device
@@ -49,6 +52,10 @@ func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
 		next.readers = map[int]*reader{}
 	}
 	for _, dev := range found {
+		if len(next.devices) >= mostDevices && next.readers[dev.Index] == nil {
+			d.log.Error("there are more devices than gpuarb arbitrates: this one is left out", "device_uuid", dev.UUID, "most", mostDevices)
+			continue
+		}
 		if dev.Total == 0 {
 			dev.Total, dev.From = procfacts.Here.MemTotal()/2, accounting.FromMachine
 		}

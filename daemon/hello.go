@@ -46,14 +46,10 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
-	var fd int
-	rep, err := whenRoom(cl, h, func() (rep ipc.HelloReply, err error) {
-		cl.d.lock()
-		defer cl.d.unlock()
-		cl.applyLocked()
-		rep, fd, err = cl.d.greetingLocked(s, withPage)
-		return rep, err
-	})
+	cl.d.lock()
+	cl.applyLocked()
+	rep, fd, err := cl.d.greetingLocked(s, withPage)
+	cl.d.unlock()
 	if err != nil {
 		return err
 	}

@@ -51,7 +51,7 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	if req.Flags&ipc.JobNoWait != 0 {
 		cl.othersEnded()
 	}
-	proc, err := whenRoom(cl, h, func() (rules.Process, error) { return d.facts(c) })
+	proc, err := d.facts(c)
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,7 @@ func (d *Daemon) buryLocked(s *session) {
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
-	d.letGo(&s.life) // nothing more is learnt from it, and others may lack the descriptor
+	d.letGo(&s.life) // nothing more is learnt from it
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers()[l.Device].drainLocked(s)
@@ -175,17 +175,9 @@ func (d *Daemon) lookAgain() <-chan time.Time {
 // be late: that of a program's own start can come when it has said Hello and not
 // mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	for ctx.Err() == nil {
-		err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
-		if !ipc.IsShort(err) {
-			if err != nil && ctx.Err() == nil {
-				d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
-			}
-			return
-		}
-		d.short(err)
-		d.rest(d.after(readEvery))
-		signal(d.overrun) // what was missed meanwhile
+	err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
+	if err != nil && ctx.Err() == nil {
+		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 	}
 }
 

@@ -1,19 +1,29 @@
 package daemon
 
 import (
+	"fmt"
+	"math"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Bounds on what one process may have open. Of each table a user other than root (and the
-// daemon's own) may have half, and all such users together seven eighths: what is left is
-// root's, to look and to clear up. docs/threat-model.md lists all bounds.
+// Bounds on what one process and one user may have open. Of each table a user that is not privileged may have half.
+// docs/threat-model.md lists all bounds.
 const (
 	sessionsPerProcess = 8
 	connsPerSession    = 64
 	jobsPerProcess     = 64
+)
+
+// The daemon's limit of open files, divided so that no table and no connection can lack a descriptor: a connection has two
+// (socket, pidfd), a session two (pidfd, page), a job one (pidfd). What is left is for the daemon's own files.
+const (
+	filesPerConn    = 4 // one connection for each so many files: half of them
+	filesPerSession = 8 // a quarter of them
+	filesPerJob     = 8 // an eighth
 )
 
 // bounds are those of one table.
@@ -30,6 +40,15 @@ var (
 	leaseBounds   = bounds{"leases", statefile.MaxLeases, 0, "end some of the programs, `gpuarb ps` lists them"}
 	limitBounds   = bounds{"changed limits", statefile.MaxLimits, 0, "end some of the programs whose limits were changed"}
 )
+
+// within returns the bounds of a table of which no more than most rows may be used, because the daemon has no more descriptors.
+func (b bounds) within(most int) bounds {
+	if most < b.size {
+		b.size = most
+		b.remedy += ", or raise the daemon's limit of open files (LimitNOFILE= of its unit)"
+	}
+	return b
+}
 
 // counts is how many rows of a table a process and a user have.
 type counts struct {
@@ -59,34 +78,46 @@ func (c *counts) drop(pid int, uid uint32) {
 	}
 }
 
-// full says why one more is too many, or nil.
+// full returns an error that names the bound if one more is too many, or nil.
 func (c *counts) full(pid int, uid uint32, privileged bool) error {
-	user, all := c.size/2, c.size/8*7
-	if privileged {
-		user, all = c.size, c.size
-	}
 	switch {
 	case c.perProcess > 0 && c.byPID[pid] >= c.perProcess:
 		return refused(ipc.StatusTooMany, "process %d has %d %s already, the most of one process: %s", pid, c.perProcess, c.what, c.remedy)
-	case c.byUID[uid] >= user:
-		return refused(ipc.StatusTooMany, "user %d has %d %s already, the most of one user: %s", uid, user, c.what, c.remedy)
-	case c.all >= all && all < c.size:
-		return refused(ipc.StatusTooMany, "there are %d %s of %d, and the last eighth is root's: %s", c.all, c.what, c.size, c.remedy)
-	case c.all >= all:
-		return refused(ipc.StatusTooMany, "there are %d %s, and there is room for no more: %s", c.all, c.what, c.remedy)
+	case !privileged && c.byUID[uid] >= c.size/2:
+		return refused(ipc.StatusTooMany, "user %d has %d %s already, the most of one user: %s", uid, c.size/2, c.what, c.remedy)
+	case c.all >= c.size:
+		return refused(ipc.StatusTooMany, "there are %d %s, the most of all users: %s", c.all, c.what, c.remedy)
 	}
 	return nil
 }
 
-// connLimits are the limits on connections that the daemon's own limit of open files
-// allows. A connection has a socket and a pidfd, and a session a page besides; one that joins a session has a socket alone.
-// The last quarter is for jobs, for sessions whose first connection is closed, and for the daemon's own files.
-func connLimits() ipc.Limits {
-	files := uint64(1024)
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil {
-		files = lim.Cur
+// raiseFileLimit lifts the soft limit of open files to the hard one, and returns it.
+func raiseFileLimit() int {
+	lim := unix.Rlimit{Cur: 1024, Max: 1024}
+	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur < lim.Max {
+		raised := unix.Rlimit{Cur: lim.Max, Max: lim.Max}
+		if unix.Setrlimit(unix.RLIMIT_NOFILE, &raised) == nil {
+			lim = raised
+		}
 	}
-	total := int(min(max(files/4, 16), 65536))
+	return int(min(lim.Cur, math.MaxInt32))
+}
+
+// connLimits returns the limits on connections of a daemon that may have so many files open.
+func connLimits(files int) ipc.Limits {
+	total := min(files/filesPerConn, 65536)
 	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // of the others, what ipc makes of the total
+}
+
+// checkRecords returns an error if the state file has more sessions and jobs than the daemon's limit of open files allows: it was
+// written by a daemon with a higher limit.
+func (d *Daemon) checkRecords() error {
+	var sessions, jobs int
+	d.file.Sessions.Each(func(int, *statefile.Session) { sessions++ })
+	d.file.Jobs.Each(func(int, *statefile.Job) { jobs++ })
+	if sessions <= d.sessionsOf.size && jobs <= d.jobsOf.size {
+		return nil
+	}
+	return fmt.Errorf("%d programs and %d jobs run, and a limit of %d open files is enough for %d and %d: start the daemon with the limit that it had "+
+		"(LimitNOFILE= of its unit, `ulimit -n`); programs go on meanwhile", sessions, jobs, d.files, d.sessionsOf.size, d.jobsOf.size)
 }

@@ -13,7 +13,7 @@ import (
 // mortal is a process whose end is waited for: a client's, or the one that a job lives by. The daemon's lock guards it.
 type mortal struct {
 	procfacts.Started        // PID 0: nothing is waited for
-	pidfd             int    // ours; −1: there is none, and it is looked at once a second
+	pidfd             int    // ours; −1: there is none
 	ended             func() // the daemon's lock is held
 }
 
@@ -22,24 +22,15 @@ func startedOf(p ipc.Peer) procfacts.Started {
 	return procfacts.Started{PID: p.PID, StartTicks: p.StartTicks}
 }
 
-// watch has ended called when a process ends. Its pidfd, −1 where there is none, is the mortal's from here on. Where
-// the reaper has no room for it, the process is one that is looked at; with any other error too.
+// watch has ended called when a process ends. The pidfd is the mortal's from here on; if the process cannot be watched it is closed.
 func (d *Daemon) watch(m *mortal, p procfacts.Started, pidfd int, ended func()) error {
 	m.Started, m.pidfd, m.ended = p, -1, ended
-	if pidfd < 0 {
-		return nil
+	if err := d.reaper.Add(pidfd, m); err != nil {
+		closeFD(pidfd)
+		return fmt.Errorf("pidfd of process %d: %w", p.PID, err)
 	}
-	err := d.spare.lend(func() error { return d.reaper.Add(pidfd, m) })
-	if err == nil {
-		m.pidfd = pidfd
-		return nil
-	}
-	closeFD(pidfd)
-	if ipc.IsShort(err) {
-		d.short(err)
-		return nil
-	}
-	return fmt.Errorf("pidfd of process %d: %w", p.PID, err)
+	m.pidfd = pidfd
+	return nil
 }
 
 // letGo ends the watch.
@@ -57,37 +48,6 @@ func (d *Daemon) onExit(m *mortal) {
 	m.ended()
 }
 
-// watchUnwatched looks at the processes that could not be watched: whether they live, and
-// whether they can be now.
-func (d *Daemon) watchUnwatched() {
-	all := map[*mortal]procfacts.Started{}
-	d.lock()
-	for _, s := range d.sessions {
-		if s.life.pidfd < 0 && s.life.PID != 0 {
-			all[&s.life] = s.life.Started
-		}
-	}
-	for _, j := range d.jobs {
-		if j.by.pidfd < 0 && j.by.PID != 0 {
-			all[&j.by] = j.by.Started
-		}
-	}
-	d.unlock()
-	for m, p := range all {
-		pidfd, gone := d.stillThere(p)
-		d.lock()
-		switch {
-		case m.Started != p || m.pidfd >= 0 || d.stopping():
-			closeFD(pidfd)
-		case gone:
-			m.ended()
-		default:
-			_ = d.watch(m, p, pidfd, m.ended)
-		}
-		d.unlock()
-	}
-}
-
 // stillThere says whether a process is the one with this start time, and returns a pidfd
 // of it where one is to be had. Only the kernel's word that it has gone makes it gone.
 func (d *Daemon) stillThere(p procfacts.Started) (pidfd int, gone bool) {
@@ -97,12 +57,8 @@ func (d *Daemon) stillThere(p procfacts.Started) (pidfd int, gone bool) {
 		if errors.Is(err, unix.ESRCH) {
 			return -1, true
 		}
-		if ipc.IsShort(err) {
-			d.short(err)
-		}
 	}
-	var now uint64
-	err = d.spare.lend(func() (err error) { now, err = d.inv.StartTicks(p.PID); return err })
+	now, err := d.inv.StartTicks(p.PID)
 	if errors.Is(err, procfacts.ErrGone) || err == nil && now != p.StartTicks {
 		closeFD(pidfd)
 		return -1, true

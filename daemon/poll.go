@@ -56,8 +56,6 @@ func (d *Daemon) rest(over <-chan time.Time) {
 func (d *Daemon) poll() <-chan time.Time {
 	d.checkSocket()
 	d.checkSilent()
-	d.watchUnwatched()
-	d.spare.take()
 	d.lookAtFolders()
 	d.lock()
 	defer d.unlock()

@@ -204,8 +204,7 @@ func (d *Daemon) alive(p procfacts.Started) (proc rules.Process, pidfd int, gone
 	if pidfd, gone = d.stillThere(p); gone {
 		return proc, -1, true
 	}
-	var f procfacts.Facts
-	err := d.spare.lend(func() (err error) { f, err = d.inv.Facts(p.PID); return err })
+	f, err := d.inv.Facts(p.PID)
 	switch {
 	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != p.StartTicks:
 		closeFD(pidfd)

@@ -121,8 +121,7 @@ func (d *Daemon) lookForLeft() {
 
 // programAt names a process: "ssh-agent[4711]".
 func (d *Daemon) programAt(p procfacts.Started) string {
-	var f procfacts.Facts
-	_ = d.spare.lend(func() (err error) { f, err = d.inv.Facts(p.PID); return err }) // without them it has its PID
+	f, _ := d.inv.Facts(p.PID) // without them it has its PID
 	return wording.Process(f.Exe, f.Command, "", p.PID)
 }
 

@@ -29,7 +29,7 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	offer, err := whenRoom(cl, m.Header, func() (pageOffer, error) { return cl.d.pageFor(&req, m.FD) })
+	offer, err := cl.d.pageFor(&req, m.FD)
 	if err != nil {
 		return err
 	}
@@ -38,7 +38,7 @@ func (cl *client) resume(m ipc.Message) error {
 		_ = offer.page.Close()
 	}
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.adopt(m.Header, &req, m.FD)
+		s, err = cl.adopt(&req, m.FD)
 		fresh = true
 	}
 	if err != nil {
@@ -74,7 +74,7 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 			return pageOffer{page: page}, nil
 		}
 	}
-	offer.page, err = d.spare.newPage()
+	offer.page, err = ipc.NewPage()
 	offer.fresh = true
 	return offer, err
 }
@@ -248,13 +248,13 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (cl *client) adopt(head ipc.Header, req *ipc.ResumeRequest, fd int) (*session, error) {
+func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
-	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c) })
+	proc, err := d.facts(c)
 	if err != nil {
 		return nil, err
 	}
-	page, err := whenRoom(cl, head, d.spare.newPage)
+	page, err := ipc.NewPage()
 	if err != nil {
 		return nil, err
 	}

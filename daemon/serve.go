@@ -27,8 +27,8 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	for _, f := range files {
 		defer f.Close()
 	}
-	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(), Patience: patience, Short: d.short,
-		StartTicks: procfacts.Here.StartTicks, Standing: standingOf, Lend: d.spare.lend}
+	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(d.files), Patience: patience,
+		StartTicks: procfacts.Here.StartTicks, Standing: standingOf}
 	const what = "the socket has no second path for containers"
 	o.Other, o.Failed = otherSocket, func(err error) { d.log.Warn(what, "err", err) }
 	if d.handed != nil && d.handed.Socket >= 0 {

@@ -91,11 +91,11 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 // room yet waits for it: the reply comes when it is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
-	proc, err := whenRoom(cl, head, func() (rules.Process, error) { return d.facts(c) })
+	proc, err := d.facts(c)
 	if err != nil {
 		return nil, false, err
 	}
-	page, err := whenRoom(cl, head, d.spare.newPage)
+	page, err := ipc.NewPage()
 	if err != nil {
 		return nil, false, err
 	}
@@ -139,15 +139,11 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Dec
 		}
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
-	var rep ipc.HelloReply
-	var fd int
-	// With a descriptor that is kept: whoever sends the answer waits for nothing.
-	err := d.spare.lend(func() (err error) { rep, fd, err = d.greetingLocked(s, true); return err })
+	rep, fd, err := d.greetingLocked(s, true)
 	if err != nil {
-		d.short(err)
 		delete(s.conns, cl.conn)
 		d.endSessionLocked(s)
-		return receipt{}, func() error { return cl.refuse(h, refused(ipc.StatusTooMany, ipc.NoRoom)) }
+		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
 	d.file.Sessions.Commit(s.index)
 	return receipt{request: h.Request, s: s}, func() error {

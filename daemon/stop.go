@@ -150,7 +150,6 @@ func (d *Daemon) closeState() error {
 	for _, j := range d.jobs {
 		closeFD(j.by.pidfd)
 	}
-	d.spare.give()
 	if d.file == nil {
 		return nil
 	}

@@ -8,10 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// notify tells systemd how the daemon is doing; without systemd it does nothing. A daemon
-// that is short of descriptors has one for that: it is not to be restarted for silence.
+// notify tells systemd how the daemon is doing; without systemd it does nothing.
 func (d *Daemon) notify(state string) {
-	_ = d.spare.lend(func() error { _, err := sd.SdNotify(false, state); return err })
+	_, _ = sd.SdNotify(false, state)
 }
 
 // watchdog pings systemd's watchdog for as long as the lock can be had: a daemon
@@ -31,16 +30,6 @@ func (d *Daemon) watchdog(ctx context.Context) {
 		}
 		return next
 	}}.run(ctx)
-}
-
-// raiseFileLimit lifts the soft limit of open files to the hard one: each session
-// has a connection, a pidfd and a page.
-func raiseFileLimit() {
-	var lim unix.Rlimit
-	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur < lim.Max {
-		lim.Cur = lim.Max
-		_ = unix.Setrlimit(unix.RLIMIT_NOFILE, &lim)
-	}
 }
 
 func closeFD(fd int) {

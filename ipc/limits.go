@@ -8,8 +8,8 @@ import (
 // Limits caps the connections that are open at one moment, so that one client
 // cannot use up the daemon's descriptors. A zero field is its default. The
 // connection that is one too many gets an error reply and is closed, before
-// anything is spent on it. One that belongs to another's session ([Conn.Joined]) counts a third in
-// all of them but PerPID: it has a socket, and neither a pidfd nor a page.
+// anything is spent on it. One that belongs to another's session ([Conn.Joined]) counts a half in
+// all of them but PerPID: it has a socket, and no pidfd.
 type Limits struct {
 	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
 	// PerUID bounds one user's connections, but not those of privileged peers; three quarters of Total by default.
@@ -22,7 +22,7 @@ type Limits struct {
 
 // The descriptors that a connection may come to have, and those of one that has joined a session.
 const (
-	whole  = 3 // a socket, a pidfd, a page
+	whole  = 2 // a socket, a pidfd
 	joined = 1
 )
 

@@ -42,7 +42,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfJoined: connections of sessions that others opened count a third, but for their process.
+// TestLimitsOfJoined: connections of sessions that others opened count a half, but for their process.
 func TestLimitsOfJoined(t *testing.T) {
 	l := newConnLimits(Limits{PerPID: 100, PerUID: 3, Total: 5, Reserved: 1})
 	peer := Peer{PID: 1, UID: 10}
@@ -56,16 +56,15 @@ func TestLimitsOfJoined(t *testing.T) {
 			t.Errorf("%d more that join come in, want %d", got, want)
 		}
 	}
-	enter(7) // 9 descriptors, of which the last needs three at first
+	enter(5) // 6 descriptors, of which the last connection needs two at first
 	peer.UID = 11
-	enter(3) // 12 in all, likewise
+	enter(2) // 8 in all, likewise
 	peer.UID, peer.Privileged = 0, true
-	enter(3)
+	enter(2)
 	peer.UID, peer.Privileged = 11, false
 	l.leave(peer, joined)
-	l.leave(peer, joined)
 	peer.UID = 10
-	for range 7 {
+	for range 5 {
 		l.leave(peer, joined)
 	}
 	if l.byUID[10] != 0 || l.byUID[11] != joined {

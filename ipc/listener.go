@@ -20,9 +20,6 @@ type ListenOptions struct {
 	// Patience is how long a connection may be without a message that is accepted ([Conn.Accepted])
 	// before ReadMessage ends with ErrSilent; 0: for ever.
 	Patience time.Duration
-	// Short is told when the machine has no descriptor or memory for a connection, which
-	// waits then; it may be called often.
-	Short func(error)
 	// Other returns a second path for the socket, or "" for none. Listen, ListenFile and Renew make it, as a hard link, and its
 	// folder. If that fails they call Failed, and the socket has its first path only. nil: there is no second path.
 	Other  func(path string) string
@@ -33,10 +30,6 @@ type ListenOptions struct {
 	// Standing returns [Peer.Privileged] and [Peer.Namespace] of a process. nil: root and the user of this process are
 	// privileged, whatever namespaces they are in.
 	Standing func(pid int, uid uint32) (privileged bool, namespace uint64)
-	// Lend does something with descriptors that are kept for such a moment, where there are no
-	// others: who connects is then turned away with them, instead of waiting without an answer.
-	// nil: there are none.
-	Lend func(func() error) error
 }
 
 // Listener accepts the clients of one daemon. Accept is for one goroutine; the
@@ -49,7 +42,6 @@ type Listener struct {
 	lock     *os.File // nil when the socket was inherited
 	limits   *connLimits
 	opts     ListenOptions
-	since    time.Time // when the machine began to lack what a connection needs; zero: it does not. Accept's
 	closed   chan struct{}
 	kernel   identifier
 	rooms    sync.Pool // what the connections read into
@@ -269,12 +261,10 @@ func (l *Listener) Accept() (*Conn, error) {
 		case err == nil:
 			wait = 0
 			if c := l.admit(conn); c != nil {
-				l.since = time.Time{}
 				return c, nil
 			}
 		case isTransient(err):
-			wait = l.rest(wait, err)
-			l.dismiss(ln)
+			wait = l.rest(wait)
 		case ln != l.socket(): // there is a new one
 		default:
 			return nil, err
@@ -282,15 +272,8 @@ func (l *Listener) Accept() (*Conn, error) {
 	}
 }
 
-// rest waits for the machine to have again what err says that it lacks, a while longer
-// than the last time, or until Close.
-func (l *Listener) rest(last time.Duration, err error) time.Duration {
-	if l.since.IsZero() {
-		l.since = time.Now()
-	}
-	if l.opts.Short != nil && !errors.Is(err, unix.ECONNABORTED) {
-		l.opts.Short(err)
-	}
+// rest waits for the machine to have again what a call lacked, a while longer than the last time, or until Close.
+func (l *Listener) rest(last time.Duration) time.Duration {
 	wait := min(max(2*last, 5*time.Millisecond), 100*time.Millisecond)
 	select {
 	case <-time.After(wait):
@@ -299,53 +282,10 @@ func (l *Listener) rest(last time.Duration, err error) time.Duration {
 	return wait
 }
 
-// shortPatience is how long a connection waits for the machine to have again what it lacks: less
-// than clients wait for their first answer, after which they would think that nobody answers.
-const shortPatience = 3 * time.Second
-
-// NoRoom is what a client is told that the daemon has no descriptors for.
-const NoRoom = "the daemon has no descriptors left for another program: raise its limit of open files (LimitNOFILE= of its unit)"
-
-func (l *Listener) isLate() bool { return !l.since.IsZero() && time.Since(l.since) >= shortPatience }
-
-// dismissed is how many connections are turned away at a time.
-const dismissed = 256
-
-// dismiss turns away those that have waited in the socket's queue for too long, by a descriptor
-// that is lent for that.
-func (l *Listener) dismiss(ln *net.UnixListener) {
-	if l.opts.Lend == nil || !l.isLate() {
-		return
-	}
-	raw, err := ln.SyscallConn()
-	if err != nil {
-		return
-	}
-	msg := turnedAway(refuse(StatusTooMany, NoRoom))
-	_ = raw.Control(func(fd uintptr) {
-		for range dismissed {
-			if l.opts.Lend(func() error { return answerNext(int(fd), msg) }) != nil {
-				return
-			}
-		}
-	})
-}
-
-// answerNext sends a message to the next connection of a listening socket, and closes it.
-func answerNext(listening int, msg []byte) error {
-	fd, _, err := unix.Accept4(listening, unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK)
-	if err != nil {
-		return err
-	}
-	_ = unix.Sendto(fd, msg, unix.MSG_DONTWAIT|unix.MSG_NOSIGNAL, nil)
-	return unix.Close(fd)
-}
-
-func isTransient(err error) bool { return IsShort(err) || errors.Is(err, unix.ECONNABORTED) }
-
-// IsShort tells that a call failed for want of descriptors or memory alone.
-func IsShort(err error) bool {
-	return errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
+// isTransient reports whether a call failed because the connection ended, or because the whole machine lacks descriptors or memory at
+// the moment: the daemon's own limit is never reached, since connections are bounded below it.
+func isTransient(err error) bool {
+	return errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
 // admit makes a Conn of an accepted connection, or closes it and returns nil.
@@ -367,17 +307,10 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		turnAway(sock, err)
 		return nil
 	}
-	err = l.kernel.identify(sock, &peer)
-	for wait := time.Duration(0); err != nil && isTransient(err) && !l.isClosed() && !l.isLate(); {
-		wait = l.rest(wait, err) // and those behind it wait in the socket's queue
-		err = l.kernel.identify(sock, &peer)
-	}
-	if err != nil {
+	if err := l.kernel.identify(sock, &peer); err != nil {
 		l.limits.leave(peer, whole)
 		if errors.Is(err, errPeerGone) {
 			_ = sock.close()
-		} else if isTransient(err) {
-			turnAway(sock, refuse(StatusTooMany, NoRoom))
 		} else {
 			turnAway(sock, refuse(StatusInternal, "%v", err))
 		}
@@ -412,15 +345,11 @@ func (l *Listener) isClosed() bool {
 // turnAway tells a client why it is not let in, as a reply to no request in
 // particular, and closes the connection.
 func turnAway(sock *socket, why *ProtocolError) {
-	msg := turnedAway(why)
+	msg := Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
 	sock.wMu.Lock()
 	_ = sock.trySend(msg, nil, -1)
 	sock.wMu.Unlock()
 	_ = sock.close()
-}
-
-func turnedAway(why *ProtocolError) []byte {
-	return Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
 }
 
 // Close stops listening, removes the socket file if it is still the one that was

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -230,40 +229,6 @@ func TestAcceptAfterClose(t *testing.T) {
 	l.Close()
 	if err := bounded.Receive(t, "Accept returns", ended); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("Accept: %v", err)
-	}
-}
-
-// TestAcceptWithoutDescriptors: the daemon is out of descriptors for a while.
-// Nobody is lost, and Accept neither fails nor spins.
-func TestAcceptWithoutDescriptors(t *testing.T) {
-	var short atomic.Int64
-	l := listen(t, ListenOptions{Short: func(error) { short.Add(1) }})
-	fd, err := rawConnect(l.Path())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(fd)
-	var old unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: old.Max}); err != nil {
-		t.Fatal(err)
-	}
-	got := make(chan error, 1)
-	go func() {
-		c, err := l.Accept()
-		if err == nil {
-			err = c.Close()
-		}
-		got <- err
-	}()
-	eventually(t, "the accept loop ran into the limit", func() bool { return short.Load() > 0 })
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
-		t.Fatal(err)
-	}
-	if err := bounded.Receive(t, "Accept returns", got); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -39,7 +39,7 @@ func TestAside(t *testing.T) {
 		content []byte
 		aside   string // its name from here on; empty: it held nothing
 	}{
-		"a later version":          {with(8, 4), "v4"},
+		"a later version":          {with(8, 5), "v5"},
 		"an earlier version":       {with(8, 2), "v2"},
 		"a later version, shorter": {with(8, 200)[:9000], "v200"},
 		"cut in its records":       {good[:len(good)/2], "damaged"},

@@ -1,11 +1,11 @@
 package statefile
 
-// The sizes of the tables. The file is sparse: these are limits, not costs.
+// The sizes of the tables, which are the bounds of the daemon.
 const (
-	MaxJobs     = 16384
-	MaxSessions = 16384
-	MaxLeases   = 32768
-	MaxTickets  = 16384
+	MaxJobs     = 4096
+	MaxSessions = 4096
+	MaxLeases   = 16384
+	MaxTickets  = 1024
 	MaxLimits   = 4096
 	MaxDevices  = 32 // of a job
 	makersSize  = 16 // threads whose objects are remembered per lease
@@ -14,7 +14,7 @@ const (
 
 const (
 	fileMagic   = 0x5441545342524147 // "GARBSTAT" as it lies in memory
-	fileVersion = 3
+	fileVersion = 4
 	headerSize  = 4096
 )
 

@@ -193,30 +193,6 @@ func TestSessionsEndWhileTheyWait(t *testing.T) {
 	agreed(t, m, a, next)
 }
 
-// TestReservationsNeedNoDescriptors: a session that waited for its memory.min hears that it has it where the daemon has no
-// descriptors left, as does everybody else who waited.
-func TestReservationsNeedNoDescriptors(t *testing.T) {
-	t.Parallel()
-	m := machine(t, rig.Options{Devices: "1G", NoMount: true,
-		Config: "schema_version = 1\n[defaults]\nmemory.min = \"600M\"\nwait_timeout = \"max\"\n"})
-	a := partyOf(t, m, 0)
-	c, err := ipc.Dial(t.Context(), m.Socket)
-	check(t, err)
-	got := make(chan error, 1)
-	go func() {
-		s, err := c.HelloShimWaiting(t.Context(), ipc.HelloRequest{Memory: ipc.NoLimit}, ipc.Wait{})
-		if err == nil {
-			err = s.Close()
-		}
-		got <- err
-	}()
-	rig.Eventually(t, "it waits", func() bool { return queueLength(m) == 1 })
-	leaveRoom(t, m, -10)
-	check(t, a.s.Main.Bye(t.Context()))
-	check(t, within(t, "it has its session", got))
-	m.AwaitLog("has its memory.min of 600 MiB after")
-}
-
 // TestReservationsWait: a session whose memory.min finds no room waits for it before it
 // begins; it can give up, and the daemon can be killed meanwhile.
 func TestReservationsWait(t *testing.T) {

@@ -65,9 +65,9 @@ func eachSession(t *testing.T, path string, f func(at int64)) {
 	t.Helper()
 	text, err := os.ReadFile(path)
 	check(t, err)
-	at := int(binary.LittleEndian.Uint32(text[12:])) + 16384*int(binary.LittleEndian.Uint32(text[16:]))
+	at := int(binary.LittleEndian.Uint32(text[12:])) + 4096*int(binary.LittleEndian.Uint32(text[16:]))
 	size := int(binary.LittleEndian.Uint32(text[20:]))
-	for range 16384 {
+	for range 4096 {
 		if binary.LittleEndian.Uint32(text[at:]) != 0 {
 			f(int64(at))
 		}

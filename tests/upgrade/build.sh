@@ -30,5 +30,5 @@ env -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u BUILD make -s -C "$out/src" VE
     tail -n 20 "$out/log" >&2
     die "commit $commit does not build"
 }
-mv "$out/src/build/"{gpuarbd,gpuarb,libgpuarb.so} "$out/"
+mv "$out/src/build/"{gpuarbd,gpuarb,libgpuarb.so,no-exports} "$out/"
 rm -rf "$out/src"

@@ -166,19 +166,22 @@ func (s *scene) swap(to release) {
 // settle has every program take its session up again, and compares all counts.
 func (s *scene) settle(when string) {
 	s.t.Helper()
-	for _, p := range s.programs {
-		p.Ask("info")
-	}
-	for _, p := range s.busy {
-		p.Ask("info")
-	}
 	wrong := ""
 	s.t.Cleanup(func() {
 		if wrong != "" {
 			s.t.Logf("%s: %s", when, wrong)
 		}
 	})
-	rig.Eventually(s.t, when+": the counts agree", func() bool { wrong = s.m.Disagreement(); return wrong == "" })
+	rig.Eventually(s.t, when+": the counts agree", func() bool {
+		for _, p := range s.programs {
+			p.Ask("info") // which takes its session up again once its page shows nothing any more
+		}
+		for _, p := range s.busy {
+			p.Ask("info")
+		}
+		wrong = s.m.Disagreement()
+		return wrong == ""
+	})
 	for _, p := range s.programs {
 		p.brim(s.t, when)
 	}
