@@ -152,12 +152,6 @@ bench: setup-build ## run all benchmarks; benchstat reads what it keeps in build
 	@GO='$(GO)' MAKE='$(MAKE)' BENCH='$(or $(BENCH),.)' COUNT='$(or $(COUNT),1)' \
 		C_BENCHES='$(C_BENCHES)' tools/bench.sh
 
-.PHONY: bench-growth
-bench-growth: setup-build ## draw how costs grow with leases, waiting requests and threads: docs/growth.svg and the table in build/growth.md
-	@$(MAKE) --no-print-directory test-build cshim-bench
-	@$(GO) test ./tests/bench -timeout 5m -run '^$$' -bench Growth -benchtime 1x -args -bench.growth '$(CURDIR)/$(BUILD)/growth' -bench.asks $(or $(ASKS),4000)
-	@cp $(BUILD)/growth.svg docs/growth.svg && cat $(BUILD)/growth.md
-
 .PHONY: pictures
 pictures: setup-test test-build ## draw docs/pictures anew: screens among the golden files of top, and the page after some minutes
 	@mkdir -p docs/pictures $(BUILD)/pictures

@@ -30,7 +30,6 @@ var helpers = map[string]func(path string) error{
 	"flood":   helperFlood,
 	"listen":  helperListen,
 	"inherit": helperInherit,
-	"echo":    helperEcho,
 }
 
 func TestMain(m *testing.M) {

@@ -214,13 +214,3 @@ func TestWordSum(t *testing.T) {
 		t.Errorf("credit %d + held %d is not granted %d", credit, held.Load(), granted)
 	}
 }
-
-func BenchmarkTakeGive(b *testing.B) {
-	w, low := word(1<<30, 0, 0), word(1<<30, 0, 0)
-	for b.Loop() {
-		if _, ok := Take(w, low, 4096); !ok {
-			b.Fatal("refused")
-		}
-		Give(w, 4096)
-	}
-}

@@ -395,21 +395,3 @@ func TestHeldUp(t *testing.T) {
 		}
 	}
 }
-
-func BenchmarkFacts(b *testing.B) {
-	r := NewReader()
-	for b.Loop() {
-		if _, err := r.Facts(os.Getpid()); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
-func BenchmarkTaskOwner(b *testing.B) {
-	r := NewReader()
-	for b.Loop() {
-		if _, ok := r.TaskOwner(uint32(os.Getpid())); !ok {
-			b.Fatal("not found")
-		}
-	}
-}

@@ -55,8 +55,8 @@ func (r Root) stat(pid int) (procfs.ProcStat, error) {
 	return proc.Stat()
 }
 
-// descriptors is where the kernel shows what this process has opened: a directory of a process, as open returns it, is
-// there by its descriptor, as all processes are in a Root by their numbers.
+// descriptors is the folder of this process's open files, used as a Root: a directory that open returned has its descriptor
+// for a name there, as each process has its number in /proc.
 const descriptors = Root(procfs.DefaultMountPoint + "/self/fd")
 
 // cgroupsIn reads the paths of a process in all hierarchies from its cgroup file, in the order of cgroupsOf.

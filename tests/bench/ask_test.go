@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/hex"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -14,47 +15,75 @@ import (
 )
 
 // BenchmarkAsk is a request for bytes that credit does not cover, and so the way
-// to the daemon and back. From C it is asked with the shim's own system calls, in
+// to the daemon and back. A program in C makes the library's own system calls, in
 // turns with a bare echo over the same kind of socket between two C programs;
-// echo-p50-ns is the floor.
+// echo-p50-ns is the floor. daemon-ns is the daemon's processor time for a request.
+// With requests that wait for more than is free, ratio is daemon-ns to that of the
+// same program before they came.
 func BenchmarkAsk(b *testing.B) {
-	for _, others := range []int{0, 1000, 10000} {
-		b.Run(fmt.Sprintf("others=%d", others), func(b *testing.B) {
-			m := rig.New(b, rig.Options{Devices: devices, NoMount: true})
-			crowd(b, m, others, max(1, others/2500))
-			b.Run("from=c", func(b *testing.B) { askFromC(b, m) })
-			b.Run("from=go", func(b *testing.B) { askFromGo(b, m) })
-		})
-	}
+	b.Run("waiting=0", func(b *testing.B) {
+		m := rig.New(b, rig.Options{Devices: devices, NoMount: true, Daemon: []string{"--debug=false"}})
+		asked(b, m, asker(b, m)).report(b)
+	})
+	b.Run("waiting=200", askBesideWaiting)
 }
 
-func askFromC(b *testing.B, m *rig.Machine) {
-	p := start(b, m.Command(m.Env(), rig.Build(b, "bench/ask"), m.Socket, m.Snapshot().Devices[0].UUID))
+// askBesideWaiting asks where the requests of four processes wait. The program that asks holds memory before they come,
+// because requests of programs that hold none rank behind them.
+func askBesideWaiting(b *testing.B) {
+	const processes, ofProcess = 4, 50
+	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"},
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"24h\"\nage_after = \"24h\"\n"})
+	s, slot := session(b, m)
+	if _, err := s.Main.Alloc(context.Background(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 60 << 40}); err != nil {
+		b.Fatal(err)
+	}
+	p := asker(b, m)
+	p.ask(b, "1")
+	alone := asked(b, m, p)
+	for range processes {
+		start(b, m.Command(append(m.Env(), hostileVariable+"="+waiters, fmt.Sprintf("HOSTILE_COUNT=%d", ofProcess),
+			"GPUARB_SOCKET="+m.Socket, "HOSTILE_DEVICES="+uuids(m)), os.Args[0]))
+	}
+	if got := len(m.Snapshot().Queue); got != processes*ofProcess {
+		b.Fatalf("%d wait, want %d", got, processes*ofProcess)
+	}
+	beside := asked(b, m, p)
+	beside.report(b)
+	b.ReportMetric(beside.daemon/alone.daemon, "ratio")
+}
+
+func asker(b *testing.B, m *rig.Machine) *process {
+	return start(b, m.Command(m.Env(), rig.Build(b, "bench/ask"), m.Socket, m.Snapshot().Devices[0].UUID))
+}
+
+// answers are the figures of many requests, in ns.
+type answers struct {
+	p50, p99, mean, echo50, echo99, echoMean float64
+	daemon                                   float64 // processor time of the daemon for one request
+}
+
+// asked tells a program to make b.N requests, and returns their figures.
+func asked(b *testing.B, m *rig.Machine, p *process) (a answers) {
+	b.Helper()
+	before := cpu(b, m)
 	b.ResetTimer()
 	answer := p.ask(b, fmt.Sprint(b.N))
 	b.StopTimer()
-	var p50, p99, mean, echo50, echo99, echoMean float64
-	if _, err := fmt.Sscan(answer, &p50, &p99, &mean, &echo50, &echo99, &echoMean); err != nil {
+	if _, err := fmt.Sscan(answer, &a.p50, &a.p99, &a.mean, &a.echo50, &a.echo99, &a.echoMean); err != nil {
 		b.Fatalf("%q: %v", answer, err)
 	}
-	b.ReportMetric(mean, "ns/op") // without the echo's share of the time
-	b.ReportMetric(p50, "p50-ns")
-	b.ReportMetric(p99, "p99-ns")
-	b.ReportMetric(echo50, "echo-p50-ns")
-	b.ReportMetric(echo99, "echo-p99-ns")
+	a.daemon = float64((cpu(b, m) - before).Nanoseconds()) / float64(b.N)
+	return a
 }
 
-func askFromGo(b *testing.B, m *rig.Machine) {
-	s, slot := session(b, m)
-	took := make([]time.Duration, 0, b.N)
-	for b.Loop() {
-		began := time.Now()
-		if _, err := s.Main.Alloc(context.Background(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 4096}); err != nil {
-			b.Fatal(err)
-		}
-		took = append(took, time.Since(began))
-	}
-	report(b, took)
+func (a answers) report(b *testing.B) {
+	b.ReportMetric(a.mean, "ns/op") // without the echo's share of the time
+	b.ReportMetric(a.p50, "p50-ns")
+	b.ReportMetric(a.p99, "p99-ns")
+	b.ReportMetric(a.echo50, "echo-p50-ns")
+	b.ReportMetric(a.echo99, "echo-p99-ns")
+	b.ReportMetric(a.daemon, "daemon-ns")
 }
 
 // session opens a session in this process, with a lease on the first device.

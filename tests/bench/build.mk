@@ -9,23 +9,15 @@ BENCH_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshado
                 -Wstrict-prototypes -Werror -iquote cshim
 
 .PHONY: bench-programs
-bench-programs: $(BENCH_OUT)/pairs $(BENCH_OUT)/ask $(BENCH_OUT)/crowd $(BENCH_OUT)/spawn $(BENCH_OUT)/floor $(BENCH_OUT)/empty.so
+bench-programs: $(BENCH_OUT)/ask $(BENCH_OUT)/crowd $(BENCH_OUT)/spawn $(BENCH_OUT)/empty.so
 
 $(BENCH_OUT)/ask $(BENCH_OUT)/crowd: $(BENCH_OUT)/%: $(BENCH_SRC)/%.c $(BENCH_SRC)/link.c $(BENCH_SRC)/link.h cshim/core/wire.h tests/bench/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -o $@ $< $(BENCH_SRC)/link.c
 
-$(BENCH_OUT)/floor: tests/bench/floor/floor.c $(BENCH_SRC)/link.c $(BENCH_SRC)/link.h cshim/core/wire.h tests/bench/build.mk
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -iquote $(BENCH_SRC) -o $@ $< $(BENCH_SRC)/link.c
-
 $(BENCH_OUT)/spawn: $(BENCH_SRC)/spawn.c tests/bench/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -o $@ $<
-
-$(BENCH_OUT)/pairs: $(BENCH_SRC)/pairs.c tests/bench/build.mk
-	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -o $@ $< -lvulkan -lOpenCL
 
 # Linked as the shim is, without start files.
 $(BENCH_OUT)/empty.so: $(BENCH_SRC)/empty.c tests/bench/build.mk

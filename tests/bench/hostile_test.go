@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"maps"
 	"net"
 	"os"
@@ -212,6 +213,39 @@ func (h *hostile) pour(token ipc.Token, message []byte) {
 	for err == nil {
 		_, err = c.Write(message)
 	}
+}
+
+// waiters names the process whose requests wait, for BenchmarkAsk.
+const waiters = "waiters"
+
+// wait makes requests that wait, one for each thread number, until standard input ends.
+func (h *hostile) wait(count int) {
+	const ofSession = 60
+	var c *ipc.Client
+	var token ipc.Token
+	var slot uint32
+	var told sync.WaitGroup
+	told.Add(count)
+	for i := range count {
+		if i%ofSession == 0 {
+			c, token, slot = h.session(0)
+		} else {
+			c = h.dial()
+			if err := c.Join(context.Background(), token); err != nil {
+				panic(err)
+			}
+		}
+		go func(c *ipc.Client, slot uint32) {
+			once := sync.OnceFunc(told.Done)
+			_, err := c.AllocWaiting(context.Background(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 10 << 40, Thread: uint32(i + 1)},
+				ipc.Wait{Told: func(ipc.WaitingReply) { once() }})
+			panic(fmt.Sprintf("it is over: %v", err))
+		}(c, slot)
+	}
+	told.Wait()
+	h.ready()
+	_, _ = io.Copy(io.Discard, os.Stdin) // until the benchmark ends
+	os.Exit(0)
 }
 
 var hostiles = map[string]func(h *hostile){

@@ -3,14 +3,12 @@ package bench
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
 // BenchmarkMemGetInfo is a program's question what is free, CUDA's and NVML's, under the library and without it, on
-// the simulated driver. In a row, and each a while after the last, where an answer that was kept
-// has become too old and the page has to have it.
+// the simulated driver.
 func BenchmarkMemGetInfo(b *testing.B) {
 	m := rig.New(b, rig.Options{Devices: "8G", NoMount: true})
 	program := rig.Build(b, "programs/cudaprog-dlsym")
@@ -19,39 +17,22 @@ func BenchmarkMemGetInfo(b *testing.B) {
 	shim.ask(b, "alloc a 1M")
 	bare.ask(b, "alloc a 1M")
 	for by, question := range map[string]string{"cuda": "infos", "nvml": "nvmlinfos"} {
-		b.Run("by="+by, func(b *testing.B) { memGetInfo(b, question, shim, bare) })
+		b.Run("by="+by, func(b *testing.B) {
+			under, without := questions(b, shim, question), questions(b, bare, question)
+			b.ReportMetric(under, "ns/op")
+			b.ReportMetric(without, "bare-ns")
+			b.ReportMetric(under-without, "added-ns")
+		})
 	}
 }
 
-func memGetInfo(b *testing.B, question string, shim, bare *process) {
-	infos := func(b *testing.B, p *process, n int) (ns float64) {
-		b.Helper()
-		var count int
-		answer := p.ask(b, fmt.Sprint(question, " ", n))
-		if _, err := fmt.Sscanf(answer, question+" ok %d %f", &count, &ns); err != nil || count != n {
-			b.Fatalf("%q: %v", answer, err)
-		}
-		return ns
+// questions tells a program to ask b.N times, and returns the time for one question, in ns.
+func questions(b *testing.B, p *process, question string) (ns float64) {
+	b.Helper()
+	var count int
+	answer := p.ask(b, fmt.Sprint(question, " ", b.N))
+	if _, err := fmt.Sscanf(answer, question+" ok %d %f", &count, &ns); err != nil || count != b.N {
+		b.Fatalf("%q: %v", answer, err)
 	}
-	b.Run("in=row", func(b *testing.B) {
-		under, without := infos(b, shim, b.N), infos(b, bare, b.N)
-		b.ReportMetric(under, "ns/op")
-		b.ReportMetric(without, "bare-ns")
-		b.ReportMetric(under-without, "added-ns")
-	})
-	b.Run("every=100ms", func(b *testing.B) {
-		var under, without float64
-		for b.Loop() {
-			for _, side := range []struct {
-				p  *process
-				ns *float64
-			}{{shim, &under}, {bare, &without}} {
-				time.Sleep(100 * time.Millisecond) // each finds the machine as asleep as the other
-				*side.ns += infos(b, side.p, 1)
-			}
-		}
-		b.ReportMetric(under/float64(b.N), "ns/op")
-		b.ReportMetric(without/float64(b.N), "bare-ns")
-		b.ReportMetric((under-without)/float64(b.N), "added-ns")
-	})
+	return ns
 }

@@ -11,19 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkIdle is the daemon's processor time when nobody asks it anything: fifty
-// leases, and one look at the devices a second.
-func BenchmarkIdle(b *testing.B) {
-	m := rig.New(b, rig.Options{Devices: "8G,8G", NoMount: true})
-	crowd(b, m, 50, 1)
-	before := cpu(b, m)
-	for b.Loop() {
-		time.Sleep(3 * time.Second)
-	}
-	b.ReportMetric(float64((cpu(b, m)-before).Microseconds())/b.Elapsed().Seconds(), "cpu-µs/s")
-	b.ReportMetric(0, "ns/op") // says nothing
-}
-
 // BenchmarkMemory is what a lease adds to the daemon's resident memory, where each
 // one has a session of its own: what is the daemon's alone, and what it shares
 // with others, which is the lease page. Nobody looks at the leases meanwhile: the
