@@ -240,8 +240,8 @@ static inline void *ga_root_state(struct ga_root *root, size_t place) {
 // What a thread remembers. Valid only while generation is the root's.
 struct ga_self {
     uint64_t generation;
-    uint64_t context; // the context that device and home were found for
-    uint64_t home;    // where that one's memory is charged: itself, or the one it stands for
+    uint64_t context; // handle of the context that device and serial were found for
+    uint64_t serial;  // number of the context in which its memory is charged
     uint64_t context_epoch;
     uint32_t device;
     uint32_t inside; // not 0: in a critical section; a signal handler must not enter. Its stack
@@ -254,6 +254,7 @@ struct ga_self {
     uint16_t watched; // the end of the thread will be noticed
     struct ga_thread *thread;
     bool unseen;          // a thread of this library's own, which counts for nothing
+    bool stands_for;      // context stands for another one, in which its memory is charged
     uint64_t credit_seen; // what this thread last left in a credit word: a guess
 };
 extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));

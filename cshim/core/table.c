@@ -317,35 +317,6 @@ static bool lives_in(const struct ga_shard *s, uint32_t i, uint64_t context) {
     return (s->values[i].context_device & LOW48) == (context & LOW48);
 }
 
-static void change_context(struct ga_table_value *value, uint64_t becomes) {
-    value->context_device = (value->context_device & ~LOW48) | (becomes & LOW48);
-}
-
-bool ga_table_move(struct ga_table *table, const struct ga_entry *entry, uint64_t becomes) {
-    struct place p = place_of(entry->key);
-    struct ga_shard *s = &table->shards[p.shard];
-    struct found at;
-    ga_spin_lock(&s->lock);
-    bool found = locate(s, key_of(entry), p, &at) &&
-                 (value_at(s, &at)->context_device & LOW48) == (entry->context & LOW48);
-    if (found)
-        change_context(value_at(s, &at), becomes);
-    ga_spin_unlock(&s->lock);
-    return found;
-}
-
-uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes) {
-    uint64_t marked = 0;
-    struct ga_walk walk = ga_table_walk(table);
-    for (struct ga_shard *s; (s = advance(&walk)) != NULL;) {
-        if (!lives_in(s, walk.place - 1, context))
-            continue;
-        change_context(&s->values[walk.place - 1], becomes);
-        marked++;
-    }
-    return marked;
-}
-
 static void read_entry(const struct ga_shard *s, uint32_t i, struct ga_entry *entry) {
     unpack(entry, s->keys[i / KEYS].key[i % KEYS], s->values[i]);
 }

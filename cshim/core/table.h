@@ -31,7 +31,7 @@ struct ga_key {
 struct ga_entry {
     uint64_t key;     // number of the key; 0: no entry
     uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
-    uint64_t context; // the context it lives in (its low 48 bits), or a ticket
+    uint64_t context; // what it lives in, below 2⁴⁸: a context's serial number, a pool, a device
     uint16_t tag;     // the session that it was charged in (ga_view.tag)
     uint8_t device;   // by its number (device.h)
     uint8_t kind;     // kind of entry, as the table's owner numbers them; below 16
@@ -70,12 +70,6 @@ static inline bool ga_table_take(struct ga_table *table, uint64_t number, struct
 static inline bool ga_table_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
     return ga_table_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
-// Changes the context of all entries of one context. Returns how many.
-uint64_t ga_table_mark(struct ga_table *table, uint64_t context, uint64_t becomes);
-// Changes the context of the entry with entry's key. False: there is none, or its context is not
-// entry's.
-bool ga_table_move(struct ga_table *table, const struct ga_entry *entry, uint64_t becomes);
-
 // A walk over all entries. From one step to the next the lock of a shard is held: what is done in
 // between must not come back here, and must be quick; and a walk goes on to its end.
 struct ga_walk {

@@ -101,7 +101,7 @@ bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shap
         return false;
     if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.entry.context) >= 0) {
         c->later = c->c.root;
-        c->c.epoch = ga_cuda_late_epoch(c->c.root);
+        c->c.epoch = ga_cuda_context_epoch(c->c.root);
     }
     c->whole = !(shape.flags & GA_CUDA_ARRAY_SPARSE);
     c->c.root = NULL;

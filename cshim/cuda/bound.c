@@ -2,7 +2,7 @@
 #include "cuda/bound.h"
 
 #include "core/records.h"
-#include "cuda/late.h"
+#include "cuda/context.h"
 #include "cuda/pending.h"
 #include "cuda/state.h"
 
@@ -68,7 +68,7 @@ void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, u
     ga_self_unlock(&b->lock);
     if (old.key) // ended out of our sight
         ga_cuda_bound_end(root, pointer_of(&old));
-    ga_cuda_late_look(root, &b->objects, &e, epoch);
+    ga_cuda_context_check(root, e.context, epoch);
 }
 
 void ga_cuda_bound_begin(struct ga_root *root, struct ga_key key, uint64_t context, bool whole,
@@ -90,20 +90,13 @@ struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, struct ga_key key
     return found ? pointer_of(&e) : NULL;
 }
 
-void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
-    struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
-    ga_self_lock(&b->lock);
-    ga_table_mark(&b->objects, context, becomes);
-    ga_self_unlock(&b->lock);
-}
-
-void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket) {
+void ga_cuda_bound_sweep(struct ga_root *root, uint64_t serial) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct ga_cuda_bound *gone = NULL;
     struct ga_entry e;
     ga_self_lock(&b->lock);
     struct ga_walk walk = ga_table_walk(&b->objects);
-    while (ga_table_take_next(&walk, ticket, &e)) {
+    while (ga_table_take_next(&walk, serial, &e)) {
         pointer_of(&e)->next = gone;
         gone = pointer_of(&e);
     }

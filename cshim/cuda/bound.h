@@ -18,16 +18,15 @@ struct ga_cuda_bound;
 
 // One that memory can be mapped into, by its key in root.blocks, and by the context that it ends
 // with (0: none). whole: memory is mapped to all of it, or none, whatever part is named. epoch: as
-// of ga_cuda_late_look.
+// of ga_cuda_context_check.
 void ga_cuda_bound_begin(struct ga_root *root, struct ga_key key, uint64_t context, bool whole,
                          uint64_t epoch);
 // Takes one out, as it is about to end. NULL: none is known. Then one of these two.
 struct ga_cuda_bound *ga_cuda_bound_take(struct ga_root *root, struct ga_key key);
 void ga_cuda_bound_end(struct ga_root *root, struct ga_cuda_bound *bound);
 void ga_cuda_bound_put_back(struct ga_root *root, struct ga_cuda_bound *bound, uint64_t epoch);
-// As with all that lives in a context (cuda/ending.c).
-void ga_cuda_bound_mark(struct ga_root *root, uint64_t context, uint64_t becomes);
-void ga_cuda_bound_sweep(struct ga_root *root, uint64_t ticket);
+// The context with a serial number has ended.
+void ga_cuda_bound_sweep(struct ga_root *root, uint64_t serial);
 
 // effective is the stream that is meant, where stream is what the program passed.
 ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,

@@ -6,8 +6,8 @@
 #define GA_CUDA_CLAIM_H
 
 #include "core/admit.h"
+#include "cuda/context.h"
 #include "cuda/device.h"
-#include "cuda/late.h"
 
 // The bytes of a device, by its number or −1. False: refused, and nothing was taken. True:
 // ga_cuda_claim_settle follows when the driver has answered.
@@ -15,7 +15,7 @@ static inline bool ga_cuda_claim_on(struct ga_claim *c, int device) {
     if (GA_UNLIKELY(!ga_claim_take(c, device)))
         return false;
     if (GA_LIKELY(c->root != NULL))
-        c->epoch = ga_cuda_late_epoch(c->root);
+        c->epoch = ga_cuda_context_epoch(c->root);
     return true;
 }
 
@@ -35,7 +35,7 @@ static inline bool ga_cuda_claim_open(struct ga_claim *c, uint64_t bytes, uint8_
 static inline bool ga_cuda_claim_keep(struct ga_root *root, const struct ga_entry *entry,
                                       uint64_t epoch) {
     bool kept = ga_hold(root, entry);
-    ga_cuda_late_look(root, &root->blocks, entry, epoch);
+    ga_cuda_context_check(root, entry->context, epoch);
     return kept;
 }
 
@@ -66,7 +66,7 @@ static inline bool ga_cuda_claim_give_key(struct ga_claim *c, struct ga_key key)
     c->root = ga_root_get();
     if (GA_UNLIKELY(c->root == NULL))
         return false;
-    c->epoch = ga_cuda_late_epoch(c->root);
+    c->epoch = ga_cuda_context_epoch(c->root);
     return ga_withdraw_key(c->root, key, &c->entry);
 }
 static inline bool ga_cuda_claim_give(struct ga_claim *c, uint64_t address) {
@@ -76,7 +76,7 @@ static inline bool ga_cuda_claim_give(struct ga_claim *c, uint64_t address) {
 // The driver did not end it.
 static inline void ga_cuda_claim_put_back(const struct ga_claim *c) {
     ga_hold(c->root, &c->entry);
-    ga_cuda_late_join(c->root, &c->root->blocks, &c->entry, c->epoch);
+    ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }
 
 static inline void ga_cuda_claim_given(const struct ga_claim *c, ga_result result) {

@@ -4,8 +4,9 @@
 #include "core/admit.h"
 #include "core/tell.h"
 #include "cuda/device.h"
-#include "cuda/late.h"
 #include "cuda/state.h"
+
+_Atomic(ga_cuda_context_sweep *) ga_cuda_context_sweeps;
 
 static uint64_t key_of(ga_context context) {
     return (uint64_t)(uintptr_t)context;
@@ -66,7 +67,44 @@ void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask) {
     ga_tell_made(ask->root, ask->device);
 }
 
-// One that another thread has met meanwhile, or that ended out of our sight, was counted already.
+// Serial numbers are odd, so that no pointer is one: a block of a pool stores its pool in the same
+// place.
+static uint64_t next_serial(void) {
+    static _Atomic uint64_t numbers;
+    return atomic_fetch_add(&numbers, 2) + 1;
+}
+
+// Whether an entry is that of a context, and not of another handle for one.
+static bool is_context(const struct ga_entry *entry) {
+    return entry->kind <= GA_CUDA_CONTEXT_CREATED;
+}
+
+// Gives an entry its serial number and puts it in. A primary context may have been met by another
+// thread before its maker comes here: then it has a number. A created context whose handle is known
+// has it from one that has ended: out of our sight, or by a thread that has not come to write that
+// down. False: no memory.
+static bool put_made(struct ga_root *root, struct ga_entry *entry, struct ga_entry *old) {
+    struct ga_cuda_state *s = ga_cuda(root);
+    uint64_t fresh = next_serial();
+    ga_self_lock(&s->contexts_lock);
+    bool known = ga_table_find(&s->contexts, entry->key, old) && old->device == entry->device;
+    if (is_context(entry))
+        entry->context = known && entry->kind == GA_CUDA_CONTEXT_PRIMARY ? old->context : fresh;
+    bool put = ga_table_put(&s->contexts, entry, old);
+    ga_self_unlock(&s->contexts_lock);
+    return put;
+}
+
+// The context that an entry replaced was counted already, or has ended.
+static void replaced(struct ga_root *root, const struct ga_entry *old, const struct ga_entry *by) {
+    if (!old->key)
+        return;
+    atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
+    give_back(root, old);
+    if (old->context != by->context && is_context(old))
+        ga_cuda_context_end(root, old->context);
+}
+
 void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made) {
     struct ga_entry old = {0};
     if (!ask->root)
@@ -75,40 +113,51 @@ void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga
     entry.bytes = ga_self.number;
     entry.device = (uint8_t)ask->device;
     entry.tag = ask->tag;
-    bool put = ga_self_put(&ga_cuda(ask->root)->contexts, &entry, &old);
-    if (entry.space == GA_SPACE_PLAIN)
-        ga_cuda_late_made(ask->root, entry.key);
     // Without memory to remember it by it stays counted.
-    if (put && old.key)
-        give_back(ask->root, &old);
+    if (put_made(ask->root, &entry, &old))
+        replaced(ask->root, &old, &entry);
     ga_tell_made(ask->root, ask->device);
 }
 
-uint64_t ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
-                                uint8_t kind, uint64_t epoch) {
-    struct ga_entry entry = {
-        .key = key_of(context), .bytes = ga_self.number, .device = (uint8_t)device, .kind = kind};
+// Changes an entry of a context that is in the table. False: it is there no more.
+static bool change(struct ga_root *root, const struct ga_entry *entry) {
+    struct ga_cuda_state *s = ga_cuda(root);
+    struct ga_entry old;
+    ga_self_lock(&s->contexts_lock);
+    bool there = ga_table_find(&s->contexts, entry->key, &old) && old.context == entry->context;
+    if (there)
+        ga_table_put(&s->contexts, entry, &old);
+    ga_self_unlock(&s->contexts_lock);
+    return there;
+}
+
+// Without memory to remember it by it has no number.
+struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
+                                       uint8_t kind) {
+    struct ga_cuda_state *s = ga_cuda(root);
+    struct ga_entry entry = {.key = key_of(context),
+                             .bytes = ga_self.number,
+                             .context = next_serial(),
+                             .device = (uint8_t)device,
+                             .kind = GA_CUDA_CONTEXT_UNTOLD};
     struct ga_entry old = {0};
-    struct ga_entry untold = entry;
-    untold.kind = GA_CUDA_CONTEXT_UNTOLD;
-    ga_self_enter();
+    ga_self_lock(&s->contexts_lock);
     // What was merely met does not take away what is known better.
-    bool known = ga_table_find(&ga_cuda(root)->contexts, entry.key, &old) && old.device == device;
-    bool put = !known && ga_table_put(&ga_cuda(root)->contexts, &untold, &old);
-    ga_self_leave();
+    bool known = ga_table_find(&s->contexts, entry.key, &old) && old.device == device;
+    bool put = !known && ga_table_put(&s->contexts, &entry, &old);
+    ga_self_unlock(&s->contexts_lock);
     if (known)
-        return old.kind == GA_CUDA_CONTEXT_OF_GREEN ? old.context : entry.key;
-    if (!put || (old.key && old.device == device))
-        return entry.key;
-    if (old.key) // the address of one that ended unseen, used again for another device
-        give_back(root, &old);
+        return old;
+    if (!put) {
+        entry.context = 0;
+        return entry;
+    }
+    replaced(root, &old, &entry); // the address of one that ended unseen, used again elsewhere
     ga_admit_object(root, GA_OBJECT_CONTEXT, device, GA_FLAG_NOTICED, &entry.tag);
-    ga_self_put(&ga_cuda(root)->contexts, &entry, &old);
-    if (old.key)
-        give_back(root, &old);
-    if (ga_cuda_late_ended(root, entry.key, epoch)) // and it may have been forgotten before
-        ga_cuda_context_forget(root, entry.key);
-    return entry.key;
+    entry.kind = kind;
+    if (!change(root, &entry)) // another thread has ended it meanwhile
+        give_back(root, &entry);
+    return entry;
 }
 
 ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_result result,
@@ -137,4 +186,63 @@ void ga_cuda_context_forget(struct ga_root *root, uint64_t context) {
 
 void ga_cuda_context_forget_green(struct ga_root *root, ga_green green) {
     forget(root, key_of_green(green));
+}
+
+// Ends
+
+bool ga_cuda_context_lives(struct ga_root *root, uint64_t serial) {
+    bool found = false;
+    struct ga_entry e;
+    struct ga_walk walk = ga_table_walk(&ga_cuda(root)->contexts);
+    while (ga_table_next(&walk, &e))
+        found |= e.context == serial && is_context(&e);
+    return found;
+}
+
+#define BATCH 16
+
+// Takes handles with a serial number out of the table, some at a time: that of the context, and of
+// what stands for it. Returns how many.
+static uint32_t take_some(struct ga_root *root, uint64_t serial, struct ga_entry taken[BATCH]) {
+    struct ga_cuda_state *s = ga_cuda(root);
+    uint32_t count = 0;
+    uint32_t gone = 0;
+    struct ga_entry e;
+    ga_self_lock(&s->contexts_lock);
+    struct ga_walk walk = ga_table_walk(&s->contexts);
+    while (ga_table_next(&walk, &e))
+        if (e.context == serial && count < BATCH)
+            taken[count++] = e;
+    for (uint32_t i = 0; i < count; i++)
+        gone += ga_table_take_key(&s->contexts, (struct ga_key){taken[i].key, taken[i].space},
+                                  &taken[gone]);
+    ga_self_unlock(&s->contexts_lock);
+    return gone;
+}
+
+static void sweep(struct ga_root *root, uint64_t serial) {
+    ga_cuda_context_sweep *all = atomic_load(&ga_cuda_context_sweeps);
+    all(root, serial);
+}
+
+void ga_cuda_context_end(struct ga_root *root, uint64_t serial) {
+    struct ga_entry taken[BATCH];
+    uint32_t count;
+    do {
+        count = serial ? take_some(root, serial, taken) : 0;
+        // Before the sweep: see ga_cuda_context_check.
+        atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
+        for (uint32_t i = 0; i < count; i++)
+            give_back(root, &taken[i]);
+    } while (count > 0);
+    if (serial)
+        sweep(root, serial);
+}
+
+GA_NOINLINE void ga_cuda_context_look(struct ga_root *root, uint64_t serial) {
+    ga_self_enter();
+    bool ended = serial & 1 && !ga_cuda_context_lives(root, serial);
+    ga_self_leave();
+    if (ended)
+        sweep(root, serial);
 }

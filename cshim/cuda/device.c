@@ -69,16 +69,16 @@ ga_cu_device ga_cuda_device_ordinal(struct ga_root *root, uint32_t device) {
 }
 
 int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at) {
-    uint64_t context;
+    uint64_t serial;
     if (at->type > GA_CUDA_LOCATION_DOMAIN)
-        return ga_cuda_device_current(root, &context);
+        return ga_cuda_device_current(root, &serial);
     if (at->type != GA_CUDA_LOCATION_DEVICE && at->type != GA_CUDA_LOCATION_DOMAIN)
         return -1;
     return ga_cuda_device_number(root,
                                  at->type == GA_CUDA_LOCATION_DOMAIN ? at->id & 0xff : at->id);
 }
 
-GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home) {
+GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *serial) {
     ga_cu_device ordinal = -1;
     uint64_t epoch = atomic_load(&ga_cuda(root)->context_epoch);
     if (!GA_ASK(cuCtxGetDevice, &ordinal))
@@ -88,9 +88,11 @@ GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, ui
         return -1;
     ga_cuda_device_several(root);
     ga_cuda_device_meet *meet = atomic_load(&ga_cuda_device_meets);
-    *home = meet(root, context, (uint32_t)device, epoch);
+    ga_self.context = 0;
+    if (!meet(root, context, (uint32_t)device, epoch))
+        return -1;
+    *serial = ga_self.serial;
     ga_self.context = (uint64_t)(uintptr_t)context;
-    ga_self.home = *home;
     ga_self.context_epoch = epoch;
     ga_self.device = (uint32_t)device;
     return device;
@@ -102,14 +104,14 @@ bool ga_cuda_device_find_stream(struct ga_root *root, ga_stream stream, struct g
     return ga_self_find(&root->streams, (uint64_t)(uintptr_t)stream, entry);
 }
 
-int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context) {
+int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *serial) {
     struct ga_entry entry;
     bool found = ga_cuda_device_find_stream(root, stream, &entry);
-    bool met = found && ga_self.home == entry.context && ga_self.device == entry.device &&
+    bool met = found && ga_self.serial == entry.context && ga_self.device == entry.device &&
                ga_self.context_epoch == atomic_load(&ga_cuda(root)->context_epoch);
-    int current = met ? entry.device : ga_cuda_device_current(root, context);
+    int current = met ? entry.device : ga_cuda_device_current(root, serial);
     if (!met && (!found || !ga_cuda_device_several(root)))
         return current;
-    *context = entry.context;
+    *serial = entry.context;
     return entry.device;
 }

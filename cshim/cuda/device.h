@@ -12,15 +12,15 @@
 #include "cuda/driver.h"
 #include "cuda/state.h"
 
-// What is done with a context that is new to the calling thread, and in which one its memory is
-// charged: ga_cuda_hold_meet. Set when the driver is met.
-typedef uint64_t ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device,
-                                     uint64_t epoch);
+// What is done with a context that is new to the calling thread: ga_cuda_hold_meet, which finds
+// ga_self.serial and ga_self.stands_for. Set when the driver is met.
+typedef bool ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device,
+                                 uint64_t epoch);
 extern _Atomic(ga_cuda_device_meet *) ga_cuda_device_meets;
 
 // The slow way of ga_cuda_device_current: a context not met on this thread before. It is noticed
 // then.
-int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *home);
+int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *serial);
 // The number of the driver's device. −1: it cannot be arbitrated.
 int ga_cuda_device_number(struct ga_root *root, ga_cu_device ordinal);
 // And back, of one that was numbered.
@@ -32,15 +32,15 @@ int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at);
 bool ga_cuda_device_several(struct ga_root *root);
 // The device of a stream, or of the current context for a stream that is none of ours. The driver
 // is not asked where the calling thread has met the stream's context.
-int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *context);
+int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *serial);
 // Finds a stream that the program was seen to make, and that has not ended: in which context it is
-// charged, and whether it lives there (ga_entry.kind).
+// charged, and whether it was made in that one, or in one that stands for it (ga_entry.kind).
 bool ga_cuda_device_find_stream(struct ga_root *root, ga_stream stream, struct ga_entry *entry);
 enum { GA_CUDA_STREAM_PLAIN, GA_CUDA_STREAM_GREEN };
 
-// The current device, and the context that its memory is charged in; or −1 (no
+// The current device, and the serial number of the context that its memory is charged in; or −1 (no
 // context: the driver's own error will say so).
-static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context) {
+static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *serial) {
     ga_context now = NULL;
     if (GA_UNLIKELY(!GA_ASK(cuCtxGetCurrent, &now) || now == NULL))
         return -1;
@@ -48,7 +48,7 @@ static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context
                   ga_self.context_epoch ==
                       atomic_load_explicit(&ga_cuda(root)->context_epoch, memory_order_acquire))) {
         ga_cu_device ordinal = -1;
-        *context = ga_self.home;
+        *serial = ga_self.serial;
         if (GA_LIKELY(atomic_load_explicit(&ga_cuda(root)->device_count, memory_order_relaxed) ==
                       1))
             return (int)ga_self.device;
@@ -56,7 +56,7 @@ static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *context
             ga_cuda_device_number(root, ordinal) == (int)ga_self.device)
             return (int)ga_self.device;
     }
-    return ga_cuda_device_find(root, now, context);
+    return ga_cuda_device_find(root, now, serial);
 }
 
 #endif

@@ -3,33 +3,36 @@
 
 #include "cuda/context.h"
 #include "cuda/device.h"
-#include "cuda/ending.h"
 #include "cuda/primary.h"
 #include "cuda/state.h"
+#include "cuda/teardown.h"
 
 // The handle of a primary context that a green one keeps: retaining it a moment makes nothing.
-static uint64_t primary_handle(ga_cu_device device) {
+static ga_context primary_handle(ga_cu_device device) {
     ga_context context = NULL;
     if (!GA_ASK(cuDevicePrimaryCtxRetain, &context, device))
-        return 0;
+        return NULL;
     if (GA_REAL(cuDevicePrimaryCtxRelease_v2))
         GA_REAL(cuDevicePrimaryCtxRelease_v2)(device);
     else if (GA_REAL(cuDevicePrimaryCtxRelease))
         GA_REAL(cuDevicePrimaryCtxRelease)(device);
-    return (uint64_t)(uintptr_t)context;
+    return context;
 }
 
 static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_context_ask *primary,
                    ga_green green, ga_cu_device device) {
-    struct ga_entry entry = {.key = primary_handle(device), .kind = GA_CUDA_CONTEXT_PRIMARY};
-    uint64_t home = entry.key;
+    ga_context home = primary_handle(device);
+    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)home, .kind = GA_CUDA_CONTEXT_PRIMARY};
     if (home)
         ga_cuda_context_made(primary, &entry);
     else
         ga_cuda_context_unmade(primary);
+    uint64_t serial = 0;
+    if (home)
+        serial = ga_cuda_context_notice(own->root, home, own->device, GA_CUDA_CONTEXT_SEEN).context;
     entry = (struct ga_entry){.key = (uint64_t)(uintptr_t)green,
                               .space = GA_SPACE_CUDA_GREEN,
-                              .context = home,
+                              .context = serial,
                               .kind = GA_CUDA_CONTEXT_GREEN};
     ga_cuda_context_made(own, &entry);
 }
@@ -103,17 +106,16 @@ ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     if (!root || !ga_cuda_context_find_green(root, green, &entry))
         return real(green);
     ga_cu_device device = ga_cuda_device_ordinal(root, entry.device);
-    uint64_t ticket = entry.context ? ga_cuda_ending_mark(root, entry.context) : 0;
+    bool quiet = ga_cuda_teardown_begin(root);
     ga_result result = real(green);
-    bool gone = result == GA_CUDA_SUCCESS;
-    if (gone) {
+    if (result == GA_CUDA_SUCCESS) {
         ga_cuda_primary_others_left(root, device);
         forget_conversions(root, green);
         ga_cuda_context_forget_green(root, green);
+        if (!ga_cuda_primary_active(device))
+            ga_cuda_primary_ended(root, device);
     }
-    if (ticket)
-        ga_cuda_primary_settle(root, device, entry.context, ticket,
-                               gone && !ga_cuda_primary_active(device));
+    ga_cuda_teardown_finish(root, quiet);
     return result;
 }
 
@@ -124,13 +126,17 @@ ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *conte
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     struct ga_entry entry;
     struct ga_entry old;
-    if (!root || !ga_cuda_context_find_green(root, green, &entry) || entry.context == 0 ||
-        entry.context == (uint64_t)(uintptr_t)*context)
+    if (!root || !ga_cuda_context_find_green(root, green, &entry) || entry.context == 0)
         return result;
     entry.key = (uint64_t)(uintptr_t)*context;
+    if (ga_cuda_context_find(root, entry.key, &old) && old.context == entry.context &&
+        old.kind != GA_CUDA_CONTEXT_OF_GREEN)
+        return result; // it is the primary one itself
     entry.space = GA_SPACE_PLAIN;
     entry.bytes = (uint64_t)(uintptr_t)green;
     entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
-    ga_self_put(&ga_cuda(root)->contexts, &entry, &old);
+    ga_self_lock(&ga_cuda(root)->contexts_lock);
+    ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
+    ga_self_unlock(&ga_cuda(root)->contexts_lock);
     return result;
 }

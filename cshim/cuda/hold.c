@@ -43,11 +43,25 @@ static bool hold_context(struct ga_root *root, ga_context context) {
     return ga_hold_take(root, entry.device);
 }
 
+// Another thread may have ended the context before this one wrote it down: nothing else would take
+// it out of the table again.
+static bool has_ended(struct ga_root *root, uint64_t serial, uint64_t epoch) {
+    ga_cu_device ordinal;
+    if (!ga_cuda_context_any_ended(root, epoch) || GA_ASK(cuCtxGetDevice, &ordinal))
+        return false;
+    ga_cuda_context_end(root, serial);
+    return true;
+}
+
 // Refused to hold it, what the thread asks for next will be, too.
-uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device,
-                           uint64_t epoch) {
+bool ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     hold_context(root, context);
-    return ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN, epoch);
+    struct ga_entry met = ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);
+    if (has_ended(root, met.context, epoch))
+        return false;
+    ga_self.serial = met.context;
+    ga_self.stands_for = met.kind == GA_CUDA_CONTEXT_OF_GREEN;
+    return true;
 }
 
 void ga_cuda_hold_settle(struct ga_root *root) {
@@ -59,12 +73,12 @@ void ga_cuda_hold_settle(struct ga_root *root) {
 
 ga_result ga_cuda_hold_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
     struct ga_root *root = ga_root_get();
-    uint64_t home;
+    uint64_t serial;
     if (root && context && !hold_context(root, context))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(context);
     if (root && result == GA_CUDA_SUCCESS && context)
-        ga_cuda_device_current(root, &home);
+        ga_cuda_device_current(root, &serial);
     if (root)
         ga_cuda_hold_settle(root);
     return result;

@@ -8,9 +8,9 @@
 #include "cuda/driver.h"
 
 // A thread meets one that is new to it, made current out of our sight; counts it, as
-// ga_cuda_context_notice.
-uint64_t ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device,
-                           uint64_t epoch);
+// ga_cuda_context_notice, and remembers where its memory is charged. epoch: of
+// ga_cuda_context_epoch, from when the context lived. False: another thread has ended it.
+bool ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch);
 // A call is over after which no context may be current.
 void ga_cuda_hold_settle(struct ga_root *root);
 

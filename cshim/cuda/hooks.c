@@ -10,13 +10,11 @@
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/driver.h"
-#include "cuda/ending.h"
 #include "cuda/graph.h"
 #include "cuda/green.h"
 #include "cuda/hold.h"
 #include "cuda/host.h"
 #include "cuda/import.h"
-#include "cuda/late.h"
 #include "cuda/limit.h"
 #include "cuda/memory.h"
 #include "cuda/pending.h"
@@ -24,6 +22,7 @@
 #include "cuda/primary.h"
 #include "cuda/query.h"
 #include "cuda/stream.h"
+#include "cuda/teardown.h"
 #include "cuda/vmm.h"
 #include "hook/copies.h"
 #include "hook/library.h"
@@ -50,7 +49,7 @@ static void met(const struct ga_interface *driver, void *handle) {
                  ga_loader_object((void *)atomic_load(&driver->first), &object) && object.symbolic;
     atomic_store(&ga_driver_handle, handle);
     atomic_store(&ga_cuda_device_meets, meets);
-    atomic_store(&ga_cuda_late_sweeps, ga_cuda_ending_sweep);
+    atomic_store(&ga_cuda_context_sweeps, ga_cuda_teardown_sweep);
     atomic_store(&latest, plain ? PLAIN : REENTERS);
     if (atomic_load(&driver->kept))
         atomic_store(&mode, plain ? PLAIN : REENTERS);
@@ -58,7 +57,7 @@ static void met(const struct ga_interface *driver, void *handle) {
 
 // Is called for a context that is new to the thread: since there is one, the held driver works,
 // whichever call has initialised it.
-static uint64_t meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
+static bool meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     ga_library_keep(&ga_cuda_interface);
     return ga_cuda_hold_meet(root, context, device, epoch);
 }

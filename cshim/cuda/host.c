@@ -12,7 +12,7 @@ static bool take(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
     if (!ga_host_take(root, bytes))
         return false;
     c->root = root;
-    c->epoch = ga_cuda_late_epoch(root);
+    c->epoch = ga_cuda_context_epoch(root);
     return true;
 }
 
@@ -50,7 +50,7 @@ ga_result ga_cuda_host_settle(struct ga_claim *c, ga_result result, void *const 
     c->entry.tag = 1;
     c->entry.kind = (uint8_t)kind;
     put_in(c->root, &c->entry);
-    ga_cuda_late_look(c->root, &c->root->hosts, &c->entry, c->epoch);
+    ga_cuda_context_check(c->root, c->entry.context, c->epoch);
     return result;
 }
 
@@ -59,7 +59,7 @@ bool ga_cuda_host_give(struct ga_claim *c, void *at, enum ga_cuda_host_kind kind
     c->root = ga_root_get();
     if (!c->root || !at)
         return false;
-    c->epoch = ga_cuda_late_epoch(c->root);
+    c->epoch = ga_cuda_context_epoch(c->root);
     ga_self_enter();
     bool found = ga_table_take(&c->root->hosts, (uint64_t)(uintptr_t)at, &c->entry);
     if (found && c->entry.kind != (uint8_t)kind) {
@@ -76,15 +76,15 @@ void ga_cuda_host_given(const struct ga_claim *c, ga_result result) {
         return;
     }
     put_in(c->root, &c->entry);
-    ga_cuda_late_join(c->root, &c->root->hosts, &c->entry, c->epoch);
+    ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }
 
-void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket) {
+void ga_cuda_host_sweep(struct ga_root *root, uint64_t serial) {
     uint64_t bytes = 0;
     struct ga_entry e;
     ga_self_enter();
     struct ga_walk walk = ga_table_walk(&root->hosts);
-    while (ga_table_take_next(&walk, ticket, &e))
+    while (ga_table_take_next(&walk, serial, &e))
         bytes += e.bytes;
     ga_self_leave();
     if (bytes)

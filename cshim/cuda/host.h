@@ -23,6 +23,6 @@ bool ga_cuda_host_give(struct ga_claim *c, void *at, enum ga_cuda_host_kind kind
 void ga_cuda_host_given(const struct ga_claim *c, ga_result result);
 
 // What lived in a context has gone with it: the entries of this ticket leave the table.
-void ga_cuda_host_sweep(struct ga_root *root, uint64_t ticket);
+void ga_cuda_host_sweep(struct ga_root *root, uint64_t serial);
 
 #endif

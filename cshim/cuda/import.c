@@ -2,8 +2,8 @@
 #include "cuda/import.h"
 
 #include "core/import.h"
+#include "cuda/context.h"
 #include "cuda/device.h"
-#include "cuda/late.h"
 
 // The device that a block lies on, which need not be the current one.
 static int device_of(struct ga_root *root, ga_address address, int otherwise) {
@@ -15,12 +15,12 @@ static int device_of(struct ga_root *root, ga_address address, int otherwise) {
 
 static void note(struct ga_root *root, const struct ga_entry *entry, uint64_t epoch) {
     ga_import_note(root, entry);
-    ga_cuda_late_look(root, &root->imports, entry, epoch);
+    ga_cuda_context_check(root, entry->context, epoch);
 }
 
 static void note_block(ga_address address, const ga_pool *pool) {
     struct ga_root *root = ga_root_get();
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
+    uint64_t epoch = root ? ga_cuda_context_epoch(root) : 0;
     uint64_t context = 0;
     ga_address base = 0;
     size_t bytes = 0;
@@ -48,7 +48,7 @@ static bool give(struct ga_claim *c, struct ga_key key) {
     c->root = ga_root_get();
     if (!c->root)
         return false;
-    c->epoch = ga_cuda_late_epoch(c->root);
+    c->epoch = ga_cuda_context_epoch(c->root);
     return ga_import_take(c->root, key, &c->entry);
 }
 
@@ -63,7 +63,7 @@ bool ga_cuda_import_give_external(struct ga_claim *c, void *memory) {
 void ga_cuda_import_given(const struct ga_claim *c, ga_result result) {
     ga_import_ended(c->root, &c->entry, result == GA_CUDA_SUCCESS);
     if (result != GA_CUDA_SUCCESS)
-        ga_cuda_late_join(c->root, &c->root->imports, &c->entry, c->epoch);
+        ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }
 
 // The descriptor names no device: the memory is taken to be on the current one.
@@ -72,7 +72,7 @@ ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **mem
     ga_result result = real(memory, descriptor);
     struct ga_root *root = result == GA_CUDA_SUCCESS && memory ? ga_root_get() : NULL;
     const struct ga_cu_external *what = descriptor;
-    uint64_t epoch = root ? ga_cuda_late_epoch(root) : 0;
+    uint64_t epoch = root ? ga_cuda_context_epoch(root) : 0;
     uint64_t context;
     int device = root ? ga_cuda_device_current(root, &context) : -1;
     if (device >= 0)

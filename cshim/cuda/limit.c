@@ -60,7 +60,7 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
     if ((limit != GA_CUDA_LIMIT_HEAP && limit != GA_CUDA_LIMIT_BUFFER) ||
         !charged_device(&root, &device, &context) || !begin_limit(root, device, context, limit, &l))
         return real(limit, value);
-    uint64_t epoch = ga_cuda_late_epoch(root);
+    uint64_t epoch = ga_cuda_context_epoch(root);
     uint64_t before = l.entry.bytes;
     // More is charged before the driver takes it, less after the driver has let go of it.
     bool more = value > l.was;

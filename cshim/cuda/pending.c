@@ -4,9 +4,9 @@
 #include "core/admit.h"
 #include "core/records.h"
 #include "cuda/capture.h"
+#include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/idle.h"
-#include "cuda/late.h"
 #include "cuda/pool.h"
 #include "cuda/state.h"
 
@@ -25,9 +25,10 @@ struct ga_freed {
     struct ga_cuda_pool *pool; // NULL: freed in stream order, but of no pool
     void (*run)(struct ga_root *root, void *argument);
     void *argument;
-    uint64_t context; // where event and stream live, or a ticket: then nothing may be asked of them
-    ga_stream stream; // NULL: it is gone
-    ga_event event;   // NULL: none yet, or it could not be had; the stream itself is asked
+    ga_context handle; // of the context where event and stream live; NULL: it has ended
+    uint64_t context;  // by its serial number
+    ga_stream stream;  // NULL: it is gone
+    ga_event event;    // NULL: none yet, or it could not be had; the stream itself is asked
     uint32_t device;
     uint32_t notify; // once its bytes have come back: slot + 1 when the daemon is to be told
     uint16_t tag;
@@ -98,11 +99,11 @@ static bool is_expected(struct ga_cuda_pending *p, const struct ga_freed *item) 
     return expected;
 }
 
-static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
+static ga_event take_event(struct ga_cuda_pending *p, const struct ga_cuda_pending_at *at) {
     ga_event event = NULL;
     lock(p);
     for (uint32_t i = p->events; i-- > 0;) {
-        if (p->cache[i].context == context) {
+        if (p->cache[i].context == at->context && p->cache[i].handle == at->handle) {
             event = p->cache[i].event;
             p->cache[i] = p->cache[--p->events];
             break;
@@ -112,14 +113,21 @@ static ga_event take_event(struct ga_cuda_pending *p, uint64_t context) {
     return event;
 }
 
+// Whether a context has ended since an epoch at which it lived. The list is locked, so that the
+// sweep for the context comes before, and is seen, or comes after.
+static bool ended_locked(struct ga_root *root, uint64_t context, uint64_t epoch) {
+    return context && ga_cuda_context_any_ended(root, epoch) &&
+           !ga_cuda_context_lives(root, context);
+}
+
 // epoch: read while the context lived. The event has ended if its context has since.
-static void give_event(struct ga_root *root, uint64_t context, uint64_t epoch, ga_event event) {
+static void give_event(struct ga_root *root, const struct ga_cuda_pending_at *at, ga_event event) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     lock(p);
-    bool gone = ga_cuda_late_turn(root, &context, epoch) != 0;
-    bool kept = !gone && p->events < GA_CACHED_EVENTS;
+    bool gone = ended_locked(root, at->context, at->epoch);
+    bool kept = !gone && at->context && p->events < GA_CACHED_EVENTS;
     if (kept)
-        p->cache[p->events++] = (struct ga_cached_event){context, event};
+        p->cache[p->events++] = (struct ga_cached_event){at->handle, at->context, event};
     unlock(p);
     if (!gone && !kept && GA_REAL(cuEventDestroy_v2))
         GA_REAL(cuEventDestroy_v2)(event);
@@ -127,10 +135,9 @@ static void give_event(struct ga_root *root, uint64_t context, uint64_t epoch, g
 
 // An event belongs to the context that is current when it is made, and can be recorded only in
 // streams of the same.
-static ga_event make_event(uint64_t context) {
+static ga_event make_event(ga_context wanted) {
     ga_event event = NULL;
     ga_context current = NULL;
-    ga_context wanted = (ga_context)(uintptr_t)context;
     if (!GA_REAL(cuEventCreate))
         return NULL;
     GA_REAL(cuCtxGetCurrent)(&current);
@@ -145,29 +152,34 @@ static ga_event make_event(uint64_t context) {
     return event;
 }
 
-static uint64_t context_of(struct ga_root *root, ga_stream stream, bool *ours) {
-    ga_context context = NULL;
-    struct ga_entry entry;
-    *ours = ga_cuda_device_find_stream(root, stream, &entry) && entry.kind == GA_CUDA_STREAM_PLAIN;
-    if (*ours)
-        return entry.context;
-    bool asked = is_handle(stream) && GA_ASK(cuStreamGetCtx, stream, &context);
-    if (!asked)
-        GA_REAL(cuCtxGetCurrent)(&context);
-    return (uint64_t)(uintptr_t)context;
+// The driver is not asked where the stream's context is the one that the thread has met last.
+static void find_context(struct ga_root *root, struct ga_cuda_pending_at *at) {
+    struct ga_entry stream;
+    struct ga_entry context;
+    bool known = ga_cuda_device_find_stream(root, at->stream, &stream);
+    at->ours = known && stream.kind == GA_CUDA_STREAM_PLAIN;
+    if (at->ours && ga_self.serial == stream.context && !ga_self.stands_for &&
+        ga_self.context_epoch == at->epoch)
+        at->handle = (ga_context)(uintptr_t)ga_self.context;
+    else if (!is_handle(at->stream) || !GA_ASK(cuStreamGetCtx, at->stream, &at->handle))
+        GA_REAL(cuCtxGetCurrent)(&at->handle);
+    if (known)
+        at->context = stream.context;
+    else if (ga_cuda_context_find(root, (uint64_t)(uintptr_t)at->handle, &context))
+        at->context = context.context;
 }
 
-// In a context that is being ended it records none.
+// In a context that has ended it records none.
 static ga_event record_event(struct ga_root *root, const struct ga_cuda_pending_at *at) {
-    if (at->context & 1)
+    if (!at->handle)
         return NULL;
-    ga_event event = take_event(&ga_cuda(root)->pending, at->context);
+    ga_event event = take_event(&ga_cuda(root)->pending, at);
     if (!event)
-        event = make_event(at->context);
+        event = make_event(at->handle);
     if (event && GA_ASK(cuEventRecord, event, at->stream))
         return event;
     if (event)
-        give_event(root, at->context, at->epoch, event);
+        give_event(root, at, event);
     return NULL;
 }
 
@@ -206,22 +218,24 @@ static bool enlist(struct ga_root *root, struct ga_cuda_pending *p, struct ga_fr
     // A per-thread default stream goes by a name that every thread has one of.
     item->stream = at->stream;
     item->context = at->context;
+    item->handle = at->handle;
     if (!is_used(p))
         atomic_store(&p->used, true); // before there is an event to drop
     bool late = at->ours && is_expected(p, item);
     if (!late)
         item->event = record_event(root, at);
     begin_step(root, p);
+    bool ended = ended_locked(root, item->context, at->epoch);
+    item->handle = ended ? NULL : item->handle;
     append_locked(p, item);
-    uint64_t ended = ga_cuda_late_turn(root, &item->context, at->epoch);
     if (item->bytes) {
         ga_cuda_pool_late(root, item->device, item->bytes, item->tag);
         ga_inflight_add(item->device, 0 - item->bytes);
     }
     bool many = p->count >= REAP_FROM && p->count >= p->reap_at;
     end_step(p);
-    if (GA_UNLIKELY(ended != 0))
-        ga_cuda_pending_sweep(root, ended);
+    if (GA_UNLIKELY(ended))
+        ga_cuda_pending_sweep(root, at->context);
     if (GA_UNLIKELY(late && atomic_load(&ga_cuda_captures) != 0)) // one began meanwhile
         ga_cuda_pending_watch(root, at->stream);
     return many;
@@ -265,8 +279,8 @@ bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_pending_at 
 }
 
 struct ga_cuda_pending_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream) {
-    struct ga_cuda_pending_at at = {.stream = stream, .epoch = ga_cuda_late_epoch(root)};
-    at.context = context_of(root, stream, &at.ours);
+    struct ga_cuda_pending_at at = {.stream = stream, .epoch = ga_cuda_context_epoch(root)};
+    find_context(root, &at);
     return at;
 }
 
@@ -283,7 +297,7 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, g
                             uint64_t context, uint16_t *tag) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     const struct ga_cuda_pool *pool = ga_cuda_pool_of(like);
-    uint64_t epoch = ga_cuda_late_epoch(root);
+    struct ga_cuda_pending_at at = {.epoch = ga_cuda_context_epoch(root)};
     begin_step(root, p);
     struct ga_freed *item = p->last;
     while (item &&
@@ -301,8 +315,10 @@ bool ga_cuda_pending_recall(struct ga_root *root, const struct ga_entry *like, g
     if (!item)
         return false;
     *tag = item->tag;
+    at.handle = item->handle;
+    at.context = item->context;
     if (item->event)
-        give_event(root, item->context, epoch, item->event);
+        give_event(root, &at, item->event);
     ga_records_give(&p->unused, item);
     return true;
 }
@@ -313,8 +329,8 @@ enum { EXECUTED, NOT_YET, LEAVE };
 
 static int look(const struct ga_freed *item) {
     ga_result result;
-    if (item->context & 1)
-        return LEAVE; // its context is ending
+    if (!item->handle)
+        return LEAVE; // its context has ended
     if (item->event)
         result = GA_REAL(cuEventQuery)(item->event);
     else if (!item->stream || item->stream == GA_CUDA_STREAM_PER_THREAD || !GA_REAL(cuStreamQuery))
@@ -336,7 +352,7 @@ static int look(const struct ga_freed *item) {
 // An item has executed: it leaves the list, and its bytes are its pool's to keep, or credit.
 static void come_back_locked(struct ga_root *root, struct ga_cuda_pending *p,
                              struct ga_freed *item) {
-    bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && !(item->context & 1);
+    bool own = item->stream && item->stream != GA_CUDA_STREAM_PER_THREAD && item->handle;
     struct ga_cuda_pool_user user = {own ? (uint64_t)(uintptr_t)item->stream : 0, item->context};
     take_locked(p, item);
     if (item->pool) {
@@ -417,7 +433,7 @@ static bool step(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w
 
 static void begin_walk(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w) {
     lock(p);
-    *w = (struct walk){.left = p->count, .life = p->life, .epoch = ga_cuda_late_epoch(root)};
+    *w = (struct walk){.left = p->count, .life = p->life, .epoch = ga_cuda_context_epoch(root)};
     step_locked(root, p, w, false);
     unlock(p);
 }
@@ -425,8 +441,9 @@ static void begin_walk(struct ga_root *root, struct ga_cuda_pending *p, struct w
 // Records the event that the item lacks. It comes behind the free, and behind all that the stream
 // has got since.
 static void watch(struct ga_root *root, struct ga_cuda_pending *p, struct walk *w) {
-    struct ga_cuda_pending_at at = {w->copy.stream, w->copy.context, w->epoch, false};
-    if (w->copy.event || !is_handle(at.stream) || at.context & 1)
+    struct ga_cuda_pending_at at = {w->copy.stream, w->copy.handle, w->copy.context, w->epoch,
+                                    false};
+    if (w->copy.event || !is_handle(at.stream))
         return;
     ga_event event = record_event(root, &at);
     lock(p);
@@ -443,7 +460,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
     while (w.item) {
         struct ga_freed *item = w.item;
         ga_event event = w.copy.event;
-        uint64_t context = w.copy.context;
+        struct ga_cuda_pending_at at = {NULL, w.copy.handle, w.copy.context, w.epoch, false};
         int seen = judge(&blocked, &w.copy);
         bool done = seen == EXECUTED;
         if (seen == NOT_YET && atomic_load(&ga_cuda_captures) == 0)
@@ -452,7 +469,7 @@ static void look_at_all(struct ga_root *root, struct ga_cuda_pending *p) {
         if (!done)
             continue;
         if (event)
-            give_event(root, context, w.epoch, event);
+            give_event(root, &at, event);
         finish(root, p, item);
     }
     lock(p);
@@ -491,14 +508,14 @@ bool ga_cuda_pending_watch(struct ga_root *root, ga_stream stream) {
 // A thread without a context asks in one of those that it asks about; none of them ends meanwhile.
 static bool enter_context(struct ga_cuda_pending *p) {
     ga_context current = NULL;
-    uint64_t context = 0;
+    ga_context context = NULL;
     lock(p);
-    for (struct ga_freed *item = p->first; item && context == 0; item = item->next)
-        context = item->context & 1 ? 0 : item->context;
+    for (struct ga_freed *item = p->first; item && !context; item = item->next)
+        context = item->handle;
     unlock(p);
     return context && GA_REAL(cuCtxPopCurrent_v2) &&
            GA_REAL(cuCtxGetCurrent)(&current) == GA_CUDA_SUCCESS && !current &&
-           GA_ASK(cuCtxPushCurrent_v2, (ga_context)(uintptr_t)context);
+           GA_ASK(cuCtxPushCurrent_v2, context);
 }
 
 static void look_at_pending(struct ga_root *root, struct ga_cuda_pending *p) {
@@ -528,24 +545,6 @@ uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wa
 
 // What ends
 
-void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes) {
-    struct ga_cuda_pending *p = &ga_cuda(root)->pending;
-    if (!is_used(p))
-        return;
-    ga_cuda_pool_forget_users(root, 0, context);
-    bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
-    lock(p);
-    for (struct ga_freed *i = p->first; i; i = i->next)
-        if (i->context == context)
-            i->context = becomes;
-    for (uint32_t i = 0; i < p->events; i++)
-        if (p->cache[i].context == context)
-            p->cache[i].context = becomes;
-    unlock(p);
-    if (held)
-        ga_mutex_unlock(&ga_cuda(root)->asking);
-}
-
 // Takes the items that fit off the list: they have executed.
 static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t context,
                    ga_stream stream) {
@@ -554,6 +553,8 @@ static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t con
     for (struct ga_freed *item = p->first, *next; item; item = next) {
         next = item->next;
         bool fits = stream ? !item->event && item->stream == stream : item->context == context;
+        if (!stream && fits)
+            item->handle = NULL; // also of one that is looked at
         if (!fits || item->looked)
             continue;
         come_back_locked(root, p, item);
@@ -574,14 +575,15 @@ static void settle(struct ga_root *root, struct ga_cuda_pending *p, uint64_t con
     }
 }
 
-void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket) {
+void ga_cuda_pending_sweep(struct ga_root *root, uint64_t serial) {
     struct ga_cuda_pending *p = &ga_cuda(root)->pending;
     if (!is_used(p))
         return;
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
-    settle(root, p, ticket, NULL);
+    settle(root, p, serial, NULL);
     if (held)
         ga_mutex_unlock(&ga_cuda(root)->asking);
+    ga_cuda_pool_forget_users(root, 0, serial);
 }
 
 void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {

@@ -17,9 +17,10 @@ uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wa
 // with its context.
 struct ga_cuda_pending_at {
     ga_stream stream;
-    uint64_t context; // the stream's
-    uint64_t epoch;   // ga_cuda_late_epoch
-    bool ours;        // the program was seen to make the stream, and will be seen to end it
+    ga_context handle; // of the stream's context
+    uint64_t context;  // in which the stream is charged, by its serial number
+    uint64_t epoch;    // ga_cuda_context_epoch
+    bool ours;         // the program was seen to make the stream, and will be seen to end it
 };
 struct ga_cuda_pending_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream);
 
@@ -51,9 +52,7 @@ bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_pending_at 
 void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream);
 // It is gone, and nothing can be asked of it.
 void ga_cuda_pending_stream_gone(struct ga_root *root, ga_stream stream);
-// A context is about to end (becomes: a ticket), or did not end after all (the reverse).
-void ga_cuda_pending_mark(struct ga_root *root, uint64_t context, uint64_t becomes);
-// It has ended: what was pending there has executed.
-void ga_cuda_pending_sweep(struct ga_root *root, uint64_t ticket);
+// The context with a serial number has ended: what was pending there has executed.
+void ga_cuda_pending_sweep(struct ga_root *root, uint64_t serial);
 
 #endif

@@ -6,9 +6,8 @@
 #include "core/log.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
-#include "cuda/ending.h"
-#include "cuda/late.h"
 #include "cuda/state.h"
+#include "cuda/teardown.h"
 
 // Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
 // until it lets go.
@@ -54,16 +53,18 @@ bool ga_cuda_primary_active(ga_cu_device device) {
     return GA_ASK(cuDevicePrimaryCtxGetState, device, &flags, &active) && active != 0;
 }
 
-// The primary context of a device as far as it was noticed; 0 when it was not.
-static uint64_t primary_of(struct ga_root *root, ga_cu_device device) {
+// The serial number of a device's primary context as far as it was noticed; 0 when it was not.
+static uint64_t serial_of(struct ga_root *root, ga_cu_device device) {
     uint32_t number = number_of(root, device);
+    bool sure = false;
     uint64_t found = 0;
     struct ga_entry e;
     struct ga_walk walk = ga_self_walk(&ga_cuda(root)->contexts);
     while (ga_self_next(&walk, &e)) {
-        bool better = e.kind == GA_CUDA_CONTEXT_PRIMARY || found == 0;
-        if (e.device == number && e.kind <= GA_CUDA_CONTEXT_PRIMARY && better)
-            found = e.key;
+        if (e.device != number || e.kind > GA_CUDA_CONTEXT_PRIMARY || sure)
+            continue;
+        found = e.context;
+        sure = e.kind == GA_CUDA_CONTEXT_PRIMARY;
     }
     return found;
 }
@@ -179,7 +180,6 @@ struct retaining {
 };
 
 static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *ask, bool others) {
-    uint64_t epoch = ga_cuda_late_epoch(r->root);
     ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
@@ -191,7 +191,7 @@ static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *a
         ga_cuda_context_made(ask, &made);
     else
         ga_cuda_context_notice(r->root, *r->context, number_of(r->root, r->device),
-                               GA_CUDA_CONTEXT_PRIMARY, epoch);
+                               GA_CUDA_CONTEXT_PRIMARY);
     count_use(r->root, r->device, others);
     ga_hold_retain(r->root, &r->hold);
     return result;
@@ -258,13 +258,8 @@ ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_contex
     return result;
 }
 
-void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
-                            uint64_t ticket, bool ended) {
-    if (!ended) {
-        ga_cuda_ending_unmark(root, context, ticket);
-        return;
-    }
-    ga_cuda_ending_gone(root, context, ticket);
+void ga_cuda_primary_ended(struct ga_root *root, ga_cu_device device) {
+    ga_cuda_context_end(root, serial_of(root, device));
     all_let_go(root, device);
 }
 
@@ -283,48 +278,21 @@ void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device) {
     ga_self_unlock(&p->lock);
 }
 
-// What lives there is not touched. Where it has ended all the same, somebody had let go of it out
-// of our sight: then what lived there is looked for afterwards. The turn is had.
-static ga_result release_one(struct ga_root *root, ga_result (*real)(ga_cu_device),
-                             ga_cu_device device) {
-    ga_result result = real(device);
-    if (result != GA_CUDA_SUCCESS)
-        return result;
-    if (ga_cuda_primary_active(device)) {
-        let_go(root, device);
-        return result;
-    }
-    uint64_t context = primary_of(root, device);
-    if (context)
-        ga_cuda_primary_settle(root, device, context, ga_cuda_ending_mark(root, context), true);
-    return result;
-}
-
-// The context may end with it, and what lived there with the context. After a reset those who
-// retained it have nothing to hold, though they still have to release it. The turn is had, or
-// cannot be.
-static ga_result end_one(struct ga_root *root, ga_result (*real)(ga_cu_device), ga_cu_device device,
-                         bool reset) {
-    uint64_t context = primary_of(root, device);
-    if (!context)
-        return real(device);
-    uint64_t ticket = ga_cuda_ending_mark(root, context);
-    ga_result result = real(device);
-    bool ended = result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device));
-    ga_cuda_primary_settle(root, device, context, ticket, ended);
-    if (result == GA_CUDA_SUCCESS && !ended)
-        let_go(root, device);
-    return result;
-}
-
+// After a reset those who retained it have nothing to hold, though they still have to release it.
+// It may also end when it was expected to live on, if another thread has let go of it out of our
+// sight.
 ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu_device device) {
     struct ga_root *root = ga_root_get();
     if (!root || ga_cuda_device_number(root, device) < 0)
         return real(device);
     bool turn = begin_turn(root, device);
-    ga_result result = turn && !reset && lives_on(root, device)
-                           ? release_one(root, real, device)
-                           : end_one(root, real, device, reset);
+    bool quiet = (reset || !turn || !lives_on(root, device)) && ga_cuda_teardown_begin(root);
+    ga_result result = real(device);
+    if (result == GA_CUDA_SUCCESS && (reset || !ga_cuda_primary_active(device)))
+        ga_cuda_primary_ended(root, device);
+    else if (result == GA_CUDA_SUCCESS)
+        let_go(root, device);
+    ga_cuda_teardown_finish(root, quiet);
     end_turn(root, device, turn);
     return result;
 }

@@ -25,9 +25,8 @@ void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
 // What else kept it may be gone.
 void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device);
 
-// The call is over that may have ended it; ticket is ga_cuda_ending_mark's.
-void ga_cuda_primary_settle(struct ga_root *root, ga_cu_device device, uint64_t context,
-                            uint64_t ticket, bool ended);
+// The driver has ended it.
+void ga_cuda_primary_ended(struct ga_root *root, ga_cu_device device);
 
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device);

@@ -34,26 +34,6 @@ struct ga_primary {
     bool others;         // it was there before the first of these
 };
 
-// Contexts that end, and that ended lately: late.c.
-#define GA_ENDINGS 16
-#define GA_ENDED 64
-struct ga_ending {
-    uint64_t context; // 0: it has ended, and its handle is another one's by now
-    uint64_t ticket;  // 0: none
-};
-struct ga_ended { // or it was not ended after all
-    uint64_t context;
-    uint64_t ticket;
-    uint64_t epoch; // context_epoch from then on
-    bool ended;
-};
-struct ga_late {
-    struct ga_spin lock;
-    uint32_t count; // of all that ended
-    struct ga_ending ending[GA_ENDINGS];
-    struct ga_ended ended[GA_ENDED];
-};
-
 // Pools of stream-ordered memory: pool.c
 struct ga_cuda_pools {
     struct ga_spin lock;
@@ -74,7 +54,8 @@ struct ga_cuda_pools {
 #define GA_HABITS 64
 #define GA_CACHED_EVENTS 256
 struct ga_cached_event {
-    uint64_t context;
+    ga_context handle; // of the context in which it was made
+    uint64_t context;  // by its serial number
     ga_event event;
 };
 // A stream that had again what it had freed. It is expected to do so with the next block of that
@@ -122,17 +103,16 @@ struct ga_cuda_bounds {
 
 struct ga_cuda_state {
     // Read by each call, and written seldom.
-    _Atomic uint64_t context_epoch;   // counts contexts that ended
-    _Atomic uint32_t device_count;    // 0: not asked yet
-    _Atomic uint32_t contexts_ending; // calls under way that may end one
+    _Atomic uint64_t context_epoch; // counts contexts that ended
+    _Atomic uint32_t device_count;  // 0: not asked yet
     uint64_t pad[6];
 
     _Atomic uint8_t numbers[GA_DEVICES];     // + 1, by ordinal: device.c
     _Atomic uint8_t ordinals[GA_DEVICES];    // + 1, by number
     struct ga_table contexts;                // by handle
+    struct ga_spin contexts_lock;            // of who puts one in
     struct ga_primary primaries[GA_DEVICES]; // by ordinal
-    struct ga_late late;
-    _Atomic uint32_t alignment[GA_DEVICES]; // memory.c: texture alignment + 1, or 0
+    _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
     // A thread for a program that idles: idle.c
     _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
     _Atomic uint32_t idle_sleeping; // until there is something pending

@@ -17,7 +17,7 @@ static bool open_on(struct ga_claim *c, int device) {
     e->device = (uint8_t)device;
     if (!ga_admit_object(c->root, GA_OBJECT_STREAM, e->device, 0, &e->tag))
         return false;
-    c->epoch = ga_cuda_late_epoch(c->root);
+    c->epoch = ga_cuda_context_epoch(c->root);
     return true;
 }
 
@@ -26,9 +26,7 @@ bool ga_cuda_stream_open(struct ga_claim *c) {
     if (!ga_claim_begin(c))
         return false;
     int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
-    // Current may be a context that stands for the one that is charged.
-    c->entry.kind =
-        ga_self.context == c->entry.context ? GA_CUDA_STREAM_PLAIN : GA_CUDA_STREAM_GREEN;
+    c->entry.kind = ga_self.stands_for ? GA_CUDA_STREAM_GREEN : GA_CUDA_STREAM_PLAIN;
     return open_on(c, device);
 }
 
@@ -65,7 +63,7 @@ ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_
     }
     if (old.key) // destroyed out of our sight
         give_back(c->root, &old, 1);
-    ga_cuda_late_look(c->root, &c->root->streams, &c->entry, c->epoch);
+    ga_cuda_context_check(c->root, c->entry.context, c->epoch);
     return result;
 }
 
@@ -76,7 +74,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     struct ga_entry old;
     if (!root)
         return real(stream);
-    uint64_t epoch = ga_cuda_late_epoch(root);
+    uint64_t epoch = ga_cuda_context_epoch(root);
     bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_cuda_pending_stream_ends(root, stream);
     ga_result result = real(stream);
@@ -89,7 +87,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
         return result;
     }
     ga_self_put(&root->streams, &entry, &old);
-    ga_cuda_late_join(root, &root->streams, &entry, epoch);
+    ga_cuda_context_check(root, entry.context, epoch);
     return result;
 }
 
@@ -121,14 +119,14 @@ static void give_back_batch(struct ga_root *root, struct batch *b) {
     }
 }
 
-void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket) {
+void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial) {
     struct batch b;
     struct ga_entry e;
     do {
         b.count = 0;
         struct ga_walk walk = ga_self_walk(&root->streams);
         while (ga_self_next(&walk, &e))
-            if (e.context == ticket && b.count < BATCH)
+            if (e.context == serial && b.count < BATCH)
                 b.entry[b.count++] = e;
         give_back_batch(root, &b);
     } while (b.count == BATCH);

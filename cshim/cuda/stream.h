@@ -11,7 +11,7 @@ bool ga_cuda_stream_open(struct ga_claim *c);
 bool ga_cuda_stream_open_green(struct ga_claim *c, ga_green green);
 ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_stream *stream);
 // A context has ended, and with it the streams that were marked with this ticket.
-void ga_cuda_stream_sweep(struct ga_root *root, uint64_t ticket);
+void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial);
 ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream);
 // A capture is about to begin: it is counted, and what was freed gets the events that it lacks.
 void ga_cuda_stream_capture(void);

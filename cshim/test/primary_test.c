@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // primary_test: what a retain and a release of a primary context that lives on look at. Linked
-// with ga_table_mark and ga_table_walk wrapped (-Wl,--wrap), on the simulated
-// driver (DRIVER is its path), without a daemon.
+// with ga_table_walk wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its path), without a
+// daemon.
 #include <dlfcn.h>
 #include <stdatomic.h>
 #include <string.h>
@@ -30,15 +30,8 @@ const char *__asan_default_options(void) {
 // Walks over a whole table: their cost grows with what is held.
 static _Atomic long walks;
 
-uint64_t __real_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
 struct ga_walk __real_ga_table_walk(struct ga_table *);
-uint64_t __wrap_ga_table_mark(struct ga_table *, uint64_t, uint64_t);
 struct ga_walk __wrap_ga_table_walk(struct ga_table *);
-
-uint64_t __wrap_ga_table_mark(struct ga_table *t, uint64_t context, uint64_t becomes) {
-    atomic_fetch_add(&walks, 1);
-    return __real_ga_table_mark(t, context, becomes);
-}
 
 struct ga_walk __wrap_ga_table_walk(struct ga_table *t) {
     atomic_fetch_add(&walks, 1);

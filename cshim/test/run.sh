@@ -31,7 +31,7 @@ echo "-- pools, and what is freed out of sight"
 tools/limit.sh 300 "$tests/asan/pools_test" "$tests/peer"
 
 echo "-- a context that ends during an allocation"
-tools/limit.sh 300 "$tests/late_test" "$tests/peer"
+tools/limit.sh 300 "$tests/teardown_test" "$tests/peer"
 
 echo "-- jumps out of it"
 tools/limit.sh 300 "$tests/jumps_test" "$tests/peer"

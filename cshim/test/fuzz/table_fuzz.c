@@ -82,13 +82,6 @@ static void drain(uint64_t context) {
     CHECK(in_context(context) == 0);
 }
 
-static void mark(uint64_t context, uint64_t becomes) {
-    CHECK(ga_table_mark(&table, context, becomes) == in_context(context));
-    for (size_t i = 0; i < held; i++)
-        if (model[i].context == context)
-            model[i].context = becomes;
-}
-
 static size_t count(void) {
     size_t n = 0;
     struct ga_entry entry;
@@ -126,9 +119,6 @@ static void step(const uint8_t *s) {
         break;
     case 5:
         drain(s[2] % 5);
-        break;
-    case 6:
-        mark(s[2] % 5, s[3] % 5);
         break;
     default:
         CHECK(count() == held);

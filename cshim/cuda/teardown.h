@@ -1,0 +1,24 @@
+// SPDX-License-Identifier: Apache-2.0
+// The calls that end a context, and the sweep of what lived in it: blocks, streams, page-locked
+// memory, what was imported or mapped, and what is pending.
+#ifndef GA_CUDA_TEARDOWN_H
+#define GA_CUDA_TEARDOWN_H
+
+#include "core/root.h"
+#include "cuda/driver.h"
+
+// Keeps other threads from asking the driver about streams, events and pools while a call is under
+// way that may end the context which these live in. Returns whether that is so: not if a thread has
+// asked for five seconds, nor in a call that the driver makes while it ends another context.
+bool ga_cuda_teardown_begin(struct ga_root *root);
+// The call is over, and ga_cuda_context_end was called if it has ended a context.
+void ga_cuda_teardown_finish(struct ga_root *root, bool begun);
+
+// ga_cuda_context_sweep.
+void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial);
+
+ga_result ga_cuda_teardown_destroy(GA_FN_cuCtxDestroy_v2 *real, ga_context context);
+ga_result ga_cuda_teardown_attach(GA_FN_cuCtxAttach *real, ga_context *context, unsigned int flags);
+ga_result ga_cuda_teardown_detach(GA_FN_cuCtxDetach *real, ga_context context);
+
+#endif
