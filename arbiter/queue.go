@@ -185,27 +185,23 @@ func (t *ticket) shortOf() Reason {
 	return t.why.reason
 }
 
-// MaxTickets is how many requests wait at most, and MaxTicketsOfProcess how many of them one
-// process's. A user other than root may have half of them, and all users but root seven eighths.
+// The bounds on requests that wait: in all, of one user, and of one process. The bound of a user does not hold for a
+// privileged one.
 const (
-	MaxTickets          = 1 << 14
-	MaxTicketsOfProcess = 512
+	MaxTickets          = 1024
+	MaxTicketsOfUser    = 512
+	MaxTicketsOfProcess = 64
 )
 
-// crowded says why a request may not wait besides those that do; "": it may.
+// crowded returns the message of a request that may not wait because a bound is reached, which the message names; "": it may wait.
 func (a *Arbiter) crowded(t *ticket) string {
-	p := t.process()
-	user, all := MaxTickets/2, MaxTickets/8*7
-	if p.MayPass() {
-		user, all = MaxTickets, MaxTickets
-	}
-	switch {
+	switch p := t.process(); {
 	case a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess:
 		return fmt.Sprintf(wording.CrowdedByProcess, t.name(), MaxTicketsOfProcess)
-	case a.ticketsOf[p.UID] >= user:
-		return fmt.Sprintf(wording.CrowdedByUser, p.UID, user)
-	case len(a.tickets) >= all:
-		return fmt.Sprintf(wording.Crowded, len(a.tickets))
+	case !p.MayPass() && a.ticketsOf[p.UID] >= MaxTicketsOfUser:
+		return fmt.Sprintf(wording.CrowdedByUser, p.UID, MaxTicketsOfUser)
+	case len(a.tickets) >= MaxTickets:
+		return fmt.Sprintf(wording.Crowded, MaxTickets)
 	}
 	return ""
 }

@@ -106,7 +106,7 @@ func TestWaitersOfAProcessAreBounded(t *testing.T) {
 			t.Fatalf("request %d: %+v", n, o)
 		}
 	}
-	if o := c.alloc(1); o.Waiting != 0 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "512 requests waiting") {
+	if o := c.alloc(1); o.Waiting != 0 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "64 requests waiting") {
 		t.Errorf("%+v", o)
 	}
 	other := w.client(0, 0)
@@ -116,6 +116,31 @@ func TestWaitersOfAProcessAreBounded(t *testing.T) {
 	w.arb.EndSession(w.now, c.session)
 	if o := w.client(0, 0).alloc(1); o.Waiting == 0 {
 		t.Errorf("afterwards: %+v", o)
+	}
+}
+
+// TestWaitersOfAUserAreBounded: one user has half of the queue, a privileged user all of it, and the refusal names the bound.
+func TestWaitersOfAUserAreBounded(t *testing.T) {
+	p := exact(unlimited())
+	p.Defaults.OnFull = rules.OnFullWait
+	w := newWorld(t, p, 1000)
+	w.client(0, 0).must(1000)
+	fill := func(uid uint32) (waiting int, refused arbiter.Outcome) {
+		for {
+			c := w.clientOf(w.process(uid, "x"), 0, 0)
+			for range arbiter.MaxTicketsOfProcess / 2 {
+				if refused = c.alloc(1); refused.Waiting == 0 {
+					return waiting, refused
+				}
+				waiting++
+			}
+		}
+	}
+	if n, o := fill(bob); n != 512 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "user 1000 has 512 requests waiting") {
+		t.Errorf("%d of bob's wait, then %+v", n, o)
+	}
+	if n, o := fill(0); n != 512 || o.Reason != arbiter.ReasonCrowded || !strings.Contains(o.Explain, "1024 requests wait already") {
+		t.Errorf("%d of root's wait beside them, then %+v", n, o)
 	}
 }
 

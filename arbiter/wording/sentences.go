@@ -91,7 +91,7 @@ const (
 	MinTooLarge    = "memory.min of %s on %s could never be used in full: %s is the most that can be reserved of its %s"
 	MinAndContext  = ", as a program needs a context there too, which takes %s"
 
-	Crowded          = "%d requests wait already, and there is room for no more: ask again when some have been served"
+	Crowded          = "%d requests wait already, the most in all: ask again when some have been served"
 	CrowdedByUser    = "user %d has %d requests waiting already, the most of one user: `gpuarb queue` lists them, `gpuarb queue cancel` takes one out"
 	CrowdedByProcess = "%s has %d requests waiting already, the most of one process: wait for one of them, or give it up"
 	ThreadsOfProcess = "%d threads of %s hold something on %s, the most of one process (slots.scope is \"thread\"): " +
