@@ -163,7 +163,7 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	a := b.open(d)
 	memory, present := a.claim(Memory), a.claim(Present)
 	a.min, a.max[Memory] = limits.Min, limits.Max
-	d.eased++
+	d.ledger.ease()
 	a.tell(Memory, memory)
 	a.tell(Present, present)
 	return nil

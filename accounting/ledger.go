@@ -19,8 +19,9 @@ var (
 // Not safe for concurrent use. Budgets and leases belong to the ledger that opened
 // them; using one after it was closed is the caller's mistake.
 type Ledger struct {
-	// Changed is called when what a lease holds changes. nil: nobody wants to know.
-	Changed func(Holder)
+	// Eased is called after a change by which something may fit that did not before: bytes went back, or a limit was
+	// raised. nil: it is called for nobody.
+	Eased func()
 
 	devices []*device // by index
 }
@@ -32,7 +33,6 @@ type device struct {
 	index   int
 	charged Sum // Σ of leases' charged
 	leases  []Holder
-	eased   uint64 // changes after which something may fit that did not
 }
 
 // Account is the sum of a device or of a budget on a device, in bytes.
@@ -68,7 +68,7 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 		return fmt.Errorf("device %d: %w", index, ErrNoDevice)
 	}
 	if capacity > d.max[Present] {
-		d.eased++
+		defer l.ease()
 	}
 	d.max[Present] = capacity
 	return nil
@@ -86,14 +86,11 @@ func (l *Ledger) Device(index int) Account {
 	}
 }
 
-// Eased counts the changes at a device after which something may fit there that
-// did not before: bytes that went back, limits that were changed. Who remembers the
-// count knows when to look again.
-func (l *Ledger) Eased(index int) uint64 {
-	if d := l.device(index); d != nil {
-		return d.eased
+// ease calls Eased.
+func (l *Ledger) ease() {
+	if l.Eased != nil {
+		l.Eased()
 	}
-	return 0
 }
 
 // Leases yields the leases on a device. The ledger must not change meanwhile

@@ -98,7 +98,7 @@ func (a *node) unlink(by *link) {
 	if to == nil {
 		return
 	}
-	a.dev.eased++
+	defer a.dev.ledger.ease()
 	for k := range nAmounts {
 		to.replace(k, a.claim(k), claim{})
 	}

@@ -293,13 +293,7 @@ func (s *Lease) shift(k Amount, add, take Bytes) {
 		return
 	}
 	s.replace(k, even(take), even(add))
-	if !k.Awaited() {
-		return
-	}
-	if add < take {
-		s.dev.eased++
-	}
-	if changed := s.dev.ledger.Changed; changed != nil {
-		changed(s.holder)
+	if k.Awaited() && add < take {
+		s.dev.ledger.ease()
 	}
 }

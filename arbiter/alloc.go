@@ -21,7 +21,6 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
 	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
-	a.update(now, l.session)
 	a.touch(now, l)
 	if r.What == WantsStreams {
 		a.takeStreams(l)
@@ -31,7 +30,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 			return Outcome{Granted: true}
 		}
 	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {
-		defer a.serveQueues(now)
+		defer a.cycle(now)
 		a.countObjects(now, l, r)
 		return l.counted(r.What, Outcome{Granted: true})
 	}
@@ -58,11 +57,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
-	defer func() {
-		if t.parked.IsZero() || !a.Unfinished() { // else all that this call may look at was looked at when it came to wait
-			a.serveQueues(now)
-		}
-	}()
+	defer a.cycle(now)
 	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
 		a.recallAll(l)
 	}
@@ -107,7 +102,7 @@ func (l *lease) counted(what What, o Outcome) Outcome {
 
 // calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
 func (a *Arbiter) calm(l *lease) bool {
-	return l.settled() && (len(a.tickets) == 0 || l.device.queue.Len() == 0 && len(l.session.job.tickets) == 0) &&
+	return l.settled() && (len(a.tickets) == 0 || l.device.waiting == 0 && len(l.session.job.tickets) == 0) &&
 		!l.device.overfull() && l.session.slots == 0
 }
 
@@ -142,9 +137,6 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) 
 	a.look(l)
 	if !l.contended() {
 		a.surplus(l)
-	}
-	if j := l.session.job; len(j.tickets) > 0 || j.shared != nil || j.cap != nil || len(l.session.cgroups) > 0 { // a narrower budget may have no room now for requests that wait
-		l.device.changes++
 	}
 	l.admitted++
 	l.device.admitted++

@@ -3,16 +3,13 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
-	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -29,33 +26,18 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets       map[TicketID]*ticket // those that wait
-	awake         queue.Queue[*ticket] // of these, those that do not rest
-	walked        []*ticket            // those, while they are looked at
-	priority      int                  // of each that waits, where they are not mixed
-	mixed         bool                 // they are of different priorities: time changes their order
-	aged          bool                 // time may have changed it since they were sorted
-	sorted        time.Time            // as of when the queues are in order
-	looked        uint64               // how often a ticket was looked at, for tests
-	decisions     outbox[Decision]
-	asking        *ticket             // the one that is being decided by the call that made it
-	servingQueues bool                // serveQueues runs
-	steps         steps.Steps         // what is still to be done in parts, and how often a call may look at a ticket still
-	watching      bool                // watch has begun, and is not through
-	round         *round              // that was cut short; nil: none
-	unfinished    time.Time           // when a call had to stop before it was through; zero: it was
-	ticked        time.Time           // when Tick did all that is due with time
-	tangled       bool                // there may be a new circle of waiters
-	searched      time.Time           // when a search without the lock was last begun
-	searching     *Search             // that one; nil: it has ended
-	atOnce        int                 // searchedAtOnce, or fewer in a test
-	dues          queue.Heap[*ticket] // those for whom something comes about with time alone
-	looseAt       time.Time           // when to look for a circle in which something might have moved; zero: never
-	noticesDue    bool                // something has changed for those who wait
-	noticedAt     time.Time
-	telling       *moment // notices are being sent; nil: none are
-	arrival       uint64  // number of the last request that arrived; it counts on over restarts of the daemon
-	lastTicket    TicketID
+	tickets    map[TicketID]*ticket // requests that wait
+	queue      []*ticket            // these, in the order in which they are served
+	sorted     time.Time            // the moment as of which queue is in order
+	decisions  outbox[Decision]
+	asking     *ticket   // the request that the running call decides
+	cycling    bool      // cycle runs
+	stale      bool      // since the last cycle something has changed by which a waiting request may be decided
+	looseAt    time.Time // when to look for a circle in which something might have moved; zero: never
+	noticesDue bool      // something has changed for requests that wait
+	noticedAt  time.Time
+	arrival    uint64 // number of the last request that arrived; it counts on over restarts of the daemon
+	lastTicket TicketID
 
 	ticketsOf    map[uint32]int // by user
 	ticketsOfPID map[int]int    // by process
@@ -66,7 +48,6 @@ type Arbiter struct {
 	pressures pressure.Board[PressureOf]
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
-	untold   map[account]bool // those of which the clients are still to be told the limit
 	draining []*session       // ended, their memory not yet back
 	waits    waitCounts
 	refusals reasonCounts
@@ -92,7 +73,7 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(), atOnce: searchedAtOnce, steps: steps.New(looksAtOnce),
+		policy: policy.InForce(), ledger: accounting.NewLedger(),
 		shareds:  make(map[sharedKey]*shared),
 		caps:     make(map[rules.Capped]*rules.Cap),
 		people:   people{of: make(map[uint32]*person)},
@@ -100,12 +81,10 @@ func New(policy rules.Policy) *Arbiter {
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
-		overs:    make(map[account]bool), untold: make(map[account]bool), threadsOf: make(map[uint32]int),
+		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
-	a.awake = queue.New(a.compare)
-	a.dues = queue.NewHeap(func(x, y *ticket) bool { return x.due.Before(y.due) }, func(t *ticket) *int { return &t.dueAt })
-	a.ledger.Changed = func(h accounting.Holder) { a.stirLease(h.(*lease)) }
+	a.ledger.Eased = a.changed
 	return a
 }
 
@@ -113,38 +92,34 @@ func New(policy rules.Policy) *Arbiter {
 // leases, and the lost ones stay so. A device with the index of one that is there replaces
 // its description.
 func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	known := a.device(d.Index)
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
-			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy, queue: queue.New(a.compare)}
+			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
 		known.gauge.Of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
-		a.searchAgain() // a search that has begun does not know this device
 	}
 	known.Device, known.found = d, d.Total
 	a.configure(known)
 	if known.lost {
-		a.steps.Left = math.MaxInt
-		a.steps.GoOn(now) // it may have been lost a moment ago
-		a.steps.Renew()
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
 		a.checkAll(now)
 	}
 	a.recap(now, known)
-	a.outdate(nil)
+	a.outdate(now, nil)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }
 
 // configure has a device be as its rule says.
 func (a *Arbiter) configure(d *device) {
-	a.renew(d)
+	a.changed()
 	d.rule = a.policy.ForDevice(d.Device)
 	d.Total, d.totalFrom = d.found, cmp.Or(d.From, accounting.FromDriver)
 	if d.rule.Memory > 0 {
@@ -179,22 +154,21 @@ func (a *Arbiter) Lost(index int) bool {
 
 // LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
 // outlives its device; requests there are refused with ReasonDeviceLost, the other devices
-// go on. Unknown indices are ignored. Some hundred leases are emptied by the call, the others by Tick: none
-// of them is served any more, but their sums may be seen until then.
+// go on. Unknown indices are ignored.
 func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d := a.device(index)
 	if d == nil || d.lost {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	d.lost = true
-	a.renew(d)
+	a.changed()
 	leases := slices.Collect(a.leasesOn(d))
-	steps.Each(&a.steps, 1, leases, a.empty)
-	a.steps.Later(func(time.Time) {
-		a.setCapacity(d) // the contexts that were there take nothing of it any more
-		a.sweepInSteps(d)
-	})
+	for _, l := range leases {
+		a.empty(now, l)
+	}
+	a.setCapacity(d) // the contexts that were there take nothing of it any more
+	a.sweep(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
@@ -319,15 +293,6 @@ func (a *Arbiter) setCapacity(d *device) {
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
-	a.steps.Renew() // whatever was asked since: what is done in steps goes on
-	if a.Unfinished() && now.Sub(a.ticked) < time.Second {
-		if a.serveQueues(now); !a.Unfinished() && len(a.tickets) > 0 { // what pass left to do
-			a.loosen(now)
-			a.tell(now)
-		}
-		return
-	}
-	a.ticked = now
 	for p := range a.overs {
 		a.squeeze(now, p)
 	}

@@ -3,13 +3,11 @@ package arbiter_test
 import (
 	"fmt"
 	"runtime"
-	"slices"
 	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
@@ -82,9 +80,6 @@ func BenchmarkHandOver(b *testing.B) {
 			}
 			for b.Loop() {
 				w.arb.CloseJob(w.now, holders[0])
-				for w.arb.Unfinished() {
-					w.arb.Tick(w.now)
-				}
 				if d := w.arb.Decisions(); len(d) != 1 || d[0].Job == nil || d[0].Job.ID != waiting[0] {
 					b.Fatalf("%+v", d)
 				}
@@ -116,8 +111,8 @@ func BenchmarkAllocWhileOthersWait(b *testing.B) {
 // BenchmarkBesideWaiters is what requests cost a daemon at whose device so many others wait.
 func BenchmarkBesideWaiters(b *testing.B) {
 	for _, what := range waitedFor {
-		for _, n := range []int{0, 1, 500, 8000} {
-			w, c, _ := waitersFor(b, what, n, 500)
+		for _, n := range []int{0, 1, 20, 200, 500} {
+			w, c, _ := waitersFor(b, what, n, 10)
 			for _, x := range []struct {
 				name string
 				do   func()
@@ -144,137 +139,6 @@ func BenchmarkBesideWaiters(b *testing.B) {
 	}
 }
 
-// BenchmarkDeadlockSearch is what the search for circles costs where so many that hold
-// something wait: "nobody" where somebody who goes on will free enough for each of them, "one"
-// where all of them wait for each other and nothing has moved for deadlock_grace. It is the processor time of
-// the whole, and (hold-ns) of the longest part that keeps everybody else from the arbiter.
-func BenchmarkDeadlockSearch(b *testing.B) {
-	for _, n := range []int{64, 100, 1000, 8000} {
-		p := exact(unlimited())
-		p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
-		holders := func(w *world, threads int, wants accounting.Bytes) (last *client) {
-			all := make([]*client, n)
-			for i := range all {
-				all[i] = w.client(0, 0).threaded(threads)
-				all[i].must(mib)
-			}
-			for _, c := range all {
-				c.wait(wants)
-			}
-			return all[n-1]
-		}
-		w := newWorld(b, p, 1<<40)
-		w.client(0, 0).must(1<<39 + gib)
-		last := holders(w, 1, 1<<39)
-		benchSearch(b, fmt.Sprintf("holders=%d/circles=nobody", n), false, func() *world {
-			last.threaded(2)
-			w.now = w.now.Add(time.Second)
-			return w
-		}, func(w *world) { last.threaded(1) })
-		benchSearch(b, fmt.Sprintf("holders=%d/circles=one", n), true, func() *world {
-			w := newWorld(b, p, accounting.Bytes(n)*mib)
-			holders(w, 0, 2*mib)
-			w.now = w.now.Add(rules.DefaultDeadlockGrace)
-			return w
-		}, func(w *world) {
-			if n <= 64 {
-				w.arb.Tick(w.now)
-			}
-		})
-	}
-}
-
-// benchSearch has those searches made that are due once a world has begun.
-func benchSearch(b *testing.B, name string, finds bool, next func() *world, begin func(*world)) {
-	b.Run(name, func(b *testing.B) {
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		var holds, all []time.Duration
-		for b.Loop() {
-			b.StopTimer()
-			w := next()
-			b.StartTimer()
-			began, longest := ownTime(b), ownPart(b, func() { begin(w) })
-			hold := func(do func()) { longest = max(longest, ownPart(b, do)) }
-			var s *arbiter.Search
-			for hold(func() { s = w.arb.Search(w.now) }); s != nil; hold(func() { s = w.arb.Search(w.now) }) {
-				for more := true; more; {
-					hold(func() { more = s.Copy(w.now) })
-				}
-				s.Run()
-				hold(func() { w.arb.Settle(w.now, s) })
-			}
-			holds, all = append(holds, longest), append(all, ownTime(b)-began)
-			if len(w.knots()) > 0 != finds {
-				b.Fatal("a circle was to be found where there is one")
-			}
-		}
-		slices.Sort(holds)
-		slices.Sort(all)
-		b.ReportMetric(float64(holds[len(holds)/2].Nanoseconds()), "hold-ns")
-		b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "cpu-ns")
-	})
-}
-
-// BenchmarkHold is the longest that a part of a snapshot, or of the notices of a second, keeps
-// everybody else from the arbiter: 10,000 leases on four devices, and 8,000 requests that wait
-// on one of them, each part as large as the daemon makes it.
-func BenchmarkHold(b *testing.B) {
-	for _, x := range []struct{ leases, waiting int }{{10000, 0}, {1000, 8000}, {10000, 8000}} {
-		p := exact(unlimited())
-		p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
-		p.AgeAfter = 1 << 62 // however long this goes on, who holds something is served before those who wait
-		w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
-		for i := range x.leases {
-			w.client(0, i%4).must(mib)
-		}
-		runs := w.client(0, 0)
-		runs.must(1<<50 - 1<<40)
-		var waiter *client
-		for i := range x.waiting {
-			if i%500 == 0 {
-				waiter = w.client(0, 0)
-			}
-			waiter.wait(1 << 41)
-		}
-		part := func(longest *time.Duration, do func()) {
-			*longest = max(*longest, ownPart(b, do))
-			w.arb.Events()
-			w.arb.Decisions()
-		}
-		hold := func(name string, round func() time.Duration) {
-			b.Run(fmt.Sprintf("leases=%d/waiting=%d/%s", x.leases, x.waiting, name), func(b *testing.B) {
-				runtime.LockOSThread()
-				defer runtime.UnlockOSThread()
-				var all []time.Duration
-				for b.Loop() {
-					all = append(all, round())
-				}
-				slices.Sort(all)
-				b.ReportMetric(float64(all[len(all)/2].Nanoseconds()), "hold-ns")
-			})
-		}
-		hold("snapshot", func() (longest time.Duration) {
-			var p *arbiter.Picture
-			part(&longest, func() { p = w.arb.Picture(w.now) })
-			p.Sort()
-			for more := true; more; {
-				part(&longest, func() { more = p.Add(8) })
-			}
-			return longest
-		})
-		hold("tick", func() (longest time.Duration) {
-			w.now = w.now.Add(time.Second)
-			runs.must(mib)
-			runs.free(mib)
-			for range 2 * x.waiting / 128 { // as many as there may be parts
-				part(&longest, func() { w.arb.Tick(w.now) })
-			}
-			return longest
-		})
-	}
-}
-
 // ownPart is for how long this thread runs something.
 func ownPart(b *testing.B, do func()) time.Duration {
 	began := ownTime(b)
@@ -289,4 +153,61 @@ func ownTime(b *testing.B) time.Duration {
 		b.Fatal(err)
 	}
 	return time.Duration(ran.Nano())
+}
+
+// BenchmarkHoldAtTheBound is the longest that a call keeps the daemon's lock (hold-ns) with all at their bounds: 4,096 processes with
+// leases on each of four devices, and 1,024 requests of them that wait for bytes of one device.
+func BenchmarkHoldAtTheBound(b *testing.B) {
+	const processes, devices, each = 4096, 4, 32
+	p := exact(unlimited())
+	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
+	w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
+	var all []*client
+	usage := arbiter.Usage{Device: 0}
+	for i := range processes {
+		c := w.clientOf(w.process(uint32(i%2)*1000, "x"), 0, 0)
+		c.must(mib)
+		for d := 1; d < devices; d++ {
+			c.on(d).must(mib)
+		}
+		all = append(all, c)
+		usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: c.process.PID, Bytes: mib})
+	}
+	last := w.client(0, 0)
+	last.must(1<<50 - processes*mib)
+	wait := func(i int) arbiter.TicketID {
+		o := w.arb.Ask(w.now, arbiter.Request{Lease: all[i/each].lease, What: arbiter.WantsBytes, Bytes: gib, Thread: uint32(1 + i%each)})
+		if o.Waiting == 0 {
+			b.Fatalf("request %d does not wait: %+v", i, o)
+		}
+		return o.Waiting
+	}
+	for i := range arbiter.MaxTickets - 1 {
+		wait(i)
+	}
+	for _, x := range []struct {
+		name string
+		do   func()
+	}{
+		{"free", func() { last.free(mib) }},
+		{"wait", func() { w.arb.Cancel(w.now, wait(arbiter.MaxTickets-1), arbiter.ReasonCancelled) }},
+		{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
+		{"reading", func() { w.arb.Note(0); w.arb.Observe(w.now, usage) }},
+		{"limit", func() { _ = w.arb.SetUserLimits(w.now, 0, "", rules.Change{Device: 0, Max: ptr(size(1 << 49))}) }},
+		{"policy", func() { w.arb.SetPolicy(w.now, p) }},
+		{"query", func() { _, _ = w.arb.Query(w.now, last.session, 0) }},
+		{"all-granted", func() { last.free(1 << 42) }},
+	} {
+		b.Run(x.name, func(b *testing.B) {
+			runtime.LockOSThread()
+			defer runtime.UnlockOSThread()
+			var longest time.Duration
+			for b.Loop() {
+				longest = max(longest, ownPart(b, x.do))
+				w.arb.Events()
+				w.arb.Decisions()
+			}
+			b.ReportMetric(float64(longest.Nanoseconds()), "hold-ns")
+		})
+	}
 }

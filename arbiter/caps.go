@@ -12,7 +12,7 @@ import (
 // memory.max (no limit: Size.Max), and streams.max of each lease (NoStreams). It stays in
 // force until it is taken off, whoever comes and goes. ErrRange, ErrNoDevice, ErrPermission (a
 // user may limit himself, within what root set). What is lowered below what is held closes
-// the words and takes idle credit back: with many jobs job by job, as Tick goes on.
+// the words and takes idle credit back.
 func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
 	if c.Min != nil {
 		return rules.Wrong(rules.ErrRange, wording.UserHasNoMin, wording.User(uid, name))
@@ -31,7 +31,7 @@ func (a *Arbiter) setCap(now time.Time, c rules.Change, given rules.Cap, owner r
 	if err != nil {
 		return err
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	limit.Name = given.Name
 	if a.caps[given.Of] = limit; limit.Unlimited() {
 		delete(a.caps, given.Of)
@@ -39,7 +39,7 @@ func (a *Arbiter) setCap(now time.Time, c rules.Change, given rules.Cap, owner r
 	if s := a.shareds[capKey(given.Of)]; s != nil {
 		s.limit = limit // it may have been taken off and set again
 	}
-	a.outdate(jobs)
+	a.outdate(now, jobs)
 	a.audit(now, c, edit)
 	return nil
 }

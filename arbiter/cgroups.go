@@ -14,7 +14,7 @@ import (
 // SetCgroupLimits changes what all programs in a cgroup and in those below it may hold together, now and later:
 // memory.max (no limit: Size.Max). It stays in force until it is taken off, whoever comes and goes. ErrRange,
 // ErrNoDevice, ErrPermission (only root may). What is lowered below what is held closes the words and takes idle
-// credit back: with many jobs job by job, as Tick goes on.
+// credit back.
 func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) error {
 	g := rules.Cap{Of: rules.Capped{Cgroup: of}}
 	who := g.String()
@@ -100,16 +100,13 @@ func (a *Arbiter) capSession(s *session) {
 		}
 	}
 	s.cgroups = to
-	a.stir(s.job)
+	a.changed()
 	budgets := make([]*accounting.Budget, len(to))
 	for i, c := range to {
 		budgets[i] = c.budget
 	}
 	if err := a.ledger.SetCaps(s.budget, budgets...); err != nil {
 		panic("arbiter: " + err.Error()) // each of budgets is a cap, and a session's budget is not
-	}
-	for _, d := range a.devices {
-		d.changes++ // other processes in these cgroups may have less room now
 	}
 	for _, c := range old {
 		a.dropShared(c)

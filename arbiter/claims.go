@@ -109,7 +109,7 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 	if j == nil {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	if a.cancelStart(now, j) {
 		return
 	}
@@ -127,7 +127,7 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 			continue
 		}
 		h.kept = false
-		d.changes++
+		a.changed()
 		delete(d.permits[permit.Claim], h.owner)
 		delete(d.permits[permit.Sole], h.owner)
 		if !a.busy(h) {

@@ -48,7 +48,6 @@ func (a *Arbiter) makesContexts(l *lease) bool {
 func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	d, before := l.device, l.free()
 	change()
-	a.stir(l.session.job)
 	a.charge(now, l)
 	if after := l.free(); after != before {
 		l.recharge(before, after)
@@ -97,8 +96,8 @@ func (a *Arbiter) named(l *lease, n accounting.Bytes) {
 		l.beyond.Named(n)
 		l.Charge(a.charged(l))
 		l.recharge(before, l.free())
-		a.stir(l.session.job)
 	}
+	a.changed()
 	a.setCapacity(d)
 }
 
@@ -123,6 +122,7 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 		return
 	}
 	l.Charge(n)
+	a.changed()
 	a.noteChain(l)
 	for b := range l.Budget().Chain() {
 		a.enforce(now, b, l.device.Index)

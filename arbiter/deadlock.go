@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"math"
 	"slices"
 	"time"
 
@@ -18,33 +17,28 @@ import (
 // Where every thread of all that are left waits, it is decided at once; where there are
 // threads elsewhere ([Arbiter.loosen]), after nothing of it has moved for deadlock_grace.
 func (a *Arbiter) untangle(now time.Time) bool {
-	if !a.tangled || len(a.tickets) > a.atOnce || !a.isTangled(now) {
-		return false
-	}
-	return a.searchAtOnce(now, &Search{graph: a.graph(), strict: true})
-}
-
-// searchAtOnce makes a search, and ends the circle that it finds. True: it did something.
-func (a *Arbiter) searchAtOnce(now time.Time, s *Search) bool {
-	if s.copy(now, math.MaxInt) {
-		return true
-	}
-	s.Run()
-	return a.conclude(now, s)
-}
-
-// isTangled reports whether all threads of somebody wait who holds something: until something
-// changes it need not be asked again.
-func (a *Arbiter) isTangled(now time.Time) bool {
-	a.tangled = false
 	holding, blocked := false, false
-	for _, t := range a.tickets {
+	for _, t := range a.queue {
 		if t.holding() {
 			holding, blocked = true, blocked || t.job.blocked()
 		}
 	}
 	a.lookLater(now, holding)
-	return blocked
+	return blocked && a.search(now, true)
+}
+
+// search looks for a circle of waiters, and ends it. True: it did something. strict: a job goes on of which a thread does not wait.
+func (a *Arbiter) search(now time.Time, strict bool) bool {
+	g := a.graph()
+	if g.copy(now) {
+		return true
+	}
+	g.order()
+	c := g.circle(g.Search(strict))
+	if !strict {
+		return a.settleLoose(now, c)
+	}
+	return c != nil && a.resolve(now, c)
 }
 
 // lookLater has a circle in which something might have moved be looked for, where somebody waits who
@@ -64,9 +58,7 @@ func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 	at, turn := t.at(), t.onlyBehind()
 	a.judge(t)
 	if a.press(now, t); t.at() != at || t.onlyBehind() != turn {
-		a.wake(t)
-		t.setDirty()
-		changed, a.tangled = true, true
+		changed = true
 	}
 	return changed
 }
@@ -74,13 +66,11 @@ func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 // loosen ends the circles in which something might have moved, and nothing has.
 func (a *Arbiter) loosen(now time.Time) {
 	for range 2 + 2*len(a.tickets) {
-		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.tickets) > a.atOnce || a.Unfinished() {
+		if a.looseAt.IsZero() || now.Before(a.looseAt) || !a.search(now, false) {
 			return
 		}
-		if !a.searchAtOnce(now, &Search{graph: a.graph(), loose: true}) {
-			return
-		}
-		a.serveQueues(now)
+		a.changed()
+		a.cycle(now)
 	}
 }
 

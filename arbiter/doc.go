@@ -27,12 +27,10 @@
 //     granted to that lease counts as used, and nothing is recalled from it.
 //
 // A request that has to wait becomes a ticket: its outcome names it, and what becomes of
-// it comes out of [Arbiter.Decisions]. A ticket stands in the queue of each device on
-// which it may be served, and is judged against each limit that can refuse it, the
-// narrower ones first: its own budgets (nobody waits for those), one that it shares, the
-// slots of the device, its bytes. What it is due is set aside where no narrower limit
-// refuses it. When something at that device has changed, those are looked at again who might be
-// served: of all that wait behind others for the same, the first stands for all. The rules
+// it comes out of [Arbiter.Decisions]. Waiting requests are in one queue. Each call that may let one of them go on
+// ends with an admission cycle (cycle.go), which judges all of them in order against each limit that can refuse them, the
+// narrower ones first: their own budgets (no request waits for those), one that is shared, the
+// slots of the device, its bytes. A request that waits blocks later ones at the narrowest limit that refuses it. The rules
 // are written down a second time, naively, in the tests, and both must decide alike.
 //
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and

@@ -126,20 +126,17 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 		return ""
 	}
 	d, sh := t.lease.device, t.shareAt(t.at())
-	first, free := d.bytes.first, a.ledger.Left(nil, d.Index)
-	switch {
-	case sh != nil:
-		first, free = sh.line(d).first, a.ledger.Left(sh.budget, d.Index)
-	case t.fresh && !a.behind(&d.bytes, t):
-		first = d.fresh.first
+	first, free := a.blockerOf(&d.bytes, t, t.heldSince()), a.ledger.Left(nil, d.Index)
+	if sh != nil {
+		first, free = a.blockerOf(sh.line(d), t, time.Time{}), a.ledger.Left(sh.budget, d.Index)
 	}
-	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil || !a.behind(&line{first: first}, t) {
+	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil {
 		return ""
 	}
 	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))
 	ahead := 0
-	for _, other := range d.queue.All() {
-		if other != first && other != t && a.compare(other, t) < 0 {
+	for _, other := range a.queue {
+		if other.on(d) && other != first && other != t && a.compare(other, t) < 0 {
 			ahead++
 		}
 	}

@@ -16,38 +16,21 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 	return p.Done()
 }
 
-// Observe takes a reading of a device into the books at once.
+// Observe takes a reading of a device into the books. What leases used just before it is not noted.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {
 		r := &Reading{a: a, device: d}
 		r.Figures(u)
-		for r.Book(now, math.MaxInt) {
-		}
+		r.Book(now)
 	}
 }
 
 // Note notes what each lease on a device uses just before the reading begins that Observe takes next: with that a free that
 // finishes during the reading does not look like overhead.
-func (a *Arbiter) Note(device int) { a.Reading(device).Note(math.MaxInt) }
+func (a *Arbiter) Note(device int) { a.Reading(device) }
 
-// Looked is how often a ticket was looked at so far.
-func (a *Arbiter) Looked() uint64 { return a.looked }
-
-// SearchInParts has every search for circles made beside the lock, on a copy of one ticket at a time.
-func (a *Arbiter) SearchInParts() { a.atOnce = 0 }
-
-// LookAtOnce has each call look at so many tickets at most.
-func (a *Arbiter) LookAtOnce(n int) { a.steps.AtOnce, a.steps.Left = n, n }
-
-// Finish does what calls have left, and what is due by now.
-func (a *Arbiter) Finish(now time.Time) {
-	for again := true; again; again = a.Unfinished() {
-		for a.Unfinished() {
-			a.serveQueues(now)
-		}
-		a.loosen(now)
-	}
-}
+// Finish does what is due by now.
+func (a *Arbiter) Finish(now time.Time) { a.loosen(now) }
 
 // WaitsForBytes tells whether a ticket was refused for bytes on a device when it was last judged.
 func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
@@ -59,11 +42,8 @@ func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 	return false
 }
 
-// JudgeAll has all who wait judged anew.
+// JudgeAll has all waiting requests judged anew.
 func (a *Arbiter) JudgeAll(now time.Time) {
-	for _, d := range a.devices {
-		a.renew(d)
-	}
-	a.serveQueues(now)
-	a.Finish(now)
+	a.changed()
+	a.cycle(now)
 }

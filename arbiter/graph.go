@@ -9,21 +9,19 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/deadlock"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // graph is the arbiter's copy of itself for a search for circles: what package deadlock searches, and whose
-// its requests are. It can be made in parts: what moves meanwhile, [Arbiter.moves] notes.
+// its requests are.
 type graph struct {
 	deadlock.Graph
 	tickets []*ticket // by request
 
 	a       *Arbiter
-	rest    []waiter // still to be copied
 	copies  []requestOf
 	parties map[*job]int
 	share   map[*accounting.Budget]int // the first of a shared budget's limits, of which it has one on each device
-	lines   map[*line]int              // the limits of order
+	lines   map[lineOf]int             // the limits of order
 	holding bool                       // somebody who waits holds something
 }
 
@@ -43,23 +41,19 @@ const (
 
 // graph begins to copy who holds and waits.
 func (a *Arbiter) graph() graph {
-	return graph{Graph: deadlock.Graph{Limits: make([]deadlock.Limit, limitsOfDevice*len(a.devices))}, a: a, rest: a.waiters(),
-		parties: make(map[*job]int), share: make(map[*accounting.Budget]int), lines: make(map[*line]int), copies: make([]requestOf, 0, len(a.tickets))}
+	return graph{Graph: deadlock.Graph{Limits: make([]deadlock.Limit, limitsOfDevice*len(a.devices))}, a: a,
+		parties: make(map[*job]int), share: make(map[*accounting.Budget]int), lines: make(map[lineOf]int), copies: make([]requestOf, 0, len(a.tickets))}
 }
 
 // copy judges up to so many tickets anew and copies them. True: what others were given has put more in
 // somebody's way, or a slot was left without a word, and the queues are to be gone through again.
-func (g *graph) copy(now time.Time, most int) (changed bool) {
-	steps.Part(most, &g.rest, func(w waiter) {
-		t := w.ticket
-		if t.done || t.alone().device != w.device { // it is copied once, where it stands first
-			return
-		}
+func (g *graph) copy(now time.Time) (changed bool) {
+	for _, t := range g.a.queue {
 		changed = g.a.refresh(now, t) || changed
 		party, swept := g.party(now, t)
 		changed = swept || changed
 		g.copies = append(g.copies, requestOf{g.request(now, t, party), t, g.a.rank(now, t)})
-	})
+	}
 	return changed
 }
 
@@ -132,7 +126,13 @@ func (g *graph) ofShare(s *shared, d *device) int {
 }
 
 // line is the limit of order that a line is.
-func (g *graph) line(l *line) int { return numbered(g, g.lines, l, 1) }
+func (g *graph) line(l *line, fresh bool) int { return numbered(g, g.lines, lineOf{l, fresh}, 1) }
+
+// lineOf is a line, or the part of it that blocks jobs alone that hold no memory.
+type lineOf struct {
+	*line
+	fresh bool
+}
 
 // numbered is the first of so many limits of something, which are made where it has none yet.
 func numbered[K comparable](g *graph, known map[K]int, of K, limits int) int {
@@ -229,7 +229,7 @@ func (g *graph) request(now time.Time, t *ticket, party int) deadlock.Request {
 	r := deadlock.Request{Party: party, Holding: t.holding(), OrderOnly: t.onlyBehind(), Any: t.any, Spots: len(t.spots)}
 	for i := range t.spots {
 		g.addNeeds(&r, t, i)
-		g.a.keepsOut(now, t, &t.spots[i], func(l *line) { r.KeepsOut = append(r.KeepsOut, g.line(l)) })
+		g.a.blocks(now, t, &t.spots[i], func(l *line, since time.Time) { r.KeepsOut = append(r.KeepsOut, g.line(l, !since.IsZero())) })
 	}
 	return r
 }
@@ -242,7 +242,7 @@ func (g *graph) addNeeds(r *deadlock.Request, t *ticket, spot int) {
 		n.Spot = spot
 		r.Needs = append(r.Needs, n)
 	}
-	behind := func(l *line) { add(deadlock.Need{Limit: g.line(l), Order: true}) }
+	behind := func(l *line) { add(deadlock.Need{Limit: g.line(l, false), Order: true}) }
 	within := func(limit int, most, n accounting.Bytes) {
 		add(deadlock.Need{Limit: limit, Level: accounting.SumOf(most.Less(n)), Never: n > most})
 	}
@@ -253,7 +253,7 @@ func (g *graph) addNeeds(r *deadlock.Request, t *ticket, spot int) {
 		within(g.of(d, limitBytes), d.grantable(), n)
 		behind(&d.bytes)
 		if t.fresh {
-			behind(&d.fresh)
+			add(deadlock.Need{Limit: g.line(&d.bytes, true), Order: true})
 		}
 	}
 	if g.a.chained(t) {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // A program can only use what is reserved for it when it has a context, which takes memory
@@ -116,27 +115,24 @@ func (a *Arbiter) keepHeadroom(b *accounting.Budget, d *device, least accounting
 	a.setCapacity(d)
 }
 
-// keepHeadrooms gives each reservation its headroom, in steps: contexts are no longer charged to it.
-func (a *Arbiter) keepHeadrooms() {
-	var all []*accounting.Budget
-	for _, s := range a.sessions {
-		all = append(all, s.budget)
-	}
-	for _, j := range a.jobs {
-		all = append(all, j.budget)
-	}
-	steps.Each(&a.steps, sessionsPerLook, all, func(_ time.Time, b *accounting.Budget) {
+// keepHeadrooms gives each reservation its headroom: contexts are no longer charged to it.
+func (a *Arbiter) keepHeadrooms(now time.Time) {
+	keep := func(b *accounting.Budget) {
 		for _, d := range a.devices {
-			if least := b.Limits(d.Index).Least(); least > 0 { // one that is closed by then has none
+			if least := b.Limits(d.Index).Least(); least > 0 {
 				a.keepHeadroom(b, d, least)
 			}
 		}
-	})
-	a.steps.Later(func(now time.Time) {
-		for _, d := range a.devices {
-			a.recap(now, d)
-		}
-	})
+	}
+	for _, s := range a.sessions {
+		keep(s.budget)
+	}
+	for _, j := range a.jobs {
+		keep(j.budget)
+	}
+	for _, d := range a.devices {
+		a.recap(now, d)
+	}
 }
 
 // countHeadrooms adds up a job's headrooms anew, after one came or went. What a process costs
@@ -219,14 +215,6 @@ func (l *lease) isOffered() bool {
 // isFurther reports whether a ticket wants a context beyond the one that headroom was kept for.
 func (a *Arbiter) isFurther(t *ticket) bool {
 	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
-}
-
-// offerHeadroom is for a context that has gone, and that headroom may be kept for: who waits for
-// a context is looked at again. No sum changes with that, so that nothing else would cause it.
-func (l *lease) offerHeadroom() {
-	if l.headroomOf() != nil {
-		l.device.changes++
-	}
 }
 
 // hasContext reports whether a process of a job has a context that headroom was kept for.

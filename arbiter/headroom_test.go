@@ -380,9 +380,6 @@ func TestHeadroomFollowsThePolicy(t *testing.T) {
 	}{{false, 9950}, {true, 10_000}, {false, 9950}, {false, 9950}} {
 		p.ChargeOverhead = step.charged
 		w.arb.SetPolicy(w.now, p)
-		for w.arb.Unfinished() {
-			w.arb.Tick(w.now)
-		}
 		if got := w.arb.Snapshot(w.now).Devices[0].Capacity; got != step.capacity {
 			t.Errorf("charge_overhead=%v: capacity %d, want %d", step.charged, got, step.capacity)
 		}

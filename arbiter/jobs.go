@@ -33,7 +33,7 @@ func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 }
 
 func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	rule := a.policy.For(r.Process)
 	if err := a.checkJob(r, rule); err != nil {
 		return JobInfo{}, err
@@ -158,7 +158,7 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	if j == nil {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	j.closed = true
 	if !a.cancelStart(now, j) {
 		a.endJob(now, j)
@@ -325,11 +325,6 @@ func (a *Arbiter) dropJob(j *job) {
 func (a *Arbiter) dropShared(s *shared) {
 	if s == nil {
 		return
-	}
-	for _, l := range s.lines {
-		if l.first != nil && !among(l.first.shares, s) {
-			l.first = nil
-		}
 	}
 	if s.budget.Empty() {
 		delete(a.shareds, s.key)

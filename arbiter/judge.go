@@ -1,6 +1,8 @@
 package arbiter
 
 import (
+	"time"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
@@ -130,7 +132,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	}
 	for at, sh := range t.limits {
 		if payer.Growth(need, sh.budget) > 0 {
-			s.judge(at, hard&at != 0, a.behind(sh.line(d), t))
+			s.judge(at, hard&at != 0, a.behind(sh.line(d), t, time.Time{}))
 		}
 	}
 	if s.at == 0 {
@@ -162,7 +164,7 @@ func (s *spot) judge(at limitSet, hard, behind bool) {
 
 // behindBytes tells whether bytes of a device are set aside for somebody who comes first.
 func (a *Arbiter) behindBytes(d *device, t *ticket) bool {
-	return a.behind(&d.bytes, t) || t.fresh && a.behind(&d.fresh, t)
+	return a.behind(&d.bytes, t, t.heldSince())
 }
 
 // judgePermits judges whether there are the permits of a device that a ticket asks for.
@@ -178,7 +180,7 @@ func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) 
 	}
 	behind := false
 	for k, asked := range asks {
-		behind = behind || asked && a.behind(&d.entry[k], t)
+		behind = behind || asked && a.behind(&d.entry[k], t, time.Time{})
 	}
 	s.judge(atSlots, full, behind)
 }
@@ -334,7 +336,7 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	}
 	for at, sh := range t.limits {
 		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t))
+			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t, time.Time{}))
 		}
 	}
 	if s.at == 0 {

@@ -9,7 +9,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -157,7 +156,7 @@ func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 
 // change puts edits in force, or undoes them all and moves nothing.
 func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error {
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	var changes []limitChange
 	for _, e := range edits {
 		changes = append(changes, e.changes()...)
@@ -345,7 +344,7 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 // putLimits writes limits of which least bytes are reserved with headroom.
 func (a *Arbiter) putLimits(c limitChange, least accounting.Bytes) {
 	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
-	a.stirOwner(c.budget)
+	a.changed()
 	a.keepHeadroom(c.budget, c.device, least)
 }
 
@@ -354,18 +353,11 @@ func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
 	for _, c := range done {
 		p := account{c.budget, c.device.Index}
 		a.enforce(now, p.budget, p.device)
-		if a.untold[p] {
-			continue // they will be told this one
+		for l := range owners(p.budget.Leases(p.device)) {
+			if !l.lost && l.session.alive() {
+				l.word.Limit(l.maxInForce())
+			}
 		}
-		a.untold[p] = true
-		a.steps.Later(func(time.Time) { // the leases, too, are listed by another call where there are thousands
-			delete(a.untold, p)
-			steps.Each(&a.steps, leasesPerLook, slices.Collect(owners(p.budget.Leases(p.device))), func(_ time.Time, l *lease) {
-				if !l.lost && l.session.alive() {
-					l.word.Limit(l.maxInForce())
-				}
-			})
-		})
 	}
 }
 

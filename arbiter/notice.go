@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -58,48 +57,26 @@ func (a *Arbiter) position(t *ticket) int {
 		}
 		return false
 	}
-	for _, u := range a.awake.Before(t) {
+	for _, u := range a.queue {
+		if u == t {
+			break
+		}
 		if counts(u) {
 			n++
-		}
-	}
-	for _, nest := range d.nests {
-		if counts(nest.tickets.First()) { // as all in it do
-			n += len(nest.tickets.Before(t))
 		}
 	}
 	return n
 }
 
-// moment is how all who wait stand at one time. What would be counted anew for each of
-// them, who comes before it and who holds what it waits for, is found once. Of thousands
-// that takes longer than anybody should hold the daemon's lock: they are counted in parts.
+// moment is how all waiting requests stand at one time. What would be counted anew for each of
+// them (which ones come before it, who holds what it waits for) is found once.
 type moment struct {
 	a         *Arbiter
 	now       time.Time
-	positions map[*ticket]int // of those listed
+	positions map[*ticket]int
 	held      map[obstacle]string
 	states    map[obstacle]string
-	left      []waiter         // still to be counted
-	before    map[obstacle]int // of those counted
-	listed    []*ticket        // those counted, device by device in the order that they are served in, each once
-}
-
-// waiter is a ticket in the queue of a device.
-type waiter struct {
-	ticket *ticket
-	device *device
-}
-
-// waiters are all tickets in all queues, for what is done with them in parts.
-func (a *Arbiter) waiters() (all []waiter) {
-	all = make([]waiter, 0, len(a.tickets))
-	for _, d := range a.devices {
-		for _, t := range d.queue.All() {
-			all = append(all, waiter{t, d})
-		}
-	}
-	return all
+	listed    []*ticket // device by device in the order in which they are served, each once
 }
 
 // obstacle is a limit at which tickets wait.
@@ -134,48 +111,32 @@ func (t *ticket) obstacles(d *device) iter.Seq[obstacle] {
 	}
 }
 
-// moment begins to count where everybody stands.
+// moment counts where all waiting requests stand.
 func (a *Arbiter) moment(now time.Time) *moment {
-	return &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.tickets)), left: a.waiters(),
-		held: make(map[obstacle]string), states: make(map[obstacle]string), before: make(map[obstacle]int)}
-}
-
-// countedAtOnce is how many times as many tickets are counted at once as are described.
-const countedAtOnce = 4
-
-// count counts up to so many; those that wait no longer are left out. False: all are counted.
-func (m *moment) count(most int) (more bool) {
-	steps.Part(most, &m.left, func(w waiter) {
-		if !w.ticket.done {
-			m.add(w.device, w.ticket)
+	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[obstacle]string), states: make(map[obstacle]string)}
+	before := make(map[obstacle]int)
+	for _, d := range a.devices {
+		for _, t := range a.queue {
+			if t.on(d) {
+				m.add(d, t, before)
+			}
 		}
-	})
-	return len(m.left) > 0
+	}
+	return m
 }
 
-// add counts one, at a device.
-func (m *moment) add(d *device, t *ticket) {
+// add counts a request at a device. before counts the requests at each limit that come before it.
+func (m *moment) add(d *device, t *ticket, before map[obstacle]int) {
 	if _, listed := m.positions[t]; !listed {
 		m.positions[t] = 0
 		m.listed = append(m.listed, t)
 	}
 	if o := t.obstacle(); o.device == d {
-		m.positions[t] = m.before[o] + 1
+		m.positions[t] = before[o] + 1
 	}
 	for o := range t.obstacles(d) {
-		m.before[o]++
+		before[o]++
 	}
-}
-
-// next returns the next of those counted that waits still; nil: that was all.
-func (m *moment) next() *ticket {
-	for len(m.listed) > 0 {
-		t := m.listed[0]
-		if m.listed = m.listed[1:]; !t.done {
-			return t
-		}
-	}
-	return nil
 }
 
 // standing says how a ticket stands.
@@ -237,27 +198,14 @@ func (a *Arbiter) stateOf(o obstacle) string {
 	return b.String()
 }
 
-// toldAtOnce is how many of those who wait are told something each time that the arbiter ticks.
-const toldAtOnce = 128
-
-// tell sends notices to those for whom something has changed, in one pass a second.
+// tell sends notices to those for whom something has changed, once a second.
 func (a *Arbiter) tell(now time.Time) {
-	if a.telling == nil {
-		if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
-			return
-		}
-		a.noticesDue, a.noticedAt, a.telling = false, now, a.moment(now)
-	}
-	m := a.telling
-	if m.count(countedAtOnce * toldAtOnce) {
+	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
 		return
 	}
-	for range toldAtOnce {
-		t := m.next()
-		if t == nil {
-			a.telling = nil
-			return
-		}
+	a.noticesDue, a.noticedAt = false, now
+	m := a.moment(now)
+	for _, t := range m.listed {
 		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
 		if is != t.told {
 			t.told = is
@@ -268,10 +216,7 @@ func (a *Arbiter) tell(now time.Time) {
 
 // noticesAt is when notices are due; zero: nothing has changed.
 func (a *Arbiter) noticesAt() time.Time {
-	switch {
-	case a.telling != nil: // not all have been told
-		return a.noticedAt
-	case !a.noticesDue:
+	if !a.noticesDue {
 		return time.Time{}
 	}
 	return a.noticedAt.Add(noticeEvery)

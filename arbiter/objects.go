@@ -115,7 +115,7 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) 
 		l.beyond.Vacate(now, n, l.contexts)
 		l.contexts -= n
 	})
-	l.offerHeadroom()
+	a.changed() // headroom may be kept for the next context, though no sum changes with that
 	l.makers.Unmake(Maker{Thread: thread, Contexts: n})
 }
 
@@ -135,7 +135,7 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what Wh
 // job's, or one that nobody waits for.
 func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
 	full, own := l.device.full(l.session.job, justSlot, l.session.slots)
-	return a.inside(l, thread) || !full && !own && l.device.entry[permit.Slot].first == nil
+	return a.inside(l, thread) || !full && !own && len(l.device.entry[permit.Slot].blockers) == 0
 }
 
 func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {

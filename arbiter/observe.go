@@ -29,7 +29,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	if len(living) == 0 {
 		return
 	}
-	first, was := living[0], besideOf(leases)
+	first := living[0]
 	figure, listed := d.figures[pid]
 	if listed = listed && first.reads(figure); !listed {
 		figure.Bytes = 0
@@ -45,9 +45,6 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 		}
 	}
 	first.trimHeadroom()
-	if besideOf(leases) != was {
-		a.moves(first.session.job)
-	}
 	for _, l := range living {
 		if anew && !l.spoiled {
 			a.renewMark(l)
@@ -56,17 +53,6 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 			a.charge(now, l)
 		}
 	}
-}
-
-// besideOf is what a process's leases take beyond their bytes, with what is kept for their contexts.
-func besideOf(leases []*lease) (sum accounting.Bytes) {
-	for _, l := range leases {
-		sum = sum.Plus(l.free())
-		if h := l.headroomOf(); h != nil {
-			sum = sum.Plus(h.bytes)
-		}
-	}
-	return sum
 }
 
 // verified notes that the device confirms what restored leases hold.
@@ -84,9 +70,6 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 	before := d.unmanagedBy
 	d.unmanaged, d.unmanagedBy = 0, nil
 	for _, figure := range strangers {
-		if d.isClient(figure) { // by now
-			continue
-		}
 		u := d.addUnmanaged(now, figure)
 		known := func(b accounting.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
 		i := slices.IndexFunc(before, known)
@@ -213,7 +196,7 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	if l == nil || l.spoiled {
 		return
 	}
-	a.stir(l.session.job)
+	a.changed()
 	l.spoiled = true
 	l.beyond.Distrust()
 	a.leaseEvent(now, l, Event{Kind: EventClamped, Text: fmt.Sprintf(wording.Clamped, l.session.name(), l.device)})

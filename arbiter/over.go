@@ -16,7 +16,7 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	if l == nil || !l.session.alive() {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	a.touch(now, l)
 	a.settle(now, l)
 	a.takeApart(l)
@@ -146,7 +146,6 @@ func (a *Arbiter) noteChain(l *lease) {
 func (a *Arbiter) squeeze(now time.Time, p account) {
 	if p.budget.Over(p.device) {
 		leases := slices.Collect(owners(p.budget.Leases(p.device)))
-		a.steps.Spend(len(leases) / leasesPerLook)
 		for _, l := range leases {
 			a.shut(l)
 		}

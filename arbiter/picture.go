@@ -9,7 +9,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
 // Picture is a snapshot that is made in parts: of thousands of leases and programs it takes
@@ -97,7 +96,7 @@ func (a *Arbiter) showsProcessor() bool {
 	switch {
 	case d == nil:
 		return false
-	case d.rule.Match.Vendor == accounting.VendorCPU || d.slotsLive != nil || d.queue.Len() > 0:
+	case d.rule.Match.Vendor == accounting.VendorCPU || d.slotsLive != nil || d.waiting > 0:
 		return true
 	}
 	for range a.leasesOn(d) {
@@ -146,16 +145,16 @@ func (p *Picture) Rows() int { return len(p.leases) + len(p.sessions) + len(p.jo
 // Add adds up to so many rows: leases, users, then at once devices and budgets, holders, the queue, processes
 // and jobs, whose budgets add up with them. False: all are there.
 func (p *Picture) Add(rows int) (more bool) {
-	rows = steps.Part(rows, &p.leases, p.addLease)
-	if rows = steps.Part(rows, &p.people, p.addPerson); rows > 0 && p.queue == nil {
+	rows = part(rows, &p.leases, p.addLease)
+	if rows = part(rows, &p.people, p.addPerson); rows > 0 && p.queue == nil {
 		p.addMachine()
 	}
-	rows = steps.Part(rows, &p.holders, p.addHolder)
-	if rows > 0 {
-		rows = p.addQueue(rows)
+	rows = part(rows, &p.holders, p.addHolder)
+	if p.queue != nil {
+		rows = part(rows, &p.queue.listed, p.addTicket)
 	}
-	rows = steps.Part(rows, &p.sessions, p.addProcess)
-	return steps.Part(rows, &p.jobs, p.addJob) <= 0
+	rows = part(rows, &p.sessions, p.addProcess)
+	return part(rows, &p.jobs, p.addJob) <= 0
 }
 
 // addHolder adds a holder to its job's row at the device.
@@ -180,23 +179,21 @@ func (p *Picture) addHolder(h *holder) {
 	}
 }
 
-// addQueue returns how many rows may be added yet.
-func (p *Picture) addQueue(rows int) int {
-	if len(p.queue.left) > 0 {
-		if p.queue.count(countedAtOnce * rows) {
-			return 0
-		}
-		rows -= len(p.queue.listed) / countedAtOnce
+// part calls do with up to so many of those that are left, and returns how many more there may be.
+func part[T any](most int, left *[]T, do func(x T)) int {
+	for ; most > 0 && len(*left) > 0; most-- {
+		x := (*left)[0]
+		*left = (*left)[1:]
+		do(x)
 	}
-	for ; rows > 0; rows-- {
-		t := p.queue.next()
-		if t == nil {
-			break
-		}
+	return most
+}
+
+func (p *Picture) addTicket(t *ticket) {
+	if !t.done {
 		p.state.Queue = append(p.state.Queue, p.queue.ticketState(t))
 		t.addToStats(p.now, &p.state.Stats)
 	}
-	return rows
 }
 
 func (p *Picture) addProcess(s *session) {

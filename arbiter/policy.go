@@ -2,19 +2,17 @@ package arbiter
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // SetPolicy puts a new configuration in force, for running leases too. Limits that
 // were changed live stay; what is lowered below what is held is over, as by SetJobLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	charged := a.policy.ChargeOverhead
 	a.policy = p.InForce()
 	for _, d := range a.devices {
@@ -24,11 +22,11 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 			d.headroom = 0
 		}
 		a.recap(now, d)
-		a.slotsChanged(d)
+		a.slotsChanged(now, d)
 	}
-	a.outdate(nil)
+	a.outdate(now, nil)
 	if charged && !a.policy.ChargeOverhead {
-		a.keepHeadrooms()
+		a.keepHeadrooms(now)
 	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
@@ -56,60 +54,39 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	if err != nil {
 		return err
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	a.policy.Lay(rule.Key, rule.Live)
-	a.outdate(nil)
+	a.outdate(now, nil)
 	a.audit(now, c, edit)
 	return nil
 }
 
-// outdate has the rules and limits of some jobs (nil: of all), and of their processes, put in force anew, in steps. Whoever
-// asks is done first.
-func (a *Arbiter) outdate(which func(*job) bool) {
-	var all []*job
+// outdate puts the rules and limits of some jobs (nil: of all), and of their processes, in force anew.
+func (a *Arbiter) outdate(now time.Time, which func(*job) bool) {
 	for _, j := range a.jobs {
-		if !j.outdated && (which == nil || which(j)) {
-			j.outdated = true
-			all = append(all, j)
+		if which == nil || which(j) {
+			a.updateJob(now, j)
 		}
 	}
-	steps.Each(&a.steps, 1, all, a.updateJob)
-	a.steps.Later(func(now time.Time) {
-		for p := range a.overs {
-			a.squeeze(now, p)
-		}
-	})
+	for p := range a.overs {
+		a.squeeze(now, p)
+	}
+	a.changed() // what jobs ask for may be another thing by now, though no sum has changed
 }
 
-// update puts the rules and limits of a process and its job in force, where they may have changed.
-func (a *Arbiter) update(now time.Time, s *session) {
-	a.updateJob(now, s.job)
-	a.updateSession(now, s)
-}
-
-// updateJob does so for a job; its processes follow.
+// updateJob does so for a job.
 func (a *Arbiter) updateJob(now time.Time, j *job) {
-	if !j.outdated || a.jobs[j.id] != j {
-		return
-	}
-	j.outdated = false
 	j.Rule = a.policy.For(j.request.Process)
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	a.relimit(now, a.jobChanges(j))
 	for _, s := range j.sessions {
-		s.outdated = true
+		a.updateSession(now, s)
 	}
-	steps.Each(&a.steps, 1, slices.Clone(j.sessions), a.updateSession)
-	a.steps.Later(func(time.Time) { a.stir(j) }) // what it asks for may be another thing by now, though no sum has changed
 }
 
 // updateSession does so for a process.
 func (a *Arbiter) updateSession(now time.Time, s *session) {
-	if !s.outdated || a.sessions[s.id] != s {
-		return
-	}
-	s.outdated = false
 	a.capSession(s)
 	a.relimit(now, a.sessionChanges(nil, s))
 	for _, l := range s.leases {
@@ -124,7 +101,7 @@ func (a *Arbiter) updateSession(now time.Time, s *session) {
 			a.flag(l)
 		}
 		l.word.Limit(l.maxInForce())
-		if a.reflag(l); l.contended() { // somebody may wait at a budget that it has come under
+		if a.reflag(l); l.contended() { // a request may wait at a budget that it has come under
 			a.recallAll(l)
 		}
 	}
@@ -137,10 +114,7 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 		return
 	}
 	*at = to
-	a.stirOwner(b)
-	for _, d := range a.devices {
-		d.changes++ // what it holds leaves less to others that are there
-	}
+	a.changed()
 	if err := put(b, budgetOf(to)); err != nil {
 		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// A user's limit is put in force for some of his many jobs, or of the many processes of one, by the call that sets it, for the
-// others by Tick; and for whoever asks first.
+// TestLimitsOfManyJobs: a limit of a user is in force for all jobs of the user, and for all processes of one job, when the call
+// that sets it returns.
 func TestLimitsOfManyJobs(t *testing.T) {
 	t.Run("jobs", func(t *testing.T) { w := newWorld(t, exact(unlimited()), gib); limitsOfMany(t, w, 0) })
 	t.Run("processes", func(t *testing.T) {
@@ -38,11 +38,7 @@ func limitsOfMany(t *testing.T, w *world, job arbiter.JobID) {
 		if err := w.arb.SetUserLimits(w.now, bob, "bob", rules.Change{Device: rules.AllDevices, Max: &limit}); err != nil {
 			t.Fatal(err)
 		}
-		if !w.arb.Unfinished() || w.arb.Due().IsZero() {
-			t.Fatal("one call was enough, or nothing says that it was not")
-		}
 	}
-	w.arb.LookAtOnce(8)
 	for _, x := range []struct {
 		name   string
 		limit  accounting.Size
@@ -57,9 +53,6 @@ func limitsOfMany(t *testing.T, w *world, job arbiter.JobID) {
 		set(x.limit)
 		if o := all[n-1].alloc(1); o.Granted != x.fits && x.closed == 0 {
 			t.Errorf("%s: who asks at once: %+v", x.name, o)
-		}
-		for w.arb.Unfinished() {
-			w.arb.Tick(w.now)
 		}
 		if got := closed(); got != x.closed {
 			t.Errorf("%s: %d of %d words are closed, want %d", x.name, got, n, x.closed)

@@ -3,14 +3,12 @@ package arbiter
 import (
 	"cmp"
 	"fmt"
-	"iter"
 	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -32,7 +30,7 @@ func (a *Arbiter) rank(now time.Time, t *ticket) int {
 	return t.priority + int(max(0, now.Sub(t.place.Since))/a.policy.AgeAfter)
 }
 
-// compare orders tickets by who is served first where both can be, as of when the queues were sorted last.
+// compare orders requests by which is served first if both can be, as of when the queue was sorted last.
 func (a *Arbiter) compare(x, y *ticket) int {
 	if x.priority != y.priority {
 		if c := cmp.Compare(a.rank(a.sorted, y), a.rank(a.sorted, x)); c != 0 {
@@ -42,18 +40,13 @@ func (a *Arbiter) compare(x, y *ticket) int {
 	return byArrival(x, y)
 }
 
-// behind tells whether somebody comes before t in a line.
-func (a *Arbiter) behind(l *line, t *ticket) bool {
-	return l.first != nil && l.first != t && a.compare(l.first, t) < 0
-}
-
 // ask decides a request, or has it wait.
 func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
 	a.sort(now)
 	a.arrive(now, t)
-	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.queue.Len() > 0 || l.device.overfull()) {
+	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.waiting > 0 || l.device.overfull()) {
 		a.left(now, l)
 	}
 	if t.lease != nil {
@@ -83,6 +76,9 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	}
 	if v.spot != nil {
 		if a.serve(now, t, v.spot) {
+			if slices.ContainsFunc(a.queue, t.narrows) {
+				a.changed()
+			}
 			return
 		}
 		// Its own threads took from its word meanwhile what it was to be served from.
@@ -271,43 +267,29 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.countTicket(t, 1)
 	a.countWaiting(now, t, 1)
 	t.job.tickets = append(t.job.tickets, t)
-	a.moves(t.job)
-	mixed := a.mixed
-	if len(a.tickets) == 1 {
-		a.priority, a.mixed = t.priority, false
-	}
-	a.mixed = a.mixed || t.priority != a.priority
-	a.awake.Insert(t)
+	at, _ := slices.BinarySearchFunc(a.queue, t, a.compare)
+	a.queue = slices.Insert(a.queue, at, t)
 	for i := range t.spots {
-		t.spots[i].device.queue.Insert(t)
+		t.spots[i].device.waiting++
 	}
-	t.setDirty()
 	if l := t.lease; l != nil {
 		l.waits++
 	}
-	t.sole(1)
-	if a.noteDue(t); a.mixed && !mixed {
-		a.mix()
-	}
-	if j := t.job; len(j.tickets) == 1 && !j.collects { // from then on what its processes free is told
-		j.collects = true
-		a.steps.Later(func(time.Time) {
-			j.collects = false
-			var all []*lease
-			for _, s := range j.sessions {
-				all = append(all, s.leases...)
+	if len(t.job.tickets) == 1 { // from then on what its processes free is told
+		for _, s := range t.job.sessions {
+			for _, l := range s.leases {
+				a.collect(l)
 			}
-			steps.Each(&a.steps, leasesPerLook, all, func(_ time.Time, l *lease) { a.collect(l) })
-		})
+		}
 	}
-	a.tangled = true
+	a.changed()
 	a.stats.Waited++
 	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason.plain())))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return
 	}
-	a.serveQueues(now)
+	a.cycle(now)
 }
 
 // timeout is how long a job's requests wait; below 0: without end.
@@ -321,179 +303,32 @@ func (j *job) timeout() time.Duration {
 	return j.Rule.WaitTimeout
 }
 
-// unpark takes a ticket out of the queues.
+// unpark takes a ticket out of the queue.
 func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	delete(a.tickets, t.id)
-	a.moves(t.job)
 	a.countTicket(t, -1)
 	a.countWaiting(now, t, -1)
-	at := slices.Index(t.job.tickets, t)
-	t.job.tickets = slices.Delete(t.job.tickets, at, at+1)
-	a.wake(t)
-	a.awake.Remove(t)
-	a.dues.Remove(t)
-	for i := range t.spots {
-		d, first := t.spots[i].device, false
-		d.queue.Remove(t)
-		d.lines(t.shares, func(l *line) {
-			first = first || l.first == t
-			l.leave(t)
-			l.watched = l.watched && d.queue.Len() > 0
-		})
-		if first && a.round != nil && !a.servingQueues { // the round may have been at whoever is next
-			a.keepPlaces(now, d)
-		}
+	remove := func(from []*ticket) []*ticket {
+		at := slices.Index(from, t)
+		return slices.Delete(from, at, at+1)
 	}
-	t.setDirty()
+	t.job.tickets, a.queue = remove(t.job.tickets), remove(a.queue)
+	for i := range t.spots {
+		d := t.spots[i].device
+		d.waiting--
+		d.lines(t.shares, func(l *line) { l.watched = l.watched && d.waiting > 0 })
+	}
 	if l := t.lease; l != nil {
 		l.waits--
 	}
-	t.sole(-1)
-	a.tangled = true
 }
 
-// reclass looks at a job of which something has changed: whether it has come to hold something, or holds nothing any
-// more. It goes by jobs: one process may have hundreds of requests wait.
-func (a *Arbiter) reclass(j *job) {
-	anew, fresh := j.anew, a.holdsNothing(j)
-	j.stirred, j.anew = false, false
-	became := func(t *ticket) bool { return t.fresh != fresh && t.kind != wantsJob } // a job that has not begun holds nothing
-	disturbed := slices.Clone(j.tickets)
-	if !anew {
-		a.steps.Spend(len(j.tickets) / ticketsPerLook)
-		disturbed = slices.DeleteFunc(disturbed, func(t *ticket) bool { return !became(t) && a.undisturbed(t) })
-		for _, t := range j.tickets {
-			if t.lease != nil {
-				t.lease.stirred = false
-			}
-		}
-	}
-	steps.Each(&a.steps, wakesPerLook, disturbed, func(_ time.Time, t *ticket) {
-		if t.done {
-			return
-		}
-		changed := anew || t.nest != nil
-		if became(t) {
-			a.setFresh(t, fresh)
-			changed = true
-		}
-		if changed {
-			a.wake(t)
-			t.setDirty()
-		}
-	})
-}
-
-// stir notes that something of a job has changed by which its requests were judged, and by
-// which others may come to wait for it.
-func (a *Arbiter) stir(j *job) {
-	j.anew = len(j.tickets) > 0
-	a.shake(j)
-}
-
-// stirLease does so for what a lease holds, by which requests of others of its job hardly are judged.
-func (a *Arbiter) stirLease(l *lease) {
-	l.stirred = l.waits > 0
-	a.shake(l.session.job)
-}
-
-func (a *Arbiter) shake(j *job) {
-	if len(j.tickets) == 0 {
-		return
-	}
-	if a.moves(j); !j.stirred {
-		j.stirred, a.tangled = true, true
-		a.steps.Later(func(time.Time) { a.reclass(j) })
-	}
-}
-
-// stirOwner does so for whose a budget is.
-func (a *Arbiter) stirOwner(b *accounting.Budget) {
-	switch owner := b.Owner.(type) {
-	case *job:
-		a.stir(owner)
-	case *session:
-		a.stir(owner.job)
-	case *shared: // whoever it is that shares it
-		for _, d := range a.devices {
-			a.renew(d)
-		}
-	}
-}
-
-// setFresh notes whether a ticket's job holds nothing yet.
-func (a *Arbiter) setFresh(t *ticket, fresh bool) {
-	t.fresh = fresh
-	a.noteDue(t)
-}
-
-// sort brings the queues into the order that they are served in now, where time has changed it.
+// sort brings the queue into the order in which requests are served now.
 func (a *Arbiter) sort(now time.Time) {
-	if !now.After(a.sorted) {
-		return
+	if now.After(a.sorted) {
+		a.sorted = now
+		slices.SortFunc(a.queue, a.compare)
 	}
-	changed := a.mixed && (a.aged || !a.nextDue().After(now))
-	if a.sorted = now; !changed {
-		return
-	}
-	a.aged = false
-	a.awake.Sort()
-	for _, d := range a.devices {
-		d.queue.Sort()
-	}
-}
-
-// setDirty has the queues looked at in which a ticket stands.
-func (t *ticket) setDirty() {
-	for i := range t.spots {
-		t.spots[i].device.changes++
-	}
-}
-
-// watch has the leases at the limits that refuse a ticket report what they free, and takes
-// back what they have idle, in steps: what is freed from then on is told, what was freed before is
-// seen. True: that has begun, and no ticket is to be decided before it is done.
-func (a *Arbiter) watch(t *ticket) bool {
-	begin := func(l *line, leases iter.Seq[*lease], do func(l *lease)) bool {
-		if l.watched {
-			return false
-		}
-		l.watched, a.watching = true, true
-		steps.Each(&a.steps, leasesPerLook, slices.Collect(leases), func(_ time.Time, l *lease) { do(l) })
-		return true
-	}
-	for i := range t.spots {
-		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
-		if at&atBytes != 0 {
-			begin(&d.bytes, a.leasesOn(d), a.collect)
-		}
-		for is, sh := range t.limits {
-			if at&is != 0 {
-				begin(sh.line(d), owners(sh.budget.Leases(d.Index)), a.collect)
-			}
-		}
-		if at&(atSlots|atWish) != 0 && begin(&d.entry[permit.Slot], a.leasesOn(d), func(l *lease) {
-			a.unlend(l)
-			a.reflag(l)
-		}) {
-			a.steps.Later(func(now time.Time) { a.sweep(now, d) })
-		}
-	}
-	if a.watching {
-		a.steps.Later(func(time.Time) { a.watching = false })
-	}
-	return a.watching
-}
-
-// heeded reports whether watch has nothing to do for a lease's ticket.
-func (t *ticket) heeded() bool {
-	s := t.alone()
-	for at, sh := range t.limits {
-		if s.at&at != 0 && !sh.line(s.device).watched {
-			return false
-		}
-	}
-	return (s.at&atBytes == 0 || s.device.bytes.watched) && (s.at&(atSlots|atWish) == 0 || s.device.entry[permit.Slot].watched)
 }
 
 // collect flags a lease and takes back what it has idle.

@@ -32,7 +32,6 @@ type drive struct {
 	upsets     bool // now and then a device is lost, a session resumes, or the daemon is restarted
 	policy     rules.Policy
 	afterwards bool // what became of the last request was told after its call
-	looks      int  // of the arbiter by one call; 0: as many as it likes
 	pressures  refPressures
 	held       []arbiter.Decision // taken from the arbiter, and not compared yet
 }
@@ -64,12 +63,6 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	return d
 }
 
-// lookAtOnce has what a call leaves done by further ones before anything else happens.
-func (d *drive) lookAtOnce(n int) {
-	d.looks = n
-	d.arb.LookAtOnce(n)
-}
-
 func (d *drive) logf(format string, args ...any) {
 	if !d.verbose {
 		return
@@ -89,9 +82,6 @@ func (d *drive) fail(format string, args ...any) {
 		again := newDrive(d.t, d.seed, d.context)
 		again.capped, again.upsets = d.capped, d.upsets
 		again.verbose = true
-		if d.looks > 0 {
-			again.lookAtOnce(d.looks)
-		}
 		again.run(d.steps)
 	}
 	for _, j := range d.jobs {
@@ -1017,7 +1007,6 @@ func TestQueueFoundBefore(t *testing.T) {
 	newDrive(t, 2017471, 5).run(2000)
 	d := newDrive(t, 7000110, 0)
 	d.capped = true
-	d.lookAtOnce(4)
 	d.run(2000)
 }
 
@@ -1031,9 +1020,6 @@ func TestQueueAgainstReference(t *testing.T) {
 				seed := i*2 + uint64(part)
 				d := newDrive(t, seed, accounting.Bytes(5*(i%2)))
 				d.capped = i%3 == 0
-				if i%4 == 3 {
-					d.lookAtOnce(1 + int(i)%3)
-				}
 				d.run(steps)
 			}
 		})

@@ -236,9 +236,6 @@ func (d *drive) newArbiter() {
 	now, pid := d.world.now, d.world.pid
 	d.world = newWorld(d.t, d.policy, totals...)
 	d.world.now, d.world.pid = now, pid
-	if d.looks > 0 {
-		d.arb.LookAtOnce(d.looks)
-	}
 	for _, dev := range d.devices {
 		if err := d.arb.SetSlots(now, dev.index, dev.slots, arbiter.Changer{Again: true}); err != nil {
 			d.fail("%v", err)
@@ -378,9 +375,6 @@ func TestQueueUpset(t *testing.T) {
 				seed := 9_000_000 + i*2 + uint64(part)
 				d := newDrive(t, seed, accounting.Bytes(5*(i%3/2)))
 				d.upsets, d.capped = true, i%3 == 0
-				if i%4 == 3 {
-					d.lookAtOnce(1 + int(i)%3)
-				}
 				d.run(steps)
 			}
 		})

@@ -6,11 +6,9 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 )
 
-// Reading is a reading of a device that is taken into the books in parts: of thousands of processes that
-// takes longer than anybody should hold the daemon's lock. All but Figures wants the lock.
+// Reading is a reading of a device. All methods but Figures need the daemon's lock.
 //
 // What a client's process uses beyond its bytes is its lease's overhead; what processes use that have no lease
 // there is unmanaged; both lower the capacity, but for the part of the overhead that is charged to the lease's own
@@ -24,31 +22,21 @@ import (
 type Reading struct {
 	a      *Arbiter
 	device *device
-	leases []*lease // that are to be looked at before the device is
 
-	usage     Usage
-	figures   map[int]ProcessUsage
-	begun     bool
-	clients   []int          // processes that are to be compared with their figures yet
-	listed    []int          // processes of which it is to be seen yet whose they are
-	strangers []ProcessUsage // of those seen, those of nobody's lease
-	summed    bool
-	gone      []*lease // that are to be reclaimed yet
+	usage   Usage
+	figures map[int]ProcessUsage
 }
 
-// Reading begins a reading of a device; nil for one that is not known.
+// Reading begins a reading of a device, and notes what each lease there uses before the device is read; nil for one that is not known.
 func (a *Arbiter) Reading(device int) *Reading {
 	d := a.device(device)
 	if d == nil {
 		return nil
 	}
-	return &Reading{a: a, device: d, leases: slices.Collect(a.leasesOn(d))}
-}
-
-// Note notes what up to so many leases use, before the device is read. False: that was all.
-func (r *Reading) Note(most int) (more bool) {
-	steps.Part(most, &r.leases, func(l *lease) { l.beyond.Begin(l.Granted()-r.a.idle(l), r.a.makesContexts(l)) })
-	return len(r.leases) > 0
+	for l := range a.leasesOn(d) {
+		l.beyond.Begin(l.Granted()-a.idle(l), a.makesContexts(l))
+	}
+	return &Reading{a: a, device: d}
 }
 
 // Figures takes what the device said. It needs no lock.
@@ -60,50 +48,42 @@ func (r *Reading) Figures(u Usage) {
 		}
 		r.figures[p.PID] = p
 	}
-	r.listed = slices.Collect(maps.Keys(r.figures))
 }
 
-// Book takes up to so many processes into the books. False: that was all.
-func (r *Reading) Book(now time.Time, most int) (more bool) {
+// Book takes the reading into the books.
+func (r *Reading) Book(now time.Time) {
 	a, d := r.a, r.device
 	if d.lost {
-		return false
+		return
 	}
 	if d.unnamed = r.usage.Unnamed; d.unnamed {
-		return false
+		return
 	}
-	defer a.serveQueues(now)
-	if !r.begun {
-		r.begin(now)
-	}
-	cost := d.contextCost()
-	most = steps.Part(most, &r.clients, func(pid int) { r.client(now, pid) })
-	if d.contextCost() != cost { // those who wait need more, or less
-		a.searchAgain()
-	}
-	most = steps.Part(most, &r.listed, func(pid int) {
-		if p := r.figures[pid]; p.Bytes > 0 && !d.isClient(p) {
-			r.strangers = append(r.strangers, p)
-		}
-	})
-	if most > 0 && !r.summed {
-		r.sum(now)
-	}
-	steps.Part(most, &r.gone, func(l *lease) {
-		if a.leases[l.id] == l {
-			a.reclaim(now, l)
-		}
-	})
-	return !r.summed || len(r.gone) > 0
-}
-
-// begin has the figures be those that the device showed last.
-func (r *Reading) begin(now time.Time) {
-	d := r.device
+	defer a.cycle(now)
 	if d.began, d.figures = r.usage.Began, r.figures; d.began.IsZero() {
 		d.began = now
 	}
-	r.begun, r.clients = true, slices.Collect(maps.Keys(d.byPID))
+	cost := d.contextCost()
+	for _, pid := range slices.Collect(maps.Keys(d.byPID)) {
+		r.client(now, pid)
+	}
+	if d.contextCost() != cost { // requests for contexts need more, or less
+		a.changed()
+	}
+	var strangers []ProcessUsage
+	for _, p := range r.figures {
+		if p.Bytes > 0 && !d.isClient(p) {
+			strangers = append(strangers, p)
+		}
+	}
+	a.sumOverheads(d)
+	a.readUnmanaged(now, d, strangers)
+	a.recap(now, d)
+	for _, l := range a.absent(d) {
+		if a.leases[l.id] == l {
+			a.reclaim(now, l)
+		}
+	}
 }
 
 // client compares the figure of a client's process with what it uses, and has the sums of the device follow.
@@ -117,13 +97,4 @@ func (r *Reading) client(now time.Time, pid int) {
 	for i, l := range leases {
 		l.recharge(was[i], l.free())
 	}
-}
-
-// sum has the capacity follow, when all processes are in the books.
-func (r *Reading) sum(now time.Time) {
-	r.summed = true
-	r.a.sumOverheads(r.device)
-	r.a.readUnmanaged(now, r.device, r.strangers)
-	r.a.recap(now, r.device)
-	r.gone = r.a.absent(r.device)
 }

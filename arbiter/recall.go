@@ -55,9 +55,9 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 // the limit that refused, and what all of it would gain. Nothing is taken. This
 // looks at every lease there: for requests that are about to be refused.
 func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, accounting.Bytes) {
-	found, total, looked := a.scratch[:0], accounting.Bytes(0), 0
+	found, total := a.scratch[:0], accounting.Bytes(0)
 	for l := range a.leasesBelow(r.Budget, r.Device) {
-		if looked++; l == asker {
+		if l == asker {
 			continue
 		}
 		if idle := a.idle(l); idle > 0 {
@@ -68,7 +68,6 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 		}
 	}
 	a.scratch = found[:0]
-	a.steps.Spend(min(looked/leasesPerLook, a.steps.AtOnce/2)) // works go on, whoever asks all the time
 	return found, total
 }
 
@@ -203,7 +202,7 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 		most = min(most, n-l.Growth(n, nil))
 	}
 	for sh := range t.shares {
-		if a.behind(sh.line(l.device), t) {
+		if a.behind(sh.line(l.device), t, time.Time{}) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}

@@ -40,7 +40,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 			l.Force(accounting.Memory, used-known)
 			a.named(l, used-known)
 			l.unverified = true
-			l.device.changes++ // a narrower budget may have no room now for requests that wait
+			a.changed() // a narrower budget may have no room now for requests that wait
 			if len(l.slots()) == 0 {
 				a.restoreObjects(now, l, nil)
 			}
@@ -62,7 +62,7 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		return 0, 0
 	}
 	if l.session.alive() && !l.lost {
-		defer a.serveQueues(now)
+		defer a.cycle(now)
 		for _, m := range makers {
 			streams, contexts = streams+m.Streams, contexts+m.Contexts
 		}

@@ -31,7 +31,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if a.jobs[r.ID] != nil {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released, commandEnded: r.CommandEnded, livesBy: r.StillRuns}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
@@ -94,8 +94,7 @@ func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
 	if s == nil || !s.pending {
 		return s != nil
 	}
-	defer a.serveQueues(now)
-	a.update(now, s)
+	defer a.cycle(now)
 	t := a.startOf(s, Place{})
 	a.sort(now)
 	a.arrive(now, t)

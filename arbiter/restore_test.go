@@ -68,7 +68,6 @@ func TestReservedWhenThereIsRoom(t *testing.T) {
 			t.Error("more is reserved than there is room for")
 		}
 		w.arb.SetPolicy(w.now, p) // applies all limits again
-		w.arb.Finish(w.now)
 		committed(700)
 		waiter := w.client(0, 0)
 		w.decided()
@@ -108,14 +107,13 @@ func TestReportLostWhileDeviceIsLost(t *testing.T) {
 		}
 	}
 	filler.must(10000 - 1000 - living - dead)
-	for range 100 {
+	for range 60 {
 		waiter.wait(5000)
 	}
 	for _, c := range ended {
 		w.arb.EndSession(w.now, c.session)
 	}
 	w.arb.Tick(w.now)
-	w.arb.Finish(w.now)
 	idle.word.free(500) // its report is lost
 	w.now = w.now.Add(2 * time.Second)
 	w.arb.LoseDevice(w.now, 0)

@@ -66,9 +66,6 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 		a.makeContexts(l, t.thread, t.count, t.kind)
 		l.beyond.Made(now)
 		a.recost(now, l, func() { l.beyond.Promise(cost) })
-		if len(l.session.job.tickets) > 0 { // what its own context takes, another of its threads may now want in vain
-			l.device.changes++
-		}
 	}
 	return got
 }
@@ -172,9 +169,7 @@ func (a *Arbiter) reserve(s *session) {
 // reserveJob makes the reservations of a job that was judged to fit.
 func (a *Arbiter) reserveJob(j *job) {
 	_, _ = a.setLimits(a.jobChanges(j), false)
-	for _, d := range a.devices {
-		d.changes++ // requests that wait there may have less room now
-	}
+	a.changed() // requests that wait may have less room now
 }
 
 // begin makes a job's reservations, and makes the job a holder of the devices in keeps until it ends.

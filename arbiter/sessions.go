@@ -14,7 +14,7 @@ import (
 // as a job of its own. Where the rule's memory.min has no room, it waits; a *Refusal
 // tells that it never will have.
 func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	s, err := a.newSession(now, r, true)
 	if err != nil {
 		return SessionInfo{}, err
@@ -63,9 +63,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	if r.Job != 0 && (j == nil || j.pending) {
 		return nil, fmt.Errorf(wording.JobEnded, r.Job, ErrNoJob)
 	}
-	if j != nil {
-		a.updateJob(now, j)
-	} else {
+	if j == nil {
 		request := JobRequest{Process: r.Process, Command: r.Process.Command}
 		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
 		a.newJob(now, j)
@@ -83,7 +81,6 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
 	a.recountGoing(now, s)
-	a.moves(j) // one more of its processes goes on
 	return s, nil
 }
 
@@ -116,7 +113,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	if s == nil || !s.alive() {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	a.cancelOf(now, s.job, func(t *ticket) bool { return t.session == s })
 	if a.sessions[id] == nil { // it waited for its start
 		return
@@ -124,7 +121,6 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	for _, l := range s.leases {
 		a.takeStreams(l)
 		a.take(l, a.idle(l)) // no memory is behind it
-		l.offerHeadroom()
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
 			a.leaseEvent(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
 		}
@@ -135,8 +131,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	}
 	a.recountGoing(now, s)
 	a.leave(now, s)
-	a.moves(s.job)
-	a.tangled = true // its job may have nobody left who goes on
+	a.changed() // its job may have nobody left who goes on
 	for _, l := range slices.Clone(s.leases) {
 		if l.lost { // the memory went with the device
 			a.closeLease(now, l)
@@ -162,7 +157,7 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	if s == nil || s.alive() {
 		return
 	}
-	defer a.serveQueues(now)
+	defer a.cycle(now)
 	if l := s.leaseOn(a.device(device)); l != nil {
 		a.reclaim(now, l)
 	}
@@ -179,7 +174,6 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (Lease
 	if d == nil {
 		return LeaseInfo{}, noDevice(device)
 	}
-	a.update(now, s)
 	if d.lost {
 		return LeaseInfo{}, lostRefusal(d)
 	}
@@ -278,7 +272,6 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	}
 	a.recap(now, d)
 	a.checkAll(now)
-	a.tangled = true // who waited for these bytes may wait for nothing that comes now
 	if len(s.leases) == 0 {
 		a.dropSession(now, s)
 	}

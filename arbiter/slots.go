@@ -2,14 +2,11 @@ package arbiter
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/steps"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
@@ -136,9 +133,8 @@ func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.K
 	h := d.holder(o)
 	if h == nil {
 		h = &holder{owner: o, device: d, since: now}
-		d.changes++ // there may be more now than somebody wishes who waits
 		o.Job.slots++
-		a.stir(o.Job)
+		a.changed() // others have one less, and its own requests need none
 	}
 	d.permits.Enter(o, kinds, h)
 	return h
@@ -148,7 +144,7 @@ func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.K
 func (a *Arbiter) forget(h *holder) {
 	h.device.permits.Leave(h.owner)
 	h.Job.slots--
-	a.stir(h.Job)
+	a.changed()
 }
 
 // drop takes a slot back. The last one of a job that never waits becomes its spare one.
@@ -156,7 +152,6 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	d := h.device
 	a.forget(h)
 	defer a.keepSpare(now, d, h.Job)
-	d.changes++
 	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
 	if h.lease != nil {
 		return
@@ -241,14 +236,6 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 	}
 }
 
-// sweepInSteps does what sweep does, in steps: for whoever can wait for it.
-func (a *Arbiter) sweepInSteps(d *device) {
-	steps.Each(&a.steps, 1, slices.Collect(maps.Values(d.permits[permit.Slot])), func(now time.Time, h *holder) {
-		a.steps.Spend(len(h.Job.sessions) / sessionsPerLook) // it looks at each of them
-		a.dropIdle(now, h)
-	})
-}
-
 // dropIdle takes a slot back with which nothing is done.
 func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 	if h.device.holder(h.owner) == h && !h.kept && !a.busy(h) {
@@ -257,11 +244,13 @@ func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 }
 
 // slotsChanged looks who still has a slot of a device after slots.max has changed.
-func (a *Arbiter) slotsChanged(d *device) {
-	a.renew(d)
+func (a *Arbiter) slotsChanged(now time.Time, d *device) {
+	a.changed()
 	if d.overfull() {
-		steps.Each(&a.steps, leasesPerLook, slices.Collect(a.leasesOn(d)), func(_ time.Time, l *lease) { a.unlend(l) })
-		a.sweepInSteps(d)
+		for l := range a.leasesOn(d) {
+			a.unlend(l)
+		}
+		a.sweep(now, d)
 	}
 }
 
@@ -323,11 +312,11 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
 		From: name(d.slotsMax()), To: name(most)}
 	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
 	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
-	a.slotsChanged(d)
+	a.slotsChanged(now, d)
 	if e.From != e.To && !by.Again {
 		a.event(e)
 	}
-	a.serveQueues(now)
+	a.cycle(now)
 	return nil
 }
 

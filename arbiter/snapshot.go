@@ -79,7 +79,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
 		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
-		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: d.queue.Len(),
+		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: d.waiting,
 		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
 		UnmanagedBy: slices.Clone(d.unmanagedBy),
 	}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
-	"github.com/gpuarb/gpuarb/arbiter/queue"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
@@ -42,16 +41,9 @@ type device struct {
 	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
-	queue   queue.Queue[*ticket] // those that may be served there
-	entry   [permit.Count]line   // for permits of each kind: nobody who comes later and asks for one is let in
-	bytes   line                 // for bytes; nobody who comes later gets any
-	fresh   line                 // for bytes, before they hold any: nobody who holds none and comes later gets any
-	nests   []*nest              // of queue, those that rest
-	roused  int                  // how many of queue were looked at anew with time alone
-	soles   int                  // of queue, those that want the device alone
-	changes uint64               // after which somebody may be served or refused, besides those that the ledger counts
-	looked  uint64               // at its queue when there were so many of both
-	era     int                  // a ticket that came to rest in an earlier one is judged anew
+	waiting int                // requests that wait and may be served there
+	entry   [permit.Count]line // for permits of each kind
+	bytes   line               // for the device's bytes
 
 	gauge    gauge               // of its pressure
 	aparts   map[*lease]struct{} // leases of which some memory is away from the device
@@ -136,10 +128,6 @@ type job struct {
 	person   *person   // whose it is
 	gauge    gauge     // of its pressure
 	going    int       // processes of which a thread may go on
-	stirred  bool      // something of it has changed since they were looked at
-	anew     bool      // so that each of them is to be judged anew
-	outdated bool      // its rules and limits may have changed
-	collects bool      // what its processes have idle is to be taken back, and that has not begun
 	moved    time.Time // when something of it last asked or freed
 	denial   denial    // the last of its requests that was refused
 	denied   time.Time // when
@@ -201,7 +189,6 @@ type session struct {
 	waits     map[uint32]int    // requests that wait, by the thread whose they are
 	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // its reservation is not made yet: it waits for its start, or was restored without
-	outdated  bool              // its limits may have changed
 }
 
 // shares yields the budgets that a process shares with others, the narrower ones first.
@@ -251,7 +238,6 @@ type lease struct {
 	lentMost   int              // no more than it may have, whatever its word says
 	waits      int              // tickets of it that wait
 	isCounted  bool             // among those that its job has on the device
-	stirred    bool             // what it holds has changed since they were looked at
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
 	beyond     reading.Beyond   // what it takes of its device beyond its bytes

@@ -67,7 +67,6 @@ func (at limitSet) narrowest() limitSet { return at & -at }
 type spot struct {
 	device *device
 	at     limitSet
-	was    limitSet     // at, before it was judged the last time
 	asks   permit.Kinds // the permits to be taken there
 	hard   limitSet     // of at: those that refuse it whoever comes first
 
@@ -90,16 +89,12 @@ type ticket struct {
 	noWait   bool
 	priority int
 	deadline time.Time // zero: none
-	due      time.Time // when something comes about for it with time alone; zero: nothing does
-	dueAt    int       // its place among those for whom it does
 
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all
 	again  bool                // it came before, and has kept its place
 	fresh  bool                // its job holds nothing yet
-	age    int                 // what waiting had added to its priority when last judged
 	why    verdict             // as last judged
-	nest   *nest               // where it rests; nil: it is looked at with the others
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
 
@@ -163,6 +158,11 @@ func (t *ticket) limitOf(of *shared) limitSet {
 		}
 	}
 	return 0
+}
+
+// on reports whether a ticket may be served on a device.
+func (t *ticket) on(d *device) bool {
+	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d })
 }
 
 // at is all that refuses a ticket.
@@ -246,7 +246,7 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 		return false
 	}
 	a.cancel(now, t, why)
-	a.serveQueues(now)
+	a.cycle(now)
 	return true
 }
 
@@ -257,7 +257,7 @@ func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 		return 0
 	}
 	n := a.cancelOf(now, j, func(*ticket) bool { return true })
-	a.serveQueues(now)
+	a.cycle(now)
 	return n
 }
 
@@ -274,6 +274,7 @@ func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n i
 
 // cancel decides a ticket without its having been served.
 func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
+	a.changed()
 	kind, text := EventCancelled, wording.Cancelled
 	if why == ReasonTimeout {
 		kind, text = EventTimeout, wording.TimedOut
@@ -310,10 +311,7 @@ func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)
 		a.recountGoing(now, s)
-		a.moves(s.job)
-		if len(s.job.tickets) > 0 {
-			a.tangled = true
-			a.serveQueues(now)
-		}
+		a.changed()
+		a.cycle(now)
 	}
 }

@@ -434,7 +434,6 @@ func (d *Daemon) Reload() {
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.forgetRuleLimitsLocked()
 	d.turnTo(cfg, path)
-	d.finishLocked()
 	d.showAllLocked()
 	d.unlock()
 	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)

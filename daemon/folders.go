@@ -148,7 +148,6 @@ func (d *Daemon) lookAtFolders(in ...string) {
 			d.log.Warn("the limits of a cgroup that is gone cannot be taken off", "cgroup", path, "err", err)
 		}
 	}
-	d.finishLocked()
 }
 
 // unlimitLocked takes all limits of a cgroup off.

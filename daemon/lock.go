@@ -84,10 +84,9 @@ func (d *Daemon) unlock() {
 	d.mutex.Unlock()
 }
 
-// yield lets other goroutines have the lock, and takes it again. It returns for how long this goroutine was without it. runtime.Gosched in
+// yield lets other goroutines have the lock, and takes it again. runtime.Gosched in
 // between gives a waiting goroutine time to wake; without it this one would take the lock back at once.
-func (d *Daemon) yield() (away time.Duration) {
-	began := d.now() // others may have the lock as soon as it is given back
+func (d *Daemon) yield() {
 	of := d.applying()
 	d.unlock()
 	runtime.Gosched()
@@ -95,5 +94,4 @@ func (d *Daemon) yield() (away time.Duration) {
 	if of.PID != 0 {
 		d.applyLocked(of)
 	}
-	return d.now().Sub(began)
 }

@@ -206,47 +206,13 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 		d.queue.due = time.Time{}
 		d.countThreadsLocked()
-		d.searchCirclesLocked()
-		now = d.now()
-		d.arb.Tick(now)
-		d.finishLocked()
+		d.arb.Tick(d.now())
 		d.queue.due = time.Time{} // unlock finds it anew
 	}
 	if d.queue.due.IsZero() {
 		return nil
 	}
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
-}
-
-// finishedAtOnce is how many parts of what calls have left are done without looking at anything else.
-const finishedAtOnce = 256
-
-// finishLocked does the work that calls to the arbiter have left, in parts. Other goroutines may have the lock in between;
-// finishLocked returns for how long.
-func (d *Daemon) finishLocked() (away time.Duration) {
-	for range finishedAtOnce {
-		if !d.arb.Unfinished() {
-			break
-		}
-		away += d.yield()
-		d.arb.Tick(d.now())
-	}
-	return away
-}
-
-// searchCirclesLocked has circles of waiters searched where many wait. The lock is given away between the parts of the copy that is searched and while that is done.
-func (d *Daemon) searchCirclesLocked() {
-	search := d.arb.Search(d.now())
-	if search == nil {
-		return
-	}
-	for search.Copy(d.now()) {
-		d.yield()
-	}
-	d.unlock()
-	search.Run()
-	d.lock()
-	d.arb.Settle(d.now(), search)
 }
 
 // sessionsAtOnce is of how many sessions the threads are counted without giving the lock away, and

@@ -183,11 +183,7 @@ func (r *reader) read(began time.Time, books bool) {
 			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
 	case books:
-		for reading.Book(d.now(), rowsAtOnce) {
-			if d.yield(); d.stopping() {
-				return
-			}
-		}
+		reading.Book(d.now())
 	}
 	r.drainedLocked(began, usage)
 }
@@ -197,11 +193,7 @@ func (r *reader) prepare() *arbiter.Reading {
 	d := r.d
 	d.lock()
 	defer d.unlock()
-	reading := d.arb.Reading(r.index)
-	for reading.Note(rowsAtOnce) {
-		d.yield()
-	}
-	return reading
+	return d.arb.Reading(r.index)
 }
 
 // figures gives the arbiter's reading what the device said, with who each process is. No lock is held.

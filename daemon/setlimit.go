@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -62,7 +61,8 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if d.stopping() { // what there is is the next daemon's
 		return errors.Join(unix.ENOTCONN, errStopped)
 	}
-	defer d.tookChangeLocked(s.UID, d.now(), 0)
+	began := d.now()
+	defer func() { d.changes.Took(s.UID, d.now().Sub(began)) }()
 	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {
 		return errors.Join(errnoOf(err), err)
 	}
@@ -127,15 +127,8 @@ func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
 	if err != nil {
 		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)
 	}
-	away := d.finishLocked() // the change is then in force when limit returns, and its cost counts as the user's
-	d.tookChangeLocked(uid, began, away)
+	d.changes.Took(uid, d.now().Sub(began)) // its cost counts as the user's
 	return err
-}
-
-// tookChangeLocked counts the time that a user's change has had the lock: since it began, without the time away in which others had
-// the lock.
-func (d *Daemon) tookChangeLocked(uid uint32, began time.Time, away time.Duration) {
-	d.changes.Took(uid, d.now().Sub(began)-away)
 }
 
 // whoseLimitLocked is whose limits a request is about, for people.

@@ -139,27 +139,6 @@ func TestALongChangeIsCounted(t *testing.T) {
 	}
 }
 
-// TestOthersTimeIsKnown checks that yield returns how long other goroutines had the lock.
-func TestOthersTimeIsKnown(t *testing.T) {
-	b := newClockedBench(t, 1<<30)
-	b.lock()
-	defer b.unlock()
-	began, others := b.now(), false // the lock guards both
-	go func() {
-		b.lock()
-		defer b.unlock()
-		b.clock.Advance(3 * time.Second)
-		others = true
-	}()
-	var away time.Duration
-	for !others {
-		away += b.yield()
-	}
-	if all := b.now().Sub(began); away != all || away < 3*time.Second {
-		t.Errorf("others had the lock for %v of %v", away, all)
-	}
-}
-
 // TestAWriteThatWaitsIsInterrupted: a signal to who writes ends the wait, and the limit is what it was.
 func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 	const uid = 4242

@@ -1,0 +1,284 @@
+package arbiter
+
+import (
+	"iter"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/permit"
+)
+
+// The admission cycle, and the limits at which requests wait. Every exported call that may let a waiting request go on ends with a
+// cycle. queue.go holds what happens to one request, judge.go whether it fits, deadlock.go the search for deadlocks.
+
+// line is a limit at which requests wait.
+type line struct {
+	blockers []blocker // waiting requests that block later ones there, in the order of the last cycle
+	waits    bool      // a request was found to wait there in the last cycle
+	watched  bool      // the leases below report what they free
+}
+
+// blocker is a waiting request that blocks later ones at a limit.
+type blocker struct {
+	ticket *ticket
+	since  time.Time // requests of jobs that hold memory there since before this moment pass; the zero time: none passes
+}
+
+// neverHeld stands in for the moment since when a job holds memory that holds none.
+var neverHeld = time.Unix(1<<40, 0)
+
+// block adds a request to those that block later ones. It must be added after all that come before it.
+func (l *line) block(t *ticket, since time.Time) {
+	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
+		return // whatever it blocks is blocked already
+	}
+	l.blockers = append(l.blockers, blocker{t, since})
+}
+
+// blockerOf returns the first request that blocks t at a limit, for a job that holds memory since that moment; nil: none does.
+func (a *Arbiter) blockerOf(l *line, t *ticket, since time.Time) *ticket {
+	for _, b := range l.blockers {
+		if b.ticket != t && !b.ticket.done && !since.Before(b.since) && a.compare(b.ticket, t) < 0 {
+			return b.ticket
+		}
+	}
+	return nil
+}
+
+// behind reports whether a request is blocked at a limit.
+func (a *Arbiter) behind(l *line, t *ticket, since time.Time) bool {
+	return a.blockerOf(l, t, since) != nil
+}
+
+// changed notes that a waiting request may be decided now, or a deadlock may have formed: the next cycle looks at all of them.
+func (a *Arbiter) changed() { a.stale = true }
+
+// cycle is the admission cycle. It decides the waiting requests that can be decided, until there is none:
+//
+//  1. If no request waits, it is done.
+//  2. Refuse the requests whose deadline has passed. Sort the others by priority plus age, then arrival.
+//  3. Start with an empty set of blocked limits.
+//  4. For each request: refuse it if it can never fit. Grant it if it fits and no limit that it adds to is blocked. Refuse it if it
+//     may not wait for what it lacks. Else it waits, and blocks its narrowest full limit on each of its devices.
+//  5. If something was released meanwhile, or a request that comes earlier may be judged otherwise now, go to 3.
+//  6. Keep the set: a new request is judged against it alone.
+//  7. Tell the clients below full limits to report what they free, and the others to stop.
+//  8. Look for a deadlock, and go to 3 if one was ended.
+func (a *Arbiter) cycle(now time.Time) {
+	if a.cycling || !a.stale {
+		return
+	}
+	a.cycling = true
+	defer func() { a.cycling = false }()
+	// Each pass decides a request, or finds more in the way of one than before, so that the bound is never reached. A daemon
+	// that hangs would be worse than a late turn.
+	for bound := 64 + 16*len(a.queue); a.stale && bound > 0; bound-- {
+		a.stale = false
+		if len(a.queue) == 0 { // 1
+			return
+		}
+		a.refuseLate(now) // 2
+		a.sort(now)
+		a.clearLines() // 3
+		for i := 0; i < len(a.queue) && !a.stale; {
+			if a.consider(now, a.queue[i], a.queue[:i]) { // 4
+				i++
+			}
+		}
+		if a.stale { // 5
+			continue
+		}
+		a.unwatch()          // 7
+		if a.untangle(now) { // 8
+			a.changed()
+		}
+	}
+	a.checkAll(now)
+	a.noticesDue = true
+}
+
+// allLines calls do with each limit of all devices.
+func (a *Arbiter) allLines(do func(*line)) {
+	for _, d := range a.devices {
+		d.lines(maps.Values(a.shareds), do)
+	}
+}
+
+// lines calls do with each limit of a device, and with those of these budgets there.
+func (d *device) lines(shares iter.Seq[*shared], do func(*line)) {
+	for k := range d.entry {
+		do(&d.entry[k])
+	}
+	do(&d.bytes)
+	for sh := range shares {
+		if l := sh.lines[d]; l != nil {
+			do(l)
+		}
+	}
+}
+
+// clearLines begins with an empty set of blocked limits.
+func (a *Arbiter) clearLines() {
+	a.allLines(func(l *line) {
+		clear(l.blockers)
+		l.blockers, l.waits = l.blockers[:0], false
+	})
+}
+
+// unwatch stops watching limits at which no request waits any more. A client's word is changed when the client reports a free in vain.
+func (a *Arbiter) unwatch() {
+	a.allLines(func(l *line) { l.watched = l.watched && l.waits })
+}
+
+// refuseLate refuses the requests that have waited as long as they may.
+func (a *Arbiter) refuseLate(now time.Time) {
+	late := func(t *ticket) bool { return !t.deadline.IsZero() && !now.Before(t.deadline) }
+	if !slices.ContainsFunc(a.queue, late) {
+		return
+	}
+	all := slices.Clone(a.queue)
+	slices.SortFunc(all, byArrival)
+	for _, t := range all {
+		if !t.done && late(t) {
+			a.cancel(now, t, ReasonTimeout)
+		}
+	}
+}
+
+// consider judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
+// True: it goes on waiting, and blocks later ones.
+func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
+	t.fresh = t.kind == wantsJob || a.holdsNothing(t.job)
+	v := a.judge(t)
+	switch {
+	case v.spot == nil && a.watch(now, t):
+		return true // it is judged again
+	case v.final:
+		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
+		return false
+	case v.spot != nil && a.serve(now, t, v.spot):
+		if slices.ContainsFunc(earlier, t.narrows) {
+			a.changed()
+		}
+		return false
+	case v.spot != nil && t.short != nil: // its own threads were faster
+		v.reason = reasonOf(t.short)
+	}
+	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
+		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
+		return false
+	}
+	a.press(now, t)
+	for i := range t.spots {
+		a.bar(now, t, &t.spots[i])
+	}
+	return true
+}
+
+// narrows reports whether a request that is served leaves less to another one at a limit below the device's: by this that other one may be
+// refused, or come to wait for another limit than before.
+func (t *ticket) narrows(u *ticket) bool {
+	if t.job == u.job {
+		return true
+	}
+	for sh := range t.shares {
+		if among(u.shares, sh) {
+			return true
+		}
+	}
+	return false
+}
+
+// bar has a waiting request block later ones on a device.
+func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
+	d, at := s.device, t.waitsOn(s)
+	d.bytes.waits = d.bytes.waits || at&atBytes != 0
+	slots := &d.entry[permit.Slot]
+	slots.waits = slots.waits || at&(atSlots|atWish) != 0
+	for is, sh := range t.limits {
+		if at&is != 0 {
+			sh.line(d).waits = true
+		}
+	}
+	a.blocks(now, t, s, func(l *line, since time.Time) { l.block(t, since) })
+}
+
+// blocks calls do with each limit at which a waiting request blocks later ones on a device, and since when a job must hold memory there
+// to pass.
+func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, since time.Time)) {
+	d, at := s.device, t.waitsOn(s)
+	if sh := t.shareAt(at); sh != nil {
+		do(sh.line(d), time.Time{})
+	}
+	if at&(atBudgets|atWish) != 0 {
+		return // a narrower limit refuses it, so that it does not hold up the device's queue
+	}
+	for k := range s.asks.Limits(d.caps()) {
+		do(&d.entry[k], time.Time{})
+	}
+	if at&atBytes != 0 && at&atSlots == 0 {
+		do(&d.bytes, a.blocksSince(now, t))
+	}
+}
+
+// blocksSince returns since when a job must hold memory to pass a waiting request.
+func (a *Arbiter) blocksSince(now time.Time, t *ticket) time.Time {
+	if t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter {
+		return neverHeld
+	}
+	return time.Time{}
+}
+
+// heldSince returns since when the job of a request holds memory.
+func (t *ticket) heldSince() time.Time {
+	if t.fresh {
+		return neverHeld
+	}
+	return time.Time{}
+}
+
+// waitsOn is what a ticket waits for on a device: one that needs all of its devices waits
+// on each for what lacks on any.
+func (t *ticket) waitsOn(s *spot) limitSet {
+	if t.any {
+		return s.at
+	}
+	return t.at()
+}
+
+// watch has the leases at the limits that refuse a request report what they free, and takes back what they have idle. What is freed
+// from then on is told, and what was freed before is seen. True: one of the limits was not watched before, and the next pass judges
+// the request again.
+func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
+	begin := func(l *line, leases iter.Seq[*lease], do func(l *lease)) bool {
+		if l.watched {
+			return false
+		}
+		l.watched = true
+		for _, x := range slices.Collect(leases) {
+			do(x)
+		}
+		a.changed()
+		began = true
+		return true
+	}
+	for i := range t.spots {
+		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
+		if at&atBytes != 0 {
+			begin(&d.bytes, a.leasesOn(d), a.collect)
+		}
+		for is, sh := range t.limits {
+			if at&is != 0 {
+				begin(sh.line(d), owners(sh.budget.Leases(d.Index)), a.collect)
+			}
+		}
+		if at&(atSlots|atWish) != 0 && begin(&d.entry[permit.Slot], a.leasesOn(d), func(l *lease) {
+			a.unlend(l)
+			a.reflag(l)
+		}) {
+			a.sweep(now, d)
+		}
+	}
+	return began
+}
