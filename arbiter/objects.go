@@ -14,7 +14,7 @@ import (
 // MaxThreadsInAll of all leases together. They are for slots that are threads'.
 const (
 	MaxThreads      = 1024
-	MaxThreadsInAll = 1 << 18
+	MaxThreadsInAll = 1 << 16
 )
 
 // threadCrowded says why a thread's objects cannot be counted: of a lease there is room for

@@ -12,8 +12,6 @@ import (
 // limitCgroup sets what all programs in a cgroup may hold.
 func (b *bench) limitCgroup(path string, most uint64) {
 	b.t.Helper()
-	b.file.Promise(0)
-	defer b.file.Kept(0)
 	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: most}
 	if err := b.limit(asker{pid: os.Getpid(), privileged: true}, r, path); err != nil {
 		b.t.Fatal(err)

@@ -101,7 +101,6 @@ type Daemon struct {
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
 	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
-	volatile                     bool   // it was said that the state file is not whole
 	unreachable                  bool   // it was said that the socket file is gone; poll's own
 }
 
@@ -164,6 +163,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	return d, nil
 }
 
+// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
 const (
 	// unusedHeap counts as in use, in bytes, and has no memory behind it, as nobody touches it: the heap of a
 	// daemon with few sessions is so small that else each fifty programs that begin and end bring a collection.
@@ -173,13 +173,12 @@ const (
 	crowdedAt = 256
 )
 
-// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
 // come at any moment.
 func (d *Daemon) start(page worker.Wanted) error {
+	if err := d.openListener(); err != nil {
 	// With one processor, a connection that is never without a message would keep the runtime from
 	// looking at the others for 10 ms at a time.
 	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
-	if err := d.openListener(); err != nil {
 		return err
 	}
 	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
@@ -206,8 +205,8 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.addDevices()
 	d.keepDevices()
-	d.unused = make([]byte, unusedHeap)
 	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
+	d.unused = make([]byte, unusedHeap)
 	if !fresh {
 		d.recover()
 	}
@@ -279,21 +278,15 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	if err := d.up(func() { d.file = file }); err != nil {
 		return false, errors.Join(err, file.Close())
 	}
-	for _, aside := range d.file.Aside() {
-		d.log.Warn("the state file, or one beside it, cannot be read by this version, and is set aside: programs report again what they hold",
+	if aside := d.file.Aside(); aside != "" {
+		d.log.Warn("the state file cannot be read by this version, and is set aside: programs report again what they hold",
 			"file", d.paths.state, "set_aside_as", aside)
 	}
-	d.checkState()
-	return fresh, nil
-}
-
-// checkState says once that some of the state would not survive the daemon.
-func (d *Daemon) checkState() {
-	if err := d.file.Volatile(); err != nil && !d.volatile {
-		d.volatile = true
-		d.log.Warn("not all of the state can be kept: after a restart of the daemon, programs tell it themselves what they hold",
+	if err := d.file.Volatile(); err != nil {
+		d.log.Warn("the state cannot be kept: after a restart of the daemon, programs tell it themselves what they hold",
 			"file", d.paths.state, "err", err)
 	}
+	return fresh, nil
 }
 
 // spawn runs f until it returns; Stop waits for it.

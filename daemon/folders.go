@@ -135,8 +135,6 @@ func (d *Daemon) lookAtFolders(in ...string) {
 		return
 	}
 	d.reaper.Sync() // so that clients that ran there and have ended do not count any more
-	d.file.Promise(0)
-	defer d.file.Kept(0)
 	d.lock()
 	defer d.unlock()
 	for path, folder := range bound {

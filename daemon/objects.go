@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"slices"
-
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -73,29 +71,19 @@ func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter
 }
 
 // keepMakersLocked writes down which threads hold a lease's objects, where slots are theirs: of
-// those for which that has changed. The first few lie in the lease's record, the others in
-// rows of their own.
+// those for which that has changed.
 func (d *Daemon) keepMakersLocked(l *shim.Lease) {
-	makers := l.Record.Makers[:]
 	for _, m := range d.arb.Makers(l.ID) {
 		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
-		if now == (statefile.Maker{Thread: m.Thread}) {
-			now = statefile.Maker{}
-		}
-		at := slices.IndexFunc(makers, func(x statefile.Maker) bool { return x != (statefile.Maker{}) && x.Thread == m.Thread })
-		row, has := d.threadRows[l.Index][m.Thread]
-		if at < 0 && !has {
-			at = slices.Index(makers, statefile.Maker{})
-		}
+		none := now == statefile.Maker{Thread: m.Thread}
+		row, known := d.threadRows[l.Index][m.Thread]
 		switch {
-		case at >= 0:
-			makers[at] = now
-		case !has:
+		case !known && !none:
 			d.newThreadLocked(l, now)
-		case now == (statefile.Maker{}):
+		case known && none:
 			d.file.Threads.Free(row)
 			delete(d.threadRows[l.Index], m.Thread)
-		default:
+		case known:
 			d.file.Threads.At(row).Maker = now
 		}
 	}
@@ -103,14 +91,11 @@ func (d *Daemon) keepMakersLocked(l *shim.Lease) {
 
 // newThreadLocked takes a row for a thread of a lease.
 func (d *Daemon) newThreadLocked(l *shim.Lease, m statefile.Maker) {
-	if m == (statefile.Maker{}) {
-		return
-	}
 	row, r, err := d.file.Threads.New()
 	if err != nil {
 		return // the arbiter remembers no more of them than there are rows
 	}
-	*r = statefile.Thread{Lease: uint32(l.Index), OpenedAt: l.Record.OpenedAt, Maker: m}
+	*r = statefile.Thread{Lease: uint32(l.Index), Maker: m}
 	d.file.Threads.Commit(row)
 	d.knownThreadLocked(l.Index, m.Thread, row)
 }
@@ -137,27 +122,10 @@ func makerOf(m statefile.Maker) arbiter.Maker {
 		Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
 }
 
-// makersOfLocked reads what keepMakersLocked wrote; nil: nothing. Rows that do not add up to what the
-// lease has are not believed: a daemon that does not know of them ran in between.
-func (d *Daemon) makersOfLocked(index int, record *statefile.Lease) (makers []arbiter.Maker) {
-	var contexts, streams int
-	add := func(m statefile.Maker) {
-		to := makerOf(m)
-		contexts, streams = contexts+to.Contexts, streams+to.Streams
-		makers = append(makers, to)
-	}
-	for _, m := range record.Makers {
-		if m != (statefile.Maker{}) {
-			add(m)
-		}
-	}
-	own := len(makers)
+// makersOfLocked reads what keepMakersLocked wrote; nil: nothing.
+func (d *Daemon) makersOfLocked(index int) (makers []arbiter.Maker) {
 	for _, row := range d.threadRows[index] {
-		add(d.file.Threads.At(row).Maker)
-	}
-	if len(makers) > own && (contexts != int(record.Contexts) || streams != int(record.Streams)) {
-		d.forgetThreadsLocked(index)
-		makers = makers[:own]
+		makers = append(makers, makerOf(d.file.Threads.At(row).Maker))
 	}
 	return makers
 }

@@ -18,13 +18,11 @@ func TestWhatIsSentBackHoldsNobody(t *testing.T) {
 	defer b.unlock()
 	const process = 7
 	for request := range uint64(2 * connsPerSession) {
-		b.file.Promise(0)
 		index, _, err := b.file.Tickets.New()
 		if err != nil {
 			t.Fatal(err)
 		}
 		b.file.Tickets.Commit(index)
-		b.file.Kept(0)
 		b.keepForLocked(placeKey{Started: procfacts.Started{PID: process}, typ: ipc.TypeAlloc, request: request}, arbiter.Place{Arrival: 1 + request}, index)
 	}
 	if ahead, _ := b.aheadLocked(math.MaxUint64); ahead {

@@ -61,7 +61,6 @@ func (d *Daemon) poll() <-chan time.Time {
 	defer d.unlock()
 	d.checkDevicesLocked()
 	d.arb.Tick(d.now())
-	d.checkState()
 	d.agePlacesLocked()
 	d.reserveAgainLocked()
 	return d.after(readEvery)

@@ -125,22 +125,15 @@ func TestPressureOverAKill(t *testing.T) {
 		defer b.unlock()
 		return b.file.Alive(int64(b.clock.uptime())) == int64(b.clock.uptime())
 	})
-	left := map[string][]byte{}
-	for _, suffix := range []string{"", ".annex", ".pressure"} {
-		path := b.paths.state + suffix
-		text, err := os.ReadFile(path)
-		if err != nil {
-			t.Fatal(err)
-		}
-		left[path] = text
+	left, err := os.ReadFile(b.paths.state)
+	if err != nil {
+		t.Fatal(err)
 	}
 	b.clock.Advance(signEvery / 2) // which nobody will know of
 	if err := b.Stop(); err != nil {
 		t.Fatal(err)
 	}
-	for path, text := range left {
-		b.write(path, string(text))
-	}
+	b.write(b.paths.state, string(left))
 	b.clock.Advance(time.Hour)
 	b.start()
 	b.some(waiter, 7*signEvery)

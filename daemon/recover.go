@@ -262,7 +262,7 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	held := d.words.Lease(l, i, dev.Index, s.page)
 	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted), Away: accounting.Bytes(l.Away),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
-		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOfLocked(i, l),
+		Opened: time.Unix(0, l.OpenedAt), Unverified: s.page == nil && !x.ended, Makers: d.makersOfLocked(i),
 		Lost: l.Device&statefile.LeaseLost != 0}, held)
 	if err != nil {
 		d.log.Warn("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)

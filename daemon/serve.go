@@ -231,12 +231,6 @@ func (cl *client) handle(m ipc.Message) error {
 	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
 	cl.turn.Take(h.need)
 	defer cl.turn.Give()
-	leases := 1 // that it opens at the most
-	if m.Header.Type == ipc.TypeResume {
-		leases = ipc.PageSlots
-	}
-	cl.d.file.Promise(leases) // what it writes down needs memory, which is not to be allocated under the lock
-	defer cl.d.file.Kept(leases)
 	if h.inSession {
 		if cl.s == nil {
 			return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)

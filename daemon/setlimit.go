@@ -54,8 +54,6 @@ func (d *Daemon) set(s gpufs.Setting) error {
 	if s.Cgroup != "" { // as in the kernel's own tree, the limit ends with the folder
 		change.bind, change.folder = asBefore, d.watchFolderFor(writer(s), s.Cgroup)
 	}
-	d.file.Promise(0)
-	defer d.file.Kept(0)
 	d.lock()
 	defer d.unlock()
 	if d.stopping() { // what there is is the next daemon's

@@ -66,8 +66,8 @@ func TestAside(t *testing.T) {
 			if c.aside != "" {
 				want = path + "." + c.aside
 			}
-			if asideOf(f) != want {
-				t.Fatalf("set aside as %q, want %q", asideOf(f), want)
+			if f.Aside() != want {
+				t.Fatalf("set aside as %q, want %q", f.Aside(), want)
 			}
 			if want == "" {
 				return
@@ -115,8 +115,8 @@ func TestForeign(t *testing.T) {
 			if !fresh && (name != "another user's" || os.Geteuid() == 0) {
 				t.Error("it was taken up")
 			}
-			if fresh && asideOf(f) != path+".foreign" {
-				t.Errorf("set aside as %q", asideOf(f))
+			if fresh && f.Aside() != path+".foreign" {
+				t.Errorf("set aside as %q", f.Aside())
 			}
 			if text, err := os.ReadFile(path + ".target"); err == nil && !slices.Equal(text, good) {
 				t.Error("what the link leads to was written to")
@@ -147,13 +147,13 @@ func TestAsideIsBounded(t *testing.T) {
 			t.Fatal(err)
 		}
 		f, _ := open(t, path)
-		if slices.Contains(last, asideOf(f)) {
-			t.Errorf("%s was overwritten", asideOf(f))
+		if slices.Contains(last, f.Aside()) {
+			t.Errorf("%s was overwritten", f.Aside())
 		}
-		last = append(last, asideOf(f))
+		last = append(last, f.Aside())
 		last = last[max(0, len(last)-mostAside):]
-		if kept, err := os.ReadFile(asideOf(f)); err != nil || kept[headerSize] != byte(n) {
-			t.Errorf("round %d: %s: %v", n, asideOf(f), err)
+		if kept, err := os.ReadFile(f.Aside()); err != nil || kept[headerSize] != byte(n) {
+			t.Errorf("round %d: %s: %v", n, f.Aside(), err)
 		}
 	}
 	found, err := filepath.Glob(path + ".v*")
@@ -169,6 +169,3 @@ func TestAsideIsBounded(t *testing.T) {
 		t.Error(err)
 	}
 }
-
-// asideOf returns the name of the file that was set aside, "" if there is none.
-func asideOf(f *File) string { return strings.Join(f.Aside(), " and ") }

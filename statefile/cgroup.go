@@ -2,24 +2,18 @@ package statefile
 
 import "bytes"
 
-// MaxCgroups is how many cgroups can have a limit, and cgroupSize how long a path is, with the NUL behind it.
-const (
-	MaxCgroups = 1024
-	cgroupSize = 512
-)
-
 // Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
 type Cgroup struct {
 	Live   uint32
 	Folder uint32 // lower half of the inode number of the folder with which the limits end; 0: they stay
 	ID     uint64
-	Path   [cgroupSize]byte
+	Path   [pathSize]byte
 }
 
 // SetPath stores a path. False: it is too long.
 func (c *Cgroup) SetPath(path string) bool {
-	c.Path = [cgroupSize]byte{}
-	return copy(c.Path[:cgroupSize-1], path) == len(path)
+	c.Path = [pathSize]byte{}
+	return copy(c.Path[:pathSize-1], path) == len(path)
 }
 
 // PathOf reads it.

@@ -57,12 +57,6 @@ func (l *Lease) SetObjects(streams, contexts uint32) {
 // is safe, too little is not.
 func (l *Lease) Recover(epoch uint16, pageKnown bool) {
 	switch kind := atomic.LoadUint32(&l.Open); {
-	case kind == changeGrant:
-		l.Granted = max(l.Granted, l.After)
-	case kind == changeStreams:
-		l.Streams = max(l.Streams, uint32(l.After))
-	case kind == changeContexts:
-		l.Contexts = max(l.Contexts, uint32(l.After))
 	case kind == ChangeNone:
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()

@@ -47,7 +47,7 @@ const failureMagic = 0x4c4941464247 // GBFAIL
 // Failures is the file, mapped. Add may be called beside all other methods but Close; the daemon's lock guards the rest.
 type Failures struct {
 	mu   sync.Mutex // guards what Add writes
-	back *backing
+	file *mapping
 	page *failurePage
 }
 
@@ -55,26 +55,26 @@ type Failures struct {
 // of this version, and returns its new name. If the file cannot be opened, the failures are in memory alone.
 func OpenFailures(path string) (f *Failures, aside string, err error) {
 	path += ".failures"
-	back, _, err := openFile(path, headerSize, examineFailures(path))
+	file, _, err := openFile(path, headerSize, examineFailures(path))
 	var strange *strange
 	if errors.As(err, &strange) {
 		if aside, err = setAside(path, strange.kind); err == nil {
-			back, _, err = openFile(path, headerSize, examineFailures(path))
+			file, _, err = openFile(path, headerSize, examineFailures(path))
 		}
 	}
 	if err != nil {
-		if back, err = anonymous(headerSize, err); err != nil {
+		if file, err = anonymous(headerSize, err); err != nil {
 			return nil, aside, err
 		}
 	}
-	f = &Failures{back: back, page: (*failurePage)(unsafe.Pointer(&back.mem[0]))}
+	f = &Failures{file: file, page: (*failurePage)(unsafe.Pointer(&file.mem[0]))}
 	if f.page.Magic == 0 {
 		*f.page = ourFailures()
 	}
 	return f, aside, nil
 }
 
-// examineFailures returns a function that checks a file of failures that was opened, as annexKind.examine does.
+// examineFailures returns a function that checks a file of failures that was opened, as examine does.
 func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err error) {
 	return func(fd int, st *unix.Stat_t) (bool, error) {
 		if !oursAlone(st) {
@@ -150,7 +150,7 @@ func (f *Failures) Since(at time.Duration) (n int) {
 }
 
 // Close unmaps the file; the content stays.
-func (f *Failures) Close() error { return f.back.close() }
+func (f *Failures) Close() error { return f.file.close() }
 
 // SetAside renames the state file at path, because to take it up would break the daemon again, and returns its new name; empty: there is
 // none.

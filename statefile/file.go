@@ -15,32 +15,33 @@ import (
 var ErrFull = errors.New("statefile: table full")
 
 const (
-	jobSize   = unsafe.Sizeof(Job{})
-	sessSize  = unsafe.Sizeof(Session{})
-	leaseSize = unsafe.Sizeof(Lease{})
-	tickSize  = unsafe.Sizeof(Ticket{})
-	limitSize = unsafe.Sizeof(Limit{})
-	fileSize  = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
-		MaxLimits*limitSize
+	jobSize      = unsafe.Sizeof(Job{})
+	sessSize     = unsafe.Sizeof(Session{})
+	leaseSize    = unsafe.Sizeof(Lease{})
+	tickSize     = unsafe.Sizeof(Ticket{})
+	limitSize    = unsafe.Sizeof(Limit{})
+	threadSize   = unsafe.Sizeof(Thread{})
+	pressureSize = unsafe.Sizeof(Pressure{})
+	cgroupSize   = unsafe.Sizeof(Cgroup{})
+	fileSize     = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
+		MaxLimits*limitSize + MaxThreads*threadSize + MaxPressures*pressureSize + MaxCgroups*cgroupSize
 )
 
-// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it (but for
-// Promise and Kept).
+// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
 type File struct {
-	backs    []*backing // its own, and those of its annexes
-	aside    []string
-	alive    *int64 // in the pressures' annex
-	Jobs     table[Job]
-	Sessions table[Session]
-	Leases   table[Lease]
-	Tickets  table[Ticket]
-	Limits   table[Limit]
+	file     *mapping
+	volatile error // why it does not outlive the daemon; nil: it does
+	aside    string
+	head     *header
 
-	Threads   table[Thread]   // in an annex
-	Pressures table[Pressure] // in another
-	Cgroups   table[Cgroup]   // in a third
-
-	promised, promisedLeases atomic.Int64 // records that requests may take
+	Jobs      table[Job]
+	Sessions  table[Session]
+	Leases    table[Lease]
+	Tickets   table[Ticket]
+	Limits    table[Limit]
+	Threads   table[Thread]
+	Pressures table[Pressure]
+	Cgroups   table[Cgroup]
 }
 
 // Open maps the state file at path, making it when it is absent. A file of another boot
@@ -49,30 +50,25 @@ type File struct {
 // is set aside before, and Aside says where it is. The caller holds the lock that
 // keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
-	back, fresh, err := openState(path)
+	file, fresh, err := openState(path)
 	var strange *strange
 	aside := ""
 	if errors.As(err, &strange) {
 		if aside, err = setAside(path, strange.kind); err != nil {
 			return nil, false, errors.Join(strange, err)
 		}
-		back, fresh, err = openState(path)
+		file, fresh, err = openState(path)
 	}
 	if err != nil {
 		return nil, false, err
 	}
-	f = newFile(back, fresh)
-	if aside != "" {
-		f.aside = append(f.aside, aside)
-	}
-	if err := f.openAnnexes(path, fresh); err != nil {
-		return nil, false, errors.Join(err, f.Close())
-	}
+	f = newFile(file, fresh)
+	f.aside = aside
 	return f, fresh, nil
 }
 
-func openState(path string) (back *backing, fresh bool, err error) {
-	back, fresh, err = openFile(path, fileSize, func(fd int, st *unix.Stat_t) (bool, error) {
+func openState(path string) (file *mapping, fresh bool, err error) {
+	file, fresh, err = openFile(path, fileSize, func(fd int, st *unix.Stat_t) (bool, error) {
 		if err := lock(fd, path); err != nil {
 			return false, err
 		}
@@ -83,7 +79,7 @@ func openState(path string) (back *backing, fresh bool, err error) {
 		errors.As(err, &why)
 		err = &strange{kindForeign, fmt.Sprintf("%s is not ours: %v", path, why)}
 	}
-	return back, fresh, err
+	return file, fresh, err
 }
 
 func isFile(path string) bool {
@@ -94,32 +90,39 @@ func isFile(path string) bool {
 // Anonymous is a state file without a file: nothing in it survives the daemon. It is
 // for a machine whose runtime directory cannot be written; why is what Volatile says.
 func Anonymous(why error) (*File, error) {
-	back, err := anonymous(fileSize, why)
+	file, err := anonymous(fileSize, why)
 	if err != nil {
 		return nil, err
 	}
-	f := newFile(back, true)
-	if err := f.eachAnnex(func(k *annexKind) (*backing, error) { return anonymous(k.size(), why) }); err != nil {
-		return nil, errors.Join(err, f.Close())
-	}
+	f := newFile(file, true)
+	f.volatile = why
 	return f, nil
 }
 
-// Aside says where Open put the files that it could not read: the state file, or files beside it.
-func (f *File) Aside() []string { return f.aside }
+// Aside says where Open put the state file that it could not read; empty: it could.
+func (f *File) Aside() string { return f.aside }
 
 // newFile lays the tables over a mapping; fresh: over one that holds nothing.
-func newFile(back *backing, fresh bool) *File {
-	f, head := &File{backs: []*backing{back}}, (*header)(unsafe.Pointer(&back.mem[0]))
+func newFile(file *mapping, fresh bool) *File {
+	head := (*header)(unsafe.Pointer(&file.mem[0]))
+	f := &File{file: file, head: head}
 	if fresh {
 		*head = ours()
 		atomic.StoreUint64(&head.Magic, fileMagic)
 	}
-	at := f.Jobs.lay(back, headerSize, MaxJobs, &head.HighJob)
-	at = f.Sessions.lay(back, at, MaxSessions, &head.HighSession)
-	at = f.Leases.lay(back, at, MaxLeases, &head.HighLease)
-	at = f.Tickets.lay(back, at, MaxTickets, &head.HighTicket)
-	f.Limits.lay(back, at, MaxLimits, &head.HighLimit)
+	at := f.Jobs.lay(file, headerSize, MaxJobs, &head.HighJob)
+	at = f.Sessions.lay(file, at, MaxSessions, &head.HighSession)
+	at = f.Leases.lay(file, at, MaxLeases, &head.HighLease)
+	at = f.Tickets.lay(file, at, MaxTickets, &head.HighTicket)
+	at = f.Limits.lay(file, at, MaxLimits, &head.HighLimit)
+	at = f.Threads.lay(file, at, MaxThreads, &head.HighThread)
+	at = f.Pressures.lay(file, at, MaxPressures, &head.HighPressure)
+	f.Cgroups.lay(file, at, MaxCgroups, &head.HighCgroup)
+	f.Threads.Each(func(i int, t *Thread) { // the file may be damaged
+		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 {
+			f.Threads.Free(i)
+		}
+	})
 	return f
 }
 
@@ -127,19 +130,19 @@ func newFile(back *backing, fresh bool) *File {
 // its Magic.
 func ours() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize),
-		LimitSize: uint32(limitSize), BootID: bootID()}
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
+		ThreadSize: uint32(threadSize), PressureSize: uint32(pressureSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
 }
 
-// Volatile says why some of the records would not survive the daemon: the filesystem
-// is full, say. nil: all would.
-func (f *File) Volatile() error {
-	for _, b := range f.backs {
-		if err := b.lasting(); err != nil {
-			return err
-		}
-	}
-	return nil
+// Volatile says why the records would not survive the daemon: the filesystem is full, say. nil: they would.
+func (f *File) Volatile() error { return f.volatile }
+
+// SetAlive notes that the daemon lives, at a time of the boot's own clock in nanoseconds.
+func (f *File) SetAlive(at int64) { atomic.StoreInt64(&f.head.Alive, at) }
+
+// Alive is when the last daemon was last known to live, and 0 where nobody knows; now bounds it.
+func (f *File) Alive(now int64) int64 {
+	return min(max(atomic.LoadInt64(&f.head.Alive), 0), now)
 }
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
@@ -168,28 +171,20 @@ func lock(fd int, path string) error {
 
 // Unlock lets another process open the file, where Close cannot be called. Nothing may be written to it afterwards.
 func (f *File) Unlock() {
-	if fd := f.backs[0].fd; fd >= 0 {
+	if fd := f.file.fd; fd >= 0 {
 		_ = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
 	}
 }
 
 // Close unmaps the file; the content stays.
-func (f *File) Close() (err error) {
-	for _, b := range f.backs {
-		err = errors.Join(err, b.close())
-	}
-	return err
-}
+func (f *File) Close() error { return f.file.close() }
 
 // table is one array of records. high is kept in the file: records from there on
-// were never used, so that recovery reads no page of the sparse rest.
+// were never used, so that no start has to read them.
 type table[T record] struct {
 	rows []T
 	high *uint32
-	free []int // below high, reused last in first out: the file stays small
-	back *backing
-
-	backed atomic.Int64 // the first so many are fit to be touched
+	free []int // below high, reused last in first out
 }
 
 // record is what tables are of. Each begins with its Live: 0, a free record.
@@ -200,33 +195,17 @@ type record interface {
 // live is whether a record counts.
 func live[T record](row *T) *uint32 { return (*uint32)(unsafe.Pointer(row)) }
 
-// lay lays a table over a mapping whose header can be believed, and returns where it ends.
-func (t *table[T]) lay(back *backing, at uintptr, most int, high *uint32) uintptr {
-	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&back.mem[at])), most)
-	t.back, t.high = back, high
-	t.collect()
-	return at + uintptr(most)*unsafe.Sizeof(t.rows[0])
-}
-
-// ensure makes the records up to n fit to be touched.
-func (t *table[T]) ensure(from, n int) {
-	size := unsafe.Sizeof(t.rows[0])
-	base := uintptr(unsafe.Pointer(&t.rows[0])) - uintptr(unsafe.Pointer(&t.back.mem[0]))
-	t.back.ensure(base+uintptr(from)*size, base+uintptr(n)*size)
-}
-
-// collect finds the free records below high.
-func (t *table[T]) collect() {
-	if int(*t.high) > len(t.rows) {
-		*t.high = uint32(len(t.rows))
-	}
-	t.ensure(0, int(*t.high))
-	raise(&t.backed, int64(*t.high))
-	for i := int(*t.high) - 1; i >= 0; i-- {
+// lay lays a table over a mapping whose header can be believed, finds the free records below high, and returns where the table ends.
+func (t *table[T]) lay(file *mapping, at uintptr, most int, high *uint32) uintptr {
+	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&file.mem[at])), most)
+	t.high = high
+	*high = min(*high, uint32(most))
+	for i := int(*high) - 1; i >= 0; i-- {
 		if *live(&t.rows[i]) == 0 {
 			t.free = append(t.free, i)
 		}
 	}
+	return at + uintptr(most)*unsafe.Sizeof(t.rows[0])
 }
 
 // New takes a free record, zeroed, and returns its index, or ErrFull. The record
@@ -238,10 +217,6 @@ func (t *table[T]) New() (int, *T, error) {
 		i, t.free = t.free[n-1], t.free[:n-1]
 	case int(*t.high) < len(t.rows):
 		i = int(*t.high)
-		if int64(i) >= t.backed.Load() {
-			t.back.late.Add(1)
-			t.ensure(i, i+1)
-		}
 		atomic.StoreUint32(t.high, uint32(i+1))
 	default:
 		return 0, nil, ErrFull
@@ -269,11 +244,5 @@ func (t *table[T]) Each(f func(i int, row *T)) {
 		if row := &t.rows[i]; *live(row) == 1 {
 			f(i, row)
 		}
-	}
-}
-
-// raise sets v to n where that is more.
-func raise(v *atomic.Int64, n int64) {
-	for was := v.Load(); was < n && !v.CompareAndSwap(was, n); was = v.Load() {
 	}
 }

@@ -117,26 +117,6 @@ func TestRecover(t *testing.T) {
 	}
 }
 
-// TestRecoverOfTheVersionBefore: what that one announced counts, where it is more.
-func TestRecoverOfTheVersionBefore(t *testing.T) {
-	for kind, want := range map[uint32]Lease{
-		changeGrant:    {Granted: 150, Streams: 3, Contexts: 1},
-		changeStreams:  {Granted: 100, Streams: 150, Contexts: 1},
-		changeContexts: {Granted: 100, Streams: 3, Contexts: 150},
-	} {
-		for _, after := range []uint64{150, 0} {
-			l := Lease{Granted: 100, Streams: 3, Contexts: 1, Open: kind, After: after}
-			l.Recover(4, true)
-			if after == 0 {
-				want = Lease{Granted: 100, Streams: 3, Contexts: 1}
-			}
-			if want.After = after; l != want {
-				t.Errorf("change %d to %d: %+v", kind, after, l)
-			}
-		}
-	}
-}
-
 func TestAnonymous(t *testing.T) {
 	why := errors.New("no room")
 	f, err := Anonymous(why)
@@ -190,4 +170,29 @@ func TestPlacesOutliveTheMapping(t *testing.T) {
 	if n != 1 {
 		t.Errorf("%d places, want 1", n)
 	}
+}
+
+// TestThreadsAreOfLeases: a thread of a lease that is not there is dropped.
+func TestThreadsAreOfLeases(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	lease, _, err := f.Leases.New()
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.Leases.Commit(lease)
+	for of, thread := range []uint32{17, 18} {
+		i, row, err := f.Threads.New()
+		if err != nil {
+			t.Fatal(err)
+		}
+		row.Lease, row.Maker = uint32(lease+of), Maker{Thread: thread, Contexts: 1}
+		f.Threads.Commit(i)
+	}
+	g, _ := open(t, path)
+	g.Threads.Each(func(_ int, row *Thread) {
+		if row.Maker.Thread != 17 {
+			t.Errorf("thread %d of a lease that is not there", row.Maker.Thread)
+		}
+	})
 }

@@ -14,22 +14,20 @@ func FuzzOpen(f *testing.F) {
 	sessions := jobs + MaxJobs*int64(jobSize)
 	leases := sessions + MaxSessions*int64(sessSize)
 	tickets := leases + MaxLeases*int64(leaseSize)
+	threads := tickets + MaxTickets*int64(tickSize) + MaxLimits*int64(limitSize)
 	ff := []byte{0xff, 0xff, 0xff, 0xff}
 	one := []byte{1, 0, 0, 0}
 	high := int64(unsafe.Offsetof(header{}.HighJob))
-	for _, at := range []int64{0, 8, 16, 40, high, high + 4, high + 8, high + 12, jobs, sessions, leases, leases + int64(leaseSize), tickets} {
-		f.Add(at, ff, false)
-		f.Add(at, one, true)
+	for _, at := range []int64{0, 8, 16, 40, high, high + 4, high + 8, high + 12, jobs, sessions, leases, leases + int64(leaseSize), tickets, threads, threads + 4} {
+		f.Add(at, ff)
+		f.Add(at, one)
 	}
-	f.Fuzz(func(t *testing.T, at int64, damage []byte, annex bool) {
+	f.Fuzz(func(t *testing.T, at int64, damage []byte) {
 		path := filepath.Join(t.TempDir(), "state")
 		begin(t, path)
-		target, size := path, int64(fileSize)
-		if annex {
-			target, size = path+threadAnnex.suffix, int64(threadAnnex.size())
-		}
+		size := int64(fileSize)
 		at = ((at % size) + size) % size
-		file, err := os.OpenFile(target, os.O_WRONLY, 0)
+		file, err := os.OpenFile(path, os.O_WRONLY, 0)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,10 +75,10 @@ func begin(t *testing.T, path string) {
 		r.Token[0] = 1
 		s.Sessions.Commit(n)
 		l, lease, _ := s.Leases.New()
-		lease.Session, lease.OpenedAt = uint32(n), 7
+		lease.Session = uint32(n)
 		s.Leases.Commit(l)
 		th, thread, _ := s.Threads.New()
-		thread.Lease, thread.OpenedAt = uint32(l), 7
+		thread.Lease = uint32(l)
 		s.Threads.Commit(th)
 		k, _, _ := s.Tickets.New()
 		s.Tickets.Commit(k)

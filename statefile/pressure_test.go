@@ -2,7 +2,6 @@ package statefile
 
 import (
 	"math"
-	"os"
 	"path/filepath"
 	"testing"
 )
@@ -69,35 +68,5 @@ func TestDamagedPressures(t *testing.T) {
 		if some, full := p.Totals(1_000); some != test.want[0] || full != test.want[1] {
 			t.Errorf("%+v: %d and %d, want %v", test.v, some, full, test.want)
 		}
-	}
-}
-
-// TestPressuresAreBegunAnew: with the state file, and where they are none of ours; the other annex stays.
-func TestPressuresAreBegunAnew(t *testing.T) {
-	for name, harm := range map[string]func(path string) error{
-		"the state file is gone": os.Remove,
-		"cut":                    func(path string) error { return os.Truncate(path+pressureAnnex.suffix, 5000) },
-		"gone":                   func(path string) error { return os.Remove(path + pressureAnnex.suffix) },
-		"a letter":               func(path string) error { return os.WriteFile(path+pressureAnnex.suffix, []byte("Dear daemon,"), 0o600) },
-	} {
-		t.Run(name, func(t *testing.T) {
-			path := filepath.Join(t.TempDir(), "state")
-			f, _ := open(t, path)
-			lease := withLease(t, f, 1)
-			addThread(t, f, lease, 1, 17)
-			addPressure(t, f, 1, PressureValue{Some: 100})
-			f.SetAlive(100)
-			if err := harm(path); err != nil {
-				t.Fatal(err)
-			}
-			g, _ := open(t, path)
-			if got := pressuresOf(g, 1000); len(got) != 0 || g.Alive(1000) != 0 {
-				t.Errorf("pressures %v, alive at %d", got, g.Alive(1000))
-			}
-			if got := len(threadsOf(g)); (got == 1) != (name != "the state file is gone") {
-				t.Errorf("%d threads", got)
-			}
-			addPressure(t, g, 2, PressureValue{})
-		})
 	}
 }

@@ -7,9 +7,14 @@ const (
 	MaxLeases   = 16384
 	MaxTickets  = 1024
 	MaxLimits   = 4096
-	MaxDevices  = 32 // of a job
-	makersSize  = 16 // threads whose objects are remembered per lease
+	MaxThreads  = 1 << 16 // of all leases together, that hold something
+	MaxCgroups  = 1024    // that have a limit
+	MaxDevices  = 32      // of a job
 	textSize    = 128
+	pathSize    = 512 // of a cgroup's path, with the NUL behind it
+
+	// MaxPressures bounds the devices, jobs and users at which somebody ever waited for bytes.
+	MaxPressures = MaxJobs + MaxSessions + 1<<11
 )
 
 const (
@@ -28,10 +33,15 @@ type header struct {
 	LeaseSize  uint32
 	TicketSize uint32
 	LimitSize  uint32
-	Pad        uint32
+	ThreadSize uint32
 	BootID     [16]byte
 
-	HighJob, HighSession, HighLease, HighTicket, HighLimit uint32 // records from here on were never used
+	// Records from here on were never used.
+	HighJob, HighSession, HighLease, HighTicket, HighLimit, HighThread, HighPressure, HighCgroup uint32
+
+	PressureSize uint32
+	CgroupSize   uint32
+	Alive        int64 // when the daemon last said that it lives, in nanoseconds of the boot's own clock; 0: not known
 }
 
 // Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released
@@ -121,7 +131,6 @@ type Session struct {
 	SlotScope     uint32
 	Unreserved    uint32 // 1: what it is to reserve had no room when it was taken up, and is not reserved yet
 	StreamReserve uint64
-	Reserved2     [768]byte // the version before keeps requests here that it answered
 }
 
 // The kinds of an announced change of a credit word.
@@ -130,13 +139,6 @@ const (
 	ChangeTake uint32 = 1 // idle credit back out of the word
 	ChangeGive uint32 = 2 // idle credit into the word
 	ChangeFlag uint32 = 4 // flags only; granted stays
-)
-
-// The kinds that the version before announces where no word is involved: it may have died in one.
-const (
-	changeGrant    uint32 = 3 // After bytes
-	changeStreams  uint32 = 5 // After streams
-	changeContexts uint32 = 6 // After contexts
 )
 
 // Lease is what a session holds on one device, with at most one announced change.
@@ -152,13 +154,10 @@ type Lease struct {
 	Contexts uint32
 	OpenedAt int64 // Unix nanoseconds
 
-	Open     uint32 // the announced change's kind
-	Epoch    uint32 // the epoch of the word once the change is done
-	After    uint64 // Granted once the change is done
-	Away     uint64 // of Granted, what does not count against the device; 0 from a daemon that counted all there
-	Reserved uint64
-
-	Makers [makersSize]Maker // who made the objects, where slots are threads'; thread 0: nobody
+	Open  uint32 // the announced change's kind
+	Epoch uint32 // the epoch of the word once the change is done
+	After uint64 // Granted once the change is done
+	Away  uint64 // of Granted, what does not count against the device
 }
 
 // LeaseLost in Lease.Device: the device was lost since, and the lease holds nothing there any
@@ -171,4 +170,11 @@ type Maker struct {
 	Contexts uint32
 	Streams  uint32
 	Holds    uint32
+}
+
+// Thread is a thread of a lease whose slots are threads', with what it made there.
+type Thread struct {
+	Live  uint32
+	Lease uint32 // index of its record
+	Maker Maker
 }

@@ -145,7 +145,7 @@ func TestReadOnlyRuntime(t *testing.T) {
 	m.AllGone()
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	check(t, rig.Wait(t, rig.Patience, cmd))
-	m.AwaitLog("not all of the state can be kept")
+	m.AwaitLog("the state cannot be kept")
 	m.AwaitLog("read-only")
 }
 
