@@ -100,8 +100,7 @@ type Daemon struct {
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
-	unused                       []byte // see unusedHeap; nil: there were crowdedAt sessions
-	unreachable                  bool   // it was said that the socket file is gone; poll's own
+	unreachable                  bool // it was said that the socket file is gone; poll's own
 }
 
 // Start starts a daemon and returns when it is ready for clients. Every error
@@ -164,21 +163,9 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 }
 
 // start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
-const (
-	// unusedHeap counts as in use, in bytes, and has no memory behind it, as nobody touches it: the heap of a
-	// daemon with few sessions is so small that else each fifty programs that begin and end bring a collection.
-	unusedHeap = 8 << 20
-	// crowdedAt is how many sessions are enough for a heap by themselves. What is behind each of them is then to be
-	// collected as soon as the collector would.
-	crowdedAt = 256
-)
-
 // come at any moment.
 func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.openListener(); err != nil {
-	// With one processor, a connection that is never without a message would keep the runtime from
-	// looking at the others for 10 ms at a time.
-	runtime.GOMAXPROCS(max(2, runtime.GOMAXPROCS(0)))
 		return err
 	}
 	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
@@ -206,7 +193,6 @@ func (d *Daemon) start(page worker.Wanted) error {
 	d.addDevices()
 	d.keepDevices()
 	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
-	d.unused = make([]byte, unusedHeap)
 	if !fresh {
 		d.recover()
 	}

@@ -2,29 +2,13 @@ package daemon
 
 import (
 	"runtime"
-	"time"
 
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// waitAwake is for how long a goroutine waits for the lock awake: those who have it mostly have it for less, and to sleep and be
-// woken takes longer.
-const waitAwake = 30 * time.Microsecond
-
 // lock takes the daemon's one lock.
-func (d *Daemon) lock() {
-	var began time.Time
-	for !d.mutex.TryLock() {
-		switch {
-		case began.IsZero():
-			began = time.Now()
-		case time.Since(began) >= waitAwake:
-			d.mutex.Lock()
-			return
-		}
-	}
-}
+func (d *Daemon) lock() { d.mutex.Lock() }
 
 // applyLocked writes to the file of failures that a request of a process, or its recovery, is applied until the lock is given back.
 func (d *Daemon) applyLocked(of procfacts.Started) {

@@ -102,22 +102,8 @@ type client struct {
 	feed   *eventStream // of the last request for events, or nil
 }
 
-// helloDepth is how much of its goroutine's stack the opening of a session takes, about.
-const helloDepth = 9 << 10
-
-// deepen has the stack grow once and while there is little on it. By itself it grows three times before a session
-// is open, and each time what lies on it is gone through call by call.
-//
-//go:noinline
-func deepen(at int) byte {
-	var room [helloDepth]byte
-	room[at]++ // else there is no room
-	return room[0]
-}
-
 // serve answers one connection's requests, one after the other.
 func (cl *client) serve() {
-	_ = deepen(helloDepth - 1)
 	d, c, unread := cl.d, cl.conn, false
 	defer func() {
 		_ = c.Close()

@@ -232,9 +232,6 @@ func (d *Daemon) knownLocked(s *session) {
 		d.wakeReaders()
 	}
 	d.sessions[s.token] = s
-	if len(d.sessions) >= crowdedAt {
-		d.unused = nil
-	}
 	d.sessionsOf.add(s.peer.PID, s.peer.UID)
 	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
 	if j := d.jobByID[s.job]; j != nil {

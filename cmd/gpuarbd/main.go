@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -156,9 +155,6 @@ func checkConfig(o daemon.Options, out io.Writer) error {
 
 // serve runs the daemon until INT or TERM; HUP reads the configuration again.
 func serve(o daemon.Options, stderr io.Writer) error {
-	// Deciding on a request makes no garbage, and so a collection costs less than the
-	// memory that would wait for it.
-	debug.SetGCPercent(50)
 	// Each file is made with the mode that it is to have, whoever starts the daemon: in a
 	// folder that is his alone, others could not ask, and would run without a limit.
 	syscall.Umask(0o022)

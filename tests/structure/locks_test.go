@@ -184,7 +184,7 @@ func TestTheLockHandsOn(t *testing.T) {
 			return true
 		})
 	}
-	if found["mutex"] != 3 || found["Decisions"] != 1 || found["Events"] != 1 {
+	if found["mutex"] != 2 || found["Decisions"] != 1 || found["Events"] != 1 {
 		t.Errorf("the lock, or what is handed on, is not where it was: %v", found)
 	}
 }
