@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/pressure"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -45,7 +44,7 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	pressures pressure.Board[PressureOf]
+	strained bool // a request waited for bytes when pressures were measured last
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	draining []*session       // ended, their memory not yet back
@@ -97,7 +96,6 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
 			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
-		known.gauge.Of = PressureOf{Device: d.Index}
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
@@ -177,7 +175,6 @@ func (a *Arbiter) empty(now time.Time, l *lease) {
 	if a.leases[l.id] != l {
 		return
 	}
-	a.setCounted(now, l, false)
 	if a.lose(l); !l.session.alive() { // nothing to wait for
 		a.closeLease(now, l)
 	}

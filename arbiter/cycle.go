@@ -169,7 +169,6 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
-	a.press(now, t)
 	for i := range t.spots {
 		a.bar(now, t, &t.spots[i])
 	}

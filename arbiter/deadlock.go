@@ -57,10 +57,7 @@ func (a *Arbiter) lookLater(now time.Time, holding bool) {
 func (a *Arbiter) refresh(now time.Time, t *ticket) (changed bool) {
 	at, turn := t.at(), t.onlyBehind()
 	a.judge(t)
-	if a.press(now, t); t.at() != at || t.onlyBehind() != turn {
-		changed = true
-	}
-	return changed
+	return t.at() != at || t.onlyBehind() != turn
 }
 
 // loosen ends the circles in which something might have moved, and nothing has.

@@ -31,7 +31,7 @@ const maxIdlePeople = 64
 func (a *Arbiter) person(uid uint32, name string) *person {
 	p := a.people.of[uid]
 	if p == nil {
-		p = &person{uid: uid, gauge: gauge{Of: PressureOf{User: true, UID: uid}}}
+		p = &person{uid: uid}
 		a.people.of[uid] = p
 		a.idles(p)
 	}
@@ -45,7 +45,6 @@ func (a *Arbiter) person(uid uint32, name string) *person {
 func (a *Arbiter) idles(p *person) {
 	idle := append(a.people.idle, p)
 	if len(idle) > maxIdlePeople {
-		a.pressures.Forget(&idle[0].gauge)
 		delete(a.people.of, idle[0].uid)
 		idle = slices.Delete(idle, 0, 1)
 	}
@@ -59,12 +58,11 @@ func (a *Arbiter) joins(j *job) {
 		a.people.idle = slices.DeleteFunc(a.people.idle, func(x *person) bool { return x == p })
 	}
 	p.jobs++
-	j.person, j.gauge.Of = p, PressureOf{Job: j.id}
+	j.person = p
 }
 
 // leaves is for a job that is no more.
 func (a *Arbiter) leaves(j *job) {
-	a.pressures.Forget(&j.gauge)
 	if j.person.jobs--; j.person.jobs == 0 {
 		a.idles(j.person)
 	}

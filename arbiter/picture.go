@@ -41,8 +41,8 @@ type strained struct {
 
 // addPressure keeps a pressure as it is, for a row.
 func (p *Picture) addPressure(g *gauge, set func(*accounting.Snapshot, accounting.PressureState)) {
-	if t := g.Tracker(); t != nil {
-		p.strained = append(p.strained, strained{set, *t})
+	if !g.tracker.IsZero() {
+		p.strained = append(p.strained, strained{set, g.tracker})
 	}
 }
 

@@ -229,51 +229,6 @@ func TestPressureOnTwoDevices(t *testing.T) {
 	}
 }
 
-// TestPressureGoesOn: totals that the daemon before reached go on, each change is told once, and what is gone is told too.
-func TestPressureGoesOn(t *testing.T) {
-	s := newScene(t)
-	device, user, job := arbiter.PressureOf{}, arbiter.PressureOf{User: true, UID: 1000}, arbiter.PressureOf{Job: arbiter.JobID(s.bJob)}
-	for _, of := range []arbiter.PressureOf{device, user, job} {
-		s.arb.ResumePressure(s.now, of, "bob", time.Minute, time.Second)
-	}
-	s.arb.ResumePressure(s.now, arbiter.PressureOf{Device: 7}, "", time.Minute, 0)
-	s.arb.ResumePressure(s.now, arbiter.PressureOf{Job: 99}, "", time.Minute, 0)
-	s.some, s.full, s.bSome, s.bAll = time.Minute, time.Second, time.Minute, time.Second
-	s.span(false, false, false, false)
-	if got := len(s.arb.PressureChanges()); got != 3 {
-		t.Errorf("%d changes told, want 3", got)
-	}
-	s.b.threads(1)
-	s.a.must(600)
-	if got := s.arb.PressureChanges(); len(got) != 0 || s.arb.Strained() {
-		t.Errorf("nobody waits: %+v", got)
-	}
-	began := s.now
-	s.b.waitIn(1, 500)
-	for _, c := range s.arb.PressureChanges() {
-		want := arbiter.PressureChange{Of: c.Of, Since: began, Some: true, Full: c.Of == job, SomeTotal: time.Minute, FullTotal: time.Second}
-		if c != want || !s.arb.Strained() {
-			t.Errorf("told %+v, want %+v", c, want)
-		}
-	}
-	s.span(true, false, true, true)
-	forget(s.arb, s.now, s.b.session)
-	gone := 0
-	for _, c := range s.arb.PressureChanges() {
-		if c.Gone {
-			gone++
-			if c.Of != job {
-				t.Errorf("gone: %+v", c)
-			}
-		} else if c.Some || c.Full || c.SomeTotal != s.some {
-			t.Errorf("told %+v, want %v", c, s.some)
-		}
-	}
-	if gone != 1 || s.arb.Strained() {
-		t.Errorf("%d gone", gone)
-	}
-}
-
 // TestRestoredLeasesCount: a job whose lease the daemon before opened hinders full as any other does, and one whose device
 // was lost does not.
 func TestRestoredLeasesCount(t *testing.T) {

@@ -265,7 +265,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	}
 	a.tickets[t.id] = t
 	a.countTicket(t, 1)
-	a.countWaiting(now, t, 1)
+	countWaiting(t, 1)
 	t.job.tickets = append(t.job.tickets, t)
 	at, _ := slices.BinarySearchFunc(a.queue, t, a.compare)
 	a.queue = slices.Insert(a.queue, at, t)
@@ -307,7 +307,7 @@ func (j *job) timeout() time.Duration {
 func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	delete(a.tickets, t.id)
 	a.countTicket(t, -1)
-	a.countWaiting(now, t, -1)
+	countWaiting(t, -1)
 	remove := func(from []*ticket) []*ticket {
 		at := slices.Index(from, t)
 		return slices.Delete(from, at, at+1)

@@ -902,6 +902,7 @@ func (d *drive) pass() {
 }
 
 func (d *drive) after(pause time.Duration) {
+	d.arb.MeasurePressure(d.world.now)
 	d.world.now = d.world.now.Add(pause)
 	d.reference.now = d.world.now
 	d.logf("it is %v", d.world.now.Sub(start))

@@ -63,8 +63,10 @@ func (w *world) refused(id arbiter.TicketID, why arbiter.Reason) {
 
 // pass lets time go by.
 func (w *world) pass(d time.Duration) {
+	w.arb.MeasurePressure(w.now)
 	w.now = w.now.Add(d)
 	w.arb.Tick(w.now)
+	w.arb.MeasurePressure(w.now)
 }
 
 func TestWaitersAreServedInOrderOfArrival(t *testing.T) {

@@ -80,7 +80,6 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s
-	a.recountGoing(now, s)
 	return s, nil
 }
 
@@ -126,10 +125,6 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		}
 	}
 	s.ended = now
-	for _, l := range s.leases {
-		a.setCounted(now, l, false)
-	}
-	a.recountGoing(now, s)
 	a.leave(now, s)
 	a.changed() // its job may have nobody left who goes on
 	for _, l := range slices.Clone(s.leases) {
@@ -242,7 +237,6 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease 
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
 	s.job.tally.resumed(d, &s.process)
-	a.setCounted(now, l, true)
 	return l
 }
 
@@ -279,7 +273,6 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 
 // dropSession takes an ended session without leases out, and its job if that ends with it.
 func (a *Arbiter) dropSession(now time.Time, s *session) {
-	a.setGoing(now, s, false)
 	delete(a.sessions, s.id)
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
 	s.job.sessions = slices.DeleteFunc(s.job.sessions, func(x *session) bool { return x == s })

@@ -127,7 +127,6 @@ type job struct {
 	tally    tally
 	person   *person   // whose it is
 	gauge    gauge     // of its pressure
-	going    int       // processes of which a thread may go on
 	moved    time.Time // when something of it last asked or freed
 	denial   denial    // the last of its requests that was refused
 	denied   time.Time // when
@@ -187,7 +186,6 @@ type session struct {
 	reserve   *accounting.Bytes // for each stream
 	threads   int               // that ever made an intercepted call; 0: not known
 	waits     map[uint32]int    // requests that wait, by the thread whose they are
-	goes      bool              // it lives, and a thread of it may go on
 	pending   bool              // its reservation is not made yet: it waits for its start, or was restored without
 }
 
@@ -237,7 +235,6 @@ type lease struct {
 	lent       bool             // its client counts its streams: lend.go
 	lentMost   int              // no more than it may have, whatever its word says
 	waits      int              // tickets of it that wait
-	isCounted  bool             // among those that its job has on the device
 	peak       accounting.Bytes // most bytes used at once
 	seen       accounting.Bytes // bytes used when last looked at
 	beyond     reading.Beyond   // what it takes of its device beyond its bytes
@@ -267,7 +264,6 @@ func (p *peak) update(was, now, high accounting.Bytes) {
 type jobUse struct {
 	peak
 	device *device
-	leases int // there are, of living processes, and not lost
 }
 
 // useOf returns the job's use of a device.

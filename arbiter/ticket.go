@@ -69,8 +69,6 @@ type spot struct {
 	at     limitSet
 	asks   permit.Kinds // the permits to be taken there
 	hard   limitSet     // of at: those that refuse it whoever comes first
-
-	pressing bool // it waits for bytes there
 }
 
 // ticket is a request, also before it is known to have to wait.
@@ -310,7 +308,6 @@ func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Even
 func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)
-		a.recountGoing(now, s)
 		a.changed()
 		a.cycle(now)
 	}

@@ -52,9 +52,7 @@ func (d *Daemon) unlock() {
 	if decided := d.arb.Events(); len(decided) > 0 {
 		d.history.Note(decided)
 	}
-	if d.file != nil && !d.stopping() { // else there is no file any more, and who waits does so for the next daemon
-		d.keepPressuresLocked()
-	}
+	d.arb.MeasurePressure(d.now())
 	if len(d.queue.outbox) > 0 {
 		signal(d.queue.wake)
 	}

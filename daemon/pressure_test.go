@@ -1,14 +1,12 @@
 package daemon
 
 import (
-	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -73,68 +71,4 @@ func TestPressureIsExact(t *testing.T) {
 	bounded.Until(t, "nobody waits", func() bool { return len(b.Snapshot().Queue) == 0 })
 	b.clock.Advance(time.Hour)
 	b.is("the device", b.Snapshot().Devices[0].Pressure, time.Minute+1234*time.Millisecond)
-}
-
-// TestPressureOverARestart: a daemon that is stopped has counted to its end, and what passes until the next one starts counts
-// for nobody. What is kept of a job goes with it.
-func TestPressureOverARestart(t *testing.T) {
-	b, waiter := waitsOn(t)
-	want := time.Duration(0)
-	for i := range 3 {
-		b.begin(waiter)
-		b.clock.Advance(1777 * time.Millisecond)
-		want += 1777 * time.Millisecond
-		if err := b.Stop(); err != nil {
-			t.Fatal(err)
-		}
-		b.clock.Advance(time.Duration(i) * time.Hour)
-		b.start()
-		s := b.Snapshot()
-		b.is("the device", s.Devices[0].Pressure, want)
-		b.is("the user", s.Users[0].Pressure, want)
-		b.is("the job", b.jobOf(waiter), 1777*time.Millisecond)
-		b.clock.Advance(time.Minute) // it does not ask again
-		b.is("the job", b.jobOf(waiter), 1777*time.Millisecond)
-		waiter.die()
-		bounded.Until(t, "it is gone", func() bool {
-			waiter.freed()
-			b.clock.Advance(readEvery)
-			return len(b.Snapshot().Processes) == 1
-		})
-		waiter = b.child(0)
-		b.is("the new client's job", b.jobOf(waiter), 0)
-	}
-	b.lock()
-	defer b.unlock()
-	kept := 0
-	b.file.Pressures.Each(func(int, *statefile.Pressure) { kept++ })
-	if kept != 2 {
-		t.Errorf("%d pressures are kept, want the device's and the user's", kept)
-	}
-}
-
-// TestPressureOverAKill: of a daemon that dies in the middle of a wait, what it was known to have lived of the wait counts.
-func TestPressureOverAKill(t *testing.T) {
-	b, waiter := waitsOn(t)
-	b.begin(waiter)
-	for range 7 {
-		b.clock.Advance(signEvery)
-	}
-	bounded.Until(t, "it has said that it lives", func() bool {
-		b.lock()
-		defer b.unlock()
-		return b.file.Alive(int64(b.clock.uptime())) == int64(b.clock.uptime())
-	})
-	left, err := os.ReadFile(b.paths.state)
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.clock.Advance(signEvery / 2) // which nobody will know of
-	if err := b.Stop(); err != nil {
-		t.Fatal(err)
-	}
-	b.write(b.paths.state, string(left))
-	b.clock.Advance(time.Hour)
-	b.start()
-	b.some(waiter, 7*signEvery)
 }

@@ -50,7 +50,6 @@ func (d *Daemon) recover() {
 	d.recoverLimitsLocked()
 	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
 	faults.At("recover.limits")
-	d.recoverPressuresLocked()
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 

@@ -45,9 +45,6 @@ func (d *Daemon) stop() error {
 	defer cancel()
 	d.cancel() // from here on stopping says so, and a start that takes up what is left gives the lock back soon
 	d.lock()
-	if d.pressures.strained {
-		d.file.SetAlive(int64(d.uptime())) // what is waited for until now counts
-	}
 	d.dismissLocked()
 	for l := range d.shown {
 		l.Hide() // nobody keeps it true

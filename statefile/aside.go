@@ -62,7 +62,7 @@ func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	want.Magic = fileMagic
 	want.HighJob, want.HighSession, want.HighLease = h.HighJob, h.HighSession, h.HighLease
 	want.HighTicket, want.HighLimit, want.HighThread = h.HighTicket, h.HighLimit, h.HighThread
-	want.HighPressure, want.HighCgroup, want.Alive = h.HighPressure, h.HighCgroup, h.Alive
+	want.HighCgroup = h.HighCgroup
 	if h != want || st.Size != int64(fileSize) {
 		return false, damaged
 	}

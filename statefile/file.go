@@ -15,16 +15,15 @@ import (
 var ErrFull = errors.New("statefile: table full")
 
 const (
-	jobSize      = unsafe.Sizeof(Job{})
-	sessSize     = unsafe.Sizeof(Session{})
-	leaseSize    = unsafe.Sizeof(Lease{})
-	tickSize     = unsafe.Sizeof(Ticket{})
-	limitSize    = unsafe.Sizeof(Limit{})
-	threadSize   = unsafe.Sizeof(Thread{})
-	pressureSize = unsafe.Sizeof(Pressure{})
-	cgroupSize   = unsafe.Sizeof(Cgroup{})
-	fileSize     = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
-		MaxLimits*limitSize + MaxThreads*threadSize + MaxPressures*pressureSize + MaxCgroups*cgroupSize
+	jobSize    = unsafe.Sizeof(Job{})
+	sessSize   = unsafe.Sizeof(Session{})
+	leaseSize  = unsafe.Sizeof(Lease{})
+	tickSize   = unsafe.Sizeof(Ticket{})
+	limitSize  = unsafe.Sizeof(Limit{})
+	threadSize = unsafe.Sizeof(Thread{})
+	cgroupSize = unsafe.Sizeof(Cgroup{})
+	fileSize   = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
+		MaxLimits*limitSize + MaxThreads*threadSize + MaxCgroups*cgroupSize
 )
 
 // File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
@@ -32,16 +31,14 @@ type File struct {
 	file     *mapping
 	volatile error // why it does not outlive the daemon; nil: it does
 	aside    string
-	head     *header
 
-	Jobs      table[Job]
-	Sessions  table[Session]
-	Leases    table[Lease]
-	Tickets   table[Ticket]
-	Limits    table[Limit]
-	Threads   table[Thread]
-	Pressures table[Pressure]
-	Cgroups   table[Cgroup]
+	Jobs     table[Job]
+	Sessions table[Session]
+	Leases   table[Lease]
+	Tickets  table[Ticket]
+	Limits   table[Limit]
+	Threads  table[Thread]
+	Cgroups  table[Cgroup]
 }
 
 // Open maps the state file at path, making it when it is absent. A file of another boot
@@ -105,7 +102,7 @@ func (f *File) Aside() string { return f.aside }
 // newFile lays the tables over a mapping; fresh: over one that holds nothing.
 func newFile(file *mapping, fresh bool) *File {
 	head := (*header)(unsafe.Pointer(&file.mem[0]))
-	f := &File{file: file, head: head}
+	f := &File{file: file}
 	if fresh {
 		*head = ours()
 		atomic.StoreUint64(&head.Magic, fileMagic)
@@ -116,7 +113,6 @@ func newFile(file *mapping, fresh bool) *File {
 	at = f.Tickets.lay(file, at, MaxTickets, &head.HighTicket)
 	at = f.Limits.lay(file, at, MaxLimits, &head.HighLimit)
 	at = f.Threads.lay(file, at, MaxThreads, &head.HighThread)
-	at = f.Pressures.lay(file, at, MaxPressures, &head.HighPressure)
 	f.Cgroups.lay(file, at, MaxCgroups, &head.HighCgroup)
 	f.Threads.Each(func(i int, t *Thread) { // the file may be damaged
 		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 {
@@ -131,19 +127,11 @@ func newFile(file *mapping, fresh bool) *File {
 func ours() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
 		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
-		ThreadSize: uint32(threadSize), PressureSize: uint32(pressureSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
+		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
 }
 
 // Volatile says why the records would not survive the daemon: the filesystem is full, say. nil: they would.
 func (f *File) Volatile() error { return f.volatile }
-
-// SetAlive notes that the daemon lives, at a time of the boot's own clock in nanoseconds.
-func (f *File) SetAlive(at int64) { atomic.StoreInt64(&f.head.Alive, at) }
-
-// Alive is when the last daemon was last known to live, and 0 where nobody knows; now bounds it.
-func (f *File) Alive(now int64) int64 {
-	return min(max(atomic.LoadInt64(&f.head.Alive), 0), now)
-}
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
 func bootID() (id [16]byte) {
@@ -189,7 +177,7 @@ type table[T record] struct {
 
 // record is what tables are of. Each begins with its Live: 0, a free record.
 type record interface {
-	Job | Session | Lease | Ticket | Limit | Thread | Pressure | Cgroup
+	Job | Session | Lease | Ticket | Limit | Thread | Cgroup
 }
 
 // live is whether a record counts.

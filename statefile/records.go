@@ -12,9 +12,6 @@ const (
 	MaxDevices  = 32      // of a job
 	textSize    = 128
 	pathSize    = 512 // of a cgroup's path, with the NUL behind it
-
-	// MaxPressures bounds the devices, jobs and users at which somebody ever waited for bytes.
-	MaxPressures = MaxJobs + MaxSessions + 1<<11
 )
 
 const (
@@ -37,11 +34,9 @@ type header struct {
 	BootID     [16]byte
 
 	// Records from here on were never used.
-	HighJob, HighSession, HighLease, HighTicket, HighLimit, HighThread, HighPressure, HighCgroup uint32
+	HighJob, HighSession, HighLease, HighTicket, HighLimit, HighThread, HighCgroup uint32
 
-	PressureSize uint32
-	CgroupSize   uint32
-	Alive        int64 // when the daemon last said that it lives, in nanoseconds of the boot's own clock; 0: not known
+	CgroupSize uint32
 }
 
 // Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released

@@ -44,13 +44,6 @@ type Line struct {
 	Total    time.Duration
 }
 
-// Resumed returns a tracker that goes on from totals that another one reached. Its averages begin at nothing.
-func Resumed(now time.Time, some, full time.Duration) Tracker {
-	t := Tracker{some: stall{total: some, sampled: some}, full: stall{total: full, sampled: full}}
-	t.begin(now)
-	return t
-}
-
 // Set tells which of the states hold from now on: full implies some. Time that goes back counts as none.
 func (t *Tracker) Set(now time.Time, some, full bool) {
 	t.count(now)
@@ -63,11 +56,8 @@ func (t Tracker) At(now time.Time) Values {
 	return Values{t.some.line(), t.full.line()}
 }
 
-// Since is when the states last changed, or the totals were resumed; and Totals what they were then.
-func (t *Tracker) Since() time.Time { return t.at }
-
-// Totals is for how long each state had held at Since.
-func (t *Tracker) Totals() (some, full time.Duration) { return t.some.total, t.full.total }
+// IsZero reports whether the tracker has seen nothing.
+func (t *Tracker) IsZero() bool { return t.at.IsZero() }
 
 // States tells which of the states hold.
 func (t *Tracker) States() (some, full bool) { return t.some.on, t.full.on }

@@ -188,33 +188,3 @@ func TestLongGaps(t *testing.T) {
 		}
 	}
 }
-
-// TestResumed: totals go on, and averages begin at nothing.
-func TestResumed(t *testing.T) {
-	tracker := Resumed(begin, 90*time.Second, time.Second)
-	if got := tracker.At(at(60_000)); got != (Values{Line{Total: 90 * time.Second}, Line{Total: time.Second}}) {
-		t.Errorf("resumed, nobody waits: %v", got)
-	}
-	tracker.Set(at(60_000), true, true)
-	if got := tracker.At(at(61_000)); got.Some.Total != 91*time.Second || got.Full.Total != 2*time.Second {
-		t.Errorf("resumed, and a second waited: %v", got)
-	}
-}
-
-func BenchmarkSet(b *testing.B) {
-	var tracker Tracker
-	now := begin
-	for b.Loop() {
-		now = now.Add(time.Microsecond)
-		tracker.Set(now, true, false)
-	}
-}
-
-// BenchmarkLongGap is the most that a call takes.
-func BenchmarkLongGap(b *testing.B) {
-	var tracker Tracker
-	tracker.Set(begin, true, true)
-	for b.Loop() {
-		_ = tracker.At(at(86_400_000))
-	}
-}
