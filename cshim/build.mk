@@ -10,7 +10,7 @@ include tools/lines.mk
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
 SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
-SHIM_CUDA := array async bound context device draw driver graph graph_nodes green hold hooks host idle import limit memory pending pool primary query stream teardown vmm
+SHIM_CUDA := array async bound context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image layer memory opencl query svm use
 SHIM_VULKAN := chain device hooks instance logical memory query
@@ -90,7 +90,7 @@ SHIM_TESTS := table_test charge_test credit_test env_test stress session_stress 
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \
-                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/jumps_test $(SHIM_TEST)/teardown_test
+                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/teardown_test
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
 SHIM_FUZZ := table resolve
@@ -127,13 +127,11 @@ $(SHIM_TEST)/asan/async_stress: SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TEST)/tsan/async_stress: SHIM_AS := -fsanitize=thread
 $(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_walk
 $(SHIM_TEST)/asan/pools_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_root_alloc
-$(SHIM_TEST)/jumps_test: SHIM_AS := -fsanitize-coverage=trace-pc -Wl,--wrap=ga_os_block_signals,--wrap=ga_os_restore_signals
 # Unoptimised, so that each of the two halves of a condition is a block of its own.
 $(SHIM_TEST)/teardown_test: SHIM_AS := -O0 -fsanitize-coverage=trace-pc
 $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c
 $(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c
 $(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c
-$(SHIM_TEST)/jumps_test: cshim/test/jumps_test.c
 $(SHIM_TEST)/teardown_test: cshim/test/teardown_test.c
 $(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)

@@ -22,8 +22,7 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind == GA_MEMORY_MANAGED)
         ga_tell_managed(root, entry->device, 0 - entry->bytes);
-    if (!ga_interface_lose(root, entry))
-        ga_release_entry(root, entry);
+    ga_release_entry(root, entry);
 }
 
 void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
@@ -233,20 +232,20 @@ static bool is_no_room(uint32_t status) {
 }
 
 static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                           uint16_t *tag) {
+                           bool at_once, uint16_t *tag) {
     uint32_t epoch = atomic_load(&root->link_epoch);
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
         return without_daemon(root, way, device, bytes, epoch, tag);
     // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
     bool hopeless = ga_admit_exceeds(root, device, bytes);
-    if (!hopeless)
+    if (!hopeless && !at_once)
         ga_interface_reap(root, device, 0);
     if (ga_admit_fast(root, device, bytes, tag))
         return TAKEN;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
-    uint32_t flags = 0;
+    uint32_t flags = at_once ? GA_FLAG_NO_WAIT : 0;
     for (int tries = 1;; tries++) {
         struct before before = look_before(root, device);
         epoch = atomic_load(&root->link_epoch);
@@ -259,6 +258,8 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         case REFUSED:
             break;
         }
+        if (at_once)
+            return DENIED;
         uint64_t remaining = 0;
         if (ga_message_fits(&reply, sizeof reply.body.alloc)) {
             remaining = reply.body.alloc.remaining;
@@ -290,9 +291,15 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
     }
     ga_tell_not_making(root);
     do {
-        result = admit(root, device, bytes, kind, tag);
+        result = admit(root, device, bytes, kind, false, tag);
     } while (result == ANOTHER_LINK);
     return result == TAKEN;
+}
+
+bool ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                      uint16_t *tag) {
+    return ga_admit_fast(root, device, bytes, tag) ||
+           admit(root, device, bytes, kind, true, tag) == TAKEN;
 }
 
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes) {

@@ -15,6 +15,11 @@
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                    uint16_t *tag);
 
+// Admits bytes as ga_admit does, but never waits, and does not tell the user of a refusal, because
+// the caller has another way to get them.
+bool ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+                      uint16_t *tag);
+
 // ga_admit from what the credit word has; nobody is asked.
 static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
                                  uint16_t *tag) {

@@ -24,12 +24,3 @@ uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wante
     }
     return got;
 }
-
-bool ga_interface_lose(struct ga_root *root, const struct ga_entry *entry) {
-    for (size_t i = 0; i < GA_INTERFACES; i++) {
-        const struct ga_interface *interface = atomic_load(&joined[i]);
-        if (interface && interface->lose && interface->lose(root, entry))
-            return true;
-    }
-    return false;
-}

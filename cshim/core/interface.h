@@ -51,9 +51,6 @@ struct ga_interface {
     // Turns pending bytes of a device that have come back into credit: how many that was. Pools are
     // made to give up what they keep until wanted bytes came back (0: they are not). Or NULL.
     uint64_t (*reap)(struct ga_root *root, uint32_t device, uint64_t wanted);
-    // Takes a block that was lost where it is not the budget alone that it came from. False: it is
-    // none of its own, or it is. Or NULL.
-    bool (*lose)(struct ga_root *root, const struct ga_entry *entry);
 };
 
 // The process has met it.
@@ -61,7 +58,5 @@ void ga_interface_join(struct ga_interface *interface);
 
 // What all of them reap; nothing is asked where nothing is pending.
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
-// Whether one of them takes a block that was lost.
-bool ga_interface_lose(struct ga_root *root, const struct ga_entry *entry);
 
 #endif

@@ -298,7 +298,7 @@ static void sum_up(struct ga_root *root, struct sums *s) {
         add_block(s, &e);
     ga_charge_each(root, add_block, s);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        s->used[d] += ga_root_pending(root, d) + atomic_load(&root->stranded[d]);
+        s->used[d] += atomic_load(&root->pooled[d]) + atomic_load(&root->stranded[d]);
         s->objects[d] = ga_objects_sum(root, d);
     }
 }
@@ -338,6 +338,7 @@ static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
         for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
             atomic_store(&root->devices[d].streams, 0);
             atomic_store(&root->stranded[d], 0);
+            atomic_store(&root->pooled[d], 0);
         }
         adopt_hello(root, reply);
         go_live(root);

@@ -48,8 +48,8 @@ struct ga_device {
     _Atomic uint32_t known;   // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t late;    // bytes freed in stream order, which was not yet seen to execute
-    _Atomic uint64_t kept;    // bytes of which it was, and which are with their pools
+    _Atomic uint64_t late;    // bytes of pools freed in stream order, not known to be executed
+    _Atomic uint64_t kept;    // bytes that pools are charged with beyond these and their blocks
     _Atomic uint64_t debt;    // bytes taken without a daemon, which no daemon was told of yet
     _Atomic uint32_t streams; // that are counted, and no thread's: objects.c
     struct ga_mutex attaching;
@@ -200,6 +200,9 @@ struct ga_root {
     _Atomic uint64_t host_held;    // its bytes: host.c
     _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
     _Atomic uint32_t host_refused; // the user has had a line about it
+    // Bytes that pools of stream-ordered memory are charged with: their blocks, and what is late
+    // and kept.
+    _Atomic uint64_t pooled[GA_DEVICES];
     // Bytes of blocks that may come back once a stream gets there. Each is counted in
     // its block; so this is no part of what is held.
     _Atomic uint64_t leaving[GA_DEVICES];
@@ -375,7 +378,7 @@ static inline void ga_self_come_back(void) {
 }
 
 // Brackets a step that moves bytes from one of the places where they are counted (credit word,
-// table, inflight, late, kept) to another, or counts objects (objects.h), so that ga_threads_freeze
+// table, inflight, pooled) to another, or counts objects (objects.h), so that ga_threads_freeze
 // finds each in one place.
 // Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);

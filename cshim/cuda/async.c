@@ -1,132 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/async.h"
 
+#include "core/admit.h"
 #include "cuda/capture.h"
-#include "cuda/draw.h"
 #include "cuda/host.h"
 #include "cuda/memory.h"
 #include "cuda/pending.h"
 #include "cuda/pool.h"
 #include "cuda/state.h"
 
-// One allocation on its way: drawn, then the driver, then settled. Its bytes come from a block of
-// the same size that was freed on the same stream, which the driver uses again at once; or they
-// are drawn. What the pool then holds says whether that was right.
+// An allocation: taken from its pool, then the driver, then settled.
 struct claim {
-    struct ga_cuda_draw draw; // of root NULL: none, and then
-    struct ga_claim host;     // one where the pool is in the host, or of root NULL
-    struct ga_cuda_pending_at at;
-    uint64_t turn; // of ga_cuda_pool_turn, from before the device's pool was looked up
-    bool named;    // a pool that the program named
-    bool again;
+    struct ga_cuda_take take; // of root NULL: none, and then
+    struct ga_claim host;     // one of a pool in the host, or of root NULL
+    uint64_t turn;            // of ga_cuda_pool_turn, from before the device's pool was looked up
+    bool named;               // the program named the pool
 };
 
-static struct ga_entry entry_of(const struct ga_cuda_draw *d, ga_address address) {
-    return (struct ga_entry){
-        .key = address,
-        .bytes = d->bytes,
-        .context = (uint64_t)(uintptr_t)d->pool, // a pool's memory outlives contexts
-        .tag = d->tag,
-        .device = (uint8_t)d->device,
-        .kind = GA_MEMORY_ASYNC,
-    };
-}
-
-static bool again(struct claim *c) {
-    struct ga_cuda_draw *d = &c->draw;
-    d->device = (uint32_t)ga_cuda_pool_device(d->pool);
-    d->tag = atomic_load(&d->root->tag);
-    d->admitted = 0;
-    struct ga_entry like = entry_of(d, 0);
-    c->again = ga_cuda_pending_user(d->root, d->device, &c->at, &d->user) &&
-               ga_cuda_pending_recall(d->root, &like, c->at.stream, c->at.context, &d->tag);
-    return c->again;
-}
-
-static void undo(struct claim *c) {
-    struct ga_cuda_draw *d = &c->draw;
-    struct ga_entry entry = entry_of(d, 0);
-    if (!c->again) {
-        ga_cuda_draw_undo(d);
-        return;
-    }
-    ga_cuda_pending_add(d->root, &entry, &c->at);
-}
-
-// Where the device's pool changed while the driver was asked, the block is charged to the one that
-// it came from. False: that was refused, and nothing is drawn.
-static bool follow(struct claim *c, ga_address address) {
-    struct ga_cuda_draw *d = &c->draw;
-    if (GA_LIKELY(c->named || (c->turn != 0 && c->turn == ga_cuda_pool_turn(d->root))))
-        return true;
-    struct ga_cuda_pool *pool = ga_cuda_pool_asked(d->root, address, (int)d->device);
-    if (!pool || pool == d->pool)
-        return true;
-    undo(c);
-    c->again = false;
-    d->pool = pool;
-    return ga_cuda_draw(d);
-}
-
-static bool free_now(ga_address address) {
-    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    ga_result result = GA_REAL(cuMemFree_v2)(address);
-    ga_cuda_capture_exchange(mode);
-    return result == GA_CUDA_SUCCESS;
-}
-
-// The pool grew by more than was admitted, and for that there is no room: the block goes, and what
-// came with it. False: it cannot.
-static bool give_up(struct claim *c, ga_address address) {
-    struct ga_cuda_draw *d = &c->draw;
-    struct ga_entry entry;
-    if (!ga_withdraw(d->root, address, &entry))
-        return false;
-    if (!free_now(address)) {
-        ga_hold(d->root, &entry);
-        return false;
-    }
-    ga_cuda_pool_lost(d->root, d->pool, entry.bytes, entry.tag);
-    ga_cuda_pool_shed(d->root, d->pool);
-    ga_interface_reap(d->root, d->device, 0);
-    return true;
-}
-
-static ga_result settle_drawn(struct claim *c, ga_result result, ga_address address) {
-    struct ga_cuda_draw *d = &c->draw;
-    if (result != GA_CUDA_SUCCESS) {
-        undo(c);
-        return result;
-    }
-    if (GA_UNLIKELY(!follow(c, address))) {
-        if (!free_now(address))
-            return result;
-        ga_cuda_pool_shed(d->root, d->pool);
-        return GA_CUDA_OUT_OF_MEMORY;
-    }
-    struct ga_entry entry = entry_of(d, address);
-    // Without memory to remember it by: better no block than one that nobody can account for.
-    if (GA_UNLIKELY(!ga_hold(d->root, &entry))) {
-        if (!free_now(address))
-            return result;
-        undo(c);
-        return GA_CUDA_OUT_OF_MEMORY;
-    }
-    if (!c->again)
-        ga_cuda_pool_grew(d->root, d->pool, d->admitted, d->tag);
-    if (d->admitted == 0)
-        ga_cuda_pending_expect(d->root, c->at.stream, d->bytes);
-    if (GA_LIKELY(ga_cuda_pool_balance(d->root, d->pool, d->admitted, &d->user)))
-        return result;
-    return give_up(c, address) ? GA_CUDA_OUT_OF_MEMORY : result;
-}
-
-// False: refused.
+// False: refused. how is not looked at for pools of the host.
 static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool handle,
-                       ga_stream stream) {
+                       ga_stream stream, enum ga_cuda_take_how how) {
     uint64_t context;
     struct ga_root *root = ga_root_get();
-    c->draw.root = c->host.root = NULL;
+    c->take.root = c->host.root = NULL;
     if (bytes == 0 || ga_cuda_capturing(stream))
         return true;
     if (!root)
@@ -140,60 +36,137 @@ static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool hand
                                       : ga_cuda_pool_current(root, (uint32_t)device);
     if (!pool)
         return false; // no memory to account for it
-    if (ga_cuda_pool_device(pool) == GA_CUDA_POOL_IN_HOST)
+    if (pool->device == GA_CUDA_POOL_IN_HOST)
         return ga_cuda_host_open_pooled(&c->host, root, bytes);
-    if (ga_cuda_pool_device(pool) < 0)
+    if (pool->device < 0)
         return true;
-    c->at = ga_cuda_pending_at(root, stream);
-    c->draw =
-        (struct ga_cuda_draw){.root = root, .pool = pool, .bytes = bytes, .kind = GA_MEMORY_ASYNC};
-    return again(c) || ga_cuda_draw(&c->draw);
+    c->take = (struct ga_cuda_take){.root = root,
+                                    .pool = pool,
+                                    .at = ga_cuda_pending_at(root, stream),
+                                    .bytes = bytes,
+                                    .kind = GA_MEMORY_ASYNC};
+    return ga_cuda_pool_take(&c->take, how);
 }
 
-static ga_result settle(struct claim *c, ga_result result, const ga_address *address) {
-    ga_address at = result == GA_CUDA_SUCCESS ? *address : 0;
-    void *in_host = (void *)(uintptr_t)at;
-    return c->draw.root ? settle_drawn(c, result, at)
-                        : ga_cuda_host_settle(&c->host, result, &in_host, GA_CUDA_HOST_POOLED);
+// outcome is the result of an allocation that the driver has answered.
+enum outcome {
+    DONE,
+    AGAIN,   // the driver took more than there was room for, and has it back: ask for all of it
+    REFUSED, // there is no room, or no memory to remember the block by
+};
+
+// Has the driver free a block that the program never saw. False: it does not.
+static bool free_now(ga_address address) {
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    ga_result result = GA_REAL(cuMemFree_v2)(address);
+    ga_cuda_capture_exchange(mode);
+    return result == GA_CUDA_SUCCESS;
 }
+
+// If the device's pool changed while the driver was asked, charges the block to the pool that it
+// came from. False: that was refused, and nothing is taken.
+static bool follow(struct claim *c, ga_address address) {
+    struct ga_cuda_take *t = &c->take;
+    if (GA_LIKELY(c->named || (c->turn != 0 && c->turn == ga_cuda_pool_turn(t->root))))
+        return true;
+    struct ga_cuda_pool *pool = ga_cuda_pool_asked(t->root, address, t->pool->device);
+    if (!pool || pool == t->pool)
+        return true;
+    ga_cuda_pool_untake(t);
+    t->pool = pool;
+    return ga_cuda_pool_take(t, GA_CUDA_TAKE_NOW);
+}
+
+// Has the driver take back a block that is taken and held, with what the pool grew by for it.
+// False: it cannot.
+static bool give_up(struct claim *c, ga_address address) {
+    struct ga_entry entry;
+    if (!ga_cuda_pool_withdraw(c->take.root, address, &entry))
+        return false;
+    if (!free_now(address)) {
+        ga_cuda_pool_put_back(c->take.root, &entry);
+        return false;
+    }
+    ga_cuda_pool_freed(c->take.root, &entry, false);
+    ga_cuda_pool_shed(c->take.root, c->take.pool);
+    return true;
+}
+
+static enum outcome settle_taken(struct claim *c, ga_address address) {
+    struct ga_cuda_take *t = &c->take;
+    if (GA_UNLIKELY(!follow(c, address))) {
+        if (!free_now(address))
+            return DONE;
+        ga_cuda_pool_shed(t->root, t->pool);
+        return AGAIN;
+    }
+    if (GA_UNLIKELY(!ga_cuda_pool_hold(t, address, t->bytes))) {
+        if (!free_now(address))
+            return DONE;
+        ga_cuda_pool_untake(t);
+        return REFUSED;
+    }
+    if (GA_LIKELY(ga_cuda_pool_taken(t)))
+        return DONE;
+    return give_up(c, address) ? AGAIN : DONE;
+}
+
+static enum outcome settle(struct claim *c, ga_result *result, const ga_address *address) {
+    ga_address at = *result == GA_CUDA_SUCCESS ? *address : 0;
+    void *in_host = (void *)(uintptr_t)at;
+    if (!c->take.root) {
+        *result = ga_cuda_host_settle(&c->host, *result, &in_host, GA_CUDA_HOST_POOLED);
+        return DONE;
+    }
+    if (*result == GA_CUDA_SUCCESS)
+        return settle_taken(c, at);
+    ga_cuda_pool_untake(&c->take);
+    return DONE;
+}
+
+// An allocation that the driver took too much for is asked for once more, as new memory in full;
+// the program waits for that, if it may, while the driver holds nothing for it.
+#define ALLOCATES(real, named, pool, effective, address, bytes, ...)                               \
+    ({                                                                                             \
+        ga_result result = GA_CUDA_OUT_OF_MEMORY;                                                  \
+        enum outcome outcome = AGAIN;                                                              \
+        for (int tries = 0; tries < 2 && outcome == AGAIN; tries++) {                              \
+            struct claim c;                                                                        \
+            enum ga_cuda_take_how how = tries ? GA_CUDA_TAKE_NEW : GA_CUDA_TAKE;                   \
+            if (!open_claim(&c, bytes, named, pool, effective, how))                               \
+                return GA_CUDA_OUT_OF_MEMORY;                                                      \
+            result = real(address, bytes, __VA_ARGS__);                                            \
+            outcome = settle(&c, &result, address);                                                \
+        }                                                                                          \
+        outcome == DONE ? result : GA_CUDA_OUT_OF_MEMORY;                                          \
+    })
 
 ga_result ga_cuda_alloc_async(GA_FN_cuMemAllocAsync *real, ga_stream effective, ga_address *address,
                               size_t bytes, ga_stream stream) {
-    struct claim c;
-    if (!open_claim(&c, bytes, false, NULL, effective))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&c, real(address, bytes, stream), address);
+    return ALLOCATES(real, false, NULL, effective, address, bytes, stream);
 }
 
 ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream effective,
                                   ga_address *address, size_t bytes, ga_pool pool,
                                   ga_stream stream) {
-    struct claim c;
-    if (!open_claim(&c, bytes, true, pool, effective))
-        return GA_CUDA_OUT_OF_MEMORY;
-    return settle(&c, real(address, bytes, pool, stream), address);
+    return ALLOCATES(real, true, pool, effective, address, bytes, pool, stream);
 }
 
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream) {
-    struct ga_claim c;
+    struct ga_claim c = {.root = ga_root_get()};
     // Captured, it frees when the graph runs: the block stays, and its charge.
-    struct ga_root *root = ga_root_get();
-    if (!root || ga_cuda_capturing(effective))
+    if (!c.root || ga_cuda_capturing(effective))
         return real(address, stream);
-    struct ga_cuda_pending_at at = ga_cuda_pending_at(root, effective);
-    enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);
+    struct ga_cuda_at at = ga_cuda_pending_at(c.root, effective);
+    bool pooled = ga_cuda_pool_withdraw(c.root, address, &c.entry);
+    enum ga_cuda_freed what = pooled ? GA_CUDA_FREED_POOLED : ga_cuda_memory_give(&c, address);
     ga_result result = real(address, stream);
-    if (what != GA_CUDA_FREED_BLOCK || result != GA_CUDA_SUCCESS)
+    if (result == GA_CUDA_SUCCESS && what == GA_CUDA_FREED_POOLED)
+        ga_cuda_pending_add(c.root, &c.entry, &at);
+    else if (result == GA_CUDA_SUCCESS && what == GA_CUDA_FREED_BLOCK)
+        ga_cuda_pending_add_plain(c.root, &c.entry, &at);
+    else
         return ga_cuda_memory_given(&c, what, result);
-    ga_cuda_pending_add(c.root, &c.entry, &at);
-    return result;
-}
-
-ga_result ga_cuda_synchronized(ga_result result) {
-    struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
-    for (uint32_t device = 0;
-         root && device < GA_DEVICES && atomic_load(&root->devices[device].known); device++)
-        ga_interface_reap(root, device, 0);
     return result;
 }

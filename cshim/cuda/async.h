@@ -21,7 +21,5 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream
                                   ga_stream stream);
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream);
-// After the program has waited for its device: what is pending may have come back.
-ga_result ga_cuda_synchronized(ga_result result);
 
 #endif

@@ -246,7 +246,7 @@ static void unmapped(struct ga_root *root, void *argument) {
 
 static void note_all(struct ga_root *root, struct ga_cuda_vmm_memory **kept,
                      const struct ga_cu_array_map *list, unsigned int count,
-                     const struct ga_cuda_pending_at *at) {
+                     const struct ga_cuda_at *at) {
     struct ga_cuda_bounds *b = &ga_cuda(root)->bounds;
     struct piece *gone = NULL;
     for (unsigned int i = 0; i < count; i++) {
@@ -272,7 +272,7 @@ ga_result ga_cuda_bound_map(GA_FN_cuMemMapArrayAsync *real, ga_stream effective,
     struct ga_cuda_vmm_memory **kept = keep_all(root, list, count);
     if (!kept)
         return GA_CUDA_OUT_OF_MEMORY;
-    struct ga_cuda_pending_at at = ga_cuda_pending_at(root, effective);
+    struct ga_cuda_at at = ga_cuda_pending_at(root, effective);
     ga_result result = real(list, count, stream);
     if (result == GA_CUDA_SUCCESS)
         note_all(root, kept, list, count, &at);

@@ -135,7 +135,6 @@ struct ga_cu_instantiate {
 
 #define GA_CUDA_STREAM_LEGACY ((ga_stream)1)
 #define GA_CUDA_STREAM_PER_THREAD ((ga_stream)2)
-#define GA_CUDA_EVENT_DISABLE_TIMING 2u
 #define GA_CUDA_CAPTURE_NONE 0
 #define GA_CUDA_CAPTURE_MODE_RELAXED 2
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14

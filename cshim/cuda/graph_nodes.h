@@ -13,8 +13,6 @@ struct ga_cuda_graph_block {
     uint32_t allocs; // nodes
     uint32_t frees;
     uint32_t device;
-    uint16_t state; // cuda/graph.c, in the course of one launch
-    uint16_t tag;   // of what was called back then
 };
 
 // As many as count, each address once, in a mapping of its own.

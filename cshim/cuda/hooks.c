@@ -227,7 +227,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
         ga_cuda_pool_change_end(changing);                                                         \
         changed;                                                                                   \
     })
-#define GA_SYNCHRONIZES(real, ...) ga_cuda_synchronized(real(__VA_ARGS__))
+#define GA_SYNCHRONIZES_CONTEXT(real, ...) ga_cuda_sync_context(real)
 #define GA_BEGINS_CAPTURE(real, ...)                                                               \
     (ga_cuda_stream_capture(), ga_cuda_capture_began(real(__VA_ARGS__)))
 #define GA_OPENS_BLOCK(real, pool, address, ...)                                                   \
@@ -308,5 +308,4 @@ struct ga_interface ga_cuda_interface = {
     .rows = GA_ROWS,
     .met = met,
     .reap = ga_cuda_pending_reap,
-    .lose = ga_cuda_pool_lose,
 };

@@ -67,6 +67,8 @@ ga_result ga_cuda_memory_settle_pitched(struct ga_claim *c, ga_result result, ga
 GA_NOINLINE enum ga_cuda_freed ga_cuda_memory_give_other(struct ga_claim *c, ga_address address) {
     if (!c->root)
         return GA_CUDA_FREED_UNKNOWN;
+    if (ga_cuda_pool_withdraw(c->root, address, &c->entry))
+        return GA_CUDA_FREED_POOLED;
     if (ga_cuda_host_give(c, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED))
         return GA_CUDA_FREED_HOST;
     return ga_cuda_import_give(c, address) ? GA_CUDA_FREED_IMPORT : GA_CUDA_FREED_UNKNOWN;
@@ -74,15 +76,15 @@ GA_NOINLINE enum ga_cuda_freed ga_cuda_memory_give_other(struct ga_claim *c, ga_
 
 ga_result ga_cuda_memory_given(const struct ga_claim *c, enum ga_cuda_freed what,
                                ga_result result) {
-    struct ga_cuda_pool *pool =
-        GA_LIKELY(what == GA_CUDA_FREED_BLOCK) ? ga_cuda_pool_of(&c->entry) : NULL;
-    if (what == GA_CUDA_FREED_HOST)
+    if (GA_LIKELY(what == GA_CUDA_FREED_BLOCK))
+        ga_cuda_claim_given(c, result);
+    else if (what == GA_CUDA_FREED_POOLED && result == GA_CUDA_SUCCESS)
+        ga_cuda_pool_freed(c->root, &c->entry, true);
+    else if (what == GA_CUDA_FREED_POOLED)
+        ga_cuda_pool_put_back(c->root, &c->entry);
+    else if (what == GA_CUDA_FREED_HOST)
         ga_cuda_host_given(c, result);
     else if (what == GA_CUDA_FREED_IMPORT)
         ga_cuda_import_given(c, result);
-    else if (GA_UNLIKELY(pool != NULL && result == GA_CUDA_SUCCESS))
-        ga_cuda_pool_freed(c->root, pool, c->entry.bytes, c->entry.tag);
-    else if (GA_LIKELY(what == GA_CUDA_FREED_BLOCK))
-        ga_cuda_claim_given(c, result);
     return result;
 }

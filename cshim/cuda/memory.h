@@ -20,6 +20,7 @@ ga_result ga_cuda_memory_settle_pitched(struct ga_claim *c, ga_result result, ga
 // What an address that is freed is of.
 enum ga_cuda_freed {
     GA_CUDA_FREED_BLOCK,
+    GA_CUDA_FREED_POOLED, // a block of a pool
     GA_CUDA_FREED_HOST,   // memory of a pool in the host
     GA_CUDA_FREED_IMPORT, // another process's
     GA_CUDA_FREED_UNKNOWN,

@@ -1,118 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
+// The records of pools, their sums, and the readings that set their charge. pool_calls.c has the
+// calls by which the program makes, trims and ends pools; allocations are in async.c and graph.c.
 #include "cuda/pool.h"
 
 #include "core/admit.h"
-#include "core/import.h"
 #include "cuda/capture.h"
 #include "cuda/device.h"
-#include "cuda/state.h"
-
-enum pool_kind {
-    ORDINARY,
-    GRAPHS,   // of a device: it has no handle
-    NAMELESS, // of a device, where the driver does not say which one that takes from
-    UNUSED,
-};
-
-// A block that is kept, and whose own stream, or graph, would have it again: nothing has come from
-// the pool, or gone from it, since, that may have used its place.
-struct ready {
-    struct ga_cuda_pool_user user;
-    uint64_t bytes;
-};
-#define READY 64
-
-// Guarded by ga_cuda_pools.lock, but for what never changes while anybody can know it.
-struct ga_cuda_pool {
-    struct ga_cuda_pool *next;
-    ga_pool handle; // NULL from its end on: nothing may be asked of it
-    int device;     // as ga_cuda_pool_device has it
-    enum pool_kind kind;
-    uint32_t life;    // which pool it stands for, since it is used again
-    uint16_t tag;     // of what is charged; what was charged in another session is nobody's
-    uint64_t charged; // blocks, pending ones too, and kept
-    uint64_t kept;
-    uint64_t blocks;    // whatever their tag
-    uint64_t changes;   // of charged or kept
-    uint64_t untrimmed; // changes when trimming did not help: it need not be tried again
-    uint64_t gives;     // how often something was given back
-    uint64_t underway;  // bytes that were admitted for blocks which the driver is asked for
-    uint64_t begun;     // how many such blocks there were
-    uint64_t stale;     // of what it holds, charged in a session that is over
-    // Since it was empty: the one that has taken all its blocks, and whether there were others, or
-    // a block that the pool had room for though it was admitted as new. Then a block that was freed
-    // may be in use.
-    struct ga_cuda_pool_user sole;
-    bool doubt;
-    uint32_t readies;
-    struct ready ready[READY];
-};
-
-// The same inside a move.
-static struct ga_cuda_pools *begin(struct ga_root *root) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_move_begin(root);
-    ga_spin_lock(&p->lock);
-    return p;
-}
-
-static void end(struct ga_cuda_pools *p) {
-    ga_spin_unlock(&p->lock);
-    ga_move_end();
-}
 
 // Records
 
+static bool has_handle(enum ga_cuda_pool_kind kind) {
+    return kind == GA_CUDA_POOL_ORDINARY;
+}
+
 static struct ga_cuda_pool *find_locked(struct ga_cuda_pools *p, ga_pool handle, int device,
-                                        enum pool_kind kind) {
+                                        enum ga_cuda_pool_kind kind) {
     for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
         if (pool->kind == kind &&
-            (kind == ORDINARY ? pool->handle == handle && handle != NULL : pool->device == device))
+            (has_handle(kind) ? pool->handle == handle && handle != NULL : pool->device == device))
             return pool;
     return NULL;
 }
 
-// What stands for a pool: what does already, or else the first that stands for none. NULL: all do.
+// Returns the record of a pool: its own, or else the first unused one. NULL: all are in use. A
+// reading that was begun for the pool that the record stood for before is not applied.
 static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, ga_pool handle, int device,
-                                       enum pool_kind kind) {
+                                       enum ga_cuda_pool_kind kind, uint16_t tag) {
     struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
     if (pool)
         return pool;
     pool = p->first;
-    while (pool && pool->kind != UNUSED)
+    while (pool && pool->kind != GA_CUDA_POOL_UNUSED)
         pool = pool->next;
     if (pool)
         *pool = (struct ga_cuda_pool){.next = pool->next,
                                       .handle = handle,
                                       .device = device,
                                       .kind = kind,
-                                      .life = pool->life + 1};
+                                      .tag = tag,
+                                      .turn = pool->turn + 1,
+                                      .readings = pool->readings,
+                                      .applied = pool->readings,
+                                      .reserved_at = UINT64_MAX};
     return pool;
 }
 
-static struct ga_cuda_pool *find_or_make(struct ga_root *root, ga_pool handle, int device,
-                                         enum pool_kind kind) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    struct ga_cuda_pool *pool = use_locked(p, handle, device, kind);
-    ga_self_unlock(&p->lock);
-    if (pool)
-        return pool;
-    struct ga_cuda_pool *fresh = ga_root_alloc(root, sizeof *fresh);
-    if (!fresh)
-        return NULL;
-    fresh->kind = UNUSED;
-    ga_self_lock(&p->lock);
-    fresh->next = p->first;
-    p->first = fresh;
-    pool = use_locked(p, handle, device, kind);
-    ga_self_unlock(&p->lock);
-    ga_tell_pool(root);
-    return pool;
-}
-
-static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int device,
-                                    enum pool_kind kind) {
+static struct ga_cuda_pool *find(struct ga_root *root, ga_pool handle, int device,
+                                 enum ga_cuda_pool_kind kind) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     ga_self_lock(&p->lock);
     struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
@@ -120,7 +54,46 @@ static struct ga_cuda_pool *pool_of(struct ga_root *root, ga_pool handle, int de
     return pool;
 }
 
-// A device's pool, as one of the driver's functions has it; NULL: it has none.
+struct ga_cuda_pool *ga_cuda_pool_find(struct ga_root *root, ga_pool handle) {
+    return find(root, handle, 0, GA_CUDA_POOL_ORDINARY);
+}
+
+static void meet(struct ga_root *root, struct ga_cuda_pool *pool);
+
+struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int device,
+                                       enum ga_cuda_pool_kind kind) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    uint16_t tag = atomic_load(&root->tag);
+    ga_self_lock(&p->lock);
+    struct ga_cuda_pool *known = find_locked(p, handle, device, kind);
+    struct ga_cuda_pool *pool = known ? known : use_locked(p, handle, device, kind, tag);
+    ga_self_unlock(&p->lock);
+    if (known)
+        return known;
+    if (!pool) {
+        struct ga_cuda_pool *fresh = ga_root_alloc(root, sizeof *fresh);
+        if (!fresh)
+            return NULL;
+        fresh->kind = GA_CUDA_POOL_UNUSED;
+        ga_self_lock(&p->lock);
+        fresh->next = p->first;
+        p->first = fresh;
+        pool = use_locked(p, handle, device, kind, tag);
+        ga_self_unlock(&p->lock);
+        ga_tell_pool(root);
+    }
+    atomic_store(&p->in_use, 1);
+    if (device >= 0)
+        meet(root, pool);
+    return pool;
+}
+
+struct ga_cuda_pool *ga_cuda_pool_of_kind(struct ga_root *root, uint32_t device,
+                                          enum ga_cuda_pool_kind kind) {
+    return ga_cuda_pool_make(root, NULL, (int)device, kind);
+}
+
+// Returns a device's pool, as one of the driver's functions tells it; NULL: it has none.
 static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device ordinal) {
     ga_pool handle = NULL;
     return ask && ask(&handle, ordinal) == GA_CUDA_SUCCESS ? handle : NULL;
@@ -137,7 +110,8 @@ struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device)
     if (pool)
         return pool;
     ga_pool handle = pool_by(GA_REAL(cuDeviceGetMemPool), ga_cuda_device_ordinal(root, device));
-    pool = find_or_make(root, handle, (int)device, handle ? ORDINARY : NAMELESS);
+    pool = ga_cuda_pool_make(root, handle, (int)device,
+                             handle ? GA_CUDA_POOL_ORDINARY : GA_CUDA_POOL_NAMELESS);
     ga_self_lock(&p->lock);
     p->current[device].turn = handle ? turn : 0;
     p->current[device].pool = pool;
@@ -156,27 +130,15 @@ static int device_of(struct ga_root *root, ga_pool handle, int otherwise) {
 }
 
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise) {
-    struct ga_cuda_pool *pool = pool_of(root, handle, 0, ORDINARY);
+    struct ga_cuda_pool *pool = ga_cuda_pool_find(root, handle);
     if (pool)
         return pool;
-    return find_or_make(root, handle, device_of(root, handle, otherwise), ORDINARY);
+    return ga_cuda_pool_make(root, handle, device_of(root, handle, otherwise),
+                             GA_CUDA_POOL_ORDINARY);
 }
 
-struct ga_cuda_pools *ga_cuda_pool_change_begin(struct ga_root *root) {
-    struct ga_cuda_pools *p = root ? &ga_cuda(root)->pools : NULL;
-    if (p) {
-        atomic_fetch_add(&p->changing, 1);
-        atomic_fetch_add(&p->changes, 1);
-    }
-    return p;
-}
-
-void ga_cuda_pool_change_end(struct ga_cuda_pools *p) {
-    if (p)
-        atomic_fetch_sub(&p->changing, 1);
-}
-
-// In the reverse order: a change that begins between the two is on its way.
+// ga_cuda_pool_change_begin writes the two in the other order, so that a change that begins between
+// the two loads counts as under way.
 uint64_t ga_cuda_pool_turn(struct ga_root *root) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     uint64_t changes = atomic_load(&p->changes);
@@ -191,586 +153,300 @@ struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address
     return pool && pool->device == device ? pool : NULL;
 }
 
-struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device) {
-    return find_or_make(root, NULL, (int)device, GRAPHS);
-}
-
-int ga_cuda_pool_device(const struct ga_cuda_pool *pool) {
-    return pool->device;
-}
-
-struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry) {
-    bool pooled = entry->kind == GA_MEMORY_ASYNC || entry->kind == GA_MEMORY_GRAPH;
-    return pooled ? (struct ga_cuda_pool *)(uintptr_t)entry->context : NULL;
-}
-
 // Sums
-
-// Whoever jumps out of here leaves bytes counted twice, never not at all: where they come from is
-// changed after where they go.
-
-// What the page says of pending bytes is information for people.
-static void show_pending(struct ga_root *root, uint32_t device, uint16_t tag) {
-    struct ga_view *view = atomic_load(&root->view);
-    uint32_t slot = view && view->tag == tag ? atomic_load(&view->slot[device]) : 0;
-    if (slot)
-        atomic_store((ga_word *)&view->page->lease[slot - 1].pending,
-                     ga_root_pending(root, device));
-}
-
-void ga_cuda_pool_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
-    atomic_fetch_add(&root->devices[device].late, bytes);
-    show_pending(root, device, tag);
-}
-
-// A list of pending frees that begins anew takes along what is late, a graph's bytes too, of which
-// the launch may yet be seen to end.
-void ga_cuda_pool_not_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
-    _Atomic uint64_t *late = &root->devices[device].late;
-    uint64_t seen = atomic_load(late);
-    while (!atomic_compare_exchange_weak(late, &seen, seen > bytes ? seen - bytes : 0))
-        ;
-    show_pending(root, device, tag);
-}
-
-static void add_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    atomic_fetch_add(&root->devices[pool->device].kept, bytes);
-    pool->kept += bytes;
-    pool->changes++;
-}
-
-static void take_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    pool->kept -= bytes;
-    pool->changes++;
-    atomic_fetch_sub(&root->devices[pool->device].kept, bytes);
-}
-
-// A session that began anew knows nothing of what was charged before.
-static void refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
-    uint16_t now = atomic_load(&root->tag);
-    if (pool->tag == now || pool->device < 0)
-        return;
-    take_kept(root, pool, pool->kept);
-    pool->stale += pool->charged;
-    pool->charged = 0;
-    pool->readies = 0;
-    pool->tag = now;
-}
-
-static bool is_same(const struct ga_cuda_pool_user *a, const struct ga_cuda_pool_user *b) {
-    return a->id == b->id && a->context == b->context;
-}
-
-static bool find_ready_locked(struct ga_cuda_pool *pool, const struct ga_cuda_pool_user *user,
-                              uint64_t bytes) {
-    for (uint32_t i = pool->readies; i-- > 0;) {
-        if (pool->ready[i].bytes != bytes || !is_same(&pool->ready[i].user, user))
-            continue;
-        pool->ready[i] = pool->ready[--pool->readies];
-        return true;
-    }
-    return false;
-}
-
-// Where there are more than that, one is forgotten.
-static void note_ready_locked(struct ga_cuda_pool *pool, const struct ga_cuda_pool_user *user,
-                              uint64_t bytes) {
-    uint32_t at = pool->readies < READY ? pool->readies++ : (uint32_t)(pool->changes % READY);
-    pool->ready[at] = (struct ready){*user, bytes};
-}
-
-bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
-                        const struct ga_cuda_pool_user *user, uint64_t bytes, uint16_t *tag) {
-    struct ga_cuda_pools *p = begin(root);
-    refresh(root, pool);
-    bool found = pool->kept >= bytes && find_ready_locked(pool, user, bytes);
-    if (found) {
-        *tag = pool->tag;
-        ga_inflight_add((uint32_t)pool->device, bytes);
-        take_kept(root, pool, bytes);
-        show_pending(root, (uint32_t)pool->device, pool->tag);
-    }
-    end(p);
-    return found;
-}
-
-void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    pool->underway += bytes;
-    pool->begun++;
-    ga_self_unlock(&p->lock);
-}
-
-void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    pool->underway -= bytes;
-    ga_self_unlock(&p->lock);
-}
-
-static void keep_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                        uint16_t tag) {
-    refresh(root, pool);
-    if (tag == pool->tag)
-        add_kept(root, pool, bytes);
-    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
-    show_pending(root, (uint32_t)pool->device, tag);
-}
-
-// Takes bytes from what is kept, as far as there are so many, for the credit word. Inside a move.
-static uint64_t give_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                            uint32_t *notify) {
-    if (bytes > pool->kept)
-        bytes = pool->kept;
-    if (bytes == 0)
-        return 0;
-    take_kept(root, pool, bytes);
-    pool->charged -= bytes;
-    pool->gives++;
-    pool->readies = 0;
-    if (pool->charged == 0) {
-        pool->sole.id = 0;
-        pool->doubt = false;
-    }
-    atomic_fetch_add(&root->returned[pool->device], 1);
-    show_pending(root, (uint32_t)pool->device, pool->tag);
-    *notify = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
-    return bytes;
-}
-
-// One that was destroyed is gone with its last block.
-static void lose_block_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
-    refresh(root, pool);
-    pool->blocks--;
-    if (pool->blocks != 0 || pool->handle || pool->kind == GRAPHS)
-        return;
-    give_locked(root, pool, UINT64_MAX, notify);
-    if (pool->kind == ORDINARY)
-        pool->kind = UNUSED;
-}
 
 static void tell(struct ga_root *root, uint32_t notify) {
     if (notify)
         ga_session_freed(root, notify - 1);
 }
 
-void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag) {
-    struct ga_cuda_pools *p = begin(root);
-    keep_locked(root, pool, bytes, tag);
-    end(p);
+// Lowers the charge, which goes back into the credit word. Returns by how much.
+static uint64_t lower_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t charge,
+                             uint32_t *notify) {
+    uint64_t bytes = pool->charge > charge ? pool->charge - charge : 0;
+    if (bytes == 0)
+        return 0;
+    pool->charge -= bytes;
+    pool->largest = 0;
+    pool->turn++;
+    uint32_t more = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
+    *notify = more ? more : *notify;
+    atomic_fetch_add(&root->returned[pool->device], 1);
+    return bytes;
 }
 
-void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag) {
-    struct ga_cuda_pools *p = begin(root);
-    refresh(root, pool);
-    pool->blocks++;
-    pool->changes++;
-    pool->underway -= bytes;
-    if (tag == pool->tag)
-        pool->charged += bytes;
-    end(p);
+// A pool that was destroyed is gone with its last block.
+static uint64_t end_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
+    bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
+                !pool->ending;
+    if (!over)
+        return 0;
+    uint64_t given = lower_locked(root, pool, 0, notify);
+    ga_cuda_pool_count(root, pool);
+    pool->kind = GA_CUDA_POOL_UNUSED;
+    return given;
 }
 
-void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                        uint64_t grew, uint16_t tag) {
-    struct ga_cuda_pools *p = begin(root);
-    refresh(root, pool);
-    pool->blocks++;
-    pool->changes++;
-    if (tag == pool->tag)
-        pool->charged += grew;
-    ga_cuda_pool_late(root, (uint32_t)pool->device, bytes, tag);
-    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
-    end(p);
-}
+// Readings
 
-uint32_t ga_cuda_pool_execute(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                              uint16_t tag, const struct ga_cuda_pool_user *user) {
-    uint32_t notify = 0;
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_spin_lock(&p->lock);
-    refresh(root, pool);
-    if (tag == pool->tag) {
-        add_kept(root, pool, bytes);
-        note_ready_locked(pool, user, bytes);
-    }
-    ga_cuda_pool_not_late(root, (uint32_t)pool->device, bytes, tag);
-    lose_block_locked(root, pool, &notify);
-    ga_spin_unlock(&p->lock);
-    return notify;
-}
-
-void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t tag, const struct ga_cuda_pool_user *user) {
-    ga_move_begin(root);
-    uint32_t notify = ga_cuda_pool_execute(root, pool, bytes, tag, user);
-    ga_move_end();
-    tell(root, notify);
-}
-
-void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    for (struct ga_cuda_pool *pool = p->first; pool; pool = pool->next)
-        for (uint32_t i = pool->readies; i-- > 0;) {
-            const struct ga_cuda_pool_user *user = &pool->ready[i].user;
-            if (context ? user->context == context : user->id == id)
-                pool->ready[i] = pool->ready[--pool->readies];
-        }
-    ga_self_unlock(&p->lock);
-}
-
-// What the pools hold
-
-// What a pool holds of its device. UINT64_MAX: that cannot be known.
-static uint64_t reserved_by(struct ga_root *root, enum pool_kind kind, ga_pool handle, int device) {
-    uint64_t bytes = UINT64_MAX;
-    ga_result result = GA_CUDA_NOT_FOUND;
-    if (kind == GRAPHS && GA_REAL(cuDeviceGetGraphMemAttribute))
-        result = GA_REAL(cuDeviceGetGraphMemAttribute)(
-            ga_cuda_device_ordinal(root, (uint32_t)device), GA_CUDA_GRAPH_RESERVED, &bytes);
-    else if (handle && GA_REAL(cuMemPoolGetAttribute))
-        result = GA_REAL(cuMemPoolGetAttribute)(handle, GA_CUDA_POOL_RESERVED, &bytes);
-    return result == GA_CUDA_SUCCESS ? bytes : UINT64_MAX;
-}
-
-struct sums {
-    enum pool_kind kind;
-    int device;
-    ga_pool handle;
-    uint64_t charged, kept, changes, untrimmed, gives, underway, begun;
-    uint32_t life;
-    uint16_t tag;
+// A pool's reserved bytes, as the driver tells them.
+struct reading {
+    uint64_t bytes;  // UINT64_MAX: not known
+    uint64_t number; // in the order in which readings of the pool began
+    uint64_t turn;   // of the pool, before the driver was asked
+    uint64_t asked;  // as of the pool, then
 };
 
-static struct sums sums_of(struct ga_root *root, struct ga_cuda_pool *pool) {
-    struct ga_cuda_pools *p = begin(root);
-    refresh(root, pool);
-    struct sums s = {pool->kind,     pool->device,  pool->handle,    pool->charged,
-                     pool->kept,     pool->changes, pool->untrimmed, pool->gives,
-                     pool->underway, pool->begun,   pool->life,      pool->tag};
-    end(p);
-    return s;
+static struct reading read_pool(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    ga_self_lock(&p->lock);
+    struct reading r = {UINT64_MAX, ++pool->readings, pool->turn, pool->asked};
+    enum ga_cuda_pool_kind kind = pool->kind;
+    ga_pool handle = pool->handle;
+    int device = pool->device;
+    ga_self_unlock(&p->lock);
+    uint64_t bytes = 0;
+    if (kind == GA_CUDA_POOL_OF_GRAPHS
+            ? GA_ASK(cuDeviceGetGraphMemAttribute, ga_cuda_device_ordinal(root, (uint32_t)device),
+                     GA_CUDA_GRAPH_RESERVED, &bytes)
+            : handle && GA_ASK(cuMemPoolGetAttribute, handle, GA_CUDA_POOL_RESERVED, &bytes))
+        r.bytes = bytes;
+    return r;
 }
 
-static bool is_of(const struct ga_cuda_pool *pool, const struct sums *s) {
-    return pool->tag == s->tag && pool->life == s->life;
+// Reads a pool that is met for the first time. The memory that it holds already was not taken
+// through this library, or is another process's.
+static void meet(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    struct reading r = read_pool(root, pool);
+    ga_self_lock(&p->lock);
+    if (r.bytes != UINT64_MAX && pool->applied < r.number) {
+        pool->applied = r.number;
+        pool->stale = pool->reserved = r.bytes;
+        pool->reserved_at = r.turn;
+    }
+    ga_self_unlock(&p->lock);
 }
 
-// Drivers make pools larger by whole granules; both are believed to be in use, and which it is
-// shows in what pools hold.
-#define LARGE (32ull << 20)
+// Drivers make pools larger by whole granules, and say nowhere how large these are: 2 MiB and
+// 32 MiB are known. Larger ones show in what a pool grows by for one block.
 #define SMALL (2ull << 20)
+#define LARGE (32ull << 20)
 
-static uint64_t granule_locked(const struct ga_cuda_pools *p) {
-    return !p->rounds ? 0 : p->small ? SMALL : LARGE;
+// Learns from a pool that grew for one block: the difference is less than a granule.
+static void learn_locked(struct ga_cuda_granule *g, uint64_t grew, uint64_t bytes) {
+    if (grew > bytes && grew - bytes >= g->more_than)
+        g->more_than = grew - bytes + 1;
 }
 
-// What a pool is charged with that holds so much, beyond its blocks: the last granule is rounding.
-static uint64_t charge_locked(struct ga_cuda_pools *p, struct ga_cuda_pool *pool, uint64_t reserved,
-                              const struct sums *s) {
-    uint64_t blocks = pool->charged - pool->kept;
-    uint64_t others = reserved > blocks ? reserved - blocks : 0;
-    if (pool->stale > others)
-        pool->stale = others;
-    reserved -= pool->stale;
-    if (reserved % LARGE)
-        p->small = true;
-    // No other call has begun since: it holds more than all of them together were to have.
-    if (pool->begun == s->begun && reserved > s->charged + s->underway)
-        p->rounds = true;
-    uint64_t granule = granule_locked(p);
-    return reserved > granule ? reserved - granule : 0;
+// Returns the granule of a device; 0: none has shown.
+static uint64_t granule_of(const struct ga_cuda_granule *g) {
+    uint64_t granule = g->readings % LARGE ? SMALL : LARGE;
+    if (g->more_than == 0)
+        return 0;
+    while (granule < g->more_than)
+        granule *= 2;
+    return granule;
 }
 
-// What is charged to a pool beyond what it holds it has given up. The charge is read before the
-// driver is asked: what the program takes meanwhile can only make the pool hold more. *missing: the
-// reverse, as far as it can be told.
-static uint64_t compare(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t *missing) {
-    uint32_t notify = 0;
-    uint64_t given = 0;
+// Sets the charge by a reading, unless a later one did. *missing: bytes that the charge lacks.
+// Returns the bytes that were given back.
+static uint64_t apply_locked(struct ga_root *root, struct ga_cuda_pool *pool,
+                             const struct reading *r, uint64_t *missing, uint32_t *notify) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    struct ga_cuda_granule *g = &p->granule[pool->device];
     *missing = 0;
-    for (int tries = 0; tries < 4; tries++) {
-        struct sums s = sums_of(root, pool);
-        uint64_t reserved = reserved_by(root, s.kind, s.handle, s.device);
-        if (reserved == UINT64_MAX)
-            break;
-        struct ga_cuda_pools *p = begin(root);
-        bool alone = is_of(pool, &s) && pool->gives == s.gives;
-        uint64_t charge = alone ? charge_locked(p, pool, reserved, &s) : 0;
-        bool still = alone && pool->begun == s.begun && pool->changes == s.changes;
-        if (alone && s.charged > charge) {
-            pool->doubt = true;
-            given = give_locked(root, pool, s.charged - charge, &notify);
-        }
-        if (still && charge > s.charged + s.underway)
-            *missing = charge - s.charged - s.underway;
-        end(p);
-        if (still || given || !is_of(pool, &s))
-            break;
-    }
-    tell(root, notify);
+    if (r->number <= pool->applied)
+        return 0;
+    pool->applied = r->number;
+    if (r->bytes == UINT64_MAX)
+        // A destroyed pool cannot be read: its charge stays until its last block is freed.
+        return has_handle(pool->kind) ? end_locked(root, pool, notify)
+                                      : lower_locked(root, pool, pool->live + pool->freed, notify);
+    uint64_t others = r->bytes > pool->live ? r->bytes - pool->live : 0;
+    pool->stale = pool->stale < others ? pool->stale : others;
+    bool current = r->asked == 0 && r->turn == pool->turn;
+    g->readings |= r->bytes;
+    // Blocks that the driver is being asked for are live, and may or may not be in the reading.
+    uint64_t least = r->bytes - pool->stale;
+    uint64_t most = least + pool->asked;
+    // A free that is not executed is in it: what a pool no longer holds has been.
+    uint64_t late = most > pool->live ? most - pool->live : 0;
+    if (pool->freed > late)
+        ga_cuda_frees_forget(p, pool, pool->freed - late);
+    uint64_t held = pool->live + pool->freed;
+    uint64_t granule = granule_of(g);
+    least = least > held + granule ? least - granule : held;
+    most = most > held + granule ? most - granule : held;
+    if (pool->charge < least)
+        *missing = least - pool->charge;
+    uint64_t given = lower_locked(root, pool, most, notify);
+    pool->reserved = r->bytes;
+    pool->reserved_at = current ? pool->turn : UINT64_MAX;
     return given;
 }
 
-static uint64_t settle(struct ga_root *root, struct ga_cuda_pool *pool) {
-    uint64_t missing;
-    if (sums_of(root, pool).kept == 0)
-        return 0;
-    return compare(root, pool, &missing);
-}
-
-// The driver does not say what the pool holds: it is taken to have used what it kept.
-static void use_kept(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    uint32_t notify = 0;
-    struct ga_cuda_pools *p = begin(root);
-    give_locked(root, pool, bytes, &notify);
-    end(p);
-    tell(root, notify);
-}
-
-// More than what the pool has been charged with is charged now.
-static bool charge_more(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    uint16_t tag;
-    uint32_t device = (uint32_t)pool->device;
-    uint64_t changes = sums_of(root, pool).changes;
-    if (!ga_admit(root, device, bytes, GA_MEMORY_ASYNC, &tag))
+// Charges bytes that are in flight to a pool. False: they are of another session.
+static bool charge_locked(struct ga_cuda_pool *pool, uint64_t bytes, uint16_t tag) {
+    if (tag != pool->tag)
         return false;
-    struct ga_cuda_pools *p = begin(root);
-    refresh(root, pool);
-    bool same = pool->changes == changes && pool->tag == tag;
-    if (same) {
-        pool->charged += bytes;
-        keep_locked(root, pool, bytes, tag);
-    }
-    end(p);
-    if (!same)
-        ga_release(root, device, bytes, tag);
+    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
+    pool->charge += bytes;
     return true;
 }
 
-// Whether a block that a user had again may be new memory all the same.
-static bool is_in_doubt(struct ga_root *root, struct ga_cuda_pool *pool,
-                        const struct ga_cuda_pool_user *user) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    if (pool->sole.id == 0)
-        pool->sole = *user;
-    if (user->id == 0 || !is_same(&pool->sole, user))
-        pool->doubt = true;
-    bool doubt = pool->doubt;
-    ga_self_unlock(&p->lock);
-    return doubt;
-}
-
-bool ga_cuda_pool_balance(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t admitted,
-                          const struct ga_cuda_pool_user *user) {
-    if (!is_in_doubt(root, pool, user) && admitted == 0)
-        return true;
-    struct sums s = sums_of(root, pool);
-    if (s.kind == NAMELESS || !(s.kind == GRAPHS ? (void *)GA_REAL(cuDeviceGetGraphMemAttribute)
-                                                 : (void *)GA_REAL(cuMemPoolGetAttribute))) {
-        use_kept(root, pool, admitted);
-        return true;
-    }
-    for (int tries = 0; tries < 4; tries++) {
-        uint64_t missing;
-        compare(root, pool, &missing);
-        if (missing == 0)
-            return true;
-        if (!charge_more(root, pool, missing))
-            return false;
-    }
-    return true;
-}
-
-static bool trim(struct ga_root *root, const struct sums *s, uint64_t keep) {
-    if (s->kind == GRAPHS)
-        return GA_ASK(cuDeviceGraphMemTrim, ga_cuda_device_ordinal(root, (uint32_t)s->device));
-    return s->handle && GA_ASK(cuMemPoolTrimTo, s->handle, keep);
-}
-
-// Has a pool give up so many bytes, or all that it can where that is not enough: it gives up
-// whole pieces of memory, and what is charged to it is spread over them.
-static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes) {
-    struct sums s = sums_of(root, pool);
-    if (bytes > s.kept)
-        bytes = s.kept;
-    if (bytes == 0 || s.untrimmed == s.changes)
-        return 0;
-    uint64_t given = trim(root, &s, s.charged - bytes) ? settle(root, pool) : 0;
-    if (given < bytes && trim(root, &s, 0))
-        given += settle(root, pool);
-    if (given < bytes) {
-        uint64_t changes = sums_of(root, pool).changes;
-        struct ga_cuda_pools *p = begin(root);
-        pool->untrimmed = changes;
-        end(p);
-    }
-    return given;
-}
-
-void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool) {
-    struct sums s = sums_of(root, pool);
-    trim(root, &s, s.charged);
-}
-
-static uint64_t reap_pool(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t wanted) {
-    uint64_t given = settle(root, pool);
-    return given >= wanted ? given : given + squeeze(root, pool, wanted - given);
-}
-
-// The next one on a device, or the first. A record may stand for another pool at any moment.
-static struct ga_cuda_pool *next_on(struct ga_cuda_pools *p, const struct ga_cuda_pool *pool,
-                                    int device) {
-    ga_self_lock(&p->lock);
-    struct ga_cuda_pool *next = pool ? pool->next : p->first;
-    while (next && (next->device != device || next->kind == UNUSED))
-        next = next->next;
-    ga_self_unlock(&p->lock);
-    return next;
-}
-
-uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    uint64_t given = 0;
-    struct ga_cuda_pool *pool = next_on(p, NULL, (int)device);
-    for (; pool; pool = next_on(p, pool, (int)device))
-        given += reap_pool(root, pool, wanted > given ? wanted - given : 0);
-    return given;
-}
-
-// So often in a row bytes have to come of pools, before these are asked first for a while.
-#define IN_A_ROW 4
-#define FOR_A_WHILE 64
-
-bool ga_cuda_pool_is_strait(struct ga_root *root, uint32_t device) {
-    _Atomic uint32_t *strait = &ga_cuda(root)->pools.strait[device];
-    uint32_t now = atomic_load(strait);
-    return now > IN_A_ROW && atomic_compare_exchange_strong(strait, &now, now - 1);
-}
-
-void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools) {
-    _Atomic uint32_t *strait = &ga_cuda(root)->pools.strait[device];
-    uint32_t now = atomic_load(strait);
-    if (!of_pools)
-        atomic_store(strait, 0);
-    else
-        atomic_store(strait, now < IN_A_ROW ? now + 1 : IN_A_ROW + FOR_A_WHILE);
-}
-
-// One pool, after a call that may have made it give up something.
-static void settle_now(struct ga_root *root, struct ga_cuda_pool *pool) {
-    if (!ga_mutex_lock(&ga_cuda(root)->asking, 100))
-        return; // whoever reaps next will see it
-    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    settle(root, pool);
-    ga_cuda_capture_exchange(mode);
-    ga_mutex_unlock(&ga_cuda(root)->asking);
-}
-
-void ga_cuda_pool_lost(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag) {
-    uint32_t notify = 0;
-    struct ga_cuda_pools *p = begin(root);
-    keep_locked(root, pool, bytes, tag);
-    lose_block_locked(root, pool, &notify);
-    end(p);
-    tell(root, notify);
-}
-
-bool ga_cuda_pool_lose(struct ga_root *root, const struct ga_entry *entry) {
-    struct ga_cuda_pool *pool = ga_cuda_pool_of(entry);
-    if (pool)
-        ga_cuda_pool_lost(root, pool, entry->bytes, entry->tag);
-    return pool != NULL;
-}
-
-void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
+static void charge_more(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                         uint16_t tag) {
-    ga_cuda_pool_lost(root, pool, bytes, tag);
-    settle_now(root, pool);
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
+    ga_cuda_pool_refresh(root, pool);
+    bool charged = charge_locked(pool, bytes, tag);
+    ga_cuda_pool_count(root, pool);
+    ga_cuda_pools_end(p);
+    if (!charged)
+        ga_release(root, (uint32_t)pool->device, bytes, tag);
 }
 
-// The program's own calls
-
-// Managed memory without a device of its own goes where it is used: such a pool is its first
-// stream's, which the first allocation tells.
-ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
-                           int type) {
-    struct ga_root *root = result == GA_CUDA_SUCCESS && pool && at ? ga_root_get() : NULL;
-    if (!root)
-        return result;
-    int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : ga_cuda_device_at(root, at);
-    if (device >= 0 || type != GA_CUDA_ALLOCATION_MANAGED)
-        find_or_make(root, *pool, device, ORDINARY);
-    return result;
-}
-
-static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool handle) {
-    bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    pool->handle = handle;
-    ga_self_unlock(&p->lock);
-    if (held)
-        ga_mutex_unlock(&ga_cuda(root)->asking);
-}
-
-// From its end on nothing may be asked of a pool; its handle is forgotten before, while nobody
-// asks, because the driver may give it out again at once. Its blocks live on, and what it holds is
-// gone with the last of them.
-ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
-    struct ga_root *root = ga_root_get();
-    struct ga_cuda_pool *pool = root ? pool_of(root, handle, 0, ORDINARY) : NULL;
-    if (!pool) {
-        ga_result result = real(handle);
-        if (root && result == GA_CUDA_SUCCESS)
-            ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
-        return result;
-    }
-    bool ours = pool->device >= 0;
+uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool) {
+    uint16_t tag;
     uint32_t notify = 0;
-    struct ga_cuda_pools *p = begin(root);
-    pool->blocks += ours; // so that it does not end before the driver has spoken
-    end(p);
-    set_handle(root, pool, NULL);
-    struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(root);
-    ga_result result = real(handle);
-    ga_cuda_pool_change_end(changing);
-    if (result != GA_CUDA_SUCCESS)
-        set_handle(root, pool, handle);
-    else
-        ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
-    begin(root);
-    if (ours)
-        lose_block_locked(root, pool, &notify);
-    else if (result == GA_CUDA_SUCCESS)
-        pool->kind = UNUSED;
-    end(p);
+    uint64_t missing = 0, given = 0;
+    struct reading r = read_pool(root, pool);
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
+    ga_cuda_pool_refresh(root, pool);
+    if (pool->device >= 0)
+        given = apply_locked(root, pool, &r, &missing, &notify);
+    else if (has_handle(pool->kind) && !pool->handle && !pool->ending)
+        pool->kind = GA_CUDA_POOL_UNUSED;
+    if (pool->kind != GA_CUDA_POOL_UNUSED && pool->device >= 0)
+        ga_cuda_pool_count(root, pool);
+    ga_cuda_pools_end(p);
     tell(root, notify);
-    return result;
+    if (missing && ga_admit_fast(root, (uint32_t)pool->device, missing, &tag))
+        charge_more(root, pool, missing, tag);
+    return given;
 }
 
-ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool handle, size_t keep) {
-    struct ga_root *root = ga_root_get();
-    ga_result result = real(handle, keep);
-    struct ga_cuda_pool *pool =
-        root && result == GA_CUDA_SUCCESS ? pool_of(root, handle, 0, ORDINARY) : NULL;
-    if (pool && pool->device >= 0)
-        settle_now(root, pool);
-    return result;
+// Taking
+
+// So often streams are asked whether they have executed a free: that takes no longer than to ask
+// the daemon.
+#define LOOKS 32
+
+// Makes bytes live. spare of them are in flight, for what the charge lacks. Returns the bytes that
+// it lacks beyond these: then nothing has changed.
+static uint64_t take_from(struct ga_cuda_take *t, uint64_t spare, bool anew) {
+    struct ga_cuda_pool *pool = t->pool;
+    uint64_t lacks = 0;
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(t->root);
+    ga_cuda_pool_refresh(t->root, pool);
+    if (spare == 0)
+        t->tag = pool->tag;
+    bool ours = t->tag == pool->tag;
+    t->again = anew || !ours ? 0 : ga_cuda_frees_take(p, pool, &t->at, t->bytes);
+    uint64_t held = pool->live + pool->freed + t->bytes;
+    if (!anew && held > pool->charge + spare)
+        lacks = held - pool->charge - spare;
+    if (lacks) {
+        ga_cuda_frees_give(p, pool, &t->at, t->again);
+    } else {
+        // Bytes that were admitted in an earlier session are charged nowhere.
+        if (!ours || !charge_locked(pool, spare, t->tag))
+            ga_inflight_add((uint32_t)pool->device, 0 - spare);
+        pool->live += ours ? t->bytes : 0;
+        pool->asked += ours ? t->bytes : 0;
+        pool->stale += ours ? 0 : t->bytes;
+        pool->turn++;
+    }
+    ga_cuda_pool_count(t->root, pool);
+    ga_cuda_pools_end(p);
+    return lacks;
 }
 
-ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_device device) {
-    struct ga_root *root = ga_root_get();
-    ga_result result = real(device);
-    int number = root && result == GA_CUDA_SUCCESS ? ga_cuda_device_number(root, device) : -1;
-    struct ga_cuda_pool *pool = number >= 0 ? pool_of(root, NULL, number, GRAPHS) : NULL;
-    if (pool)
-        settle_now(root, pool);
-    return result;
+// Takes from what the stream has freed and the pool keeps, and for what that lacks from the credit
+// word, or, if the driver has given the memory already, from the daemon.
+static bool take_kept(struct ga_cuda_take *t, bool now) {
+    uint32_t device = (uint32_t)t->pool->device;
+    uint64_t lacks = take_from(t, 0, false);
+    if (lacks == 0)
+        return true;
+    if (now ? !ga_admit_at_once(t->root, device, lacks, t->kind, &t->tag)
+            : !ga_admit_fast(t->root, device, lacks, &t->tag))
+        return false;
+    if (take_from(t, lacks, false) == 0)
+        return true;
+    ga_release(t->root, device, lacks, t->tag);
+    return false;
+}
+
+static bool take_new(struct ga_cuda_take *t, bool may_wait) {
+    uint32_t device = (uint32_t)t->pool->device;
+    if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
+        !(may_wait && ga_admit_slow(t->root, device, t->bytes, t->kind, &t->tag)))
+        return false;
+    take_from(t, t->bytes, true);
+    return true;
+}
+
+static bool is_worth_a_look(const struct ga_cuda_take *t, const struct ga_cuda_pool *pool) {
+    return pool->freed != 0 && pool->charge - pool->live >= t->bytes &&
+           !ga_admit_exceeds(t->root, (uint32_t)pool->device, t->bytes);
+}
+
+bool ga_cuda_pool_take(struct ga_cuda_take *t, enum ga_cuda_take_how how) {
+    for (int looks = 0; how != GA_CUDA_TAKE_NEW; looks++) {
+        struct ga_cuda_pool copy = ga_cuda_pool_copy(t->root, t->pool);
+        bool known = how != GA_CUDA_TAKE || t->bytes <= copy.largest;
+        if (known ? take_kept(t, how == GA_CUDA_TAKE_NOW) : take_new(t, false))
+            return true;
+        if (how == GA_CUDA_TAKE_NOW)
+            return false;
+        if (looks == LOOKS || !is_worth_a_look(t, &copy))
+            break;
+        if (looks > 0)
+            ga_os_yield();
+        ga_interface_reap(t->root, (uint32_t)t->pool->device, 0);
+    }
+    return take_new(t, true);
+}
+
+// The driver has answered. Returns what the charge lacks after a reading.
+static uint64_t settle(struct ga_cuda_take *t, bool taken) {
+    struct ga_cuda_pool *pool = t->pool;
+    uint32_t notify = 0;
+    uint64_t missing;
+    struct reading r = read_pool(t->root, pool);
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(t->root);
+    ga_cuda_pool_refresh(t->root, pool);
+    if (t->tag == pool->tag) {
+        bool alone = taken && r.asked == t->bytes && pool->reserved_at == r.turn - 1;
+        if (alone && r.bytes != UINT64_MAX && r.bytes > pool->reserved)
+            learn_locked(&p->granule[pool->device], r.bytes - pool->reserved, t->bytes);
+        r.asked -= t->bytes;
+        pool->asked -= t->bytes;
+    }
+    if (t->tag == pool->tag && !taken) {
+        pool->live -= t->bytes;
+        ga_cuda_frees_give(p, pool, &t->at, t->again);
+    }
+    apply_locked(t->root, pool, &r, &missing, &notify);
+    if (pool->kind != GA_CUDA_POOL_UNUSED)
+        ga_cuda_pool_count(t->root, pool);
+    ga_cuda_pools_end(p);
+    tell(t->root, notify);
+    return missing;
+}
+
+void ga_cuda_pool_untake(struct ga_cuda_take *t) {
+    settle(t, false);
+}
+
+bool ga_cuda_pool_taken(struct ga_cuda_take *t) {
+    uint16_t tag;
+    uint64_t missing = settle(t, true);
+    if (GA_LIKELY(missing == 0))
+        return true;
+    if (!ga_admit_at_once(t->root, (uint32_t)t->pool->device, missing, t->kind, &tag))
+        return false;
+    charge_more(t->root, t->pool, missing, tag);
+    return true;
 }

@@ -1,105 +1,85 @@
 // SPDX-License-Identifier: Apache-2.0
 // Pools of stream-ordered memory, and the driver's own pool for the memory of graphs.
 //
-// What is freed in stream order stays with its pool after it has executed, until the pool gives it
-// up: at a synchronisation, as its release threshold says, when it is trimmed, or with its end.
-// Until then it is gone from the device, so that it stays charged. What a pool holds the driver
-// says (RESERVED_MEM_CURRENT). A pool is charged with its blocks, or with what it holds less one
-// granule of rounding where that is more.
+// A pool is charged with what the driver says that it holds. It has three sums, in bytes:
+//   live    blocks that the program has;
+//   freed   blocks whose free in stream order is not known to have executed, by stream (pending.h);
+//   charge  what is taken from the budget for it: the greater of live + freed, and of what the pool
+//           has reserved of its device (RESERVED_MEM_CURRENT) less one granule of rounding.
+// The charge covers live + freed before the driver is asked for a block. The reserved bytes are
+// read after each allocation, and whenever they may have become fewer. If the driver took more than
+// the budget has room for, the block is freed again, and its bytes are asked for as new ones.
 //
-// A pool may take new memory though it keeps enough in pieces: so an allocation is admitted as new
-// as a whole, and what the pool did not grow by goes back afterwards. NVIDIA's programming guide
-// says that a driver may remap such pieces, reports say that pools grow (rmm#1245, pytorch#110194):
-// which it is is a belief, and nothing here depends on it. Only a block that the same stream
-// freed, and that nothing can have used since, is counted on beforehand.
+// Where the driver puts a block is not modelled. A pool may take new memory though it keeps enough
+// in pieces, so that a block larger than any that was freed is admitted as new memory in full.
 #ifndef GA_CUDA_POOL_H
 #define GA_CUDA_POOL_H
 
-#include "core/root.h"
-#include "cuda/driver.h"
-#include "cuda/state.h"
+#include "cuda/sums.h"
 
-// Never freed, but used again for another pool when the one it stands for is gone.
-struct ga_cuda_pool;
-
-// What cuMemAllocAsync takes from on a device. NULL: no memory for the record.
+// The pool that cuMemAllocAsync takes from on a device. NULL: no memory for the record.
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device);
-// The pool of a handle. One that was never seen before is taken to be on the device that
-// otherwise says, unless it is another device's own.
+// The pool of a handle. One that was never seen before is taken to be on device otherwise, unless
+// the driver says that it is another device's own.
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise);
-// Which pool devices take from: a number that is another one when that may have changed since; 0
-// while it changes.
+// Returns a number that changes when the pool that a device takes from may have changed; 0 while a
+// change is under way.
 uint64_t ga_cuda_pool_turn(struct ga_root *root);
-// The pool that the driver took a block from, or NULL where it does not say.
+// The pool that the driver took a block from, or NULL if it does not say.
 struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device);
-// Has a pool give up what it holds and is not charged with.
-void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool);
-struct ga_cuda_pool *ga_cuda_pool_of_graphs(struct ga_root *root, uint32_t device);
-// Its device; or −1: what it holds is not on one that is arbitrated; or
-// GA_CUDA_POOL_IN_HOST.
-int ga_cuda_pool_device(const struct ga_cuda_pool *pool);
-#define GA_CUDA_POOL_IN_HOST (-2)
-// The pool that a block came from, or NULL.
-struct ga_cuda_pool *ga_cuda_pool_of(const struct ga_entry *entry);
+// The record of a pool by its handle, or NULL; and its record, made if there is none. NULL: no
+// memory for it. The device is a number, or as in ga_cuda_pool.
+struct ga_cuda_pool *ga_cuda_pool_find(struct ga_root *root, ga_pool handle);
+struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int device,
+                                       enum ga_cuda_pool_kind kind);
+// A device's pool of a kind without a handle.
+struct ga_cuda_pool *ga_cuda_pool_of_kind(struct ga_root *root, uint32_t device,
+                                          enum ga_cuda_pool_kind kind);
 
-// Who freed a block, and surely has it again when it asks for as many bytes: a stream in its
-// context, or a graph.
-struct ga_cuda_pool_user {
-    uint64_t id, context;
+// Memory of a pool that the driver is being asked for.
+struct ga_cuda_take {
+    struct ga_root *root;
+    struct ga_cuda_pool *pool;
+    struct ga_cuda_at at;
+    uint64_t bytes;
+    uint64_t again; // of these, bytes that the stream had freed
+    uint32_t kind;  // GA_MEMORY_…
+    uint16_t tag;   // the session that it is charged in
 };
-// Takes such a block of what the pool keeps: its bytes are on their way. False: there is none.
-// *tag: the session that they, and all that the pool is charged with, belong to.
-bool ga_cuda_pool_ready(struct ga_root *root, struct ga_cuda_pool *pool,
-                        const struct ga_cuda_pool_user *user, uint64_t bytes, uint16_t *tag);
-// The reverse: the driver did not use it.
-void ga_cuda_pool_keep(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag);
-// A stream has ended, or where context is not 0, a context: what either freed is nobody's to have
-// again.
-void ga_cuda_pool_forget_users(struct ga_root *root, uint64_t id, uint64_t context);
-// The driver is about to be asked for a block, for which so many bytes were admitted: the pool may
-// grow by them. And the reverse, where no block came of that.
-void ga_cuda_pool_enter(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
-void ga_cuda_pool_leave(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes);
-// A block of the pool is held, for which so many bytes were admitted and entered (0: it had been
-// the pool's before).
-void ga_cuda_pool_grew(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag);
-// After a block has come, for which so many bytes were admitted: gives back what the pool did not
-// grow by, or has what it grew by beyond that admitted too. False: that was refused.
-bool ga_cuda_pool_balance(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t admitted,
-                          const struct ga_cuda_pool_user *user);
-// Whether bytes of a device came of pools often enough in a row for these to be asked before the
-// daemon is; and that the daemon was asked, and whether the bytes came of pools.
-bool ga_cuda_pool_is_strait(struct ga_root *root, uint32_t device);
-void ga_cuda_pool_asked_for(struct ga_root *root, uint32_t device, bool of_pools);
-// A block of the pool has come, and is pending already: its bytes were on their way.
-void ga_cuda_pool_pends(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                        uint64_t grew, uint16_t tag);
-// A block of the pool is no more, and was late until now: its bytes are kept. Inside a move, and
-// with the list of pending frees locked or not; returns slot + 1 when the daemon is to be told.
-uint32_t ga_cuda_pool_execute(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                              uint16_t tag, const struct ga_cuda_pool_user *user);
-// The same, in a move of its own.
-void ga_cuda_pool_executed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                           uint16_t tag, const struct ga_cuda_pool_user *user);
-// The same for one that was freed at once, whose bytes are on their way.
-void ga_cuda_pool_freed(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                        uint16_t tag);
-// The same for one whose address another block has: it was freed out of our sight.
-void ga_cuda_pool_lost(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
-                       uint16_t tag);
-// ga_interface.lose.
-bool ga_cuda_pool_lose(struct ga_root *root, const struct ga_entry *entry);
+enum ga_cuda_take_how {
+    GA_CUDA_TAKE,       // from what the stream freed and the pool keeps, else as new memory
+    GA_CUDA_TAKE_AGAIN, // the same, and the pool has a piece for it
+    GA_CUDA_TAKE_NEW,   // as new memory, in full
+    GA_CUDA_TAKE_NOW,   // the driver has given it already: never waits
+};
+// Takes bytes, of which root, pool, at, bytes and kind are given. False: refused, nothing is taken.
+// True: one of the two below follows, when the driver has answered.
+bool ga_cuda_pool_take(struct ga_cuda_take *t, enum ga_cuda_take_how how);
+// The driver did not give them; or has given them, which the other function returns false for if
+// the pool grew by more than there is room for.
+void ga_cuda_pool_untake(struct ga_cuda_take *t);
+bool ga_cuda_pool_taken(struct ga_cuda_take *t);
 
-// Gives back what the pools of a device have given up, and makes them give up more until wanted
-// bytes came back. The caller holds ga_cuda(root)->asking. Returns how many bytes that was.
-uint64_t ga_cuda_pool_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
+// Blocks of pools, by address: they are counted by their pool, in no other table. False: no memory.
+bool ga_cuda_pool_hold(const struct ga_cuda_take *t, ga_address address, uint64_t bytes);
+// Takes a block out, and copies it. False: no pool has a block at the address.
+bool ga_cuda_pool_withdraw(struct ga_root *root, ga_address address, struct ga_entry *entry);
+bool ga_cuda_pool_holds(struct ga_root *root, ga_address address);
+// Puts it back: the driver did not free it.
+void ga_cuda_pool_put_back(struct ga_root *root, const struct ga_entry *entry);
+// The driver has freed a block that was taken out, at once. Whether to read what its pool holds.
+void ga_cuda_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool reads);
 
-// Adds to what is late on a device, or takes from that; inside a move. tag: the session that it is
-// charged in.
-void ga_cuda_pool_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
-void ga_cuda_pool_not_late(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag);
+// Reads what a pool holds, and sets its charge: what is too much goes back, and what it lacks is
+// taken if there is credit. The caller holds ga_cuda(root)->asking, or uses the pool. Returns the
+// bytes that went back.
+uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool);
+// Has a pool give up what it holds beyond its charge.
+void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool);
+// Reads what pools hold of a device (−1: of each) if they are charged with more than blocks, and
+// has them give up more until wanted bytes came back. The caller holds ga_cuda(root)->asking.
+// Returns how many bytes came back.
+uint64_t ga_cuda_pool_reap(struct ga_root *root, int device, uint64_t wanted);
 
 // The driver has made a pool, or shown the one of a place, which may be host memory.
 ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,

@@ -34,47 +34,27 @@ struct ga_primary {
     bool others;         // it was there before the first of these
 };
 
-// Pools of stream-ordered memory: pool.c
+// How the driver makes the pools of a device larger: pool.c
+struct ga_cuda_granule {
+    uint64_t readings;  // all sizes that pools were seen to have, by bitwise or
+    uint64_t more_than; // the granule is not smaller; 0: no rounding was seen
+};
+
+// Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
 struct ga_cuda_pools {
-    struct ga_spin lock;
-    struct ga_cuda_pool *first; // nothing leaves this list
-    _Atomic uint64_t changes;   // of which pool a device takes from, begun so far
-    _Atomic uint32_t changing;  // of these, how many are with the driver
+    struct ga_spin lock;         // guards the lists, and what is in them
+    struct ga_cuda_pool *first;  // nothing leaves this list
+    struct ga_cuda_frees *freed; // nor this one
+    uint64_t frees;              // counts what was added to the latter
+    struct ga_table blocks;      // by address; an entry's context points to its struct ga_cuda_pool
+    _Atomic uint32_t in_use;     // 1: there was something in the lists
+    _Atomic uint64_t changes;    // of which pool a device takes from, begun so far
+    _Atomic uint32_t changing;   // of these, how many are with the driver
     struct {
         uint64_t turn; // ga_cuda_pool_turn when the driver was asked
         struct ga_cuda_pool *pool;
     } current[GA_DEVICES];
-    // What was seen of how the driver makes pools larger.
-    bool rounds;                         // by more than was asked for
-    bool small;                          // by less than LARGE at a time
-    _Atomic uint32_t strait[GA_DEVICES]; // ga_cuda_pool_is_strait
-};
-
-// What was freed in stream order: pending.c
-#define GA_HABITS 64
-#define GA_CACHED_EVENTS 256
-struct ga_cached_event {
-    ga_context handle; // of the context in which it was made
-    uint64_t context;  // by its serial number
-    ga_event event;
-};
-// A stream that had again what it had freed. It is expected to do so with the next block of that
-// size, which gets no event before somebody asks.
-struct ga_habit {
-    ga_stream stream;
-    uint64_t bytes;
-};
-struct ga_cuda_pending {
-    struct ga_spin lock; // guards all of it
-    _Atomic bool used;   // something was ever put in
-    struct ga_freed *first, *last;
-    struct ga_records unused;
-    uint32_t count;
-    uint32_t life; // of the list: begin_anew_locked
-    uint32_t reap_at;
-    uint32_t events;
-    struct ga_cached_event cache[GA_CACHED_EVENTS];
-    struct ga_habit habits[GA_HABITS];
+    struct ga_cuda_granule granule[GA_DEVICES];
 };
 
 // Executable graphs: graph.c
@@ -117,10 +97,9 @@ struct ga_cuda_state {
     _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
     _Atomic uint32_t idle_sleeping; // until there is something pending
     _Atomic uint32_t idle_busy;     // it asks the driver
-    // Who holds it asks the driver about events and pools, none of which ends meanwhile.
+    // Its holder asks the driver about streams and pools, none of which ends meanwhile.
     struct ga_mutex asking;
     struct ga_cuda_pools pools;
-    struct ga_cuda_pending pending;
     struct ga_cuda_graphs graphs;
     struct ga_cuda_vmm vmm;
     struct ga_cuda_bounds bounds;

@@ -78,8 +78,6 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_cuda_pending_stream_ends(root, stream);
     ga_result result = real(stream);
-    if (result == GA_CUDA_SUCCESS)
-        ga_cuda_pending_stream_gone(root, stream);
     if (!ours)
         return result;
     if (result == GA_CUDA_SUCCESS) {
@@ -134,7 +132,7 @@ void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial) {
 
 void ga_cuda_stream_capture(void) {
     struct ga_root *root = ga_root_get();
-    atomic_fetch_add(&ga_cuda_captures, 1); // first, so that what is freed from now on is watched
+    atomic_fetch_add(&ga_cuda_captures, 1); // first, so that no stream is asked from now on
     if (root)
-        ga_cuda_pending_watch(root, NULL);
+        ga_cuda_pending_pause(root);
 }

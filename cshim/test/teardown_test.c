@@ -197,18 +197,10 @@ static long entries(struct ga_table *table) {
     return n;
 }
 
-static long events(void) {
-    const struct ga_cuda_pending *p = &ga_cuda(root)->pending;
-    long n = 0;
-    for (uint32_t i = 0; i < p->events; i++)
-        n += p->cache[i].handle != home;
-    return n;
-}
-
 static const char *const kinds[] = {
-    "entries",  "streams",        "entries of host memory", "bytes of host memory",
-    "imports",  "bytes imported", "imports without a size", "arrays to map to",
-    "contexts", "pending frees",  "pending bytes",          "events",
+    "entries",  "streams",         "entries of host memory", "bytes of host memory",
+    "imports",  "bytes imported",  "imports without a size", "arrays to map to",
+    "contexts", "blocks of pools", "pending bytes",
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -223,9 +215,8 @@ static void read_all(long n[KINDS]) {
     *n++ = (long)atomic_load(&root->imports_unknown);
     *n++ = entries(&s->bounds.objects);
     *n++ = entries(&s->contexts);
-    *n++ = (long)s->pending.count;
+    *n++ = entries(&s->pools.blocks);
     *n++ = (long)atomic_load(&root->devices[0].late);
-    *n++ = events();
 }
 
 // Returns how many basic blocks the call had.
