@@ -44,7 +44,7 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	strained bool // a request waited for bytes when pressures were measured last
+	strained []*gauge // where requests waited for bytes when pressures were measured last
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	draining []*session       // ended, their memory not yet back

@@ -13,59 +13,72 @@ import (
 
 // gauge is the pressure of a device, a job or a user.
 type gauge struct {
-	waits   bool // a request waits for bytes there; set only during MeasurePressure
-	goes    bool // a job with a lease there goes on; set only during MeasurePressure
+	waits   bool // a request waits for bytes there
+	goes    bool // meanwhile a job with a lease there goes on
 	tracker pressure.Tracker
 }
 
 // MeasurePressure notes at which devices, jobs and users requests wait for bytes from now on, and where jobs go on
 // meanwhile. The caller calls it after its events, before any time passes. While no request waits it takes no time; else it
-// looks at all requests that wait, and at all sessions and leases.
+// looks at all requests that wait, and at the jobs of users and devices for which they wait.
 func (a *Arbiter) MeasurePressure(now time.Time) {
-	if len(a.tickets) == 0 && !a.strained {
+	if len(a.tickets) == 0 && len(a.strained) == 0 {
 		return
 	}
-	a.strained = false
+	before := a.strained
+	for _, g := range before {
+		g.waits, g.goes = false, false
+	}
+	a.strained = nil
 	for _, t := range a.tickets {
-		for i := range t.spots {
-			if s := &t.spots[i]; s.waitsForBytes() {
-				a.strained = true
-				s.device.gauge.waits, t.job.gauge.waits, t.job.person.gauge.waits = true, true, true
+		a.markWaiting(t)
+	}
+	for _, j := range a.jobs {
+		a.markGoing(j)
+	}
+	for _, g := range slices.Concat(before, a.strained) {
+		g.measure(now)
+	}
+}
+
+// markWaiting marks the devices where a ticket waits for bytes, its job and its user.
+func (a *Arbiter) markWaiting(t *ticket) {
+	for i := range t.spots {
+		s := &t.spots[i]
+		if !s.waitsForBytes() {
+			continue
+		}
+		for _, g := range [...]*gauge{&s.device.gauge, &t.job.gauge, &t.job.person.gauge} {
+			if !g.waits {
+				g.waits = true
+				a.strained = append(a.strained, g)
 			}
 		}
-	}
-	for _, j := range a.jobs {
-		if a.strained && slices.ContainsFunc(j.sessions, (*session).goesOn) {
-			j.markGoing()
-		}
-	}
-	for _, d := range a.devices {
-		d.gauge.measure(now)
-	}
-	for _, j := range a.jobs {
-		j.gauge.measure(now)
-	}
-	for _, p := range a.people.of {
-		p.gauge.measure(now)
 	}
 }
 
 // markGoing marks the devices on which a job that goes on has leases, the job and its user. Leases of processes that have ended, and
 // those on lost devices, do not count.
-func (j *job) markGoing() {
+func (a *Arbiter) markGoing(j *job) {
+	open := j.gauge.isOpen() || j.person.gauge.isOpen() || slices.ContainsFunc(a.devices, func(d *device) bool { return d.gauge.isOpen() })
+	if !open || !slices.ContainsFunc(j.sessions, (*session).goesOn) {
+		return
+	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
-			if s.alive() && !l.lost {
-				l.device.gauge.goes, j.gauge.goes, j.person.gauge.goes = true, true, true
+			for _, g := range [...]*gauge{&l.device.gauge, &j.gauge, &j.person.gauge} {
+				g.goes = g.goes || g.waits && s.alive() && !l.lost
 			}
 		}
 	}
 }
 
-// measure tells the tracker which states hold from now on, and clears the marks.
+// isOpen reports whether a request waits there, and no job is known to go on yet.
+func (g *gauge) isOpen() bool { return g.waits && !g.goes }
+
+// measure tells the tracker which states hold from now on.
 func (g *gauge) measure(now time.Time) {
 	some, full := g.waits, g.waits && !g.goes
-	g.waits, g.goes = false, false
 	if s, f := g.tracker.States(); s != some || f != full {
 		g.tracker.Set(now, some, full)
 	}

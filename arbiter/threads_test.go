@@ -143,24 +143,3 @@ func TestWaitersOfAUserAreBounded(t *testing.T) {
 		t.Errorf("%d of root's wait beside them, then %+v", n, o)
 	}
 }
-
-// BenchmarkRequestBesideThreads is a request of one process beside as many threads of
-// another as may hold something, and one of that other.
-func BenchmarkRequestBesideThreads(b *testing.B) {
-	for _, threads := range []uint32{0, arbiter.MaxThreads} {
-		w := newWorld(b, capped(0, rules.ScopeThread), 1<<40)
-		c, other := w.client(0, 0), w.client(0, 0)
-		for n := range threads {
-			c.of(n + 1).hold(1)
-		}
-		for who, x := range map[string]*thread{"other": other.of(1), "same": c.of(1)} {
-			b.Run(fmt.Sprintf("threads=%d/%s", threads, who), func(b *testing.B) {
-				for b.Loop() {
-					x.hold(1)
-					x.hold(-1)
-					w.arb.Events()
-				}
-			})
-		}
-	}
-}
