@@ -289,7 +289,6 @@ GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t b
         *tag = atomic_load(&root->tag);
         return true;
     }
-    ga_tell_not_making(root);
     do {
         result = admit(root, device, bytes, kind, false, tag);
     } while (result == ANOTHER_LINK);

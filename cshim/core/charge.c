@@ -12,12 +12,6 @@ struct ga_charge_block {
 };
 _Static_assert(sizeof(struct ga_charge_block) == BLOCK_SIZE, "one piece of ga_root_alloc");
 
-// Where its holder left in the middle of a change the list may lead nowhere: it begins anew.
-static void lock(struct ga_charges *all) {
-    if (GA_UNLIKELY(ga_spin_lock(&all->lock)))
-        all->unused = NULL;
-}
-
 // One that never was used; NULL: the block is full. The caller holds the lock.
 static struct ga_charge *next_fresh(struct ga_charges *all) {
     struct ga_charge_block *block = atomic_load(&all->blocks);
@@ -29,8 +23,7 @@ static struct ga_charge *next_fresh(struct ga_charges *all) {
 }
 
 static struct ga_charge *take(struct ga_charges *all) {
-    ga_self_enter();
-    lock(all);
+    ga_self_lock(&all->lock);
     struct ga_charge *charge = all->unused;
     if (charge)
         all->unused = charge->next;
@@ -48,8 +41,7 @@ static bool add_block(struct ga_root *root) {
     struct ga_charge_block *block = ga_root_alloc(root, BLOCK_SIZE);
     if (!block)
         return false;
-    ga_self_enter();
-    lock(all);
+    ga_self_lock(&all->lock);
     block->next = atomic_load(&all->blocks);
     atomic_store(&all->blocks, block);
     ga_self_unlock(&all->lock);
@@ -65,7 +57,7 @@ GA_NOINLINE struct ga_charge *ga_charge_fetch(struct ga_root *root) {
 
 GA_NOINLINE void ga_charge_return(struct ga_root *root, struct ga_charge *charge) {
     struct ga_charges *all = &root->charges;
-    lock(all);
+    ga_spin_lock(&all->lock);
     charge->next = all->unused;
     all->unused = charge;
     all->out--;
@@ -74,7 +66,7 @@ GA_NOINLINE void ga_charge_return(struct ga_root *root, struct ga_charge *charge
 
 void ga_charge_recount(struct ga_root *root) {
     struct ga_charges *all = &root->charges;
-    lock(all);
+    ga_spin_lock(&all->lock);
     atomic_store(&all->most, all->out);
     ga_spin_unlock(&all->lock);
 }

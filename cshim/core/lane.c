@@ -6,10 +6,9 @@
 _Static_assert(GA_LANES + 3 <= GA_INHERIT_MAX,
                "the lanes, the spare one, the silent one and the page are noted at one time");
 
-static bool swap_owner(struct ga_lane *lane, uint64_t from) {
-    uint64_t mine = (uint64_t)ga_os_stack() << 32 | ga_self.tid;
-    return atomic_compare_exchange_strong_explicit(&lane->owner, &from, mine, memory_order_acquire,
-                                                   memory_order_relaxed);
+static bool swap_owner(struct ga_lane *lane, uint32_t from) {
+    return atomic_compare_exchange_strong_explicit(&lane->owner, &from, ga_self.tid,
+                                                   memory_order_acquire, memory_order_relaxed);
 }
 
 static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
@@ -28,6 +27,20 @@ static struct ga_lane *try_take(struct ga_root *root, size_t lanes) {
     return NULL;
 }
 
+// Frees the lanes of threads that ended in the middle of a request. The daemon takes the end of the
+// connection for the request's.
+static void reclaim(struct ga_root *root) {
+    int pid = ga_os_pid();
+    for (size_t i = 0; i < GA_LANES; i++) {
+        struct ga_lane *lane = &root->lanes[i];
+        uint32_t owner = atomic_load(&lane->owner);
+        if (owner != 0 && !ga_os_thread_lives(pid, (int)owner) && swap_owner(lane, owner)) {
+            ga_lane_set(lane, -1);
+            ga_lane_give(root, lane);
+        }
+    }
+}
+
 #define SLICE_MS 500
 
 static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) {
@@ -42,6 +55,7 @@ static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) 
         if (lane || ga_os_now_ms() >= end)
             break;
         ga_os_wait(&root->lane_freed, seen, SLICE_MS);
+        reclaim(root);
     }
     atomic_fetch_sub(&root->lane_waiters, 1);
     return lane;
@@ -60,43 +74,12 @@ struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
 }
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
-    lane->type = 0;
     atomic_store(&lane->owner, 0);
     if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
         atomic_fetch_add(&root->lane_freed, 1);
         // All: one alone might be one that may not have this lane.
         ga_os_wake(&root->lane_freed, INT32_MAX);
     }
-}
-
-// In the place of an owner who is not coming back, and is no thread.
-#define NOBODY UINT32_MAX
-
-bool ga_lane_abandon(struct ga_root *root) {
-    uint32_t now = ga_os_stack() + GA_SIGNAL_FRAME;
-    bool any = false;
-    for (size_t i = 0; i < GA_LANES; i++) {
-        struct ga_lane *lane = &root->lanes[i];
-        uint64_t owner = atomic_load_explicit(&lane->owner, memory_order_relaxed);
-        if ((uint32_t)owner == ga_self.tid && ga_os_left((uint32_t)(owner >> 32), now) &&
-            atomic_compare_exchange_strong(&lane->owner, &owner, NOBODY))
-            any = true;
-        any |= owner == NOBODY;
-    }
-    return any;
-}
-
-struct ga_lane *ga_lane_orphan(struct ga_root *root) {
-    int pid = ga_os_pid();
-    for (size_t i = 0; i < GA_LANES; i++) {
-        uint64_t owner = atomic_load(&root->lanes[i].owner);
-        uint32_t tid = (uint32_t)owner;
-        if (tid != 0 && tid != ga_self.tid &&
-            (tid == NOBODY || !ga_os_thread_lives(pid, (int)tid)) &&
-            swap_owner(&root->lanes[i], owner))
-            return &root->lanes[i];
-    }
-    return NULL;
 }
 
 void ga_lane_set(struct ga_lane *lane, int fd) {

@@ -14,12 +14,6 @@ struct ga_lane *ga_lane_take(struct ga_root *root);
 struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms);
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
 
-// A lane whose owner died in the middle of a request, taken over; NULL: there is none.
-struct ga_lane *ga_lane_orphan(struct ga_root *root);
-// Has those that this very thread left behind (a jump out of a signal handler) be such. True: there
-// are some, of whomever.
-bool ga_lane_abandon(struct ga_root *root);
-
 // Its descriptor, or −1 when it has none, belongs to an earlier link, or the program closed it
 // (a number that is somebody else's now is never written to). Owner only.
 int ga_lane_fd(struct ga_root *root, struct ga_lane *lane);

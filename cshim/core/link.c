@@ -11,20 +11,10 @@
 #include "core/streams.h"
 #include "core/tell.h"
 
-// Who had it before may have gone, and what he was in the middle of is to be undone.
-static void begin_linking(struct ga_root *root) {
-    if (atomic_exchange(&root->linking_on, 1) == 0)
-        return;
-    ga_threads_thaw(root);
-    if (atomic_load(&root->spare.epoch) == 0)
-        ga_lane_set(&root->spare, -1);
-}
-
 // It is not had already: a handler that interrupts who has it finds no root.
 void ga_link_lock(struct ga_root *root) {
     ga_self_go_away();
     ga_mutex_lock(&root->linking, -1);
-    begin_linking(root);
 }
 
 bool ga_link_try_lock(struct ga_root *root) {
@@ -33,12 +23,10 @@ bool ga_link_try_lock(struct ga_root *root) {
         ga_self_come_back();
         return false;
     }
-    begin_linking(root);
     return true;
 }
 
 void ga_link_unlock(struct ga_root *root) {
-    atomic_store(&root->linking_on, 0);
     ga_mutex_unlock(&root->linking);
     ga_self_come_back();
 }
@@ -79,14 +67,11 @@ static int connect_any(struct ga_root *root) {
     return fd;
 }
 
-// Connects a lane, which has the connection before a handler can jump away from it. It is of no
-// link yet, so that nobody uses it but who opens it.
+// Connects a lane. It is of no link yet, so that nobody uses it but who opens it.
 static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
-    uint64_t blocked = ga_os_block_signals();
     int fd = connect_any(root);
     if (fd >= 0)
         ga_lane_set(lane, fd);
-    ga_os_restore_signals(blocked);
     return fd >= 0;
 }
 

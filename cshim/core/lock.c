@@ -17,58 +17,37 @@ static bool is_dead(uint32_t thread) {
 }
 
 #define SPINS 200
-#define SLEEPS_TO_A_LOOK 256
 
-// Held by this very thread: it has left the section, by a jump out of a signal handler.
-static bool take_over(struct ga_spin *lock) {
-    uint32_t holder = atomic_load(&lock->held);
-    return holder != 0 && (holder == ga_lock_self() || is_dead(holder)) &&
-           atomic_compare_exchange_strong(&lock->held, &holder, ga_lock_self());
-}
-
-bool ga_spin_wait(struct ga_spin *lock) {
+void ga_spin_wait(struct ga_spin *lock) {
     for (unsigned spins = 0;; spins++) {
         uint32_t free = 0;
         if (atomic_load_explicit(&lock->held, memory_order_relaxed) == 0 &&
-            atomic_compare_exchange_weak_explicit(&lock->held, &free, ga_lock_self(),
-                                                  memory_order_acquire, memory_order_relaxed))
-            return false;
+            atomic_compare_exchange_weak_explicit(&lock->held, &free, 1, memory_order_acquire,
+                                                  memory_order_relaxed))
+            return;
         // The holder may have been preempted, and may have a lower priority.
         if (spins >= SPINS)
             ga_os_sleep_us(20);
         else
             ga_os_relax();
-        if (spins % SLEEPS_TO_A_LOOK == SPINS && take_over(lock))
-            return true;
     }
 }
 
 #define WAITED 0x80000000u
 
-static bool now_mine(struct ga_mutex *m, uint32_t stack) {
-    atomic_store_explicit(&m->stack, stack, memory_order_relaxed);
-    return true;
-}
-
-// Who holds it will not give it back.
-static bool is_left(const struct ga_mutex *m, uint32_t holder, uint32_t stack) {
-    return holder == ga_lock_self() ? ga_os_left(atomic_load(&m->stack), stack) : is_dead(holder);
-}
-
 bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms) {
     uint32_t seen = 0;
     uint32_t self = ga_lock_self();
-    uint32_t stack = ga_os_stack();
     if (atomic_compare_exchange_strong_explicit(&m->state, &seen, self, memory_order_acquire,
                                                 memory_order_relaxed))
-        return now_mine(m, stack);
+        return true;
     uint64_t end = timeout_ms < 0 ? UINT64_MAX : ga_os_now_ms() + (uint64_t)timeout_ms;
     for (;;) {
         seen = atomic_load_explicit(&m->state, memory_order_relaxed);
         uint32_t holder = seen & ~WAITED;
-        if (holder == 0 || is_left(m, holder, stack)) {
+        if (holder == 0 || (holder != self && is_dead(holder))) {
             if (atomic_compare_exchange_strong(&m->state, &seen, self | WAITED))
-                return now_mine(m, stack);
+                return true;
             continue;
         }
         uint64_t now = ga_os_now_ms();
@@ -82,17 +61,6 @@ bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms) {
 
 bool ga_mutex_is_mine(const struct ga_mutex *m) {
     return (atomic_load(&m->state) & ~WAITED) == ga_lock_self();
-}
-
-uint32_t ga_mutex_holder(const struct ga_mutex *m) {
-    return atomic_load(&m->state) & ~WAITED;
-}
-
-bool ga_mutex_take_from(struct ga_mutex *m, uint32_t holder) {
-    uint32_t seen = atomic_load(&m->state);
-    return (seen & ~WAITED) == holder &&
-           atomic_compare_exchange_strong(&m->state, &seen, ga_lock_self() | WAITED) &&
-           now_mine(m, ga_os_stack());
 }
 
 void ga_mutex_unlock(struct ga_mutex *m) {

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // Two locks for memory that may be wiped by fork: all zero is "free", and
-// releasing a free one does no harm. Each says which thread holds it, so that who waits
-// for one that died gets it: what that one was in the middle of may be half done.
+// releasing a free one does no harm.
 //
 // ga_spin guards some tens of nanoseconds of memory operations: no system call,
 // no driver call inside. Its release is a plain store; a waiter that does not get
 // it soon sleeps in steps instead of burning the holder's processor. Its holder's signal
 // handlers do not want it.
 // ga_mutex may be held across system calls, never across a wait for admission, and across
-// a driver call only where the wait for it has an end and its holder can come again.
+// a driver call only where the wait for it has an end and its holder can come again. It says which
+// thread holds it: if that thread has ended, in a driver's call say, the next one gets it.
 #ifndef GA_LOCK_H
 #define GA_LOCK_H
 
@@ -24,17 +24,16 @@ static inline uint32_t ga_lock_self(void) {
 }
 
 struct ga_spin {
-    _Atomic uint32_t held; // by which thread; 0: free
+    _Atomic uint32_t held; // 0: free
 };
 
-bool ga_spin_wait(struct ga_spin *lock);
+void ga_spin_wait(struct ga_spin *lock);
 
-// True: its holder died, or left it by a jump, and what it guards may be half done.
-static inline bool ga_spin_lock(struct ga_spin *lock) {
+static inline void ga_spin_lock(struct ga_spin *lock) {
     uint32_t free = 0;
-    return GA_UNLIKELY(!atomic_compare_exchange_strong_explicit(
-               &lock->held, &free, ga_lock_self(), memory_order_acquire, memory_order_relaxed)) &&
-           ga_spin_wait(lock);
+    if (GA_UNLIKELY(!atomic_compare_exchange_strong_explicit(
+            &lock->held, &free, 1, memory_order_acquire, memory_order_relaxed)))
+        ga_spin_wait(lock);
 }
 
 static inline void ga_spin_unlock(struct ga_spin *lock) {
@@ -43,16 +42,12 @@ static inline void ga_spin_unlock(struct ga_spin *lock) {
 
 struct ga_mutex {
     _Atomic uint32_t state; // 0 free, else the thread that holds it, with a bit when somebody waits
-    _Atomic uint32_t stack; // of that thread: ga_os_stack
 };
 
 // False when it could not be had within timeout_ms (−1: waits for ever), and at once where the
 // thread has it already.
 bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms);
 bool ga_mutex_is_mine(const struct ga_mutex *m);
-// The thread that has it, or 0; and to have it in that one's place. False: another one has it now.
-uint32_t ga_mutex_holder(const struct ga_mutex *m);
-bool ga_mutex_take_from(struct ga_mutex *m, uint32_t holder);
 void ga_mutex_unlock(struct ga_mutex *m);
 
 #endif

@@ -153,14 +153,6 @@ void ga_os_name_thread(const char *name) {
     CALL2(SYS_prctl, PR_SET_NAME, name);
 }
 
-bool ga_os_left(uint32_t then, uint32_t now) {
-    stack_t stack = {.ss_flags = 0};
-    if ((int32_t)(then - now) > 0)
-        return false;
-    // On a stack of its own a handler may be anywhere.
-    return CALL2(SYS_sigaltstack, NULL, &stack) == 0 && !(stack.ss_flags & SS_ONSTACK);
-}
-
 void ga_os_yield(void) {
     CALL0(SYS_sched_yield);
 }

@@ -96,24 +96,6 @@ void ga_os_restore_signals(uint64_t blocked);
 void ga_os_name_thread(const char *name);
 void ga_os_yield(void);
 
-// Where the calling thread's stack ends, as far as 32 bits tell.
-static inline uint32_t ga_os_stack(void) {
-    uintptr_t at;
-#if defined(__x86_64__)
-    __asm__ volatile("mov %%rsp, %0" : "=r"(at));
-#else
-    __asm__ volatile("mov %0, sp" : "=r"(at));
-#endif
-    return (uint32_t)at;
-}
-// Says whether the calling thread, whose stack ends at now, has left a function in which it ended
-// at then, though that never returned: by a jump out of a signal handler. False in what that
-// function called, and where it cannot be told yet. Where nobody but a handler that interrupts the
-// function comes while it is there, now may be less by GA_SIGNAL_FRAME: the kernel puts more than
-// that between the two.
-bool ga_os_left(uint32_t then, uint32_t now);
-#define GA_SIGNAL_FRAME 768
-
 // Waits until *word is not value, somebody wakes it, or timeout_ms passed (−1: for ever).
 void ga_os_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);
 void ga_os_wake(_Atomic uint32_t *word, int threads);

@@ -1,15 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/records.h"
 
-// Where its holder left in the middle of a change the list may lead nowhere: it begins anew.
-static void lock(struct ga_records *r) {
-    if (GA_UNLIKELY(ga_spin_lock(&r->lock)))
-        r->unused = NULL;
-}
-
 void *ga_records_take(struct ga_root *root, struct ga_records *r, size_t size) {
-    ga_self_enter();
-    lock(r);
+    ga_self_lock(&r->lock);
     void **record = r->unused;
     if (record)
         r->unused = *record;
@@ -20,8 +13,7 @@ void *ga_records_take(struct ga_root *root, struct ga_records *r, size_t size) {
 void ga_records_give(struct ga_records *r, void *record) {
     uint32_t inside = ga_self.inside;
     if (!inside)
-        ga_self_enter();
-    lock(r);
+        ga_self_lock(&r->lock);
     *(void **)record = r->unused;
     r->unused = record;
     ga_spin_unlock(&r->lock);

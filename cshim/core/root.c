@@ -179,19 +179,7 @@ bool ga_root_denies(void) {
            root->env.hello.share != 0;
 }
 
-// A thread that jumped out of a signal handler did not come to the end of what that interrupted.
-static void come_to_itself(void) {
-    uint32_t now = ga_os_stack() + GA_SIGNAL_FRAME;
-    if (ga_self.inside && ga_os_left(ga_self.inside, now))
-        ga_self_leave();
-    if (ga_self.away && ga_os_left(ga_self.away_stack, now)) {
-        ga_self.away = 1;
-        ga_self_come_back();
-    }
-}
-
 GA_NOINLINE struct ga_root *ga_root_enter(void) {
-    come_to_itself();
     if (ga_self.inside)
         return NULL;
     struct ga_root *root = atomic_load(&ga_root_pointer);
@@ -207,7 +195,7 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     if (ga_self.away && ga_self.away_generation == generation)
         return NULL;
     if (ga_self.generation != generation) {
-        ga_self = (struct ga_self){.inside = ga_os_stack() | 1, .unseen = ga_self.unseen};
+        ga_self = (struct ga_self){.inside = 1, .unseen = ga_self.unseen};
         ga_self.tid = ga_lock_know_self();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
@@ -229,14 +217,12 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
         uint8_t *more = alloc_pages(ARENA_SIZE);
         if (more) {
             root->arena = more;
-            atomic_signal_fence(memory_order_seq_cst);
             root->arena_left = ARENA_SIZE;
         }
     }
     if (root->arena_left >= size) {
         at = root->arena;
-        root->arena_left -= size; // first: who jumps out of here leaves less, never more
-        atomic_signal_fence(memory_order_seq_cst);
+        root->arena_left -= size;
         root->arena += size;
     }
     ga_self_unlock(&root->arena_lock);
@@ -260,9 +246,6 @@ static bool count_threads(struct ga_root *root) {
 }
 
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread) {
-    // Who froze them moves nothing meanwhile: this one has jumped out of that.
-    if (ga_mutex_is_mine(&root->linking))
-        ga_threads_thaw(root);
     do {
         atomic_store_explicit(&thread->moving, 0, memory_order_release);
         ga_os_wait(&root->frozen, 1, 100);
@@ -298,7 +281,6 @@ static void publish_count(struct ga_root *root) {
 }
 
 bool ga_threads_publish(struct ga_root *root) {
-    ga_threads_aside(root, false); // it may have jumped out of where it was
     bool ended = count_threads(root);
     publish_count(root);
     return ended;

@@ -28,24 +28,17 @@ struct ga_view {
     _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
 };
 
-// A connection. Who swapped owner from 0 to his own owns it, and all that is in it; of one whose
-// owner died, who swaps that for his own.
+// A connection. The thread that swapped owner from 0 to its own id owns it, and all that is in it.
 struct ga_lane {
-    _Atomic uint64_t owner; // his thread's id, and above it his stack when he took it: ga_os_stack
+    _Atomic uint32_t owner; // its thread's id; 0: none
     _Atomic int fd_plus_1;
     _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
-    uint16_t type;          // of the request whose reply is awaited, or 0
-    uint16_t tag;           // the session that it is for
     struct ga_os_identity id;
-    uint64_t request; // its number
-    uint64_t body[3]; // what it asks for
-    int device;
-    uint32_t heard; // the status of the reply + 1, once it was read
 };
 
 // What is known of a device. One cache line of what the fast path reads is enough.
 struct ga_device {
-    _Atomic uint32_t known;   // 1: uuid is valid
+    _Alignas(64) _Atomic uint32_t known; // 1: uuid is valid
     _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
     uint8_t uuid[GA_UUID_SIZE];
     _Atomic uint64_t late;    // bytes of pools freed in stream order, not known to be executed
@@ -65,13 +58,11 @@ struct ga_thread {
     _Atomic uint32_t tid;              // 0: free
     _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
     uint32_t unseen;                   // ga_self.unseen
-    _Atomic uint32_t looks;            // while it waits for the daemon: it is there still
     uint32_t aside;                    // ga_threads_aside
     uint32_t free;                     // where tid is 0: the next free record + 1
     // Contexts that it asks for, or that the driver makes in a call of it: ga_tell_making.
     _Atomic uint32_t making;
     uint32_t making_on;      // the device
-    uint32_t making_stack;   // where it was when it began: ga_os_stack
     struct ga_charge *spare; // the record that it gave back last, or NULL: charge.h
 };
 
@@ -148,7 +139,6 @@ struct ga_root {
     _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
     _Atomic uint32_t busy;          // there is a daemon, without room for this process now
     struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
-    _Atomic uint32_t linking_on;    // who has it is in the middle of something
     uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
     uint64_t lost_at_ms;
     uint64_t busy_since_ms; // 0: it is not
@@ -247,9 +237,8 @@ struct ga_self {
     uint64_t serial;  // number of the context in which its memory is charged
     uint64_t context_epoch;
     uint32_t device;
-    uint32_t inside; // not 0: in a critical section; a signal handler must not enter. Its stack
-    uint32_t away;   // 1: in a longer one, which takes a mutex: ga_self_go_away
-    uint32_t away_stack;
+    uint32_t inside; // 1: in a critical section; a signal handler must not enter
+    uint32_t away;   // not 0: in so many longer ones, which take a mutex: ga_self_go_away
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
@@ -303,7 +292,7 @@ void *ga_root_alloc(struct ga_root *root, size_t size);
 
 // Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
 static inline void ga_self_enter(void) {
-    ga_self.inside = ga_os_stack() | 1;
+    ga_self.inside = 1;
     atomic_signal_fence(memory_order_seq_cst);
 }
 static inline void ga_self_leave(void) {
@@ -311,10 +300,10 @@ static inline void ga_self_leave(void) {
     ga_self.inside = 0;
 }
 
-// A spin lock in such brackets. True: as of ga_spin_lock.
-static inline bool ga_self_lock(struct ga_spin *lock) {
+// A spin lock in such brackets.
+static inline void ga_self_lock(struct ga_spin *lock) {
     ga_self_enter();
-    return ga_spin_lock(lock);
+    ga_spin_lock(lock);
 }
 static inline void ga_self_unlock(struct ga_spin *lock) {
     ga_spin_unlock(lock);
@@ -366,7 +355,6 @@ static inline void ga_self_go_away(void) {
     if (ga_self.away++ > 0)
         return;
     ga_self.away_generation = ga_self.generation;
-    ga_self.away_stack = ga_os_stack();
     atomic_signal_fence(memory_order_seq_cst);
     ga_self.generation = 0;
     atomic_signal_fence(memory_order_seq_cst);

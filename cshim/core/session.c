@@ -12,9 +12,8 @@
 #include "core/tell.h"
 #include "core/wait.h"
 
-#define LOSS_MS 2000   // how long a lost daemon is looked for before the policy applies
-#define RETRY_MS 1000  // and how often afterwards
-#define ORPHAN_MS 1000 // how long the reply to a thread that died is waited for
+#define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
+#define RETRY_MS 1000 // and how often afterwards
 #define MEND_MS 100
 #define ASIDE_MS 1000 // how often who finds no connection to wait on asks without one
 #define ROOM_MS 5000  // how long a connection that there is no room for is tried for
@@ -56,8 +55,6 @@ static void bury(struct ga_root *root);
 // What a thread does that waits. Bytes of its process that have come back nobody else can find, and
 // they may be what it waits for; so may be what its pools keep.
 static void look(struct ga_root *root, uint32_t looks) {
-    if (ga_self.thread)
-        atomic_fetch_add(&ga_self.thread->looks, 1);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         ga_interface_reap(root, d, UINT64_MAX);
     if (looks % BURY_EVERY == 0)
@@ -288,7 +285,6 @@ struct asking {
     size_t size;
     struct ga_reply *reply;
     uint32_t *flags;   // in the body, of what asks for something or gives it back, or NULL
-    bool takes;        // it asks for something
     bool waits;        // the daemon may let it wait
     int lane_ms;       // then: how long it waits for a connection
     bool full;         // and there was none
@@ -303,14 +299,15 @@ struct asking {
 static void look_into(struct asking *a) {
     struct ga_wire_alloc_request *bytes = a->body;
     struct ga_wire_context_request *object = a->body; // a stream's is laid out alike
+    bool takes = false;
     if (a->type == GA_TYPE_ALLOC) {
         a->flags = &bytes->flags;
-        a->takes = true;
+        takes = true;
     } else if (a->type == GA_TYPE_STREAM || a->type == GA_TYPE_CONTEXT) {
         a->flags = &object->flags;
-        a->takes = object->count > 0;
+        takes = object->count > 0;
     }
-    a->waits = a->takes && !(*a->flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
+    a->waits = takes && !(*a->flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
 }
 
 enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
@@ -336,19 +333,6 @@ static void address(struct ga_root *root, struct asking *a) {
     ga_os_copy(a->body, &slot, sizeof slot);
 }
 
-// Writes down what is asked, for the case that the thread does not live to hear the answer.
-static void note(struct ga_lane *lane, const struct asking *a) {
-    if (!a->takes)
-        return;
-    lane->device = a->device;
-    lane->heard = 0;
-    lane->request = a->reply->request;
-    lane->tag = a->reply->tag;
-    ga_os_copy(lane->body, a->body, ga_os_least(a->size, sizeof lane->body));
-    atomic_signal_fence(memory_order_seq_cst);
-    lane->type = a->type;
-}
-
 // One attempt on a lane that is the caller's.
 static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     struct ga_reply *reply = a->reply;
@@ -357,12 +341,8 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a
     if (a->flags)
         *a->flags = (*a->flags & ~GA_FLAG_RETRY) | (a->asked_in == reply->tag ? GA_FLAG_RETRY : 0);
     a->asked_in = reply->tag;
-    note(lane, a);
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
-    int error = ga_wait_exchange(root, lane, &request, reply, look);
-    if (GA_LIKELY(error == 0))
-        lane->heard = reply->header.status + 1;
-    return error;
+    return ga_wait_exchange(root, lane, &request, reply, look);
 }
 
 // The daemon of another link has been told what there is without it.
@@ -405,7 +385,7 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
 }
 
 static enum outcome attempt(struct ga_root *root, struct asking *a) {
-    if (GA_UNLIKELY(ga_lane_abandon(root)) || (a->waits && ga_threads_publish(root)))
+    if (a->waits && ga_threads_publish(root))
         bury(root);
     if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
         // The few that there are must not be waited on.
@@ -508,56 +488,6 @@ void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device,
         give_in(root, ga_objects_type(what), device, &request, sizeof request, epoch);
 }
 
-// The reply to a request that was given up just now. It may have been granted before.
-static bool is_granted(int fd, const struct ga_os_identity *id, uint16_t type, uint64_t request) {
-    struct ga_reply reply;
-    uint64_t end = ga_os_now_ms() + ORPHAN_MS;
-    do {
-        if (ga_message_receive(fd, id, type, request, &reply, ORPHAN_MS) != 0)
-            return false;
-        if (reply.fd >= 0)
-            ga_os_close(reply.fd);
-        if (reply.header.status != GA_STATUS_WAITING)
-            return reply.header.status == GA_STATUS_OK;
-    } while (ga_os_now_ms() < end);
-    return false;
-}
-
-// Bytes that were granted in this session, and not since it was resumed: then the daemon has been
-// told what is in use, and these were not in it.
-static void return_bytes(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t epoch,
-                         uint16_t tag) {
-    uint32_t slot = 0;
-    ga_move_begin(root);
-    if (atomic_load(&root->link_epoch) == epoch)
-        slot = ga_give(root, device, bytes, tag);
-    ga_move_end();
-    if (slot)
-        ga_session_freed(root, slot - 1);
-}
-
-// Once: who is interrupted in it for good gives the rest to nobody.
-static void return_grant(struct ga_root *root, struct ga_lane *lane) {
-    uint32_t device = (uint32_t)lane->device;
-    uint32_t epoch = atomic_load(&lane->epoch);
-    uint16_t type = lane->type;
-    struct ga_wire_alloc_request alloc;
-    struct ga_wire_context_request object;
-    lane->type = 0;
-    atomic_signal_fence(memory_order_seq_cst);
-    if (lane->tag != atomic_load(&root->tag)) // it was counted in a session that is over
-        return;
-    if (type == GA_TYPE_ALLOC) {
-        ga_os_copy(&alloc, lane->body, sizeof alloc);
-        return_bytes(root, device, alloc.bytes, epoch, lane->tag);
-        return;
-    }
-    ga_os_copy(&object, lane->body, sizeof object);
-    object.count = -object.count;
-    object.flags &= GA_FLAG_HOLD;
-    give_in(root, type, device, &object, sizeof object, epoch);
-}
-
 void ga_session_return_hold(struct ga_root *root, uint64_t key) {
     struct ga_entry entry;
     bool found = ga_self_take(&root->holds, key, &entry);
@@ -595,31 +525,13 @@ static void return_holds(struct ga_root *root) {
     } while (count == BATCH);
 }
 
-static void settle_orphan(struct ga_root *root, struct ga_lane *lane) {
-    uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
-    int fd = ga_lane_fd(root, lane);
-    if (lane->heard == 0 && fd >= 0 &&
-        ga_message_send(fd, GA_TYPE_GIVE_UP, request, NULL, 0, -1, ORPHAN_MS) == 0 &&
-        is_granted(fd, &lane->id, lane->type, lane->request))
-        lane->heard = GA_STATUS_OK + 1;
-    if (lane->heard == GA_STATUS_OK + 1)
-        return_grant(root, lane);
-}
-
-// Gives back what threads that died were granted while they waited, or held, and their connections.
+// Gives back what threads held that have died.
 static void bury(struct ga_root *root) {
     // Who is opening a session has none to give back to, and would wait for itself.
-    // One that a handler has jumped out of opens none any more.
-    if (ga_self.away && ga_mutex_is_mine(&root->linking))
+    if (ga_mutex_is_mine(&root->linking))
         return;
     ga_tell(root); // without what threads did that have died
     return_holds(root);
-    for (struct ga_lane *lane; (lane = ga_lane_orphan(root)) != NULL;) {
-        if (lane->type)
-            settle_orphan(root, lane);
-        ga_lane_set(lane, -1);
-        ga_lane_give(root, lane);
-    }
 }
 
 // A daemon that was restarted hears from us what is in use. One attempt, by one thread.

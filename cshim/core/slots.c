@@ -20,7 +20,6 @@ void ga_slots_made(struct ga_root *root, const struct ga_slots *s) {
 // for what the other has.
 bool ga_slots_take(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]) {
     *s = (struct ga_slots){.maker = ga_self.number};
-    ga_tell_not_making(root);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!wanted[d])
             continue;

@@ -125,14 +125,6 @@ static inline struct ga_table_value *value_at(const struct ga_shard *s, const st
     return &s->values[at->line * KEYS + at->key];
 }
 
-// What changes a shard does so in steps of which each leaves a table that is right, or has one
-// entry less than it might: a thread may leave in the middle, by a jump out of a signal handler,
-// and its lock be had by another (lock.h). So no entry has another one's bytes, and none is found
-// twice.
-static inline void step(void) {
-    atomic_signal_fence(memory_order_seq_cst);
-}
-
 // The first free place. There is one: a shard is never more than half full.
 static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value value,
                          struct place p) {
@@ -142,7 +134,6 @@ static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value
         if (GA_LIKELY(i < KEYS)) {
             s->used++;
             s->values[line * KEYS + i] = value;
-            step();
             s->keys[line].key[i] = key;
             return;
         }
@@ -154,7 +145,6 @@ static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value
 // Undoes claim. A count that was saturated stays: it only makes searches longer.
 static inline void vacate(struct ga_shard *s, struct place p, const struct found *at) {
     s->keys[at->line].key[at->key] = 0;
-    step();
     s->used--;
     for (uint32_t n = 0; GA_UNLIKELY(n < at->n); n++) {
         uint8_t *passed = &s->passed[line_of(s, p, n)];
@@ -179,18 +169,6 @@ static void lay_out(struct ga_shard *s, void *memory, uint32_t lines) {
     s->passed = (uint8_t *)(s->values + (size_t)lines * KEYS);
 }
 
-// All of it at once: no handler comes in between.
-static void exchange(struct ga_shard *s, const struct ga_shard *larger) {
-    uint64_t blocked = ga_os_block_signals();
-    s->lines = larger->lines;
-    s->used = larger->used;
-    s->keys = larger->keys;
-    s->values = larger->values;
-    s->passed = larger->passed;
-    step();
-    ga_os_restore_signals(blocked);
-}
-
 static GA_NOINLINE bool grow(struct ga_shard *s) {
     uint32_t lines = s->lines ? s->lines * 2 : GROUP_LINES;
     void *memory = lines ? ga_os_map_now(size_of(lines)) : NULL;
@@ -201,17 +179,15 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     ga_os_wipe_on_fork(memory, size_of(lines));
     if (size_of(lines) >= HUGE)
         ga_os_huge_pages(memory, size_of(lines));
-    struct ga_shard larger;
-    struct ga_table_line *old = s->keys;
-    lay_out(&larger, memory, lines);
-    for (uint32_t i = 0; i < s->lines * KEYS; i++) {
-        uint64_t key = s->keys[i / KEYS].key[i % KEYS];
+    struct ga_shard old = *s;
+    lay_out(s, memory, lines);
+    for (uint32_t i = 0; i < old.lines * KEYS; i++) {
+        uint64_t key = old.keys[i / KEYS].key[i % KEYS];
         if (key)
-            claim(&larger, key, s->values[i], place_of(key));
+            claim(s, key, old.values[i], place_of(key));
     }
-    exchange(s, &larger);
-    if (old)
-        ga_os_unmap(old, size_of(lines / 2));
+    if (old.keys)
+        ga_os_unmap(old.keys, size_of(old.lines));
     return true;
 }
 
@@ -232,13 +208,8 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
     old->key = 0;
     ga_spin_lock(&s->lock);
     if (GA_UNLIKELY(locate(s, key_of(entry), p, &at))) {
-        uint64_t *key = &s->keys[at.line].key[at.key];
         unpack(old, entry->key, *value_at(s, &at));
-        *key = 0;
-        step();
         *value_at(s, &at) = value;
-        step();
-        *key = entry->key;
     } else {
         // Without memory to grow it may fill up to the last but one.
         if (GA_UNLIKELY(s->used >= s->lines * (KEYS / 2)))

@@ -92,8 +92,6 @@ static void change_making(struct ga_root *root, uint32_t device, uint32_t by) {
 void ga_tell_making(struct ga_root *root, uint32_t device) {
     struct ga_thread *t = ga_self.thread;
     if (t && (atomic_load(&t->making) == 0 || t->making_on == device)) {
-        if (atomic_load(&t->making) == 0)
-            t->making_stack = ga_os_stack();
         t->making_on = device;
         atomic_fetch_add(&t->making, 1);
     }
@@ -105,13 +103,6 @@ void ga_tell_made(struct ga_root *root, uint32_t device) {
     if (t && atomic_load(&t->making) != 0 && t->making_on == device)
         atomic_fetch_sub(&t->making, 1);
     change_making(root, device, UINT32_MAX);
-}
-
-void ga_tell_not_making(struct ga_root *root) {
-    struct ga_thread *t = ga_self.thread;
-    if (t && atomic_load(&t->making) != 0 &&
-        ga_os_left(t->making_stack, ga_os_stack() + GA_SIGNAL_FRAME))
-        change_making(root, t->making_on, 0 - atomic_exchange(&t->making, 0));
 }
 
 // Threads that change the count together write it in any order: who finds that it has moved on

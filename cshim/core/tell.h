@@ -31,8 +31,6 @@ void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
 // with that. Until then no reading of the device is expected to show it.
 void ga_tell_making(struct ga_root *root, uint32_t device);
 void ga_tell_made(struct ga_root *root, uint32_t device);
-// It is in no such call: one that it was in it has jumped out of.
-void ga_tell_not_making(struct ga_root *root);
 // Writes how much page-locked host memory is held (host.c) into the page, which may be a new one.
 void ga_tell_host(struct ga_root *root);
 

@@ -33,13 +33,6 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry) {
 
 bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device) {
     struct ga_root *root = ga_root_get();
-    if (root)
-        ga_tell_not_making(root);
-    return ga_cuda_context_ask_with_it(ask, device);
-}
-
-bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device device) {
-    struct ga_root *root = ga_root_get();
     ask->root = NULL;
     if (!root)
         return !ga_root_denies();

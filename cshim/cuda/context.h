@@ -35,8 +35,6 @@ struct ga_cuda_context_ask {
 
 // Asks for a context before the driver makes it. False: refused. After true one of the others.
 bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device);
-// The same for a further one that comes with it, by the same call of the driver.
-bool ga_cuda_context_ask_with_it(struct ga_cuda_context_ask *ask, ga_cu_device device);
 // The driver has made it: writes it down. made has its key, space and kind, and for a green context
 // the primary one's serial number. Any other gets a serial number.
 void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made);

@@ -47,7 +47,7 @@ static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
     a->primary = (struct ga_cuda_context_ask){.root = NULL};
     if (!ga_cuda_context_ask(&a->own, device))
         return false;
-    if (!first || ga_cuda_context_ask_with_it(&a->primary, device))
+    if (!first || ga_cuda_context_ask(&a->primary, device))
         return true;
     ga_cuda_context_unmade(&a->own);
     return false;
@@ -76,8 +76,6 @@ ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, vo
     enum ga_cuda_primary_way way = ga_cuda_primary_begin(root, device);
     bool refused = way == GA_PRIMARY_REFUSED || !ask_for(&asks, device, way != GA_PRIMARY_LIVES);
     ga_result result = GA_CUDA_OUT_OF_MEMORY;
-    if (way == GA_PRIMARY_ASK)
-        ga_cuda_primary_enters(root, device);
     if (!refused)
         result = settle(&asks, real(green, resources, device, flags), green, device);
     if (way == GA_PRIMARY_ASK || way == GA_PRIMARY_ASK_BESIDE)

@@ -94,37 +94,6 @@ static void end_turn(struct ga_root *root, ga_cu_device device, bool mine) {
 
 // Who asks
 
-// A thread that is heard of no more for so long, and lives, has most likely left where it was by a
-// jump out of a signal handler. A driver may take its time for a context.
-#define SILENT_MS 5000
-#define SILENT_IN_DRIVER_MS 60000
-
-// What there is to hear of the thread that asks.
-struct heard {
-    uint32_t thread, asked, looks;
-};
-
-static struct heard hear(struct ga_primary *p) {
-    struct ga_thread *asker = atomic_load(&p->asker);
-    return (struct heard){ga_mutex_holder(&p->asking), atomic_load(&p->asked),
-                          asker ? atomic_load(&asker->looks) : 0};
-}
-
-static bool wait_for_asker(struct ga_primary *p) {
-    struct heard last = hear(p);
-    uint64_t since = ga_os_now_ms();
-    while (!ga_mutex_lock(&p->asking, 100)) {
-        struct heard now = hear(p);
-        uint64_t patience = atomic_load(&p->in_driver) ? SILENT_IN_DRIVER_MS : SILENT_MS;
-        if (now.thread != last.thread || now.asked != last.asked || now.looks != last.looks)
-            since = ga_os_now_ms();
-        else if (ga_os_now_ms() - since >= patience)
-            return ga_mutex_take_from(&p->asking, now.thread);
-        last = now;
-    }
-    return true;
-}
-
 // False: it goes on without.
 static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
     bool mine = ga_mutex_lock(&p->asking, 0);
@@ -132,13 +101,9 @@ static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
         return false; // from a handler that interrupted it
     if (!mine) {
         ga_threads_aside(root, true);
-        while (!wait_for_asker(p))
-            ; // another one has taken over
+        ga_mutex_lock(&p->asking, -1);
         ga_threads_aside(root, false);
     }
-    atomic_store(&p->in_driver, 0);
-    atomic_store(&p->asker, ga_self.thread);
-    atomic_fetch_add(&p->asked, 1);
     return true;
 }
 
@@ -153,10 +118,6 @@ enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_devic
         return way;
     ga_cuda_primary_answered(root, device, way, false);
     return refused && !ga_cuda_primary_active(device) ? GA_PRIMARY_REFUSED : GA_PRIMARY_LIVES;
-}
-
-void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device) {
-    atomic_store(&ga_cuda(root)->primaries[device].in_driver, 1);
 }
 
 void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
@@ -216,7 +177,6 @@ static ga_result retain_new(struct retaining *r, bool *refused) {
         return GA_CUDA_OUT_OF_MEMORY;
     bool turn = begin_turn(r->root, r->device);
     bool lives = ga_cuda_primary_active(r->device); // made by a way that nobody sees
-    ga_cuda_primary_enters(r->root, r->device);
     ga_result result = retain(r, &ask, lives);
     end_turn(r->root, r->device, turn);
     return result;

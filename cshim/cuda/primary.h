@@ -18,8 +18,6 @@ enum ga_cuda_primary_way {
 };
 // Waits while another thread asks for it.
 enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device);
-// It was granted, and the driver is asked.
-void ga_cuda_primary_enters(struct ga_root *root, ga_cu_device device);
 void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
                               enum ga_cuda_primary_way way, bool refused);
 // What else kept it may be gone.

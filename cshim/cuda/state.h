@@ -25,13 +25,10 @@ struct ga_primary {
     struct ga_mutex turn; // of a call that makes it or may end it
     // The thread that asks the daemon for it, and has the driver make it; the others wait for that.
     struct ga_mutex asking;
-    _Atomic(struct ga_thread *) asker;
-    _Atomic uint32_t asked;    // how many times
-    _Atomic uint32_t refusals; // of these, how many were refused
-    _Atomic uint32_t in_driver;
-    struct ga_spin lock; // guards what follows
-    uint32_t uses;       // retained, and not released since
-    bool others;         // it was there before the first of these
+    _Atomic uint32_t refusals; // how often it was refused
+    struct ga_spin lock;       // guards what follows
+    uint32_t uses;             // retained, and not released since
+    bool others;               // it was there before the first of these
 };
 
 // How the driver makes the pools of a device larger: pool.c

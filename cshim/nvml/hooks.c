@@ -7,8 +7,8 @@
 #include "hook/row.h"
 #include "nvml/nvml.h"
 
-// This thread is in a wrapper: its stack there, or 0.
-static __thread uint32_t inside __attribute__((tls_model("initial-exec")));
+// Whether this thread is in a wrapper.
+static __thread bool inside __attribute__((tls_model("initial-exec")));
 
 // All of its functions, or none: a wrapper needs more than its own.
 static void *function_of_row(enum ga_nvml_row row) {
@@ -20,8 +20,7 @@ static void *function_of_row(enum ga_nvml_row row) {
 // itself, it asks the device. By a jump it leaves no address of its own on the stack; but then
 // this thread is inside of a wrapper.
 static bool is_nvmls_own(const void *caller) {
-    return (inside && !ga_os_left(inside, ga_os_stack())) ||
-           ga_library_contains(&ga_nvml_interface, caller);
+    return inside || ga_library_contains(&ga_nvml_interface, caller);
 }
 
 #define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
@@ -33,9 +32,9 @@ static bool is_nvmls_own(const void *caller) {
         if (ga_library_disabled() || is_nvmls_own(__builtin_return_address(0)))                    \
             return real arguments;                                                                 \
         GA_ROW_KEEPS_ERRNO;                                                                        \
-        inside = ga_os_stack() | 1;                                                                \
+        inside = true;                                                                             \
         ga_nvml_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                               \
-        inside = 0;                                                                                \
+        inside = false;                                                                            \
         if (result == GA_NVML_SUCCESS)                                                             \
             ga_library_keep(&ga_nvml_interface);                                                   \
         return result;                                                                             \

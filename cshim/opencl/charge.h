@@ -50,7 +50,7 @@ void ga_opencl_charge_ends(struct ga_opencl_charge *charge);
 
 // What the calling thread knows of the program's call that it is in.
 struct ga_opencl_call {
-    uint32_t stack;                   // where it was when that began, or 0
+    bool on;                          // it is in one
     const void *caller;               // where in the program that is
     bool layer;                       // it came by the layer, past the wrappers
     uint32_t coming;                  // the row that a wrapper has called of the loader's, + 1, and
@@ -65,24 +65,22 @@ void ga_opencl_charge_give_back(void); // all that is leaving
 static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, bool layer,
                                                          uint32_t coming) {
     struct ga_opencl_call outer = ga_opencl_call;
-    ga_opencl_call.stack = ga_os_stack() | 1;
+    ga_opencl_call.on = true;
     ga_opencl_call.caller = caller;
     ga_opencl_call.layer = layer;
     ga_opencl_call.coming = coming;
     return outer;
 }
 static inline void ga_opencl_call_end(const struct ga_opencl_call *outer) {
-    bool on = outer->stack && !ga_os_left(outer->stack, ga_os_stack());
-    ga_opencl_call.stack = on ? outer->stack : 0;
+    ga_opencl_call.on = outer->on;
     ga_opencl_call.caller = outer->caller;
     ga_opencl_call.layer = outer->layer;
     ga_opencl_call.coming = 0;
-    if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && !on)
+    if (GA_UNLIKELY(ga_opencl_call.leaving != NULL) && !outer->on)
         ga_opencl_charge_give_back();
 }
-// Whether it is in one, that it has not jumped out of.
 static inline bool ga_opencl_call_is_on(void) {
-    return ga_opencl_call.stack && !ga_os_left(ga_opencl_call.stack, ga_os_stack());
+    return ga_opencl_call.on;
 }
 
 #endif

@@ -33,7 +33,6 @@ tools/limit.sh 300 "$tests/asan/pools_test" "$tests/peer"
 echo "-- a context that ends during an allocation"
 tools/limit.sh 300 "$tests/teardown_test" "$tests/peer"
 
-
 echo "-- what fuzzing found worth keeping"
 for target in table resolve; do
     "$tests/fuzz/${target}_fuzz" cshim/test/fuzz/corpus/$target/* 2>"$tests/fuzz/$target.log" ||

@@ -103,29 +103,11 @@ static void stranded(void) {
     atomic_store(&root->devices[DEVICE].debt, 0);
 }
 
-// Contexts in the making are no longer once who makes them has died, or jumped out of the call.
+// Contexts in the making are no longer once who makes them has died.
 static void *never_makes(void *arg) {
     atomic_store((_Atomic pid_t *)arg, gettid());
     ga_tell_making(enter(), DEVICE);
     return NULL;
-}
-
-// As a signal handler, or what the driver calls of the program's.
-static GA_NOINLINE void called_by_the_driver(struct ga_root *root) {
-    volatile char room[2 * GA_SIGNAL_FRAME];
-    room[0] = 0;
-    ga_tell_not_making(root);
-    CHECK(atomic_load(&root->making[DEVICE]) == 2 && room[0] == 0);
-}
-
-static GA_NOINLINE void jumped_out_of(struct ga_root *root) {
-    volatile char room[2 * GA_SIGNAL_FRAME];
-    room[0] = 0;
-    ga_tell_making(root, DEVICE);
-    ga_tell_making(root, DEVICE);
-    called_by_the_driver(root);
-    ga_tell_made(root, DEVICE);
-    CHECK(atomic_load(&root->making[DEVICE]) == 1 && room[0] == 0);
 }
 
 static void abandoned(void) {
@@ -135,9 +117,6 @@ static void abandoned(void) {
     CHECK(atomic_load(&root->making[DEVICE]) == 1);
     for (int i = 0; i < LATER; i++)
         join(start(comes_and_goes, NULL), NULL);
-    CHECK(atomic_load(&root->making[DEVICE]) == 0);
-    jumped_out_of(root);
-    ga_tell_not_making(root);
     CHECK(atomic_load(&root->making[DEVICE]) == 0);
 }
 

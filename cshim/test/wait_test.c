@@ -104,9 +104,8 @@ static void cancelled(void) {
 
 static _Atomic pid_t dying;
 
-// One that can be cancelled at any point dies in the middle. Whoever asks next takes it out of
-// the queue, and gives back what it was granted after its death. The address sanitizer does not
-// bear such an end: there the thread ends by the system call.
+// One that can be cancelled at any point dies in the middle. The address sanitizer does not bear
+// such an end: there the thread ends by the system call.
 static void *cancelled_at_once(void *arg) {
     atomic_store(&dying, gettid());
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);
@@ -141,27 +140,6 @@ static void die_waiting(void) {
     pthread_t w = start(cancelled_at_once, NULL);
     test_daemon_waiters(&peer, 1);
     die(w);
-}
-
-static void dead(void) {
-    uint16_t tag = take(MOST);
-    die_waiting();
-    give(10, take(10));
-    test_daemon_waiters(&peer, 0);
-    give(MOST, tag);
-    check_nothing_used();
-}
-
-static void dead_and_granted(void) {
-    uint16_t tag = take(MOST);
-    die_waiting();
-    give(MOST, tag);
-    test_daemon_waiters(&peer, 0);
-    CHECK(test_daemon_show(&peer).used == MOST);
-    give(10, take(10));
-    CHECK(test_daemon_show(&peer).used == 0);
-    waiter(NULL);
-    check_nothing_used();
 }
 
 // The thread dies while it waits for the session itself: the next one opens it.
@@ -417,8 +395,6 @@ static const struct {
 } cases[] = {
     {"signals", signals},
     {"cancelled", cancelled},
-    {"dead", dead},
-    {"dead and granted", dead_and_granted},
     {"dead at hello", dead_at_hello},
     {"dead at attach", dead_at_attach},
     {"ended at hello", ended_at_hello},

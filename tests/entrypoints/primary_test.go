@@ -83,27 +83,22 @@ func TestPrimaryContextRefusedToSiblings(t *testing.T) {
 	}
 }
 
-// The thread that asks ends, or jumps out of where it is: the next one gets it.
+// The thread that asks ends: the next one gets it.
 func TestPrimaryContextAfterTheAskerLeft(t *testing.T) {
 	t.Parallel()
-	for _, how := range []string{"exit", "jump"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
-				Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"64MiB\"\non_full = \"wait\"\n"})
-			neighbour := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
-			neighbour.Want(fmt.Sprintf("alloc all %d", 1<<30-64*mib), "ok")
-			p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none"))
-			p.Want("retainaside", "ok")
-			rig.Eventually(t, "the thread waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-			p.Want("retainleave "+how, "ok")
-			neighbour.Want("free all", "ok")
-			p.Want("retainthreads 8", "ok 8 0")
-			p.Want("primary c", "ok")
-			p.Want("alloc a 1M", "ok")
-			holds(t, m, p.PID(), 0, mib)
-		})
-	}
+	m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
+		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"64MiB\"\non_full = \"wait\"\n"})
+	neighbour := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
+	neighbour.Want(fmt.Sprintf("alloc all %d", 1<<30-64*mib), "ok")
+	p := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none"))
+	p.Want("retainaside", "ok")
+	rig.Eventually(t, "the thread waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	p.Want("retainleave", "ok")
+	neighbour.Want("free all", "ok")
+	p.Want("retainthreads 8", "ok 8 0")
+	p.Want("primary c", "ok")
+	p.Want("alloc a 1M", "ok")
+	holds(t, m, p.PID(), 0, mib)
 }
 
 // A primary context that others keep is retained and released without a look at what

@@ -73,35 +73,6 @@ func TestThreadVanishesInATurn(t *testing.T) {
 	allGone(m)
 }
 
-// TestJumpOutOfAWait: a signal handler that jumps leaves no request behind that others
-// wait behind, its own thread among them.
-func TestJumpOutOfAWait(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
-		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\n"})
-	hog := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
-	hog.Want("alloc a 1G", "ok")
-	words := story(t, []string{"jump"})
-	p := m.Begin(m.Command(m.PreloadEnv(), words[0], words[1:]...))
-	p.Expect("alloc 0")
-	p.Expect("waits")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-	p.Signal(unix.SIGUSR1)
-	p.Expect("out of it")
-	p.Expect("alloc 0")
-	p.Expect("at it has jumped")
-	if n := len(m.Snapshot().Queue); n != 0 {
-		t.Errorf("%d requests wait still", n)
-	}
-	agree(m, "after the jump")
-	p.Tell("go on")
-	p.Expect("free 0")
-	p.Expect("end")
-	p.End()
-	hog.End()
-	allGone(m)
-}
-
 // TestKeys: a program that has used up what a process has for its threads' own data.
 func TestKeys(t *testing.T) {
 	t.Parallel()
@@ -334,30 +305,17 @@ func TestOutlived(t *testing.T) {
 	}
 }
 
-// TestNeededOfTheFirst: what a first thread had that has ended is its process's to give back, though others go on.
+// TestNeededOfTheFirst: the slot that a first thread had that has ended is its process's to give back, though others go on.
 func TestNeededOfTheFirst(t *testing.T) {
 	t.Parallel()
-	for how, slots := range map[string]string{"waits": "", "uses": "slots.max = 2\nslots.scope = \"thread\"\n"} {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
-				Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\ndeadlock_grace = \"10m\"\n" + slots})
-			if how == "waits" {
-				hog := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
-				hog.Want("alloc a 1G", "ok")
-				defer hog.End()
-			}
-			got := tell(m, m.PreloadEnv(), story(t, []string{"needed", how}), func(at string, _ *rig.Program) {
-				if at == "the first thread is in it" && how == "waits" {
-					rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-				}
-				if n := len(m.Snapshot().Queue); at == "the first thread has ended" && n != 0 {
-					t.Errorf("%d requests wait", n)
-				}
-			})
-			compare(t, got, []string{"use 0", "alloc 0", "at the first thread is in it", "use 0", "alloc 0", "at the first thread has ended", "free 0", "end"})
-		})
-	}
+	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
+		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\ndeadlock_grace = \"10m\"\nslots.max = 2\nslots.scope = \"thread\"\n"})
+	got := tell(m, m.PreloadEnv(), story(t, []string{"needed"}), func(at string, _ *rig.Program) {
+		if n := len(m.Snapshot().Queue); at == "the first thread has ended" && n != 0 {
+			t.Errorf("%d requests wait", n)
+		}
+	})
+	compare(t, got, []string{"use 0", "alloc 0", "at the first thread is in it", "use 0", "alloc 0", "at the first thread has ended", "free 0", "end"})
 }
 
 // TestAtExit: what is freed by a handler of atexit, and by a library's destructor, when

@@ -18,15 +18,13 @@
 //                                refused; then each takes up to KEPT: "streamthreads ok TAKEN", as
 //                                many as there are at once. They stay until the next time
 //   retainaside                  another thread retains the primary context; it is answered at once
-//   retainleave exit|jump        that thread leaves where it is: it ends, or jumps out of a signal
-//                                handler and does nothing more
+//   retainleave                  that thread ends where it is
 //   retainpairs COUNT            COUNT times the primary context is retained and released
 #include "cudaprog.h"
 
 #include <inttypes.h>
 #include <pthread.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -339,17 +337,12 @@ static void do_retainthreads(const struct command *c) {
 }
 
 static pthread_t aside;
-static sigjmp_buf aside_back;
 static _Atomic int aside_has_left;
 
 static void *aside_run(void *unused) {
     CUcontext context;
     (void)unused;
-    if (sigsetjmp(aside_back, 1) == 0)
-        (void)CU(cuDevicePrimaryCtxRetain)(&context, device);
-    atomic_store(&aside_has_left, 1);
-    for (;;)
-        pause();
+    (void)CU(cuDevicePrimaryCtxRetain)(&context, device);
     return NULL;
 }
 
@@ -365,14 +358,8 @@ static void leave_by_end(int unused) {
     syscall(SYS_exit, 0);
 }
 
-static void leave_by_jump(int unused) {
-    (void)unused;
-    siglongjmp(aside_back, 1);
-}
-
 static void do_retainleave(const struct command *c) {
-    bool jumps = strcmp(word(c, 1), "jump") == 0;
-    struct sigaction action = {.sa_handler = jumps ? leave_by_jump : leave_by_end};
+    struct sigaction action = {.sa_handler = leave_by_end};
     if (sigaction(SIGUSR2, &action, NULL) != 0 || pthread_kill(aside, SIGUSR2) != 0)
         abort();
     while (!atomic_load(&aside_has_left))

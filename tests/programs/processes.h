@@ -46,6 +46,5 @@ extern const struct story births[];  // processes_birth.c: fork, exec and their 
 extern const struct story walls[];   // processes_walls.c: what a process may not do any more
 extern const struct story threads[]; // processes_threads.c: threads, signals, and ends
 extern const struct story stops[];   // processes_stopped.c: a daemon that does not answer
-int tell_jumps(char **arguments);    // processes_jumps.c
 
 #endif

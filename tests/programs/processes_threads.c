@@ -5,7 +5,6 @@
 #include <dlfcn.h>
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -168,33 +167,6 @@ static int tell_turn(char **arguments) {
         say("retain %d", CU(cuDevicePrimaryCtxRetain)(&context, 0));
         say("release %d", CU(cuDevicePrimaryCtxRelease_v2)(0));
     }
-    say("end");
-    return 0;
-}
-
-// A signal whose handler jumps out of a call that waits for memory: what was asked for is nobody's,
-// and the thread is arbitrated as before.
-static sigjmp_buf before_the_call;
-
-static void jump_out(int number) {
-    (void)number;
-    siglongjmp(before_the_call, 1); // NOLINT(bugprone-signal-handler,cert-err52-cpp)
-}
-
-static int tell_jump(char **arguments) {
-    CUdeviceptr p = 0;
-    (void)arguments;
-    signal(SIGUSR1, jump_out);
-    begin();
-    say("alloc %d", CU(cuMemAlloc_v2)(&p, 10 * MIB));
-    if (sigsetjmp(before_the_call, 1) == 0) {
-        say("waits");
-        say("alloc %d", CU(cuMemAlloc_v2)(&p, 1500 * MIB));
-    }
-    say("out of it");
-    say("alloc %d", CU(cuMemAlloc_v2)(&p, 100 * MIB));
-    at("it has jumped");
-    say("free %d", CU(cuMemFree_v2)(p));
     say("end");
     return 0;
 }
@@ -410,6 +382,7 @@ static void *needs_it(void *arg) {
 static int tell_needed(char **arguments) {
     static pthread_t first, maker, second;
     CUdeviceptr p = 0;
+    (void)arguments;
     signal(SIGUSR2, leave);
     first = pthread_self();
     must(pthread_create(&maker, NULL, makes, NULL) == 0, "pthread_create");
@@ -417,8 +390,6 @@ static int tell_needed(char **arguments) {
     say("use %d", CU(cuCtxSetCurrent)(shared));
     say("alloc %d", CU(cuMemAlloc_v2)(&p, 10 * MIB));
     must(pthread_create(&second, NULL, needs_it, &first) == 0, "pthread_create");
-    if (arguments[0] && strcmp(arguments[0], "waits") == 0)
-        CU(cuMemAlloc_v2)(&p, 1500 * MIB);
     for (;;)
         pause();
 }
@@ -459,11 +430,8 @@ static int tell_exit(char **arguments) {
 }
 
 const struct story threads[] = {
-    {"die", tell_die},       {"vanish", tell_vanish},
-    {"turn", tell_turn},     {"jump", tell_jump},
-    {"keys", tell_keys},     {"environ", tell_environ},
-    {"signal", tell_signal}, {"timer", tell_timer},
-    {"atexit", tell_atexit}, {"exit", tell_exit},
-    {"jumps", tell_jumps},   {"outlived", tell_outlived},
-    {"needed", tell_needed}, {NULL, NULL},
+    {"die", tell_die},           {"vanish", tell_vanish},   {"turn", tell_turn},
+    {"keys", tell_keys},         {"environ", tell_environ}, {"signal", tell_signal},
+    {"timer", tell_timer},       {"atexit", tell_atexit},   {"exit", tell_exit},
+    {"outlived", tell_outlived}, {"needed", tell_needed},   {NULL, NULL},
 };
