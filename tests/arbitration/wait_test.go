@@ -43,34 +43,6 @@ func TestThreeOfSixty(t *testing.T) {
 	idle(m)
 }
 
-// TestOrderOfArrival: the same with the order known: each comes when the one before it waits.
-func TestOrderOfArrival(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "100M", "")
-	holder := cudaprog(m, "--wait")
-	holder.Want("alloc a 60M", "ok")
-	var queue []*rig.Program
-	for i := range 3 {
-		p := cudaprog(m, "--wait")
-		p.Tell("alloc a 60M")
-		waiting(m, i+1)
-		queue = append(queue, p)
-	}
-	for i, p := range queue {
-		holder.Want("free a", "ok") // the program itself may live on
-		p.Expect("alloc a ok")
-		for _, late := range queue[i+1:] {
-			if !late.Silent() {
-				t.Errorf("number %d was overtaken", i)
-			}
-		}
-		p.Want("write a 9", "ok")
-		p.Want("read a", "ok 9")
-		holder = p
-	}
-	within(m, 100*mib)
-}
-
 // TestTwoOfForty: two of 40 % are there at the same time.
 func TestTwoOfForty(t *testing.T) {
 	t.Parallel()
@@ -240,34 +212,5 @@ func TestReservation(t *testing.T) {
 	}
 	guaranteed.End()
 	other.Expect("alloc a ok")
-	within(m, 100*mib)
-}
-
-// TestRestartKeepsTheOrder: the daemon is killed and started again while programs wait.
-func TestRestartKeepsTheOrder(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "100M", "")
-	holder := cudaprog(m, "--wait")
-	holder.Want("alloc a 60M", "ok")
-	var queue []*rig.Program
-	for i := range 3 {
-		p := cudaprog(m, "--wait")
-		p.Tell("alloc a 60M")
-		waiting(m, i+1)
-		queue = append(queue, p)
-	}
-	m.Kill()
-	m.Start()
-	waiting(m, 3)
-	for i, p := range queue {
-		holder.Want("free a", "ok")
-		p.Expect("alloc a ok")
-		for _, late := range queue[i+1:] {
-			if !late.Silent() {
-				t.Errorf("number %d was overtaken", i)
-			}
-		}
-		holder = p
-	}
 	within(m, 100*mib)
 }
