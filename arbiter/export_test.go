@@ -1,20 +1,8 @@
 package arbiter
 
 import (
-	"math"
 	"time"
-
-	"github.com/gpuarb/gpuarb/accounting"
 )
-
-// Snapshot is a Picture of the whole state that is made at once.
-func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
-	p := a.Picture(now)
-	p.Sort()
-	for p.Add(math.MaxInt32) {
-	}
-	return p.Done()
-}
 
 // Observe takes a reading of a device into the books. What leases used just before it is not noted.
 func (a *Arbiter) Observe(now time.Time, u Usage) {

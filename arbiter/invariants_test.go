@@ -121,30 +121,22 @@ func (u *universe) check(t *rapid.T) {
 	u.last = now
 	u.checkJobs(t, s, rows, held)
 	if len(u.leases) > 0 {
-		u.checkPicture(t, s, u.leases[0])
+		u.checkSnapshots(t, s, u.leases[0])
 	}
 	u.checkDevices(t, s)
 }
 
-// checkPicture checks that a snapshot of one session has what the whole one has of it, and one of the leases what that has
+// checkSnapshots checks that a snapshot of one session has what the whole one has of it, and one of the leases what that has
 // of them.
-func (u *universe) checkPicture(t *rapid.T, whole accounting.Snapshot, of *modelLease) {
-	p := u.arb.PictureOf(u.now, of.session)
-	p.Sort()
-	for p.Add(1) {
-	}
-	s := p.Done()
+func (u *universe) checkSnapshots(t *rapid.T, whole accounting.Snapshot, of *modelLease) {
+	s := u.arb.SnapshotOf(u.now, of.session)
 	process := func(p accounting.ProcessState) bool { return p.PID != of.process.PID }
 	lease := func(l accounting.LeaseState) bool { return l.PID != of.process.PID }
 	if !reflect.DeepEqual(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
 		!reflect.DeepEqual(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
 		t.Fatalf("%+v %+v of %+v", s.Processes, s.Leases, whole)
 	}
-	p = u.arb.PictureOfLeases(u.now)
-	p.Sort()
-	for p.Add(1) {
-	}
-	if s := p.Done(); !reflect.DeepEqual(s.Leases, whole.Leases) {
+	if s := u.arb.SnapshotOfLeases(u.now); !reflect.DeepEqual(s.Leases, whole.Leases) {
 		t.Fatalf("%+v of %+v", s.Leases, whole.Leases)
 	}
 	if j := slices.IndexFunc(whole.Jobs, func(j accounting.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {

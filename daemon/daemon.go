@@ -337,54 +337,34 @@ func (d *Daemon) state() accounting.Snapshot { return d.texts.states.Get(d.snaps
 // Leases is the state of all leases, and of nothing else.
 func (d *Daemon) Leases() accounting.Snapshot {
 	d.looked()
-	return d.texts.leases.Get(func() accounting.Snapshot { return d.pictured(d.arb.PictureOfLeases) })
+	return d.texts.leases.Get(func() accounting.Snapshot { return d.taken(d.arb.SnapshotOfLeases) })
 }
 
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
 	d.looked()
-	return d.pictured(func(now time.Time) *arbiter.Picture { return d.arb.PictureOf(now, idsOf(d.ofProcess[pid])...) })
+	return d.taken(func(now time.Time) accounting.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
 }
 
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() accounting.Snapshot {
 	defer d.caught(nil)
-	s := d.pictured(d.arb.Picture)
-	d.lock()
-	s.Config = d.configured
-	d.unlock()
+	s := d.taken(func(now time.Time) accounting.Snapshot {
+		s := d.arb.Snapshot(now)
+		s.Config = d.configured
+		return s
+	})
 	s.Stats.Malformed = d.bad.Load()
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
 }
 
-const (
-	// rowsAtOnce is how many rows of a long snapshot are made without giving the lock away.
-	rowsAtOnce = 8
-	// rowsOfOneMoment is up to how many rows a snapshot is of one moment.
-	rowsOfOneMoment = 128
-)
-
-// pictured makes a snapshot that is begun with the lock held.
-func (d *Daemon) pictured(begin func(time.Time) *arbiter.Picture) accounting.Snapshot {
-	defer d.caught(nil)
+// taken takes a snapshot with the lock held.
+func (d *Daemon) taken(snapshot func(time.Time) accounting.Snapshot) accounting.Snapshot {
 	d.lock()
-	picture := begin(d.now())
-	rows := rowsOfOneMoment
-	if picture.Rows() <= rowsOfOneMoment {
-		picture.Sort()
-	} else {
-		rows = rowsAtOnce
-		d.unlock()
-		picture.Sort()
-		d.lock()
-	}
-	for picture.Add(rows) {
-		d.yield()
-	}
-	d.unlock()
-	return picture.Done()
+	defer d.unlock()
+	return snapshot(d.now())
 }
 
 // Failed receives what ends a daemon that nobody stopped.

@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"runtime"
-
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
@@ -64,16 +62,4 @@ func (d *Daemon) unlock() {
 		d.failures.Applied()
 	}
 	d.mutex.Unlock()
-}
-
-// yield lets other goroutines have the lock, and takes it again. runtime.Gosched in
-// between gives a waiting goroutine time to wake; without it this one would take the lock back at once.
-func (d *Daemon) yield() {
-	of := d.applying()
-	d.unlock()
-	runtime.Gosched()
-	d.lock()
-	if of.PID != 0 {
-		d.applyLocked(of)
-	}
 }

@@ -30,12 +30,11 @@ type parked struct {
 
 // waiters are the requests that wait, and what is to be sent to them.
 type waiters struct {
-	parked  map[arbiter.TicketID]*parked
-	outbox  []func()      // send a notice, or the reply
-	wake    chan struct{} // the outbox has something
-	due     time.Time     // when the clock wakes the arbiter; zero: not at all
-	sooner  chan struct{} // due was moved forward
-	counted time.Time     // when the threads of many that wait were last counted
+	parked map[arbiter.TicketID]*parked
+	outbox []func()      // send a notice, or the reply
+	wake   chan struct{} // the outbox has something
+	due    time.Time     // when the clock wakes the arbiter; zero: not at all
+	sooner chan struct{} // due was moved forward
 }
 
 func newWaiters() waiters {
@@ -215,32 +214,16 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
-// sessionsAtOnce is of how many sessions the threads are counted without giving the lock away, and
-// of how many that wait this is done whenever something is due. Those of more are counted once a second.
-const sessionsAtOnce = 256
-
 // countThreadsLocked tells the arbiter how many threads each session has that waits: one may
-// have ended without a word. The lock is given away in between.
+// have ended without a word.
 func (d *Daemon) countThreadsLocked() {
 	now := d.now()
-	if len(d.queue.parked) > sessionsAtOnce {
-		if now.Sub(d.queue.counted) < time.Second {
-			return
-		}
-		d.queue.counted = now
-	}
 	waiting := make(map[*session]bool)
 	for _, p := range d.queue.parked {
-		if p.s != nil {
+		if p.s != nil && !waiting[p.s] {
 			waiting[p.s] = true
+			d.threadsLocked(now, p.s)
 		}
-	}
-	done := 0
-	for s := range waiting {
-		if done++; done%sessionsAtOnce == 0 {
-			d.yield()
-		}
-		d.threadsLocked(now, s)
 	}
 }
 

@@ -28,12 +28,9 @@ func (r *reader) drainLocked(s *session) {
 	signal(r.wake)
 }
 
-// closedAtOnce is how many leases of dead sessions are closed without giving the lock away.
-const closedAtOnce = 32
-
 // drainedLocked closes the leases of dead sessions whose memory is back, as a reading shows
 // that began after they died. A device that does not say who uses it is believed to free
-// at death; the memory of one that is lost went with it. The lock is given away in between.
+// at death; the memory of one that is lost went with it.
 func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	if len(r.draining) == 0 {
 		return
@@ -42,15 +39,9 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	for _, p := range usage.Processes {
 		held[p.PID] = p.Bytes > 0
 	}
-	done := 0
-	for s := range r.draining { // which the others that have the lock in between may add to
+	for s := range r.draining {
 		if !began.Before(s.died) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
 			r.goneLocked(s)
-			if done++; done%closedAtOnce == 0 {
-				if r.d.yield(); r.d.stopping() {
-					return
-				}
-			}
 		}
 	}
 }

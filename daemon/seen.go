@@ -31,13 +31,9 @@ func (d *Daemon) showLocked(s *session) {
 	_ = s.page.Guard(func() { s.page.SetGiven(given) })
 }
 
-// showAllLocked is show for all sessions. The lock is given away in between.
+// showAllLocked is show for all sessions.
 func (d *Daemon) showAllLocked() {
-	shown := 0
 	for _, s := range d.sessions {
-		if shown++; shown%sessionsAtOnce == 0 {
-			d.yield()
-		}
 		if !s.dead {
 			d.showLocked(s)
 		}

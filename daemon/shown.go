@@ -1,8 +1,6 @@
 package daemon
 
 import (
-	"maps"
-	"slices"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -19,7 +17,6 @@ import (
 const (
 	showEvery = time.Second
 	showFor   = 60                    // rounds after a question
-	showSlice = 32                    // leases that are worked out at a time under the lock
 	showMost  = 20 * time.Millisecond // for a round. Who is not reached in time asks
 )
 
@@ -29,28 +26,15 @@ type showing struct {
 	rounds int // that are left
 }
 
-// keepShown shows those who asked how their memory is now.
+// keepShown shows those who asked how their memory is now: as many as there is time for, in the random order of a map.
 func (d *Daemon) keepShown() <-chan time.Time {
 	next := time.After(showEvery) // of the time that pages show, not of the daemon's clock
 	d.lock()
-	due := slices.Collect(maps.Keys(d.shown))
-	d.unlock()
-	for began := time.Now(); len(due) > 0 && time.Since(began) < showMost; {
-		slice := due[:min(len(due), showSlice)]
-		due = due[len(slice):]
-		d.showAgain(slice)
-	}
-	return next
-}
-
-// showAgain works some of what is shown out anew.
-func (d *Daemon) showAgain(slice []*shim.Lease) {
-	d.lock()
 	defer d.unlock()
-	for _, l := range slice {
-		of, ok := d.shown[l]
-		if !ok {
-			continue
+	began := time.Now()
+	for l, of := range d.shown {
+		if time.Since(began) >= showMost {
+			break
 		}
 		room, err := d.arb.Query(d.now(), of.s.id, l.Device)
 		if of.rounds--; err != nil || of.rounds == 0 || room.Lease != l.ID {
@@ -61,6 +45,7 @@ func (d *Daemon) showAgain(slice []*shim.Lease) {
 		d.shown[l] = of
 		showRoomLocked(l, room)
 	}
+	return next
 }
 
 // showRoomLocked leaves the answer to a question in the asker's page.

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/shim"
 )
 
 // told is what a client reads in its page: ok is false where it has to ask.
@@ -70,9 +69,8 @@ func TestShown(t *testing.T) {
 	room()
 	want(gib, 2*gib, 3*gib)
 
-	lease := b.sessions[s.Hello.Session].leases[0]
 	for range showFor {
-		b.showAgain([]*shim.Lease{lease})
+		b.keepShown()
 	}
 	if _, _, _, ok := told(t, s); ok {
 		t.Errorf("it is still shown after %d rounds without a question", showFor)
