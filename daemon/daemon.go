@@ -191,7 +191,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.addDevices()
 	d.keepDevices()
-	d.places = places{of: map[placeKey]kept{}, began: d.now(), changed: make(chan struct{})}
+	d.places = places{of: map[placeKey]kept{}, changed: make(chan struct{})}
 	if !fresh {
 		d.recover()
 	}

@@ -11,15 +11,11 @@ import (
 )
 
 // Requests that waited when the daemon before this one ended come again, each with its
-// number. Until they are all back, or long enough has passed, whoever has a later place
-// (a newcomer has the latest) is held back, so that order survives the daemon.
-const (
-	// returnPatience is how long others are held back for those that are not back yet. A
-	// client that lost its daemon looks for it once a second.
-	returnPatience = 3 * time.Second
-	// placePatience is how long a place is kept for one that does not come.
-	placePatience = time.Minute
-)
+// number. Until they are all back, or returnPatience has passed, whoever has a later place
+// (a newcomer has the latest) is held back, so that order survives the daemon. Then their places are free.
+
+// returnPatience is how long a place is kept. A client that lost its daemon looks for it once a second.
+const returnPatience = 3 * time.Second
 
 // placeKey knows a request that comes again.
 type placeKey struct {
@@ -31,15 +27,15 @@ type placeKey struct {
 // places are those of requests that have not come again yet. The lock guards them.
 type places struct {
 	of      map[placeKey]kept
-	began   time.Time
 	changed chan struct{} // closed when one comes back
 }
 
 // kept is a place, and its record.
 type kept struct {
 	arbiter.Place
-	index  int
-	parted time.Time // when this daemon sent it back to come again: nobody is held back for that one; zero: the daemon before did
+	index int
+	until time.Time
+	holds bool // requests with a later place are held back for it: the daemon before this one had it
 }
 
 // requestOf is the number by which a request is known when it comes again. A Hello has no
@@ -74,7 +70,7 @@ func (d *Daemon) recoverPlacesLocked() {
 			return
 		}
 		d.arb.ArriveAfter(r.Arrival)
-		d.places.of[key] = kept{Place: arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, index: i}
+		d.places.of[key] = kept{Place: arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since)}, index: i, until: d.now().Add(returnPatience), holds: true}
 	})
 	d.awaited.Store(len(d.places.of) > 0)
 }
@@ -92,7 +88,7 @@ func (d *Daemon) keepForLocked(key placeKey, place arbiter.Place, index int) {
 		d.file.Tickets.Free(index)
 		return
 	}
-	d.places.of[key] = kept{place, index, d.now()}
+	d.places.of[key] = kept{Place: place, index: index, until: d.now().Add(returnPatience)}
 	d.awaited.Store(true)
 }
 
@@ -112,9 +108,8 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 		place, arrival = k.Place, k.Arrival
 	}
 	ahead, changed := d.aheadLocked(arrival)
-	began := d.places.began
 	d.unlock()
-	late := d.after(began.Add(returnPatience).Sub(d.now()))
+	late := d.after(returnPatience)
 	for ahead {
 		select {
 		case <-changed:
@@ -134,7 +129,7 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 // when that changes.
 func (d *Daemon) aheadLocked(arrival uint64) (bool, <-chan struct{}) {
 	for _, k := range d.places.of {
-		if k.parted.IsZero() && k.Arrival < arrival {
+		if k.holds && k.Arrival < arrival && d.now().Before(k.until) {
 			return true, d.places.changed
 		}
 	}
@@ -174,11 +169,5 @@ func (d *Daemon) forgetPlacesLocked(gone func(placeKey) bool) {
 // agePlacesLocked drops places that nobody came for.
 func (d *Daemon) agePlacesLocked() {
 	now := d.now()
-	d.forgetPlacesLocked(func(key placeKey) bool {
-		since := d.places.of[key].parted
-		if since.IsZero() {
-			since = d.places.began
-		}
-		return now.Sub(since) > placePatience
-	})
+	d.forgetPlacesLocked(func(key placeKey) bool { return !now.Before(d.places.of[key].until) })
 }

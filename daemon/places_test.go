@@ -33,7 +33,7 @@ func TestWhatIsSentBackHoldsNobody(t *testing.T) {
 	if kept != connsPerSession || len(b.places.of) != connsPerSession {
 		t.Errorf("%d records and %d places of one process, want %d", kept, len(b.places.of), connsPerSession)
 	}
-	b.clock.Advance(placePatience + 1)
+	b.clock.Advance(returnPatience + 1)
 	b.agePlacesLocked()
 	if len(b.places.of) != 0 {
 		t.Errorf("%d places are kept for ever", len(b.places.of))

@@ -29,22 +29,22 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
+	figures := cl.d.figuresOf(&req, cl.conn.Peer().PID)
 	offer, err := cl.d.pageFor(&req, m.FD)
 	if err != nil {
 		return err
 	}
-	s, fresh, err := cl.takeUp(&req, &offer)
+	s, fresh, err := cl.takeUp(&req, figures, &offer)
 	if offer.page != nil {
 		_ = offer.page.Close()
 	}
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.adopt(&req, m.FD)
+		s, err = cl.adopt(&req, figures, m.FD)
 		fresh = true
 	}
 	if err != nil {
 		return err
 	}
-	cl.d.hearDevices(s)
 	return cl.replyHello(m.Header, s, fresh)
 }
 
@@ -79,31 +79,28 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 	return offer, err
 }
 
-// doubt is a client's sum that was not believed on its word alone.
-type doubt struct {
-	lease *shim.Lease
-	used  uint64
+// figuresOf returns, by device, what the device says that the process uses there: of devices on which a client says that it uses more than
+// is recorded. That may take long; the client waits for the answer to its Resume meanwhile, and moves no byte.
+func (d *Daemon) figuresOf(req *ipc.ResumeRequest, pid int) map[int]accounting.Bytes {
+	figures := map[int]accounting.Bytes{}
+	for _, rl := range req.Leases[:req.Count] {
+		if dev, ok := d.deviceByUUID(rl.Device); ok && rl.Used > d.recorded(req.Session, dev.Index) {
+			figures[dev.Index] = d.figure(dev.Index, pid)
+		}
+	}
+	return figures
 }
 
-// hearDevices asks the devices about the sums of a session that were doubted. That
-// may take long; the client waits for the answer to its Resume meanwhile, and moves
-// no byte.
-func (d *Daemon) hearDevices(s *session) {
+// recorded returns the bytes that a session has on a device by its record; 0: it is not known.
+func (d *Daemon) recorded(session ipc.Token, device int) uint64 {
 	d.lock()
-	doubts := s.doubts
-	s.doubts = nil
-	d.unlock()
-	for _, q := range doubts {
-		figure := d.figure(q.lease.Device, s.peer.PID)
-		d.lock()
-		if !s.dead {
-			granted, _ := d.arb.Recount(d.now(), q.lease.ID, accounting.Bytes(q.used), figure)
-			q.lease.Resize(granted)
-			d.arb.Freed(d.now(), q.lease.ID)
-			d.refreshLocked(s)
+	defer d.unlock()
+	if s := d.sessions[session]; s != nil {
+		if l := s.leaseOn(device); l != nil && l.Record != nil {
+			return l.Record.Granted
 		}
-		d.unlock()
 	}
+	return 0
 }
 
 // figure is what a device says that a process uses there; all, where it does not say.
@@ -127,7 +124,7 @@ func figureOf(usage inventory.Usage, pid int) (bytes uint64) {
 
 // takeUp takes up a session that is known, with the page that it had or a new one,
 // which fresh tells. What the client counts settles what was lost with the connection.
-func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
+func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
@@ -149,7 +146,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 	cl.s, cl.taken = s, s.taken
 	d.sendBackLocked(s)
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settleLocked(s, rl); err != nil {
+		if err = d.settleLocked(s, rl, figures); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			cl.s = nil
@@ -182,9 +179,10 @@ func (d *Daemon) sendBackLocked(s *session) {
 	}
 }
 
-// settleLocked takes a client's sum of one lease, and writes down what comes of it. What it began to use while
+// settleLocked takes a client's sum of one lease, and writes down what comes of it: of what is not recorded, as much counts as asking would have
+// got, or as the device shows. What it began to use while
 // there was no daemon, or nothing is recorded of, becomes a lease now.
-func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
+func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease, figures map[int]accounting.Bytes) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // nothing is arbitrated there
@@ -206,12 +204,13 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 		}
 	}
 	l := s.leases[rl.Slot]
-	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), 0)
+	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), figures[dev.Index])
 	faults.At("resume.counted")
 	l.Resize(granted)
 	faults.At("resume.resized")
 	if doubted > 0 {
-		s.doubts = append(s.doubts, doubt{l, rl.Used})
+		d.log.Warn("a program says that it uses more than it would be granted, and more than the device shows: the rest does not count",
+			"client_pid", s.peer.PID, "device", dev.Index, "bytes", uint64(doubted))
 	}
 	return nil
 }
@@ -248,7 +247,7 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 
 // adopt makes a session of what a client says that nothing of ours confirms: its
 // own sums, unverified until the devices agree.
-func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
+func (cl *client) adopt(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
 	proc, err := d.facts(c)
 	if err != nil {
@@ -291,7 +290,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.settleLocked(s, rl); err != nil {
+		if err := d.settleLocked(s, rl, figures); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}

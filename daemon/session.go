@@ -37,7 +37,6 @@ type session struct {
 	dead   bool
 	died   time.Time     // when it was known to be dead
 	sought bool          // after its end, a process was looked for that keeps its memory
-	doubts []doubt       // of a Resume that is being answered
 	taken  int           // how often it was taken up again: connections of before are not listened to
 	over   chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.

@@ -27,11 +27,13 @@ func TestOrderWithClockSetBack(t *testing.T) {
 	for _, p := range []*party{holder, early, late} {
 		p.resume()
 	}
-	second := late.ask(t.Context(), 600*mib)
-	second.parked() // after three seconds the daemon no longer holds it back for the first
+	second := late.ask(t.Context(), 600*mib) // which the daemon holds back for the first
 	first = first.again()
 	if n := first.parked(); n.Position != 1 {
 		t.Errorf("the request that was there before has position %d", n.Position)
+	}
+	if n := second.parked(); n.Position != 2 {
+		t.Errorf("the new request has position %d", n.Position)
 	}
 	holder.free(900 * mib)
 	first.granted()
