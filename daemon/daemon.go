@@ -361,10 +361,10 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 }
 
 // taken takes a snapshot with the lock held.
-func (d *Daemon) taken(snapshot func(time.Time) accounting.Snapshot) accounting.Snapshot {
+func (d *Daemon) taken(take func(time.Time) accounting.Snapshot) accounting.Snapshot {
 	d.lock()
 	defer d.unlock()
-	return snapshot(d.now())
+	return take(d.now())
 }
 
 // Failed receives what ends a daemon that nobody stopped.
