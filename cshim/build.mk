@@ -12,7 +12,7 @@ SHIM_CORE := admit budget charge codec device driver env environ hold host impor
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_CUDA := array async bound context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
 SHIM_NVML := hooks nvml
-SHIM_OPENCL := charge context device hooks image layer memory opencl query svm use
+SHIM_OPENCL := charge context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query
 SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 

@@ -19,7 +19,6 @@ struct ga_charge {
     _Atomic uint16_t tag;   // as of ga_entry
     _Atomic uint8_t device;
     uint8_t kind;
-    uint32_t on; // its holder's
 };
 #define GA_CHARGE_SIZE 64 // with what the interface keeps
 #define GA_CHARGE_SPARES ((size_t)32)

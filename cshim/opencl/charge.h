@@ -15,26 +15,14 @@
 // The first member of each kind of charge. Records are used again, and a forked child finds them
 // zeroed: its driver's objects are charged to nobody.
 struct ga_opencl_charge {
-    struct ga_charge
-        held; // bytes; .on: the devices that it is charged to, a bit each: with its parts
-    uint64_t generation; // of the root that it was made in
+    struct ga_charge held; // bytes
+    uint64_t generation;   // of the root that it was made in
     void (*give_back)(struct ga_root *root,
                       struct ga_opencl_charge *charge); // NULL: it is of bytes
-    // A record is used again, and its numbers only grow: odd while the charge lives.
-    uint64_t number;
-    uint64_t
-        of; // a part on its way: the number of the charge that it will belong to; a block: svm.c
-    struct ga_opencl_charge *parts; // which use.c adds; guarded by ga_opencl_state.lock, as held.on
+    uint64_t of;                                        // address of a block: svm.c
 };
 _Static_assert(sizeof(struct ga_opencl_charge) <= GA_CHARGE_SIZE,
                "it is one of the core's records");
-
-// Whether there ever was a context for several devices that are arbitrated (use.c). It stays so in
-// a forked child. An object that was made before has no parts, nor will it.
-extern _Atomic uint32_t ga_opencl_charge_several;
-static inline bool ga_opencl_charge_may_have_parts(void) {
-    return atomic_load_explicit(&ga_opencl_charge_several, memory_order_relaxed);
-}
 
 // Makes an entry with bytes that are on their way a charge, which no table has. NULL: there is no
 // memory to remember it by, and the bytes still are on their way.

@@ -6,7 +6,6 @@
 #include "opencl/charge.h"
 #include "opencl/device.h"
 #include "opencl/state.h"
-#include "opencl/use.h"
 
 // A context, and what it has taken.
 struct ga_opencl_context {
@@ -33,7 +32,7 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
     }
     if (!s->any)
         s->root = NULL; // the driver alone decides
-    return !s->any || (ga_opencl_use_context(wanted), ga_slots_take(s->root, &s->slots, wanted));
+    return !s->any || ga_slots_take(s->root, &s->slots, wanted);
 }
 
 // What a list of properties says of one, which ends with 0.

@@ -13,7 +13,6 @@
 #include "opencl/memory.h"
 #include "opencl/query.h"
 #include "opencl/svm.h"
-#include "opencl/use.h"
 
 static inline void *loaders(enum ga_opencl_row row) {
     return atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
@@ -89,49 +88,20 @@ static ga_cl_context works(ga_cl_context made) {
     })
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
     ({                                                                                             \
-        struct ga_opencl_claim c;                                                                  \
-        c.of = NULL;                                                                               \
+        struct ga_claim c;                                                                         \
         (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
                  : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
     })
 // All is done by the objects that end in it.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)
 
-// Commands: in a context for several devices the queue's may be charged. u is the row's own.
-#define GA_USES(real, uses, ...)                                                                   \
-    ({                                                                                             \
-        struct ga_opencl_use u;                                                                    \
-        ga_cl_int used = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;                                      \
-        if (uses) {                                                                                \
-            used = real(__VA_ARGS__);                                                              \
-            ga_opencl_use_done(&u, used == GA_CL_SUCCESS);                                         \
-        }                                                                                          \
-        used;                                                                                      \
-    })
-#define GA_MAPS(real, uses, ...)                                                                   \
-    ({                                                                                             \
-        struct ga_opencl_use u;                                                                    \
-        ga_cl_address mapped = NULL;                                                               \
-        if (uses) {                                                                                \
-            mapped = real(__VA_ARGS__);                                                            \
-            ga_opencl_use_done(&u, mapped != NULL);                                                \
-        } else if (status) {                                                                       \
-            *status = GA_CL_MEM_OBJECT_ALLOCATION_FAILURE;                                         \
-        }                                                                                          \
-        mapped;                                                                                    \
-    })
-#define GA_DIVIDES(real, whole, ...) ga_opencl_use_part(whole, real(__VA_ARGS__))
-
-// By how a row's bytes are known: whether it takes something; and whether its wrapper is one
-// function, or, where it has nothing to do before a context is for several devices, two: one word
-// is looked at, and the driver jumped to.
+// By how a row's bytes are known: whether it takes something.
 #define GA_WRAPS_answer(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_argument(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_descriptor(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_one(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_entry(...) GA_WRAPS(false, __VA_ARGS__)
 #define GA_WRAPS_reference(...) GA_WRAPS(false, __VA_ARGS__)
-#define GA_WRAPS_use(...) GA_WRAPS_LATER(true, __VA_ARGS__)
 
 // What a function answers that the loader lacks.
 #define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
@@ -160,24 +130,6 @@ static ga_cl_context works(ga_cl_context made) {
                                          arguments, returns,                                       \
                                          __VA_ARGS__) static returns layer_##symbol parameters     \
     GA_WRAPPER(symbol, function_below, is_counted, true, takes, arguments, returns, __VA_ARGS__)
-// The second one of each is jumped to as well: its caller is the program.
-#define GA_WRAPS_LATER(takes, symbol, returns, parameters, arguments, ...)                         \
-    static GA_NOINLINE returns late_##symbol parameters GA_WRAPPER(                                \
-        symbol, function_of_row, is_its_own, false, takes, arguments, returns, __VA_ARGS__)        \
-    returns symbol parameters {                                                                    \
-        GA_FN_##symbol *real = (GA_FN_##symbol *)loaders(GA_OPENCL_ROW_##symbol);                  \
-        if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
-            return real arguments;                                                                 \
-        return late_##symbol arguments;                                                            \
-    }                                                                                              \
-    static GA_NOINLINE returns late_layer_##symbol parameters GA_WRAPPER(                          \
-        symbol, function_below, is_counted, true, takes, arguments, returns,                       \
-        __VA_ARGS__) static returns layer_##symbol parameters {                                    \
-        GA_FN_##symbol *real = GA_OPENCL_REAL(symbol);                                             \
-        if (GA_LIKELY(real != NULL && !ga_opencl_charge_may_have_parts()))                         \
-            return real arguments;                                                                 \
-        return late_layer_##symbol arguments;                                                      \
-    }
 #define GA_HOOK(symbol, place, class, bytes, returns, parameters, arguments, ...)                  \
     __attribute__((visibility("default"))) returns symbol parameters;                              \
     GA_WRAPS_##bytes(symbol, returns, parameters, arguments, __VA_ARGS__)

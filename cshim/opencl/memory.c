@@ -4,7 +4,6 @@
 #include "core/admit.h"
 #include "opencl/charge.h"
 #include "opencl/device.h"
-#include "opencl/use.h"
 
 bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
@@ -35,21 +34,17 @@ static bool keep(const struct ga_claim *c, ga_cl_mem memory) {
     struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &c->entry);
     if (!charge)
         return false;
-    if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, charge)) {
-        ga_opencl_use_object(c->root, memory, charge);
+    if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, charge))
         return true;
-    }
     ga_opencl_charge_withdraw(c->root, charge);
     return false;
 }
 
-ga_cl_mem ga_opencl_memory_made(struct ga_opencl_claim *c, ga_cl_mem memory, ga_cl_int *status) {
-    if (!c->c.root)
-        return ga_opencl_use_part(c->of, memory);
-    if (memory && keep(&c->c, memory))
+ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int *status) {
+    if (!c->root || (memory && keep(c, memory)))
         return memory;
     // Better none than what nobody can account for.
     bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
-    ga_claim_drop(&c->c);
+    ga_claim_drop(c);
     return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;
 }

@@ -40,12 +40,9 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 #define GA_CL_DEVICE_FREE_MEMORY 0x4039u // cl_amd_device_attribute_query: KiB, up to two numbers
 #define GA_CL_CONTEXT_DEVICES 0x1081u
 #define GA_CL_CONTEXT_PLATFORM 0x1084u
-#define GA_CL_QUEUE_DEVICE 0x1091u
-#define GA_CL_KERNEL_NUM_ARGS 0x1191u
 
 #define GA_CL_DEVICE_TYPE_CPU (1ull << 1)
 #define GA_CL_MEM_USE_HOST_PTR (1ull << 3)
-#define GA_CL_MIGRATE_TO_HOST (1ull << 0)
 
 // cl_image_format
 struct ga_cl_format {
@@ -71,7 +68,6 @@ typedef void ga_cl_mem_ended(ga_cl_mem memory, void *arg);
 typedef void ga_cl_context_ended(ga_cl_context context, void *arg);
 typedef void ga_cl_event_changed(ga_cl_event event, ga_cl_int status, void *arg);
 typedef void ga_cl_notify(const char *info, const void *more, size_t size, void *arg);
-typedef void ga_cl_native(void *arg);
 typedef void ga_cl_free(ga_cl_queue queue, ga_cl_uint count, ga_cl_address *addresses, void *arg);
 
 // One number for each row of hooks.def.

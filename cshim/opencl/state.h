@@ -22,13 +22,12 @@ struct ga_opencl_known {
 
 struct ga_opencl_state {
     struct ga_records contexts; // struct ga_opencl_context
-    struct ga_spin lock;        // guards what follows, and the parts of charges
+    struct ga_spin lock;        // guards what follows
     struct ga_opencl_context *counted;
     // Read without it: the numbers of devices, for as long as the process lives; and the devices of
     // contexts that are for one alone, until their driver says that they end (context.c).
     struct ga_opencl_known numbers[GA_OPENCL_KNOWN];
     struct ga_opencl_known singles[GA_OPENCL_KNOWN];
-    struct ga_table used; // use.c
 };
 
 #define GA_OPENCL_STATE ((size_t)128 << 10) // its place: ga_root_state
