@@ -25,18 +25,21 @@ type Arbiter struct {
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets    map[TicketID]*ticket // requests that wait
-	queue      []*ticket            // these, in the order in which they are served
-	sorted     time.Time            // the moment as of which queue is in order
-	decisions  outbox[Decision]
-	asking     *ticket   // the request that the running call decides
-	cycling    bool      // cycle runs
-	stale      bool      // since the last cycle something has changed by which a waiting request may be decided
-	looseAt    time.Time // when to look for a circle in which something might have moved; zero: never
-	noticesDue bool      // something has changed for requests that wait
-	noticedAt  time.Time
-	arrival    uint64 // number of the last request that arrived; it counts on over restarts of the daemon
-	lastTicket TicketID
+	tickets   map[TicketID]*ticket // requests that wait
+	queue     []*ticket            // these, in the order in which they are served
+	sorted    time.Time            // the moment as of which queue is in order
+	decisions outbox[Decision]
+	asking    *ticket   // the request that the running call decides
+	cycling   bool      // cycle runs
+	stale     bool      // since the last cycle something has changed by which a waiting request may be decided
+	looseAt   time.Time // when to look for a deadlock in which something might have moved; zero: never
+	suspected bool      // there may be a deadlock, and so many requests wait that it is looked for without the lock
+
+	searchAgain time.Time // when the next search without the lock may begin
+	noticesDue  bool      // something has changed for requests that wait
+	noticedAt   time.Time
+	arrival     uint64 // number of the last request that arrived; it counts on over restarts of the daemon
+	lastTicket  TicketID
 
 	ticketsOf    map[uint32]int // by user
 	ticketsOfPID map[int]int    // by process

@@ -68,6 +68,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		{"reading", func() { w.arb.Note(0); w.arb.Observe(w.now, usage) }},
 		{"limit", func() { _ = w.arb.SetUserLimits(w.now, 0, "", rules.Change{Device: 0, Max: ptr(size(1 << 49))}) }},
 		{"policy", func() { w.arb.SetPolicy(w.now, p) }},
+		{"search", func() { w.now = w.now.Add(time.Minute); w.arb.Search(w.now) }},
 		{"query", func() { _, _ = w.arb.Query(w.now, last.session, 0) }},
 		{"all-granted", func() { last.free(1 << 42) }},
 	} {

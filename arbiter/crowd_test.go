@@ -326,6 +326,12 @@ func TestACircleOfMany(t *testing.T) {
 			}
 		}
 		w.pass(grace)
+		for s := w.arb.Search(w.now); s != nil; s = w.arb.Search(w.now) {
+			s.Run()
+			w.now = w.now.Add(time.Second)
+			w.arb.Settle(w.now, s)
+			w.now = w.now.Add(time.Minute / 6)
+		}
 		for _, why := range w.decided() {
 			if why == arbiter.ReasonDeadlock {
 				refused++
@@ -336,6 +342,51 @@ func TestACircleOfMany(t *testing.T) {
 		}
 		if w.pass(time.Second); len(w.decided()) > 0 {
 			t.Errorf("%d threads: those that are left do not wait for each other", threads)
+		}
+	}
+}
+
+// TestASearchBesideTheLock: a search for a deadlock reads nothing that calls change meanwhile, and what it found counts only if it still stands.
+func TestASearchBesideTheLock(t *testing.T) {
+	for _, x := range []struct {
+		name    string
+		move    func(w *world, all []*client)
+		refused bool
+	}{
+		{"nothing moves", func(*world, []*client) {}, true},
+		{"another job comes", func(w *world, _ []*client) { w.client(0, 1).must(10) }, true},
+		{"one frees", func(_ *world, all []*client) { all[3].free(1); all[4].free(1) }, false},
+		{"a thread goes on", func(_ *world, all []*client) { all[3].threaded(2); all[4].threaded(2) }, false},
+	} {
+		const n = 100
+		w := newWorld(t, waiting(), n, 1000)
+		var all []*client
+		for range n {
+			all = append(all, w.client(0, 0).threaded(1))
+			all[len(all)-1].must(1)
+		}
+		for _, c := range all {
+			c.alloc(2)
+		}
+		s := w.arb.Search(w.now)
+		ran := make(chan struct{})
+		go func() {
+			s.Run()
+			close(ran)
+		}()
+		x.move(w, all)
+		<-ran
+		w.arb.Decisions()
+		w.arb.Settle(w.now, s)
+		refused := false
+		for _, d := range w.arb.Decisions() {
+			refused = refused || d.Outcome.Reason == arbiter.ReasonDeadlock
+		}
+		if refused != x.refused {
+			t.Errorf("%s: refused: %v", x.name, refused)
+		}
+		if due := w.arb.Due(); due.IsZero() {
+			t.Errorf("%s: no other search is due", x.name)
 		}
 	}
 }

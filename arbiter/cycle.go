@@ -149,7 +149,7 @@ func (a *Arbiter) refuseLate(now time.Time) {
 // consider judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
 // True: it goes on waiting, and blocks later ones.
 func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
-	t.fresh = t.kind == wantsJob || a.holdsNothing(t.job)
+	a.noteSince(t)
 	v := a.judge(t)
 	switch {
 	case v.spot == nil && a.watch(now, t):
@@ -208,7 +208,7 @@ func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
 func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, since time.Time)) {
 	d, at := s.device, t.waitsOn(s)
 	if sh := t.shareAt(at); sh != nil {
-		do(sh.line(d), time.Time{})
+		do(sh.line(d), blocksSince(now, t, s))
 	}
 	if at&(atBudgets|atWish) != 0 {
 		return // a narrower limit refuses it, so that it does not hold up the device's queue
@@ -217,24 +217,50 @@ func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, sin
 		do(&d.entry[k], time.Time{})
 	}
 	if at&atBytes != 0 && at&atSlots == 0 {
-		do(&d.bytes, a.blocksSince(now, t))
+		do(&d.bytes, blocksSince(now, t, s))
 	}
 }
 
-// blocksSince returns since when a job must hold memory to pass a waiting request.
-func (a *Arbiter) blocksSince(now time.Time, t *ticket) time.Time {
-	if t.fresh && now.Sub(t.place.Since) < a.policy.AgeAfter {
-		return neverHeld
+// blocksSince returns since when a job must hold memory on a device to pass a waiting request there. A request blocks no job that holds memory
+// there for longer than its own job, unless its rule's age_after says so.
+func blocksSince(now time.Time, t *ticket, s *spot) time.Time {
+	if after := t.job.Rule.AgeAfter; after > 0 && now.Sub(t.place.Since) >= after {
+		return time.Time{}
 	}
-	return time.Time{}
+	return s.since
 }
 
-// heldSince returns since when the job of a request holds memory.
-func (t *ticket) heldSince() time.Time {
-	if t.fresh {
-		return neverHeld
+// noteSince notes since when the job of a request holds memory on its devices.
+func (a *Arbiter) noteSince(t *ticket) {
+	for i := range t.spots {
+		t.spots[i].since = a.heldSince(t.job, t.spots[i].device)
 	}
-	return time.Time{}
+}
+
+// heldSince returns since when a job holds memory on a device: since the first of the leases was opened that hold some now, or since its
+// reservation was made. neverHeld: it holds none.
+func (a *Arbiter) heldSince(j *job, d *device) time.Time {
+	since := neverHeld
+	if j.budget.Account(d.Index).Committed == 0 {
+		return since
+	}
+	first := func(t time.Time) {
+		if t.Before(since) {
+			since = t
+		}
+	}
+	if j.budget.Limits(d.Index).Min > 0 {
+		first(j.opened)
+	}
+	for l := range j.leasesOn(d) {
+		if l.session.budget.Limits(d.Index).Min > 0 {
+			first(l.session.opened)
+		}
+		if l.opened.Before(since) && l.Granted() > a.idle(l) {
+			first(l.opened)
+		}
+	}
+	return since
 }
 
 // waitsOn is what a ticket waits for on a device: one that needs all of its devices waits

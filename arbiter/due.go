@@ -40,7 +40,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	if len(a.queue) == 0 {
 		return time.Time{}
 	}
-	due = earlier(a.looseAt, a.noticesAt())
+	due = earlier(a.searchDue(), a.noticesAt())
 	for _, t := range a.queue {
 		due = earlier(due, t.deadline)
 	}
@@ -51,8 +51,11 @@ func (a *Arbiter) Due() (due time.Time) {
 func (a *Arbiter) ageDue() (due time.Time) {
 	mixed := slices.ContainsFunc(a.queue, func(t *ticket) bool { return t.priority != a.queue[0].priority })
 	for _, t := range a.queue {
-		if age := a.rank(a.sorted, t) - t.priority; mixed || t.fresh && age < 1 {
-			due = earlier(due, t.place.Since.Add(a.policy.AgeAfter*time.Duration(age+1)))
+		if mixed {
+			due = earlier(due, t.place.Since.Add(rankAfter*time.Duration(a.rank(a.sorted, t)-t.priority+1)))
+		}
+		if ages := t.place.Since.Add(t.job.Rule.AgeAfter); ages.After(a.sorted) {
+			due = earlier(due, ages)
 		}
 	}
 	return due

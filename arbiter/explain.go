@@ -126,10 +126,11 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 		return ""
 	}
 	d, sh := t.lease.device, t.shareAt(t.at())
-	first, free := a.blockerOf(&d.bytes, t, t.heldSince()), a.ledger.Left(nil, d.Index)
+	at, free := &d.bytes, a.ledger.Left(nil, d.Index)
 	if sh != nil {
-		first, free = a.blockerOf(sh.line(d), t, time.Time{}), a.ledger.Left(sh.budget, d.Index)
+		at, free = sh.line(d), a.ledger.Left(sh.budget, d.Index)
 	}
+	first := a.blockerOf(at, t, t.alone().since)
 	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil {
 		return ""
 	}
@@ -237,23 +238,26 @@ func (a *Arbiter) explainSlots(t *ticket) string {
 	return text
 }
 
-// explainCircle says who holds what and who wants what.
-func (a *Arbiter) explainCircle(c *circle) string {
-	youngest := c.path[0]
-	if j := youngest.job; len(c.path) == 1 && len(j.holding()) > 1 {
+// explainDeadlock says who holds what and who wants what, of these requests that wait for each other. The first is refused.
+func (a *Arbiter) explainDeadlock(all []*ticket) string {
+	youngest := all[0]
+	if j := youngest.job; len(all) == 1 && len(j.holding()) > 1 {
 		return fmt.Sprintf(wording.DeadlockWithin, j.name(), a.holdings(j), youngest.name(), a.requestText(youngest), youngest.gpu())
 	}
 	var parties []string
-	for _, t := range c.path {
+	for _, t := range all[:min(len(all), namedParties)] {
 		parties = append(parties, fmt.Sprintf(wording.DeadlockParty, t.name(), a.holdings(t.job), a.requestText(t), t.gpu()))
 	}
 	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }
 
-// parties are those of a circle, the youngest first.
-func (a *Arbiter) parties(c *circle) []Party {
+// namedParties is how many requests of a deadlock its message names.
+const namedParties = 8
+
+// parties describes the requests of a deadlock.
+func (a *Arbiter) parties(of []*ticket) []Party {
 	var all []Party
-	for _, t := range c.path {
+	for _, t := range of {
 		p, on := t.process(), -1
 		if !t.any && len(t.spots) > 0 {
 			on = t.spots[0].device.Index

@@ -117,7 +117,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	case t.kind == WantsBytes && t.own == 0:
 		a.giveWay(l, t.need())
 	}
-	d, need := l.device, t.need()
+	need := t.need()
 	if v := a.never(l, t.takes(a)); v.final {
 		return v
 	}
@@ -128,11 +128,11 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	a.judgePermits(t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
 	payer := a.payer(t)
 	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
-		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(d, t))
+		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(t, s))
 	}
 	for at, sh := range t.limits {
 		if payer.Growth(need, sh.budget) > 0 {
-			s.judge(at, hard&at != 0, a.behind(sh.line(d), t, time.Time{}))
+			s.judge(at, hard&at != 0, a.behindShared(t, s, sh))
 		}
 	}
 	if s.at == 0 {
@@ -162,9 +162,12 @@ func (s *spot) judge(at limitSet, hard, behind bool) {
 	}
 }
 
-// behindBytes tells whether bytes of a device are set aside for somebody who comes first.
-func (a *Arbiter) behindBytes(d *device, t *ticket) bool {
-	return a.behind(&d.bytes, t, t.heldSince())
+// behindBytes reports whether a request is blocked at the bytes of a device.
+func (a *Arbiter) behindBytes(t *ticket, s *spot) bool { return a.behind(&s.device.bytes, t, s.since) }
+
+// behindShared reports whether a request is blocked at a budget on a device that jobs share.
+func (a *Arbiter) behindShared(t *ticket, s *spot, sh *shared) bool {
+	return a.behind(sh.line(s.device), t, s.since)
 }
 
 // judgePermits judges whether there are the permits of a device that a ticket asks for.
@@ -206,7 +209,7 @@ func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 		}
 	}
 	for at, sh := range t.limits {
-		if hard&at != 0 && a.ownPart(t, sh).Plus(need) > sh.limits(l.device).Max {
+		if hard&at != 0 && a.ownPart(t, sh).Plus(need) > sh.budget.Limits(l.device.Index).Max {
 			return hard, verdict{final: true, reason: ReasonSharedFull}
 		}
 	}
@@ -332,11 +335,11 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	}
 	a.judgePermits(t, s, asks, 0)
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
-		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(d, t))
+		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(t, s))
 	}
 	for at, sh := range t.limits {
 		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behind(sh.line(d), t, time.Time{}))
+			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behindShared(t, s, sh))
 		}
 	}
 	if s.at == 0 {
@@ -363,7 +366,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			refusal: &accounting.Refusal{Device: d.Index, Requested: least, Remaining: most, Limit: d.grantable()}}
 	}
 	for sh := range t.shares {
-		if least > sh.limits(d).Max && (!sh.ofCgroup() || b != t.job.budget) {
+		if least > sh.budget.Limits(d.Index).Max && (!sh.ofCgroup() || b != t.job.budget) {
 			return final(ReasonSharedFull)
 		}
 	}

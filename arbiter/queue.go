@@ -25,9 +25,12 @@ func (s *shared) line(d *device) *line {
 	return l
 }
 
+// rankAfter is how long a request has to wait for one more of priority.
+const rankAfter = time.Minute
+
 // rank is a ticket's priority with what waiting has added to it.
 func (a *Arbiter) rank(now time.Time, t *ticket) int {
-	return t.priority + int(max(0, now.Sub(t.place.Since))/a.policy.AgeAfter)
+	return t.priority + int(max(0, now.Sub(t.place.Since))/rankAfter)
 }
 
 // compare orders requests by which is served first if both can be, as of when the queue was sorted last.
@@ -153,7 +156,7 @@ func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	if t.lease != nil {
 		t.spots = []spot{{device: t.lease.device}}
 	}
-	t.fresh = a.holdsNothing(t.job)
+	a.noteSince(t)
 }
 
 // mayWait tells whether a request that is not served may wait: ReasonNone, or why not.

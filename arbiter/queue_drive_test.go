@@ -36,6 +36,9 @@ type drive struct {
 	held       []arbiter.Decision // taken from the arbiter, and not compared yet
 }
 
+// ageOfWaiters is after how long requests of "waiter" block jobs that hold memory for longer.
+const ageOfWaiters = time.Minute
+
 // maxTrace is how many of the last steps a failure shows.
 const maxTrace = 100
 
@@ -43,12 +46,12 @@ func newDrive(t testing.TB, seed uint64, context accounting.Bytes) *drive {
 	rng := rand.New(rand.NewPCG(seed, 1))
 	scope := []rules.Scope{rules.ScopeJob, rules.ScopeJob, rules.ScopeProcess, rules.ScopeThread}[rng.IntN(4)]
 	p := exact(unlimited())
-	p.AgeAfter, p.DeadlockGrace = time.Minute, 2*time.Second
+	p.DeadlockGrace = 2 * time.Second
 	p.ContextReserve = size(context)
 	students, users := sharing(rng.IntN(2) == 0, size(60))
 	students.OnFull = ptr(rules.OnFullWait)
-	p.Rules = []rules.Rule{students, {Match: rules.Match{Exe: "waiter"}, OnFull: ptr(rules.OnFullWait)}}
-	d := &drive{rng: rng, pressures: newRefPressures(), seed: seed, users: users, reference: &reference{scope: scope, age: time.Minute, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, cgroups: map[int]accounting.Bytes{}, context: context, now: start}}
+	p.Rules = []rules.Rule{students, {Match: rules.Match{Exe: "waiter"}, OnFull: ptr(rules.OnFullWait), AgeAfter: ptr(ageOfWaiters)}}
+	d := &drive{rng: rng, pressures: newRefPressures(), seed: seed, users: users, reference: &reference{scope: scope, grace: 2 * time.Second, shared: 60, caps: map[uint32]accounting.Bytes{}, cgroups: map[int]accounting.Bytes{}, context: context, now: start}}
 	totals := []accounting.Bytes{100, 80}
 	if rng.IntN(4) > 0 { // few have to wait
 		totals = []accounting.Bytes{300, 200}
@@ -202,7 +205,7 @@ func (d *drive) openSession() {
 	} else {
 		uid, exe := d.user()
 		req.Process = d.process(uid, exe)
-		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || student(uid), max: accounting.Max, timeout: 10 * time.Minute}
+		j = &refJob{uid: uid, closed: true, wait: exe == "waiter" || student(uid), max: accounting.Max, timeout: 10 * time.Minute, age: ageOf(uid, exe)}
 		d.jobs = append(d.jobs, j)
 	}
 	s := &refSession{job: j, cgroup: d.rng.IntN(len(refCgroups))}
@@ -237,6 +240,14 @@ func (d *drive) user() (uint32, string) {
 	return uid, []string{"waiter", "waiter", "x"}[d.rng.IntN(3)]
 }
 
+// ageOf is the age_after of the rule of a user's program.
+func ageOf(uid uint32, exe string) time.Duration {
+	if exe == "waiter" && !student(uid) {
+		return ageOfWaiters
+	}
+	return 0
+}
+
 func (d *drive) openJob() {
 	if len(d.jobs) >= maxJobs {
 		return
@@ -249,7 +260,7 @@ func (d *drive) openJob() {
 		j.priority = d.rng.IntN(3)
 		req.Priority = j.priority
 	}
-	req.Process = d.process(j.uid, exe)
+	req.Process, j.age = d.process(j.uid, exe), ageOf(j.uid, exe)
 	if d.rng.IntN(2) == 0 {
 		j.min = accounting.Bytes(1 + d.rng.IntN(50))
 		req.Min = ptr(size(j.min))
@@ -382,7 +393,7 @@ func (d *drive) lease() (*refLease, uint32) {
 		d.fail("%v", err)
 	}
 	c := &client{w: d.world, session: s.id, lease: info.ID, word: x}
-	l := &refLease{client: c, session: s, device: dev}
+	l := &refLease{client: c, session: s, device: dev, opened: d.world.now}
 	s.leases = append(s.leases, l)
 	return l, thread
 }
@@ -565,16 +576,10 @@ func (d *drive) settled(new *refTicket) *fate {
 // ended is what becomes of a ticket at the end of a circle.
 func (d *drive) ended(t *refTicket) (fate, bool) {
 	mayMove := d.reference.now.Sub(t.parked) >= d.grace
-	if !d.later {
-		if !mayMove {
-			return fate{}, false
-		}
-		return d.untangle(false, t)
+	if !mayMove {
+		return fate{}, false
 	}
-	if f, ok := d.disentangle(true, t); ok || !mayMove {
-		return f, ok
-	}
-	return d.disentangle(false, t)
+	return d.untangle(false, t)
 }
 
 // trim ends the slot that a released job's processes share with the last of their objects.
@@ -893,7 +898,7 @@ func (d *drive) limitCgroup() {
 func (d *drive) pass() {
 	last := d.world.now // when anything moved at the latest
 	d.after(time.Duration(d.rng.IntN(40)) * time.Second / time.Duration(1+d.rng.IntN(20)))
-	if d.world.now.Sub(last) < d.grace || d.later {
+	if d.world.now.Sub(last) < d.grace {
 		return
 	}
 	if f, ok := d.untangle(false, nil); ok {

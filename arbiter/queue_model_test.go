@@ -47,6 +47,9 @@ type refJob struct {
 	timeout   time.Duration
 	live      bool // max was set live
 	request   arbiter.JobRequest
+	begun     time.Time
+	age       time.Duration // after which its requests block jobs that hold memory for longer; 0: never
+	gaveBack  bool          // it is of a machine on which it holds nothing any more
 }
 
 type refSession struct {
@@ -71,6 +74,8 @@ type refLease struct {
 	threads [4]refMaker      // 0: not known
 	gone    bool
 	lost    bool // its device was lost
+	opened  time.Time
+	quiet   [4]bool // threads whose slots are given back on a machine that is made to look for deadlocks
 }
 
 type refMaker struct {
@@ -93,11 +98,11 @@ type refTicket struct {
 	any      bool
 	choice   []*refDevice // a job's
 	deadline time.Time
+	of       *refTicket // the ticket that this one was copied from; nil: it is no copy
 }
 
 type reference struct {
 	scope   rules.Scope
-	age     time.Duration
 	grace   time.Duration
 	shared  accounting.Bytes            // the budget of the students
 	caps    map[uint32]accounting.Bytes // what one user may hold in all
@@ -107,7 +112,6 @@ type reference struct {
 	jobs    []*refJob
 	tickets []*refTicket // by arrival
 	now     time.Time
-	later   bool // circles are ended some time after they form
 }
 
 // fate is what becomes of a ticket.
@@ -125,7 +129,7 @@ func (j *refJob) alive() bool {
 
 // reserved is memory.min in force.
 func (j *refJob) reserved(d *refDevice) accounting.Bytes {
-	if j.pending || j.released || !j.alive() || !j.uses(d) {
+	if j.pending || j.released || j.gaveBack || !j.alive() || !j.uses(d) {
 		return 0
 	}
 	return min(j.min, j.max, d.total)
@@ -259,7 +263,7 @@ func (r *reference) fresh(j *refJob) bool {
 
 func (l *refLease) has(thread int) bool {
 	m := &l.threads[thread]
-	return m.contexts > 0 || m.streams > 0 || m.bytes && l.used > 0
+	return !l.quiet[thread] && (m.contexts > 0 || m.streams > 0 || m.bytes && l.used > 0)
 }
 
 func (l *refLease) objects() bool {
@@ -374,12 +378,55 @@ type need struct {
 
 func (n need) any() bool { return n.cgroups != 0 || n.user || n.shared || n.wish || n.slot || n.bytes }
 
-// bars are the lines of a device behind a waiting ticket.
-type bars struct {
-	shared, slots, claims, entrants, bytes, fresh bool
+// bar is what waiting tickets block at a limit.
+type bar struct {
+	on    bool
+	since time.Time // jobs that hold memory there since before pass
+}
 
-	users   userSet // those at whose limit somebody waits
-	cgroups cgroupSet
+func (b *bar) add(c bar) {
+	if c.on && (!b.on || c.since.Before(b.since)) {
+		*b = c
+	}
+}
+
+func (b bar) stops(since time.Time) bool { return b.on && !since.Before(b.since) }
+
+// bars are the limits of a device behind a waiting ticket.
+type bars struct {
+	slots, claims, entrants bool
+
+	shared, bytes bar
+	users         [8]bar // by userOf
+	cgroups       [4]bar // by place among refCgroups
+}
+
+// neverHeld is since when a job holds memory that holds none.
+var neverHeld = start.Add(1 << 61)
+
+// heldSince is since when a job holds memory on a device: since the first of its leases was opened that hold some, or since
+// something is reserved for it.
+func (r *reference) heldSince(j *refJob, d *refDevice) time.Time {
+	since := neverHeld
+	if j.reserved(d) > 0 {
+		since = j.begun
+	}
+	for _, s := range j.sessions {
+		for _, l := range s.leases {
+			if l.device == d && !l.gone && l.used > 0 && l.opened.Before(since) {
+				since = l.opened
+			}
+		}
+	}
+	return since
+}
+
+// blocks is what a waiting ticket blocks at a limit of a device.
+func (r *reference) blocks(t *refTicket, d *refDevice) bar {
+	if t.job.age > 0 && r.now.Sub(t.since) >= t.job.age {
+		return bar{on: true}
+	}
+	return bar{true, r.heldSince(t.job, d)}
 }
 
 // refCgroups lists the cgroups in which processes run, the longer paths first.
@@ -427,19 +474,18 @@ func (r *reference) lookAround(t *refTicket, d *refDevice, b bars, n *need) {
 		if t.n > min(r.cgroups[c], d.total).Less(within(r.jobs, c, d, false)) {
 			n.hardCgroups |= 1 << c
 		}
-		if n.hardCgroups.has(c) || b.cgroups.has(c) {
+		if n.hardCgroups.has(c) || b.cgroups[c].stops(r.heldSince(t.job, d)) {
 			n.cgroups |= 1 << c
 		}
 	}
 }
 
-type userSet uint8
-
-func setOf(uid uint32) userSet {
+// userOf is the place of a user among those of bars.
+func userOf(uid uint32) int {
 	if uid < bob {
-		return 1
+		return 0
 	}
-	return 2 << (uid - bob)
+	return 1 + int(uid-bob)
 }
 
 // capOf is what a user may hold on a device with all of his programs.
@@ -454,11 +500,15 @@ func (r *reference) capOf(uid uint32, d *refDevice) accounting.Bytes {
 type lines []bars
 
 func (b *bars) add(c bars) {
-	b.shared, b.slots = b.shared || c.shared, b.slots || c.slots
-	b.claims, b.entrants = b.claims || c.claims, b.entrants || c.entrants
-	b.bytes, b.fresh = b.bytes || c.bytes, b.fresh || c.fresh
-	b.users |= c.users
-	b.cgroups |= c.cgroups
+	b.slots, b.claims, b.entrants = b.slots || c.slots, b.claims || c.claims, b.entrants || c.entrants
+	b.shared.add(c.shared)
+	b.bytes.add(c.bytes)
+	for i := range b.users {
+		b.users[i].add(c.users[i])
+	}
+	for i := range b.cgroups {
+		b.cgroups[i].add(c.cgroups[i])
+	}
 }
 
 // keepOut: somebody is to enter first.
@@ -490,16 +540,16 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	n.slot = n.hardSlot || n.enters && !n.wish && b.keepOut(t)
 	if takes := there + r.beside(t); takes > 0 {
 		n.hardBytes = takes > r.count(d).room
-		n.bytes = n.hardBytes || b.bytes || r.fresh(j) && b.fresh
+		n.bytes = n.hardBytes || b.bytes.stops(r.heldSince(j, d))
 	}
 	r.lookAround(t, d, b, &n)
 	if _, capped := r.caps[j.uid]; capped && grow > 0 {
 		n.hardUser = grow > r.capOf(j.uid, d).Less(r.count(d).of[j.uid])
-		n.user = n.hardUser || b.users&setOf(j.uid) != 0
+		n.user = n.hardUser || b.users[userOf(j.uid)].stops(r.heldSince(j, d))
 	}
 	if grow > 0 && student(j.uid) {
 		n.hardShared = grow > r.count(d).eves
-		n.shared = n.hardShared || b.shared
+		n.shared = n.hardShared || b.shared.stops(r.heldSince(j, d))
 	}
 	return n
 }
@@ -565,7 +615,9 @@ func (r *reference) never(t *refTicket) arbiter.Reason {
 	return arbiter.ReasonNone
 }
 
-func (r *reference) rank(t *refTicket) int { return t.job.priority + int(r.now.Sub(t.since)/r.age) }
+func (r *reference) rank(t *refTicket) int {
+	return t.job.priority + int(r.now.Sub(t.since)/time.Minute)
+}
 
 // order sorts tickets by who is served first.
 func (r *reference) order() []*refTicket {
@@ -587,13 +639,18 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 			n.slot, n.bytes = n.slot || o.slot, n.bytes || o.bytes
 		}
 	}
-	if n.cgroups != 0 {
-		b.cgroups = n.cgroups & -n.cgroups
-		return b
+	blocks := r.blocks(t, r.spots(t)[i])
+	for c := range refCgroups {
+		if n.cgroups.has(c) {
+			b.cgroups[c] = blocks
+			return b
+		}
 	}
-	b.shared = n.shared && !n.user
-	if n.user {
-		b.users = setOf(t.job.uid)
+	switch {
+	case n.user:
+		b.users[userOf(t.job.uid)] = blocks
+	case n.shared:
+		b.shared = blocks
 	}
 	if n.user || n.shared || n.wish {
 		return b
@@ -605,8 +662,7 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 		b.entrants = !b.slots && !b.claims
 	}
 	if n.bytes && !n.slot {
-		b.fresh = r.fresh(t.job) && r.now.Sub(t.since) < r.age
-		b.bytes = !b.fresh
+		b.bytes = blocks
 	}
 	return b
 }
@@ -618,7 +674,7 @@ func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevi
 	for _, d := range spots {
 		b := behind[d.index]
 		if !student(t.job.uid) {
-			b.shared = false
+			b.shared = bar{}
 		}
 		n := r.look(t, d, b)
 		needs = append(needs, n)
@@ -663,7 +719,7 @@ func (r *reference) serve(t *refTicket, at *refDevice) fate {
 	if t.any {
 		t.job.on, f.device = []int{at.index}, at.index
 	}
-	t.job.pending = false
+	t.job.pending, t.job.begun = false, r.now
 	for _, d := range t.choice {
 		r.keep(t.job, d)
 	}
@@ -720,7 +776,9 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 	for i, d := range r.spots(t) {
 		b := behind[d.index]
 		add := r.behind(t, needs, i)
-		add.shared = add.shared && student(t.job.uid)
+		if !student(t.job.uid) {
+			add.shared = bar{}
+		}
 		b.add(add)
 		behind[d.index] = b
 	}
@@ -730,7 +788,7 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 func (r *reference) settle() (fates []fate) {
 	for len(r.tickets) > 0 {
 		f, ok := r.step()
-		if !ok && !r.later {
+		if !ok {
 			f, ok = r.untangle(true, nil)
 		}
 		if !ok {

@@ -178,31 +178,71 @@ func TestInsideMemoryMinNobodyQueues(t *testing.T) {
 	member.must(600)
 }
 
-func TestANewcomerSetsNothingAsideBeforeItIsOldEnough(t *testing.T) {
-	p := waiting()
-	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
-	w := newWorld(t, p, 1000)
-	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
-	grower.must(200)
-	newcomer := w.client(0, 0)
-	newcomer.contexts(1)
-	ticket := newcomer.wait(900)
-	for range 5 {
-		grower.must(10)
+// TestNewcomer: a request of a job that holds nothing never blocks one that runs, unless its rule's age_after says so. Among those that hold
+// nothing arrival counts.
+func TestNewcomer(t *testing.T) {
+	for _, aged := range []bool{false, true} {
+		p := waiting()
+		p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
+		if aged {
+			p.Defaults.AgeAfter = time.Minute
+		}
+		w := newWorld(t, p, 1000)
+		grower := w.clientOf(w.process(1000, "grower"), 0, 0)
+		grower.must(200)
+		newcomer := w.client(0, 0)
+		newcomer.contexts(1)
+		ticket := newcomer.wait(900)
+		for range 5 {
+			grower.must(10)
+		}
+		if o := w.client(0, 0).alloc(10); o.Waiting == 0 {
+			t.Errorf("another newcomer overtook: %+v", o)
+		}
+		w.arb.Decisions()
+		if due := w.arb.Due(); aged && (due.IsZero() || due.After(w.now.Add(time.Minute))) {
+			t.Errorf("due at %v", due)
+		}
+		w.pass(time.Minute)
+		o := grower.alloc(10)
+		if aged && (o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0) {
+			t.Errorf("it is old enough now: %+v", o)
+		}
+		if !aged && !o.Granted {
+			t.Errorf("it never blocks one that runs: %+v", o)
+		}
+		grower.free(grower.row().Used)
+		if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 2 {
+			t.Errorf("%v", got)
+		}
 	}
-	if o := w.client(0, 0).alloc(10); o.Waiting == 0 {
-		t.Errorf("another newcomer overtook: %+v", o)
+}
+
+// TestAServerThatStopsHalfWay: two servers hold memory, and a third one waits for the rest of what it needs. It blocks neither of those that
+// have held memory for longer, however long it waits. It blocks one that came later.
+func TestAServerThatStopsHalfWay(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	begin := func(n accounting.Bytes) *client {
+		c := w.client(0, 0)
+		c.must(n)
+		w.pass(time.Second)
+		return c
 	}
-	w.arb.Decisions()
-	due := w.arb.Due()
-	if due.IsZero() || due.After(w.now.Add(time.Minute)) {
-		t.Errorf("due at %v", due)
+	one, two, three := begin(300), begin(300), begin(200)
+	ticket := three.wait(400)
+	late := begin(0)
+	w.pass(9 * time.Minute)
+	for _, c := range []*client{one, two} {
+		c.must(50)
+		c.free(50)
+		c.must(100)
 	}
-	w.pass(time.Minute)
-	if o := grower.alloc(10); o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0 {
-		t.Errorf("it is old enough now: %+v", o)
+	two.free(100)
+	if o := late.alloc(10); o.Waiting == 0 {
+		t.Errorf("it came later: %+v", o)
 	}
-	grower.free(250)
+	w.served()
+	one.free(350)
 	if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 2 {
 		t.Errorf("%v", got)
 	}

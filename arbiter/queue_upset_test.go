@@ -251,7 +251,7 @@ func (d *drive) restoreJobs() {
 		if !j.run || j.pending {
 			continue
 		}
-		if err := d.arb.RestoreJob(d.world.now, arbiter.RestoredJob{ID: j.id, Request: j.request, Devices: j.on, Released: j.released}); err != nil {
+		if err := d.arb.RestoreJob(d.world.now, arbiter.RestoredJob{ID: j.id, Request: j.request, Devices: j.on, Released: j.released, Since: j.begun}); err != nil {
 			d.fail("%v", err)
 		}
 		j.kept, j.spare = nil, nil
@@ -303,7 +303,7 @@ func (d *drive) restoreSession(s *refSession) {
 
 // restoreLease restores a lease, with the credit word that its client has.
 func (d *drive) restoreLease(l *refLease) {
-	held := arbiter.RestoredLease{Device: l.device.index, Granted: l.word.granted, Away: l.managed, Lost: l.lost}
+	held := arbiter.RestoredLease{Device: l.device.index, Granted: l.word.granted, Away: l.managed, Lost: l.lost, Opened: l.opened}
 	credit := l.word.idle()
 	if l.lost || l.session.dead {
 		held.Granted, credit = l.used, 0

@@ -197,12 +197,13 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	// Who asks now comes after those who wait. What is reserved for it does not concern them.
 	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
-		place:    Place{Arrival: ^uint64(0), Since: now}, fresh: a.holdsNothing(l.session.job)}
-	if a.behindBytes(l.device, t) {
+		place:    Place{Arrival: ^uint64(0), Since: now}}
+	a.noteSince(t)
+	if a.behindBytes(t, t.alone()) {
 		most = min(most, n-l.Growth(n, nil))
 	}
 	for sh := range t.shares {
-		if a.behind(sh.line(l.device), t, time.Time{}) {
+		if a.behindShared(t, t.alone(), sh) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}

@@ -2,7 +2,6 @@ package arbiter_test
 
 import (
 	"testing"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -122,24 +121,6 @@ func TestPreferenceComesBeforeConvenience(t *testing.T) {
 	got := w.mustClaim(arbiter.JobRequest{Devices: []int{1, 0}, Min: ptr(size(500))})
 	if len(got.Devices) != 1 || got.Devices[0] != 1 {
 		t.Errorf("%+v", got)
-	}
-}
-
-// Idle credit elsewhere does not make a job one that runs.
-func TestIdleCreditElsewhereIsNothingHeld(t *testing.T) {
-	p := waiting()
-	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
-	w := newWorld(t, p, 1000, 1000)
-	grower := w.clientOf(w.process(1000, "grower"), 0, 0)
-	grower.must(300)
-	newcomer := w.client(0, 1)
-	newcomer.must(10)
-	newcomer.free(10)
-	newcomer.on(0).wait(900)
-	grower.must(10)
-	w.pass(time.Minute)
-	if o := grower.alloc(10); o.Granted {
-		t.Error("it is old enough")
 	}
 }
 

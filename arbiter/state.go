@@ -130,6 +130,8 @@ type job struct {
 	moved    time.Time // when something of it last asked or freed
 	denial   denial    // the last of its requests that was refused
 	denied   time.Time // when
+	gaveBack bool      // it is of a copy, and holds nothing there any more
+	still    bool      // it is of a copy, and stood still when that was made
 }
 
 // tally counts what became of a job's requests, those of processes that have ended included.

@@ -69,6 +69,7 @@ type spot struct {
 	at     limitSet
 	asks   permit.Kinds // the permits to be taken there
 	hard   limitSet     // of at: those that refuse it whoever comes first
+	since  time.Time    // since when its job holds memory there, as of before it was judged; neverHeld: it holds none
 }
 
 // ticket is a request, also before it is known to have to wait.
@@ -91,10 +92,12 @@ type ticket struct {
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all
 	again  bool                // it came before, and has kept its place
-	fresh  bool                // its job holds nothing yet
 	why    verdict             // as last judged
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
+
+	live     *ticket // the request of which this one of a copy was made; nil: this is no copy
+	turnOnly bool    // of a copy: nothing refused live but that others come first
 
 	done   bool
 	answer Decision

@@ -79,7 +79,7 @@ func Defaults() *Config {
 	policy := rules.DefaultPolicy()
 	policy.Defaults.OnFull = rules.OnFullDeny
 	policy.Defaults.WaitTimeout = rules.DefaultWaitTimeout
-	policy.AgeAfter = rules.DefaultAgeAfter
+	policy.Defaults.AgeAfter = rules.NoTimeout
 	policy.DeadlockGrace = rules.DefaultDeadlockGrace
 	policy.ContextGuess = accounting.Size{Bytes: contextGuess}
 	return &Config{Policy: policy, OnLoss: LossOpen, Commands: CommandsAll}

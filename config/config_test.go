@@ -135,7 +135,7 @@ func TestParseEverything(t *testing.T) {
 		HostMax:       ptr(accounting.Bytes(1 << 30)),
 		NoExports:     true,
 	}
-	want.Policy.AgeAfter = 90 * time.Second
+	want.Policy.Defaults.AgeAfter = 90 * time.Second
 	want.Policy.DeadlockGrace = 500 * time.Millisecond
 	want.Policy.ChargeOverhead = true
 	want.Policy.ContextReserve, want.Policy.ContextGuess = accounting.Size{PerMille: 10}, accounting.Size{}

@@ -82,20 +82,19 @@ f.toml:6: unknown section [[colors]]; known are [defaults], [[rule]], [[device]]
 f.toml:3: unknown key "memory.max.x" in [defaults]; did you mean memory.max?`,
 		},
 		"of another section": {
-			"[[rule]]\non_loss = \"closed\"\nslots.max = 1\nage_after = \"1s\"\ndeadlock_grace = \"1s\"\ncharge_overhead = true\ncontext_reserve = 1\n[[device]]\npriority = 1",
+			"[[rule]]\non_loss = \"closed\"\nslots.max = 1\ndeadlock_grace = \"1s\"\ncharge_overhead = true\ncontext_reserve = 1\n[[device]]\npriority = 1",
 			`f.toml:3: on_loss: cannot be set in [[rule]]; it belongs in [defaults]
 f.toml:4: slots.max: cannot be set in [[rule]]; it belongs in [defaults] or [[device]]
-f.toml:5: age_after: cannot be set in [[rule]]; it belongs in [defaults]
-f.toml:6: deadlock_grace: cannot be set in [[rule]]; it belongs in [defaults]
-f.toml:7: charge_overhead: cannot be set in [[rule]]; it belongs in [defaults]
-f.toml:8: context_reserve: cannot be set in [[rule]]; it belongs in [defaults] or [[device]]
-f.toml:10: priority: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]`,
+f.toml:5: deadlock_grace: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:6: charge_overhead: cannot be set in [[rule]]; it belongs in [defaults]
+f.toml:7: context_reserve: cannot be set in [[rule]]; it belongs in [defaults] or [[device]]
+f.toml:9: priority: cannot be set in [[device]]; it belongs in [defaults] or [[rule]]`,
 		},
 		"waiting": {
 			"[defaults]\non_full = \"panic\"\nwait_timeout = 10\nage_after = \"soon\"\npriority = \"high\"\nwait_after = 2\ndeadlock_grace = \"0s\"\n[[rule]]\nwait_timeout = \"-1s\"\npriority = 1_000_001",
 			`f.toml:3: on_full: must be "deny" or "wait", not "panic"
 f.toml:4: wait_timeout: must be a duration ("10m", "2s") or "max", not 10
-f.toml:5: age_after: must be a duration ("10m", "2s"), not "soon"
+f.toml:5: age_after: must be a duration ("10m", "2s") or "max", not "soon"
 f.toml:6: priority: must be an integer, not "high"
 f.toml:7: wait_after: must be from 0 to 1, not 2
 f.toml:8: deadlock_grace: must be above 0

@@ -83,6 +83,7 @@ var (
 		optional("streams.max", integers(1, maxStreams), func(d *draft) **int { return &d.StreamsMax }),
 		optional("on_full", words(rules.OnFullDeny, rules.OnFullWait), func(d *draft) **rules.OnFull { return &d.OnFull }),
 		optional("wait_timeout", durations(true), func(d *draft) **time.Duration { return &d.WaitTimeout }),
+		optional("age_after", durations(true), func(d *draft) **time.Duration { return &d.AgeAfter }),
 		optional("wait_after", integers(0, 1), func(d *draft) **int { return &d.WaitAfter }),
 		optional("priority", integers(-maxPriority, maxPriority), func(d *draft) **int { return &d.Priority }),
 		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
@@ -105,7 +106,6 @@ var (
 	defaultsKeys = append(slices.Clip(limitKeys),
 		unsaid(slotsMax), // each [[device]] has it
 		always("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
-		always("age_after", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.AgeAfter }),
 		always("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
 		always("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
 		key{"context_reserve", ends.bytes, readContextReserve, spellContextReserve},
@@ -270,7 +270,7 @@ func (c *Config) String() string {
 	defaults := c.Policy.Defaults
 	once := &draft{config: c, Rule: rules.Rule{Min: &defaults.Min, Max: &defaults.Max, Scope: &defaults.Scope,
 		StreamsMax: &defaults.StreamsMax, OnFull: &defaults.OnFull, WaitTimeout: &defaults.WaitTimeout,
-		WaitAfter: &defaults.WaitAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
+		WaitAfter: &defaults.WaitAfter, AgeAfter: &defaults.AgeAfter, Priority: &defaults.Priority, SlotScope: &defaults.SlotScope,
 		StreamReserve: &defaults.StreamReserve, HostMax: defaults.HostMax, NoExports: &defaults.NoExports}}
 	for _, t := range tables {
 		switch {

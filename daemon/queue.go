@@ -205,6 +205,7 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	if due := d.queue.due; !due.IsZero() && !now.Before(due) {
 		d.queue.due = time.Time{}
 		d.countThreadsLocked()
+		d.searchDeadlockLocked()
 		d.arb.Tick(d.now())
 		d.queue.due = time.Time{} // unlock finds it anew
 	}
@@ -212,6 +213,18 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 		return nil
 	}
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
+}
+
+// searchDeadlockLocked looks for a deadlock if many requests wait. The lock is given away while it searches.
+func (d *Daemon) searchDeadlockLocked() {
+	search := d.arb.Search(d.now())
+	if search == nil {
+		return
+	}
+	d.unlock()
+	search.Run()
+	d.lock()
+	d.arb.Settle(d.now(), search)
 }
 
 // countThreadsLocked tells the arbiter how many threads each session has that waits: one may

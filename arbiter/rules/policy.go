@@ -19,9 +19,6 @@ type Policy struct {
 	// ChargeOverhead counts a lease's overhead against its own budget, instead
 	// of the device's capacity.
 	ChargeOverhead bool
-	// AgeAfter is what it takes to wait for one more of priority, and for a job that
-	// holds nothing yet to set bytes aside against those that run; 0: DefaultAgeAfter.
-	AgeAfter time.Duration
 	// DeadlockGrace is how long a circle of waiters stands in which something may yet
 	// move; 0: DefaultDeadlockGrace.
 	DeadlockGrace time.Duration
@@ -67,9 +64,6 @@ func (p Policy) InForce() Policy {
 	}
 	if d.WaitTimeout == 0 {
 		d.WaitTimeout = DefaultWaitTimeout
-	}
-	if p.AgeAfter <= 0 {
-		p.AgeAfter = DefaultAgeAfter
 	}
 	if p.DeadlockGrace <= 0 {
 		p.DeadlockGrace = DefaultDeadlockGrace

@@ -16,7 +16,6 @@ const (
 	DefaultSurplus accounting.Bytes = 4 << 20 // bytes of credit given beyond a request
 
 	DefaultWaitTimeout   = 10 * time.Minute
-	DefaultAgeAfter      = time.Minute
 	DefaultDeadlockGrace = 2 * time.Second
 )
 
@@ -55,6 +54,7 @@ type Settings struct {
 	OnFull        OnFull            // "": OnFullDeny
 	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
 	WaitAfter     int               // so many refusals of a burst come at once before a request waits
+	AgeAfter      time.Duration     // a wait after which a request blocks jobs that have held memory for longer; 0 or NoTimeout: it never does
 	Priority      int               // higher is served first
 	SlotScope     Scope             // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
 	StreamReserve accounting.Bytes  // charged for each stream
@@ -75,6 +75,7 @@ type Rule struct {
 	OnFull        *OnFull
 	WaitTimeout   *time.Duration
 	WaitAfter     *int
+	AgeAfter      *time.Duration
 	Priority      *int
 	SlotScope     *Scope
 	StreamReserve *accounting.Bytes
@@ -163,6 +164,7 @@ func (s Settings) With(rule *Rule) Settings {
 	put(&s.OnFull, rule.OnFull)
 	put(&s.WaitTimeout, rule.WaitTimeout)
 	put(&s.WaitAfter, rule.WaitAfter)
+	put(&s.AgeAfter, rule.AgeAfter)
 	put(&s.Priority, rule.Priority)
 	put(&s.SlotScope, rule.SlotScope)
 	put(&s.StreamReserve, rule.StreamReserve)

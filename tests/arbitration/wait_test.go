@@ -123,8 +123,8 @@ func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 	return 0
 }
 
-// TestNewcomer: who waits for 90 % of a device refuses nothing to a running job that
-// grows within the free room, until age_after; then he is served before it.
+// TestNewcomer: a request for 90 % of a device blocks no running job that grows within the free room, unless its rule has an
+// age_after and it has waited for that long.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
 	t.Run("young", func(t *testing.T) {
@@ -145,7 +145,7 @@ func TestNewcomer(t *testing.T) {
 	})
 	t.Run("aged", func(t *testing.T) {
 		t.Parallel()
-		m := machine(t, "100M", "[defaults]\nage_after = \"100ms\"\n")
+		m := machine(t, "100M", "[[rule]]\nmatch.command = \"*cudaprog*\"\nage_after = \"100ms\"\n")
 		running, newcomer := bare(m), cudaprog(m, "--wait")
 		running.Want("alloc first 20M", "ok")
 		running.Want("alloc second 20M", "ok")

@@ -424,7 +424,7 @@ func TestThousandWait(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G,1G", NoMount: true, Config: waiting})
 	a := partyOf(t, m, 1010*mib)
 	var crowds []*rig.Program
-	const each, processes = 125, 8 // a process has at most 128 requests that wait
+	const each, processes = 63, 16 // a process has at most 64 requests that wait, and 1,024 wait in all
 	for range processes {
 		p := start(m, "queue")
 		if got := p.Ask(fmt.Sprintf("wait %x %d %d", [16]byte(uuid(m, 0)), each, 20*mib)); got != "ok" {

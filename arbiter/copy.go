@@ -1,0 +1,263 @@
+package arbiter
+
+import (
+	"maps"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/reading"
+)
+
+// A copy of the books, on which the search for a deadlock (deadlock.go) tries what would happen if jobs gave back what they hold. It has
+// the waiting requests and their jobs, and nothing of jobs that do not wait. It shares nothing that changes with the books that it
+// was made of, so that it needs no lock.
+
+// copying is a copy that is being made.
+type copying struct {
+	from, to *Arbiter
+	keeps    func(*job) bool // tells of which jobs the holdings are copied
+	devices  map[*device]*device
+	shareds  map[*shared]*shared
+	jobs     map[*job]*job
+	sessions map[*session]*session
+	leases   map[*lease]*lease
+}
+
+// copy returns a copy of the waiting requests, with what is held by the jobs that keeps tells. Leases have no idle credit in it.
+func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
+	c := &copying{from: a, to: New(a.policy), keeps: keeps, devices: make(map[*device]*device), shareds: make(map[*shared]*shared),
+		jobs: make(map[*job]*job), sessions: make(map[*session]*session), leases: make(map[*lease]*lease)}
+	c.to.sorted = a.sorted
+	for _, d := range a.devices {
+		c.device(d)
+	}
+	for _, t := range a.queue {
+		c.ticket(t)
+	}
+	for _, d := range a.devices {
+		c.permits(d)
+	}
+	for _, d := range c.to.devices {
+		c.to.sumOverheads(d)
+		c.to.setCapacity(d)
+	}
+	return c.to
+}
+
+// device copies a device, on which nothing is held yet.
+func (c *copying) device(d *device) {
+	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, slotsLive: d.slotsLive,
+		headrooms: make(map[*accounting.Budget]*headroom), aparts: make(map[*lease]struct{})}
+	if d.contexts.Expected() > 0 {
+		n.rule.ContextReserve = &accounting.Size{Bytes: d.contextCost()}
+	}
+	c.devices[d] = n
+	c.to.devices = append(c.to.devices, n)
+	_ = c.to.ledger.AddDevice(n.Index, n.grantable()) // the ledger is new
+	_ = c.to.ledger.Probe(&n.direct, nil, n.Index)
+}
+
+// shared copies a budget that jobs share; nil: there is none.
+func (c *copying) shared(s *shared) *shared {
+	if s == nil {
+		return nil
+	}
+	n := c.shareds[s]
+	if n == nil {
+		n = &shared{key: s.key, limit: s.limit, rule: s.rule, who: s.who}
+		if s.limit != nil {
+			limit := *s.limit
+			n.limit = &limit
+			n.budget = c.to.ledger.OpenCap()
+		} else {
+			n.budget = c.to.ledger.OpenBudget(nil)
+		}
+		c.shareds[s] = c.to.share(n)
+		c.limits(n.budget, s.budget, true)
+	}
+	return n
+}
+
+// limits copies the limits of a budget; reserves: what is reserved too.
+func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
+	for d, n := range c.devices {
+		l := from.Limits(d.Index)
+		if !reserves {
+			l.Min = 0
+		}
+		_ = c.to.ledger.SetLimits(to, d.Index, l) // the device is there
+		if h := d.headrooms[from]; h != nil && l.Min > 0 {
+			n.headrooms[to] = &headroom{bytes: h.bytes}
+		}
+	}
+}
+
+// job copies a job that waits, with its processes.
+func (c *copying) job(j *job) *job {
+	if n := c.jobs[j]; n != nil {
+		return n
+	}
+	n := &job{Job: j.Job, id: j.id, request: j.request, run: j.run, opened: j.opened, pending: j.pending,
+		released: j.released, gaveBack: !c.keeps(j), person: j.person,
+		still: j.still || j.standsStill()}
+	c.jobs[j] = n
+	if j.User != nil {
+		user := *j.User
+		n.User = &user
+	}
+	for _, d := range j.on {
+		n.on = append(n.on, c.devices[d])
+	}
+	n.shared, n.cap = c.shared(j.shared), c.shared(j.cap)
+	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
+	n.budget.Owner = n
+	if n.cap != nil {
+		_ = c.to.ledger.SetCaps(n.budget, n.cap.budget) // it is a cap
+	}
+	c.limits(n.budget, j.budget, !n.gaveBack)
+	c.to.jobs[n.id] = n
+	for _, s := range j.sessions {
+		if s.alive() {
+			c.session(s, n)
+		}
+	}
+	return n
+}
+
+// session copies a process of a job.
+func (c *copying) session(s *session, in *job) {
+	n := &session{Client: s.Client, id: s.id, process: s.process, job: in, opened: s.opened, pending: s.pending, slots: s.slots,
+		slotScope: s.slotScope, reserve: s.reserve, onFull: s.onFull}
+	n.In = &in.Job
+	c.sessions[s] = n
+	n.budget = c.to.ledger.OpenBudget(in.budget)
+	n.budget.Owner = n
+	caps := make([]*accounting.Budget, len(s.cgroups))
+	for i, g := range s.cgroups {
+		n.cgroups = append(n.cgroups, c.shared(g))
+		caps[i] = n.cgroups[i].budget
+	}
+	_ = c.to.ledger.SetCaps(n.budget, caps...) // they are caps
+	c.limits(n.budget, s.budget, !in.gaveBack)
+	in.sessions = append(in.sessions, n)
+	for _, l := range s.leases {
+		c.lease(l, n)
+	}
+}
+
+// lease copies a lease, with what it holds if its job keeps that. Its word is not read any more.
+func (c *copying) lease(l *lease, of *session) {
+	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
+	c.leases[l] = n
+	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // the device is there
+	if !of.job.gaveBack {
+		n.Force(accounting.Memory, l.Granted())
+		n.Force(accounting.Streams, accounting.Bytes(l.Streams()))
+		n.SetAway(l.Away())
+		n.Charge(l.Charged())
+		n.contexts, n.holds, n.beyond = l.contexts, l.holds, l.beyond
+	}
+	of.leases = append(of.leases, n)
+}
+
+// permits copies the permits of a device that jobs keep. A thread that is not known to wait gives its permits back.
+func (c *copying) permits(d *device) {
+	n := c.devices[d]
+	for o, h := range d.permits[permit.Slot] {
+		in := c.jobs[o.Job]
+		if in == nil || in.gaveBack || o.Process != nil && o.Thread != 0 && !waits(o) {
+			continue
+		}
+		to := owner{Job: in, Process: c.sessions[o.Process], Thread: o.Thread}
+		copied := &holder{owner: to, device: n, since: h.since, kept: h.kept, spare: h.spare, lease: c.leases[h.lease]}
+		var kinds permit.Kinds
+		for k, set := range d.permits {
+			kinds[k] = set[o] != nil
+		}
+		n.permits.Enter(to, kinds, copied)
+		in.slots++
+	}
+	for l, copied := range c.leases {
+		if l.device == d && l.slot != nil {
+			copied.slot = n.holder(owner{Job: copied.session.job, Process: c.sessions[l.slot.Process], Thread: l.slot.Thread})
+		}
+	}
+}
+
+// waits reports whether the thread that has a permit waits.
+func waits(o owner) bool {
+	return slices.ContainsFunc(o.Job.tickets, func(t *ticket) bool { return t.session == o.Process && t.thread == o.Thread })
+}
+
+// ticket copies a request that waits.
+func (c *copying) ticket(t *ticket) {
+	n := &ticket{id: t.id, place: t.place, kind: t.kind, job: c.job(t.job), session: c.sessions[t.session], lease: c.leases[t.lease], thread: t.thread,
+		bytes: t.bytes, managed: t.managed, count: t.count, priority: t.priority, any: t.any, parked: t.parked, live: t.original()}
+	n.turnOnly = t.turnOnly || t.live == nil && t.onlyBehind()
+	for i := range t.spots {
+		n.spots = append(n.spots, spot{device: c.devices[t.spots[i].device]})
+		n.spots[i].device.waiting++
+	}
+	n.job.tickets = append(n.job.tickets, n)
+	c.to.queue = append(c.to.queue, n)
+}
+
+// original returns the request of which a request of a copy was made; a request that is no copy: itself.
+func (t *ticket) original() *ticket {
+	if t.live != nil {
+		return t.live
+	}
+	return t
+}
+
+// giveBack has a job of a copy give back all that it holds, or what these of its processes hold.
+func (a *Arbiter) giveBack(j *job, of ...*session) {
+	whole := of == nil
+	if whole {
+		j.gaveBack, of = true, j.sessions
+		a.reserveNothing(j.budget)
+	}
+	for _, s := range of {
+		a.reserveNothing(s.budget)
+		for _, l := range s.leases {
+			l.Clear()
+			h := l.slot
+			l.contexts, l.holds, l.slot, l.beyond = 0, 0, nil, reading.Beyond{}
+			if h != nil && h.Process == nil && !h.kept && !a.sharesSlot(h) {
+				l.device.permits.Leave(h.owner)
+				j.slots--
+			}
+		}
+	}
+	for _, d := range a.devices {
+		for o := range maps.Clone(d.permits[permit.Slot]) {
+			if o.Job == j && (whole || slices.Contains(of, o.Process)) {
+				d.permits.Leave(o)
+				j.slots--
+			}
+		}
+		a.sumOverheads(d)
+		a.setCapacity(d)
+	}
+}
+
+// sharesSlot reports whether a lease of a copy has objects inside a slot of its job.
+func (a *Arbiter) sharesSlot(h *holder) bool {
+	for l := range h.Job.leasesOn(h.device) {
+		if l.slot == h && (l.Granted() > 0 || l.contexts+l.holds+l.Streams() > 0) {
+			return true
+		}
+	}
+	return false
+}
+
+// reserveNothing takes the reservations of a budget of a copy back.
+func (a *Arbiter) reserveNothing(b *accounting.Budget) {
+	for _, d := range a.devices {
+		l := b.Limits(d.Index)
+		l.Min = 0
+		_ = a.ledger.SetLimits(b, d.Index, l) // the device is there
+		delete(d.headrooms, b)
+	}
+}
