@@ -1,9 +1,16 @@
 package accounting
 
 import (
+	"math"
 	"math/bits"
 	"strconv"
 )
+
+// Bytes is an amount of device memory. Max stands for "no limit".
+type Bytes uint64
+
+// Max is the limit that limits nothing; files and flags spell it "max".
+const Max Bytes = math.MaxUint64
 
 // Plus returns b + c, or Max where that is larger.
 func (b Bytes) Plus(c Bytes) Bytes {

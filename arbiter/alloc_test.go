@@ -8,37 +8,38 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
-// figures are the numbers of an outcome.
-type figures struct {
+// numbers are the amounts of an outcome.
+type numbers struct {
 	granted                     bool
 	reason                      arbiter.Reason
 	requested, remaining, limit accounting.Bytes
 }
 
-func figuresOf(o arbiter.Outcome) figures {
-	return figures{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
+func numbersOf(o arbiter.Outcome) numbers {
+	return numbers{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
 }
 
 func TestC1toC3Budget(t *testing.T) {
-	granted := figures{granted: true}
+	granted := numbers{granted: true}
 	for _, c := range []struct {
 		name    string
 		held, n accounting.Bytes
-		want    figures
+		want    numbers
 	}{
 		{"C1 within", 0, 512, granted},
 		{"C2 at the exact limit", 768, 256, granted},
-		{"C2 the next byte", 1024, 1, figures{false, arbiter.ReasonOverBudget, 1, 0, 1024}},
-		{"C3 over", 768, 512, figures{false, arbiter.ReasonOverBudget, 512, 256, 1024}},
+		{"C2 the next byte", 1024, 1, numbers{false, arbiter.ReasonOverBudget, 1, 0, 1024}},
+		{"C3 over", 768, 512, numbers{false, arbiter.ReasonOverBudget, 512, 256, 1024}},
 		{"nothing", 1024, 0, granted},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, exact(size(1024)), 8*gib)
 			x := w.client(0, 0)
 			x.must(c.held)
-			if got := figuresOf(x.alloc(c.n)); got != c.want {
+			if got := numbersOf(x.alloc(c.n)); got != c.want {
 				t.Errorf("got %+v, want %+v", got, c.want)
 			}
 			want := c.held
@@ -57,8 +58,8 @@ func TestC3CountsIdleCreditAsFree(t *testing.T) {
 	x := w.client(0, 0)
 	x.must(1000)
 	x.free(232)
-	got := figuresOf(x.alloc(512))
-	if want := (figures{false, arbiter.ReasonOverBudget, 512, 256, 1024}); got != want {
+	got := numbersOf(x.alloc(512))
+	if want := (numbers{false, arbiter.ReasonOverBudget, 512, 256, 1024}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if x.word.idle() != 232 {
@@ -78,8 +79,8 @@ func TestC7LargerThanCouldEverFit(t *testing.T) {
 	x.must(gib)
 	before := w.words.calls
 	o := x.alloc(7*gib + 1)
-	want := figures{false, arbiter.ReasonTooLarge, 7*gib + 1, 6 * gib, 7 * gib}
-	if got := figuresOf(o); got != want {
+	want := numbers{false, arbiter.ReasonTooLarge, 7*gib + 1, 6 * gib, 7 * gib}
+	if got := numbersOf(o); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 	if w.words.calls != before {
@@ -287,7 +288,7 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 // the device lists it; another process of the same PID begins anew.
 func TestUnmanagedIsKnownSince(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
-	see := func(start uint64) accounting.UnmanagedState {
+	see := func(start uint64) figures.UnmanagedState {
 		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{
 			{PID: 7, StartTicks: start, Bytes: gib, UID: 1001, User: "ann", Command: "blender"}}})
 		return w.arb.Snapshot(w.now).Devices[0].UnmanagedBy[0]

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Arbiter is the state of one machine. Make one with New. Not safe for
@@ -55,7 +56,7 @@ type Arbiter struct {
 	refusals reasonCounts
 	scratch  []candidate // kept between recalls
 	events   outbox[Event]
-	stats    accounting.Stats
+	stats    figures.Stats
 
 	lastJob     JobID
 	lastSession SessionID

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // runsIn opens a process of a user in a cgroup.
@@ -94,7 +95,7 @@ func TestCgroupLimitLowered(t *testing.T) {
 	y.must(30)
 	w.limitCgroup("/a", size(40))
 	for _, c := range []*client{x, y} {
-		if r := c.row(); r.State != accounting.StateOver || !c.word.closed() {
+		if r := c.row(); r.State != figures.StateOver || !c.word.closed() {
 			t.Errorf("closed: %v, %+v", c.word.closed(), r)
 		}
 	}
@@ -103,7 +104,7 @@ func TestCgroupLimitLowered(t *testing.T) {
 		t.Error("granted beyond the limit")
 	}
 	x.free(1)
-	if r := y.row(); r.State != accounting.StateRunning || y.word.closed() {
+	if r := y.row(); r.State != figures.StateRunning || y.word.closed() {
 		t.Errorf("closed: %v, %+v", y.word.closed(), r)
 	}
 }

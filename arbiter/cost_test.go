@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // telling is a client whose library says what its blocks are.
@@ -20,7 +21,7 @@ func (w *world) telling(told reading.Told) *client {
 }
 
 // read takes so many readings, a second apart, and returns the device's state.
-func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d accounting.DeviceState) {
+func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d figures.DeviceState) {
 	for range n {
 		d = w.see(processes...)
 	}
@@ -43,7 +44,7 @@ func TestExcessIsChargedToItsOwner(t *testing.T) {
 		t.Errorf("after one reading: %+v, %+v", x.row(), d)
 	}
 	d := w.read(1, x.figure(3264))
-	if row := x.row(); row.Excess != 3000 || row.Overhead != 3064 || row.State != accounting.StateOver || row.Used != 200 || row.Credit != 0 {
+	if row := x.row(); row.Excess != 3000 || row.Overhead != 3064 || row.State != figures.StateOver || row.Used != 200 || row.Credit != 0 {
 		t.Errorf("after the second: %+v", row)
 	}
 	if d.Overhead != 64 || d.Capacity != 16000-64 || d.Committed != 3200 {
@@ -57,7 +58,7 @@ func TestExcessIsChargedToItsOwner(t *testing.T) {
 	if kinds := kindsOf(w.arb.Events()); strings.Count(kinds, "excess") != 1 || strings.Contains(kinds, "clamped") {
 		t.Errorf("events: %s", kinds)
 	}
-	if row := other.row(); row.Excess != 0 || row.State != accounting.StateRunning || row.Used != 1000 {
+	if row := other.row(); row.Excess != 0 || row.State != figures.StateRunning || row.Used != 1000 {
 		t.Errorf("somebody else's row: %+v", row)
 	}
 	if d := w.read(1, x.figure(264), other.figure(1000)); x.row().Excess != 0 || d.Committed != 1200 {
@@ -136,7 +137,7 @@ func TestNothingToldNothingCharged(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
 	x := w.client(0, 0)
 	x.contexts(1)
-	if d := w.read(3, x.figure(5000)); x.row().Excess != 0 || d.Capacity != 11000 || x.row().State == accounting.StateOver {
+	if d := w.read(3, x.figure(5000)); x.row().Excess != 0 || d.Capacity != 11000 || x.row().State == figures.StateOver {
 		t.Errorf("%+v, %+v", x.row(), d)
 	}
 }
@@ -158,7 +159,7 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 		x.word.free(900)
 		w.now = w.now.Add(time.Second)
 		w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{x.figure(910)}})
-		if row := x.row(); row.Excess != 0 || row.State == accounting.StateOver {
+		if row := x.row(); row.Excess != 0 || row.State == figures.StateOver {
 			t.Errorf("reading %d: %+v", i, row)
 		}
 	}

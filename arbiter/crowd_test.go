@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // waitedFor is what waitersFor can have requests wait for.
@@ -269,7 +270,7 @@ func (p *randomClients) one() {
 	}
 }
 
-func (p *randomClients) row(c *client) (row accounting.LeaseState) {
+func (p *randomClients) row(c *client) (row figures.LeaseState) {
 	for _, l := range p.arb.Snapshot(p.now).Leases {
 		if l.PID == c.process.PID {
 			return l

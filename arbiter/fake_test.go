@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 const (
@@ -408,7 +409,7 @@ func (c *client) free(n accounting.Bytes) {
 }
 
 // row is the lease's row in a snapshot.
-func (c *client) row() accounting.LeaseState {
+func (c *client) row() figures.LeaseState {
 	c.w.t.Helper()
 	device := -1
 	for _, l := range c.w.arb.Snapshot(c.w.now).Leases {
@@ -418,7 +419,7 @@ func (c *client) row() accounting.LeaseState {
 		device = l.Device
 	}
 	c.w.t.Fatalf("no row for lease %d (last device %d)", c.lease, device)
-	return accounting.LeaseState{}
+	return figures.LeaseState{}
 }
 
 // forget ends a session whose memory is back at once, or that had none.

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Who holds what, and who wants what: the facts that refusals, notices and events are made of.
@@ -96,7 +97,7 @@ func (h *memoryHolder) named(now time.Time) string {
 	case *shared:
 		return wording.Holder(who.called(), h.bytes, "reserved", now, time.Time{})
 	}
-	u := h.who.(*accounting.UnmanagedState)
+	u := h.who.(*figures.UnmanagedState)
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestReservedIsWhatIsReserved: credit at hand and bytes in use are no reservation, and one
@@ -50,10 +51,10 @@ func TestWhoHasADevice(t *testing.T) {
 	}
 	s := w.arb.Snapshot(w.now)
 	got := append(s.Devices[0].Holders, s.Devices[1].Holders...)
-	want := []accounting.HolderState{
-		{Job: 1, PID: 900, UID: 1000, User: "ann", Command: "bash", Kind: accounting.HoldsClaim, Slots: 1, AgeMs: 5000},
-		{Job: 2, PID: 7, UID: 1001, User: "bob", Command: "python3 x.py", Kind: accounting.HoldsSlot, Slots: 1},
-		{Job: 3, PID: 901, UID: 1002, User: "eve", Command: "train", Kind: accounting.HoldsExclusive, Slots: 1},
+	want := []figures.HolderState{
+		{Job: 1, PID: 900, UID: 1000, User: "ann", Command: "bash", Kind: figures.HoldsClaim, Slots: 1, AgeMs: 5000},
+		{Job: 2, PID: 7, UID: 1001, User: "bob", Command: "python3 x.py", Kind: figures.HoldsSlot, Slots: 1},
+		{Job: 3, PID: 901, UID: 1002, User: "eve", Command: "train", Kind: figures.HoldsExclusive, Slots: 1},
 	}
 	if len(got) != len(want) {
 		t.Fatalf("%+v", got)

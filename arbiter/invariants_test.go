@@ -12,6 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestInvariants drives many clients at random: allocations by both paths, frees,
@@ -103,7 +104,7 @@ func (u *universe) check(t *rapid.T) {
 	if len(s.Leases) != len(u.leases) {
 		t.Fatalf("%d rows, %d leases", len(s.Leases), len(u.leases))
 	}
-	rows := map[[2]int]accounting.LeaseState{}
+	rows := map[[2]int]figures.LeaseState{}
 	for _, row := range s.Leases {
 		rows[[2]int{row.PID, row.Device}] = row
 	}
@@ -128,10 +129,10 @@ func (u *universe) check(t *rapid.T) {
 
 // checkSnapshots checks that a snapshot of one session has what the whole one has of it, and one of the leases what that has
 // of them.
-func (u *universe) checkSnapshots(t *rapid.T, whole accounting.Snapshot, of *modelLease) {
+func (u *universe) checkSnapshots(t *rapid.T, whole figures.Snapshot, of *modelLease) {
 	s := u.arb.SnapshotOf(u.now, of.session)
-	process := func(p accounting.ProcessState) bool { return p.PID != of.process.PID }
-	lease := func(l accounting.LeaseState) bool { return l.PID != of.process.PID }
+	process := func(p figures.ProcessState) bool { return p.PID != of.process.PID }
+	lease := func(l figures.LeaseState) bool { return l.PID != of.process.PID }
 	if !reflect.DeepEqual(s.Processes, slices.DeleteFunc(slices.Clone(whole.Processes), process)) ||
 		!reflect.DeepEqual(s.Leases, slices.DeleteFunc(slices.Clone(whole.Leases), lease)) {
 		t.Fatalf("%+v %+v of %+v", s.Processes, s.Leases, whole)
@@ -139,14 +140,14 @@ func (u *universe) checkSnapshots(t *rapid.T, whole accounting.Snapshot, of *mod
 	if s := u.arb.SnapshotOfLeases(u.now); !reflect.DeepEqual(s.Leases, whole.Leases) {
 		t.Fatalf("%+v of %+v", s.Leases, whole.Leases)
 	}
-	if j := slices.IndexFunc(whole.Jobs, func(j accounting.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {
+	if j := slices.IndexFunc(whole.Jobs, func(j figures.JobState) bool { return j.ID == s.Processes[0].Job }); len(s.Jobs) != 1 || !reflect.DeepEqual(s.Jobs[0], whole.Jobs[j]) {
 		t.Fatalf("%+v of %+v", s.Jobs, whole.Jobs)
 	}
 }
 
 // checkRow checks I1, I3 (what its process uses beyond its word is charged to it, and to
 // nobody else) and I4 on one lease.
-func (u *universe) checkRow(t *rapid.T, l *modelLease, row accounting.LeaseState) {
+func (u *universe) checkRow(t *rapid.T, l *modelLease, row figures.LeaseState) {
 	if row.Granted != l.word.granted || row.Used+row.Credit != row.Granted || row.Pending > row.Used {
 		t.Fatalf("granted %d, and the word adds up to %d: %+v", row.Granted, l.word.granted, row)
 	}
@@ -156,20 +157,20 @@ func (u *universe) checkRow(t *rapid.T, l *modelLease, row accounting.LeaseState
 	if !l.rubbish && !l.draining && row.Excess != l.excess() {
 		t.Fatalf("an excess of %d is charged: %+v", l.excess(), row)
 	}
-	over := row.State == accounting.StateOver || row.State == accounting.StateDraining
+	over := row.State == figures.StateOver || row.State == figures.StateDraining
 	if row.Granted > row.Budget && !over {
 		t.Fatalf("above its budget, and not over: %+v", row)
 	}
 	if was, known := u.last[l.lease]; known && row.Granted > row.Budget && row.Granted > was {
 		t.Fatalf("over, and granted grew from %d: %+v", was, row)
 	}
-	if !l.draining && l.word.closed() != (row.State == accounting.StateOver) && !l.rubbish {
+	if !l.draining && l.word.closed() != (row.State == figures.StateOver) && !l.rubbish {
 		t.Fatalf("closed: %v, and %+v", l.word.closed(), row)
 	}
 }
 
 // checkJobs checks I1 on the budgets that leases share.
-func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]accounting.LeaseState,
+func (u *universe) checkJobs(t *rapid.T, s figures.Snapshot, rows map[[2]int]figures.LeaseState,
 	held map[*modelJob]map[int]accounting.Bytes) {
 	eves, of := map[int]accounting.Bytes{}, map[uint32]map[int]accounting.Bytes{}
 	for j, on := range held {
@@ -207,7 +208,7 @@ func (u *universe) checkJobs(t *rapid.T, s accounting.Snapshot, rows map[[2]int]
 }
 
 // checkCgroups checks it on cgroups, and that their rows tell what is used there.
-func (u *universe) checkCgroups(t *rapid.T, s accounting.Snapshot, rows map[[2]int]accounting.LeaseState) {
+func (u *universe) checkCgroups(t *rapid.T, s figures.Snapshot, rows map[[2]int]figures.LeaseState) {
 	for of, on := range u.cgroups {
 		for d, most := range on {
 			var held, used accounting.Bytes
@@ -219,7 +220,7 @@ func (u *universe) checkCgroups(t *rapid.T, s accounting.Snapshot, rows map[[2]i
 			if held > most {
 				u.allOver(t, rows, d, func(l *modelLease) bool { return l.in(of) })
 			}
-			i := slices.IndexFunc(s.Budgets, func(b accounting.BudgetState) bool { return b.Cgroup == of && b.Rule == "" })
+			i := slices.IndexFunc(s.Budgets, func(b figures.BudgetState) bool { return b.Cgroup == of && b.Rule == "" })
 			if b := s.Budgets[i].Devices[d]; b.Used != used || b.Max != most || held > most && !b.Over {
 				t.Fatalf("%d used of %d, %d held in %s: %+v", used, most, held, of, b)
 			}
@@ -227,16 +228,16 @@ func (u *universe) checkCgroups(t *rapid.T, s accounting.Snapshot, rows map[[2]i
 	}
 }
 
-func (u *universe) allOver(t *rapid.T, rows map[[2]int]accounting.LeaseState, d int, below func(*modelLease) bool) {
+func (u *universe) allOver(t *rapid.T, rows map[[2]int]figures.LeaseState, d int, below func(*modelLease) bool) {
 	for _, l := range u.live() {
-		if row := rows[[2]int{l.process.PID, d}]; l.device == d && below(l) && row.State != accounting.StateOver {
+		if row := rows[[2]int{l.process.PID, d}]; l.device == d && below(l) && row.State != figures.StateOver {
 			t.Fatalf("a shared budget is over, and a lease below it is not: %+v", row)
 		}
 	}
 }
 
 // checkDevices checks I2, and that the devices' sums are those of their rows.
-func (u *universe) checkDevices(t *rapid.T, s accounting.Snapshot) {
+func (u *universe) checkDevices(t *rapid.T, s figures.Snapshot) {
 	deficit := map[int]accounting.Bytes{}
 	for _, d := range s.Devices {
 		var granted, used accounting.Bytes

@@ -10,6 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 func TestLoweredBelowWhatIsHeld(t *testing.T) {
@@ -22,7 +23,7 @@ func TestLoweredBelowWhatIsHeld(t *testing.T) {
 	if err := w.arb.SetJobLimits(w.now, job, lower); err != nil {
 		t.Fatal(err)
 	}
-	if row := x.row(); row.State != accounting.StateOver || row.Granted != 800 || row.Credit != 0 || !x.word.closed() {
+	if row := x.row(); row.State != figures.StateOver || row.Granted != 800 || row.Credit != 0 || !x.word.closed() {
 		t.Errorf("after lowering: closed %v, %+v", x.word.closed(), row)
 	}
 	if x.word.limit != 500 {
@@ -41,7 +42,7 @@ func TestLoweredBelowWhatIsHeld(t *testing.T) {
 		t.Errorf("the tick left %+v", row)
 	}
 	x.free(60)
-	if row := x.row(); row.State != accounting.StateRunning || row.Used != 490 || row.Granted != 500 || x.word.closed() {
+	if row := x.row(); row.State != figures.StateRunning || row.Used != 490 || row.Granted != 500 || x.word.closed() {
 		t.Errorf("within again: closed %v, %+v", x.word.closed(), row)
 	}
 	x.must(10)
@@ -66,7 +67,7 @@ func TestLoweredBelowWhatIsGrantedButNotUsed(t *testing.T) {
 	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(500))}, x.session); err != nil {
 		t.Fatal(err)
 	}
-	if row := x.row(); row.Granted != 500 || row.Used != 300 || row.State != accounting.StateRunning || x.word.closed() {
+	if row := x.row(); row.Granted != 500 || row.Used != 300 || row.State != figures.StateRunning || x.word.closed() {
 		t.Errorf("closed %v, %+v", x.word.closed(), row)
 	}
 }
@@ -80,7 +81,7 @@ func TestOneProcessOfAJobIsLowered(t *testing.T) {
 	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Max: ptr(size(300))}, one.session); err != nil {
 		t.Fatal(err)
 	}
-	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning || two.word.closed() {
+	if one.row().State != figures.StateOver || two.row().State != figures.StateRunning || two.word.closed() {
 		t.Errorf("%v and %v", one.row().State, two.row().State)
 	}
 	two.must(200)
@@ -103,7 +104,7 @@ func TestClosedWhileAnyBudgetAboveIsOver(t *testing.T) {
 		t.Fatal(err)
 	}
 	one.free(150) // within its own limit, and the job is over by 150 still
-	if !one.word.closed() || !two.word.closed() || one.row().State != accounting.StateOver {
+	if !one.word.closed() || !two.word.closed() || one.row().State != figures.StateOver {
 		t.Errorf("opened while the job is over: %+v", one.row())
 	}
 	two.free(150)
@@ -218,7 +219,7 @@ func TestPerProcess(t *testing.T) {
 	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(600))}); err != nil {
 		t.Fatal(err)
 	}
-	if one.row().State != accounting.StateOver || two.row().State != accounting.StateRunning {
+	if one.row().State != figures.StateOver || two.row().State != figures.StateRunning {
 		t.Errorf("%v, %v", one.row().State, two.row().State)
 	}
 }
@@ -250,14 +251,14 @@ func TestReload(t *testing.T) {
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(1000))}}
 	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, Reserve: size(gib), SlotsMax: 3}}
 	w.arb.SetPolicy(w.now, p)
-	if one.row().State != accounting.StateOver || !two.word.closed() {
+	if one.row().State != figures.StateOver || !two.word.closed() {
 		t.Errorf("a budget that is shared now, and over: %v", one.row().State)
 	}
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Reserve != gib || d.Capacity != 7*gib || d.SlotsMax != 3 {
 		t.Errorf("%+v", d)
 	}
 	w.arb.SetPolicy(w.now, exact(unlimited()))
-	if one.row().State != accounting.StateRunning || two.word.closed() {
+	if one.row().State != figures.StateRunning || two.word.closed() {
 		t.Errorf("no budget any more: %v", one.row().State)
 	}
 	one.must(5 * gib)

@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // keptAfter is how long a dead process's memory may take to come back before it
@@ -71,7 +71,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 	d.unmanaged, d.unmanagedBy = 0, nil
 	for _, figure := range strangers {
 		u := d.addUnmanaged(now, figure)
-		known := func(b accounting.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
+		known := func(b figures.UnmanagedState) bool { return b.PID == u.PID && b.StartTicks == u.StartTicks }
 		i := slices.IndexFunc(before, known)
 		if i >= 0 {
 			u.Since = before[i].Since
@@ -85,14 +85,14 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 			a.unmanagedEvent(now, d, u, j)
 		}
 	}
-	slices.SortFunc(d.unmanagedBy, func(x, y accounting.UnmanagedState) int {
+	slices.SortFunc(d.unmanagedBy, func(x, y figures.UnmanagedState) int {
 		return cmp.Or(cmp.Compare(y.Bytes, x.Bytes), cmp.Compare(x.PID, y.PID))
 	})
 }
 
 // unmanagedEvent records the event of a process without a lease that uses a device. j is the job that the process belongs to;
 // nil: none.
-func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *accounting.UnmanagedState, j *job) {
+func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *figures.UnmanagedState, j *job) {
 	e := Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: u.UID, User: u.User, Command: u.Command, Bytes: u.Bytes}
 	who := wording.Owned(u.User, wording.Stranger(u.Command, u.PID))
 	if j == nil {
@@ -116,13 +116,13 @@ func (d *device) isClient(figure ProcessUsage) bool {
 }
 
 // addUnmanaged counts a process as unmanaged, by the name of who keeps its memory.
-func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *accounting.UnmanagedState {
+func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *figures.UnmanagedState {
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
 	if p.Keeper != "" && p.Keeper != p.Command {
 		name = fmt.Sprintf(wording.Keeps, p.Keeper, p.Command)
 	}
-	d.unmanagedBy = append(d.unmanagedBy, accounting.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks,
+	d.unmanagedBy = append(d.unmanagedBy, figures.UnmanagedState{PID: p.PID, StartTicks: p.StartTicks,
 		UID: p.UID, User: p.User, Command: name, Bytes: p.Bytes, Since: now})
 	return &d.unmanagedBy[len(d.unmanagedBy)-1]
 }

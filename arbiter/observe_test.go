@@ -10,10 +10,11 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // see takes a reading of device 0, a second later.
-func (w *world) see(processes ...arbiter.ProcessUsage) accounting.DeviceState {
+func (w *world) see(processes ...arbiter.ProcessUsage) figures.DeviceState {
 	w.now = w.now.Add(time.Second)
 	w.arb.Note(0)
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: processes})
@@ -133,7 +134,7 @@ func TestDraining(t *testing.T) {
 	x.must(800)
 	x.free(100)
 	w.arb.EndSession(w.now, x.session)
-	if s := w.arb.Snapshot(w.now); s.Leases[0].State != accounting.StateDraining || s.Leases[0].Used != 700 || s.Processes[0].State != accounting.StateDraining {
+	if s := w.arb.Snapshot(w.now); s.Leases[0].State != figures.StateDraining || s.Leases[0].Used != 700 || s.Processes[0].State != figures.StateDraining {
 		t.Errorf("%+v", s.Leases[0])
 	}
 	if o := y.alloc(301); o.Granted || o.Remaining != 300 {
@@ -234,7 +235,7 @@ func TestRubbishIsChargedToItsOwner(t *testing.T) {
 	w.see(liar.figure(610), other.figure(500))
 	d := w.see(liar.figure(610), other.figure(500))
 	row := liar.row()
-	if row.State != accounting.StateOver || row.Overhead != 210 || d.Overhead != 10 || d.Committed != 1100 {
+	if row.State != figures.StateOver || row.Overhead != 210 || d.Overhead != 10 || d.Committed != 1100 {
 		t.Errorf("200 bytes that nothing explains: %+v, %+v", row, d)
 	}
 	if o := liar.alloc(1); o.Granted || o.Reason != arbiter.ReasonOverBudget {
@@ -243,7 +244,7 @@ func TestRubbishIsChargedToItsOwner(t *testing.T) {
 	if kinds := kindsOf(w.arb.Events()); strings.Count(kinds, "clamped") != 1 || strings.Count(kinds, "excess") != 1 {
 		t.Errorf("events: %s", kinds)
 	}
-	if got := other.row(); got.Used != 500 || got.State != accounting.StateRunning {
+	if got := other.row(); got.Used != 500 || got.State != figures.StateRunning {
 		t.Errorf("somebody else's row: %+v", got)
 	}
 }
@@ -283,7 +284,7 @@ func TestDeviceLost(t *testing.T) {
 	}
 	one.must(900)
 	s := w.arb.Snapshot(w.now)
-	if !s.Devices[0].Lost || s.Devices[1].Lost || s.Leases[0].State != accounting.StateLost || s.Leases[1].State != accounting.StateRunning {
+	if !s.Devices[0].Lost || s.Devices[1].Lost || s.Leases[0].State != figures.StateLost || s.Leases[1].State != figures.StateRunning {
 		t.Errorf("%+v", s)
 	}
 	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
@@ -334,7 +335,7 @@ func TestRestore(t *testing.T) {
 		arbiter.RestoredLease{Device: 0, Granted: 800, Streams: 300, Contexts: 1, Peak: 900, Opened: opened},
 		arbiter.RestoredLease{Device: 1, Granted: 100, Unverified: true})[0]
 	x.word.begin(800, 50)
-	want := accounting.LeaseState{Used: 750, Granted: 800, Credit: 50, State: accounting.StateOver, Peak: 900, Streams: 300,
+	want := figures.LeaseState{Used: 750, Granted: 800, Credit: 50, State: figures.StateOver, Peak: 900, Streams: 300,
 		StreamsMax: 256, Contexts: 1, Slot: true, AgeSeconds: 3600, Job: 41, Budget: 600}
 	got := x.row()
 	got.PID, got.UID, got.User, got.Command = 0, 0, "", ""
@@ -354,11 +355,11 @@ func TestRestore(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	w.arb.Observe(w.now, arbiter.Usage{Device: 1, Processes: []arbiter.ProcessUsage{x.figure(99)}})
-	if s := w.arb.Snapshot(w.now).Leases[1]; s.State != accounting.StateUnverified {
+	if s := w.arb.Snapshot(w.now).Leases[1]; s.State != figures.StateUnverified {
 		t.Errorf("%+v", s)
 	}
 	w.arb.Observe(w.now, arbiter.Usage{Device: 1, Processes: []arbiter.ProcessUsage{x.figure(150)}})
-	if s := w.arb.Snapshot(w.now).Leases[1]; s.State != accounting.StateRunning {
+	if s := w.arb.Snapshot(w.now).Leases[1]; s.State != figures.StateRunning {
 		t.Errorf("%+v", s)
 	}
 	if next := w.job(t, arbiter.JobRequest{}); next != 42 {
@@ -381,7 +382,7 @@ func TestRestoreByAClientsWord(t *testing.T) {
 	if _, err := w.arb.RestoreLease(w.now, s.ID, arbiter.RestoredLease{Granted: accounting.Max, Unverified: true}, &word{of: w.words, gone: true}); err != nil {
 		t.Fatal(err)
 	}
-	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != accounting.StateUnverified {
+	if row := w.arb.Snapshot(w.now).Leases[0]; row.Granted != 1000 || row.State != figures.StateUnverified {
 		t.Errorf("%+v", row)
 	}
 	if s, err = w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "y"), StreamReserve: ptr(accounting.Bytes(3))}); err != nil {

@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // person is a user of whom a job is there, or was: what has come of all of his requests.
@@ -94,13 +94,13 @@ func (c *waitCounts) count(of int, waited time.Duration) {
 }
 
 // state is what a snapshot has of the counts.
-func (c *waitCounts) state() []accounting.WaitCount {
-	states := make([]accounting.WaitCount, len(outcomes))
+func (c *waitCounts) state() []figures.WaitCount {
+	states := make([]figures.WaitCount, len(outcomes))
 	for i := range c {
-		s := accounting.WaitCount{Outcome: outcomes[i], SumMs: uint64(c[i].sum.Milliseconds())}
+		s := figures.WaitCount{Outcome: outcomes[i], SumMs: uint64(c[i].sum.Milliseconds())}
 		for class, n := range c[i].classes {
 			if s.Count += n; class < len(waitBounds) {
-				s.UpTo = append(s.UpTo, accounting.ClassWait{Ms: uint64(waitBounds[class].Milliseconds()), Count: s.Count})
+				s.UpTo = append(s.UpTo, figures.ClassWait{Ms: uint64(waitBounds[class].Milliseconds()), Count: s.Count})
 			}
 		}
 		states[i] = s
@@ -109,10 +109,10 @@ func (c *waitCounts) state() []accounting.WaitCount {
 }
 
 // state is what a snapshot has of the counts.
-func (c *reasonCounts) state() []accounting.ReasonCount {
-	states := make([]accounting.ReasonCount, 0, reasons)
+func (c *reasonCounts) state() []figures.ReasonCount {
+	states := make([]figures.ReasonCount, 0, reasons)
 	for why := ReasonNone + 1; why < reasons; why++ {
-		states = append(states, accounting.ReasonCount{Reason: why.String(), Count: c[why]})
+		states = append(states, figures.ReasonCount{Reason: why.String(), Count: c[why]})
 	}
 	return states
 }

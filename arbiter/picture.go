@@ -8,21 +8,22 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // picture is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone.
 type picture struct {
 	a        *Arbiter
 	now      time.Time
-	state    accounting.Snapshot
+	state    figures.Snapshot
 	leases   []*lease
 	sessions []*session
 	jobs     []*job
-	budgets  map[*shared]*accounting.BudgetState
+	budgets  map[*shared]*figures.BudgetState
 }
 
 // Snapshot returns the whole state. Version and the counters of messages are the caller's to fill in.
-func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
+func (a *Arbiter) Snapshot(now time.Time) figures.Snapshot {
 	p := a.picture(now)
 	p.leases, p.sessions, p.jobs = slices.Collect(maps.Values(a.leases)), slices.Collect(maps.Values(a.sessions)), slices.Collect(maps.Values(a.jobs))
 	p.sort()
@@ -33,7 +34,7 @@ func (a *Arbiter) Snapshot(now time.Time) accounting.Snapshot {
 }
 
 // SnapshotOf returns the state of some sessions, with their leases and jobs, and without all else.
-func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) accounting.Snapshot {
+func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
 	p := a.picture(now)
 	for _, id := range ids {
 		s := a.sessions[id]
@@ -53,7 +54,7 @@ func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) accounting.Snapsho
 }
 
 // SnapshotOfLeases returns the state of all leases, and of nothing else.
-func (a *Arbiter) SnapshotOfLeases(now time.Time) accounting.Snapshot {
+func (a *Arbiter) SnapshotOfLeases(now time.Time) figures.Snapshot {
 	p := a.picture(now)
 	p.leases = slices.Collect(maps.Values(a.leases))
 	p.sort()
@@ -62,7 +63,7 @@ func (a *Arbiter) SnapshotOfLeases(now time.Time) accounting.Snapshot {
 }
 
 func (a *Arbiter) picture(now time.Time) *picture {
-	return &picture{a: a, now: now, state: accounting.Snapshot{TimeUnixNano: now.UnixNano()}}
+	return &picture{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}}
 }
 
 // showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
@@ -102,7 +103,7 @@ func (p *picture) sort() {
 }
 
 func (p *picture) addLeases() {
-	p.state.Leases = make([]accounting.LeaseState, len(p.leases))
+	p.state.Leases = make([]figures.LeaseState, len(p.leases))
 	for i, l := range p.leases {
 		p.a.look(l)
 		p.a.leaseState(&p.state.Leases[i], l, p.now)
@@ -111,18 +112,18 @@ func (p *picture) addLeases() {
 
 // addProcesses adds the sessions and jobs; budgets, where there are any, add up with them.
 func (p *picture) addProcesses() {
-	p.state.Processes = make([]accounting.ProcessState, 0, len(p.sessions))
+	p.state.Processes = make([]figures.ProcessState, 0, len(p.sessions))
 	for _, s := range p.sessions {
 		p.state.Processes = append(p.state.Processes, s.processState())
 	}
-	p.state.Jobs = make([]accounting.JobState, 0, len(p.jobs))
+	p.state.Jobs = make([]figures.JobState, 0, len(p.jobs))
 	for _, j := range p.jobs {
 		p.addJob(j)
 	}
 }
 
 // addHolders adds those who have slots of a device to its row, one line for each job.
-func (p *picture) addHolders(d *device, to *accounting.DeviceState) {
+func (p *picture) addHolders(d *device, to *figures.DeviceState) {
 	lines := map[*job]int{}
 	for _, h := range slices.SortedFunc(maps.Values(d.permits[permit.Slot]), oldestFirst) {
 		i, known := lines[h.Job]
@@ -134,9 +135,9 @@ func (p *picture) addHolders(d *device, to *accounting.DeviceState) {
 		to.Holders[i].Slots++
 		switch {
 		case d.permits[permit.Sole][owner{Job: h.Job}] != nil:
-			to.Holders[i].Kind = accounting.HoldsExclusive
+			to.Holders[i].Kind = figures.HoldsExclusive
 		case d.permits[permit.Claim][owner{Job: h.Job}] != nil:
-			to.Holders[i].Kind = accounting.HoldsClaim
+			to.Holders[i].Kind = figures.HoldsClaim
 		}
 	}
 }
@@ -144,7 +145,7 @@ func (p *picture) addHolders(d *device, to *accounting.DeviceState) {
 func (p *picture) addUsers() {
 	people := p.a.peopleShown()
 	slices.SortFunc(people, func(x, y *person) int { return cmp.Compare(x.uid, y.uid) })
-	p.state.Users = make([]accounting.UserState, 0, len(people))
+	p.state.Users = make([]figures.UserState, 0, len(people))
 	for _, who := range people {
 		is := p.a.userState(who)
 		is.Pressure = p.pressure(&who.gauge, is.Pressure)
@@ -153,7 +154,7 @@ func (p *picture) addUsers() {
 }
 
 // pressure returns the pressure that a gauge shows, or the one that is given if it shows none.
-func (p *picture) pressure(g *gauge, none accounting.PressureState) accounting.PressureState {
+func (p *picture) pressure(g *gauge, none figures.PressureState) figures.PressureState {
 	if tracker := g.tracker; !tracker.IsZero() {
 		return pressureState(&tracker, p.now)
 	}
@@ -189,8 +190,8 @@ func (p *picture) addJob(j *job) {
 func (p *picture) addMachine() {
 	a, s := p.a, &p.state
 	s.Stats = a.stats
-	s.Counts = accounting.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
-	s.Devices = make([]accounting.DeviceState, len(a.devices))
+	s.Counts = figures.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
+	s.Devices = make([]figures.DeviceState, len(a.devices))
 	for i, d := range a.devices {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
@@ -203,7 +204,7 @@ func (p *picture) addMachine() {
 	s.Budgets, p.budgets = a.budgetStates()
 	p.addUsers()
 	queue := a.moment(p.now)
-	s.Queue = make([]accounting.TicketState, 0, len(a.tickets))
+	s.Queue = make([]figures.TicketState, 0, len(a.tickets))
 	for _, t := range queue.listed {
 		s.Queue = append(s.Queue, queue.ticketState(t))
 		t.addToStats(p.now, &s.Stats)
@@ -211,7 +212,7 @@ func (p *picture) addMachine() {
 }
 
 // done returns a snapshot to which all has been added.
-func (p *picture) done() accounting.Snapshot {
+func (p *picture) done() figures.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))
 	sumUsers(&p.state)

@@ -4,8 +4,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // The pressure of a device, a job or a user says for how long a request waited there for bytes (some), and for how long
@@ -110,11 +110,11 @@ func (j *job) blocked() bool {
 }
 
 // pressureState is what a snapshot has of a pressure.
-func pressureState(t *pressure.Tracker, now time.Time) accounting.PressureState {
-	line := func(l pressure.Line) accounting.PressureLine {
+func pressureState(t *pressure.Tracker, now time.Time) figures.PressureState {
+	line := func(l pressure.Line) figures.PressureLine {
 		percent := func(i int) float64 { return float64(l.Averages[i]) / 100 }
-		return accounting.PressureLine{Avg10: percent(0), Avg60: percent(1), Avg300: percent(2), TotalUs: uint64(l.Total.Microseconds())}
+		return figures.PressureLine{Avg10: percent(0), Avg60: percent(1), Avg300: percent(2), TotalUs: uint64(l.Total.Microseconds())}
 	}
 	v := t.At(now)
-	return accounting.PressureState{Some: line(v.Some), Full: line(v.Full)}
+	return figures.PressureState{Some: line(v.Some), Full: line(v.Full)}
 }

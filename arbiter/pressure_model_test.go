@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // The reference of the pressures: whenever time goes by, everything is looked at, and what waits for how long is added up.
@@ -62,7 +62,7 @@ func (p refPressure) add(pause time.Duration, full bool) refPressure {
 // checkPressures holds the arbiter's totals against the reference's.
 func (d *drive) checkPressures() {
 	s := d.arb.Snapshot(d.world.now)
-	same := func(what string, n any, got accounting.PressureState, want refPressure) {
+	same := func(what string, n any, got figures.PressureState, want refPressure) {
 		if got.Some.TotalUs != uint64(want.some.Microseconds()) || got.Full.TotalUs != uint64(want.full.Microseconds()) {
 			d.fail("the pressure of %s %v is %+v, want %v", what, n, got, want)
 		}

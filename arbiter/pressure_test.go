@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // scene is a device of 1000 bytes under a policy where everybody waits, and two programs of bob's on it.
@@ -56,7 +57,7 @@ func (s *scene) span(some, full, bSome, bFull bool) {
 func (s *scene) check() {
 	s.t.Helper()
 	snap := s.arb.Snapshot(s.now)
-	totals := func(p accounting.PressureState) [2]time.Duration {
+	totals := func(p figures.PressureState) [2]time.Duration {
 		return [2]time.Duration{time.Duration(p.Some.TotalUs) * time.Microsecond, time.Duration(p.Full.TotalUs) * time.Microsecond}
 	}
 	if got, want := totals(snap.Devices[0].Pressure), [2]time.Duration{s.some, s.full}; got != want {
@@ -69,7 +70,7 @@ func (s *scene) check() {
 			}
 		}
 	}
-	if i := slices.IndexFunc(snap.Users, func(u accounting.UserState) bool { return u.UID == 1000 }); i < 0 {
+	if i := slices.IndexFunc(snap.Users, func(u figures.UserState) bool { return u.UID == 1000 }); i < 0 {
 		s.t.Error("the user is not there")
 	} else if got, want := totals(snap.Users[i].Pressure), [2]time.Duration{s.some, s.full}; got != want {
 		s.t.Errorf("span %d: the user of both has %v, the script %v", s.pauses, got, want)
@@ -221,7 +222,7 @@ func TestPressureOnTwoDevices(t *testing.T) {
 	if got := s.Devices[0].Pressure.Some.TotalUs; got != 3e6 {
 		t.Errorf("device 0: %d µs", got)
 	}
-	if got := s.Devices[1].Pressure; got != (accounting.PressureState{}) {
+	if got := s.Devices[1].Pressure; got != (figures.PressureState{}) {
 		t.Errorf("device 1: %+v", got)
 	}
 	if got := s.Devices[0].Pressure.Some.Avg10; got != 18.11 { // one step of two seconds
@@ -268,15 +269,15 @@ func TestCountsOfRequests(t *testing.T) {
 		t.Error("a reservation of more than there is")
 	}
 	s := w.arb.Snapshot(w.now)
-	wait := func(c accounting.RequestCounts, outcome string) accounting.WaitCount {
-		i := slices.IndexFunc(c.Waits, func(x accounting.WaitCount) bool { return x.Outcome == outcome })
+	wait := func(c figures.RequestCounts, outcome string) figures.WaitCount {
+		i := slices.IndexFunc(c.Waits, func(x figures.WaitCount) bool { return x.Outcome == outcome })
 		return c.Waits[i]
 	}
-	refused := func(c accounting.RequestCounts, why arbiter.Reason) uint64 {
-		i := slices.IndexFunc(c.Refused, func(x accounting.ReasonCount) bool { return x.Reason == why.String() })
+	refused := func(c figures.RequestCounts, why arbiter.Reason) uint64 {
+		i := slices.IndexFunc(c.Refused, func(x figures.ReasonCount) bool { return x.Reason == why.String() })
 		return c.Refused[i].Count
 	}
-	granted := accounting.WaitCount{Outcome: "granted", Count: 3, SumMs: 9021, UpTo: []accounting.ClassWait{{Ms: 10, Count: 1}, {Ms: 100, Count: 2},
+	granted := figures.WaitCount{Outcome: "granted", Count: 3, SumMs: 9021, UpTo: []figures.ClassWait{{Ms: 10, Count: 1}, {Ms: 100, Count: 2},
 		{Ms: 1000, Count: 2}, {Ms: 10_000, Count: 3}, {Ms: 60_000, Count: 3}, {Ms: 600_000, Count: 3}}}
 	if got := wait(s.Counts, "granted"); !slices.Equal(got.UpTo, granted.UpTo) || got.Count != 3 || got.SumMs != 9021 {
 		t.Errorf("granted: %+v, want %+v", got, granted)

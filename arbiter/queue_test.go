@@ -9,6 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // waiting is a policy under which everybody waits for bytes.
@@ -432,7 +433,7 @@ func TestAReservationWaits(t *testing.T) {
 	if _, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: runner, Job: info.ID}); err == nil {
 		t.Error("a job that waits has processes")
 	}
-	if s := w.arb.Snapshot(w.now); s.Devices[0].Committed != 700 || s.Jobs[len(s.Jobs)-1].State != accounting.StateWaiting {
+	if s := w.arb.Snapshot(w.now); s.Devices[0].Committed != 700 || s.Jobs[len(s.Jobs)-1].State != figures.StateWaiting {
 		t.Errorf("%+v", s.Jobs)
 	}
 	holder.free(200)
@@ -614,10 +615,10 @@ func TestAgeOfWaitersAndActivity(t *testing.T) {
 	w.pass(2 * time.Second)
 	o := next.contexts(1)
 	w.pass(3 * time.Second)
-	if row := holder.row(); !row.Active || row.ActiveMs != 5000 || !row.Slot || row.State != accounting.StateRunning {
+	if row := holder.row(); !row.Active || row.ActiveMs != 5000 || !row.Slot || row.State != figures.StateRunning {
 		t.Errorf("%+v", row)
 	}
-	if row := next.row(); !row.Active || row.ActiveMs != 3000 || row.Slot || row.State != accounting.StateWaiting {
+	if row := next.row(); !row.Active || row.ActiveMs != 3000 || row.Slot || row.State != figures.StateWaiting {
 		t.Errorf("%+v", row)
 	}
 	if s := w.arb.Snapshot(w.now).Stats; s.OldestQueuedMs != 3000 || s.QueueDepth != 1 || s.InFlight != 1 {

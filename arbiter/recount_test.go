@@ -6,6 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 func TestRecount(t *testing.T) {
@@ -13,17 +14,17 @@ func TestRecount(t *testing.T) {
 		name         string
 		used, figure accounting.Bytes
 		want         accounting.Bytes // granted afterwards; 100 of them are idle
-		state        accounting.State
+		state        figures.State
 	}{
-		{"as known", 500, 0, 600, accounting.StateRunning},
-		{"an answer was lost", 300, 0, 400, accounting.StateRunning},
-		{"nothing in use", 0, 0, 100, accounting.StateRunning},
-		{"taken meanwhile, and there is room", 700, 0, 800, accounting.StateUnverified},
-		{"taken meanwhile, to the last byte of the budget", 900, 0, 1000, accounting.StateUnverified},
-		{"more than there is room for, on its word alone", 5000, 0, 1000, accounting.StateUnverified},
-		{"more than there is room for, and the device agrees", 5000, 5100, 5100, accounting.StateOver},
-		{"more than there is room for, the device knows of some", 5000, 2000, 2100, accounting.StateOver},
-		{"absurd", accounting.Max, accounting.Max, 8000 + 100, accounting.StateOver},
+		{"as known", 500, 0, 600, figures.StateRunning},
+		{"an answer was lost", 300, 0, 400, figures.StateRunning},
+		{"nothing in use", 0, 0, 100, figures.StateRunning},
+		{"taken meanwhile, and there is room", 700, 0, 800, figures.StateUnverified},
+		{"taken meanwhile, to the last byte of the budget", 900, 0, 1000, figures.StateUnverified},
+		{"more than there is room for, on its word alone", 5000, 0, 1000, figures.StateUnverified},
+		{"more than there is room for, and the device agrees", 5000, 5100, 5100, figures.StateOver},
+		{"more than there is room for, the device knows of some", 5000, 2000, 2100, figures.StateOver},
+		{"absurd", accounting.Max, accounting.Max, 8000 + 100, figures.StateOver},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, exact(size(1000)), 8000)

@@ -6,6 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // What the model once found wrong.
@@ -222,7 +223,7 @@ func TestWordsOpenAfterARecall(t *testing.T) {
 	one.word.state.Add(30)
 	other.must(3)
 	for _, c := range []*client{one, other} {
-		if row := c.row(); c.word.closed() || row.State == accounting.StateOver {
+		if row := c.row(); c.word.closed() || row.State == figures.StateOver {
 			t.Errorf("closed: %v, %+v", c.word.closed(), row)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestWaitingSessionHasNoLease checks that no call gives a lease to a session that waits for its memory.min, and that
@@ -134,7 +135,7 @@ func TestRestoredOnLostDevice(t *testing.T) {
 	w.restored(arbiter.SessionRequest{Process: w.process(bob, "x")}, arbiter.RestoredLease{Granted: 100, Streams: 3, Contexts: 1, Unverified: true})
 	w.arb.AddDevice(w.now, rules.Device{Vendor: "nvidia", Total: 1000})
 	s := w.arb.Snapshot(w.now)
-	if l, d := s.Leases[0], s.Devices[0]; l.State != accounting.StateLost || l.Granted+accounting.Bytes(l.Streams+l.Contexts) != 0 || d.Committed+accounting.Bytes(d.Streams+d.SlotsCurrent) != 0 {
+	if l, d := s.Leases[0], s.Devices[0]; l.State != figures.StateLost || l.Granted+accounting.Bytes(l.Streams+l.Contexts) != 0 || d.Committed+accounting.Bytes(d.Streams+d.SlotsCurrent) != 0 {
 		t.Errorf("a lease that was restored there: %+v of %+v", l, d)
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // students is a policy in which all of a group share a quarter of each device.
@@ -106,7 +107,7 @@ func TestLeaseNamesItsSharedBudget(t *testing.T) {
 	w.clientOf(w.process(eve, "a"), 0, 0).must(1)
 	w.clientOf(w.process(bob, "b"), 0, 0).must(1)
 	leases := w.arb.Snapshot(w.now).Leases
-	if i := slices.IndexFunc(leases, func(l accounting.LeaseState) bool { return l.UID == eve }); leases[i].Shared != "rule students" || leases[1-i].Shared != "" {
+	if i := slices.IndexFunc(leases, func(l figures.LeaseState) bool { return l.UID == eve }); leases[i].Shared != "rule students" || leases[1-i].Shared != "" {
 		t.Errorf("%+v", leases)
 	}
 }

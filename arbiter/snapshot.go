@@ -12,13 +12,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // leaseState describes a lease that was just looked at.
-func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time) {
+func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 	p := &l.session.process
 	granted := l.Granted()
-	*to = accounting.LeaseState{
+	*to = figures.LeaseState{
 		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
 		Used: l.seen, Granted: granted, Credit: granted - l.seen,
 		Away: min(l.Away(), l.seen), Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
@@ -40,39 +41,39 @@ func (a *Arbiter) leaseState(to *accounting.LeaseState, l *lease, now time.Time)
 }
 
 // state is how a lease is doing.
-func (l *lease) state() accounting.State {
+func (l *lease) state() figures.State {
 	switch {
 	case l.gone():
-		return accounting.StateLost
+		return figures.StateLost
 	case !l.session.alive():
-		return accounting.StateDraining
+		return figures.StateDraining
 	case l.Over():
-		return accounting.StateOver
+		return figures.StateOver
 	case l.unverified:
-		return accounting.StateUnverified
+		return figures.StateUnverified
 	case l.waits > 0:
-		return accounting.StateWaiting
+		return figures.StateWaiting
 	}
-	return accounting.StateRunning
+	return figures.StateRunning
 }
 
 // worse returns the state that comes first by precedence.
-func worse(x, y accounting.State) accounting.State {
-	for _, s := range [...]accounting.State{
-		accounting.StateLost, accounting.StateDraining, accounting.StateOver,
-		accounting.StateUnverified, accounting.StateWaiting,
+func worse(x, y figures.State) figures.State {
+	for _, s := range [...]figures.State{
+		figures.StateLost, figures.StateDraining, figures.StateOver,
+		figures.StateUnverified, figures.StateWaiting,
 	} {
 		if x == s || y == s {
 			return s
 		}
 	}
-	return accounting.StateRunning
+	return figures.StateRunning
 }
 
 // deviceState describes a device whose leases were just looked at.
-func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
+func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	sums := a.ledger.Device(d.Index)
-	state := accounting.DeviceState{
+	state := figures.DeviceState{
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
 		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
@@ -99,7 +100,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) accounting.DeviceState {
 
 // activity tells whether a lease is active, which it is from the moment that it queues
 // until it has given its slot back, where there are slots to be had; and since when.
-func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
+func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 	since := time.Time{}
 	for _, t := range l.session.job.tickets {
 		if t.lease == l && (since.IsZero() || t.place.Since.Before(since)) {
@@ -120,9 +121,9 @@ func (a *Arbiter) activity(to *accounting.LeaseState, l *lease, now time.Time) {
 }
 
 // ticketState describes one that waits.
-func (m *moment) ticketState(t *ticket) accounting.TicketState {
+func (m *moment) ticketState(t *ticket) figures.TicketState {
 	p, stand := t.process(), m.standing(t)
-	state := accounting.TicketState{
+	state := figures.TicketState{
 		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
 		Wants: m.a.requestText(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
 		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), JobName: t.job.request.Name, Command: p.Command,
@@ -138,7 +139,7 @@ func (m *moment) ticketState(t *ticket) accounting.TicketState {
 }
 
 // addToStats adds one that waits to the figures of the queue.
-func (t *ticket) addToStats(now time.Time, s *accounting.Stats) {
+func (t *ticket) addToStats(now time.Time, s *figures.Stats) {
 	s.QueueDepth++
 	s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
 	if r := &t.job.request; t.kind == wantsJob && (r.Claim || r.Any || r.Exclusive) {
@@ -147,9 +148,9 @@ func (t *ticket) addToStats(now time.Time, s *accounting.Stats) {
 }
 
 // processState describes a client.
-func (s *session) processState() accounting.ProcessState {
+func (s *session) processState() figures.ProcessState {
 	p := &s.process
-	return accounting.ProcessState{
+	return figures.ProcessState{
 		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
 		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,
 		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container,
@@ -157,13 +158,13 @@ func (s *session) processState() accounting.ProcessState {
 }
 
 // state is how a process is doing: as the worst of its leases.
-func (s *session) state() accounting.State {
-	state := accounting.StateRunning
+func (s *session) state() figures.State {
+	state := figures.StateRunning
 	if !s.alive() {
-		state = accounting.StateDraining
+		state = figures.StateDraining
 	}
 	if s.starts() {
-		state = worse(state, accounting.StateWaiting)
+		state = worse(state, figures.StateWaiting)
 	}
 	for _, l := range s.leases {
 		state = worse(state, l.state())
@@ -172,16 +173,16 @@ func (s *session) state() accounting.State {
 }
 
 // jobState describes a job.
-func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
+func (a *Arbiter) jobState(j *job, now time.Time) figures.JobState {
 	p := &j.request.Process
-	state := accounting.JobState{
+	state := figures.JobState{
 		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
-		State: accounting.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
+		State: figures.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
 		Denial: j.denial.text(), DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
-		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: make([]accounting.JobDeviceState, 0, len(a.devices)),
+		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: make([]figures.JobDeviceState, 0, len(a.devices)),
 	}
 	if j.run && j.pending { // else its session's state tells
-		state.State = accounting.StateWaiting
+		state.State = figures.StateWaiting
 	}
 	for _, s := range j.sessions {
 		state.Processes = append(state.Processes, s.process.PID)
@@ -195,7 +196,7 @@ func (a *Arbiter) jobState(j *job, now time.Time) accounting.JobState {
 }
 
 // setBy tells what a lease's limits come from: of several that are as tight, the narrowest.
-func (l *lease) setBy(to *accounting.LeaseState) {
+func (l *lease) setBy(to *figures.LeaseState) {
 	b := l.device.bounds()
 	chain := []rules.Memory{l.session.Memory(b), l.session.job.Memory(b)}
 	for sh := range l.session.shares {
@@ -232,9 +233,9 @@ func (a *Arbiter) peopleShown() []*person {
 }
 
 // userState describes a user; sumUsers adds up what he has.
-func (a *Arbiter) userState(p *person) accounting.UserState {
-	state := accounting.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
-		Counts: accounting.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
+func (a *Arbiter) userState(p *person) figures.UserState {
+	state := figures.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
+		Counts: figures.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
 	if u := a.caps[rules.Capped{UID: p.uid}]; u != nil {
 		for _, d := range a.devices {
 			state.Max = min(state.Max, u.Memory(d.bounds()).Max)
@@ -244,12 +245,12 @@ func (a *Arbiter) userState(p *person) accounting.UserState {
 }
 
 // sumUsers adds up what each user has by the rows of his jobs and of their leases.
-func sumUsers(s *accounting.Snapshot) {
-	users := make(map[uint32]*accounting.UserState, len(s.Users))
+func sumUsers(s *figures.Snapshot) {
+	users := make(map[uint32]*figures.UserState, len(s.Users))
 	for i := range s.Users {
 		users[s.Users[i].UID] = &s.Users[i]
 	}
-	of := make(map[uint64]*accounting.UserState, len(s.Jobs))
+	of := make(map[uint64]*figures.UserState, len(s.Jobs))
 	for i := range s.Jobs {
 		j := &s.Jobs[i]
 		u := users[j.UID]
@@ -269,7 +270,7 @@ func sumUsers(s *accounting.Snapshot) {
 
 // budgetStates describes the budgets that jobs share, by name, and the limits of users and
 // cgroups, whether anything of theirs runs or not, and which is whose; their jobs add what they use.
-func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*accounting.BudgetState) {
+func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
 	for of, c := range a.caps {
 		if key := capKey(of); a.shareds[key] == nil {
@@ -279,14 +280,14 @@ func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*account
 	slices.SortFunc(all, func(x, y *shared) int {
 		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()), cmp.Compare(x.state().Name, y.state().Name))
 	})
-	states := make([]accounting.BudgetState, 0, len(all))
-	at := make(map[*shared]*accounting.BudgetState, len(all))
+	states := make([]figures.BudgetState, 0, len(all))
+	at := make(map[*shared]*figures.BudgetState, len(all))
 	for _, s := range all {
 		state := s.state()
-		state.Devices = make([]accounting.BudgetDeviceState, len(a.devices))
+		state.Devices = make([]figures.BudgetDeviceState, len(a.devices))
 		for i, d := range a.devices {
 			m := s.memory(d)
-			on := accounting.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy, Free: m.Max}
+			on := figures.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy, Free: m.Max}
 			if s.budget != nil {
 				on.Over = s.budget.Over(d.Index)
 				if m.Max != accounting.Max {
@@ -302,12 +303,12 @@ func (a *Arbiter) budgetStates() ([]accounting.BudgetState, map[*shared]*account
 }
 
 // addToBudget counts what a process of a job uses of a budget that it shares.
-func (a *Arbiter) addToBudget(to *accounting.BudgetState, s *session) {
+func (a *Arbiter) addToBudget(to *figures.BudgetState, s *session) {
 	if job, n := uint64(s.job.id), len(to.Jobs); n == 0 || to.Jobs[n-1] != job {
 		to.Jobs = append(to.Jobs, job)
 	}
 	for _, l := range s.leases {
-		i := slices.IndexFunc(to.Devices, func(on accounting.BudgetDeviceState) bool { return on.Device == l.device.Index })
+		i := slices.IndexFunc(to.Devices, func(on figures.BudgetDeviceState) bool { return on.Device == l.device.Index })
 		if i >= 0 {
 			to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
 		}
@@ -315,45 +316,45 @@ func (a *Arbiter) addToBudget(to *accounting.BudgetState, s *session) {
 }
 
 // state is a shared budget's part in the state that no device has.
-func (s *shared) state() accounting.BudgetState {
+func (s *shared) state() figures.BudgetState {
 	if s.ofCgroup() {
-		return accounting.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
+		return figures.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
 	}
 	if s.limit != nil {
 		streams := s.limit.Streams()
-		state := accounting.BudgetState{Name: wording.AllPrograms + s.limit.String(), Scope: string(rules.ScopeUser), UID: s.key.uid, StreamsBy: streams.By}
+		state := figures.BudgetState{Name: wording.AllPrograms + s.limit.String(), Scope: string(rules.ScopeUser), UID: s.key.uid, StreamsBy: streams.By}
 		if streams.Max < rules.NoStreams {
 			state.Streams = streams.Max
 		}
 		return state
 	}
-	return accounting.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
+	return figures.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
 
 // ruleStates describes the rules, in the order that they are asked in.
-func (a *Arbiter) ruleStates() []accounting.RuleState {
-	states := make([]accounting.RuleState, len(a.policy.Rules))
+func (a *Arbiter) ruleStates() []figures.RuleState {
+	states := make([]figures.RuleState, len(a.policy.Rules))
 	for i, r := range a.policy.All() {
 		streams := r.Streams()
 		to := &states[i]
-		*to = accounting.RuleState{ID: r.ID, Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
-			Streams: streams.Max, StreamsBy: streams.By, Devices: make([]accounting.RuleDeviceState, len(a.devices))}
+		*to = figures.RuleState{ID: r.ID, Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
+			Streams: streams.Max, StreamsBy: streams.By, Devices: make([]figures.RuleDeviceState, len(a.devices))}
 		for n, d := range a.devices {
 			m := r.Memory(d.bounds())
-			to.Devices[n] = accounting.RuleDeviceState{Device: d.Index, Max: m.Max, MaxBy: m.MaxBy}
+			to.Devices[n] = figures.RuleDeviceState{Device: d.Index, Max: m.Max, MaxBy: m.MaxBy}
 		}
 	}
 	return states
 }
 
 // deviceState is a job's account on a device. A device that it never touched costs nothing.
-func (j *job) deviceState(d *device) accounting.JobDeviceState {
+func (j *job) deviceState(d *device) figures.JobDeviceState {
 	limits, by := j.limits(d), j.Memory(d.bounds())
 	if j.Each() {
 		s := j.newProcess()
 		limits, by = s.limits(d), s.Memory(d.bounds())
 	}
-	state := accounting.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
+	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
 	for _, p := range j.used {
 		if p.device == d {
 			state.Used, state.Peak = p.seen, p.most
@@ -373,8 +374,8 @@ func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 }
 
 // holderState describes a job that has a device or slots of it, by its oldest holder there.
-func (j *job) holderState(h *holder, now time.Time) accounting.HolderState {
+func (j *job) holderState(h *holder, now time.Time) figures.HolderState {
 	p := &j.request.Process
-	return accounting.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
-		Command: cmp.Or(j.request.Command, p.Command), Kind: accounting.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
+	return figures.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
+		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
 }

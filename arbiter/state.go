@@ -12,6 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // device is one GPU and what is known of it.
@@ -30,7 +31,7 @@ type device struct {
 	peak      peak
 
 	unmanaged   accounting.Bytes
-	unmanagedBy []accounting.UnmanagedState
+	unmanagedBy []figures.UnmanagedState
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 

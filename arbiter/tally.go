@@ -8,6 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Tally is what became of a job so far.
@@ -30,14 +31,14 @@ type Beside struct {
 	Device     int
 	Command    string
 	Peak       accounting.Bytes // the most that a reading has shown of it
-	Bypass     accounting.Bypass
+	Bypass     figures.Bypass
 }
 
 // resumed takes a process that has a lease now off the list of those without one: after a restart without a state file, a
 // reading of the device lists a client before the client resumes.
 func (t *tally) resumed(d *device, p *rules.Process) {
 	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
-		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == accounting.BypassPassed
+		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == figures.BypassPassed
 	})
 }
 
@@ -46,7 +47,7 @@ const mostBeside = 8
 
 // beside notes what a reading shows of a process of the job that has no lease on the device. isNew: the reading before did not
 // list the process.
-func (t *tally) beside(d *device, u *accounting.UnmanagedState, isNew bool) {
+func (t *tally) beside(d *device, u *figures.UnmanagedState, isNew bool) {
 	for i := range t.besides {
 		if b := &t.besides[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
 			b.Command, b.Bypass, b.Peak = u.Command, u.Bypass, max(b.Peak, u.Bytes)

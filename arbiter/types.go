@@ -7,6 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // SessionID names one client process's session. 0 is none. Never reused.
@@ -200,7 +201,7 @@ type ProcessUsage struct {
 	Keeper string
 	// Job is the job that the process belongs to, though it has no lease; 0: none, or not known.
 	Job    JobID
-	Bypass accounting.Bypass // how it runs past the library
+	Bypass figures.Bypass // how it runs past the library
 }
 
 // Usage is one complete reading of a device.

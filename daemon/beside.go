@@ -5,8 +5,8 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
@@ -55,7 +55,7 @@ func (d *Daemon) members() members {
 }
 
 // belongsTo finds the job of a process that has no lease, and how the process runs past the library. 0: it is in no job.
-func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, accounting.Bypass) {
+func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
 	job := m.own[p]
 	if id := d.jobOfToken(variables[tokenName], facts.UID); id != 0 {
@@ -75,7 +75,7 @@ func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts
 		}
 	}
 	if job == 0 {
-		return 0, accounting.BypassUnknown
+		return 0, figures.BypassUnknown
 	}
 	return job, d.bypassOf(p.PID, variables)
 }
@@ -108,26 +108,26 @@ func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
 
 // bypassOf returns how a process of a job runs past the library, by the variables of its environment (nil: not known) and the files
 // that it has mapped.
-func (d *Daemon) bypassOf(pid int, variables map[string]string) accounting.Bypass {
+func (d *Daemon) bypassOf(pid int, variables map[string]string) figures.Bypass {
 	loaded, known := d.inv.HasMapped(pid, shim.LibraryName)
 	disabled, preload := variables[disableName], variables[preloadName]
 	switch {
 	case variables == nil:
-		return accounting.BypassUnknown
+		return figures.BypassUnknown
 	case disabled != "" && disabled != "0":
-		return accounting.BypassDisabled
+		return figures.BypassDisabled
 	case loaded:
-		return accounting.BypassPassed
+		return figures.BypassPassed
 	case variables[tokenName] == "":
-		return accounting.BypassCleared
+		return figures.BypassCleared
 	case preload == "":
-		return accounting.BypassRemoved
+		return figures.BypassRemoved
 	case !strings.Contains(preload, shim.LibraryName):
-		return accounting.BypassReplaced
+		return figures.BypassReplaced
 	case known:
-		return accounting.BypassUnloaded
+		return figures.BypassUnloaded
 	}
-	return accounting.BypassUnknown
+	return figures.BypassUnknown
 }
 
 // beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
@@ -143,7 +143,7 @@ func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) 
 	tally, _ := d.arb.Tally(d.now(), j.id)
 	for _, p := range tally.Beside[:min(len(tally.Beside), ipc.BesideMost)] {
 		rep.Process[rep.Count] = ipc.BesideProcess{PID: uint32(p.PID), Device: uint32(p.Device), Peak: uint64(p.Peak),
-			Program: ipc.MakeShortText(accounting.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
+			Program: ipc.MakeShortText(figures.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
 		rep.Count++
 	}
 	rep.More = uint32(tally.More)

@@ -14,11 +14,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/daemon/history"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -80,7 +80,7 @@ type Daemon struct {
 	arb         *arbiter.Arbiter
 	words       *shim.Words
 	file        *statefile.File
-	configured  accounting.ConfigState // the configuration in force
+	configured  figures.ConfigState // the configuration in force
 	sessions    map[ipc.Token]*session
 	jobs        map[ipc.Token]*job
 	jobByID     map[arbiter.JobID]*job
@@ -326,30 +326,30 @@ func (d *Daemon) goesWithout(err error) bool {
 }
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
-func (d *Daemon) Snapshot() accounting.Snapshot {
+func (d *Daemon) Snapshot() figures.Snapshot {
 	d.looked()
 	return d.state()
 }
 
 // state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
-func (d *Daemon) state() accounting.Snapshot { return d.texts.states.Get(d.snapshot) }
+func (d *Daemon) state() figures.Snapshot { return d.texts.states.Get(d.snapshot) }
 
 // Leases is the state of all leases, and of nothing else.
-func (d *Daemon) Leases() accounting.Snapshot {
+func (d *Daemon) Leases() figures.Snapshot {
 	d.looked()
-	return d.texts.leases.Get(func() accounting.Snapshot { return d.taken(d.arb.SnapshotOfLeases) })
+	return d.texts.leases.Get(func() figures.Snapshot { return d.taken(d.arb.SnapshotOfLeases) })
 }
 
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
-func (d *Daemon) SnapshotOf(pid int) accounting.Snapshot {
+func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
 	d.looked()
-	return d.taken(func(now time.Time) accounting.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
+	return d.taken(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
 }
 
 // snapshot is Snapshot, however often it is asked for.
-func (d *Daemon) snapshot() accounting.Snapshot {
+func (d *Daemon) snapshot() figures.Snapshot {
 	defer d.caught(nil)
-	s := d.taken(func(now time.Time) accounting.Snapshot {
+	s := d.taken(func(now time.Time) figures.Snapshot {
 		s := d.arb.Snapshot(now)
 		s.Config = d.configured
 		return s
@@ -361,7 +361,7 @@ func (d *Daemon) snapshot() accounting.Snapshot {
 }
 
 // taken takes a snapshot with the lock held.
-func (d *Daemon) taken(take func(time.Time) accounting.Snapshot) accounting.Snapshot {
+func (d *Daemon) taken(take func(time.Time) figures.Snapshot) figures.Snapshot {
 	d.lock()
 	defer d.unlock()
 	return take(d.now())
@@ -418,7 +418,7 @@ func (d *Daemon) keepConfig() {
 // turnTo puts a configuration in force, but for what the arbiter makes of it.
 func (d *Daemon) turnTo(cfg *config.Config, path string) {
 	d.config.Store(cfg)
-	d.configured = accounting.ConfigState{Path: path, Text: cfg.String()}
+	d.configured = figures.ConfigState{Path: path, Text: cfg.String()}
 	signal(d.turned)
 }
 

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -118,13 +118,13 @@ func (b *bench) until(what string, f func() bool) {
 }
 
 // lease is what a process holds on a device; the zero value: it has none.
-func (b *bench) lease(pid, device int) accounting.LeaseState {
+func (b *bench) lease(pid, device int) figures.LeaseState {
 	for _, l := range b.Snapshot().Leases {
 		if l.PID == pid && l.Device == device {
 			return l
 		}
 	}
-	return accounting.LeaseState{}
+	return figures.LeaseState{}
 }
 
 // child is a client of the daemon in a process of its own.
@@ -212,7 +212,7 @@ func TestBooks(t *testing.T) {
 	b.restart()
 	b.until("the next daemon knows it", func() bool { return b.lease(first.pid, 0).Granted == size-4096 })
 	first.die()
-	b.until("it drains", func() bool { return b.lease(first.pid, 0).State == accounting.StateDraining })
+	b.until("it drains", func() bool { return b.lease(first.pid, 0).State == figures.StateDraining })
 	first.freed()
 	b.until("its bytes are back", func() bool { return len(b.Snapshot().Leases) == 0 })
 	b.child(size)

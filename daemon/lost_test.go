@@ -3,7 +3,7 @@ package daemon
 import (
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestLostDeviceComesBack: a device is lost with what is on it, and comes back empty: to the
@@ -13,7 +13,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	old, dead := b.child(gib/2, 4096), b.child(gib/4)
 	b.machine.set(func() { b.machine.lost[0] = true })
 	b.until("its leases are lost", func() bool {
-		return b.device(0).Lost && b.lease(old.pid, 0).State == accounting.StateLost && b.lease(dead.pid, 0).State == accounting.StateLost
+		return b.device(0).Lost && b.lease(old.pid, 0).State == figures.StateLost && b.lease(dead.pid, 0).State == figures.StateLost
 	})
 	b.meet(b.devices()) // as when a probe that began before has told the memory
 	if !b.device(0).Lost {
@@ -33,13 +33,13 @@ func TestLostDeviceComesBack(t *testing.T) {
 	all := b.child(gib)
 	check := func(when string) {
 		t.Helper()
-		if got := b.lease(old.pid, 0); got.State != accounting.StateLost || got.Granted != 0 || got.Streams != 0 {
+		if got := b.lease(old.pid, 0); got.State != figures.StateLost || got.Granted != 0 || got.Streams != 0 {
 			t.Errorf("%s the old lease is %+v", when, got)
 		}
-		if got := b.lease(all.pid, 0); got.State == accounting.StateLost || got.Granted != gib {
+		if got := b.lease(all.pid, 0); got.State == figures.StateLost || got.Granted != gib {
 			t.Errorf("%s the new lease is %+v", when, got)
 		}
-		if got := b.lease(old.pid, 1); got.State == accounting.StateLost || got.Used < 4096 {
+		if got := b.lease(old.pid, 1); got.State == figures.StateLost || got.Used < 4096 {
 			t.Errorf("%s the lease on the other device is %+v", when, got)
 		}
 	}

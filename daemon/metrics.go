@@ -6,14 +6,14 @@ import (
 	"io"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/metrics/jobfiles"
 )
 
 // writeMetrics writes the metrics of a snapshot. It takes no lock of the daemon's.
-func (d *Daemon) writeMetrics(w io.Writer, s accounting.Snapshot) error {
+func (d *Daemon) writeMetrics(w io.Writer, s figures.Snapshot) error {
 	return d.exporter.Write(w, s, metrics.Options{Jobs: d.config.Load().Metrics.Jobs})
 }
 

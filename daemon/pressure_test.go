@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
@@ -37,7 +37,7 @@ func (b *bench) some(c *child, want time.Duration) {
 }
 
 // jobOf is the pressure of a client's job.
-func (b *bench) jobOf(c *child) accounting.PressureState {
+func (b *bench) jobOf(c *child) figures.PressureState {
 	b.t.Helper()
 	s := b.Snapshot()
 	for _, j := range s.Jobs {
@@ -46,10 +46,10 @@ func (b *bench) jobOf(c *child) accounting.PressureState {
 		}
 	}
 	b.t.Errorf("the job of client %d is not there", c.pid)
-	return accounting.PressureState{}
+	return figures.PressureState{}
 }
 
-func (b *bench) is(what string, got accounting.PressureState, want time.Duration) {
+func (b *bench) is(what string, got figures.PressureState, want time.Duration) {
 	b.t.Helper()
 	if total := time.Duration(got.Some.TotalUs) * time.Microsecond; total != want || got.Full.TotalUs != 0 {
 		b.t.Errorf("%s: some %v, full %d µs; want %v and none", what, total, got.Full.TotalUs, want)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
@@ -63,7 +64,7 @@ type named struct {
 	user    string
 	command string
 	job     arbiter.JobID
-	bypass  accounting.Bypass
+	bypass  figures.Bypass
 	at      time.Time
 }
 

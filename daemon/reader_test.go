@@ -6,14 +6,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 const gib = 1 << 30
 
 // device is the state of one device.
-func (b *bench) device(index int) accounting.DeviceState { return b.Snapshot().Devices[index] }
+func (b *bench) device(index int) figures.DeviceState { return b.Snapshot().Devices[index] }
 
 // TestHungDevice: one device does not answer. It is marked, its books stay as they are, all
 // goes on for the other one, and when it answers it is as before.
@@ -28,15 +28,15 @@ func TestHungDevice(t *testing.T) {
 	}
 
 	other.die()
-	b.until("a lease on the other device drains", func() bool { return b.lease(other.pid, 1).State == accounting.StateDraining })
+	b.until("a lease on the other device drains", func() bool { return b.lease(other.pid, 1).State == figures.StateDraining })
 	other.freed()
 	b.until("and ends", func() bool { return b.lease(other.pid, 1).PID == 0 })
 	stuck.die()
-	b.until("a client of the hung one is dead", func() bool { return b.lease(stuck.pid, 0).State == accounting.StateDraining })
+	b.until("a client of the hung one is dead", func() bool { return b.lease(stuck.pid, 0).State == figures.StateDraining })
 	for range 100 {
 		b.clock.Advance(readEvery)
 	}
-	if got := b.lease(stuck.pid, 0); got.State != accounting.StateDraining || got.Granted != 4096 {
+	if got := b.lease(stuck.pid, 0); got.State != figures.StateDraining || got.Granted != 4096 {
 		t.Errorf("nobody said that its memory is back, and it has %+v", got)
 	}
 	if answer := b.child(4096).ask(0, 4096); answer != "ok" {
@@ -83,7 +83,7 @@ func TestOneReaderForAll(t *testing.T) {
 	bounded.Until(t, "all drain", func() bool {
 		n := 0
 		for _, l := range b.Snapshot().Leases {
-			if l.State == accounting.StateDraining {
+			if l.State == figures.StateDraining {
 				n++
 			}
 		}
@@ -121,7 +121,7 @@ func TestRestAfterReading(t *testing.T) {
 	bounded.Until(t, "it is asked", func() bool { return b.machine.read(0) > before })
 	b.clock.Advance(readOften) // which it takes to answer
 	second.die()
-	bounded.Until(t, "the other drains", func() bool { return b.lease(second.pid, 0).State == accounting.StateDraining })
+	bounded.Until(t, "the other drains", func() bool { return b.lease(second.pid, 0).State == figures.StateDraining })
 	passed := time.Duration(0)
 	b.machine.unhang()
 	for began := b.machine.read(0); b.machine.read(0) == began; passed += readOften / 10 {
@@ -165,13 +165,13 @@ func TestLostEvents(t *testing.T) {
 	b := newBench(t, gib)
 	gone, there := b.child(4096), b.child(8192)
 	b.machine.set(func() { b.machine.unmapped[gone.pid] = true })
-	if b.lease(gone.pid, 0).State == accounting.StateDraining {
+	if b.lease(gone.pid, 0).State == figures.StateDraining {
 		t.Error("nobody has looked yet")
 	}
 	signal(b.overrun)
 	gone.freed()
 	b.until("the one ends", func() bool { return b.lease(gone.pid, 0).PID == 0 })
-	if got := b.lease(there.pid, 0); got.Used != 8192 || got.State == accounting.StateDraining {
+	if got := b.lease(there.pid, 0); got.Used != 8192 || got.State == figures.StateDraining {
 		t.Errorf("the other is %+v", got)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -22,8 +22,8 @@ const (
 
 // snapshots makes the state, and the texts of it that clients ask for.
 type snapshots struct {
-	states  fair.Paced[accounting.Snapshot]
-	leases  fair.Paced[accounting.Snapshot]
+	states  fair.Paced[figures.Snapshot]
+	leases  fair.Paced[figures.Snapshot]
 	json    fair.Paced[text] // of all that there is
 	metrics fair.Paced[text]
 
@@ -66,7 +66,7 @@ func (d *Daemon) hidesCommands(reader uint32) bool {
 
 // confined is the user number under which all admins read that are not privileged, as root in containers. No user has this
 // number. The process that serves the page reads under another one (Stranger), so that it does not share their turn.
-const confined = accounting.Stranger - 1
+const confined = figures.Stranger - 1
 
 // reader returns the user whose command lines a client is shown. It is the client's own user, with two exceptions that see no command
 // line: confined for root in a container, and Stranger for the process that serves the page, because all users can see the page. In a
@@ -77,7 +77,7 @@ func (cl *client) reader() uint32 {
 		return confined
 	}
 	if os.Geteuid() == 0 && cl.d.page.Is(peer.PID) {
-		return accounting.Stranger
+		return figures.Stranger
 	}
 	return peer.UID
 }
@@ -93,7 +93,7 @@ func (cl *client) snapshot(m ipc.Message) error {
 	})
 }
 
-func textOf(s accounting.Snapshot) (t text) {
+func textOf(s figures.Snapshot) (t text) {
 	t.bytes, t.err = json.Marshal(s)
 	return t
 }

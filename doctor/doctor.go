@@ -6,7 +6,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -48,14 +48,14 @@ type Doctor struct {
 	Environ    []string
 	Getenv     func(string) string
 	// Ask is how the daemon is asked for its state, and says at which socket it took the connection; "": at none.
-	Ask func(context.Context) (state accounting.Snapshot, socket string, err error)
+	Ask func(context.Context) (state figures.Snapshot, socket string, err error)
 	// Slow says what is being waited for, until done is called.
 	Slow func(what string) (done func())
 
 	findings []Finding
-	socket   string               // of the daemon, once it has answered
-	state    *accounting.Snapshot // once the daemon has answered
-	nvml     probed               // once that has been looked at
+	socket   string            // of the daemon, once it has answered
+	state    *figures.Snapshot // once the daemon has answered
+	nvml     probed            // once that has been looked at
 }
 
 func (d *Doctor) found(check string, v Verdict, advice, format string, args ...any) {

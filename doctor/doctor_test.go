@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/version"
 )
 
@@ -30,15 +30,15 @@ func machine(t *testing.T, files map[string]string) string {
 }
 
 // examine looks at a machine whose daemon has a state, or none where that is nil, and returns the findings by their check.
-func examine(t *testing.T, root string, env map[string]string, state *accounting.Snapshot) map[string][]Finding {
+func examine(t *testing.T, root string, env map[string]string, state *figures.Snapshot) map[string][]Finding {
 	t.Helper()
 	d := &Doctor{
 		Root: root, Patience: 5 * time.Second, Executable: "/nowhere/bin/gpuarb",
 		Getenv: func(name string) string { return env[name] },
 		Slow:   func(string) func() { return func() {} },
-		Ask: func(context.Context) (accounting.Snapshot, string, error) {
+		Ask: func(context.Context) (figures.Snapshot, string, error) {
 			if state == nil {
-				return accounting.Snapshot{}, "", errors.New("no daemon answers")
+				return figures.Snapshot{}, "", errors.New("no daemon answers")
 			}
 			return *state, socket, nil
 		},
@@ -58,7 +58,7 @@ const mountTable = "22 1 8:1 / / rw - ext4 /dev/sda1 rw\n" +
 	"92 22 0:52 / /mnt rw - fuse.sshfs host: rw\n"
 
 func TestDoctorHealthy(t *testing.T) {
-	state := accounting.Snapshot{Version: version.Version, Devices: []accounting.DeviceState{
+	state := figures.Snapshot{Version: version.Version, Devices: []figures.DeviceState{
 		{Index: 0, Vendor: "nvidia", Name: "A", UUID: "GPU-a", PCI: "0000:01:00.0"}, {Index: 1, Vendor: "amd", Name: "B", UUID: "b", PCI: "0000:02:00.0"}}}
 	root := machine(t, map[string]string{
 		"proc/self/mountinfo":  mountTable,
@@ -102,7 +102,7 @@ func TestDoctorQueries(t *testing.T) {
 
 func TestDoctorSick(t *testing.T) {
 	root := machine(t, map[string]string{"proc/self/mountinfo": mountTable, "gpu/version": "1.0\n", "dev/fuse": ""})
-	got := examine(t, root, map[string]string{"LD_LIBRARY_PATH": "/no:", "GPUARB_LIB": "/nowhere/libgpuarb.so"}, &accounting.Snapshot{Version: "9.9"})
+	got := examine(t, root, map[string]string{"LD_LIBRARY_PATH": "/no:", "GPUARB_LIB": "/nowhere/libgpuarb.so"}, &figures.Snapshot{Version: "9.9"})
 	for check, want := range map[string]Finding{
 		"daemon":  {Verdict: Fine, Text: "answers at " + socket},
 		"version": {Verdict: Note, Text: "gpuarb is " + version.Version + ", the daemon is 9.9"},
@@ -161,7 +161,7 @@ func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "/b:/a/", ", and NVML has 2 here, as LD_LIBRARY_PATH leads to /a", "ldconfig"},
 		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "looks again every three seconds"},
 	} {
-		d := &Doctor{state: &accounting.Snapshot{}, nvml: c.nvml, Getenv: func(string) string { return c.path }}
+		d := &Doctor{state: &figures.Snapshot{}, nvml: c.nvml, Getenv: func(string) string { return c.path }}
 		d.checkDevices()
 		if f := d.findings[0]; f.Verdict != Wrong || f.Text != "the daemon knows no GPU on this machine"+c.text || !strings.Contains(*f.Advice, c.advice) {
 			t.Errorf("%+v: %+v, %s", c.nvml, f, *f.Advice)

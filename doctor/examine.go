@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
 )
@@ -94,7 +95,7 @@ func (d *Doctor) checkDevices() {
 		d.found("devices", Unknown, "", "only the daemon says which GPUs there are")
 		return
 	}
-	gpus := accounting.GPUs(d.state.Devices)
+	gpus := figures.GPUs(d.state.Devices)
 	d.checkProcessor()
 	if len(gpus) == 0 {
 		d.noGPU()

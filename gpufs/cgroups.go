@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // cgroups/PATH: a folder for each cgroup in which clients run or which has a limit, and for those around it, in one another
@@ -29,7 +29,7 @@ func (b *builder) cgroup(of string) *directory {
 // cgroupFiles are the files of a cgroup. Its limit is root's to write, so they belong to the daemon's user; the root has none,
 // as in cgroup v2.
 func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
-	find := func(s *snapshot) (accounting.CgroupState, bool) { return s.Cgroup(of) }
+	find := func(s *snapshot) (figures.CgroupState, bool) { return s.Cgroup(of) }
 	if _, ok := find(s); !ok {
 		return nil, false
 	}

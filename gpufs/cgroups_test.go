@@ -4,7 +4,7 @@ import (
 	"os"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // inCgroups is a state with clients in cgroups.
@@ -13,7 +13,7 @@ func inCgroups() *fakeView {
 	v.s.Processes[0].Cgroup, v.s.Leases[0].Cgroup = "/user.slice/ann's box.scope", "/user.slice/ann's box.scope"
 	v.s.Processes[1].Cgroup = "/user.slice/memory.max" // which the kernel would not make
 	v.s.Processes[2].Cgroup, v.s.Leases[1].Cgroup, v.s.Leases[2].Cgroup = "/../bob", "/../bob", "/../bob"
-	v.s.Budgets = []accounting.BudgetState{{Cgroup: "/job.slice/a", Devices: []accounting.BudgetDeviceState{{Max: 3 * gib}}}}
+	v.s.Budgets = []figures.BudgetState{{Cgroup: "/job.slice/a", Devices: []figures.BudgetDeviceState{{Max: 3 * gib}}}}
 	return v
 }
 
@@ -59,7 +59,7 @@ func TestCgroupGone(t *testing.T) {
 	_, mnt := mountView(t, v)
 	file := mnt + "/cgroups/job.slice/a/memory.max"
 	output(t, "cat", file)
-	v.change(func(s *accounting.Snapshot) { s.Budgets = nil })
+	v.change(func(s *figures.Snapshot) { s.Budgets = nil })
 	if _, err := os.ReadFile(file); err == nil {
 		t.Error("it is there")
 	}
@@ -75,7 +75,7 @@ func TestCgroupLimitIsWritten(t *testing.T) {
 	output(t, "sh", "-c", `echo 2G > "$0"`, mnt+"/cgroups/user.slice/ann's box.scope/memory.max")
 	want := Setting{Of: OfCgroup, Device: AllDevices, Cgroup: "/user.slice/ann's box.scope", Name: "memory.max", Value: "2G"}
 	var written []Setting
-	v.change(func(*accounting.Snapshot) { written = v.written })
+	v.change(func(*figures.Snapshot) { written = v.written })
 	if len(written) != 1 {
 		t.Fatalf("%+v", written)
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Control changes limits while programs run. Set must be safe for concurrent use; where it has the
@@ -68,7 +68,7 @@ type opener struct {
 // that is not privileged, as root in a container, is shown none: root's programs are not its own.
 func (o opener) reader() uint32 {
 	if !o.Privileged && o.Namespace != 0 {
-		return accounting.Stranger
+		return figures.Stranger
 	}
 	return o.uid
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
@@ -22,7 +23,7 @@ import (
 // fakeView is a state that tests change, and that takes whatever is written to it.
 type fakeView struct {
 	mu      sync.Mutex
-	s       accounting.Snapshot
+	s       figures.Snapshot
 	taken   int
 	written []Setting
 	refusal error // of every setting
@@ -35,7 +36,7 @@ func (v *fakeView) Set(_ context.Context, s Setting) error {
 	return v.refusal
 }
 
-func (v *fakeView) Snapshot() accounting.Snapshot {
+func (v *fakeView) Snapshot() figures.Snapshot {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.taken++
@@ -48,30 +49,30 @@ func (v *fakeView) Snapshot() accounting.Snapshot {
 	return s
 }
 
-func (v *fakeView) SnapshotOf(pid int) accounting.Snapshot {
+func (v *fakeView) SnapshotOf(pid int) figures.Snapshot {
 	s := v.Snapshot()
 	s.Devices, s.Users, s.Queue, s.Budgets = nil, nil, nil, nil
-	s.Leases = slices.DeleteFunc(s.Leases, func(l accounting.LeaseState) bool { return l.PID != pid })
-	s.Processes = slices.DeleteFunc(s.Processes, func(p accounting.ProcessState) bool { return p.PID != pid })
-	s.Jobs = slices.DeleteFunc(s.Jobs, func(j accounting.JobState) bool {
-		return !slices.ContainsFunc(s.Processes, func(p accounting.ProcessState) bool { return p.Job == j.ID })
+	s.Leases = slices.DeleteFunc(s.Leases, func(l figures.LeaseState) bool { return l.PID != pid })
+	s.Processes = slices.DeleteFunc(s.Processes, func(p figures.ProcessState) bool { return p.PID != pid })
+	s.Jobs = slices.DeleteFunc(s.Jobs, func(j figures.JobState) bool {
+		return !slices.ContainsFunc(s.Processes, func(p figures.ProcessState) bool { return p.Job == j.ID })
 	})
 	return s
 }
 
-func (v *fakeView) Leases() accounting.Snapshot {
+func (v *fakeView) Leases() figures.Snapshot {
 	s := v.Snapshot()
-	return accounting.Snapshot{TimeUnixNano: s.TimeUnixNano, Leases: s.Leases}
+	return figures.Snapshot{TimeUnixNano: s.TimeUnixNano, Leases: s.Leases}
 }
 
-func (v *fakeView) change(f func(*accounting.Snapshot)) {
+func (v *fakeView) change(f func(*figures.Snapshot)) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	f(&v.s)
 }
 
 // writeMetrics stands for package metrics, of which this one knows nothing.
-func writeMetrics(w io.Writer, s accounting.Snapshot) error {
+func writeMetrics(w io.Writer, s figures.Snapshot) error {
 	_, err := fmt.Fprintf(w, "gpuarb_leases %d\n", len(s.Leases))
 	return err
 }
@@ -79,57 +80,57 @@ func writeMetrics(w io.Writer, s accounting.Snapshot) error {
 const gib = accounting.Bytes(1 << 30)
 
 // sample is two devices and three processes: one on each device, one on both.
-func sample() accounting.Snapshot {
-	return accounting.Snapshot{
+func sample() figures.Snapshot {
+	return figures.Snapshot{
 		Version: "1.2.3",
-		Devices: []accounting.DeviceState{
+		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: "Simulated GPU", UUID: "GPU-00000000-0000-0000-0000-000000000001",
 				PCI: "0000:01:00.0", Total: 8 * gib, Reserve: gib / 2, Capacity: 7 * gib, Granted: 4 * gib,
 				Committed: 5 * gib, Used: 3 * gib, Peak: 4 * gib, Unmanaged: gib / 4, Overhead: gib / 4,
-				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8, Pressure: accounting.PressureState{
-					Some: accounting.PressureLine{Avg10: 100, Avg60: 99.5, Avg300: 7, TotalUs: 90_000_000},
-					Full: accounting.PressureLine{Avg10: 0.05, TotalUs: 1}}},
+				Streams: 3, SlotsMax: 2, SlotsCurrent: 1, Admitted: 100, Denied: 7, AtMax: 8, Pressure: figures.PressureState{
+					Some: figures.PressureLine{Avg10: 100, Avg60: 99.5, Avg300: 7, TotalUs: 90_000_000},
+					Full: figures.PressureLine{Avg10: 0.05, TotalUs: 1}}},
 			{Index: 1, Vendor: "amd", Name: "Card", PCI: "0000:02:00.0", Total: 16 * gib, Capacity: 16 * gib, Lost: true},
 		},
-		Leases: []accounting.LeaseState{
-			{PID: 100, User: "ann", UID: 1000, Device: 0, State: accounting.StateRunning, Used: 2 * gib, Granted: 3 * gib,
+		Leases: []figures.LeaseState{
+			{PID: 100, User: "ann", UID: 1000, Device: 0, State: figures.StateRunning, Used: 2 * gib, Granted: 3 * gib,
 				Credit: gib, Pending: 4096, Budget: 4 * gib, Min: gib, Peak: 3 * gib, Overhead: 300 << 20, Streams: 2,
 				StreamsMax: 256, Contexts: 1, Slot: true, Job: 7, AgeSeconds: 61, Admitted: 90, Denied: 7, AtMax: 8,
 				Command: "python3 train.py --name=two words"},
-			{PID: 300, User: "bob", UID: 1001, Device: 0, State: accounting.StateOver, Used: gib, Granted: gib,
+			{PID: 300, User: "bob", UID: 1001, Device: 0, State: figures.StateOver, Used: gib, Granted: gib,
 				Budget: accounting.Max, Peak: gib, Streams: 1, StreamsMax: 256, Job: 9, AgeSeconds: 5, Command: "evil\nroot 1 0"},
-			{PID: 300, User: "bob", UID: 1001, Device: 1, State: accounting.StateWaiting, Used: 512,
+			{PID: 300, User: "bob", UID: 1001, Device: 1, State: figures.StateWaiting, Used: 512,
 				Budget: 2 * gib, Peak: 1024, StreamsMax: 128, Job: 9, AgeSeconds: 4, Command: "evil\nroot 1 0"},
 		},
-		Processes: []accounting.ProcessState{
+		Processes: []figures.ProcessState{
 			{PID: 100, StartTicks: 1111, UID: 1000, User: "ann", Command: "python3 train.py --name=two words",
-				State: accounting.StateRunning, Job: 7},
-			{PID: 200, StartTicks: 2222, UID: 0, User: "root", Command: "nvidia-smi", State: accounting.StateRunning, Job: 8},
-			{PID: 300, StartTicks: 3333, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: accounting.StateOver, Job: 9},
+				State: figures.StateRunning, Job: 7},
+			{PID: 200, StartTicks: 2222, UID: 0, User: "root", Command: "nvidia-smi", State: figures.StateRunning, Job: 8},
+			{PID: 300, StartTicks: 3333, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: figures.StateOver, Job: 9},
 		},
-		Jobs: []accounting.JobState{
-			{ID: 7, UID: 1000, User: "ann", Command: "python3 train.py --name=two words", State: accounting.StateRunning,
+		Jobs: []figures.JobState{
+			{ID: 7, UID: 1000, User: "ann", Command: "python3 train.py --name=two words", State: figures.StateRunning,
 				Run: true, StreamsMax: 256, Processes: []int{100},
-				Devices: []accounting.JobDeviceState{{Device: 0, Min: gib, Max: 4 * gib, Used: 2 * gib, Peak: 3 * gib}}},
-			{ID: 8, User: "root", Command: "nvidia-smi", State: accounting.StateRunning, StreamsMax: 256, Processes: []int{200}},
-			{ID: 9, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: accounting.StateOver, StreamsMax: 256,
-				Processes: []int{300}, Devices: []accounting.JobDeviceState{
+				Devices: []figures.JobDeviceState{{Device: 0, Min: gib, Max: 4 * gib, Used: 2 * gib, Peak: 3 * gib}}},
+			{ID: 8, User: "root", Command: "nvidia-smi", State: figures.StateRunning, StreamsMax: 256, Processes: []int{200}},
+			{ID: 9, UID: 1001, User: "bob", Command: "evil\nroot 1 0", State: figures.StateOver, StreamsMax: 256,
+				Processes: []int{300}, Devices: []figures.JobDeviceState{
 					{Device: 0, Max: accounting.Max, Used: gib, Peak: gib}, {Device: 1, Max: 2 * gib, Used: 512, Peak: 1024}}},
 		},
-		Users: []accounting.UserState{
+		Users: []figures.UserState{
 			{UID: 0, Name: "root", Max: accounting.Max},
 			{UID: 1000, Name: "ann", Used: 2 * gib, Max: accounting.Max, Streams: 2},
-			{UID: 1001, Name: "bob", Used: gib + 512, Max: 6 * gib, Streams: 1, Pressure: accounting.PressureState{
-				Some: accounting.PressureLine{Avg10: 18.11, Avg60: 3.27, Avg300: 0.68, TotalUs: 2_000_001}},
-				Counts: accounting.RequestCounts{Refused: []accounting.ReasonCount{{Reason: "device_full", Count: 7}}}},
+			{UID: 1001, Name: "bob", Used: gib + 512, Max: 6 * gib, Streams: 1, Pressure: figures.PressureState{
+				Some: figures.PressureLine{Avg10: 18.11, Avg60: 3.27, Avg300: 0.68, TotalUs: 2_000_001}},
+				Counts: figures.RequestCounts{Refused: []figures.ReasonCount{{Reason: "device_full", Count: 7}}}},
 		},
-		Queue: []accounting.TicketState{
+		Queue: []figures.TicketState{
 			{Pos: 1, Ticket: 12, PID: 300, User: "bob", UID: 1001, Device: 1, Wants: "512 MiB", WantsBytes: 512 << 20,
 				WaitedMs: 61999, Reason: "device_full", Job: 9, Command: "evil\nroot 1 0"},
 			{Pos: 2, Ticket: 13, PID: 400, User: "two words", UID: 1002, Device: -1, Wants: "device",
 				WaitedMs: 7, Reason: "slots", Job: 10, Command: "gpuarb claim"},
 		},
-		Stats: accounting.Stats{QueueDepth: 2, Admitted: 100, Denied: 7, Clients: 3, Leases: 3},
+		Stats: figures.Stats{QueueDepth: 2, Admitted: 100, Denied: 7, Clients: 3, Leases: 3},
 	}
 }
 

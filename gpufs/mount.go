@@ -15,7 +15,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Options says how to mount.
@@ -38,7 +38,7 @@ type Options struct {
 	Hides func(uid uint32) bool
 	// Metrics writes the file metrics from a snapshot; nil leaves the file out. It may look at the
 	// daemon's own process in /proc, which nobody can hold up.
-	Metrics func(io.Writer, accounting.Snapshot) error
+	Metrics func(io.Writer, figures.Snapshot) error
 	// History is what the file events shows. Nil: there is none.
 	History History
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.

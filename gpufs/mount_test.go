@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
@@ -336,14 +336,14 @@ func TestSweep(t *testing.T) {
 	v := &fakeView{}
 	s, mnt := mountView(t, v)
 	const many = 40
-	v.change(func(snap *accounting.Snapshot) {
+	v.change(func(snap *figures.Snapshot) {
 		for pid := 1; pid <= many; pid++ {
-			snap.Processes = append(snap.Processes, accounting.ProcessState{PID: pid, StartTicks: 7, Job: uint64(pid)})
-			snap.Jobs = append(snap.Jobs, accounting.JobState{ID: uint64(pid)})
+			snap.Processes = append(snap.Processes, figures.ProcessState{PID: pid, StartTicks: 7, Job: uint64(pid)})
+			snap.Jobs = append(snap.Jobs, figures.JobState{ID: uint64(pid)})
 		}
 	})
 	output(t, "ls", "-lR", mnt)
-	v.change(func(snap *accounting.Snapshot) { snap.Processes, snap.Jobs = nil, nil })
+	v.change(func(snap *figures.Snapshot) { snap.Processes, snap.Jobs = nil, nil })
 	children := func() int {
 		n := 0
 		for _, top := range s.root.Children() {

@@ -11,7 +11,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )
@@ -70,7 +70,7 @@ func TestOffsets(t *testing.T) {
 func TestSequence(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
-	version := func(text string) { v.change(func(s *accounting.Snapshot) { s.Version = text }) }
+	version := func(text string) { v.change(func(s *figures.Snapshot) { s.Version = text }) }
 	fd, err := unix.Open(mnt+"/version", unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		t.Fatal(err)
@@ -200,7 +200,7 @@ func TestOtherCalls(t *testing.T) {
 func TestConcurrentReaders(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
-	v.change(func(s *accounting.Snapshot) { s.Version = "aaaa" })
+	v.change(func(s *figures.Snapshot) { s.Version = "aaaa" })
 	shared, err := os.Open(mnt + "/version")
 	if err != nil {
 		t.Fatal(err)
@@ -215,7 +215,7 @@ func TestConcurrentReaders(t *testing.T) {
 				return
 			default:
 			}
-			v.change(func(s *accounting.Snapshot) {
+			v.change(func(s *figures.Snapshot) {
 				s.Version = strings.Repeat(string(rune('a'+i%26)), 200)
 				s.Processes = sample().Processes[:1+i%3]
 			})

@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -48,17 +49,17 @@ func deviceNumber(name string) (uint64, bool) {
 // devices/N
 
 func (b *builder) devices() *directory {
-	return numberedBy(deviceNumber, func(s *snapshot) ([]accounting.DeviceState, bool) { return s.Devices, true },
-		func(s *snapshot, n uint64) (accounting.DeviceState, bool) { return s.device(int(n)) },
-		func(d accounting.DeviceState) entry { return b.deviceEntry(d.Index) })
+	return numberedBy(deviceNumber, func(s *snapshot) ([]figures.DeviceState, bool) { return s.Devices, true },
+		func(s *snapshot, n uint64) (figures.DeviceState, bool) { return s.device(int(n)) },
+		func(d figures.DeviceState) entry { return b.deviceEntry(d.Index) })
 }
 
 func (b *builder) deviceEntry(index int) entry {
-	table := func(name string, print func(io.Writer, accounting.Snapshot) error) entry {
-		return entry{name: name, text: rendered(func(w io.Writer, s accounting.Snapshot) error { return print(w, onDevice(s, index)) })}
+	table := func(name string, print func(io.Writer, figures.Snapshot) error) entry {
+		return entry{name: name, text: rendered(func(w io.Writer, s figures.Snapshot) error { return print(w, onDevice(s, index)) })}
 	}
 	return folder(b, entry{name: accounting.IndexName(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid}, nil,
-		func(s *snapshot) (accounting.DeviceState, bool) { return s.device(index) },
+		func(s *snapshot) (figures.DeviceState, bool) { return s.device(index) },
 		b.device, deviceKnobs, Setting{Of: OfDevice, Device: index}, func() []entry {
 			return []entry{table("leases", files.Leases), table("queue", files.Queue), table("unmanaged", files.Unmanaged)}
 		})
@@ -66,17 +67,17 @@ func (b *builder) deviceEntry(index int) entry {
 
 // onDevice leaves one device, the leases of it, and the tickets that wait for it, those
 // that would take any device among them.
-func onDevice(s accounting.Snapshot, index int) accounting.Snapshot {
-	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d accounting.DeviceState) bool { return d.Index != index })
-	s.Leases = slices.DeleteFunc(slices.Clone(s.Leases), func(l accounting.LeaseState) bool { return l.Device != index })
-	s.Queue = slices.DeleteFunc(slices.Clone(s.Queue), func(t accounting.TicketState) bool { return t.Device != index && t.Device >= 0 })
+func onDevice(s figures.Snapshot, index int) figures.Snapshot {
+	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d figures.DeviceState) bool { return d.Index != index })
+	s.Leases = slices.DeleteFunc(slices.Clone(s.Leases), func(l figures.LeaseState) bool { return l.Device != index })
+	s.Queue = slices.DeleteFunc(slices.Clone(s.Queue), func(t figures.TicketState) bool { return t.Device != index && t.Device >= 0 })
 	return s
 }
 
 // processes/PID
 
 func (b *builder) processes() *directory {
-	d := things((*snapshot).latest, func(s *snapshot, n uint64) (accounting.ProcessState, bool) { return s.processByPID(int(n)) },
+	d := things((*snapshot).latest, func(s *snapshot, n uint64) (figures.ProcessState, bool) { return s.processByPID(int(n)) },
 		b.processEntry)
 	d.pid = func(name string) int {
 		n, _ := number(name)
@@ -94,7 +95,7 @@ func holding(s *snapshot, id processID) (report.Process, bool) {
 	return report.ProcessOf(s.Snapshot, p), true
 }
 
-func (b *builder) processEntry(p accounting.ProcessState) entry {
+func (b *builder) processEntry(p figures.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, part: part{pid: p.PID}},
@@ -113,7 +114,7 @@ func (b *builder) processEntry(p accounting.ProcessState) entry {
 
 // processes/PID/devices/N
 
-func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry {
+func (b *builder) processDeviceEntry(p figures.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
 	return folder(b, entry{name: accounting.IndexName(index), id: id, uid: p.UID, part: part{pid: p.PID}}, nil, func(s *snapshot) (report.Process, bool) {
@@ -126,11 +127,11 @@ func (b *builder) processDeviceEntry(p accounting.ProcessState, index int) entry
 // jobs/ID
 
 func (b *builder) jobs() *directory {
-	return things(func(s *snapshot) ([]accounting.JobState, bool) { return s.Jobs, true }, (*snapshot).job, b.jobEntry)
+	return things(func(s *snapshot) ([]figures.JobState, bool) { return s.Jobs, true }, (*snapshot).job, b.jobEntry)
 }
 
-func (b *builder) jobEntry(j accounting.JobState) entry {
+func (b *builder) jobEntry(j figures.JobState) entry {
 	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID}, nil,
-		func(s *snapshot) (accounting.JobState, bool) { return s.job(j.ID) },
+		func(s *snapshot) (figures.JobState, bool) { return s.job(j.ID) },
 		b.job, accountKnobs, Setting{Of: OfJob, Device: AllDevices, Job: j.ID}, nil)
 }

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestTools runs what people use to look at files.
@@ -79,7 +79,7 @@ func TestFollow(t *testing.T) {
 	}
 	out, _, _ = run(t, "timeout", "-s", "INT", "0.7", "watch", "-t", "-n", "0.1", "cat", mnt+"/version")
 	_ = out // a terminal's control sequences; that it ended is the point
-	v.change(func(s *accounting.Snapshot) { s.Version = "2" })
+	v.change(func(s *figures.Snapshot) { s.Version = "2" })
 	if got := output(t, "cat", mnt+"/version"); got != "2\n" {
 		t.Errorf("an old version after a change: %q", got)
 	}
@@ -162,7 +162,7 @@ func TestGone(t *testing.T) {
 	}
 	defer opened.Close()
 
-	v.change(func(s *accounting.Snapshot) { s.Processes = s.Processes[1:] })
+	v.change(func(s *figures.Snapshot) { s.Processes = s.Processes[1:] })
 	time.Sleep(2 * recentEnough)
 	if _, err := os.Stat(dir + "/state"); !os.IsNotExist(err) {
 		t.Errorf("a file of a process that is gone: %v", err)
@@ -184,11 +184,11 @@ func TestGone(t *testing.T) {
 	}
 
 	// The PID comes again: another process, another file.
-	v.change(func(s *accounting.Snapshot) {
+	v.change(func(s *figures.Snapshot) {
 		again := s.Leases[0]
 		again.Used = 4711
 		s.Leases[0] = again
-		s.Processes = append([]accounting.ProcessState{{PID: 100, StartTicks: 9999, UID: 5}}, s.Processes...)
+		s.Processes = append([]figures.ProcessState{{PID: 100, StartTicks: 9999, UID: 5}}, s.Processes...)
 	})
 	if got := output(t, "cat", dir+"/memory.current"); got != "4711\n" {
 		t.Errorf("the new process has %q", got)
@@ -205,8 +205,8 @@ func TestAppears(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
 	for pid := 1000; pid < 1020; pid++ {
-		v.change(func(s *accounting.Snapshot) {
-			s.Processes = append(s.Processes, accounting.ProcessState{PID: pid, StartTicks: uint64(pid)})
+		v.change(func(s *figures.Snapshot) {
+			s.Processes = append(s.Processes, figures.ProcessState{PID: pid, StartTicks: uint64(pid)})
 		})
 		// At once, however young the last snapshot is.
 		if _, err := os.Stat(mnt + "/processes/" + itoa(pid) + "/state"); err != nil {
@@ -219,10 +219,10 @@ func TestAppears(t *testing.T) {
 // the memory is not yet back.
 func TestSamePID(t *testing.T) {
 	v := &fakeView{s: sample()}
-	v.change(func(s *accounting.Snapshot) {
+	v.change(func(s *figures.Snapshot) {
 		again := s.Processes[0]
 		again.StartTicks, again.UID = 9999, 5
-		s.Processes = append([]accounting.ProcessState{s.Processes[0], again, again}, s.Processes[1:]...)
+		s.Processes = append([]figures.ProcessState{s.Processes[0], again, again}, s.Processes[1:]...)
 	})
 	_, mnt := mountView(t, v)
 	if got := output(t, "ls", mnt+"/processes"); got != "100\n200\n300\n" {

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -100,7 +100,7 @@ func named(entries []entry, name string) (entry, bool) {
 var files report.Style
 
 // rendered is a file that prints a whole snapshot.
-func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) ([]byte, bool) {
+func rendered(print func(io.Writer, figures.Snapshot) error) func(*snapshot) ([]byte, bool) {
 	return func(s *snapshot) ([]byte, bool) {
 		var b bytes.Buffer
 		if err := print(&b, s.Snapshot); err != nil {
@@ -114,15 +114,15 @@ func rendered(print func(io.Writer, accounting.Snapshot) error) func(*snapshot) 
 type builder struct {
 	Options
 	uid     uint32 // of what belongs to the daemon
-	device  []report.Field[accounting.DeviceState]
+	device  []report.Field[figures.DeviceState]
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
-	job     []report.Field[accounting.JobState]
-	user    []report.Field[accounting.UserState]
+	job     []report.Field[figures.JobState]
+	user    []report.Field[figures.UserState]
 	group   []fieldOfCgroup
 }
 
-type fieldOfCgroup = report.Field[accounting.CgroupState]
+type fieldOfCgroup = report.Field[figures.CgroupState]
 
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
@@ -137,11 +137,11 @@ func newBuilder(uid uint32, o Options) *builder {
 }
 
 func (b *builder) root() *directory {
-	version := func(w io.Writer, s accounting.Snapshot) error {
+	version := func(w io.Writer, s figures.Snapshot) error {
 		_, err := io.WriteString(w, report.Escape(s.Version)+"\n")
 		return err
 	}
-	config := func(w io.Writer, s accounting.Snapshot) error {
+	config := func(w io.Writer, s figures.Snapshot) error {
 		_, err := io.WriteString(w, s.Config.Text)
 		return err
 	}

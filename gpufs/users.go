@@ -4,7 +4,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // users/NAME
@@ -23,19 +23,19 @@ func (b *builder) users() *directory {
 }
 
 // userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
-func (b *builder) userEntry(name string, u accounting.UserState) entry {
+func (b *builder) userEntry(name string, u figures.UserState) entry {
 	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid}, nil,
-		func(s *snapshot) (accounting.UserState, bool) { return s.user(u.UID) },
+		func(s *snapshot) (figures.UserState, bool) { return s.user(u.UID) },
 		b.user, userKnobs, Setting{Of: OfUser, Device: AllDevices, User: u.UID, UserName: u.Name}, nil)
 }
 
-func (s *snapshot) user(uid uint32) (accounting.UserState, bool) {
-	return numbered(s.Users, uid, func(u *accounting.UserState) uint32 { return u.UID })
+func (s *snapshot) user(uid uint32) (figures.UserState, bool) {
+	return numbered(s.Users, uid, func(u *figures.UserState) uint32 { return u.UID })
 }
 
 // folderOf is what the folder of a user is called whose name so many have: as he is, where that is a name for a file, no number
 // and his alone; else by his number.
-func folderOf(u accounting.UserState, named int) string {
+func folderOf(u figures.UserState, named int) string {
 	_, isNumber := number(u.Name)
 	if named > 1 || isNumber || u.Name == "" || u.Name == "." || u.Name == ".." || len(u.Name) > 255 || strings.ContainsAny(u.Name, "/\x00\n") {
 		return strconv.FormatUint(uint64(u.UID), 10)

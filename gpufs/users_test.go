@@ -3,13 +3,13 @@ package gpufs
 import (
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // TestFoldersOfUsers: a user's folder has his name, but where that is no name for a folder or another's too.
 func TestFoldersOfUsers(t *testing.T) {
 	v := &fakeView{s: sample()}
-	v.s.Users = []accounting.UserState{{UID: 0, Name: "root"}, {UID: 1, Name: "two words"}, {UID: 2, Name: "DOMAIN\\eve"}, {UID: 3, Name: "a/b"}, {UID: 4}, {UID: 5, Name: ".."},
+	v.s.Users = []figures.UserState{{UID: 0, Name: "root"}, {UID: 1, Name: "two words"}, {UID: 2, Name: "DOMAIN\\eve"}, {UID: 3, Name: "a/b"}, {UID: 4}, {UID: 5, Name: ".."},
 		{UID: 6, Name: "7"}, {UID: 7, Name: "seven"}, {UID: 8, Name: "twin"}, {UID: 9, Name: "twin"}, {UID: 1 << 31, Name: "10\n"}}
 	_, mnt := mountView(t, v)
 	want := "2147483648\n3\n4\n5\n6\n8\n9\nDOMAIN\\eve\nroot\nseven\ntwo words\n"

@@ -7,20 +7,20 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // View is what the filesystem shows. Snapshot must be safe for concurrent use, and be made for
 // many who ask at once; it must not block for longer than it takes to copy the state; what it returns
 // is not changed afterwards, by either side. Its slices are ordered as
-// accounting.Snapshot says.
+// figures.Snapshot says.
 type View interface {
-	Snapshot() accounting.Snapshot
+	Snapshot() figures.Snapshot
 	// SnapshotOf has what Snapshot has of the processes with a PID, their leases and their jobs, and nothing else: most
 	// files that programs read are of one process, and there may be thousands.
-	SnapshotOf(pid int) accounting.Snapshot
+	SnapshotOf(pid int) figures.Snapshot
 	// Leases has what Snapshot has of leases, and nothing else: there may be thousands, and people look at these most.
-	Leases() accounting.Snapshot
+	Leases() figures.Snapshot
 }
 
 // recentEnough is how old a snapshot may be that answers which files there are.
@@ -39,7 +39,7 @@ type snapshots struct {
 }
 
 // snapshot is what a view gave.
-type snapshot struct{ accounting.Snapshot }
+type snapshot struct{ figures.Snapshot }
 
 // fresh returns a snapshot that was taken after fresh was called.
 func (s *snapshots) fresh() *snapshot {
@@ -70,8 +70,8 @@ func (s *snapshots) recent() *snapshot {
 	return s.fresh()
 }
 
-func (s *snapshot) device(index int) (accounting.DeviceState, bool) {
-	return numbered(s.Devices, index, func(d *accounting.DeviceState) int { return d.Index })
+func (s *snapshot) device(index int) (figures.DeviceState, bool) {
+	return numbered(s.Devices, index, func(d *figures.DeviceState) int { return d.Index })
 }
 
 // numbered finds the first of a list with a number, by which it is ordered.
@@ -84,19 +84,19 @@ func numbered[T any, N cmp.Ordered](list []T, n N, of func(*T) N) (found T, ok b
 }
 
 // process finds a process by PID and start time: the PID alone may be another's by now.
-func (s *snapshot) process(id processID) (accounting.ProcessState, bool) {
+func (s *snapshot) process(id processID) (figures.ProcessState, bool) {
 	p, ok := s.processByPID(id.pid)
 	return p, ok && p.StartTicks == id.start
 }
 
 // processByPID finds the process that has a PID now: a dead one whose memory is not
 // yet back may have had it before.
-func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
-	i, ok := slices.BinarySearchFunc(s.Processes, pid, func(p accounting.ProcessState, pid int) int {
+func (s *snapshot) processByPID(pid int) (figures.ProcessState, bool) {
+	i, ok := slices.BinarySearchFunc(s.Processes, pid, func(p figures.ProcessState, pid int) int {
 		return cmp.Compare(p.PID, pid)
 	})
 	if !ok {
-		return accounting.ProcessState{}, false
+		return figures.ProcessState{}, false
 	}
 	p := s.Processes[i]
 	for _, q := range s.Processes[i+1:] {
@@ -111,7 +111,7 @@ func (s *snapshot) processByPID(pid int) (accounting.ProcessState, bool) {
 }
 
 // latest are the processes, of each PID the one that has it now.
-func (s *snapshot) latest() (list []accounting.ProcessState, ok bool) {
+func (s *snapshot) latest() (list []figures.ProcessState, ok bool) {
 	for i, p := range s.Processes {
 		if i == 0 || p.PID != s.Processes[i-1].PID { // else another session of it, or of the PID's last owner
 			now, _ := s.processByPID(p.PID)
@@ -121,8 +121,8 @@ func (s *snapshot) latest() (list []accounting.ProcessState, ok bool) {
 	return list, true
 }
 
-func (s *snapshot) job(id uint64) (accounting.JobState, bool) {
-	return numbered(s.Jobs, id, func(j *accounting.JobState) uint64 { return j.ID })
+func (s *snapshot) job(id uint64) (figures.JobState, bool) {
+	return numbered(s.Jobs, id, func(j *figures.JobState) uint64 { return j.ID })
 }
 
 // processID is the identity of a process.

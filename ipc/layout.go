@@ -552,7 +552,7 @@ type BesideProcess struct {
 	Device  uint32    // index
 	Peak    uint64    // bytes, the most that a reading of the device has shown
 	Program ShortText // its name, without folder and arguments
-	Bypass  ShortText // how it came past the library: accounting.Bypass; empty: not known
+	Bypass  ShortText // how it came past the library: figures.Bypass; empty: not known
 }
 
 // BesideReply answers Beside. A process that ended between two readings of its device is not in it.
@@ -613,7 +613,7 @@ type CgroupRequest struct {
 	Path  Text         // of cgroup v2, as /proc/PID/cgroup has it
 }
 
-// SnapshotRequest asks for the whole state as JSON (accounting.Snapshot).
+// SnapshotRequest asks for the whole state as JSON (figures.Snapshot).
 type SnapshotRequest struct{}
 
 // SnapshotPart starts each part of the answer to Snapshot or Metrics; bytes of the JSON, or of the text, follow it.

@@ -1,11 +1,14 @@
 package metrics
 
-import "github.com/gpuarb/gpuarb/accounting"
+import (
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
+)
 
 // deviceLabels name a device: by the index that people use, which may be another's after a reboot, and by what stays.
 var deviceLabels = []string{"device", "uuid"}
 
-type device = accounting.DeviceState
+type device = figures.DeviceState
 
 // memoryKinds are the values of the label kind of gpuarb_memory_bytes.
 var memoryKinds = []struct {
@@ -87,13 +90,13 @@ func slotsLimit(v *view, o *output) {
 }
 
 // states are those of leases and jobs.
-var states = []accounting.State{accounting.StateRunning, accounting.StateWaiting, accounting.StateOver,
-	accounting.StateUnverified, accounting.StateDraining, accounting.StateLost}
+var states = []figures.State{figures.StateRunning, figures.StateWaiting, figures.StateOver,
+	figures.StateUnverified, figures.StateDraining, figures.StateLost}
 
 func leases(v *view, o *output) {
 	type place struct {
 		device int
-		state  accounting.State
+		state  figures.State
 	}
 	counts := map[place]int{}
 	for i := range v.Leases {
@@ -120,7 +123,7 @@ func devicePressure(v *view, o *output) {
 }
 
 // pressure is one of both kinds.
-func (o *output) pressure(p accounting.PressureState, labels []string) {
+func (o *output) pressure(p figures.PressureState, labels []string) {
 	o.value(microseconds(p.Some.TotalUs), with(labels, "some")...)
 	o.value(microseconds(p.Full.TotalUs), with(labels, "full")...)
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Options says what is exported beyond the usual.
@@ -31,7 +31,7 @@ func New() *Exporter {
 
 // Write writes the metrics of a snapshot, and those of the process at this moment. Where some cannot be had it writes the
 // others, and returns an error.
-func (e *Exporter) Write(w io.Writer, s accounting.Snapshot, o Options) error {
+func (e *Exporter) Write(w io.Writer, s figures.Snapshot, o Options) error {
 	ledger := prometheus.NewRegistry()
 	failed := ledger.Register(collector{newView(s), o.families()})
 	families, err := prometheus.Gatherers{ledger, e.process}.Gather()

@@ -4,6 +4,7 @@ import (
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // families are those that are exported.
@@ -19,7 +20,7 @@ func (o Options) families() []family {
 
 // machineFamilies are the metrics of the daemon as a whole.
 func machineFamilies() []family {
-	stat := func(of func(*accounting.Stats) uint64) func(*view, *output) {
+	stat := func(of func(*figures.Stats) uint64) func(*view, *output) {
 		return func(v *view, o *output) { o.value(float64(of(&v.Stats))) }
 	}
 	return []family{
@@ -27,22 +28,22 @@ func machineFamilies() []family {
 			func(v *view, o *output) { o.value(1, clean(v.Version)) }),
 		gauge("jobs", "Jobs, by state.", []string{"state"}, jobs),
 		gauge("clients", "Processes that have a session with the daemon.", nil,
-			stat(func(s *accounting.Stats) uint64 { return s.Clients })),
-		counter("jobs_opened_total", "Jobs that were opened.", nil, stat(func(s *accounting.Stats) uint64 { return s.TotalJobs })),
+			stat(func(s *figures.Stats) uint64 { return s.Clients })),
+		counter("jobs_opened_total", "Jobs that were opened.", nil, stat(func(s *figures.Stats) uint64 { return s.TotalJobs })),
 		counter("refusals_total", "Refused requests, by reason.", []string{"reason"}, refusals),
 		counter("recalled_bytes_total", "Idle credit that was called back for others.", nil,
-			stat(func(s *accounting.Stats) uint64 { return s.RecalledBytes })),
+			stat(func(s *figures.Stats) uint64 { return s.RecalledBytes })),
 		counter("reclaimed_leases_total", "Leases of dead processes whose memory came back.", nil,
-			stat(func(s *accounting.Stats) uint64 { return s.ReclaimedLeases })),
+			stat(func(s *figures.Stats) uint64 { return s.ReclaimedLeases })),
 		counter("clamped_words_total", "Impossible values in lease pages that were corrected.", nil,
-			stat(func(s *accounting.Stats) uint64 { return s.ClampedWords })),
+			stat(func(s *figures.Stats) uint64 { return s.ClampedWords })),
 		counter("malformed_messages_total", "Invalid messages from clients.", nil,
-			stat(func(s *accounting.Stats) uint64 { return s.Malformed })),
+			stat(func(s *figures.Stats) uint64 { return s.Malformed })),
 	}
 }
 
 func jobs(v *view, o *output) {
-	counts := map[accounting.State]int{}
+	counts := map[figures.State]int{}
 	for i := range v.Jobs {
 		counts[v.Jobs[i].State]++
 	}
@@ -61,18 +62,18 @@ func refusals(v *view, o *output) {
 func queueFamilies() []family {
 	return []family{
 		gauge("queue_length", "Waiting requests, by device; \"any\": those that any of several devices can serve.", deviceLabels,
-			queued(func(all float64, _ *accounting.TicketState) float64 { return all + 1 })),
+			queued(func(all float64, _ *figures.TicketState) float64 { return all + 1 })),
 		gauge("queue_oldest_seconds", "How long the oldest waiting request has waited; 0 when none waits.", deviceLabels,
-			queued(func(all float64, t *accounting.TicketState) float64 {
+			queued(func(all float64, t *figures.TicketState) float64 {
 				return max(all, milliseconds(uint64(max(0, t.WaitedMs))))
 			})),
 		gauge("queue_bytes", "Memory that waiting requests ask for.", deviceLabels,
-			queued(func(all float64, t *accounting.TicketState) float64 { return all + float64(t.WantsBytes) })),
+			queued(func(all float64, t *figures.TicketState) float64 { return all + float64(t.WantsBytes) })),
 	}
 }
 
 // queued makes one value of all requests that wait for a device, and one of those that any of several would do for.
-func queued(add func(all float64, t *accounting.TicketState) float64) func(*view, *output) {
+func queued(add func(all float64, t *figures.TicketState) float64) func(*view, *output) {
 	const anyDevice = -1
 	return func(v *view, o *output) {
 		of := make(map[int]float64, len(v.Devices)+1)
@@ -99,7 +100,7 @@ func jobFamilies() []family {
 	}
 }
 
-func jobLabel(j *accounting.JobState) string { return strconv.FormatUint(j.ID, 10) }
+func jobLabel(j *figures.JobState) string { return strconv.FormatUint(j.ID, 10) }
 
 func jobInfo(v *view, o *output) {
 	for i := range v.Jobs {

@@ -17,6 +17,7 @@ import (
 	"github.com/prometheus/common/model"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 const gib = accounting.Bytes(1 << 30)
@@ -24,47 +25,47 @@ const gib = accounting.Bytes(1 << 30)
 // hostile are names that no text may be spoilt by.
 const hostile = "evil\"\n}\\ \xff name"
 
-func counts(n uint64) accounting.RequestCounts {
-	return accounting.RequestCounts{
-		Waits: []accounting.WaitCount{
-			{Outcome: "granted", UpTo: []accounting.ClassWait{{Ms: 10, Count: n}, {Ms: 60_000, Count: n + 2}}, Count: n + 3, SumMs: 90_500},
-			{Outcome: "timeout", UpTo: []accounting.ClassWait{{Ms: 10}, {Ms: 60_000}}},
+func counts(n uint64) figures.RequestCounts {
+	return figures.RequestCounts{
+		Waits: []figures.WaitCount{
+			{Outcome: "granted", UpTo: []figures.ClassWait{{Ms: 10, Count: n}, {Ms: 60_000, Count: n + 2}}, Count: n + 3, SumMs: 90_500},
+			{Outcome: "timeout", UpTo: []figures.ClassWait{{Ms: 10}, {Ms: 60_000}}},
 		},
-		Refused: []accounting.ReasonCount{{Reason: "device_full", Count: n}, {Reason: "timeout"}},
+		Refused: []figures.ReasonCount{{Reason: "device_full", Count: n}, {Reason: "timeout"}},
 	}
 }
 
 // sample has a value for each family.
-func sample() accounting.Snapshot {
-	pressure := accounting.PressureState{Some: accounting.PressureLine{TotalUs: 1_500_000}, Full: accounting.PressureLine{TotalUs: 250_000}}
-	return accounting.Snapshot{
+func sample() figures.Snapshot {
+	pressure := figures.PressureState{Some: figures.PressureLine{TotalUs: 1_500_000}, Full: figures.PressureLine{TotalUs: 250_000}}
+	return figures.Snapshot{
 		Version: "1.2.3",
-		Devices: []accounting.DeviceState{
+		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: hostile, UUID: "GPU-0", PCI: "0000:01:00.0", Total: 10 * gib, Reserve: gib, Unmanaged: gib, Overhead: gib,
 				Capacity: 7 * gib, Used: 2 * gib, Granted: 3 * gib, Reserved: 4 * gib, Committed: 5 * gib, Peak: 6 * gib, Streams: 3, SlotsMax: 4,
 				SlotsCurrent: 2, Claims: 1, Admitted: 100, Denied: 7, AtMax: 8, Pressure: pressure},
 			{Index: 3, Vendor: "cpu", Capacity: gib, Committed: 2 * gib, Unresponsive: true},
 		},
-		Leases: []accounting.LeaseState{{Device: 0, Job: 7, State: accounting.StateRunning}, {Device: 0, Job: 7, State: accounting.StateRunning},
-			{Device: 3, Job: 9, State: accounting.StateLost}},
-		Jobs: []accounting.JobState{
-			{ID: 7, Name: hostile, User: "ann", State: accounting.StateWaiting, Pressure: pressure, Devices: []accounting.JobDeviceState{
+		Leases: []figures.LeaseState{{Device: 0, Job: 7, State: figures.StateRunning}, {Device: 0, Job: 7, State: figures.StateRunning},
+			{Device: 3, Job: 9, State: figures.StateLost}},
+		Jobs: []figures.JobState{
+			{ID: 7, Name: hostile, User: "ann", State: figures.StateWaiting, Pressure: pressure, Devices: []figures.JobDeviceState{
 				{Device: 0, Max: gib, Used: 1, Peak: 2, Reserved: 3}, {Device: 3, Max: accounting.Max}}},
-			{ID: 9, State: accounting.StateRunning},
+			{ID: 9, State: figures.StateRunning},
 		},
-		Users: []accounting.UserState{
+		Users: []figures.UserState{
 			{UID: 5, Name: hostile, Used: gib, Max: 2 * gib, Streams: 4, Pressure: pressure, Counts: counts(1)},
 			{UID: 6, Name: "ann", Max: accounting.Max, Counts: counts(0)}, {UID: 7, Name: "ann", Max: accounting.Max}, {UID: 8, Max: accounting.Max},
 		},
-		Rules: []accounting.RuleState{{Name: "2", Devices: []accounting.RuleDeviceState{{Device: 0, Max: gib}, {Device: 3, Max: accounting.Max}}},
-			{Name: "2", Devices: []accounting.RuleDeviceState{{Device: 0, Max: gib}}}},
-		Queue:  []accounting.TicketState{{Device: 0, WantsBytes: gib, WaitedMs: 500}, {Device: 0, WantsBytes: 1, WaitedMs: 62_000}, {Device: -1, WaitedMs: -5}},
-		Stats:  accounting.Stats{TotalJobs: 11, Clients: 12, RecalledBytes: 13, ReclaimedLeases: 14, ClampedWords: 15, Malformed: 16},
+		Rules: []figures.RuleState{{Name: "2", Devices: []figures.RuleDeviceState{{Device: 0, Max: gib}, {Device: 3, Max: accounting.Max}}},
+			{Name: "2", Devices: []figures.RuleDeviceState{{Device: 0, Max: gib}}}},
+		Queue:  []figures.TicketState{{Device: 0, WantsBytes: gib, WaitedMs: 500}, {Device: 0, WantsBytes: 1, WaitedMs: 62_000}, {Device: -1, WaitedMs: -5}},
+		Stats:  figures.Stats{TotalJobs: 11, Clients: 12, RecalledBytes: 13, ReclaimedLeases: 14, ClampedWords: 15, Malformed: 16},
 		Counts: counts(21),
 	}
 }
 
-func text(t testing.TB, s accounting.Snapshot, o Options) string {
+func text(t testing.TB, s figures.Snapshot, o Options) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := New().Write(&b, s, o); err != nil {
@@ -204,12 +205,12 @@ func TestRequests(t *testing.T) {
 func TestBounded(t *testing.T) {
 	few, many := sample(), sample()
 	for i := range 1000 {
-		many.Leases = append(many.Leases, accounting.LeaseState{PID: i, Device: 0, Job: uint64(i), State: accounting.StateRunning, Command: "python"})
-		many.Jobs = append(many.Jobs, accounting.JobState{ID: uint64(1000 + i), State: accounting.StateRunning, Command: "python"})
-		many.Processes = append(many.Processes, accounting.ProcessState{PID: i, Command: "python"})
-		many.Queue = append(many.Queue, accounting.TicketState{PID: i, Command: "python"})
+		many.Leases = append(many.Leases, figures.LeaseState{PID: i, Device: 0, Job: uint64(i), State: figures.StateRunning, Command: "python"})
+		many.Jobs = append(many.Jobs, figures.JobState{ID: uint64(1000 + i), State: figures.StateRunning, Command: "python"})
+		many.Processes = append(many.Processes, figures.ProcessState{PID: i, Command: "python"})
+		many.Queue = append(many.Queue, figures.TicketState{PID: i, Command: "python"})
 	}
-	series := func(s accounting.Snapshot, o Options) int { return strings.Count(text(t, s, o), "\ngpuarb_") }
+	series := func(s figures.Snapshot, o Options) int { return strings.Count(text(t, s, o), "\ngpuarb_") }
 	if a, b := series(few, Options{}), series(many, Options{}); a != b {
 		t.Errorf("%d series, and %d with a thousand jobs", a, b)
 	}
@@ -290,13 +291,13 @@ func TestReference(t *testing.T) {
 
 // TestEveryStateCounts: no lease is in a state that is not exported.
 func TestEveryStateCounts(t *testing.T) {
-	source, err := os.ReadFile("../accounting/snapshot.go")
+	source, err := os.ReadFile("../figures/snapshot.go")
 	if err != nil {
 		t.Fatal(err)
 	}
 	found := regexp.MustCompile(`(?m)^\tState\w+ +State = "(\w+)"|^\tState\w+ +State += "(\w+)"`).FindAllStringSubmatch(string(source), -1)
 	for _, m := range found {
-		if state := accounting.State(m[1] + m[2]); !slices.Contains(states, state) {
+		if state := figures.State(m[1] + m[2]); !slices.Contains(states, state) {
 			t.Errorf("the state %s is not exported", state)
 		}
 	}

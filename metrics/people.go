@@ -1,6 +1,9 @@
 package metrics
 
-import "github.com/gpuarb/gpuarb/accounting"
+import (
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
+)
 
 // peopleFamilies are the metrics of users, and of the rules that they are under.
 func peopleFamilies() []family {
@@ -8,23 +11,23 @@ func peopleFamilies() []family {
 	return []family{
 		gauge("wait_seconds", "How long requests waited, by user and outcome. Requests that did not wait are not counted.", with(user, "outcome"), waits),
 		gauge("user_memory_bytes", "Memory in use by a user's programs, on all devices.", user,
-			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
+			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
 		gauge("user_memory_limit_bytes", "Memory that all programs of a user may hold together on each device; absent without a limit.", user,
-			perUser(func(u *accounting.UserState, o *output, labels []string) {
+			perUser(func(u *figures.UserState, o *output, labels []string) {
 				if u.Max != accounting.Max {
 					o.value(float64(u.Max), labels...)
 				}
 			})),
 		gauge("user_streams", "Streams of a user's programs, on all devices.", user,
-			perUser(func(u *accounting.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
+			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
 		counter("user_pressure_seconds_total", "How long a job of a user waited for memory (some), and how long none of them could continue meanwhile (full).",
-			with(user, "kind"), perUser(func(u *accounting.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
+			with(user, "kind"), perUser(func(u *figures.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
 		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent without a limit.",
 			with([]string{"rule"}, deviceLabels...), ruleLimits),
 	}
 }
 
-func perUser(put func(*accounting.UserState, *output, []string)) func(*view, *output) {
+func perUser(put func(*figures.UserState, *output, []string)) func(*view, *output) {
 	return func(v *view, o *output) {
 		for i := range v.Users {
 			put(&v.Users[i], o, v.users[i:i+1])

@@ -6,17 +6,18 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // view is a snapshot, with the labels of what it has.
 type view struct {
-	accounting.Snapshot
+	figures.Snapshot
 	devices map[int][]string // the labels device and uuid, by index
 	users   []string         // the label user, in the snapshot's order
 	rules   []string         // likewise
 }
 
-func newView(s accounting.Snapshot) *view {
+func newView(s figures.Snapshot) *view {
 	v := &view{Snapshot: s, devices: make(map[int][]string, len(s.Devices))}
 	for _, d := range s.Devices {
 		v.devices[d.Index] = []string{accounting.IndexName(d.Index), clean(d.UUID)}

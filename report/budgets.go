@@ -4,12 +4,13 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // budgetRow is a budget that jobs share, on one device.
 type budgetRow struct {
-	accounting.BudgetState
-	on accounting.BudgetDeviceState
+	figures.BudgetState
+	on figures.BudgetDeviceState
 }
 
 // budgetColumns are the columns of the table of shared budgets. Their names and order are
@@ -26,14 +27,14 @@ var budgetColumns = []column[budgetRow]{
 
 func budgetState(b budgetRow) string {
 	if b.on.Over {
-		return string(accounting.StateOver)
+		return string(figures.StateOver)
 	}
 	return "ok"
 }
 
 // Budgets writes the table of the budgets that jobs share: a header, and a line per budget
 // and device.
-func (style Style) Budgets(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Budgets(w io.Writer, s figures.Snapshot) error {
 	var rows []budgetRow
 	for _, b := range s.Budgets {
 		for _, on := range b.Devices {

@@ -1,10 +1,10 @@
 package report
 
-import "github.com/gpuarb/gpuarb/accounting"
+import "github.com/gpuarb/gpuarb/figures"
 
 // ConfigMistakes returns what to tell users if the configuration files have mistakes, so that the last configuration without
 // mistakes is in force, and what to do. Both are empty if the files have none.
-func ConfigMistakes(c accounting.ConfigState) (text, advice string) {
+func ConfigMistakes(c figures.ConfigState) (text, advice string) {
 	if c.Mistakes == "" {
 		return "", ""
 	}

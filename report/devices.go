@@ -8,11 +8,12 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // deviceRow is a device with how many leases are on it.
 type deviceRow struct {
-	accounting.DeviceState
+	figures.DeviceState
 	leases int
 }
 
@@ -34,7 +35,7 @@ var deviceColumns = []column[deviceRow]{
 }
 
 // memoryNote says where a device's total memory comes from, if not from its driver.
-func memoryNote(d accounting.DeviceState) string {
+func memoryNote(d figures.DeviceState) string {
 	if !d.IsGPU() {
 		return ""
 	}
@@ -51,7 +52,7 @@ func memoryNote(d accounting.DeviceState) string {
 
 // owners names who has a device as a whole, by claim or alone: "ann:python3[4711]", and how
 // many more there are.
-func owners(holders []accounting.HolderState) string {
+func owners(holders []figures.HolderState) string {
 	first, more := "-", -1
 	for _, h := range holders {
 		if more++; more == 0 {
@@ -75,10 +76,10 @@ func program(command string) string {
 }
 
 // DeviceState is how a device is doing, and whether somebody has it as a whole.
-func DeviceState(d accounting.DeviceState) string {
+func DeviceState(d figures.DeviceState) string {
 	switch {
 	case d.Lost:
-		return string(accounting.StateLost)
+		return string(figures.StateLost)
 	case d.Unresponsive:
 		return "unresponsive"
 	case d.ExclusiveJob != 0:
@@ -91,7 +92,7 @@ func DeviceState(d accounting.DeviceState) string {
 
 // Devices writes the table of devices. RESERVED is what is set aside for a memory.min,
 // whether it is used or not.
-func (style Style) Devices(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Devices(w io.Writer, s figures.Snapshot) error {
 	leases := make(map[int]int)
 	for _, l := range s.Leases {
 		leases[l.Device]++
@@ -104,7 +105,7 @@ func (style Style) Devices(w io.Writer, s accounting.Snapshot) error {
 }
 
 // ListDevices names devices in a line, for messages.
-func ListDevices(devices []accounting.DeviceState) string {
+func ListDevices(devices []figures.DeviceState) string {
 	names := make([]string, len(devices))
 	for i, d := range devices {
 		known := slices.DeleteFunc([]string{d.Name, d.UUID, d.PCI}, func(s string) bool { return s == "" }) // the processor has no PCI address

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Field is one value of a thing that has a folder: the name of its file, and what
@@ -22,8 +23,8 @@ func one[T any](name string, value func(T) string) Field[T] {
 }
 
 // DeviceFields are the values of a device, by name.
-func DeviceFields() []Field[accounting.DeviceState] {
-	type device = accounting.DeviceState
+func DeviceFields() []Field[figures.DeviceState] {
+	type device = figures.DeviceState
 	return []Field[device]{
 		{"memory.events", func(d device) string {
 			lost := 0
@@ -53,14 +54,14 @@ func DeviceFields() []Field[accounting.DeviceState] {
 
 // Process is a client process with its leases and, where it is known, its job.
 type Process struct {
-	State  accounting.ProcessState
-	Leases []accounting.LeaseState
-	Job    *accounting.JobState
+	State  figures.ProcessState
+	Leases []figures.LeaseState
+	Job    *figures.JobState
 }
 
 // ProcessOf collects what s has on a process of it. Leases are known by their PID
 // alone: those of a dead process that had it before count as well.
-func ProcessOf(s accounting.Snapshot, state accounting.ProcessState) Process {
+func ProcessOf(s figures.Snapshot, state figures.ProcessState) Process {
 	p := Process{State: state, Job: s.Job(state.Job)}
 	for i := range s.Leases {
 		if s.Leases[i].PID == state.PID {
@@ -79,10 +80,10 @@ func (p Process) On(device int) Process {
 			q.Leases = append(q.Leases, l)
 		}
 	}
-	states := []accounting.State{accounting.StateLost, accounting.StateDraining, accounting.StateOver,
-		accounting.StateUnverified, accounting.StateWaiting, accounting.StateRunning}
+	states := []figures.State{figures.StateLost, figures.StateDraining, figures.StateOver,
+		figures.StateUnverified, figures.StateWaiting, figures.StateRunning}
 	for _, state := range states {
-		if slices.ContainsFunc(q.Leases, func(l accounting.LeaseState) bool { return l.State == state }) {
+		if slices.ContainsFunc(q.Leases, func(l figures.LeaseState) bool { return l.State == state }) {
 			q.State.State = state
 			break
 		}
@@ -121,16 +122,16 @@ func lowest[T any](all []T, of func(T) accounting.Bytes, none accounting.Bytes) 
 }
 
 // lowest is the lowest limit over the leases; without any, over the devices of the job.
-func (p Process) lowest(of func(accounting.LeaseState) accounting.Bytes,
-	ofJob func(accounting.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
+func (p Process) lowest(of func(figures.LeaseState) accounting.Bytes,
+	ofJob func(figures.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
 	if len(p.Leases) == 0 && p.Job != nil {
 		return lowest(p.Job.Devices, ofJob, none)
 	}
 	return lowest(p.Leases, of, none)
 }
 
-func jobMin(d accounting.JobDeviceState) accounting.Bytes { return d.Min }
-func jobMax(d accounting.JobDeviceState) accounting.Bytes { return d.Max }
+func jobMin(d figures.JobDeviceState) accounting.Bytes { return d.Min }
+func jobMax(d figures.JobDeviceState) accounting.Bytes { return d.Max }
 
 func (p Process) streamsMax() string {
 	least := 0
@@ -148,7 +149,7 @@ func (p Process) streamsMax() string {
 // LeaseFields are the values that a process has on each device, and in all: sums
 // over its leases, and of limits the lowest.
 func LeaseFields() []Field[Process] {
-	type lease = accounting.LeaseState
+	type lease = figures.LeaseState
 	total := func(name string, of func(lease) accounting.Bytes) Field[Process] {
 		return one(name, func(p Process) string { return Value(sum(p.Leases, of)) })
 	}
@@ -215,17 +216,17 @@ func nspid(pid int) string {
 
 // JobFields are the values of a job, by name: of amounts the sums over its
 // devices, of limits, which hold on each device, the lowest.
-func JobFields() []Field[accounting.JobState] {
-	type job = accounting.JobState
-	total := func(name string, of func(accounting.JobDeviceState) accounting.Bytes) Field[job] {
+func JobFields() []Field[figures.JobState] {
+	type job = figures.JobState
+	total := func(name string, of func(figures.JobDeviceState) accounting.Bytes) Field[job] {
 		return one(name, func(j job) string { return Value(sum(j.Devices, of)) })
 	}
 	return []Field[job]{
 		one("command", func(j job) string { return line(j.Command) }),
-		total("memory.current", func(d accounting.JobDeviceState) accounting.Bytes { return d.Used }),
+		total("memory.current", func(d figures.JobDeviceState) accounting.Bytes { return d.Used }),
 		one("memory.max", func(j job) string { return Value(lowest(j.Devices, jobMax, accounting.Max)) }),
 		one("memory.min", func(j job) string { return Value(lowest(j.Devices, jobMin, 0)) }),
-		total("memory.peak", func(d accounting.JobDeviceState) accounting.Bytes { return d.Peak }),
+		total("memory.peak", func(d figures.JobDeviceState) accounting.Bytes { return d.Peak }),
 		{"memory.pressure", func(j job) string { return pressureText(j.Pressure) }},
 		one("name", func(j job) string { return line(j.Name) }),
 		{"processes", func(j job) string { return pidLines(j.Processes) }},
@@ -245,8 +246,8 @@ func pidLines(pids []int) string {
 }
 
 // CgroupFields are the values of a cgroup, by name.
-func CgroupFields() []Field[accounting.CgroupState] {
-	type group = accounting.CgroupState
+func CgroupFields() []Field[figures.CgroupState] {
+	type group = figures.CgroupState
 	return []Field[group]{
 		{"cgroup.procs", func(g group) string { return pidLines(g.Processes) }},
 		one("memory.current", func(g group) string { return Value(g.Used) }),
@@ -256,8 +257,8 @@ func CgroupFields() []Field[accounting.CgroupState] {
 }
 
 // UserFields are the values of a user, by name.
-func UserFields() []Field[accounting.UserState] {
-	type user = accounting.UserState
+func UserFields() []Field[figures.UserState] {
+	type user = figures.UserState
 	return []Field[user]{
 		one("memory.current", func(u user) string { return Value(u.Used) }),
 		one("memory.max", func(u user) string { return Value(u.Max) }),

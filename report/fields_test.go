@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 func valuesOf[T any](t *testing.T, fields []Field[T], of T) map[string]string {
@@ -38,21 +39,21 @@ func compare(t *testing.T, what string, got, want map[string]string) {
 	}
 }
 
-func snapshotOfTwo() accounting.Snapshot {
-	return accounting.Snapshot{
-		Processes: []accounting.ProcessState{
-			{PID: 5, User: "ann", Command: "a\nb", State: accounting.StateOver, Job: 1},
-			{PID: 6, User: "bob", Command: "only looks", State: accounting.StateRunning, Job: 2},
-			{PID: 7, State: accounting.StateRunning, Job: 3},
+func snapshotOfTwo() figures.Snapshot {
+	return figures.Snapshot{
+		Processes: []figures.ProcessState{
+			{PID: 5, User: "ann", Command: "a\nb", State: figures.StateOver, Job: 1},
+			{PID: 6, User: "bob", Command: "only looks", State: figures.StateRunning, Job: 2},
+			{PID: 7, State: figures.StateRunning, Job: 3},
 		},
-		Leases: []accounting.LeaseState{
-			{PID: 5, Device: 0, State: accounting.StateDraining, Used: 10, Budget: 100, Min: 5, Peak: 20, Streams: 1, StreamsMax: 256, Admitted: 1},
-			{PID: 5, Device: 0, State: accounting.StateRunning, Used: 30, Budget: 100, Min: 5, Peak: 40, Streams: 2, StreamsMax: 128, Slot: true, Denied: 2},
+		Leases: []figures.LeaseState{
+			{PID: 5, Device: 0, State: figures.StateDraining, Used: 10, Budget: 100, Min: 5, Peak: 20, Streams: 1, StreamsMax: 256, Admitted: 1},
+			{PID: 5, Device: 0, State: figures.StateRunning, Used: 30, Budget: 100, Min: 5, Peak: 40, Streams: 2, StreamsMax: 128, Slot: true, Denied: 2},
 			{PID: 6, Device: 2, Used: 999},
-			{PID: 5, Device: 1, State: accounting.StateRunning, Used: 2, Budget: accounting.Max, Peak: 3, StreamsMax: 256, Slot: true, AtMax: 4},
+			{PID: 5, Device: 1, State: figures.StateRunning, Used: 2, Budget: accounting.Max, Peak: 3, StreamsMax: 256, Slot: true, AtMax: 4},
 		},
-		Jobs: []accounting.JobState{
-			{ID: 2, StreamsMax: 64, Processes: []int{6, 8}, Devices: []accounting.JobDeviceState{{Min: 7, Max: 70, Used: 1}, {Device: 1, Min: 9, Max: 90, Used: 2}}},
+		Jobs: []figures.JobState{
+			{ID: 2, StreamsMax: 64, Processes: []int{6, 8}, Devices: []figures.JobDeviceState{{Min: 7, Max: 70, Used: 1}, {Device: 1, Min: 9, Max: 90, Used: 2}}},
 			{ID: 3},
 		},
 	}
@@ -100,12 +101,12 @@ func TestJobFields(t *testing.T) {
 }
 
 func TestDeviceFields(t *testing.T) {
-	d := accounting.DeviceState{Total: 100, Capacity: 90, Used: 5, SlotsMax: 0, Lost: true, Name: "A\x1bB"}
+	d := figures.DeviceState{Total: 100, Capacity: 90, Used: 5, SlotsMax: 0, Lost: true, Name: "A\x1bB"}
 	compare(t, "device", valuesOf(t, DeviceFields(), d), map[string]string{
 		"memory.total": "100", "memory.max": "90", "memory.current": "5", "slots.max": "max", "uuid": "-", "name": `A\x1bB`,
 		"memory.events": "max 0\nadmitted 0\ndenied 0\nlost 1", "state": "lost",
 	})
-	d = accounting.DeviceState{Leased: true}
+	d = figures.DeviceState{Leased: true}
 	compare(t, "claimed", valuesOf(t, DeviceFields(), d), map[string]string{"state": "leased"})
 	d.ExclusiveJob = 3
 	compare(t, "exclusive", valuesOf(t, DeviceFields(), d), map[string]string{"state": "exclusive"})

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Holder is what a job, or a process that is no client, has of a device, or of none yet.
@@ -58,19 +59,19 @@ type spot struct {
 // holdings is what a snapshot has on jobs, by job and device.
 type holdings struct {
 	leases map[spot]int64 // the age of the oldest, in ms
-	slots  map[spot]accounting.HolderState
-	waits  map[uint64][]accounting.TicketState
+	slots  map[spot]figures.HolderState
+	waits  map[uint64][]figures.TicketState
 }
 
-func index(s accounting.Snapshot) holdings {
-	f := holdings{map[spot]int64{}, map[spot]accounting.HolderState{}, map[uint64][]accounting.TicketState{}}
+func index(s figures.Snapshot) holdings {
+	f := holdings{map[spot]int64{}, map[spot]figures.HolderState{}, map[uint64][]figures.TicketState{}}
 	for _, l := range s.Leases {
 		at := spot{l.Job, l.Device}
 		f.leases[at] = max(f.leases[at], l.AgeSeconds*1000)
 	}
 	for _, d := range s.Devices {
 		for _, h := range d.Holders {
-			if h.Kind != accounting.HoldsSlot || d.SlotsMax > 0 {
+			if h.Kind != figures.HoldsSlot || d.SlotsMax > 0 {
 				f.slots[spot{h.Job, d.Index}] = h
 			}
 		}
@@ -83,7 +84,7 @@ func index(s accounting.Snapshot) holdings {
 
 // Holders are all that hold something of a device or wait for it, by device: jobs by their
 // ID, then processes that are no clients; at the end the jobs that have nothing of any.
-func Holders(s accounting.Snapshot) []Holder {
+func Holders(s figures.Snapshot) []Holder {
 	f := index(s)
 	rows := make([]Holder, 0, len(s.Jobs))
 	for i := range s.Jobs {
@@ -106,7 +107,7 @@ func (h Holder) order() int {
 
 // of are a job's rows: one for each device that it has something of, or waits for, and one
 // that is about no device where it has nothing of any.
-func (f holdings) of(j *accounting.JobState) []Holder {
+func (f holdings) of(j *figures.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
@@ -159,12 +160,12 @@ func (h *Holder) hold(f holdings, at spot) {
 	}
 }
 
-func waitOf(t accounting.TicketState) Wait {
+func waitOf(t figures.TicketState) Wait {
 	return Wait{Ticket: t.Ticket, Device: deviceOf(t), Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0),
 		WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text}
 }
 
-func unmanagedHolder(device int, u *accounting.UnmanagedState) Holder {
+func unmanagedHolder(device int, u *figures.UnmanagedState) Holder {
 	h := Holder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Device: new(Index(device)), PID: u.PID, Holds: []string{holdsUnmanaged}, Used: u.Bytes, AgeMs: u.AgeMs,
 		Processes: []int{u.PID}, Waits: []Wait{}, Command: u.Command}
 	if u.User != "" {
@@ -239,10 +240,10 @@ func orZero[T any](of *T) (value T) {
 }
 
 // Holders writes the table of all that hold something of a device or wait for it.
-func (style Style) Holders(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Holders(w io.Writer, s figures.Snapshot) error {
 	return table(w, style, holderColumns, Holders(s))
 }
 
 // HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
 // object per line.
-func HoldersJSON(w io.Writer, s accounting.Snapshot) error { return jsonLines(w, Holders(s)) }
+func HoldersJSON(w io.Writer, s figures.Snapshot) error { return jsonLines(w, Holders(s)) }

@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // What --json and leases.json print. The wire has types of its own (package accounting), since
@@ -20,7 +21,7 @@ type Index int
 func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(accounting.IndexNumber(int(i))) }
 
 // deviceOf returns the device that a request waits for; nil: any of several.
-func deviceOf(t accounting.TicketState) *Index { return Unless(Index(t.Device), -1) }
+func deviceOf(t figures.TicketState) *Index { return Unless(Index(t.Device), -1) }
 
 // Device is a row of `gpuarb devices --json`.
 type Device struct {
@@ -90,7 +91,7 @@ type Lease struct {
 	Device     Index             `json:"device"`
 	Job        uint64            `json:"job"`
 	JobName    *string           `json:"job_name"`
-	State      accounting.State  `json:"state"`
+	State      figures.State     `json:"state"`
 	Used       accounting.Bytes  `json:"used_bytes"`
 	Granted    accounting.Bytes  `json:"granted_bytes"`
 	Credit     accounting.Bytes  `json:"credit_bytes"`
@@ -143,12 +144,12 @@ func Unless[T comparable](value, none T) *T {
 	return &value
 }
 
-func deviceHolder(h accounting.HolderState) DeviceHolder {
+func deviceHolder(h figures.HolderState) DeviceHolder {
 	return DeviceHolder{h.Job, Unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
 }
 
 // unmanagedBy is a process that uses a device without gpuarb.
-func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
+func unmanagedBy(u figures.UnmanagedState) UnmanagedHolder {
 	holder := UnmanagedHolder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Bypass: Unless(string(u.Bypass), ""), PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
 	if u.User != "" {
 		holder.UID, holder.User = &u.UID, &u.User
@@ -157,8 +158,8 @@ func unmanagedBy(u accounting.UnmanagedState) UnmanagedHolder {
 }
 
 // DevicesJSON writes the devices as one JSON array, an object per line.
-func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
-	return jsonLines(w, each(s.Devices, func(d accounting.DeviceState) Device {
+func DevicesJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, each(s.Devices, func(d figures.DeviceState) Device {
 		return Device{Index: Index(d.Index), Vendor: d.Vendor, Name: d.Name, UUID: Unless(d.UUID, ""), PCI: Unless(d.PCI, ""), Parent: d.Parent, State: DeviceState(d),
 			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
@@ -169,8 +170,8 @@ func DevicesJSON(w io.Writer, s accounting.Snapshot) error {
 }
 
 // LeasesJSON writes the leases as one JSON array, an object per line.
-func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
-	return jsonLines(w, each(s.Leases, func(l accounting.LeaseState) Lease {
+func LeasesJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, each(s.Leases, func(l figures.LeaseState) Lease {
 		row := Lease{PID: l.PID, UID: l.UID, User: l.User, Device: Index(l.Device), Job: l.Job, JobName: Unless(l.JobName, ""), State: l.State,
 			Used: l.Used, Granted: l.Granted, Credit: l.Credit, Away: l.Away, Pending: l.Pending, Budget: Unless(l.Budget, accounting.Max),
 			Shared: Unless(l.Shared, ""), Min: l.Min, Peak: l.Peak, Overhead: l.Overhead, Excess: l.Excess,
@@ -186,8 +187,8 @@ func LeasesJSON(w io.Writer, s accounting.Snapshot) error {
 }
 
 // QueueJSON writes the waiting requests as one JSON array, an object per line.
-func QueueJSON(w io.Writer, s accounting.Snapshot) error {
-	return jsonLines(w, each(s.Queue, func(t accounting.TicketState) Ticket {
+func QueueJSON(w io.Writer, s figures.Snapshot) error {
+	return jsonLines(w, each(s.Queue, func(t figures.TicketState) Ticket {
 		return Ticket{Pos: t.Pos, Ticket: t.Ticket, PID: t.PID, UID: t.UID, User: t.User, Job: t.Job, JobName: Unless(t.JobName, ""), Device: deviceOf(t),
 			Wants: t.Wants, WantsBytes: Unless(t.WantsBytes, 0), WaitedMs: t.WaitedMs, Reason: t.Reason, Text: t.Text, Command: t.Command}
 	}))

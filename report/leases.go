@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // leaseColumns are the columns of the table of leases. Their names and order are
@@ -40,11 +41,11 @@ func contained(l leaseRow) bool { return l.Container != "" || l.NSPID != 0 && l.
 
 // leaseRow is a lease, or a claim, and how it has its device.
 type leaseRow struct {
-	*accounting.LeaseState
+	*figures.LeaseState
 	slot string
 }
 
-func leaseRows(s accounting.Snapshot) []leaseRow {
+func leaseRows(s figures.Snapshot) []leaseRow {
 	rows := make([]leaseRow, len(s.Leases))
 	for i := range s.Leases {
 		rows[i] = leaseRow{&s.Leases[i], "-"}
@@ -57,14 +58,14 @@ func leaseRows(s accounting.Snapshot) []leaseRow {
 
 // Leases writes the table of leases: a header, and a line per lease in the
 // snapshot's order. SLOT is the number of slots held.
-func (style Style) Leases(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Leases(w io.Writer, s figures.Snapshot) error {
 	return table(w, style, leaseColumns, leaseRows(s))
 }
 
 // Programs writes the table of leases with those who have a device as a whole: a line
 // for each who has no lease there, and "claim" or "exclusive" as the slot of those who have. Where one of them runs in a
 // container, each has its container and its PID there.
-func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Programs(w io.Writer, s figures.Snapshot) error {
 	rows := leaseRows(s)
 	for i := range s.Devices {
 		rows = addOwners(rows, &s, &s.Devices[i])
@@ -79,7 +80,7 @@ func (style Style) Programs(w io.Writer, s accounting.Snapshot) error {
 
 // addOwners marks the leases of those who have a device as a whole, and adds a row for each
 // who has none.
-func addOwners(rows []leaseRow, s *accounting.Snapshot, d *accounting.DeviceState) []leaseRow {
+func addOwners(rows []leaseRow, s *figures.Snapshot, d *figures.DeviceState) []leaseRow {
 	for _, h := range d.Owners() {
 		leases := 0
 		for k := range rows {
@@ -89,7 +90,7 @@ func addOwners(rows []leaseRow, s *accounting.Snapshot, d *accounting.DeviceStat
 			}
 		}
 		if leases == 0 {
-			l := &accounting.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
+			l := &figures.LeaseState{PID: h.PID, User: h.User, Device: d.Index, State: "-",
 				Budget: accounting.Max, AgeSeconds: h.AgeMs / 1000, JobName: h.JobName, Command: h.Command}
 			if j := s.Job(h.Job); j != nil {
 				for _, on := range j.Devices {

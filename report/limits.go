@@ -6,6 +6,7 @@ import (
 	"strconv"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Limit is a limit in force, and where it comes from.
@@ -29,7 +30,7 @@ func countLimit(device int, name string, value, held int, by string) Limit {
 
 // ProcessLimits are the limits in force for a process, those of its job where it has taken
 // nothing yet; false where there is no such process.
-func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
+func ProcessLimits(s figures.Snapshot, pid int) (all []Limit, ok bool) {
 	for _, l := range s.Leases {
 		if l.PID == pid {
 			all = append(all, memoryLimit(l.Device, "memory.max", l.Budget, l.Used, l.BudgetBy),
@@ -45,13 +46,13 @@ func ProcessLimits(s accounting.Snapshot, pid int) (all []Limit, ok bool) {
 }
 
 // JobLimits are the limits of a job; false where there is no such job.
-func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
+func JobLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	j := s.Job(id)
 	if j == nil {
 		return nil, false
 	}
 	for _, d := range j.Devices {
-		has := heldOn(s, d.Device, func(l *accounting.LeaseState) bool { return l.Job == id })
+		has := heldOn(s, d.Device, func(l *figures.LeaseState) bool { return l.Job == id })
 		all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 			memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
 			countLimit(d.Device, "streams.max", j.StreamsMax, has.streams, j.StreamsBy))
@@ -61,13 +62,13 @@ func JobLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 }
 
 // shared is a limit on memory that programs share: what is held of it is what all hold.
-func shared(b accounting.BudgetState, at accounting.BudgetDeviceState) Limit {
+func shared(b figures.BudgetState, at figures.BudgetDeviceState) Limit {
 	return memoryLimit(at.Device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name)
 }
 
 // sharedLimits returns the limits of the budgets that a job shares with others on a device. With a lease it leaves out budgets of
 // cgroups in which the lease's process does not run; nil: it returns those of the whole job.
-func sharedLimits(s accounting.Snapshot, job uint64, device int, lease *accounting.LeaseState) (all []Limit) {
+func sharedLimits(s figures.Snapshot, job uint64, device int, lease *figures.LeaseState) (all []Limit) {
 	for _, b := range s.Budgets {
 		if lease != nil && b.IsOfCgroup() && !lease.InCgroup(b.Cgroup) {
 			continue // another process of its job runs there
@@ -87,7 +88,7 @@ type held struct {
 	streams   int              // the most of one
 }
 
-func heldOn(s accounting.Snapshot, device int, mine func(*accounting.LeaseState) bool) (h held) {
+func heldOn(s figures.Snapshot, device int, mine func(*figures.LeaseState) bool) (h held) {
 	for i := range s.Leases {
 		if l := &s.Leases[i]; l.Device == device && mine(l) {
 			h.all, h.most, h.streams = h.all+l.Used, max(h.most, l.Used), max(h.streams, l.Streams)
@@ -98,9 +99,9 @@ func heldOn(s accounting.Snapshot, device int, mine func(*accounting.LeaseState)
 
 // UserLimits are the limits of all programs of a user: what somebody set for him, and what rules
 // have his programs share.
-func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
+func UserLimits(s figures.Snapshot, uid uint32) (all []Limit) {
 	for _, d := range s.Devices {
-		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool {
+		has := heldOn(s, d.Index, func(l *figures.LeaseState) bool {
 			j := s.Job(l.Job)
 			return j != nil && j.UID == uid
 		})
@@ -125,9 +126,9 @@ func UserLimits(s accounting.Snapshot, uid uint32) (all []Limit) {
 }
 
 // CgroupLimits are the limits of all programs in a cgroup: its own, and those of the cgroups around it.
-func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
+func CgroupLimits(s figures.Snapshot, of string) (all []Limit) {
 	for _, d := range s.Devices {
-		has := heldOn(s, d.Index, func(l *accounting.LeaseState) bool { return l.InCgroup(of) })
+		has := heldOn(s, d.Index, func(l *figures.LeaseState) bool { return l.InCgroup(of) })
 		own := memoryLimit(d.Index, "memory.max", accounting.Max, has.all, "")
 		var around []Limit
 		for _, b := range s.Budgets {
@@ -148,7 +149,7 @@ func CgroupLimits(s accounting.Snapshot, of string) (all []Limit) {
 
 // RuleLimits are what a rule gives: to all together, or to each of those that it is about, of
 // whom the one counts that holds most. False where there is no such rule.
-func RuleLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
+func RuleLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	for _, r := range s.Rules {
 		if r.ID != id {
 			continue
@@ -164,7 +165,7 @@ func RuleLimits(s accounting.Snapshot, id uint64) (all []Limit, ok bool) {
 }
 
 // underRule is the most that one of a rule's budgets holds on a device, and streams of a lease.
-func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (most accounting.Bytes, streams int) {
+func underRule(s figures.Snapshot, r figures.RuleState, device int) (most accounting.Bytes, streams int) {
 	jobs := map[uint64]bool{}
 	for _, j := range s.Jobs {
 		jobs[j.ID] = j.Rule == r.Title
@@ -181,7 +182,7 @@ func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (most 
 			}
 		}
 	}
-	of := heldOn(s, device, func(l *accounting.LeaseState) bool { return jobs[l.Job] })
+	of := heldOn(s, device, func(l *figures.LeaseState) bool { return jobs[l.Job] })
 	if r.Scope == "process" {
 		most = max(most, of.most)
 	}
@@ -189,7 +190,7 @@ func underRule(s accounting.Snapshot, r accounting.RuleState, device int) (most 
 }
 
 // DeviceLimits are the limits of the devices.
-func DeviceLimits(s accounting.Snapshot) (all []Limit) {
+func DeviceLimits(s figures.Snapshot) (all []Limit) {
 	for _, d := range s.Devices {
 		all = append(all, countLimit(d.Index, "slots.max", d.SlotsMax, d.SlotsCurrent, d.SlotsBy))
 	}

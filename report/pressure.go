@@ -4,7 +4,7 @@ import (
 	"fmt"
 	"io"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Pressure is a pressure in --json. Averages are percents, the total is in microseconds, both as the files have them.
@@ -21,13 +21,13 @@ type PressureLine struct {
 	TotalUs uint64  `json:"total_us"`
 }
 
-func pressureOf(p accounting.PressureState) Pressure {
+func pressureOf(p figures.PressureState) Pressure {
 	return Pressure{PressureLine(p.Some), PressureLine(p.Full)}
 }
 
 // pressureText is a memory.pressure file, in the format of the kernel's.
-func pressureText(p accounting.PressureState) string {
-	line := func(name string, l accounting.PressureLine) string {
+func pressureText(p figures.PressureState) string {
+	line := func(name string, l figures.PressureLine) string {
 		return fmt.Sprintf("%s avg10=%.2f avg60=%.2f avg300=%.2f total=%d\n", name, l.Avg10, l.Avg60, l.Avg300, l.TotalUs)
 	}
 	return line("some", p.Some) + line("full", p.Full)
@@ -35,7 +35,7 @@ func pressureText(p accounting.PressureState) string {
 
 // requestCounts writes what became of requests, one "key value" per line: refusals by reason, and waits by outcome, of which
 // those that lasted at most so long count in each class that is as long or longer.
-func requestCounts(w io.Writer, c accounting.RequestCounts) {
+func requestCounts(w io.Writer, c figures.RequestCounts) {
 	for _, r := range c.Refused {
 		fmt.Fprintf(w, "refused.%s %d\n", r.Reason, r.Count)
 	}

@@ -6,20 +6,21 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // queueColumns are the columns of the table of waiting requests. Their names and order
 // are an interface.
-var queueColumns = []column[accounting.TicketState]{
-	number("POS", func(t accounting.TicketState) int { return t.Pos }, 0),
-	number("PID", func(t accounting.TicketState) int { return t.PID }, 0),
-	plain("USER", left, func(t accounting.TicketState) string { return word(t.User) }, 0),
-	plain("GPU", right, func(t accounting.TicketState) string { return orAny(t.Device) }, 0),
-	{"WANTS", right, func(s Style, t accounting.TicketState) string { return s.wants(t.Wants, t.WantsBytes) }, 0},
-	span("WAITED", func(t accounting.TicketState) int64 { return t.WaitedMs }, 0),
-	plain("REASON", left, func(t accounting.TicketState) string { return word(t.Reason) }, 1),
-	plain("TICKET", right, func(t accounting.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
-	plain("COMMAND", last, func(t accounting.TicketState) string { return Named(t.JobName, t.Command) }, 0),
+var queueColumns = []column[figures.TicketState]{
+	number("POS", func(t figures.TicketState) int { return t.Pos }, 0),
+	number("PID", func(t figures.TicketState) int { return t.PID }, 0),
+	plain("USER", left, func(t figures.TicketState) string { return word(t.User) }, 0),
+	plain("GPU", right, func(t figures.TicketState) string { return orAny(t.Device) }, 0),
+	{"WANTS", right, func(s Style, t figures.TicketState) string { return s.wants(t.Wants, t.WantsBytes) }, 0},
+	span("WAITED", func(t figures.TicketState) int64 { return t.WaitedMs }, 0),
+	plain("REASON", left, func(t figures.TicketState) string { return word(t.Reason) }, 1),
+	plain("TICKET", right, func(t figures.TicketState) string { return strconv.FormatUint(t.Ticket, 10) }, 0),
+	plain("COMMAND", last, func(t figures.TicketState) string { return Named(t.JobName, t.Command) }, 0),
 }
 
 // orAny spells the index of a device, where below 0 is any of several.
@@ -40,6 +41,6 @@ func (s Style) wants(words string, bytes accounting.Bytes) string {
 
 // Queue writes the table of waiting requests: a header, and a line per ticket in the
 // snapshot's order. WANTS is in bytes where it is memory.
-func (style Style) Queue(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Queue(w io.Writer, s figures.Snapshot) error {
 	return table(w, style, queueColumns, s.Queue)
 }

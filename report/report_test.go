@@ -18,6 +18,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -38,31 +39,31 @@ var hostile = []string{
 	"plain: Grüße, 世界, 🎉 '\"$`",
 }
 
-func sample() accounting.Snapshot {
-	s := accounting.Snapshot{
-		Devices: []accounting.DeviceState{
+func sample() figures.Snapshot {
+	s := figures.Snapshot{
+		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H200", PCI: "0000:01:00.0", UUID: "GPU-1", Total: 141 * gib,
 				Capacity: 140 * gib, Used: 3*gib + gib/2, Committed: 4 * gib, Unmanaged: 300 << 20, Overhead: 512 << 20,
 				Streams: 130, SlotsMax: 2, SlotsCurrent: 1},
 			{Index: 11, Vendor: "amd", Name: "evil\nname", PCI: "0000:43:00.0", Total: 24 * gib, Lost: true},
 		},
-		Queue: []accounting.TicketState{
+		Queue: []figures.TicketState{
 			{Pos: 1, Ticket: 18446744073709551615, PID: 7, User: "two words\n", Device: 11, Wants: "1 GiB", WantsBytes: gib,
 				WaitedMs: 59999, Reason: "device_full", Command: "evil\n1 root"},
 			{Pos: 10, Ticket: 3, PID: 4194304, Device: -1, Wants: "a GPU of its own", WaitedMs: 999, Reason: "slots"},
 		},
-		Stats: accounting.Stats{QueueDepth: 2, Admitted: 18446744073709551615},
+		Stats: figures.Stats{QueueDepth: 2, Admitted: 18446744073709551615},
 	}
 	for i, command := range hostile {
-		s.Leases = append(s.Leases, accounting.LeaseState{PID: 10 + 1000*i, User: "ann", Device: 0,
-			State: accounting.StateRunning, Used: gib << i, Budget: accounting.Max, AgeSeconds: int64(i), Command: command})
+		s.Leases = append(s.Leases, figures.LeaseState{PID: 10 + 1000*i, User: "ann", Device: 0,
+			State: figures.StateRunning, Used: gib << i, Budget: accounting.Max, AgeSeconds: int64(i), Command: command})
 	}
 	s.Leases[1].User, s.Leases[2].User, s.Leases[3].User = "two words\n", "", `DOMAIN\ann`
-	s.Leases[1].State, s.Leases[1].Slot, s.Leases[1].Budget, s.Leases[1].Streams = accounting.StateUnverified, true, gib, 128
+	s.Leases[1].State, s.Leases[1].Slot, s.Leases[1].Budget, s.Leases[1].Streams = figures.StateUnverified, true, gib, 128
 	return s
 }
 
-func printed(t *testing.T, print func(io.Writer, accounting.Snapshot) error, s accounting.Snapshot) string {
+func printed(t *testing.T, print func(io.Writer, figures.Snapshot) error, s figures.Snapshot) string {
 	t.Helper()
 	var b bytes.Buffer
 	if err := print(&b, s); err != nil {
@@ -73,38 +74,38 @@ func printed(t *testing.T, print func(io.Writer, accounting.Snapshot) error, s a
 
 // crowd is a machine with more than fits a terminal: 200 leases, long names, waiters, claims
 // and programs that are no clients.
-func crowd() accounting.Snapshot {
+func crowd() figures.Snapshot {
 	s := sample()
-	s.Devices[0].Holders = []accounting.HolderState{
-		{Job: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Kind: accounting.HoldsClaim, Slots: 1, AgeMs: 7_300_000},
-		{Job: 1, PID: 4000, UID: 1001, User: "somebody-with-a-long-name", Command: "python3 train.py", Kind: accounting.HoldsSlot, Slots: 1},
+	s.Devices[0].Holders = []figures.HolderState{
+		{Job: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Kind: figures.HoldsClaim, Slots: 1, AgeMs: 7_300_000},
+		{Job: 1, PID: 4000, UID: 1001, User: "somebody-with-a-long-name", Command: "python3 train.py", Kind: figures.HoldsSlot, Slots: 1},
 	}
 	s.Devices[0].Leased, s.Devices[0].Claims, s.Devices[0].Reserved = true, 1, 2*gib
-	s.Devices[0].UnmanagedBy = []accounting.UnmanagedState{
+	s.Devices[0].UnmanagedBy = []figures.UnmanagedState{
 		{PID: 77, UID: 0, User: "root", Command: "/usr/lib/xorg/Xorg :0 -nolisten tcp vt1 -keeptty -auth /tmp/serverauth.fGLkr5T8Xq", Bytes: 200 << 20, AgeMs: 200_000_000},
 		{PID: 78, Command: "?", Bytes: 100 << 20, AgeMs: 61_000},
 	}
 	s.Leases = nil
-	job := accounting.JobState{ID: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Devices: []accounting.JobDeviceState{{Max: 2 * gib}, {Device: 11}}}
-	s.Jobs = []accounting.JobState{job}
+	job := figures.JobState{ID: 1000, PID: 900, UID: 1000, User: "ann", Command: "/bin/bash -i", Devices: []figures.JobDeviceState{{Max: 2 * gib}, {Device: 11}}}
+	s.Jobs = []figures.JobState{job}
 	for i := range 200 {
-		j := accounting.JobState{ID: uint64(i + 1), PID: 4000 + i, UID: 1001, User: "somebody-with-a-long-name", AgeMs: int64(i) * 90_000,
+		j := figures.JobState{ID: uint64(i + 1), PID: 4000 + i, UID: 1001, User: "somebody-with-a-long-name", AgeMs: int64(i) * 90_000,
 			Command: fmt.Sprintf("/opt/conda/envs/experiment-%d/bin/python3 -m torch.distributed.run --nproc-per-node 8 train.py", i), Processes: []int{4000 + i},
-			Devices: []accounting.JobDeviceState{{Used: accounting.Bytes(i) * 12345678, Reserved: accounting.Bytes(i%3) * gib}, {Device: 11}}}
+			Devices: []figures.JobDeviceState{{Used: accounting.Bytes(i) * 12345678, Reserved: accounting.Bytes(i%3) * gib}, {Device: 11}}}
 		s.Jobs = append(s.Jobs, j)
-		s.Leases = append(s.Leases, accounting.LeaseState{PID: j.PID, User: j.User, Job: j.ID, State: accounting.StateUnverified,
+		s.Leases = append(s.Leases, figures.LeaseState{PID: j.PID, User: j.User, Job: j.ID, State: figures.StateUnverified,
 			Used: j.Devices[0].Used, Budget: 100 * gib, Min: j.Devices[0].Reserved, Peak: 140 * gib, Overhead: 314572800,
 			Streams: i, AgeSeconds: int64(i) * 90, Slot: i == 0, Command: j.Command})
 	}
-	s.Queue = append(s.Queue, accounting.TicketState{Pos: 1, Ticket: 12, PID: 4005, User: "somebody-with-a-long-name", Job: 6, Wants: "512 MiB", WantsBytes: gib / 2,
+	s.Queue = append(s.Queue, figures.TicketState{Pos: 1, Ticket: 12, PID: 4005, User: "somebody-with-a-long-name", Job: 6, Wants: "512 MiB", WantsBytes: gib / 2,
 		WaitedMs: 61_500, Reason: "device_full", Text: "waits for 512 MiB on GPU 0", Command: "世界 世界 世界 世界 世界 世界 世界 世界 世界"})
 	return s
 }
 
 type golden struct {
 	name  string
-	print func(io.Writer, accounting.Snapshot) error
-	of    accounting.Snapshot
+	print func(io.Writer, figures.Snapshot) error
+	of    figures.Snapshot
 }
 
 // goldens are the tables as files have them, and as a person sees them without a terminal
@@ -149,7 +150,7 @@ func TestFits(t *testing.T) {
 	s := crowd()
 	for width := 20; width <= 200; width += 20 {
 		style := Style{Human: true, Width: width}
-		for _, print := range []func(io.Writer, accounting.Snapshot) error{style.Leases, style.Programs, style.Queue, style.Devices, style.Holders, style.Unmanaged} {
+		for _, print := range []func(io.Writer, figures.Snapshot) error{style.Leases, style.Programs, style.Queue, style.Devices, style.Holders, style.Unmanaged} {
 			for _, text := range strings.Split(printed(t, print, s), "\n") {
 				if cells := ansi.StringWidth(text); cells > width {
 					t.Errorf("%d cells on %d: %s", cells, width, text)
@@ -190,7 +191,7 @@ func TestRows(t *testing.T) {
 			}
 		}
 	}
-	if got := printed(t, Style{}.Leases, accounting.Snapshot{}); got != header+"\n" {
+	if got := printed(t, Style{}.Leases, figures.Snapshot{}); got != header+"\n" {
 		t.Errorf("without leases: %q", got)
 	}
 }
@@ -272,7 +273,7 @@ func TestLeasesJSON(t *testing.T) {
 	if got := rows[0]["command"]; got != hostile[0] {
 		t.Errorf("command %q", got)
 	}
-	if got := printed(t, LeasesJSON, accounting.Snapshot{}); got != "[]\n" {
+	if got := printed(t, LeasesJSON, figures.Snapshot{}); got != "[]\n" {
 		t.Errorf("without leases: %q", got)
 	}
 }
@@ -282,12 +283,12 @@ func TestStats(t *testing.T) {
 	if !strings.HasPrefix(text, "queue_depth 2\nin_flight 0\n") || !strings.Contains(text, "\nadmitted 18446744073709551615\n") {
 		t.Error(text)
 	}
-	if got, want := strings.Count(text, "\n"), reflect.TypeFor[accounting.Stats]().NumField(); got != want {
+	if got, want := strings.Count(text, "\n"), reflect.TypeFor[figures.Stats]().NumField(); got != want {
 		t.Errorf("%d lines, want %d", got, want)
 	}
 	s := sample()
-	s.Counts = accounting.RequestCounts{Refused: []accounting.ReasonCount{{Reason: "device_full", Count: 7}},
-		Waits: []accounting.WaitCount{{Outcome: "granted", Count: 3, SumMs: 90_061, UpTo: []accounting.ClassWait{{Ms: 10, Count: 1}, {Ms: 60_000, Count: 2}}}}}
+	s.Counts = figures.RequestCounts{Refused: []figures.ReasonCount{{Reason: "device_full", Count: 7}},
+		Waits: []figures.WaitCount{{Outcome: "granted", Count: 3, SumMs: 90_061, UpTo: []figures.ClassWait{{Ms: 10, Count: 1}, {Ms: 60_000, Count: 2}}}}}
 	const want = "\nrefused.device_full 7\nwait.granted.le_10ms 1\nwait.granted.le_60s 2\nwait.granted.count 3\nwait.granted.sum_ms 90061\n"
 	if text := printed(t, Stats, s); !strings.HasSuffix(text, want) {
 		t.Error(text)
@@ -308,7 +309,7 @@ func (f *failing) Write(p []byte) (int, error) {
 }
 
 func TestWriteErrors(t *testing.T) {
-	for _, print := range []func(io.Writer, accounting.Snapshot) error{Style{}.Leases, LeasesJSON, Stats, Style{Human: true}.Devices, Style{}.Holders, HoldersJSON} {
+	for _, print := range []func(io.Writer, figures.Snapshot) error{Style{}.Leases, LeasesJSON, Stats, Style{Human: true}.Devices, Style{}.Holders, HoldersJSON} {
 		if err := print(&failing{left: 10}, crowd()); !errors.Is(err, errFull) {
 			t.Errorf("the writer's error was lost: %v", err)
 		}
@@ -317,7 +318,7 @@ func TestWriteErrors(t *testing.T) {
 
 // TestProgramsInContainers: the columns of containers stand before COMMAND where there is one, and in no file.
 func TestProgramsInContainers(t *testing.T) {
-	s := accounting.Snapshot{Leases: []accounting.LeaseState{
+	s := figures.Snapshot{Leases: []figures.LeaseState{
 		{PID: 7, User: "ann", Budget: accounting.Max, NSPID: 7, Command: "x"},
 		{PID: 8, User: "bob", Budget: accounting.Max, NSPID: 1, Container: strings.Repeat("0123456789abcdef", 4), Command: "y"},
 		{PID: 9, User: "old", Budget: accounting.Max, Command: "z"},
@@ -338,7 +339,7 @@ func TestProgramsInContainers(t *testing.T) {
 
 // TestListDevices: what is not known of a device leaves no gap.
 func TestListDevices(t *testing.T) {
-	got := ListDevices([]accounting.DeviceState{{Name: "Card", UUID: "GPU-1", PCI: "0000:01:00.0"}, {Index: 2, Name: "EPYC", UUID: "CPU-2"}})
+	got := ListDevices([]figures.DeviceState{{Name: "Card", UUID: "GPU-1", PCI: "0000:01:00.0"}, {Index: 2, Name: "EPYC", UUID: "CPU-2"}})
 	if want := "0 (Card, GPU-1, 0000:01:00.0), 2 (EPYC, CPU-2)"; got != want {
 		t.Errorf("%q, want %q", got, want)
 	}

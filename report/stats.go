@@ -6,12 +6,12 @@ import (
 	"io"
 	"reflect"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Stats writes the counters, one "key value" per line. The keys are the JSON names
-// of accounting.Stats, in its order; behind them are refusals by reason and waits by outcome.
-func Stats(w io.Writer, s accounting.Snapshot) error {
+// of figures.Stats, in its order; behind them are refusals by reason and waits by outcome.
+func Stats(w io.Writer, s figures.Snapshot) error {
 	out := bufio.NewWriter(w)
 	values := reflect.ValueOf(s.Stats)
 	for i := range values.NumField() {

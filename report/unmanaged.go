@@ -4,11 +4,12 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // unmanagedRow is what a process that is no client takes of a device.
 type unmanagedRow struct {
-	*accounting.UnmanagedState
+	*figures.UnmanagedState
 	device int
 }
 
@@ -23,7 +24,7 @@ var unmanagedColumns = []column[unmanagedRow]{
 
 // Unmanaged writes the table of processes that use a device and are no clients: by
 // device, who takes most first. AGE is since the device was first seen to list it.
-func (style Style) Unmanaged(w io.Writer, s accounting.Snapshot) error {
+func (style Style) Unmanaged(w io.Writer, s figures.Snapshot) error {
 	var rows []unmanagedRow
 	for d, u := range s.Unmanaged() {
 		rows = append(rows, unmanagedRow{u, d.Index})

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Why is what limits a job now, who holds what it waits for, and what its user can do.
@@ -59,7 +60,7 @@ func (d *WhyDevice) called() string {
 }
 
 // Whys explains the jobs that are wanted, by their number.
-func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
+func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 	f := index(s)
 	all := []Why{}
 	for _, j := range s.Jobs {
@@ -70,7 +71,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]
-			waits := slices.ContainsFunc(f.waits[j.ID], func(t accounting.TicketState) bool { return t.Device == on.Device })
+			waits := slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.Device == on.Device })
 			device := whyDevice(s, j.ID, on)
 			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
 				w.Devices = append(w.Devices, device)
@@ -89,7 +90,7 @@ func Whys(s accounting.Snapshot, wanted func(accounting.JobState) bool) []Why {
 	return all
 }
 
-func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) WhyDevice {
+func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
 	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
 		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}}
 	if w.Max == nil {
@@ -124,9 +125,9 @@ func whyDevice(s accounting.Snapshot, job uint64, on accounting.JobDeviceState) 
 }
 
 // leaseState is the state of a job's lease on a device, of several one that is lost; nil: it has none there.
-func leaseState(s accounting.Snapshot, job uint64, device int) (state *string) {
+func leaseState(s figures.Snapshot, job uint64, device int) (state *string) {
 	for _, l := range s.Leases {
-		if l.Job == job && l.Device == device && (state == nil || l.State == accounting.StateLost) {
+		if l.Job == job && l.Device == device && (state == nil || l.State == figures.StateLost) {
 			state = Unless(string(l.State), "")
 		}
 	}
@@ -135,14 +136,14 @@ func leaseState(s accounting.Snapshot, job uint64, device int) (state *string) {
 
 // isLost says whether what a job had on a device is gone with it.
 func (d *WhyDevice) isLost() bool {
-	return d.State == string(accounting.StateLost) || d.Lease != nil && *d.Lease == string(accounting.StateLost)
+	return d.State == string(figures.StateLost) || d.Lease != nil && *d.Lease == string(figures.StateLost)
 }
 
 // lost says what can be done about devices that fell off the bus.
 func (w Why) lost() (advice []string) {
 	for _, d := range w.Devices {
 		switch {
-		case d.State == string(accounting.StateLost):
+		case d.State == string(figures.StateLost):
 			advice = append(advice, fmt.Sprintf("start it again on another device (`gpuarb run --device any`); for %s see dmesg (Xid messages): it may need a reset or a restart of the machine", d.called()))
 		case d.isLost():
 			advice = append(advice, "start it again: the device is back, but a program that was on it cannot use it any more")
@@ -152,7 +153,7 @@ func (w Why) lost() (advice []string) {
 }
 
 // adviceFor says what can be done about a request that waits.
-func adviceFor(t accounting.TicketState) string {
+func adviceFor(t figures.TicketState) string {
 	const giveUp = "or give up with `gpuarb queue cancel %d`"
 	what := map[string]string{
 		"device_full": "it goes on when the holders that it names free memory: ask their users, ",
@@ -228,7 +229,7 @@ func WriteWhy(w io.Writer, all []Why) error {
 func writeWhyDevice(out io.Writer, d WhyDevice) {
 	if d.isLost() {
 		now := "is lost"
-		if d.State != string(accounting.StateLost) {
+		if d.State != string(figures.StateLost) {
 			now = "is back"
 		}
 		fmt.Fprintf(out, "  %s: it fell off the bus and %s; what the program had there is gone, and its calls there fail\n", d.called(), now)
@@ -268,7 +269,7 @@ func writeWhyDevice(out io.Writer, d WhyDevice) {
 	fmt.Fprintln(out)
 	for _, u := range d.Unmanaged {
 		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there outside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
-			accounting.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
+			figures.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
 	}
 	for _, h := range d.Holders {
 		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))

@@ -6,17 +6,18 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // limited is a job that uses so much of a budget of 2 MiB of its own, and shares one of a user in which more is reserved.
-func limited(used accounting.Bytes) accounting.Snapshot {
+func limited(used accounting.Bytes) figures.Snapshot {
 	const mib = accounting.Bytes(1 << 20)
-	return accounting.Snapshot{
-		Devices: []accounting.DeviceState{{Vendor: "nvidia", Capacity: 8 * gib}},
-		Jobs: []accounting.JobState{{ID: 32, User: "bob", Command: "train", Rule: "the defaults",
-			Devices: []accounting.JobDeviceState{{Max: 2 * mib, MaxBy: "gpuarb run --memory", Used: used}}}},
-		Budgets: []accounting.BudgetState{{Name: "user bob", Jobs: []uint64{32},
-			Devices: []accounting.BudgetDeviceState{{Max: 6 * gib, MaxBy: "the defaults", Used: used, Free: gib}}}},
+	return figures.Snapshot{
+		Devices: []figures.DeviceState{{Vendor: "nvidia", Capacity: 8 * gib}},
+		Jobs: []figures.JobState{{ID: 32, User: "bob", Command: "train", Rule: "the defaults",
+			Devices: []figures.JobDeviceState{{Max: 2 * mib, MaxBy: "gpuarb run --memory", Used: used}}}},
+		Budgets: []figures.BudgetState{{Name: "user bob", Jobs: []uint64{32},
+			Devices: []figures.BudgetDeviceState{{Max: 6 * gib, MaxBy: "the defaults", Used: used, Free: gib}}}},
 	}
 }
 
@@ -29,7 +30,7 @@ func TestWhyOfABudget(t *testing.T) {
 		2<<20 - 1:       "its own budget on GPU 0 is nearly used up, and what it asks for beyond that is refused: ",
 	} {
 		var out bytes.Buffer
-		if err := WriteWhy(&out, Whys(limited(used), func(accounting.JobState) bool { return true })); err != nil {
+		if err := WriteWhy(&out, Whys(limited(used), func(figures.JobState) bool { return true })); err != nil {
 			t.Fatal(err)
 		}
 		for _, said := range []string{want + "start it with more --memory, or `gpuarb limit --job 32 memory.max=SIZE` raises it (with sudo, where the daemon is the system's)\n",

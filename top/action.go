@@ -4,14 +4,14 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Daemon is what the screen asks of the daemon. Its methods may take long: each runs outside of the
 // loop that draws.
 type Daemon interface {
 	// Snapshot is the daemon's state.
-	Snapshot(context.Context) (accounting.Snapshot, error)
+	Snapshot(context.Context) (figures.Snapshot, error)
 	// Check says what is wrong with an action, without asking anybody.
 	Check(Action) error
 	// Do carries an action out.
@@ -44,7 +44,7 @@ type Action struct {
 }
 
 // what spells an action as a request: "set memory.max=2G of process 4711 on GPU 0".
-func (a Action) what(s *accounting.Snapshot) string {
+func (a Action) what(s *figures.Snapshot) string {
 	switch a.Kind {
 	case CancelTicket:
 		return fmt.Sprintf("cancel ticket %d", a.Ticket)
@@ -55,7 +55,7 @@ func (a Action) what(s *accounting.Snapshot) string {
 }
 
 // subject is whose limit is changed, and where.
-func (a Action) subject(s *accounting.Snapshot) string {
+func (a Action) subject(s *figures.Snapshot) string {
 	whose := fmt.Sprintf("process %d", a.PID)
 	if a.PID == 0 {
 		whose = fmt.Sprintf("job %d", a.Job)

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // part is one kind of use of a device.
@@ -14,7 +15,7 @@ type part struct {
 
 // parts are what a device's memory is divided into. Kept is what is not in use and cannot be granted: the rest of each memory.min,
 // idle credit, and what the configuration sets aside. It is not called reserved, as that is all of memory.min everywhere else.
-func parts(g glyphs, d *accounting.DeviceState) []part {
+func parts(g glyphs, d *figures.DeviceState) []part {
 	return []part{
 		{"used", g.used, used, d.Used},
 		{"kept", g.kept, kept, d.Committed.Less(d.Used).Plus(d.Reserve)},

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -114,7 +114,7 @@ func (m *Model) queueLines(r *row) []string {
 // whyLines say what a row's job may have, what it waits for, and what to do.
 func (m *Model) whyLines(r *row) []string {
 	var why bytes.Buffer
-	whys := report.Whys(m.state, func(j accounting.JobState) bool { return j.ID == r.job })
+	whys := report.Whys(m.state, func(j figures.JobState) bool { return j.ID == r.job })
 	if err := report.WriteWhy(&why, whys); err != nil || len(whys) == 0 {
 		return nil
 	}

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -26,7 +26,7 @@ func linesEach(screen, devices int) int {
 }
 
 // devicesShown are the devices that have room: half of the screen at most, in compact form.
-func (m *Model) devicesShown() ([]accounting.DeviceState, int) {
+func (m *Model) devicesShown() ([]figures.DeviceState, int) {
 	all := m.state.Devices
 	each := linesEach(m.height, len(all))
 	switch {
@@ -57,7 +57,7 @@ func (m *Model) drawDevices() []string {
 	return lines
 }
 
-func (m *Model) drawDevice(d *accounting.DeviceState, each int) []string {
+func (m *Model) drawDevice(d *figures.DeviceState, each int) []string {
 	graph := min(max(m.width/3, leastGraph), widestGraph)
 	if m.options.Compact || m.once {
 		graph = 0
@@ -93,7 +93,7 @@ func (m *Model) drawDevice(d *accounting.DeviceState, each int) []string {
 }
 
 // beside puts the history of a device at the right of its lines.
-func (m *Model) beside(d *accounting.DeviceState, lines []string, left, graph int) []string {
+func (m *Model) beside(d *figures.DeviceState, lines []string, left, graph int) []string {
 	if h := m.histories[d.UUID+d.PCI]; graph > 0 && h != nil {
 		drawn := h.graph(m.glyphs, graph, len(lines))
 		for i := range lines {
@@ -104,7 +104,7 @@ func (m *Model) beside(d *accounting.DeviceState, lines []string, left, graph in
 }
 
 // deviceTitle is how a device is called.
-func deviceTitle(d *accounting.DeviceState) string {
+func deviceTitle(d *figures.DeviceState) string {
 	if !d.IsGPU() {
 		return "CPU"
 	}
@@ -112,7 +112,7 @@ func deviceTitle(d *accounting.DeviceState) string {
 }
 
 // deviceState says what is unusual about a device.
-func (m *Model) deviceState(d *accounting.DeviceState) string {
+func (m *Model) deviceState(d *figures.DeviceState) string {
 	state := report.DeviceState(*d)
 	switch {
 	case state == "ok":
@@ -124,7 +124,7 @@ func (m *Model) deviceState(d *accounting.DeviceState) string {
 }
 
 // deviceRest is what else there is to say about a device.
-func (m *Model) deviceRest(d *accounting.DeviceState) string {
+func (m *Model) deviceRest(d *figures.DeviceState) string {
 	text := ""
 	if d.SlotsMax > 0 {
 		text += fmt.Sprintf("  slots %d/%d", d.SlotsCurrent, d.SlotsMax)
@@ -141,7 +141,7 @@ func (m *Model) deviceRest(d *accounting.DeviceState) string {
 // legend says what the characters of a bar are.
 func (m *Model) legend() string {
 	var words []string
-	for _, p := range parts(m.glyphs, &accounting.DeviceState{}) {
+	for _, p := range parts(m.glyphs, &figures.DeviceState{}) {
 		words = append(words, paint(p.attribute, p.glyph)+" "+p.name)
 	}
 	left := strings.Join(words, "  ")

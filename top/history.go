@@ -4,7 +4,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 const (
@@ -42,7 +42,7 @@ func (h *history) add(at time.Time, share float32, wasAway bool) {
 }
 
 // taken is the share of a device that is taken, by whomever.
-func taken(d *accounting.DeviceState) float32 {
+func taken(d *figures.DeviceState) float32 {
 	if d.Total == 0 {
 		return 0
 	}

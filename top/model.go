@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -67,7 +67,7 @@ type dialog struct {
 type (
 	tick     time.Time
 	snapshot struct {
-		state accounting.Snapshot
+		state figures.Snapshot
 		err   error
 		at    time.Time
 	}
@@ -84,7 +84,7 @@ type Model struct {
 	glyphs  glyphs
 	once    bool // it is printed, not drawn
 
-	state     accounting.Snapshot
+	state     figures.Snapshot
 	histories map[string]*history // by device
 	asked     time.Time           // since when an answer is missing; zero: none is
 	answered  time.Time           // when the state came; zero: never yet
@@ -122,7 +122,7 @@ func New(daemon Daemon, options Options) *Model {
 }
 
 // show makes a state the one that is drawn.
-func (m *Model) show(state accounting.Snapshot) {
+func (m *Model) show(state figures.Snapshot) {
 	m.state = state
 	m.arrange()
 }

@@ -5,11 +5,11 @@ import (
 	"io"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Once writes the screen as text: all rows, or in so many lines as there are, where height is above 0.
-func Once(w io.Writer, s accounting.Snapshot, options Options, width, height int) error {
+func Once(w io.Writer, s figures.Snapshot, options Options, width, height int) error {
 	m := New(nil, options)
 	m.once, m.width, m.height = true, width, 0
 	m.show(s)

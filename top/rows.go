@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // sort of thing that a row is about.
@@ -39,9 +40,9 @@ type row struct {
 	peak    accounting.Bytes
 	streams int
 	ageMs   int64
-	ticket  *accounting.TicketState // that it waits with; nil: for nothing
-	branch  string                  // in the tree
-	bypass  accounting.Bypass       // of what is unmanaged
+	ticket  *figures.TicketState // that it waits with; nil: for nothing
+	branch  string               // in the tree
+	bypass  figures.Bypass       // of what is unmanaged
 }
 
 // id tells a row from the others, in this snapshot and the next.
@@ -68,9 +69,9 @@ type spot struct {
 }
 
 // rowsOf are the rows of a snapshot, in its order.
-func rowsOf(s *accounting.Snapshot) []row {
+func rowsOf(s *figures.Snapshot) []row {
 	rows := make([]row, 0, len(s.Leases)+len(s.Queue))
-	tickets := make(map[int][]*accounting.TicketState, len(s.Queue)) // by process
+	tickets := make(map[int][]*figures.TicketState, len(s.Queue)) // by process
 	for i := range s.Queue {
 		tickets[s.Queue[i].PID] = append(tickets[s.Queue[i].PID], &s.Queue[i])
 	}
@@ -95,7 +96,7 @@ func rowsOf(s *accounting.Snapshot) []row {
 	for i := range s.Queue {
 		if t := &s.Queue[i]; !shown[t.Ticket] {
 			rows = append(rows, row{is: aTicket, pid: t.PID, device: t.Device, job: t.Job, uid: t.UID, owned: true, user: t.User, name: t.JobName,
-				command: t.Command, state: string(accounting.StateWaiting), budget: accounting.Max, ageMs: t.WaitedMs, ticket: t})
+				command: t.Command, state: string(figures.StateWaiting), budget: accounting.Max, ageMs: t.WaitedMs, ticket: t})
 		}
 	}
 	rows = append(rows, reservedOf(s, rows)...)
@@ -103,7 +104,7 @@ func rowsOf(s *accounting.Snapshot) []row {
 }
 
 // ownersOf are the rows of those who have a device as a whole and no lease there.
-func ownersOf(d *accounting.DeviceState, leased map[spot]bool) (rows []row) {
+func ownersOf(d *figures.DeviceState, leased map[spot]bool) (rows []row) {
 	for _, h := range d.Owners() {
 		if !leased[spot{h.Job, d.Index}] {
 			rows = append(rows, row{is: anOwner, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
@@ -114,7 +115,7 @@ func ownersOf(d *accounting.DeviceState, leased map[spot]bool) (rows []row) {
 }
 
 // reservedOf are the rows of jobs of which there is no other: something is reserved for them, and that is all.
-func reservedOf(s *accounting.Snapshot, others []row) (rows []row) {
+func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 	shown := make(map[uint64]bool, len(s.Jobs))
 	for i := range others {
 		shown[others[i].job] = true
@@ -131,7 +132,7 @@ func reservedOf(s *accounting.Snapshot, others []row) (rows []row) {
 	return rows
 }
 
-func unmanagedOf(s *accounting.Snapshot) (rows []row) {
+func unmanagedOf(s *figures.Snapshot) (rows []row) {
 	for d, u := range s.Unmanaged() {
 		rows = append(rows, row{is: anUnmanaged, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
 			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
@@ -197,7 +198,7 @@ func (r *row) matches(filter string) bool {
 }
 
 // tree puts each job above its rows. Jobs are sorted as rows are, by their sums.
-func tree(s *accounting.Snapshot, rows []row, g glyphs, k key, turned bool) []row {
+func tree(s *figures.Snapshot, rows []row, g glyphs, k key, turned bool) []row {
 	members := make(map[uint64][]row, len(s.Jobs))
 	for _, r := range rows {
 		members[r.job] = append(members[r.job], r)
@@ -223,7 +224,7 @@ func tree(s *accounting.Snapshot, rows []row, g glyphs, k key, turned bool) []ro
 }
 
 // headOf is the row of a job: sums of what is below it.
-func headOf(j *accounting.JobState, below []row) row {
+func headOf(j *figures.JobState, below []row) row {
 	head := row{is: aJob, pid: j.PID, device: below[0].device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name, command: j.Command,
 		state: string(j.State), budget: accounting.Max, ageMs: j.AgeMs}
 	for i := range below {

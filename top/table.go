@@ -8,6 +8,7 @@ import (
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
@@ -103,8 +104,8 @@ func (r *row) waitedCell() string {
 
 // attribute is how a state is painted.
 func (r *row) attribute() string {
-	switch accounting.State(r.state) {
-	case accounting.StateOver, accounting.StateLost:
+	switch figures.State(r.state) {
+	case figures.StateOver, figures.StateLost:
 		return alarm
 	}
 	switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 	"github.com/google/go-cmp/cmp"
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -33,32 +34,32 @@ func init() { time.Local = time.UTC }
 
 // lab is a machine with two devices: ann trains on the first and waits for more there, bob has his
 // job on both, and a program whose command is made to spoil terminals runs without gpuarb.
-func lab() accounting.Snapshot {
-	return accounting.Snapshot{
+func lab() figures.Snapshot {
+	return figures.Snapshot{
 		TimeUnixNano: begin.UnixNano(), Version: "1.2.3",
-		Devices: []accounting.DeviceState{
+		Devices: []figures.DeviceState{
 			{Index: 0, Vendor: "nvidia", Name: "NVIDIA H100 80GB HBM3", UUID: "GPU-a", Total: 80 * gib, Reserve: gib, Capacity: 73 * gib, Used: 60 * gib,
 				Committed: 68 * gib, Overhead: 2 * gib, Unmanaged: 4 * gib, Queue: 1, SlotsMax: 4, SlotsCurrent: 3,
-				Pressure:    accounting.PressureState{Some: accounting.PressureLine{Avg10: 34}},
-				UnmanagedBy: []accounting.UnmanagedState{{PID: 999, UID: 1002, User: "eve", Command: "./x\x1b]0;owned\a\x1b[2J \u202e火", Bytes: 4 * gib, AgeMs: 7200_000}}},
+				Pressure:    figures.PressureState{Some: figures.PressureLine{Avg10: 34}},
+				UnmanagedBy: []figures.UnmanagedState{{PID: 999, UID: 1002, User: "eve", Command: "./x\x1b]0;owned\a\x1b[2J \u202e火", Bytes: 4 * gib, AgeMs: 7200_000}}},
 			{Index: 1, Vendor: "nvidia", Name: "NVIDIA L4", UUID: "GPU-b", Total: 24 * gib, Capacity: 24 * gib, Used: 3 * gib, Committed: 3 * gib,
-				Leased: true, Holders: []accounting.HolderState{{Job: 9, PID: 5000, UID: 1001, User: "bob", Command: "bash", Kind: accounting.HoldsClaim, AgeMs: 60_000}}},
+				Leased: true, Holders: []figures.HolderState{{Job: 9, PID: 5000, UID: 1001, User: "bob", Command: "bash", Kind: figures.HoldsClaim, AgeMs: 60_000}}},
 		},
-		Leases: []accounting.LeaseState{
-			{PID: 4711, User: "ann", UID: 1000, Device: 0, State: accounting.StateWaiting, Used: 12 * gib, Budget: 40 * gib, BudgetBy: "rule students", Peak: 14 * gib, Min: 8 * gib, MinBy: "gpuarb run --min",
+		Leases: []figures.LeaseState{
+			{PID: 4711, User: "ann", UID: 1000, Device: 0, State: figures.StateWaiting, Used: 12 * gib, Budget: 40 * gib, BudgetBy: "rule students", Peak: 14 * gib, Min: 8 * gib, MinBy: "gpuarb run --min",
 				Overhead: 600 * mib, Streams: 3, StreamsMax: 256, Contexts: 1, Job: 7, JobName: "train-a", AgeSeconds: 600, Admitted: 31, Command: "/usr/bin/python3 train.py --epochs 90"},
-			{PID: 4801, User: "bob", UID: 1001, Device: 0, State: accounting.StateRunning, Used: 48 * gib, Budget: accounting.Max, Peak: 48 * gib, StreamsMax: 256, Streams: 17, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
-			{PID: 4801, User: "bob", UID: 1001, Device: 1, State: accounting.StateOver, Used: 3 * gib, Budget: 2 * gib, Peak: 3 * gib, StreamsMax: 256, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
+			{PID: 4801, User: "bob", UID: 1001, Device: 0, State: figures.StateRunning, Used: 48 * gib, Budget: accounting.Max, Peak: 48 * gib, StreamsMax: 256, Streams: 17, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
+			{PID: 4801, User: "bob", UID: 1001, Device: 1, State: figures.StateOver, Used: 3 * gib, Budget: 2 * gib, Peak: 3 * gib, StreamsMax: 256, Job: 8, AgeSeconds: 86400, Command: "vllm serve"},
 		},
-		Processes: []accounting.ProcessState{{PID: 4711, UID: 1000, User: "ann", Job: 7}, {PID: 4801, UID: 1001, User: "bob", Job: 8}},
-		Jobs: []accounting.JobState{
-			{ID: 7, Name: "train-a", UID: 1000, User: "ann", Command: "/usr/bin/python3 train.py --epochs 90", State: accounting.StateWaiting, Run: true, StreamsMax: 256, Rule: "rule 1 (students)", PID: 4700, AgeMs: 600_000, Processes: []int{4711},
-				Devices: []accounting.JobDeviceState{{Device: 0, Min: 8 * gib, Max: 40 * gib, MaxBy: "rule students", MinBy: "gpuarb run --min", Used: 12 * gib, Peak: 14 * gib, Reserved: 8 * gib}}},
-			{ID: 8, UID: 1001, User: "bob", Command: "vllm serve", State: accounting.StateRunning, Rule: "the defaults", StreamsMax: 256, PID: 4801, AgeMs: 86400_000, Processes: []int{4801},
-				Devices: []accounting.JobDeviceState{{Device: 0, Max: accounting.Max, Used: 48 * gib, Peak: 48 * gib}, {Device: 1, Max: 2 * gib, MaxBy: "root", Used: 3 * gib, Peak: 3 * gib}}},
-			{ID: 9, UID: 1001, User: "bob", Command: "bash", Rule: "the defaults", PID: 5000, AgeMs: 60_000, Devices: []accounting.JobDeviceState{{Device: 1, Max: accounting.Max}}},
+		Processes: []figures.ProcessState{{PID: 4711, UID: 1000, User: "ann", Job: 7}, {PID: 4801, UID: 1001, User: "bob", Job: 8}},
+		Jobs: []figures.JobState{
+			{ID: 7, Name: "train-a", UID: 1000, User: "ann", Command: "/usr/bin/python3 train.py --epochs 90", State: figures.StateWaiting, Run: true, StreamsMax: 256, Rule: "rule 1 (students)", PID: 4700, AgeMs: 600_000, Processes: []int{4711},
+				Devices: []figures.JobDeviceState{{Device: 0, Min: 8 * gib, Max: 40 * gib, MaxBy: "rule students", MinBy: "gpuarb run --min", Used: 12 * gib, Peak: 14 * gib, Reserved: 8 * gib}}},
+			{ID: 8, UID: 1001, User: "bob", Command: "vllm serve", State: figures.StateRunning, Rule: "the defaults", StreamsMax: 256, PID: 4801, AgeMs: 86400_000, Processes: []int{4801},
+				Devices: []figures.JobDeviceState{{Device: 0, Max: accounting.Max, Used: 48 * gib, Peak: 48 * gib}, {Device: 1, Max: 2 * gib, MaxBy: "root", Used: 3 * gib, Peak: 3 * gib}}},
+			{ID: 9, UID: 1001, User: "bob", Command: "bash", Rule: "the defaults", PID: 5000, AgeMs: 60_000, Devices: []figures.JobDeviceState{{Device: 1, Max: accounting.Max}}},
 		},
-		Queue: []accounting.TicketState{{Pos: 1, Ticket: 42, PID: 4711, User: "ann", UID: 1000, Device: 0, Wants: "16 GiB", WantsBytes: 16 * gib, WaitedMs: 185_000, Reason: "device_full",
+		Queue: []figures.TicketState{{Pos: 1, Ticket: 42, PID: 4711, User: "ann", UID: 1000, Device: 0, Wants: "16 GiB", WantsBytes: 16 * gib, WaitedMs: 185_000, Reason: "device_full",
 			Text: "waits for 16 GiB on GPU 0, position 1: 5 GiB free; holds: bob's vllm[4801] 48 GiB for 24 h", Job: 7, JobName: "train-a", Command: "/usr/bin/python3 train.py --epochs 90"}},
 	}
 }
@@ -69,7 +70,7 @@ type answers struct {
 	fail error
 }
 
-func (a *answers) Snapshot(context.Context) (accounting.Snapshot, error) { return lab(), a.fail }
+func (a *answers) Snapshot(context.Context) (figures.Snapshot, error) { return lab(), a.fail }
 
 func (a *answers) Check(action Action) error {
 	if action.Limit != "memory.max" {
@@ -355,7 +356,7 @@ func TestSelectionStays(t *testing.T) {
 	if m.selected() == nil {
 		t.Error("no row is selected after the selected one ended")
 	}
-	m.Update(snapshot{state: accounting.Snapshot{}, at: begin})
+	m.Update(snapshot{state: figures.Snapshot{}, at: begin})
 	press(m, "enter", "l", "k", "c", "down", "end")
 	if m.selected() != nil || m.page != table || m.dialog.asks != nothing {
 		t.Error("something of an empty table is selected")
@@ -368,7 +369,7 @@ func TestUnusual(t *testing.T) {
 	s.Devices[0].Lost = true
 	for i := range s.Leases {
 		if s.Leases[i].Device == 0 {
-			s.Leases[i].State = accounting.StateLost
+			s.Leases[i].State = figures.StateLost
 		}
 	}
 	m := screen(&answers{}, 80, 24, Options{})
@@ -389,17 +390,17 @@ func TestUnusual(t *testing.T) {
 		t.Errorf("of a lease on the processor the details say:\n%s", drawn)
 	}
 	m = screen(&answers{}, 80, 24, Options{})
-	m.Update(snapshot{state: accounting.Snapshot{TimeUnixNano: begin.UnixNano()}, at: begin})
+	m.Update(snapshot{state: figures.Snapshot{TimeUnixNano: begin.UnixNano()}, at: begin})
 	golden(t, "no-device.txt", shown(m.draw()))
 }
 
 // A job that has nothing but memory reserved is seen where it has; one that is seen by what it uses has no row beside that.
 func TestReserved(t *testing.T) {
 	s := lab()
-	s.Jobs = append(s.Jobs, accounting.JobState{ID: 99, PID: 4999, User: "eve", Command: "nightly", State: accounting.StateRunning,
-		Devices: []accounting.JobDeviceState{{Device: 0, Max: accounting.Max}, {Device: 1, Reserved: 3 << 30, Min: 3 << 30, Max: 4 << 30}}})
+	s.Jobs = append(s.Jobs, figures.JobState{ID: 99, PID: 4999, User: "eve", Command: "nightly", State: figures.StateRunning,
+		Devices: []figures.JobDeviceState{{Device: 0, Max: accounting.Max}, {Device: 1, Reserved: 3 << 30, Min: 3 << 30, Max: 4 << 30}}})
 	for i := range s.Jobs[:len(s.Jobs)-1] {
-		s.Jobs[i].Devices = append(s.Jobs[i].Devices, accounting.JobDeviceState{Device: 1, Reserved: 1, Max: accounting.Max})
+		s.Jobs[i].Devices = append(s.Jobs[i].Devices, figures.JobDeviceState{Device: 1, Reserved: 1, Max: accounting.Max})
 	}
 	var found []row
 	for _, r := range rowsOf(&s) {

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	tea "charm.land/bubbletea/v2"
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Init asks the daemon for the first time.
@@ -86,7 +86,7 @@ func (m *Model) take(answer snapshot) {
 }
 
 // remember adds a state to the histories of the devices.
-func (m *Model) remember(state *accounting.Snapshot, wasAway bool) {
+func (m *Model) remember(state *figures.Snapshot, wasAway bool) {
 	for i := range state.Devices {
 		d := &state.Devices[i]
 		name := d.UUID + d.PCI

@@ -9,6 +9,7 @@ import (
 	"unique"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // The last hour, at one point each step. What one point and one answer can hold is bounded, so that
@@ -63,7 +64,7 @@ func newHistory(step time.Duration, points int) *history {
 }
 
 // add puts a point at the end, in place of the oldest where there is no room.
-func (h *history) add(at time.Time, s *accounting.Snapshot) {
+func (h *history) add(at time.Time, s *figures.Snapshot) {
 	p := point{at: at}
 	if s != nil {
 		for _, d := range s.Devices {
@@ -81,7 +82,7 @@ func (h *history) add(at time.Time, s *accounting.Snapshot) {
 }
 
 // sharesOf are what the jobs have of a device, the most first.
-func sharesOf(s *accounting.Snapshot, device int) []share {
+func sharesOf(s *figures.Snapshot, device int) []share {
 	type sum struct {
 		of   holder
 		used accounting.Bytes

@@ -9,17 +9,18 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
 // held is a state of one device of 1,000 bytes with leases.
-func held(leases ...accounting.LeaseState) *accounting.Snapshot {
-	return &accounting.Snapshot{Devices: []accounting.DeviceState{{Index: 0, Total: 1000, Capacity: 900, Reserved: 100}}, Leases: leases}
+func held(leases ...figures.LeaseState) *figures.Snapshot {
+	return &figures.Snapshot{Devices: []figures.DeviceState{{Index: 0, Total: 1000, Capacity: 900, Reserved: 100}}, Leases: leases}
 }
 
-func lease(job uint64, pid int, used accounting.Bytes) accounting.LeaseState {
-	return accounting.LeaseState{Job: job, PID: pid, User: "ann", Command: "train", Used: used}
+func lease(job uint64, pid int, used accounting.Bytes) figures.LeaseState {
+	return figures.LeaseState{Job: job, PID: pid, User: "ann", Command: "train", Used: used}
 }
 
 // columnsOf is what /history says of the first device: a line for each holder, and one for the capacity.
@@ -97,7 +98,7 @@ func TestHistoryIsARing(t *testing.T) {
 // TestHistoryOfMany: what is one of too many is counted among the others, in each point and over the hour.
 func TestHistoryOfMany(t *testing.T) {
 	h := newHistory(time.Second, 100)
-	many := func(first, n int) (list []accounting.LeaseState) {
+	many := func(first, n int) (list []figures.LeaseState) {
 		for i := range n {
 			list = append(list, lease(uint64(first+i), first+i, accounting.Bytes(1000-i)<<20))
 		}

@@ -7,7 +7,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 //go:embed assets
@@ -44,7 +44,7 @@ type server struct {
 }
 
 // newServer takes how the daemon is asked for its state, and for its metrics.
-func newServer(state func(context.Context) (accounting.Snapshot, error), metrics func(context.Context) ([]byte, error)) *server {
+func newServer(state func(context.Context) (figures.Snapshot, error), metrics func(context.Context) ([]byte, error)) *server {
 	w := newWatcher(state)
 	return &server{watcher: w, metrics: shared{make: metrics},
 		hour: shared{make: func(context.Context) ([]byte, error) { return w.history.JSON(w.events) }}}

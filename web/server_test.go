@@ -17,24 +17,24 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
 // daemon is a state that can be asked for, or an error.
 type daemon struct {
-	state          atomic.Pointer[accounting.Snapshot]
+	state          atomic.Pointer[figures.Snapshot]
 	asked, scraped atomic.Int64
 }
 
 var errAway = errors.New("nobody is there")
 
-func (d *daemon) ask(context.Context) (accounting.Snapshot, error) {
+func (d *daemon) ask(context.Context) (figures.Snapshot, error) {
 	d.asked.Add(1)
 	if s := d.state.Load(); s != nil {
 		return *s, nil
 	}
-	return accounting.Snapshot{}, errAway
+	return figures.Snapshot{}, errAway
 }
 
 func (d *daemon) metrics(context.Context) ([]byte, error) {
@@ -340,7 +340,7 @@ func TestHistoryIsShared(t *testing.T) {
 			return answer.Body.String()
 		}
 		first := ask()
-		s.watcher.history.add(time.Now(), &accounting.Snapshot{Devices: []accounting.DeviceState{{Index: 5}}})
+		s.watcher.history.add(time.Now(), &figures.Snapshot{Devices: []figures.DeviceState{{Index: 5}}})
 		if again := ask(); again != first {
 			t.Errorf("within a second it is made again: %s", again)
 		}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -36,7 +36,7 @@ func (s *source) ask(ctx context.Context, f func(context.Context, *ipc.Client) e
 }
 
 // Snapshot is the whole state.
-func (s *source) Snapshot(ctx context.Context) (snapshot accounting.Snapshot, err error) {
+func (s *source) Snapshot(ctx context.Context) (snapshot figures.Snapshot, err error) {
 	err = s.ask(ctx, func(ctx context.Context, c *ipc.Client) error {
 		text, err := c.Snapshot(ctx)
 		if err != nil {

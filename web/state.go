@@ -7,12 +7,12 @@ import (
 	"io"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 )
 
 // stateJSON spells a snapshot as one object in one line, of the arrays that the commands print with --json.
-func stateJSON(s accounting.Snapshot) ([]byte, error) {
+func stateJSON(s figures.Snapshot) ([]byte, error) {
 	version, err := json.Marshal(s.Version)
 	if err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func stateJSON(s accounting.Snapshot) ([]byte, error) {
 	fmt.Fprintf(&b, `{"time_ms":%d,"version":%s`, s.TimeUnixNano/int64(time.Millisecond), version)
 	for _, part := range []struct {
 		key   string
-		write func(io.Writer, accounting.Snapshot) error
+		write func(io.Writer, figures.Snapshot) error
 	}{{"devices", report.DevicesJSON}, {"leases", report.LeasesJSON}, {"queue", report.QueueJSON}} {
 		fmt.Fprintf(&b, `,%q:`, part.key)
 		if err := part.write(&b, s); err != nil {

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // view is the daemon as it was when it was asked last.
@@ -17,7 +17,7 @@ type view struct {
 
 // watcher asks the daemon for its state periodically, as often for many readers as for one.
 type watcher struct {
-	ask     func(context.Context) (accounting.Snapshot, error)
+	ask     func(context.Context) (figures.Snapshot, error)
 	history *history
 	events  *happened
 	pace    time.Duration // while somebody follows
@@ -36,7 +36,7 @@ var errNotYet = errors.New("the daemon has not been asked yet")
 // less often.
 const bytesAtOnce = 256 << 10
 
-func newWatcher(ask func(context.Context) (accounting.Snapshot, error)) *watcher {
+func newWatcher(ask func(context.Context) (figures.Snapshot, error)) *watcher {
 	hub := newHub()
 	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &happened{hub: hub}, pace: time.Second,
 		hub: hub, alive: func() {}, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -75,7 +76,7 @@ func (a *app) sayBeside(path, who string, job ipc.Token) {
 
 func programOf(p *ipc.BesideProcess) string { return wording.Stranger(p.Program.String(), int(p.PID)) }
 
-func bypassOf(p *ipc.BesideProcess) accounting.Bypass { return accounting.Bypass(p.Bypass.String()) }
+func bypassOf(p *ipc.BesideProcess) figures.Bypass { return figures.Bypass(p.Bypass.String()) }
 
 // besideOf asks the daemon which processes of a job used a device past the library.
 func besideOf(ctx context.Context, path string, job ipc.Token) (beside ipc.BesideReply, err error) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -21,8 +22,8 @@ func (o *jobOptions) needsDevices(size accounting.Size) bool {
 
 // choose writes into the request which devices are meant, and refuses a budget that
 // none of them could give.
-func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, known []accounting.DeviceState) error {
-	all := accounting.GPUs(known)
+func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, known []figures.DeviceState) error {
+	all := figures.GPUs(known)
 	name := strings.ToLower(o.device)
 	if name == "" && o.prefer != "" {
 		name = anyDevice
@@ -48,7 +49,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	if err != nil {
 		return fail(exitUnavailable, "--device: %w", err)
 	}
-	if lost := filter(chosen, func(d accounting.DeviceState) bool { return d.Lost }); len(lost) > 0 {
+	if lost := filter(chosen, func(d figures.DeviceState) bool { return d.Lost }); len(lost) > 0 {
 		return fail(exitUnavailable, "--device: %s is lost: it fell off the bus", report.ListDevices(lost[:1]))
 	}
 	if err := o.checkSizes(chosen, size); err != nil {
@@ -59,7 +60,7 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 }
 
 // mayClaim refuses to claim the processor, on a machine without a GPU as any device is refused there.
-func mayClaim(chosen, gpus []accounting.DeviceState) error {
+func mayClaim(chosen, gpus []figures.DeviceState) error {
 	for _, device := range chosen {
 		if !device.IsGPU() && len(gpus) == 0 {
 			return noGPU(processorDevice)
@@ -71,7 +72,7 @@ func mayClaim(chosen, gpus []accounting.DeviceState) error {
 }
 
 // chooseAny asks for any device of the pool, those that are preferred first.
-func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []accounting.DeviceState, known int) error {
+func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []figures.DeviceState, known int) error {
 	if known == 0 {
 		return errNoDevice
 	}
@@ -84,13 +85,13 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 	}
 	if o.prefer != "" {
 		first, err := namedDevices(pool, o.prefer)
-		if err == nil && slices.ContainsFunc(first, func(d accounting.DeviceState) bool { return !d.IsGPU() }) {
+		if err == nil && slices.ContainsFunc(first, func(d figures.DeviceState) bool { return !d.IsGPU() }) {
 			err = errors.New("the processor is no GPU, and --device any is one of those")
 		}
 		if err != nil {
 			return fail(exitUnavailable, "--prefer: %w", err)
 		}
-		pool = append(first, filter(pool, func(d accounting.DeviceState) bool { return !contains(first, d) })...)
+		pool = append(first, filter(pool, func(d figures.DeviceState) bool { return !contains(first, d) })...)
 	}
 	request.Flags |= ipc.JobAny
 	setDevices(request, pool)
@@ -98,8 +99,8 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 }
 
 // namedDevices are the devices of a list of names, each once.
-func namedDevices(all []accounting.DeviceState, list string) ([]accounting.DeviceState, error) {
-	var found []accounting.DeviceState
+func namedDevices(all []figures.DeviceState, list string) ([]figures.DeviceState, error) {
+	var found []figures.DeviceState
 	for _, name := range strings.Split(list, ",") {
 		device, err := findDevice(all, strings.TrimSpace(name))
 		if err != nil {

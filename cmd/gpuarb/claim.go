@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
@@ -148,7 +148,7 @@ func (a *app) shellHolds(socket string, options *claimOptions, request *ipc.JobO
 }
 
 // heldBy names the devices that some claims have.
-func heldBy(devices []accounting.DeviceState, claims []int) string {
+func heldBy(devices []figures.DeviceState, claims []int) string {
 	var held []string
 	for i := range devices {
 		if isHeldBy(&devices[i], claims) {
@@ -158,13 +158,13 @@ func heldBy(devices []accounting.DeviceState, claims []int) string {
 	return strings.Join(held, ", ")
 }
 
-func isHeldBy(device *accounting.DeviceState, claims []int) bool {
-	return slices.ContainsFunc(device.Holders, func(h accounting.HolderState) bool { return slices.Contains(claims, h.PID) })
+func isHeldBy(device *figures.DeviceState, claims []int) bool {
+	return slices.ContainsFunc(device.Holders, func(h figures.HolderState) bool { return slices.Contains(claims, h.PID) })
 }
 
 // waitsForOwn reports whether a request would wait for nothing but claims of the shell's own: they
 // have all devices that it chooses among, or one of those that it names.
-func waitsForOwn(devices []accounting.DeviceState, claims []int, request *ipc.JobOpenRequest) bool {
+func waitsForOwn(devices []figures.DeviceState, claims []int, request *ipc.JobOpenRequest) bool {
 	own := 0
 	for _, index := range request.Device[:request.Devices] {
 		for i := range devices {

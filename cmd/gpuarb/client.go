@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"golang.org/x/sys/unix"
@@ -69,7 +69,7 @@ func (a *app) ask(do func(context.Context, *ipc.Client) error) error {
 }
 
 // snapshot asks the daemon for its whole state.
-func (a *app) snapshot() (snapshot accounting.Snapshot, err error) {
+func (a *app) snapshot() (snapshot figures.Snapshot, err error) {
 	err = a.ask(func(ctx context.Context, client *ipc.Client) (err error) {
 		a.sayWhich(client.Path())
 		snapshot, err = snapshotOf(ctx, client)
@@ -81,7 +81,7 @@ func (a *app) snapshot() (snapshot accounting.Snapshot, err error) {
 
 // sayMistaken says on standard error, beside a table, that the configuration files have mistakes and are not in force. It says
 // nothing if they have none.
-func (a *app) sayMistaken(s accounting.Snapshot) {
+func (a *app) sayMistaken(s figures.Snapshot) {
 	if text, advice := report.ConfigMistakes(s.Config); text != "" {
 		a.say("%s\n%s", text, advice)
 	}
@@ -110,8 +110,8 @@ func isSocket(path string) bool {
 	return err == nil && info.Mode()&os.ModeSocket != 0
 }
 
-func snapshotOf(ctx context.Context, client *ipc.Client) (accounting.Snapshot, error) {
-	var snapshot accounting.Snapshot
+func snapshotOf(ctx context.Context, client *ipc.Client) (figures.Snapshot, error) {
+	var snapshot figures.Snapshot
 	text, err := client.Snapshot(ctx)
 	if err != nil {
 		return snapshot, &exitError{exitUnavailable, explainCall(client.Path(), err)}
@@ -136,7 +136,7 @@ func quietly(ctx context.Context, paths []string) (*ipc.Client, error) {
 }
 
 // quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
-func (a *app) quietSnapshot(ctx context.Context) (s accounting.Snapshot, err error) {
+func (a *app) quietSnapshot(ctx context.Context) (s figures.Snapshot, err error) {
 	client, err := quietly(ctx, a.socketPaths())
 	if err != nil {
 		return s, err

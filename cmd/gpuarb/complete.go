@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
@@ -26,7 +27,7 @@ const completionPatience = time.Second
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=/][A-Za-z0-9_.@+%,=/-]*$`)
 
 // fromState completes a word with what find returns of the daemon's state, without the words given already.
-func (a *app) fromState(find func(accounting.Snapshot) []cobra.Completion) cobra.CompletionFunc {
+func (a *app) fromState(find func(figures.Snapshot) []cobra.Completion) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
 		defer cancel()
@@ -74,7 +75,7 @@ func shortened(text string) string {
 }
 
 // offerProcesses are the PIDs of programs that use gpuarb.
-func offerProcesses(s accounting.Snapshot) (all []cobra.Completion) {
+func offerProcesses(s figures.Snapshot) (all []cobra.Completion) {
 	for _, p := range s.Processes {
 		all = append(all, described(strconv.Itoa(p.PID), p.User, p.JobName, p.Command))
 	}
@@ -82,7 +83,7 @@ func offerProcesses(s accounting.Snapshot) (all []cobra.Completion) {
 }
 
 // offerJobs are the numbers of jobs, and the names of those that have one.
-func offerJobs(s accounting.Snapshot) (all []cobra.Completion) {
+func offerJobs(s figures.Snapshot) (all []cobra.Completion) {
 	for _, j := range s.Jobs {
 		all = append(all, described(strconv.FormatUint(j.ID, 10), j.User, j.Name, j.Command))
 		if j.Name != "" {
@@ -92,7 +93,7 @@ func offerJobs(s accounting.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-func offerTickets(s accounting.Snapshot) (all []cobra.Completion) {
+func offerTickets(s figures.Snapshot) (all []cobra.Completion) {
 	for _, t := range s.Queue {
 		all = append(all, described(strconv.FormatUint(t.Ticket, 10), t.User, t.JobName, t.Command))
 	}
@@ -100,7 +101,7 @@ func offerTickets(s accounting.Snapshot) (all []cobra.Completion) {
 }
 
 // offerUsers are the users whose programs use gpuarb.
-func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
+func offerUsers(s figures.Snapshot) (all []cobra.Completion) {
 	for _, j := range s.Jobs {
 		all = append(all, j.User)
 	}
@@ -108,7 +109,7 @@ func offerUsers(s accounting.Snapshot) (all []cobra.Completion) {
 }
 
 // offerCgroups are those in which programs run that use gpuarb, or which have a limit.
-func offerCgroups(s accounting.Snapshot) (all []cobra.Completion) {
+func offerCgroups(s figures.Snapshot) (all []cobra.Completion) {
 	for at := range s.Cgroups() {
 		if at != "/" {
 			all = append(all, at)
@@ -117,7 +118,7 @@ func offerCgroups(s accounting.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-func offerRules(s accounting.Snapshot) (all []cobra.Completion) {
+func offerRules(s figures.Snapshot) (all []cobra.Completion) {
 	for _, r := range s.Rules {
 		all = append(all, cobra.CompletionWithDesc(r.Name, report.Escape(r.Title)))
 	}
@@ -139,12 +140,12 @@ func (a *app) completeDevices(command *cobra.Command) {
 		}
 		free := name == "device" && command.Name() != "limit"
 		processor := name == "device" && command.Name() != "claim"
-		completeFlag(command, name, a.fromState(func(s accounting.Snapshot) []cobra.Completion { return offerDevices(s, free, processor) }))
+		completeFlag(command, name, a.fromState(func(s figures.Snapshot) []cobra.Completion { return offerDevices(s, free, processor) }))
 	}
 }
 
 // offerDevices are the devices, with whichever is free and the processor, or without.
-func offerDevices(s accounting.Snapshot, free, processor bool) (all []cobra.Completion) {
+func offerDevices(s figures.Snapshot, free, processor bool) (all []cobra.Completion) {
 	if free {
 		all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
 	}

@@ -10,8 +10,8 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
@@ -116,7 +116,7 @@ func (a *app) sayWarnings(warnings config.Mistakes) {
 
 // knownMachine is what can be found out about this machine without a word to anybody: its users
 // and groups, and its devices where a daemon answers, with that one's state.
-func (a *app) knownMachine() (config.Machine, *accounting.Snapshot) {
+func (a *app) knownMachine() (config.Machine, *figures.Snapshot) {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()

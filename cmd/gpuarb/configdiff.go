@@ -12,6 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
@@ -105,7 +106,7 @@ func orNothing(value *string) string {
 }
 
 // liveDifferences are the limits that somebody changed of what the configuration gives, but those that are back where they were.
-func liveDifferences(s accounting.Snapshot, loaded *config.Config) []difference {
+func liveDifferences(s figures.Snapshot, loaded *config.Config) []difference {
 	l := &live{state: s, files: config.Parts(loaded.String())}
 	l.ofRules()
 	l.ofUsers()
@@ -115,7 +116,7 @@ func liveDifferences(s accounting.Snapshot, loaded *config.Config) []difference 
 
 // live are the differences of a state to what files give.
 type live struct {
-	state accounting.Snapshot
+	state figures.Snapshot
 	files []config.Part
 	all   []difference
 }
@@ -197,9 +198,9 @@ func countInFile(n int) string {
 }
 
 // amountOf is what a size in a file, or none there, comes to on a device.
-func amountOf(inFile string, devices []accounting.DeviceState, index int) accounting.Bytes {
+func amountOf(inFile string, devices []figures.DeviceState, index int) accounting.Bytes {
 	size, err := accounting.ParseSize(strings.Trim(cmp.Or(inFile, noLimit), `"`))
-	i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return d.Index == index })
+	i := slices.IndexFunc(devices, func(d figures.DeviceState) bool { return d.Index == index })
 	if err != nil || i < 0 {
 		return accounting.Max
 	}

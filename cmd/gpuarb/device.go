@@ -8,6 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 )
@@ -23,23 +24,23 @@ const uuidPrefix = "gpu-"
 
 // findDevice returns the device that name stands for: an index, a UUID or the
 // beginning of one, a PCI address, or cpu for the processor.
-func findDevice(devices []accounting.DeviceState, name string) (accounting.DeviceState, error) {
+func findDevice(devices []figures.DeviceState, name string) (figures.DeviceState, error) {
 	if strings.EqualFold(name, processorDevice) {
-		if i := slices.IndexFunc(devices, func(d accounting.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
+		if i := slices.IndexFunc(devices, func(d figures.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
 			return devices[i], nil
 		}
 		// Snapshots leave the processor out while nothing uses it; the daemon knows whether it is a device.
-		return accounting.DeviceState{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU}, nil
+		return figures.DeviceState{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU}, nil
 	}
-	if len(accounting.GPUs(devices)) == 0 {
-		return accounting.DeviceState{}, noGPU(name)
+	if len(figures.GPUs(devices)) == 0 {
+		return figures.DeviceState{}, noGPU(name)
 	}
-	found := filter(devices, func(d accounting.DeviceState) bool { return isNamed(d, name) })
+	found := filter(devices, func(d figures.DeviceState) bool { return isNamed(d, name) })
 	switch {
 	case len(found) == 0:
-		return accounting.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, report.ListDevices(devices))
+		return figures.DeviceState{}, fmt.Errorf("there is no device %q; there are %s", name, report.ListDevices(devices))
 	case len(found) > 1:
-		return accounting.DeviceState{}, fmt.Errorf("device %q is not clear; it may be %s", name, report.ListDevices(found))
+		return figures.DeviceState{}, fmt.Errorf("device %q is not clear; it may be %s", name, report.ListDevices(found))
 	}
 	return found[0], nil
 }
@@ -49,7 +50,7 @@ func noGPU(name string) error {
 	return fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
 }
 
-func isNamed(device accounting.DeviceState, name string) bool {
+func isNamed(device figures.DeviceState, name string) bool {
 	if index, err := strconv.Atoi(name); err == nil {
 		return device.Index == index && device.IsGPU()
 	}
@@ -61,7 +62,7 @@ func isNamed(device accounting.DeviceState, name string) bool {
 }
 
 // matched is a device as the configuration's match.* see it.
-func matched(d accounting.DeviceState) rules.Device {
+func matched(d figures.DeviceState) rules.Device {
 	return rules.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total}
 }
 
@@ -75,7 +76,7 @@ func normalPCI(address string) string {
 	return strings.TrimLeft(address, "0")
 }
 
-func setDevices(request *ipc.JobOpenRequest, devices []accounting.DeviceState) {
+func setDevices(request *ipc.JobOpenRequest, devices []figures.DeviceState) {
 	if len(devices) > len(request.Device) {
 		devices = devices[:len(request.Device)]
 	}
@@ -96,6 +97,6 @@ func filter[T any](all []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-func contains(devices []accounting.DeviceState, device accounting.DeviceState) bool {
-	return slices.ContainsFunc(devices, func(d accounting.DeviceState) bool { return d.Index == device.Index })
+func contains(devices []figures.DeviceState, device figures.DeviceState) bool {
+	return slices.ContainsFunc(devices, func(d figures.DeviceState) bool { return d.Index == device.Index })
 }

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/doctor"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/spf13/cobra"
 )
 
@@ -29,7 +29,7 @@ func (a *app) doctorCommand() *cobra.Command {
 }
 
 // stateForDoctor is the daemon's state, and the socket that took the connection.
-func (a *app) stateForDoctor(ctx context.Context) (state accounting.Snapshot, socket string, err error) {
+func (a *app) stateForDoctor(ctx context.Context) (state figures.Snapshot, socket string, err error) {
 	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
 	if err != nil {

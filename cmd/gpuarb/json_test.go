@@ -14,9 +14,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/doctor"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -331,15 +331,15 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 // everything is a state in which nothing is missing that may be, and some of it is.
 func everything(d *fakeDaemon) {
 	someLeases(d)
-	d.state.Config = accounting.ConfigState{Text: config.Defaults().String() + "\n[[rule]]\nname = \"lab\"\n"}
-	d.state.Rules = []accounting.RuleState{{Name: "lab", Title: "rule lab", StreamsBy: "root", Devices: []accounting.RuleDeviceState{{Max: 5, MaxBy: "root"}}}}
-	d.state.Leases = append(d.state.Leases, accounting.LeaseState{PID: 43, User: "bob", State: accounting.StateWaiting, Budget: 1 << 30,
+	d.state.Config = figures.ConfigState{Text: config.Defaults().String() + "\n[[rule]]\nname = \"lab\"\n"}
+	d.state.Rules = []figures.RuleState{{Name: "lab", Title: "rule lab", StreamsBy: "root", Devices: []figures.RuleDeviceState{{Max: 5, MaxBy: "root"}}}}
+	d.state.Leases = append(d.state.Leases, figures.LeaseState{PID: 43, User: "bob", State: figures.StateWaiting, Budget: 1 << 30,
 		Job: 7, Shared: "user bob", Active: true, ActiveMs: 5})
-	d.state.Queue = []accounting.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "a slot", Job: 7},
+	d.state.Queue = []figures.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "a slot", Job: 7},
 		{Pos: 2, Ticket: 13, PID: 43, Device: 1, Wants: "1 GiB", WantsBytes: 1 << 30, Job: 7}}
-	d.state.Jobs = []accounting.JobState{{ID: 7, User: "bob", PID: 43, Processes: []int{43},
-		Devices: []accounting.JobDeviceState{{Device: 0, Used: 5, Reserved: 6}, {Device: 1}}}, {ID: 8}}
+	d.state.Jobs = []figures.JobState{{ID: 7, User: "bob", PID: 43, Processes: []int{43},
+		Devices: []figures.JobDeviceState{{Device: 0, Used: 5, Reserved: 6}, {Device: 1}}}, {ID: 8}}
 	d.state.Devices[0].SlotsMax = 2
-	d.state.Devices[0].Holders = []accounting.HolderState{{Job: 7, PID: 43, User: "bob", Kind: accounting.HoldsClaim}}
-	d.state.Devices[1].UnmanagedBy = []accounting.UnmanagedState{{PID: 9, User: "root", Command: "X", Bytes: 5}, {PID: 10, Command: "?"}}
+	d.state.Devices[0].Holders = []figures.HolderState{{Job: 7, PID: 43, User: "bob", Kind: figures.HoldsClaim}}
+	d.state.Devices[1].UnmanagedBy = []figures.UnmanagedState{{PID: 9, User: "root", Command: "X", Bytes: 5}, {PID: 10, Command: "?"}}
 }

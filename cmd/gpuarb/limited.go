@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
@@ -23,10 +23,10 @@ type target struct {
 	limits      []string // that it has
 	holds       string   // "user %s holds", and how it goes on
 	frees       string
-	offers      func(accounting.Snapshot) []cobra.Completion
-	find        func(s accounting.Snapshot, name string) (id uint64, err error) // looks a name up; nil: it is none
-	inForce     func(s accounting.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
-	unknown     func(s accounting.Snapshot, id uint64, name string) error // not ok
+	offers      func(figures.Snapshot) []cobra.Completion
+	find        func(s figures.Snapshot, name string) (id uint64, err error) // looks a name up; nil: it is none
+	inForce     func(s figures.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
+	unknown     func(s figures.Snapshot, id uint64, name string) error // not ok
 }
 
 // The limits of a program, and of several together.
@@ -38,49 +38,49 @@ var (
 var targets = []target{
 	{
 		kind: ipc.LimitProcess, noun: "a process or job", limits: ofOne, holds: "process %s holds", frees: "it frees",
-		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.ProcessLimits(s, int(id))
 		},
-		unknown: func(_ accounting.Snapshot, id uint64, _ string) error {
+		unknown: func(_ figures.Snapshot, id uint64, _ string) error {
 			return fmt.Errorf("process %d is no client of this daemon (any more); `gpuarb ps` lists those that hold something", id)
 		},
 	},
 	{
 		kind: ipc.LimitJob, flag: "job", usage: "the job, by the number that gpuarb jobs shows, or by its name (gpuarb run --name)",
 		noun: "a process or job", limits: ofOne, holds: "job %s holds", frees: "it frees", offers: offerJobs, find: jobCalled,
-		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.JobLimits(s, id)
 		},
-		unknown: func(_ accounting.Snapshot, id uint64, _ string) error {
+		unknown: func(_ figures.Snapshot, id uint64, _ string) error {
 			return fmt.Errorf("there is no job %d (any more); `gpuarb jobs` lists them", id)
 		},
 	},
 	{
 		kind: ipc.LimitUser, flag: "user", usage: "all programs of a user together, by name or number",
 		noun: "a user", limits: ofMany, holds: "the programs of user %s hold", frees: "they free", offers: offerUsers, find: findUser,
-		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.UserLimits(s, uint32(id)), true
 		},
 	},
 	{
 		kind: ipc.LimitCgroup, flag: "cgroup", usage: "all programs in a cgroup, and in those below it, by its path in any hierarchy, as /proc/PID/cgroup has it",
 		noun: "a cgroup", limits: []string{"memory.max"}, holds: "the programs in cgroup %s hold", frees: "they free", offers: offerCgroups,
-		inForce: func(s accounting.Snapshot, _ uint64, path string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, _ uint64, path string) ([]report.Limit, bool) {
 			return report.CgroupLimits(s, path), true
 		},
 	},
 	{
 		kind: ipc.LimitRule, flag: "rule", usage: "a rule of the configuration, by its name, or its place where it has none",
 		noun: "a rule", limits: ofMany, holds: "programs under rule %s hold", frees: "they free", offers: offerRules, find: ruleCalled,
-		inForce: func(s accounting.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
 			return report.RuleLimits(s, id)
 		},
-		unknown: func(s accounting.Snapshot, _ uint64, name string) error { return noRule(s, name) },
+		unknown: func(s figures.Snapshot, _ uint64, name string) error { return noRule(s, name) },
 	},
 	{
 		kind: ipc.LimitDevice, flag: "device", usage: "the device: index, UUID, beginning of a UUID, or PCI address",
 		noun: "a device", limits: []string{"slots.max"},
-		inForce: func(s accounting.Snapshot, _ uint64, _ string) ([]report.Limit, bool) {
+		inForce: func(s figures.Snapshot, _ uint64, _ string) ([]report.Limit, bool) {
 			return report.DeviceLimits(s), true
 		},
 	},
@@ -120,7 +120,7 @@ func (w *limited) resolve(ctx context.Context, client *ipc.Client) error {
 }
 
 // now are the limits in force.
-func (w *limited) now(ctx context.Context, client *ipc.Client) (s accounting.Snapshot, limits []report.Limit, err error) {
+func (w *limited) now(ctx context.Context, client *ipc.Client) (s figures.Snapshot, limits []report.Limit, err error) {
 	if s, err = snapshotOf(ctx, client); err != nil {
 		return s, nil, err
 	}
@@ -134,8 +134,8 @@ func (w *limited) now(ctx context.Context, client *ipc.Client) (s accounting.Sna
 }
 
 // ruleCalled finds a rule by its name.
-func ruleCalled(s accounting.Snapshot, name string) (uint64, error) {
-	i := slices.IndexFunc(s.Rules, func(r accounting.RuleState) bool { return r.Name == name })
+func ruleCalled(s figures.Snapshot, name string) (uint64, error) {
+	i := slices.IndexFunc(s.Rules, func(r figures.RuleState) bool { return r.Name == name })
 	if i < 0 {
 		return 0, &exitError{exitFailed, noRule(s, name)}
 	}
@@ -143,7 +143,7 @@ func ruleCalled(s accounting.Snapshot, name string) (uint64, error) {
 }
 
 // findUser is the number of a user: of this machine, or of one whose programs the daemon knows.
-func findUser(s accounting.Snapshot, name string) (uint64, error) {
+func findUser(s figures.Snapshot, name string) (uint64, error) {
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return uid, nil
 	}
@@ -169,7 +169,7 @@ func findUser(s accounting.Snapshot, name string) (uint64, error) {
 }
 
 // noRule says that there is no rule of a name, and which there are.
-func noRule(s accounting.Snapshot, name string) error {
+func noRule(s figures.Snapshot, name string) error {
 	var names []string
 	for _, r := range s.Rules {
 		names = append(names, r.Name)
@@ -181,7 +181,7 @@ func noRule(s accounting.Snapshot, name string) error {
 }
 
 // jobCalled finds the one job that has a name.
-func jobCalled(s accounting.Snapshot, name string) (id uint64, err error) {
+func jobCalled(s figures.Snapshot, name string) (id uint64, err error) {
 	var found []string
 	for _, j := range s.Jobs {
 		if j.Name == name {

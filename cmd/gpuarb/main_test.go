@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
@@ -65,7 +65,7 @@ func countInterrupts() {
 type fakeDaemon struct {
 	socket string
 	ear    *ipc.Listener
-	state  accounting.Snapshot
+	state  figures.Snapshot
 	events []byte // nil: one
 	refuse map[ipc.Type]*ipc.ProtocolError
 
@@ -95,8 +95,8 @@ const testJobHex = "ab0102030405060708090a0b0c0d0eff"
 // cardB is the second of twoDevices as the daemon names it to a job.
 var cardB = ipc.JobDevice{Index: 1, Vendor: ipc.VendorNVIDIA, Ordinal: 1, UUID: ipc.UUID{0x11, 0xbb}}
 
-func twoDevices() []accounting.DeviceState {
-	return []accounting.DeviceState{
+func twoDevices() []figures.DeviceState {
+	return []figures.DeviceState{
 		{Index: 0, Vendor: "nvidia", Name: "Card A", UUID: "GPU-11aa0000-0000-0000-0000-000000000000", PCI: "0000:01:00.0", Total: 8 << 30},
 		{Index: 1, Vendor: "nvidia", Name: "Card B", UUID: "GPU-11bb0000-0000-0000-0000-000000000000", PCI: "0000:02:00.0", Total: 16 << 30},
 		{Index: 2, Vendor: "intel", Name: "Card C", UUID: "8086-0001", PCI: "0000:00:02.0", Total: 1 << 30},
@@ -107,7 +107,7 @@ func startDaemon(t *testing.T, edit func(*fakeDaemon)) *fakeDaemon {
 	t.Helper()
 	d := &fakeDaemon{
 		socket: filepath.Join(t.TempDir(), "s"),
-		state:  accounting.Snapshot{Version: "9.9", Devices: twoDevices()},
+		state:  figures.Snapshot{Version: "9.9", Devices: twoDevices()},
 		refuse: map[ipc.Type]*ipc.ProtocolError{},
 		ends:   make(chan struct{}, 100),
 

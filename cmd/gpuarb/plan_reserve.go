@@ -6,6 +6,7 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // reservationPlan is what `gpuarb plan --min --json` prints.
@@ -42,7 +43,7 @@ func (a *app) planReservations(arms uint64, text string) error {
 		return err
 	}
 	plan := reservationPlan{Arms: arms, Devices: []reservationDevice{}}
-	for _, d := range accounting.GPUs(snapshot.Devices) {
+	for _, d := range figures.GPUs(snapshot.Devices) {
 		if !d.Lost {
 			plan.Devices = append(plan.Devices, planDevice(arms, least, d))
 		}
@@ -53,7 +54,7 @@ func (a *app) planReservations(arms uint64, text string) error {
 		}
 	}
 	err = a.show(plan, plan.write)
-	if err == nil && len(accounting.GPUs(snapshot.Devices)) == 0 {
+	if err == nil && len(figures.GPUs(snapshot.Devices)) == 0 {
 		return errNoDevice
 	}
 	return err
@@ -80,7 +81,7 @@ func (plan *reservationPlan) write(w io.Writer) error {
 	return nil
 }
 
-func planDevice(arms uint64, least accounting.Size, d accounting.DeviceState) reservationDevice {
+func planDevice(arms uint64, least accounting.Size, d figures.DeviceState) reservationDevice {
 	p := reservationDevice{Device: d.Index, Context: d.Context, Room: d.Total.Less(d.Reserve).Less(d.Unmanaged)}
 	p.Most = mostMin(d)
 	if p.Min = least.Of(d.Total); least.Max || least.PerMille == 1000 {

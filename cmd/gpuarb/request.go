@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/pflag"
@@ -196,19 +197,19 @@ func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 
 // checkSizes refuses an absolute budget that no device could ever give: it would be
 // no budget. And so for what is to be reserved of it.
-func (o *jobOptions) checkSizes(devices []accounting.DeviceState, size accounting.Size) error {
+func (o *jobOptions) checkSizes(devices []figures.DeviceState, size accounting.Size) error {
 	if err := checkSize(devices, "--memory", size); err != nil {
 		return err
 	}
 	return checkSize(devices, "--min", o.least)
 }
 
-func checkSize(devices []accounting.DeviceState, flag string, size accounting.Size) error {
-	devices = filter(devices, func(d accounting.DeviceState) bool { return d.Total > 0 }) // the daemon checks the others: it knows their total
+func checkSize(devices []figures.DeviceState, flag string, size accounting.Size) error {
+	devices = filter(devices, func(d figures.DeviceState) bool { return d.Total > 0 }) // the daemon checks the others: it knows their total
 	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}
-	largest := slices.MaxFunc(devices, func(a, b accounting.DeviceState) int { return cmp.Compare(a.Total, b.Total) })
+	largest := slices.MaxFunc(devices, func(a, b figures.DeviceState) int { return cmp.Compare(a.Total, b.Total) })
 	if size.Bytes <= largest.Total {
 		return nil
 	}

@@ -14,7 +14,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
@@ -135,7 +135,7 @@ func TestAnyWithinTheEnvironment(t *testing.T) {
 func TestTakenWithinTheEnvironment(t *testing.T) {
 	big := func(d *fakeDaemon) {
 		d.state.Devices = twoDevices()[:2]
-		d.state.Devices = append(d.state.Devices, accounting.DeviceState{Index: 2, Vendor: "nvidia", Name: "Card D",
+		d.state.Devices = append(d.state.Devices, figures.DeviceState{Index: 2, Vendor: "nvidia", Name: "Card D",
 			UUID: "GPU-22dd0000-0000-0000-0000-000000000000", PCI: "0000:03:00.0", Total: 16 << 30, Context: 1 << 30})
 	}
 	const all = "all"

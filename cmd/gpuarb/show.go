@@ -6,7 +6,7 @@ import (
 	"io"
 	"os"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
 	"github.com/spf13/cobra"
@@ -31,7 +31,7 @@ func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(repor
 }
 
 // showTable prints what the daemon knows, as JSON or as a table.
-func (a *app) showTable(table, json func(io.Writer, accounting.Snapshot) error) error {
+func (a *app) showTable(table, json func(io.Writer, figures.Snapshot) error) error {
 	snapshot, err := a.snapshot()
 	switch {
 	case err != nil:
@@ -50,7 +50,7 @@ func (a *app) psCommand() *cobra.Command {
 that has a GPU as a whole (gpuarb claim, gpuarb run --exclusive) and uses nothing of it yet. Where
 programs share budgets, a second table shows those, as /gpu/budgets.`,
 	}, false, func(style report.Style) error {
-		return a.showTable(func(w io.Writer, s accounting.Snapshot) error {
+		return a.showTable(func(w io.Writer, s figures.Snapshot) error {
 			if err := style.Programs(w, s); err != nil || len(s.Budgets) == 0 {
 				return err
 			}
@@ -89,7 +89,7 @@ func (a *app) devices(style report.Style) error {
 	} else if len(snapshot.Devices) > 0 {
 		err = style.Devices(os.Stdout, snapshot)
 	}
-	if err == nil && len(accounting.GPUs(snapshot.Devices)) == 0 {
+	if err == nil && len(figures.GPUs(snapshot.Devices)) == 0 {
 		return errNoDevice
 	}
 	return err

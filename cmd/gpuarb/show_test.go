@@ -12,6 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/version"
@@ -19,8 +20,8 @@ import (
 )
 
 func someLeases(d *fakeDaemon) {
-	d.state.Leases = []accounting.LeaseState{
-		{PID: 42, User: "ada", Device: 1, State: accounting.StateRunning, Used: 1 << 20, Budget: accounting.Max, Command: "train\nx"},
+	d.state.Leases = []figures.LeaseState{
+		{PID: 42, User: "ada", Device: 1, State: figures.StateRunning, Used: 1 << 20, Budget: accounting.Max, Command: "train\nx"},
 	}
 }
 
@@ -43,7 +44,7 @@ func TestPs(t *testing.T) {
 
 func TestQueue(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
-		d.state.Queue = []accounting.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "device",
+		d.state.Queue = []figures.TicketState{{Pos: 1, Ticket: 12, PID: 42, User: "ada", Device: -1, Wants: "device",
 			WaitedMs: 2500, Reason: "slots", Command: "train\nx"}}
 	})
 	want := "POS PID USER GPU  WANTS WAITED REASON TICKET COMMAND\n" +
@@ -119,7 +120,7 @@ func TestEventsUnread(t *testing.T) {
 // TestCompleteCgroup: a path is a word that can be offered.
 func TestCompleteCgroup(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
-		d.state.Processes = []accounting.ProcessState{{PID: 42, Cgroup: "/lab/ada"}, {PID: 43, Cgroup: "/lab/$(x)"}}
+		d.state.Processes = []figures.ProcessState{{PID: 42, Cgroup: "/lab/ada"}, {PID: 43, Cgroup: "/lab/$(x)"}}
 	})
 	got := finish(t, gpuarb(t, daemon.environment(t), "__complete", "limit", "--cgroup", ""))
 	if !strings.HasPrefix(got.stdout, "/lab/ada\n") || strings.Contains(got.stdout, "$") {
@@ -130,7 +131,7 @@ func TestCompleteCgroup(t *testing.T) {
 // TestCompleteDevices: what is offered is not refused.
 func TestCompleteDevices(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
-		d.state.Devices = append(d.state.Devices[:1], accounting.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
+		d.state.Devices = append(d.state.Devices[:1], figures.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
 	})
 	for line, want := range map[string]string{"run --device": "any 0 1", "run --prefer": "0", "claim --device": "any 0", "claim --prefer": "0", "limit --device": "0 1"} {
 		got := finish(t, gpuarb(t, daemon.environment(t), append([]string{"__complete"}, append(strings.Fields(line), "")...)...))

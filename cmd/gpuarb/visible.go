@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -16,17 +17,17 @@ import (
 
 // pool is what `any` is taken from: the devices that work, of a vendor (0: of each), and of those
 // the ones that can be seen.
-func (a *app) pool(all []accounting.DeviceState, vendor uint32) []accounting.DeviceState {
+func (a *app) pool(all []figures.DeviceState, vendor uint32) []figures.DeviceState {
 	seen := a.seen(all)
-	return filter(all, func(d accounting.DeviceState) bool {
+	return filter(all, func(d figures.DeviceState) bool {
 		return !d.Lost && (vendor == 0 || vendor == ipc.Vendors[d.Vendor]) && contains(seen, d)
 	})
 }
 
 // seen are the devices that can be seen, in the order in which they are.
-func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState) {
+func (a *app) seen(all []figures.DeviceState) (seen []figures.DeviceState) {
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
-		of := filter(all, func(d accounting.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
+		of := filter(all, func(d figures.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
 		list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[vendor])
 		if set {
 			of = listed(of, vendor, list)
@@ -38,7 +39,7 @@ func (a *app) seen(all []accounting.DeviceState) (seen []accounting.DeviceState)
 
 // listed are the devices of one vendor that a list names. CUDA and ROCm read it up to the first
 // entry that names no device, or one for the second time.
-func listed(of []accounting.DeviceState, vendor uint32, list string) (found []accounting.DeviceState) {
+func listed(of []figures.DeviceState, vendor uint32, list string) (found []figures.DeviceState) {
 	for _, name := range strings.Split(list, ",") {
 		device, ok := entry(of, vendor, strings.TrimSpace(name))
 		switch {
@@ -54,7 +55,7 @@ func listed(of []accounting.DeviceState, vendor uint32, list string) (found []ac
 // entry is the device that one entry of a list names: by its number among the vendor's, by its UUID,
 // or the beginning of that where no other begins so. An instance of MIG is named with the UUID of its GPU
 // (MIG-GPU-…/1/0), and one tile of Intel's with its device (0.1).
-func entry(of []accounting.DeviceState, vendor uint32, name string) (device accounting.DeviceState, ok bool) {
+func entry(of []figures.DeviceState, vendor uint32, name string) (device figures.DeviceState, ok bool) {
 	if vendor == ipc.VendorIntel {
 		name, _, _ = strings.Cut(name, ".")
 	}
@@ -73,7 +74,7 @@ func entry(of []accounting.DeviceState, vendor uint32, name string) (device acco
 		gpu, _, _ = strings.Cut(gpu, "/")
 		name = "GPU-" + gpu
 	}
-	found := filter(of, func(d accounting.DeviceState) bool {
+	found := filter(of, func(d figures.DeviceState) bool {
 		return len(name) > len(uuidPrefix) && strings.HasPrefix(strings.ToLower(d.UUID), strings.ToLower(name))
 	})
 	if len(found) != 1 {
@@ -87,8 +88,8 @@ func (o *jobOptions) takes() bool { return o.noWait || o.min != "" || o.exclusiv
 
 // chooseSeen has a job that takes something at its start take it on the devices that its program is
 // going to see. What it reserves must fit one of them.
-func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accounting.DeviceState) error {
-	works := func(d accounting.DeviceState) bool { return !d.Lost }
+func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []figures.DeviceState) error {
+	works := func(d figures.DeviceState) bool { return !d.Lost }
 	if !o.takes() || a.unclear(all) {
 		return nil
 	}
@@ -103,7 +104,7 @@ func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accou
 		request.Flags &^= ipc.JobNoWait // nobody can be in its way
 		return nil
 	}
-	fit := filter(seen, func(d accounting.DeviceState) bool { return reserves(request, d) <= mostMin(d) })
+	fit := filter(seen, func(d figures.DeviceState) bool { return reserves(request, d) <= mostMin(d) })
 	if len(fit) == 0 {
 		fit = seen // the daemon says what could be
 	}
@@ -114,12 +115,12 @@ func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []accou
 
 // unclear reports whether the environment names devices in a way that only the driver can tell: by their
 // number where the fastest is the first, or instances of MIG by UUIDs of their own.
-func (a *app) unclear(all []accounting.DeviceState) bool {
+func (a *app) unclear(all []figures.DeviceState) bool {
 	list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[ipc.VendorNVIDIA])
 	if !set || len(all) < 2 {
 		return false
 	}
-	instances := slices.ContainsFunc(all, func(d accounting.DeviceState) bool { return d.Parent != nil })
+	instances := slices.ContainsFunc(all, func(d figures.DeviceState) bool { return d.Parent != nil })
 	order := os.Getenv("CUDA_DEVICE_ORDER")
 	for _, name := range strings.Split(list, ",") {
 		name = strings.TrimSpace(name)
@@ -134,12 +135,12 @@ func (a *app) unclear(all []accounting.DeviceState) bool {
 }
 
 // mostMin is the most that can be reserved on a device at all, with a context beside it.
-func mostMin(d accounting.DeviceState) accounting.Bytes {
+func mostMin(d figures.DeviceState) accounting.Bytes {
 	return d.Total.Less(d.Reserve).Less(d.Context)
 }
 
 // reserves is what a job reserves on a device.
-func reserves(request *ipc.JobOpenRequest, d accounting.DeviceState) accounting.Bytes {
+func reserves(request *ipc.JobOpenRequest, d figures.DeviceState) accounting.Bytes {
 	switch {
 	case request.Min != ipc.NoLimit:
 		return accounting.Bytes(request.Min)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/top"
 	"golang.org/x/sys/unix"
@@ -31,7 +31,7 @@ func (w *watched) session(ctx context.Context) (*ipc.Client, error) {
 }
 
 // Snapshot is the daemon's state.
-func (w *watched) Snapshot(ctx context.Context) (s accounting.Snapshot, err error) {
+func (w *watched) Snapshot(ctx context.Context) (s figures.Snapshot, err error) {
 	err = w.kept.Ask(ctx, func(client *ipc.Client) (err error) {
 		s, err = snapshotOf(ctx, client)
 		return err
@@ -109,7 +109,7 @@ func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error 
 
 // isStill says whether a process is still of the job that the row showed, or, of a row without a job, still
 // unmanaged.
-func isStill(s accounting.Snapshot, action top.Action) bool {
+func isStill(s figures.Snapshot, action top.Action) bool {
 	if action.Job == 0 {
 		return unmanaged(s, uint64(action.PID)) != nil
 	}

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
@@ -23,7 +23,7 @@ your jobs. A number is taken for a process if
 one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
 gpuarb run --name: all jobs of that name are told of.`,
 		Args: takes(0, 1),
-		ValidArgsFunction: once(a.fromState(func(s accounting.Snapshot) []cobra.Completion {
+		ValidArgsFunction: once(a.fromState(func(s figures.Snapshot) []cobra.Completion {
 			return append(offerProcesses(s), offerJobs(s)...)
 		})),
 		RunE: func(_ *cobra.Command, args []string) error { return a.why(args) },
@@ -45,11 +45,11 @@ func (a *app) why(args []string) error {
 	if err != nil {
 		return err
 	}
-	wanted := func(j accounting.JobState) bool { return j.UID == uint32(os.Getuid()) }
+	wanted := func(j figures.JobState) bool { return j.UID == uint32(os.Getuid()) }
 	if own := a.ownJob(); len(args) == 0 && own != 0 {
-		wanted = func(j accounting.JobState) bool { return j.ID == own }
+		wanted = func(j figures.JobState) bool { return j.ID == own }
 	} else if name != "" {
-		wanted = func(j accounting.JobState) bool { return j.Name == name }
+		wanted = func(j figures.JobState) bool { return j.Name == name }
 	} else if len(args) > 0 {
 		job := jobOf(snapshot, number)
 		if u := unmanaged(snapshot, number); u != nil && u.Job != 0 {
@@ -58,7 +58,7 @@ func (a *app) why(args []string) error {
 			return fail(exitFailed, "process %d (%s) runs without gpuarb: no limit holds for it, and it waits for nothing; start it with `gpuarb run`, or see `gpuarb help enable`",
 				number, report.Escape(u.Command))
 		}
-		wanted = func(j accounting.JobState) bool { return j.ID == job }
+		wanted = func(j figures.JobState) bool { return j.ID == job }
 	}
 	whys := report.Whys(snapshot, wanted)
 	switch {
@@ -90,7 +90,7 @@ func (a *app) ownJob() uint64 {
 }
 
 // unmanaged finds a process that uses a device without gpuarb; nil: there is none of that PID.
-func unmanaged(s accounting.Snapshot, pid uint64) *accounting.UnmanagedState {
+func unmanaged(s figures.Snapshot, pid uint64) *figures.UnmanagedState {
 	for _, u := range s.Unmanaged() {
 		if uint64(u.PID) == pid {
 			return u
@@ -100,11 +100,11 @@ func unmanaged(s accounting.Snapshot, pid uint64) *accounting.UnmanagedState {
 }
 
 // jobOf is the job of a process, or of gpuarb run itself, or the number as it is.
-func jobOf(s accounting.Snapshot, number uint64) uint64 {
+func jobOf(s figures.Snapshot, number uint64) uint64 {
 	if p := s.Process(int(number)); p != nil {
 		return p.Job
 	}
-	if i := slices.IndexFunc(s.Jobs, func(j accounting.JobState) bool { return uint64(j.PID) == number }); i >= 0 {
+	if i := slices.IndexFunc(s.Jobs, func(j figures.JobState) bool { return uint64(j.PID) == number }); i >= 0 {
 		return s.Jobs[i].ID
 	}
 	return number

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"syscall"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // vendor is that of the GPUs that DCGM knows; its numbers of them are NVML's, and ours.
@@ -30,7 +30,7 @@ func (f *Folder) Path() string { return f.path }
 
 // Write has the files say which jobs have something of each GPU. Files that say so already are left alone, those of GPUs that are not there are emptied.
 // Where one cannot be written the others are; the next call tries that one again.
-func (f *Folder) Write(s accounting.Snapshot) error {
+func (f *Folder) Write(s figures.Snapshot) error {
 	files := map[string]string{}
 	for i := range s.Devices {
 		if d := &s.Devices[i]; d.Vendor == vendor {
@@ -44,16 +44,16 @@ func (f *Folder) Write(s accounting.Snapshot) error {
 func (f *Folder) Clear() error { return f.put(nil) }
 
 // jobsOn are the jobs that have a lease on a device whose process lives, or the device by claim or alone.
-func jobsOn(s *accounting.Snapshot, d *accounting.DeviceState) []uint64 {
+func jobsOn(s *figures.Snapshot, d *figures.DeviceState) []uint64 {
 	var jobs []uint64
 	for i := range s.Leases {
 		l := &s.Leases[i]
-		if l.Device == d.Index && l.State != accounting.StateDraining && l.State != accounting.StateLost {
+		if l.Device == d.Index && l.State != figures.StateDraining && l.State != figures.StateLost {
 			jobs = append(jobs, l.Job)
 		}
 	}
 	for _, h := range d.Holders {
-		if h.Kind != accounting.HoldsSlot {
+		if h.Kind != figures.HoldsSlot {
 			jobs = append(jobs, h.Job)
 		}
 	}

@@ -7,17 +7,17 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // two is a machine with two GPUs of NVIDIA's and one that DCGM does not know.
-func two() accounting.Snapshot {
-	return accounting.Snapshot{
-		Devices: []accounting.DeviceState{{Index: 0, Vendor: "nvidia"}, {Index: 1, Vendor: "nvidia"}, {Index: 2, Vendor: "amd"}},
-		Leases: []accounting.LeaseState{
-			{Job: 12, Device: 0, State: accounting.StateWaiting}, {Job: 7, Device: 0, State: accounting.StateRunning},
-			{Job: 7, Device: 0, State: accounting.StateRunning}, {Job: 8, Device: 0, State: accounting.StateDraining},
-			{Job: 9, Device: 1, State: accounting.StateLost}, {Job: 7, Device: 2, State: accounting.StateRunning},
+func two() figures.Snapshot {
+	return figures.Snapshot{
+		Devices: []figures.DeviceState{{Index: 0, Vendor: "nvidia"}, {Index: 1, Vendor: "nvidia"}, {Index: 2, Vendor: "amd"}},
+		Leases: []figures.LeaseState{
+			{Job: 12, Device: 0, State: figures.StateWaiting}, {Job: 7, Device: 0, State: figures.StateRunning},
+			{Job: 7, Device: 0, State: figures.StateRunning}, {Job: 8, Device: 0, State: figures.StateDraining},
+			{Job: 9, Device: 1, State: figures.StateLost}, {Job: 7, Device: 2, State: figures.StateRunning},
 		},
 	}
 }
@@ -49,7 +49,7 @@ func TestFiles(t *testing.T) {
 	write()
 	holds(t, dir, map[string]string{"0": "7\n12\n", "1": ""})
 
-	s.Devices[1].Holders = []accounting.HolderState{{Job: 30, Kind: accounting.HoldsClaim}, {Job: 31, Kind: accounting.HoldsSlot}, {Job: 4, Kind: accounting.HoldsExclusive}}
+	s.Devices[1].Holders = []figures.HolderState{{Job: 30, Kind: figures.HoldsClaim}, {Job: 31, Kind: figures.HoldsSlot}, {Job: 4, Kind: figures.HoldsExclusive}}
 	before, err := os.Stat(filepath.Join(dir, "0"))
 	if err != nil {
 		t.Fatal(err)

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -285,4 +285,4 @@ on_full = "wait"
 	job.Wait()
 }
 
-func snapshotOf(m *rig.Machine) *accounting.Snapshot { s := m.Snapshot(); return &s }
+func snapshotOf(m *rig.Machine) *figures.Snapshot { s := m.Snapshot(); return &s }

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -29,7 +29,7 @@ memory.max = "25%"
 `
 
 // shared is the one budget that is shared, on a device.
-func shared(m *rig.Machine, device int) accounting.BudgetDeviceState {
+func shared(m *rig.Machine, device int) figures.BudgetDeviceState {
 	m.T.Helper()
 	s := m.Snapshot()
 	if len(s.Budgets) != 1 || s.Budgets[0].Name != "rule students" || s.Budgets[0].Scope != "rule" {

@@ -11,7 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
@@ -60,7 +60,7 @@ func TestProcessorIsArbitrated(t *testing.T) {
 	if !strings.Contains(over, "out of memory on the processor") || strings.Contains(over, "GPU") {
 		t.Errorf("beyond the budget: %s", over)
 	}
-	device := func() accounting.DeviceState { return m.Processor() }
+	device := func() figures.DeviceState { return m.Processor() }
 	if d := device(); d.Used != 40*mib || d.Committed < 40*mib || d.Reserved != 0 || d.Overhead != 0 {
 		t.Errorf("it holds 40 MiB: %+v", d)
 	}

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -85,7 +85,7 @@ func crowd(b *testing.B, m *rig.Machine, leases, devices int) {
 }
 
 // openCrowd is crowd without a look at what came of it.
-func openCrowd(b *testing.B, m *rig.Machine, leases int, on []accounting.DeviceState) {
+func openCrowd(b *testing.B, m *rig.Machine, leases int, on []figures.DeviceState) {
 	b.Helper()
 	args := []string{m.Socket, fmt.Sprint(leases)}
 	for _, d := range on {

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -100,7 +100,7 @@ func counted(m *rig.Machine) (env []string, made func() int) {
 }
 
 // device is what the daemon says of the one device.
-func device(m *rig.Machine) accounting.DeviceState {
+func device(m *rig.Machine) figures.DeviceState {
 	m.T.Helper()
 	return m.Snapshot().Devices[0]
 }

@@ -8,7 +8,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -59,7 +59,7 @@ func besideChecks(t *testing.T, m *rig.Machine, p *rig.Program, take, without st
 	t.Helper()
 	p.Want(take, "ok")
 	pid := p.PID()
-	var seen accounting.UnmanagedState
+	var seen figures.UnmanagedState
 	rig.Eventually(t, "it is listed as the job's", func() bool {
 		for _, u := range m.Snapshot().Devices[0].UnmanagedBy {
 			if u.PID == pid {

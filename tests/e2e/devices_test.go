@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -25,7 +26,7 @@ func forProbe(m *rig.Machine) {
 }
 
 // onlyDevice returns the machine's device, which must be the only one.
-func onlyDevice(t *testing.T, m *rig.Machine) accounting.DeviceState {
+func onlyDevice(t *testing.T, m *rig.Machine) figures.DeviceState {
 	t.Helper()
 	s := m.Snapshot()
 	if len(s.Devices) != 1 {

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
@@ -128,15 +129,15 @@ func TestWhatPassesTheShimIsSeen(t *testing.T) {
 }
 
 // passed is what a process uses of the first device that nobody admitted.
-func passed(s accounting.Snapshot, pid int, leased bool) accounting.Bytes {
+func passed(s figures.Snapshot, pid int, leased bool) accounting.Bytes {
 	if leased {
-		i := slices.IndexFunc(s.Leases, func(l accounting.LeaseState) bool { return l.PID == pid })
+		i := slices.IndexFunc(s.Leases, func(l figures.LeaseState) bool { return l.PID == pid })
 		if i < 0 || s.Leases[i].Used != 0 {
 			return 0
 		}
 		return s.Leases[i].Overhead
 	}
-	i := slices.IndexFunc(s.Devices[0].UnmanagedBy, func(u accounting.UnmanagedState) bool { return u.PID == pid })
+	i := slices.IndexFunc(s.Devices[0].UnmanagedBy, func(u figures.UnmanagedState) bool { return u.PID == pid })
 	if i < 0 || len(s.Leases) != 0 {
 		return 0
 	}

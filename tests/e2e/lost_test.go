@@ -7,7 +7,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -35,7 +35,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	why("GPU 0: it fell off the bus and is lost", "start it again on another device")
 	m.Sim("restore", "0")
 	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
-	if got := m.Lease(old.PID(), 0); got.State != accounting.StateLost || got.Granted != 0 {
+	if got := m.Lease(old.PID(), 0); got.State != figures.StateLost || got.Granted != 0 {
 		t.Errorf("the old lease is %+v", got)
 	}
 	why("GPU 0: it fell off the bus and is back", "→ start it again:")
@@ -47,7 +47,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	m.Kill()
 	m.Start()
 	rig.Eventually(t, "the next daemon knows both", func() bool {
-		return m.Lease(old.PID(), 0).State == accounting.StateLost && m.Lease(all.PID(), 0).Used == 1<<30
+		return m.Lease(old.PID(), 0).State == figures.StateLost && m.Lease(all.PID(), 0).Used == 1<<30
 	})
 	old.Signal(unix.SIGKILL)
 	old.Wait()
@@ -63,7 +63,7 @@ func TestLostAtTheStart(t *testing.T) {
 	m.Sim("lose", "0")
 	m.Start()
 	rig.Eventually(t, "it is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
-	if got := m.Lease(p.PID(), 0); got.State != accounting.StateLost {
+	if got := m.Lease(p.PID(), 0); got.State != figures.StateLost {
 		t.Errorf("its lease is %+v", got)
 	}
 	m.Sim("restore", "0")

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -96,7 +96,7 @@ func TestImportsAreNotCharged(t *testing.T) {
 			// It takes two readings to charge another one.
 			loader.Want("loadtable m 3G", "ok")
 			rig.Eventually(t, "that one is charged", func() bool { return m.Lease(loader.PID(), 0).Excess > 0 })
-			if l := m.Lease(other.PID(), 0); l.Excess != 0 || l.State != accounting.StateRunning {
+			if l := m.Lease(other.PID(), 0); l.Excess != 0 || l.State != figures.StateRunning {
 				t.Errorf("%+v", l)
 			}
 		})

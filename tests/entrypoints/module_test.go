@@ -6,7 +6,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
@@ -112,7 +112,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			rig.Eventually(t, "it is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
 			s := m.Snapshot()
 			l := m.Lease(pid, 0)
-			if uint64(l.Excess) > bytes || l.State != accounting.StateOver {
+			if uint64(l.Excess) > bytes || l.State != figures.StateOver {
 				t.Errorf("%+v", l)
 			}
 			p.Want("alloc b 1", errOutOfMemory)
@@ -120,7 +120,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			if used := m.SimNumber("used", "0"); uint64(s.Devices[0].Capacity)-uint64(s.Devices[0].Committed) > 8*gib-used {
 				t.Errorf("%d bytes of 8 GiB are in use, and the books have %+v", used, s.Devices[0])
 			}
-			if row := m.Lease(before.PID(), 0); row.Excess != 0 || row.State != accounting.StateRunning {
+			if row := m.Lease(before.PID(), 0); row.Excess != 0 || row.State != figures.StateRunning {
 				t.Errorf("somebody else's row: %+v", row)
 			}
 			if c.undo != "" {

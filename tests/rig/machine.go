@@ -19,7 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
@@ -372,7 +372,7 @@ func (m *Machine) AllGone() {
 	m.T.Helper()
 	Eventually(m.T, "every lease is gone, and what it had", func() bool {
 		s := m.Snapshot()
-		held := slices.ContainsFunc(s.Devices, func(d accounting.DeviceState) bool {
+		held := slices.ContainsFunc(s.Devices, func(d figures.DeviceState) bool {
 			return d.Granted != 0 || d.Committed != 0 || d.Used != 0 || d.Streams != 0
 		})
 		return len(s.Leases) == 0 && !held
@@ -443,7 +443,7 @@ func Wait(t testing.TB, limit time.Duration, cmd *exec.Cmd) error {
 }
 
 // Snapshot is the daemon's state, asked over its socket.
-func (m *Machine) Snapshot() accounting.Snapshot {
+func (m *Machine) Snapshot() figures.Snapshot {
 	m.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
 	defer cancel()
@@ -456,7 +456,7 @@ func (m *Machine) Snapshot() accounting.Snapshot {
 	if err != nil {
 		m.fatalf("%v", err)
 	}
-	var s accounting.Snapshot
+	var s figures.Snapshot
 	if err := json.Unmarshal(text, &s); err != nil {
 		m.fatalf("%v", err)
 	}

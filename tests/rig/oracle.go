@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Held is what the simulated driver says that a process holds on a device.
@@ -73,7 +74,7 @@ func (m *Machine) Calls(pattern string) int {
 
 // Lease is what the daemon says that a process holds on a device. The test fails
 // where it knows no such lease.
-func (m *Machine) Lease(pid, device int) accounting.LeaseState {
+func (m *Machine) Lease(pid, device int) figures.LeaseState {
 	m.T.Helper()
 	s := m.Snapshot()
 	for _, l := range s.Leases {
@@ -82,7 +83,7 @@ func (m *Machine) Lease(pid, device int) accounting.LeaseState {
 		}
 	}
 	m.fatalf("process %d has no lease on GPU %d: %+v", pid, device, s.Leases)
-	return accounting.LeaseState{}
+	return figures.LeaseState{}
 }
 
 // First returns the index of the first device that is shown.
@@ -92,13 +93,13 @@ func (m *Machine) First() int {
 }
 
 // Processor returns the processor's row; the zero row if the processor is not shown.
-func (m *Machine) Processor() accounting.DeviceState {
+func (m *Machine) Processor() figures.DeviceState {
 	m.T.Helper()
 	s := m.Snapshot()
 	if d := s.Device(accounting.ProcessorIndex); d != nil {
 		return *d
 	}
-	return accounting.DeviceState{}
+	return figures.DeviceState{}
 }
 
 // Disagreement says where the daemon's count is not the driver's own, process by process but

@@ -96,9 +96,9 @@ func fieldsOf(t *testing.T, path string, types ...string) []string {
 // A figure that is shown is one that somebody counts.
 func TestEveryFigureIsSet(t *testing.T) {
 	set := namesIn(t, "arbiter", "daemon").set
-	for _, field := range fieldsOf(t, "accounting/snapshot.go") {
+	for _, field := range fieldsOf(t, "figures/snapshot.go") {
 		if _, name, _ := strings.Cut(field, "."); !set[name] {
-			t.Errorf("accounting.%s is shown, and nothing sets it", field)
+			t.Errorf("figures.%s is shown, and nothing sets it", field)
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package accounting
+package figures
 
 // Bypass says how a process uses a device past the library, so that no limit holds for the process: as far as its environment
 // and its mappings tell. The values are part of the wire protocol and of --json: new values may be added,

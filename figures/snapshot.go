@@ -1,18 +1,11 @@
-package accounting
+package figures
 
 import (
-	"fmt"
-	"math"
 	"slices"
-	"strconv"
 	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
-
-// Bytes is an amount of device memory. Max stands for "no limit".
-type Bytes uint64
-
-// Max is the limit that limits nothing; files and flags spell it "max".
-const Max Bytes = math.MaxUint64
 
 // State says how a lease is doing; the word is what STATE shows in /gpu/leases.
 type State string
@@ -60,38 +53,38 @@ type ConfigState struct {
 
 // DeviceState is one GPU. All memory in bytes.
 type DeviceState struct {
-	Index        int       `json:"index"`
-	Vendor       string    `json:"vendor"` // nvidia, amd, intel or cpu
-	Name         string    `json:"name"`
-	UUID         string    `json:"uuid"`
-	PCI          string    `json:"pci"` // domain:bus:device.function, lower case
-	Lost         bool      `json:"lost"`
-	Unresponsive bool      `json:"unresponsive"`     // it does not answer: its figures are old
-	Parent       *int      `json:"parent,omitempty"` // of a MIG instance: index of its GPU
-	Total        Bytes     `json:"total_bytes"`
-	TotalFrom    TotalFrom `json:"total_from"`
-	Reserve      Bytes     `json:"reserve_bytes"`   // never granted
-	Capacity     Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
-	Granted      Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed    Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without managed memory that is away from the device
-	Reserved     Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
-	Used         Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with managed memory that is away from the device
-	Peak         Bytes     `json:"peak_bytes"`
-	Unmanaged    Bytes     `json:"unmanaged_bytes"`
-	Overhead     Bytes     `json:"overhead_bytes"`
-	Context      Bytes     `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
-	Streams      int       `json:"streams"`
-	SlotsMax     int       `json:"slots_max"` // 0: no limit
-	SlotsBy      string    `json:"slots_by"`  // user or key that set SlotsMax; "": none did
-	SlotsCurrent int       `json:"slots_current"`
-	SlotsScope   string    `json:"slots_scope"`
-	Leased       bool      `json:"leased"`        // a job has it by claim or as its only user
-	Claims       int       `json:"claims"`        // jobs that have it by claim
-	ExclusiveJob uint64    `json:"exclusive_job"` // job that has the device to itself; 0: none
-	Queue        int       `json:"queue_depth"`   // requests that wait there
-	Admitted     uint64    `json:"admitted"`      // requests granted
-	Denied       uint64    `json:"denied"`
-	AtMax        uint64    `json:"at_max"` // requests that met the capacity, refused or not
+	Index        int                  `json:"index"`
+	Vendor       string               `json:"vendor"` // nvidia, amd, intel or cpu
+	Name         string               `json:"name"`
+	UUID         string               `json:"uuid"`
+	PCI          string               `json:"pci"` // domain:bus:device.function, lower case
+	Lost         bool                 `json:"lost"`
+	Unresponsive bool                 `json:"unresponsive"`     // it does not answer: its figures are old
+	Parent       *int                 `json:"parent,omitempty"` // of a MIG instance: index of its GPU
+	Total        accounting.Bytes     `json:"total_bytes"`
+	TotalFrom    accounting.TotalFrom `json:"total_from"`
+	Reserve      accounting.Bytes     `json:"reserve_bytes"`   // never granted
+	Capacity     accounting.Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
+	Granted      accounting.Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
+	Committed    accounting.Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without managed memory that is away from the device
+	Reserved     accounting.Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
+	Used         accounting.Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with managed memory that is away from the device
+	Peak         accounting.Bytes     `json:"peak_bytes"`
+	Unmanaged    accounting.Bytes     `json:"unmanaged_bytes"`
+	Overhead     accounting.Bytes     `json:"overhead_bytes"`
+	Context      accounting.Bytes     `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
+	Streams      int                  `json:"streams"`
+	SlotsMax     int                  `json:"slots_max"` // 0: no limit
+	SlotsBy      string               `json:"slots_by"`  // user or key that set SlotsMax; "": none did
+	SlotsCurrent int                  `json:"slots_current"`
+	SlotsScope   string               `json:"slots_scope"`
+	Leased       bool                 `json:"leased"`        // a job has it by claim or as its only user
+	Claims       int                  `json:"claims"`        // jobs that have it by claim
+	ExclusiveJob uint64               `json:"exclusive_job"` // job that has the device to itself; 0: none
+	Queue        int                  `json:"queue_depth"`   // requests that wait there
+	Admitted     uint64               `json:"admitted"`      // requests granted
+	Denied       uint64               `json:"denied"`
+	AtMax        uint64               `json:"at_max"` // requests that met the capacity, refused or not
 
 	Pressure PressureState `json:"pressure"`
 
@@ -100,70 +93,25 @@ type DeviceState struct {
 	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time that they have them
 }
 
-// VendorCPU is the vendor of the processor: a device with the machine's memory, and no GPU.
-const VendorCPU = "cpu"
-
-// TotalFrom says where a device's total memory comes from.
-type TotalFrom string
-
-// The sources, in the order in which they count: the first that tells the total.
-const (
-	FromConfiguration TotalFrom = "configuration" // memory in a [[device]]
-	FromDriver        TotalFrom = "driver"        // NVML, DRM; of the processor the kernel
-	FromProbe         TotalFrom = "probe"         // a process of the daemon's asked CUDA
-	FromMachine       TotalFrom = "machine"       // half of the machine's memory, because no source tells
-)
-
-// MaxGPUs bounds the GPUs of a machine; further ones are left out.
-const MaxGPUs = 64
-
-// ProcessorIndex is the processor's index inside gpuarb. It is larger than that of any GPU, so that a GPU that comes late
-// finds an index free. Users are shown [IndexName] and [IndexNumber] instead.
-const ProcessorIndex = MaxGPUs
-
-// IndexName returns how files and tables name the device with an index: "0", "cpu".
-func IndexName(index int) string {
-	if index == ProcessorIndex {
-		return VendorCPU
-	}
-	return strconv.Itoa(index)
-}
-
-// IndexNumber returns the index of a device in JSON: −1 for the processor.
-func IndexNumber(index int) int {
-	if index == ProcessorIndex {
-		return -1
-	}
-	return index
-}
-
 // HideProcessor removes the processor from a snapshot. The caller knows that nothing is held on it.
 func (s *Snapshot) HideProcessor() {
-	s.Devices = slices.DeleteFunc(s.Devices, func(d DeviceState) bool { return d.Index == ProcessorIndex })
+	s.Devices = slices.DeleteFunc(s.Devices, func(d DeviceState) bool { return d.Index == accounting.ProcessorIndex })
 	for i := range s.Jobs {
-		s.Jobs[i].Devices = slices.DeleteFunc(s.Jobs[i].Devices, func(d JobDeviceState) bool { return d.Device == ProcessorIndex })
+		s.Jobs[i].Devices = slices.DeleteFunc(s.Jobs[i].Devices, func(d JobDeviceState) bool { return d.Device == accounting.ProcessorIndex })
 	}
 	for i := range s.Budgets {
-		s.Budgets[i].Devices = slices.DeleteFunc(s.Budgets[i].Devices, func(d BudgetDeviceState) bool { return d.Device == ProcessorIndex })
+		s.Budgets[i].Devices = slices.DeleteFunc(s.Budgets[i].Devices, func(d BudgetDeviceState) bool { return d.Device == accounting.ProcessorIndex })
 	}
 	for i := range s.Rules {
-		s.Rules[i].Devices = slices.DeleteFunc(s.Rules[i].Devices, func(d RuleDeviceState) bool { return d.Device == ProcessorIndex })
+		s.Rules[i].Devices = slices.DeleteFunc(s.Rules[i].Devices, func(d RuleDeviceState) bool { return d.Device == accounting.ProcessorIndex })
 	}
 }
 
 // IsGPU reports whether the device is one.
-func (d *DeviceState) IsGPU() bool { return d.Vendor != VendorCPU }
+func (d *DeviceState) IsGPU() bool { return d.Vendor != accounting.VendorCPU }
 
 // Called is how people know the device.
-func (d *DeviceState) Called() string { return DeviceName(d.Index, !d.IsGPU()) }
-
-// DeviceName is how people know a device: the GPU with an index, or the processor, of which there is one.
-func DeviceName(index int, processor bool) string {
-	if processor {
-		return "the processor"
-	}
-	return fmt.Sprintf("GPU %d", index)
-}
+func (d *DeviceState) Called() string { return accounting.DeviceName(d.Index, !d.IsGPU()) }
 
 // HolderState is a job that has a device as a whole, or slots of it.
 type HolderState struct {
@@ -190,36 +138,36 @@ const (
 
 // UnmanagedState is a process that uses a device and is no client.
 type UnmanagedState struct {
-	Job        uint64    `json:"job,omitempty"`      // the job that it belongs to, whose budget its memory does not count against; 0: none
-	JobName    string    `json:"job_name,omitempty"` // "": none
-	Bypass     Bypass    `json:"bypass,omitempty"`   // how it runs past the library, if it belongs to a job
-	PID        int       `json:"pid"`
-	StartTicks uint64    `json:"start_ticks"` // as of a client; 0: not known
-	UID        uint32    `json:"uid"`
-	User       string    `json:"user"` // "": not known, and UID neither
-	Command    string    `json:"command"`
-	Bytes      Bytes     `json:"bytes"`
-	AgeMs      int64     `json:"age_ms"` // since a reading first listed it
-	Since      time.Time `json:"-"`
+	Job        uint64           `json:"job,omitempty"`      // the job that it belongs to, whose budget its memory does not count against; 0: none
+	JobName    string           `json:"job_name,omitempty"` // "": none
+	Bypass     Bypass           `json:"bypass,omitempty"`   // how it runs past the library, if it belongs to a job
+	PID        int              `json:"pid"`
+	StartTicks uint64           `json:"start_ticks"` // as of a client; 0: not known
+	UID        uint32           `json:"uid"`
+	User       string           `json:"user"` // "": not known, and UID neither
+	Command    string           `json:"command"`
+	Bytes      accounting.Bytes `json:"bytes"`
+	AgeMs      int64            `json:"age_ms"` // since a reading first listed it
+	Since      time.Time        `json:"-"`
 }
 
 // LeaseState is what one client holds on one device: a row of /gpu/leases.
 type LeaseState struct {
-	PID      int    `json:"pid"`
-	User     string `json:"user"`
-	UID      uint32 `json:"uid"`
-	Device   int    `json:"device"`
-	State    State  `json:"state"`
-	Used     Bytes  `json:"used_bytes"`
-	Granted  Bytes  `json:"granted_bytes"`
-	Credit   Bytes  `json:"credit_bytes"`
-	Away     Bytes  `json:"away_bytes"`    // inside Used: managed memory that the device does not hold
-	Pending  Bytes  `json:"pending_bytes"` // inside Used; as the client says, clamped
-	Budget   Bytes  `json:"budget_bytes"`  // memory.max in force; Max for none
-	Min      Bytes  `json:"min_bytes"`
-	Peak     Bytes  `json:"peak_bytes"` // most bytes used at once
-	Overhead Bytes  `json:"overhead_bytes"`
-	Excess   Bytes  `json:"excess_bytes"` // of Overhead: what no allocation names, charged to its own budget
+	PID      int              `json:"pid"`
+	User     string           `json:"user"`
+	UID      uint32           `json:"uid"`
+	Device   int              `json:"device"`
+	State    State            `json:"state"`
+	Used     accounting.Bytes `json:"used_bytes"`
+	Granted  accounting.Bytes `json:"granted_bytes"`
+	Credit   accounting.Bytes `json:"credit_bytes"`
+	Away     accounting.Bytes `json:"away_bytes"`    // inside Used: managed memory that the device does not hold
+	Pending  accounting.Bytes `json:"pending_bytes"` // inside Used; as the client says, clamped
+	Budget   accounting.Bytes `json:"budget_bytes"`  // memory.max in force; Max for none
+	Min      accounting.Bytes `json:"min_bytes"`
+	Peak     accounting.Bytes `json:"peak_bytes"` // most bytes used at once
+	Overhead accounting.Bytes `json:"overhead_bytes"`
+	Excess   accounting.Bytes `json:"excess_bytes"` // of Overhead: what no allocation names, charged to its own budget
 
 	Streams    int      `json:"streams"`
 	StreamsMax int      `json:"streams_max"`
@@ -248,20 +196,20 @@ type LeaseState struct {
 
 // TicketState is one waiting request: a row of /gpu/queue.
 type TicketState struct {
-	Pos        int    `json:"pos"` // 1: next at the limit that refuses it
-	Ticket     uint64 `json:"ticket"`
-	PID        int    `json:"pid"`
-	User       string `json:"user"`
-	UID        uint32 `json:"uid"`
-	Device     int    `json:"device"` // -1: any of several
-	Wants      string `json:"wants"`  // "512 MiB", "slot", "device", …
-	WantsBytes Bytes  `json:"wants_bytes"`
-	WaitedMs   int64  `json:"waited_ms"`
-	Reason     string `json:"reason"` // device_full, shared_full, slots, …
-	Text       string `json:"text"`   // what is waited for, and who holds it
-	Job        uint64 `json:"job"`
-	JobName    string `json:"job_name"`
-	Command    string `json:"command"`
+	Pos        int              `json:"pos"` // 1: next at the limit that refuses it
+	Ticket     uint64           `json:"ticket"`
+	PID        int              `json:"pid"`
+	User       string           `json:"user"`
+	UID        uint32           `json:"uid"`
+	Device     int              `json:"device"` // -1: any of several
+	Wants      string           `json:"wants"`  // "512 MiB", "slot", "device", …
+	WantsBytes accounting.Bytes `json:"wants_bytes"`
+	WaitedMs   int64            `json:"waited_ms"`
+	Reason     string           `json:"reason"` // device_full, shared_full, slots, …
+	Text       string           `json:"text"`   // what is waited for, and who holds it
+	Job        uint64           `json:"job"`
+	JobName    string           `json:"job_name"`
+	Command    string           `json:"command"`
 }
 
 // ProcessState is one client process, whatever devices it uses.
@@ -305,13 +253,13 @@ type JobState struct {
 
 // JobDeviceState is a job's account on one device. Its limits hold for each device by itself.
 type JobDeviceState struct {
-	Device int   `json:"device"`
-	Min    Bytes `json:"min_bytes"`
-	Max    Bytes `json:"max_bytes"`
+	Device int              `json:"device"`
+	Min    accounting.Bytes `json:"min_bytes"`
+	Max    accounting.Bytes `json:"max_bytes"`
 
-	Reserved Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
-	Used     Bytes `json:"used_bytes"`
-	Peak     Bytes `json:"peak_bytes"`
+	Reserved accounting.Bytes `json:"reserved_bytes"` // for the job and its processes, used or not
+	Used     accounting.Bytes `json:"used_bytes"`
+	Peak     accounting.Bytes `json:"peak_bytes"`
 
 	MinBy string `json:"min_by"` // who or what set it: a rule, the flags that it was started with, a user; "": there is none
 	MaxBy string `json:"max_by"` // likewise
@@ -333,13 +281,13 @@ type BudgetState struct {
 
 // BudgetDeviceState is such a budget's account on one device.
 type BudgetDeviceState struct {
-	Device int    `json:"device"`
-	Min    Bytes  `json:"min_bytes"`
-	Max    Bytes  `json:"max_bytes"`
-	MaxBy  string `json:"max_by"` // a rule, or who set it; "": there is none
-	Used   Bytes  `json:"used_bytes"`
-	Free   Bytes  `json:"free_bytes"` // neither held nor reserved; Max: no limit
-	Over   bool   `json:"over"`       // more is held than may be
+	Device int              `json:"device"`
+	Min    accounting.Bytes `json:"min_bytes"`
+	Max    accounting.Bytes `json:"max_bytes"`
+	MaxBy  string           `json:"max_by"` // a rule, or who set it; "": there is none
+	Used   accounting.Bytes `json:"used_bytes"`
+	Free   accounting.Bytes `json:"free_bytes"` // neither held nor reserved; Max: no limit
+	Over   bool             `json:"over"`       // more is held than may be
 }
 
 // RuleState is a rule of the configuration, and what it gives now.
@@ -355,20 +303,20 @@ type RuleState struct {
 
 // RuleDeviceState is what a rule gives on one device.
 type RuleDeviceState struct {
-	Device int    `json:"device"`
-	Max    Bytes  `json:"max_bytes"`
-	MaxBy  string `json:"max_by"` // "": there is none
+	Device int              `json:"device"`
+	Max    accounting.Bytes `json:"max_bytes"`
+	MaxBy  string           `json:"max_by"` // "": there is none
 }
 
 // UserState is a user with all of his jobs. What limits him is in BudgetState.
 type UserState struct {
-	UID      uint32        `json:"uid"`
-	Name     string        `json:"name"` // "": not known
-	Used     Bytes         `json:"used_bytes"`
-	Max      Bytes         `json:"max_bytes"` // what all of his programs may hold on each device; where they differ, the lowest; Max: no limit
-	Streams  int           `json:"streams"`
-	Pressure PressureState `json:"pressure"`
-	Counts   RequestCounts `json:"-"` // since he is remembered; long, and for files alone
+	UID      uint32           `json:"uid"`
+	Name     string           `json:"name"` // "": not known
+	Used     accounting.Bytes `json:"used_bytes"`
+	Max      accounting.Bytes `json:"max_bytes"` // what all of his programs may hold on each device; where they differ, the lowest; Max: no limit
+	Streams  int              `json:"streams"`
+	Pressure PressureState    `json:"pressure"`
+	Counts   RequestCounts    `json:"-"` // since he is remembered; long, and for files alone
 }
 
 // PressureState tells for how long somebody waited for bytes (some), and for how long nobody went on meanwhile (full), as

@@ -1,8 +1,10 @@
-package accounting
+package figures
 
 import (
 	"iter"
 	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // Device is the device of an index; nil: there is none.
@@ -34,7 +36,7 @@ func (s *Snapshot) Called(index int) string {
 	if d := s.Device(index); d != nil {
 		return d.Called()
 	}
-	return DeviceName(index, index == ProcessorIndex)
+	return accounting.DeviceName(index, index == accounting.ProcessorIndex)
 }
 
 // Unmanaged are the processes that are no clients, with the device that each uses.

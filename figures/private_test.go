@@ -1,4 +1,4 @@
-package accounting
+package figures
 
 import (
 	"encoding/json"
