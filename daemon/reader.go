@@ -7,6 +7,8 @@ import (
 	"sync"
 	"time"
 
+	"golang.org/x/time/rate"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/figures"
@@ -45,7 +47,7 @@ type reader struct {
 
 	names map[int]named // of processes that are no clients; run's own, as what follows
 	gap   time.Duration // the pause before the next look at what drains
-	paid  time.Time     // when all readings so far would have been due, one each readOften
+	pace  *rate.Limiter // one reading in each readOften in the long run, and readBurst at once
 	lost  bool          // as the last reading said
 
 	mu     sync.Mutex
@@ -77,7 +79,7 @@ type reading struct {
 
 func newReader(d *Daemon, index int) *reader {
 	return &reader{d: d, index: index, wake: make(chan struct{}, 1), first: make(chan struct{}), names: map[int]named{}, gap: readFirst,
-		since: d.now(), draining: map[*session]struct{}{}}
+		pace: rate.NewLimiter(rate.Every(readOften), readBurst), since: d.now(), draining: map[*session]struct{}{}}
 }
 
 // run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
@@ -115,10 +117,8 @@ func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
 			return false
 		}
 	}
-	if r.paid = r.paid.Add(readOften); r.paid.Before(began) {
-		r.paid = began
-	}
-	early := max(r.paid.Sub(r.d.now())-readBurst*readOften, rested.Sub(r.d.now()))
+	now := r.d.now()
+	early := max(r.pace.ReserveN(now, 1).DelayFrom(now), rested.Sub(now))
 	return early <= 0 || r.pause(ctx, early, nil)
 }
 
