@@ -19,11 +19,11 @@ const (
 )
 
 // The daemon's limit of open files, divided so that no table and no connection can lack a descriptor: a connection has two
-// (socket, pidfd), a session two (pidfd, page), a job one (pidfd). What is left is for the daemon's own files.
+// (socket, pidfd), a session two (pidfd, page), a job one (pidfd). The daemon's own files have the rest.
 const (
-	filesPerConn    = 4 // one connection for each so many files: half of them
-	filesPerSession = 8 // a quarter of them
-	filesPerJob     = 8 // an eighth
+	filesPerConn    = 4 // files for each connection, which has two: half of the limit
+	filesPerSession = 8 // files for each session, which has two: a quarter
+	filesPerJob     = 8 // files for each job, which has one: an eighth
 )
 
 // bounds are those of one table.
@@ -103,7 +103,7 @@ func raiseFileLimit() int {
 	return int(min(lim.Cur, math.MaxInt32))
 }
 
-// connLimits returns the limits on connections of a daemon that may have so many files open.
+// connLimits returns the limits on connections of a daemon whose limit of open files is files.
 func connLimits(files int) ipc.Limits {
 	total := min(files/filesPerConn, 65536)
 	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // of the others, what ipc makes of the total

@@ -22,7 +22,7 @@ func startedOf(p ipc.Peer) procfacts.Started {
 	return procfacts.Started{PID: p.PID, StartTicks: p.StartTicks}
 }
 
-// watch has ended called when a process ends. The pidfd is the mortal's from here on; if the process cannot be watched it is closed.
+// watch calls ended when a process ends. The pidfd is the mortal's from here on; if the process cannot be watched it is closed.
 func (d *Daemon) watch(m *mortal, p procfacts.Started, pidfd int, ended func()) error {
 	m.Started, m.pidfd, m.ended = p, -1, ended
 	if err := d.reaper.Add(pidfd, m); err != nil {

@@ -11,8 +11,8 @@ import (
 )
 
 // Requests that waited when the daemon before this one ended come again, each with its
-// number. Until they are all back, or returnPatience has passed, whoever has a later place
-// (a newcomer has the latest) is held back, so that order survives the daemon. Then their places are free.
+// number. Until they are all back, or returnPatience has passed, requests with a later place
+// (a new request has the latest) are held back, so that order survives the daemon. Then their places are free.
 
 // returnPatience is how long a place is kept. A client that lost its daemon looks for it once a second.
 const returnPatience = 3 * time.Second

@@ -10,8 +10,8 @@ import (
 )
 
 // ChangesPerSecond is how many limits a user changes in a second, by writing into the filesystem
-// or by asking, after as many at once; who wants to change more waits. Each costs everybody's time: what is below the limit is
-// gone through with the lock held, and is written down and logged.
+// or by asking, after as many at once; who wants to change more waits. A change takes the daemon's lock while it
+// goes through what is below the limit, and is written down and logged.
 const ChangesPerSecond = 100
 
 // ChangeTakes is how long a change has the daemon's lock at most to count as one: where thousands are concerned

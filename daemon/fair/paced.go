@@ -2,24 +2,20 @@ package fair
 
 import (
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
-// Paced makes something for many who ask for it, one after the other: who asks while another
-// waits gets the same, made after both have asked. Making it takes a sixth of the time at
-// the most, however often it is asked for.
+// Paced makes something for many clients that ask for it, one after the other: clients that ask while another one is made get the next
+// one, which is made for all of them. Making them takes a sixth of the time at
+// the most, however often one is asked for. The zero Paced is ready.
 type Paced[T any] struct {
-	turn sync.Mutex // held by whoever makes one; taken before mu
-	free time.Time  // when the next may be made; turn guards it
+	begun  atomic.Int64 // how many were begun
+	asking atomic.Int64 // calls of Get that have not returned
 
-	mu      sync.Mutex
-	pending *flight[T] // waits for its turn; nil: none does
-}
-
-// flight is for everybody who asked before it was made.
-type flight[T any] struct {
-	done chan struct{}
-	made T
+	mu   sync.Mutex // held while one is made
+	made T          // the last one, as long as somebody asks
+	free time.Time  // when the next may be made
 }
 
 // paceRest is how many times as long as it took to make one the next has to wait: what others have
@@ -30,27 +26,23 @@ const paceRest = 5
 // closed more than making what is in it.
 const paceLeast = time.Millisecond
 
-// Get returns one that is made after it was asked for.
+// Get returns one that was begun after the call.
 func (p *Paced[T]) Get(produce func() T) T {
+	before := p.begun.Load()
+	p.asking.Add(1)
 	p.mu.Lock()
-	if f := p.pending; f != nil {
-		p.mu.Unlock()
-		<-f.done
-		return f.made
+	defer p.mu.Unlock()
+	if p.begun.Load() == before {
+		time.Sleep(time.Until(p.free)) // of the processor's time, not of the daemon's clock
+		p.begun.Add(1)
+		began := time.Now()
+		p.made = produce()
+		p.free = time.Now().Add(max(paceLeast, paceRest*time.Since(began)))
 	}
-	f := &flight[T]{done: make(chan struct{})}
-	p.pending = f
-	p.mu.Unlock()
-
-	p.turn.Lock()
-	defer p.turn.Unlock()
-	time.Sleep(time.Until(p.free)) // of the processor's time, not of the daemon's clock
-	p.mu.Lock()
-	p.pending = nil
-	p.mu.Unlock()
-	defer close(f.done)
-	began := time.Now()
-	f.made = produce()
-	p.free = time.Now().Add(max(paceLeast, paceRest*time.Since(began)))
-	return f.made
+	made := p.made
+	if p.asking.Add(-1) == 0 {
+		var none T
+		p.made = none
+	}
+	return made
 }
