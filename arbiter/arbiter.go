@@ -33,6 +33,7 @@ type Arbiter struct {
 	asking    *ticket   // the request that the running call decides
 	cycling   bool      // cycle runs
 	stale     bool      // since the last cycle something has changed by which a waiting request may be decided
+	cycleAt   time.Time // when a cycle is to be run for frees that were reported; zero: not by itself
 	looseAt   time.Time // when to look for a deadlock in which something might have moved; zero: never
 	suspected bool      // there may be a deadlock, and so many requests wait that it is looked for without the lock
 

@@ -63,6 +63,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		do   func()
 	}{
 		{"free", func() { last.free(mib) }},
+		{"cycle", func() { w.arb.JudgeAll(w.now) }},
 		{"wait", func() { w.arb.Cancel(w.now, wait(arbiter.MaxTickets-1), arbiter.ReasonCancelled) }},
 		{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
 		{"reading", func() { w.arb.Note(0); w.arb.Observe(w.now, usage) }},
@@ -70,7 +71,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		{"policy", func() { w.arb.SetPolicy(w.now, p) }},
 		{"search", func() { w.now = w.now.Add(time.Minute); w.arb.Search(w.now) }},
 		{"query", func() { _, _ = w.arb.Query(w.now, last.session, 0) }},
-		{"all-granted", func() { last.free(1 << 42) }},
+		{"all-granted", func() { last.free(1 << 42); w.arb.JudgeAll(w.now) }},
 	} {
 		b.Run(x.name, func(b *testing.B) {
 			runtime.LockOSThread()

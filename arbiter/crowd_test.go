@@ -111,6 +111,7 @@ func TestAWaiterIsJudgedByItsJob(t *testing.T) {
 	}
 	w, one, ticket := begin(arbiter.JobRequest{Min: ptr(size(300))})
 	one.free(100)
+	w.pass(2 * time.Millisecond) // when frees that were gathered are looked at
 	w.served(ticket)
 	w, one, ticket = begin(arbiter.JobRequest{Max: ptr(size(400))})
 	one.word.told.Known = true
@@ -297,6 +298,9 @@ func TestNoTurnIsLost(t *testing.T) {
 				continue
 			}
 			p.arb.Finish(p.now)
+			if due := p.arb.Due(); !due.IsZero() && due.Sub(p.now) <= 2*time.Millisecond { // frees that were gathered are looked at
+				p.arb.Tick(due)
+			}
 			p.arb.Decisions()
 			waited += len(p.arb.Snapshot(p.now).Queue)
 			if p.arb.JudgeAll(p.now); len(p.decided()) > 0 {

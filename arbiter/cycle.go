@@ -69,7 +69,7 @@ func (a *Arbiter) cycle(now time.Time) {
 	if a.cycling || !a.stale {
 		return
 	}
-	a.cycling = true
+	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
 	// Each pass decides a request, or finds more in the way of one than before, so that the bound is never reached. A daemon
 	// that hangs would be worse than a late turn.
@@ -96,6 +96,21 @@ func (a *Arbiter) cycle(now time.Time) {
 	}
 	a.checkAll(now)
 	a.noticesDue = true
+}
+
+// With more waiting requests than gatheredAbove, reports of frees are gathered for gatherFor before a cycle is run.
+const (
+	gatheredAbove = 32
+	gatherFor     = 2 * time.Millisecond
+)
+
+// cycleSoon runs a cycle, at once or, if many requests wait, by a Tick soon. Until then the limits that were blocked stay so.
+func (a *Arbiter) cycleSoon(now time.Time) {
+	if len(a.queue) <= gatheredAbove {
+		a.cycle(now)
+	} else if a.stale && a.cycleAt.IsZero() {
+		a.cycleAt = now.Add(gatherFor)
+	}
 }
 
 // allLines calls do with each limit of all devices.

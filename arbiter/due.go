@@ -40,7 +40,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	if len(a.queue) == 0 {
 		return time.Time{}
 	}
-	due = earlier(a.searchDue(), a.noticesAt())
+	due = earlier(earlier(a.searchDue(), a.noticesAt()), a.cycleAt)
 	for _, t := range a.queue {
 		due = earlier(due, t.deadline)
 	}

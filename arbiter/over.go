@@ -10,13 +10,14 @@ import (
 )
 
 // Freed tells that a free saw NOTIFY in the word: while a budget above the lease
-// is over, or somebody waits for it, what was freed goes back. Unknown leases are ignored.
+// is over, or somebody waits for it, what was freed goes back. If many requests wait, they are judged by a Tick that is due
+// within 2 ms, so that many frees cost one cycle. Unknown leases are ignored.
 func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	l := a.leases[id]
 	if l == nil || !l.session.alive() {
 		return
 	}
-	defer a.cycle(now)
+	defer a.cycleSoon(now)
 	a.touch(now, l)
 	a.settle(now, l)
 	a.takeApart(l)
