@@ -31,13 +31,14 @@ static double now_ns(void) {
     return (double)t.tv_sec * 1e9 + (double)t.tv_nsec;
 }
 
-// The worker: "allocfree|async|floor THREADS COUNT" on stdin,
+// The worker: "allocfree|async|pending|floor THREADS COUNT" on stdin,
 // nanoseconds a call on stdout.
 
 static int (*mem_alloc)(uint64_t *, size_t);
 static int (*mem_free)(uint64_t);
 static int (*alloc_async)(uint64_t *, size_t, void *);
 static int (*free_async)(uint64_t, void *);
+static int (*stream_create_with)(void **, unsigned, int);
 static int (*stream_create)(void **, unsigned);
 static int (*stream_destroy)(void *);
 static struct ga_table floor_table;
@@ -74,6 +75,23 @@ static void *symbol(void *handle, const char *name) {
     return found;
 }
 
+#define PENDING 32000
+
+// Frees many blocks on a stream that is never done (the stub's streams with a priority), once.
+static void leave_pending(void) {
+    static bool left;
+    void *stuck = NULL;
+    uint64_t p;
+    if (left)
+        return;
+    left = true;
+    if (stream_create_with(&stuck, 1, -1) != 0)
+        die("a stream is refused");
+    for (long i = 0; i < PENDING; i++)
+        if (alloc_async(&p, 512, stuck) != 0 || free_async(p, stuck) != 0)
+            die("refused in stream order");
+}
+
 // Pairs in stream order: each block is freed on the stream that allocates the next one.
 static void run_async(const struct job *j) {
     void *s = NULL;
@@ -92,6 +110,8 @@ static void *run_job(void *arg) {
     uint64_t p = 0;
     if (mem_alloc(&p, 512) != 0 || mem_free(p) != 0)
         die("the driver refuses");
+    if (strcmp(j->what, "pending") == 0)
+        leave_pending();
     pthread_barrier_wait(j->start);
     double began = now_ns();
     if (strcmp(j->what, "allocfree") == 0)
@@ -100,7 +120,7 @@ static void *run_job(void *arg) {
                 die("refused");
             mem_free(p);
         }
-    else if (strcmp(j->what, "async") == 0)
+    else if (strcmp(j->what, "async") == 0 || strcmp(j->what, "pending") == 0)
         run_async(j);
     else
         run_floor(j);
@@ -143,6 +163,7 @@ static int worker(long held) {
     mem_free = (int (*)(uint64_t))symbol(h, "cuMemFree_v2");
     alloc_async = (int (*)(uint64_t *, size_t, void *))symbol(h, "cuMemAllocAsync");
     free_async = (int (*)(uint64_t, void *))symbol(h, "cuMemFreeAsync");
+    stream_create_with = (int (*)(void **, unsigned, int))symbol(h, "cuStreamCreateWithPriority");
     stream_create = (int (*)(void **, unsigned))symbol(h, "cuStreamCreate");
     stream_destroy = (int (*)(void *))symbol(h, "cuStreamDestroy_v2");
     int (*retain)(void **, int) = (int (*)(void **, int))symbol(h, "cuDevicePrimaryCtxRetain");
@@ -272,8 +293,10 @@ int main(int argc, char **argv) {
             snprintf(name, sizeof name, "AllocFree/held=%s/threads=%d", held, threads);
             compare(&bare, &shim, name, "allocfree", threads, threads == 1 ? 4000 : 40000, true);
         }
-        if (i == 0)
+        if (i == 0) {
             compare(&bare, &shim, "AsyncPair", "async", 1, 4000, false);
+            compare(&bare, &shim, "AsyncPair/pending=32000", "pending", 1, 4000, false);
+        }
         kill(bare.pid, 9);
         kill(shim.pid, 9);
         waitpid(bare.pid, NULL, 0);

@@ -187,9 +187,12 @@ EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
+// One with a priority below 0 is never done.
+#define NEVER_DONE 32u
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
-    (void)priority;
-    return cuStreamCreate(s, flags);
+    CUresult rc = cuStreamCreate(s, flags);
+    *s = (CUstream)((uintptr_t)*s | (priority < 0 ? NEVER_DONE : 0));
+    return rc;
 }
 
 EXPORT CUresult cuStreamDestroy_v2(CUstream s) {
@@ -199,7 +202,7 @@ EXPORT CUresult cuStreamSynchronize(CUstream s) {
     return (void)s, CUDA_SUCCESS;
 }
 EXPORT CUresult cuStreamQuery(CUstream s) {
-    return (void)s, CUDA_SUCCESS;
+    return (uintptr_t)s & NEVER_DONE ? CUDA_ERROR_NOT_READY : CUDA_SUCCESS;
 }
 EXPORT CUresult cuEventCreate(CUevent *e, unsigned flags) {
     (void)flags;
