@@ -36,9 +36,8 @@ struct ga_cuda_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream) {
     return at;
 }
 
-// Adds bytes, or a call, in a move that
-// ga_cuda_frees_begin has begun, and ends the move. If the context has
-// ended since, they have executed: its sweep came before, and is done again.
+// Adds bytes, or a call, in a move that ga_cuda_frees_begin has begun, and ends the move. If the
+// context has ended since, they have executed: its sweep came before, and is done again.
 static void add_and_end(struct ga_root *root, struct ga_cuda_pools *p, struct ga_cuda_frees *f,
                         const struct ga_cuda_at *at, uint64_t bytes) {
     bool ended = at->context && ga_cuda_context_any_ended(root, at->epoch) &&
@@ -114,7 +113,7 @@ bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_at *at,
 
 // Clearing
 
-// Clears a record, unless it became more after that turn, and makes its call.
+// Clears a record, unless it grew after a turn, and makes its call.
 static void clear(struct ga_root *root, struct ga_cuda_frees *f, uint64_t turn) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
     struct ga_cuda_pool *pool = f->pool;

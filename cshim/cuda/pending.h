@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // Frees in stream order that are not known to be executed: one sum of bytes for each stream and
-// pool. A sum is cleared when its stream is seen to have passed all that was freed on
-// it: the program synchronises with the stream or its context, the context ends, or, if memory is
-// short, the stream is asked. Beside the sums are calls to be made when a stream has passed a
-// point.
+// pool. A sum is cleared when its stream is seen to have passed all that was freed on it: the
+// program synchronises with the stream or its context, the context ends, or, if memory is short,
+// the stream is asked. Beside the sums are calls to be made when a stream has passed a point.
 #ifndef GA_CUDA_PENDING_H
 #define GA_CUDA_PENDING_H
 

@@ -111,7 +111,7 @@ struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device)
         return pool;
     ga_pool handle = pool_by(GA_REAL(cuDeviceGetMemPool), ga_cuda_device_ordinal(root, device));
     pool = ga_cuda_pool_make(root, handle, (int)device,
-                             handle ? GA_CUDA_POOL_ORDINARY : GA_CUDA_POOL_NAMELESS);
+                             handle ? GA_CUDA_POOL_ORDINARY : GA_CUDA_POOL_NONE);
     ga_self_lock(&p->lock);
     p->current[device].turn = handle ? turn : 0;
     p->current[device].pool = pool;
@@ -167,7 +167,7 @@ static uint64_t lower_locked(struct ga_root *root, struct ga_cuda_pool *pool, ui
     if (bytes == 0)
         return 0;
     pool->charge -= bytes;
-    pool->largest = 0;
+    pool->largest = ga_os_least(pool->largest, pool->charge - pool->live);
     pool->turn++;
     uint32_t more = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
     *notify = more ? more : *notify;

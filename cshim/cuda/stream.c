@@ -75,8 +75,8 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!root)
         return real(stream);
     uint64_t epoch = ga_cuda_context_epoch(root);
-    bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_cuda_pending_stream_ends(root, stream);
+    bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_result result = real(stream);
     if (!ours)
         return result;

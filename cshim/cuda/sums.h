@@ -11,8 +11,8 @@
 enum ga_cuda_pool_kind {
     GA_CUDA_POOL_ORDINARY,
     GA_CUDA_POOL_OF_GRAPHS, // of a device: it has no handle
-    GA_CUDA_POOL_NAMELESS,  // of a device, where the driver does not say which one that takes from
-    GA_CUDA_POOL_NONE,      // of a device: blocks of no pool that were freed in stream order
+    GA_CUDA_POOL_NONE,      // of a device: blocks of no pool that were freed in stream order, and
+                            // blocks of a pool that the driver does not name
     GA_CUDA_POOL_UNUSED,    // stands for no pool
 };
 
@@ -27,10 +27,10 @@ struct ga_cuda_pool {
     bool ending;  // the driver is being asked to end it
     uint16_t tag; // the session that the sums belong to
     uint64_t live, freed, charge;
-    uint64_t asked;     // part of live: the driver is being asked for these blocks
-    uint64_t largest;   // the largest block that was freed since the pool gave something back
-    uint64_t stale;     // bytes that were charged in an earlier session, or taken out of our sight
-    uint64_t turn;      // counts blocks taken, and what was given back
+    uint64_t asked;   // part of live: the driver is being asked for these blocks
+    uint64_t largest; // the largest block that was freed, as far as the pool still has bytes for it
+    uint64_t stale;   // bytes that were charged in an earlier session, or taken out of our sight
+    uint64_t turn;    // counts blocks taken, and what was given back
     uint64_t untrimmed; // turn at which trimming did not help
     uint64_t readings;  // of what it has reserved, begun so far
     uint64_t applied;   // number of the reading that the charge is from

@@ -264,11 +264,35 @@ func sharedConfig(limit uint64) string {
 	return fmt.Sprintf("schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = %d\n", limit)
 }
 
+// everyGranule runs a test for every way on machines whose pools count bytes, and grow by
+// 2 and by 32 MiB.
+func everyGranule(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64)) {
+	t.Parallel()
+	for _, granule := range []uint64{0, 2 << 20, 32 << 20} {
+		t.Run(fmt.Sprintf("granule=%dM", granule>>20), func(t *testing.T) {
+			t.Parallel()
+			o := rig.Options{NoMount: true, Sim: []string{fmt.Sprintf("SIMCUDA_POOL_GRANULE=%d", granule)}}
+			everyWay(t, o, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
+				f(t, m, p, granule)
+			})
+		})
+	}
+}
+
+// noMore checks that the driver has no more in use than the limit and one granule, beside
+// what contexts cost.
+func noMore(t *testing.T, m *rig.Machine, contexts, limit, granule uint64) {
+	t.Helper()
+	if used := m.SimNumber("used", "0") - contexts; used > limit+granule {
+		t.Errorf("the driver counts %d bytes, the limit is %d and a granule %d", used, limit, granule)
+	}
+}
+
 // Streams of the simulated driver are late for as long as a gate stands in them.
 func TestC6AsynchronousFree(t *testing.T) {
-	t.Parallel()
 	const limit, late = 8<<20 + 1, 1<<20 + 1
-	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
+	everyGranule(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
+		contexts := m.SimNumber("used", "0")
 		pid := p.PID()
 		p.Want("stream s", "ok")
 		p.Want("stream other", "ok")
@@ -287,6 +311,7 @@ func TestC6AsynchronousFree(t *testing.T) {
 			// Not even another stream has it, which takes from the same pool.
 			p.Want(fmt.Sprintf("alloc full %d", limit-late-1000), "ok")
 			p.Want("allocasync more 1 other", errOutOfMemory)
+			noMore(t, m, contexts, limit, granule)
 			p.Want("open", "ok")
 			p.Want("sync "+stream, "ok")
 			p.Want("free full", "ok")
@@ -319,10 +344,10 @@ func TestC6AsynchronousFree(t *testing.T) {
 }
 
 func TestC8TriedAgain(t *testing.T) {
-	t.Parallel()
 	const limit = 1 << 20
-	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
+	everyGranule(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
 		pid := p.PID()
+		contexts := m.SimNumber("used", "0")
 		p.Want("stream s", "ok")
 		p.Want("stream other", "ok")
 		for _, again := range []string{"alloc b 1M", "managed b 1M", "pitch b 1M 1", "allocasync b 1M other", "allocpool b 1M s"} {
@@ -337,7 +362,9 @@ func TestC8TriedAgain(t *testing.T) {
 			holds(t, m, pid, 0, 0, 2)
 		}
 		p.Want("asyncpairs 3000 1M s other", "ok 3000")
+		noMore(t, m, contexts, limit, granule)
 		p.Want("asyncpairs 3000 1M s 0 2", "ok 3000")
+		noMore(t, m, contexts, limit, granule)
 		p.Want("syncall", "ok")
 		holds(t, m, pid, 0, 0, 2)
 		if peak := m.SimNumber("peak", "0"); peak > limit {
