@@ -28,14 +28,15 @@ type Arbiter struct {
 
 	tickets   map[TicketID]*ticket // requests that wait
 	queue     []*ticket            // these, in the order in which they are served
-	sorted    time.Time            // the moment as of which queue is in order
+	sorted    time.Time            // when queue was last brought into order
 	decisions outbox[Decision]
 	asking    *ticket   // the request that the running call decides
 	cycling   bool      // cycle runs
 	stale     bool      // since the last cycle something has changed by which a waiting request may be decided
 	cycleAt   time.Time // when a cycle is to be run for frees that were reported; zero: not by itself
 	looseAt   time.Time // when to look for a deadlock in which something might have moved; zero: never
-	suspected bool      // there may be a deadlock, and so many requests wait that it is looked for without the lock
+	moved     bool      // something has changed since the last search without the lock began
+	suspected bool      // a search without the lock is due
 
 	searchAgain time.Time // when the next search without the lock may begin
 	noticesDue  bool      // something has changed for requests that wait

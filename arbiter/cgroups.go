@@ -94,11 +94,6 @@ func (a *Arbiter) capSession(s *session) {
 	if slices.Equal(old, to) {
 		return
 	}
-	for _, t := range s.job.tickets {
-		if t.session == s {
-			t.renumber(old, to)
-		}
-	}
 	s.cgroups = to
 	a.changed()
 	budgets := make([]*accounting.Budget, len(to))
@@ -110,21 +105,5 @@ func (a *Arbiter) capSession(s *session) {
 	}
 	for _, c := range old {
 		a.dropShared(c)
-	}
-}
-
-// renumber rewrites which limits refuse a ticket when the list of its process's cgroups changes from old to to: the bit of
-// a cgroup is its place in that list.
-func (t *ticket) renumber(old, to []*shared) {
-	for i := range t.spots {
-		for _, set := range []*limitSet{&t.spots[i].at, &t.spots[i].hard} {
-			is := *set &^ (atUser - 1)
-			for k, c := range old {
-				if n := slices.Index(to, c); n >= 0 && *set&atCgroup(k) != 0 {
-					is |= atCgroup(n)
-				}
-			}
-			*set = is
-		}
 	}
 }

@@ -203,7 +203,7 @@ func (c *copying) ticket(t *ticket) {
 	c.to.queue = append(c.to.queue, n)
 }
 
-// original returns the request of which a request of a copy was made; a request that is no copy: itself.
+// original returns the live request that a request of a copy stands for, and a live request itself.
 func (t *ticket) original() *ticket {
 	if t.live != nil {
 		return t.live

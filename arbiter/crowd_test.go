@@ -396,6 +396,33 @@ func TestASearchBesideTheLock(t *testing.T) {
 	}
 }
 
+// TestSearchesRest: while nothing changes a search without the lock is made once a second.
+func TestSearchesRest(t *testing.T) {
+	const n = 100
+	w := newWorld(t, waiting(), 2*n)
+	w.client(0, 0).must(n)
+	var all []*client
+	for range n {
+		all = append(all, w.client(0, 0).threaded(1))
+		all[len(all)-1].must(1)
+	}
+	for _, c := range all {
+		c.alloc(2)
+	}
+	searches := 0
+	for range 400 {
+		w.pass(10 * time.Millisecond)
+		if s := w.arb.Search(w.now); s != nil {
+			s.Run()
+			w.arb.Settle(w.now, s)
+			searches++
+		}
+	}
+	if searches < 3 || searches > 8 || len(w.decided()) > 0 {
+		t.Errorf("%d searches in 4 s", searches)
+	}
+}
+
 // reads has device 0 show what a process uses.
 func (w *world) reads(pid int, n accounting.Bytes) {
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: pid, Bytes: n}}})

@@ -52,7 +52,7 @@ func (a *Arbiter) behind(l *line, t *ticket, since time.Time) bool {
 }
 
 // changed notes that a waiting request may be decided now, or a deadlock may have formed: the next cycle looks at all of them.
-func (a *Arbiter) changed() { a.stale = true }
+func (a *Arbiter) changed() { a.stale, a.moved = true, true }
 
 // cycle is the admission cycle. It decides the waiting requests that can be decided, until there is none:
 //

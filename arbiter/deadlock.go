@@ -45,7 +45,8 @@ func (a *Arbiter) untangle(now time.Time) bool {
 	case a.looseAt.IsZero():
 		a.looseAt = now.Add(a.policy.DeadlockGrace)
 	}
-	if a.suspected = blocked; !blocked || len(a.queue) > searchedAtOnce {
+	if many := len(a.queue) > searchedAtOnce; many || !blocked {
+		a.suspected = blocked && (a.suspected || a.moved || now.Sub(a.searchAgain) >= time.Second)
 		return false
 	}
 	a.suspected = false
@@ -95,7 +96,7 @@ func (a *Arbiter) Search(now time.Time) *Search {
 		return nil
 	}
 	strict := a.suspected
-	a.suspected = false
+	a.suspected, a.moved = false, false
 	if a.dropUnused(now) {
 		a.changed()
 		a.cycle(now)
@@ -117,7 +118,7 @@ func (a *Arbiter) Settle(now time.Time, s *Search) {
 	}
 }
 
-// newSearch begins a search. What is granted in a cycle may leave less to requests that were judged before.
+// newSearch begins a search. It judges all requests anew, because a grant may have left less to a request that was judged earlier.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
 		a.judge(t)
@@ -188,8 +189,8 @@ func (s *Search) Run() {
 	}
 }
 
-// waitFor returns those of some requests, of a copy, that can be said to wait for one; nil: none. What it is itself counts if all of its job
-// waits. The result is of the requests that were copied.
+// waitFor returns the live requests of those in all, of a copy, that wait for t; nil: none. Requests of the job of t count only if
+// all of that job waits.
 func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	for _, x := range all {
 		if x.job != t.job || s.strict || t.job.still {
@@ -385,7 +386,7 @@ func (s *session) holds() bool {
 	})
 }
 
-// holders are those of a job, its processes and their threads on a device.
+// holders returns the permits that a job, its processes and their threads have on a device.
 func (j *job) holders(d *device) (all []*holder) {
 	if j.slots == 0 {
 		return nil

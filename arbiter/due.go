@@ -18,7 +18,7 @@ func (a *Arbiter) pass(now time.Time) {
 			a.gather(now, d)
 		}
 	}
-	a.changed() // they have aged
+	a.stale = true // they have aged
 	a.cycle(now)
 	a.loosen(now)
 	a.tell(now)
