@@ -10,7 +10,7 @@ include tools/lines.mk
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
 SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
-SHIM_CUDA := array async bound context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
+SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := charge context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query

@@ -16,7 +16,7 @@
 #define TRIES 16
 
 uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
-    return atomic_load(&root->leaving[device]) + atomic_load(&root->devices[device].late);
+    return atomic_load(&root->devices[device].late);
 }
 
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {

@@ -15,7 +15,7 @@ void ga_interface_join(struct ga_interface *interface) {
 
 uint64_t ga_interface_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
     uint64_t got = 0;
-    if (ga_root_pending(root, device) == 0 && atomic_load(&root->leaving[device]) == 0)
+    if (ga_root_pending(root, device) == 0)
         return 0;
     for (size_t i = 0; i < GA_INTERFACES; i++) {
         const struct ga_interface *interface = atomic_load(&joined[i]);

@@ -193,9 +193,6 @@ struct ga_root {
     // Bytes that pools of stream-ordered memory are charged with: their blocks, and what is late
     // and kept.
     _Atomic uint64_t pooled[GA_DEVICES];
-    // Bytes of blocks that may come back once a stream gets there. Each is counted in
-    // its block; so this is no part of what is held.
-    _Atomic uint64_t leaving[GA_DEVICES];
     _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
     // What the page says beside the number of blocks: tell.c
     _Atomic uint64_t told_ms;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/array.h"
 
-#include "cuda/bound.h"
 #include "cuda/state.h"
 
 // Bits of an element, and the formats (CUarray_format) that have so many; 0: no further one.
@@ -89,23 +88,11 @@ static uint64_t bytes_of(const struct ga_cuda_array_shape *s, unsigned int level
     return bytes;
 }
 
-bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
-                        unsigned int levels) {
-    *c = (struct ga_cuda_array_claim){.later = NULL};
-    if (!shape.width)
+bool ga_cuda_array_open(struct ga_claim *c, struct ga_cuda_array_shape shape, unsigned int levels) {
+    *c = (struct ga_claim){.root = NULL};
+    if (!shape.width || shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING))
         return true;
-    if (!(shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING)))
-        return ga_cuda_claim_open(&c->c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
-    // The memory of such an array is mapped later, and charged where it was created.
-    if (!ga_claim_begin(&c->c))
-        return false;
-    if (c->c.root && ga_cuda_device_current(c->c.root, &c->c.entry.context) >= 0) {
-        c->later = c->c.root;
-        c->c.epoch = ga_cuda_context_epoch(c->c.root);
-    }
-    c->whole = !(shape.flags & GA_CUDA_ARRAY_SPARSE);
-    c->c.root = NULL;
-    return true;
+    return ga_cuda_claim_open(c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
 }
 
 static bool undo_array(uint64_t handle) {
@@ -116,26 +103,8 @@ static bool undo_mipmap(uint64_t handle) {
     return GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)handle) == GA_CUDA_SUCCESS;
 }
 
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result,
-                                struct ga_key key) {
-    if (c->later && result == GA_CUDA_SUCCESS)
-        ga_cuda_bound_begin(c->later, key, c->c.entry.context, c->whole, c->c.epoch);
-    c->c.entry.space = key.space;
-    return ga_cuda_claim_settle(&c->c, result, key.number,
+ga_result ga_cuda_array_created(struct ga_claim *c, ga_result result, struct ga_key key) {
+    c->entry.space = key.space;
+    return ga_cuda_claim_settle(c, result, key.number,
                                 key.space == GA_SPACE_CUDA_MIPMAP ? undo_mipmap : undo_array);
-}
-
-void ga_cuda_array_give(struct ga_cuda_array_ending *e, struct ga_key key) {
-    e->ours = ga_cuda_claim_give_key(&e->c, key);
-    e->bound = e->c.root && !e->ours ? ga_cuda_bound_take(e->c.root, key) : NULL;
-}
-
-ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result result) {
-    if (e->ours)
-        ga_cuda_claim_given(&e->c, result);
-    if (e->bound && result == GA_CUDA_SUCCESS)
-        ga_cuda_bound_end(e->c.root, e->bound);
-    else if (e->bound)
-        ga_cuda_bound_put_back(e->c.root, e->bound, e->c.epoch);
-    return result;
 }

@@ -25,26 +25,10 @@ struct ga_cuda_array_shape {
                                         (d)->channels, (d)->flags}                                 \
          : (struct ga_cuda_array_shape){0})
 
-// One on its way.
-struct ga_cuda_array_claim {
-    struct ga_claim c;
-    struct ga_root *later; // its memory is mapped later; NULL otherwise
-    bool whole;            // and to all of it at once
-};
-
 // Call ga_cuda_array_open, then the driver, then ga_cuda_array_created. key: the array's handle, in
-// the space of its kind. False: refused.
-bool ga_cuda_array_open(struct ga_cuda_array_claim *c, struct ga_cuda_array_shape shape,
-                        unsigned int levels);
-ga_result ga_cuda_array_created(struct ga_cuda_array_claim *c, ga_result result, struct ga_key key);
-
-// One that is about to end, or will not after all: give, then the driver, then given.
-struct ga_cuda_array_ending {
-    struct ga_claim c;
-    bool ours;
-    struct ga_cuda_bound *bound;
-};
-void ga_cuda_array_give(struct ga_cuda_array_ending *e, struct ga_key key);
-ga_result ga_cuda_array_given(const struct ga_cuda_array_ending *e, ga_result result);
+// the space of its kind. An array whose memory is mapped later (sparse, or with its mapping
+// deferred) takes none: that memory is charged where it was created. False: refused.
+bool ga_cuda_array_open(struct ga_claim *c, struct ga_cuda_array_shape shape, unsigned int levels);
+ga_result ga_cuda_array_created(struct ga_claim *c, ga_result result, struct ga_key key);
 
 #endif

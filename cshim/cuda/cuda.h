@@ -85,27 +85,6 @@ struct ga_cu_pool_properties {
     struct ga_cu_location location;
 };
 
-// CUarrayMapInfo
-struct ga_cu_array_map {
-    int object_type; // CUresourcetype
-    void *object;    // an array, or a mipmapped one
-    int part_type;   // CUarraySparseSubresourceType
-    union {
-        struct {
-            unsigned int level, layer, offset[3], extent[3];
-        } level;
-        struct {
-            unsigned int layer;
-            uint64_t offset, bytes;
-        } tail;
-    };
-    int operation; // CUmemOperationType
-    int memory_type;
-    ga_memory memory;
-    uint64_t offset;
-    unsigned int devices, flags, reserved[2];
-};
-
 // CUDA_MEM_ALLOC_NODE_PARAMS
 struct ga_cu_alloc_node {
     struct ga_cu_pool_properties pool;
@@ -151,9 +130,6 @@ struct ga_cu_instantiate {
 #define GA_CUDA_POINTER_POOL 17   // CU_POINTER_ATTRIBUTE_MEMPOOL_HANDLE
 #define GA_CUDA_POOL_RESERVED 5   // CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT
 #define GA_CUDA_GRAPH_RESERVED 2  // CU_GRAPH_MEM_ATTR_RESERVED_MEM_CURRENT
-#define GA_CUDA_MAP_MIPMAP 1      // CU_RESOURCE_TYPE_MIPMAPPED_ARRAY
-#define GA_CUDA_MAP_TAIL 1        // CU_ARRAY_SPARSE_SUBRESOURCE_TYPE_MIPTAIL
-#define GA_CUDA_MAP_MAP 1         // CU_MEM_OPERATION_TYPE_MAP
 #define GA_CUDA_ARRAY_LAYERED 0x01u
 #define GA_CUDA_ARRAY_CUBEMAP 0x04u
 #define GA_CUDA_ARRAY_SPARSE 0x40u

@@ -5,7 +5,6 @@
 
 #include "cuda/array.h"
 #include "cuda/async.h"
-#include "cuda/bound.h"
 #include "cuda/capture.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
@@ -146,17 +145,10 @@ static ga_result initialised(size_t place, unsigned int flags) {
     GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
-    GA_TAKES(ga_cuda_array_claim, ga_cuda_array_open(&c, shape, levels), ({                        \
+    GA_TAKES(ga_claim, ga_cuda_array_open(&c, shape, levels), ({                                   \
                  ga_result made = real(array, __VA_ARGS__);                                        \
                  ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});    \
              }))
-// offset and bytes are the row's own.
-#define GA_BINDS(real, keep, memory, device, object, ...)                                          \
-    ({                                                                                             \
-        struct ga_cuda_binding b;                                                                  \
-        ga_cuda_bound_open(&b, object, keep, memory);                                              \
-        ga_cuda_bound_settle(&b, real(object, __VA_ARGS__), device, offset, bytes);                \
-    })
 
 // The reverse.
 #define GA_GIVES(real, give, given, handle)                                                        \
@@ -175,11 +167,9 @@ static ga_result initialised(size_t place, unsigned int flags) {
         ga_cuda_memory_given(&c, what, real(address));                                             \
     })
 #define GA_DESTROYS_ARRAY(real, space, array)                                                      \
-    ({                                                                                             \
-        struct ga_cuda_array_ending e;                                                             \
-        ga_cuda_array_give(&e, (struct ga_key){(uint64_t)(uintptr_t)(array), space});              \
-        ga_cuda_array_given(&e, real(array));                                                      \
-    })
+    GA_GIVES(real,                                                                                 \
+             ga_cuda_claim_give_key(&c, (struct ga_key){(uint64_t)(uintptr_t)(array), space}),     \
+             ga_cuda_claim_given, array)
 
 // What there is. The driver answers first: its errors are the program's. The first versions have 32
 // bits: what is more than they say is the most that they do, and the driver's answer no capacity.
@@ -213,8 +203,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
         GA_FN_##symbol *own = GA_OWN(symbol, 0);                                                   \
         resolved((own ? own : real)(name, pfn, __VA_ARGS__), name, pfn);                           \
     })
-#define GA_MAKES_HANDLE(real, imported, handle, ...)                                               \
-    ga_cuda_vmm_made(real(handle, __VA_ARGS__), handle, imported)
+#define GA_IMPORTS_HANDLE(real, handle, ...) ga_cuda_vmm_imported(real(handle, __VA_ARGS__), handle)
 #define GA_MEETS_POOL(real, location, type, pool, ...)                                             \
     ({                                                                                             \
         ga_result made = real(pool, __VA_ARGS__);                                                  \

@@ -42,7 +42,7 @@ static bool find_pthread(struct threads *t) {
 }
 
 static bool may_come(struct ga_root *root, uint32_t device) {
-    return ga_root_pending(root, device) != 0 || atomic_load(&root->leaving[device]) != 0;
+    return ga_root_pending(root, device) != 0;
 }
 
 static bool is_pending(struct ga_root *root) {

@@ -97,40 +97,20 @@ void ga_cuda_pending_add_plain(struct ga_root *root, const struct ga_entry *entr
     add_and_end(root, p, f, at, entry->bytes);
 }
 
-bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_at *at,
-                          void (*run)(struct ga_root *root, void *argument), void *argument) {
-    struct ga_cuda_frees *f;
-    struct ga_cuda_pools *p = ga_cuda_frees_begin(root, NULL, at, &f);
-    if (f) {
-        f->run = run;
-        f->argument = argument;
-        add_and_end(root, p, f, at, 0);
-    } else {
-        ga_cuda_pools_end(p);
-    }
-    return f != NULL;
-}
-
 // Clearing
 
-// Clears a record, unless it grew after a turn, and makes its call.
+// Clears a record, unless it grew after a turn.
 static void clear(struct ga_root *root, struct ga_cuda_frees *f, uint64_t turn) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
     struct ga_cuda_pool *pool = f->pool;
-    void (*run)(struct ga_root * root, void *argument) = f->run;
-    void *argument = f->argument;
     bool clears = ga_cuda_frees_pending(f) && f->turn <= turn;
     if (clears && pool) {
         pool->freed -= f->bytes;
         ga_cuda_pool_count(root, pool);
     }
-    if (clears) {
+    if (clears)
         f->bytes = 0;
-        f->run = NULL;
-    }
     ga_cuda_pools_end(p);
-    if (clears && run)
-        run(root, argument);
 }
 
 // A copy of a record.
@@ -141,7 +121,6 @@ static struct ga_cuda_frees copy_of(struct ga_cuda_pools *p, const struct ga_cud
                                  .at = f->at,
                                  .bytes = f->bytes,
                                  .turn = f->turn,
-                                 .run = f->run,
                                  .watched = f->watched};
     ga_self_unlock(&p->lock);
     return copy;

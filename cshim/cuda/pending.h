@@ -20,10 +20,6 @@ void ga_cuda_pending_add_plain(struct ga_root *root, const struct ga_entry *entr
 // Adds bytes that are live in a pool to what a stream has freed.
 void ga_cuda_pending_add_bytes(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t bytes,
                                uint16_t tag, const struct ga_cuda_at *at);
-// Calls run(argument) when the stream has executed all that is in it now. False: it never will.
-bool ga_cuda_pending_call(struct ga_root *root, const struct ga_cuda_at *at,
-                          void (*run)(struct ga_root *root, void *argument), void *argument);
-
 // ga_interface.reap.
 uint64_t ga_cuda_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted);
 

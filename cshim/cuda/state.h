@@ -70,14 +70,6 @@ struct ga_cuda_vmm {
     struct ga_records unused, unused_mappings;
 };
 
-// What it is mapped to besides addresses: bound.c. In the table an entry's context is where the
-// object lives, its bytes a pointer to it.
-struct ga_cuda_bounds {
-    struct ga_table objects;
-    struct ga_spin lock; // guards what the table points to
-    struct ga_records unused, unused_pieces;
-};
-
 struct ga_cuda_state {
     // Read by each call, and written seldom.
     _Atomic uint64_t context_epoch; // counts contexts that ended
@@ -99,7 +91,6 @@ struct ga_cuda_state {
     struct ga_cuda_pools pools;
     struct ga_cuda_graphs graphs;
     struct ga_cuda_vmm vmm;
-    struct ga_cuda_bounds bounds;
 };
 
 #define GA_CUDA_STATE ((size_t)0) // its place: ga_root_state

@@ -51,18 +51,15 @@ struct ga_cuda_at {
     uint64_t epoch;    // ga_cuda_context_epoch
 };
 
-// ga_cuda_frees is the sum of what one stream has freed in one pool, or a call to be made when a
-// stream has passed a point. Records stay on their list for ever, so that a walk over it need not
-// hold the lock from one to the next; a record with nothing pending is used again. Guarded by
-// ga_cuda_pools.lock, except what a watch writes.
+// ga_cuda_frees is the sum of what one stream has freed in one pool. Records stay on their list for
+// ever, so that a walk over it need not hold the lock from one to the next; a record with nothing
+// pending is used again. Guarded by ga_cuda_pools.lock, except what a watch writes.
 struct ga_cuda_frees {
     struct ga_cuda_frees *next;
-    struct ga_cuda_pool *pool; // NULL: a call
-    struct ga_cuda_at at;      // handle NULL: nothing may be asked of the stream
+    struct ga_cuda_pool *pool;
+    struct ga_cuda_at at; // handle NULL: nothing may be asked of the stream
     uint64_t bytes;
-    uint64_t turn; // ga_cuda_pools.frees when it last grew
-    void (*run)(struct ga_root *root, void *argument);
-    void *argument;
+    uint64_t turn;           // ga_cuda_pools.frees when it last grew
     bool watched;            // the stream has ended, and calls passed when it has executed all
     _Atomic uint32_t passed; // it has
 };
@@ -79,7 +76,7 @@ void ga_cuda_pool_count(struct ga_root *root, struct ga_cuda_pool *pool);
 
 // With the pools locked: whether a record has something pending.
 static inline bool ga_cuda_frees_pending(const struct ga_cuda_frees *f) {
-    return f->bytes != 0 || f->run;
+    return f->bytes != 0;
 }
 // With the pools locked, or of a copy: whether a record is of a stream.
 bool ga_cuda_frees_at(const struct ga_cuda_frees *f, const struct ga_cuda_at *at);

@@ -3,7 +3,6 @@
 
 #include "core/admit.h"
 #include "core/import.h"
-#include "cuda/bound.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/hold.h"
@@ -34,7 +33,6 @@ void ga_cuda_teardown_finish(struct ga_root *root, bool begun) {
 void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial) {
     ga_admit_sweep(root, serial, 1);
     ga_cuda_pending_sweep(root, serial);
-    ga_cuda_bound_sweep(root, serial);
     ga_cuda_host_sweep(root, serial);
     ga_import_sweep(root, serial);
     ga_cuda_stream_sweep(root, serial);

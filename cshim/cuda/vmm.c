@@ -10,14 +10,11 @@
 // address of this: a handle may be used again while what it stood for is still mapped.
 struct ga_cuda_vmm_memory {
     uint64_t references; // by all its handles
-    uint64_t mappings;   // made, or being made; to addresses, and where cuda/bound.c says
+    uint64_t mappings;   // made, or being made
     uint64_t host;       // bytes of host memory, which lives in no context; 0: it is a device's
-    uint32_t leaving;    // mappings that end in stream order
     uint32_t device;     // of what is a device's
-    uint64_t counted;    // bytes in root.leaving meanwhile
     bool imported;       // another process's, and not charged: device and size are known
     uint64_t size;       // then: the most that was seen to be mapped of it, 0: nothing yet
-    ga_cuda_vmm_ended *ended;        // of an object, or NULL
     struct ga_cuda_vmm_memory *next; // about to be given back
 };
 
@@ -39,7 +36,7 @@ static void *pointer_of(const struct ga_entry *e) {
     return (void *)(uintptr_t)e->context;
 }
 
-struct ga_key ga_cuda_vmm_key(const struct ga_cuda_vmm_memory *m) {
+static struct ga_key key_of(const struct ga_cuda_vmm_memory *m) {
     return (struct ga_key){(uint64_t)(uintptr_t)m, GA_SPACE_CUDA_MEMORY};
 }
 
@@ -62,11 +59,9 @@ static void end(struct ga_root *root, struct ga_cuda_vmm *v, struct ga_cuda_vmm_
         gone = m->next;
         if (m->imported)
             ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
-        if (m->ended)
-            m->ended(root, ga_cuda_vmm_key(m));
         if (m->host)
             ga_host_give(root, m->host);
-        else if (ga_withdraw_key(root, ga_cuda_vmm_key(m), &entry))
+        else if (ga_withdraw_key(root, key_of(m), &entry))
             ga_release_entry(root, &entry); // else it is not charged
         ga_records_give(&v->unused, m);
     }
@@ -141,7 +136,7 @@ static bool open_claim(struct claim *c, uint64_t bytes,
 static bool record(struct claim *c, ga_memory handle) {
     struct ga_cuda_vmm_memory *gone = NULL;
     struct ga_entry *entry = &c->c.entry;
-    entry->key = ga_cuda_vmm_key(c->memory).number;
+    entry->key = key_of(c->memory).number;
     entry->space = GA_SPACE_CUDA_MEMORY;
     c->memory->host = c->host ? entry->bytes : 0;
     c->memory->device = entry->device;
@@ -152,7 +147,7 @@ static bool record(struct claim *c, ga_memory handle) {
     ga_self_unlock(&c->vmm->lock);
     end(c->c.root, c->vmm, gone);
     if (!kept && !c->host)
-        ga_withdraw_key(c->c.root, ga_cuda_vmm_key(c->memory), entry);
+        ga_withdraw_key(c->c.root, key_of(c->memory), entry);
     return kept;
 }
 
@@ -175,9 +170,9 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     return result;
 }
 
-// A handle that stands for no memory that is charged here: one that memory can be bound to, or
-// another process's. Its references and mappings are counted all the same. Where the driver has
-// given out one again that is known, it is a further reference. device ≥ 0: it was imported there.
+// A handle of another process's memory, which is not charged here. Its references and mappings are
+// counted all the same. If the driver has given out a handle again that is known, it is a further
+// reference. device: where the memory lies; −1: on none that is arbitrated.
 static void note(struct ga_root *root, ga_memory handle, int device) {
     struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
     struct ga_cuda_vmm_memory *fresh = new_memory(root, v);
@@ -224,10 +219,10 @@ static void measure(struct ga_root *root, struct ga_cuda_vmm_memory *m, uint64_t
         ga_tell_import(root, m->device, size - was, was ? 0 : -1);
 }
 
-ga_result ga_cuda_vmm_made(ga_result result, const ga_memory *handle, bool imported) {
+ga_result ga_cuda_vmm_imported(ga_result result, const ga_memory *handle) {
     struct ga_root *root = result == GA_CUDA_SUCCESS && handle ? ga_root_get() : NULL;
     if (root)
-        note(root, *handle, imported ? device_of(root, *handle) : -1);
+        note(root, *handle, device_of(root, *handle));
     return result;
 }
 
@@ -383,79 +378,4 @@ ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t b
     ga_self_unlock(&v->lock);
     end(root, v, gone);
     return result;
-}
-
-// Other things that keep memory
-
-static struct ga_cuda_vmm_memory *
-keep(struct ga_root *root,
-     struct ga_cuda_vmm_memory *(*find_locked)(struct ga_cuda_vmm *, uint64_t), uint64_t by) {
-    if (!root)
-        return NULL;
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    ga_self_lock(&v->lock);
-    struct ga_cuda_vmm_memory *m = find_locked(v, by);
-    if (m)
-        m->mappings++;
-    ga_self_unlock(&v->lock);
-    return m;
-}
-
-struct ga_cuda_vmm_memory *ga_cuda_vmm_keep(struct ga_root *root, ga_memory handle) {
-    return keep(root, memory_locked, handle);
-}
-
-struct ga_cuda_vmm_memory *ga_cuda_vmm_keep_at(struct ga_root *root, uint64_t address) {
-    return keep(root, mapped_at_locked, address);
-}
-
-void ga_cuda_vmm_keep_more(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    ga_self_lock(&v->lock);
-    memory->mappings++;
-    ga_self_unlock(&v->lock);
-}
-
-void ga_cuda_vmm_let_go(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    struct ga_cuda_vmm_memory *gone = NULL;
-    ga_self_lock(&v->lock);
-    leave_locked(memory, 0, 1, &gone);
-    ga_self_unlock(&v->lock);
-    end(root, v, gone);
-}
-
-void ga_cuda_vmm_leave(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    struct ga_entry e;
-    ga_self_lock(&v->lock);
-    bool first = memory->leaving++ == 0;
-    if (first)
-        memory->counted =
-            ga_table_find_key(&root->blocks, ga_cuda_vmm_key(memory), &e) ? e.bytes : 0;
-    ga_self_unlock(&v->lock);
-    if (first)
-        atomic_fetch_add(&root->leaving[memory->device], memory->counted);
-}
-
-void ga_cuda_vmm_left(struct ga_root *root, struct ga_cuda_vmm_memory *memory) {
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    ga_self_lock(&v->lock);
-    bool last = --memory->leaving == 0;
-    ga_self_unlock(&v->lock);
-    if (last)
-        atomic_fetch_sub(&root->leaving[memory->device], memory->counted);
-    ga_cuda_vmm_let_go(root, memory);
-}
-
-void ga_cuda_vmm_at_end(struct ga_root *root, struct ga_cuda_vmm_memory *object,
-                        ga_cuda_vmm_ended *ended) {
-    struct ga_cuda_vmm *v = &ga_cuda(root)->vmm;
-    ga_self_lock(&v->lock);
-    object->ended = ended;
-    ga_self_unlock(&v->lock);
-}
-
-ga_cu_device ga_cuda_vmm_ordinal(struct ga_root *root, const struct ga_cuda_vmm_memory *memory) {
-    return ga_cuda_device_ordinal(root, memory->device);
 }

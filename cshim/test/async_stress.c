@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // async_stress PEER [THREADS [STEPS [RESTARTS [SEED]]]]: threads that allocate and free in stream
-// order, at once, from pools and by graphs, which they update, and map tiles of arrays, through the
-// wrappers and on the simulated driver (DRIVER is its path), against a peer that dies and comes
-// back. Nothing may end but granted or refused; at the end neither the driver nor the peer counts a
-// byte.
+// order, at once, from pools and by graphs, which they update, through the wrappers and on the
+// simulated driver (DRIVER is its path), against a peer that dies and comes back. Nothing may end
+// but granted or refused; at the end neither the driver nor the peer counts a byte.
 #include <dlfcn.h>
 #include <pthread.h>
 
@@ -17,7 +16,7 @@
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
 #endif
-#define LIMIT 4394304ull // two tiles' memory, and 200,000
+#define LIMIT 4394304ull // 4 MiB, and 200,000
 
 // The wrappers, as a program links them.
 extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
@@ -37,11 +36,6 @@ extern GA_FN_cuGraphLaunch cuGraphLaunch;
 extern GA_FN_cuGraphUpload cuGraphUpload;
 extern GA_FN_cuGraphExecDestroy cuGraphExecDestroy;
 extern GA_FN_cuGraphExecUpdate_v2 cuGraphExecUpdate_v2;
-extern GA_FN_cuMemCreate cuMemCreate;
-extern GA_FN_cuMemRelease cuMemRelease;
-extern GA_FN_cuMemMapArrayAsync cuMemMapArrayAsync;
-extern GA_FN_cuArray3DCreate_v2 cuArray3DCreate_v2;
-extern GA_FN_cuArrayDestroy cuArrayDestroy;
 extern GA_FN_cuStreamCreate cuStreamCreate;
 extern GA_FN_cuStreamDestroy_v2 cuStreamDestroy_v2;
 extern GA_FN_cuStreamBeginCapture_v2 cuStreamBeginCapture_v2;
@@ -94,7 +88,6 @@ struct worker {
     ga_exec leaving;   // leaves a block behind
     ga_address left;
     bool is_left;
-    ga_array tiles; // 4 × 4 of them
 };
 
 static ga_graph make_graph(ga_stream stream, bool frees, size_t bytes, ga_address *address) {
@@ -111,35 +104,6 @@ static ga_exec make_exec(ga_graph graph) {
     ga_exec exec = NULL;
     CHECK(cuGraphInstantiateWithFlags(&exec, graph, 0) == 0);
     return exec;
-}
-
-static ga_array make_tiles(void) {
-    const struct ga_cu_array3d sparse = {512, 512, 0, 0x20, 1, GA_CUDA_ARRAY_SPARSE};
-    ga_array array = NULL;
-    CHECK(cuArray3DCreate_v2(&array, &sparse) == 0);
-    return array;
-}
-
-// Some tiles in a row are mapped to memory that nothing else keeps, or unmapped.
-static void use_tiles(struct worker *w, ga_stream stream) {
-    enum { SIDE = 128, MAP = 1, UNMAP = 2 };
-    const int tile_pool[8] = {1, 0, 1, 0, 0, 0, 1 << 16, 0}; // CUmemAllocationProp
-    ga_memory memory = 0;
-    uint64_t first = test_random(&w->seed) % 4, row = test_random(&w->seed) % 4;
-    bool maps = test_random(&w->seed) % 2;
-    if (maps && !judge(cuMemCreate(&memory, 2 << 20, (const void *)tile_pool, 0)))
-        return;
-    struct ga_cu_array_map m = {
-        .object = w->tiles,
-        .level = {.offset = {(unsigned)first * SIDE, (unsigned)row * SIDE, 0},
-                  .extent = {(unsigned)(4 - first) * SIDE, SIDE, 1}},
-        .operation = maps ? MAP : UNMAP,
-        .memory = memory,
-        .devices = 1,
-    };
-    CHECK(cuMemMapArrayAsync(&m, 1, stream) == 0);
-    if (maps)
-        CHECK(cuMemRelease(memory) == 0);
 }
 
 static void allocate(struct worker *w, size_t i, ga_stream stream) {
@@ -253,10 +217,6 @@ static void shake(struct worker *w, size_t which) {
     case 7:
         CHECK(cuGraphExecUpdate_v2(w->own, w->graph[test_random(&w->seed) % 2], update) == 0);
         break;
-    case 8:
-        CHECK(cuArrayDestroy(w->tiles) == 0);
-        w->tiles = make_tiles();
-        break;
     default:
         CHECK(cuStreamSynchronize(w->stream[which]) == 0);
     }
@@ -272,13 +232,10 @@ static void *work(void *arg) {
     w.own = make_exec(w.graph[0]);
     ga_graph leaving = make_graph(w.stream[0], false, 3001, &w.left);
     w.leaving = make_exec(leaving);
-    w.tiles = make_tiles();
     for (long i = 0; i < steps || !atomic_load(&settled); i++) {
         size_t which = test_random(&w.seed) % 2;
-        size_t slot = test_random(&w.seed) % (SLOTS + 5);
-        if (slot > SLOTS + 3)
-            use_tiles(&w, w.stream[which]);
-        else if (slot >= SLOTS)
+        size_t slot = test_random(&w.seed) % (SLOTS + 4);
+        if (slot >= SLOTS)
             use_graphs(&w, w.stream[which]);
         else if (w.slot[slot])
             release(&w, slot, w.stream[which]);
@@ -294,7 +251,7 @@ static void *work(void *arg) {
         CHECK(cuMemFreeAsync(w.left, w.stream[0]) == 0);
     CHECK(cuGraphExecDestroy(w.own) == 0 && cuGraphExecDestroy(w.leaving) == 0);
     CHECK(graph_destroy(w.graph[0]) == 0 && graph_destroy(w.graph[1]) == 0);
-    CHECK(graph_destroy(leaving) == 0 && cuArrayDestroy(w.tiles) == 0);
+    CHECK(graph_destroy(leaving) == 0);
     CHECK(cuStreamDestroy_v2(w.stream[0]) == 0 && cuStreamDestroy_v2(w.stream[1]) == 0);
     return NULL;
 }

@@ -103,11 +103,6 @@ static ga_result create_array(void) {
     return cuArrayCreate_v2(&array, &(struct ga_cu_array){SIDE, SIDE, 0x20, 1});
 }
 
-static ga_result create_sparse(void) {
-    return cuArray3DCreate_v2(
-        &array, &(struct ga_cu_array3d){SIDE, SIDE, 0, 0x20, 1, GA_CUDA_ARRAY_SPARSE});
-}
-
 static ga_result create_stream(void) {
     return cuStreamCreate(&stream, 0);
 }
@@ -174,7 +169,6 @@ static const struct call {
     {"cuMemAllocManaged", NULL, allocate_managed, NULL, false},
     {"cuMemAllocHost", NULL, allocate_host, NULL, false},
     {"cuArrayCreate", NULL, create_array, NULL, false},
-    {"cuArray3DCreate of a sparse one", NULL, create_sparse, NULL, false},
     {"cuStreamCreate", NULL, create_stream, NULL, false},
     {"cuIpcOpenMemHandle", NULL, open_block, NULL, false},
     {"cuImportExternalMemory", make_external, open_external, NULL, false},
@@ -198,9 +192,9 @@ static long entries(struct ga_table *table) {
 }
 
 static const char *const kinds[] = {
-    "entries",  "streams",         "entries of host memory", "bytes of host memory",
-    "imports",  "bytes imported",  "imports without a size", "arrays to map to",
-    "contexts", "blocks of pools", "pending bytes",
+    "entries",         "streams",        "entries of host memory", "bytes of host memory",
+    "imports",         "bytes imported", "imports without a size", "contexts",
+    "blocks of pools", "pending bytes",
 };
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
@@ -213,7 +207,6 @@ static void read_all(long n[KINDS]) {
     *n++ = entries(&root->imports);
     *n++ = (long)atomic_load(&root->imported[0]);
     *n++ = (long)atomic_load(&root->imports_unknown);
-    *n++ = entries(&s->bounds.objects);
     *n++ = entries(&s->contexts);
     *n++ = entries(&s->pools.blocks);
     *n++ = (long)atomic_load(&root->devices[0].late);
