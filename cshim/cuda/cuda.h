@@ -22,6 +22,7 @@ typedef struct ga_cu_mipmap_object *ga_mipmap;
 typedef struct ga_cu_graph *ga_graph;
 typedef struct ga_cu_node *ga_node;
 typedef struct ga_cu_exec *ga_exec;
+typedef void ga_host_function(void *argument); // CUhostFn
 struct ga_cu_ipc {
     uint8_t bytes[64]; // CUipcMemHandle, handed over by value
 };

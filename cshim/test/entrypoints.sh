@@ -19,7 +19,7 @@ classes() {
         if (p ~ /^(void *)?$/) return ""
         if (p ~ /^(CUdeviceptr_v1|unsigned int|int|uint32_t|CUdevice|ga_cu_device|VdpDevice|CUstreamCaptureMode|CUdevice_attribute|CUmemPool_attribute|CUpointer_attribute|CUmemAllocationType|CUmemAllocationHandleType|CUgraphMem_attribute|CUgraphNodeType|CUlimit)( |$)/) return "32"
         if (p ~ /^(CUdeviceptr|size_t|uint64_t|cuuint64_t|unsigned long long|CUmemGenericAllocationHandle|ga_address|ga_memory)( |$)/) return "64"
-        if (p ~ /^(CUcontext|CUgraphRecaptureCallback|CUmodule|CUlibrary|CUexternalMemory|ga_module|ga_library_handle|CUgreenCtx|CUdevResourceDesc|ga_green|nvmlDevice_t|ga_nvml_device|CUstream|CUevent|CUmemoryPool|CUarray|CUmipmappedArray|ga_context|ga_stream|ga_event|ga_pool|ga_array|ga_mipmap|CUgraph|CUgraphNode|CUgraphExec|ga_graph|ga_node|ga_exec)( |$)/) return "pointer"
+        if (p ~ /^(CUcontext|CUgraphRecaptureCallback|CUhostFn|CUmodule|CUlibrary|CUexternalMemory|ga_module|ga_library_handle|CUgreenCtx|CUdevResourceDesc|ga_green|nvmlDevice_t|ga_nvml_device|CUstream|CUevent|CUmemoryPool|CUarray|CUmipmappedArray|ga_context|ga_stream|ga_event|ga_pool|ga_array|ga_mipmap|CUgraph|CUgraphNode|CUgraphExec|ga_graph|ga_node|ga_exec)( |$)/) return "pointer"
         if (p ~ /^(CUipcMemHandle|struct ga_cu_ipc)( |$)/) return "64 bytes"
         if (p ~ /^(cl_(u?int|bool|buffer_create_type|(platform|device|context|command_queue|kernel)_info)|ga_cl_u?int)( |$)/) return "32"
         if (p ~ /^(cl_(svm_)?mem_flags|cl_(map|mem_migration)_flags|cl_device_type|ga_cl_bits)( |$)/) return "64"
