@@ -77,8 +77,7 @@ static void ended(ga_cl_context context, void *arg) {
     ga_opencl_charge_ends(arg);
 }
 
-// Where nobody tells the end of a context. The lock may be left by one that died: then the list is
-// whole, or lacks the last that came or went, which stays taken.
+// Counts the references of a context whose end no driver tells.
 static void count(struct ga_root *root, struct ga_opencl_context *record) {
     struct ga_opencl_state *state = ga_opencl(root);
     record->references = 1;
