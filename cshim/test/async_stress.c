@@ -16,7 +16,7 @@
 #ifndef DRIVER
 #define DRIVER "libcuda.so.1"
 #endif
-#define LIMIT 4394304ull // 4 MiB, and 200,000
+#define LIMIT 100000ull // less than the threads want together, so that some are refused
 
 // The wrappers, as a program links them.
 extern GA_FN_cuMemAlloc_v2 cuMemAlloc_v2;
@@ -260,7 +260,7 @@ static char socket_path[64];
 static const char *peer_path;
 
 static struct test_daemon start_peer(void) {
-    const char *const options[] = {"limit", "4394304", "surplus", "20000", "quiet", "1", NULL};
+    const char *const options[] = {"limit", "100000", "surplus", "20000", "quiet", "1", NULL};
     return test_daemon_start(peer_path, socket_path, options);
 }
 
