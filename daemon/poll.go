@@ -36,7 +36,7 @@ func (d *Daemon) duties() []func(context.Context) {
 		duty{next: d.after(readEvery), do: d.poll}.run,
 		duty{wake: d.queue.wake, do: d.deliver}.run,
 		duty{wake: d.queue.sooner, do: d.tickWhenDue}.run,
-		duty{wake: d.left.wake, do: d.findLeft}.run,
+		duty{wake: d.left.wake, next: d.after(readEvery), do: d.findLeft}.run,
 		duty{wake: d.overrun, do: d.lookAgain}.run,
 		duty{next: time.After(showEvery), do: d.keepShown}.run,
 		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run, d.hearOfFolders,

@@ -89,8 +89,37 @@ const (
 func (d *Daemon) findLeft() <-chan time.Time {
 	began := time.Now()
 	d.lookForLeft()
+	next := readEvery
+	if d.nameLeft() > fewNames {
+		next = nameEvery
+	}
 	d.rest(time.After(min(lookRest*time.Since(began), mostRest))) // of the processor's time, not of the daemon's clock
-	return nil
+	return d.after(next)
+}
+
+// fewNames is of how many processes the names are looked at every second.
+const fewNames = 64
+
+// nameLeft looks again at the names of the processes that jobs live by, because a shell may have become another program. It
+// returns how many there are.
+func (d *Daemon) nameLeft() int {
+	by := map[*job]procfacts.Started{}
+	d.lock()
+	for _, j := range d.jobs {
+		if d.file.Jobs.At(j.index).Released == jobLeft && j.by.PID != 0 {
+			by[j] = j.by.Started
+		}
+	}
+	d.unlock()
+	for j, p := range by {
+		name := d.programAt(p)
+		d.lock()
+		if !j.closed && j.by.Started == p {
+			d.arb.CommandEnded(j.id, name)
+		}
+		d.unlock()
+	}
+	return len(by)
 }
 
 // lookForLeft goes through the processes once for all the jobs in question.

@@ -3,6 +3,8 @@ package arbitration
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,10 +21,24 @@ func TestHelperLeftBehind(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
 	u := m.Person(anne)
-	if r := rig.Run(t, u.Gpuarb("run", "--min", "6G", "--memory", "7G", "--", "bash", "-c", "setsid tail -f /dev/null </dev/null >/dev/null 2>&1 & exit 0")); r.Code != 0 {
+	gate := filepath.Join(m.Dir, "gate") // a shell reads it before it becomes the helper
+	if err := unix.Mkfifo(gate, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	script := fmt.Sprintf("(read line <%s; exec setsid tail -f /dev/null) </dev/null >/dev/null 2>&1 & exit 0", gate)
+	if r := rig.Run(t, u.Gpuarb("run", "--min", "6G", "--memory", "7G", "--", "bash", "-c", script)); r.Code != 0 {
 		t.Fatalf("gpuarb run ended with %d: %s", r.Code, r.Stderr)
 	}
 	livesOn(m)
+	named := func(program string) {
+		t.Helper()
+		rig.Eventually(t, program+" still runs", func() bool { return strings.HasPrefix(m.Snapshot().Jobs[0].StillRuns, program+"[") })
+	}
+	named("bash")
+	if err := os.WriteFile(gate, []byte("go on\n"), 0); err != nil {
+		t.Fatal(err)
+	}
+	named("tail")
 	job := m.Snapshot().Jobs[0]
 	helper := regexp.MustCompile(`^tail\[\d+\]$`)
 	check := func(when string) {
