@@ -11,9 +11,10 @@ void *ga_records_take(struct ga_root *root, struct ga_records *r, size_t size) {
 }
 
 void ga_records_give(struct ga_records *r, void *record) {
-    uint32_t inside = ga_self.inside;
+    uint32_t inside = ga_self.inside; // the brackets do not nest
     if (!inside)
-        ga_self_lock(&r->lock);
+        ga_self_enter();
+    ga_spin_lock(&r->lock);
     *(void **)record = r->unused;
     r->unused = record;
     ga_spin_unlock(&r->lock);

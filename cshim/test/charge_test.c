@@ -9,6 +9,7 @@
 #include "core/admit.h"
 #include "core/device.h"
 #include "core/link.h"
+#include "core/records.h"
 
 #define DEVICE 0
 #define BYTES 3
@@ -143,6 +144,34 @@ static void later(void) {
     CHECK(atomic_load(&root->charges.most) <= GA_CHARGE_SPARES + 1);
 }
 
+static struct ga_records records;
+static _Atomic bool given;
+
+// Gives a record back as a caller does that holds a lock of its own.
+static void *gives_inside(void *record) {
+    enter();
+    ga_self_enter();
+    ga_records_give(&records, record);
+    ga_self_leave();
+    atomic_store(&given, true);
+    return NULL;
+}
+
+// A record that is given back with another lock held waits for the lock of the records.
+static void inside(void) {
+    struct ga_root *root = enter();
+    pthread_t thread;
+    void *record = ga_records_take(root, &records, 64);
+    CHECK(record);
+    ga_self_lock(&records.lock);
+    CHECK(pthread_create(&thread, NULL, gives_inside, record) == 0);
+    usleep(100000);
+    CHECK(!atomic_load(&given) && records.unused == NULL);
+    ga_self_unlock(&records.lock);
+    pthread_join(thread, NULL);
+    CHECK(ga_records_take(root, &records, 64) == record);
+}
+
 int main(void) {
     char socket[64];
     snprintf(socket, sizeof socket, "/tmp/gpuarb-charge-%d", (int)getpid());
@@ -153,5 +182,6 @@ int main(void) {
     many();
     race();
     later();
+    inside();
     return 0;
 }
