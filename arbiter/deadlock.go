@@ -356,11 +356,6 @@ func (j *job) away(d *device) (away accounting.Bytes) {
 	return away
 }
 
-// committed is what a living process claims of a device: what it holds, or reserves.
-func (s *session) committed(d *device) accounting.Bytes {
-	return max(s.held(d), s.limits(d).Least())
-}
-
 // held is what a process holds on a device, as long as it lives.
 func (s *session) held(d *device) accounting.Bytes {
 	if l := s.leaseOn(d); l != nil && s.alive() {

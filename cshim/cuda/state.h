@@ -39,19 +39,19 @@ struct ga_cuda_granule {
 
 // Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
 struct ga_cuda_pools {
-    struct ga_spin lock;         // guards the lists, and what is in them
+    struct ga_table blocks;      // by address; an entry's context points to its struct ga_cuda_pool
     struct ga_cuda_pool *first;  // nothing leaves this list
     struct ga_cuda_frees *freed; // nor this one
     uint64_t frees;              // counts what was added to the latter
-    struct ga_table blocks;      // by address; an entry's context points to its struct ga_cuda_pool
-    _Atomic uint32_t in_use;     // 1: there was something in the lists
     _Atomic uint64_t changes;    // of which pool a device takes from, begun so far
-    _Atomic uint32_t changing;   // of these, how many are with the driver
     struct {
         uint64_t turn; // ga_cuda_pool_turn when the driver was asked
         struct ga_cuda_pool *pool;
     } current[GA_DEVICES];
     struct ga_cuda_granule granule[GA_DEVICES];
+    struct ga_spin lock;       // guards the lists, and what is in them
+    _Atomic uint32_t in_use;   // 1: there was something in the lists
+    _Atomic uint32_t changing; // of the changes, how many are with the driver
 };
 
 // Executable graphs: graph.c
