@@ -136,15 +136,40 @@ static bool open_start(struct start *s, ga_stream stream) {
     return true;
 }
 
-// The blocks that the launch made are the program's, those of others that the graph frees are on
-// their way back, and its own are when it has executed.
+// Holds a block that a launch left behind. *left: bytes that open_start took for such blocks on the
+// device, and that no block holds yet. They do not cover a block if an earlier launch's block was
+// at its address in open_start, and another thread freed that before the driver launched. Such a
+// block is taken now; if there is no room for it, the pool is charged with it by a reading, as
+// kept.
+static void hold_left(struct start *s, const struct ga_cuda_graph_block *b, uint64_t *left) {
+    struct ga_cuda_take *opened = &s->take[b->device];
+    struct ga_cuda_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
+    if (*left >= b->bytes) {
+        *left -= b->bytes;
+        ga_cuda_pool_hold(opened, b->address, b->bytes);
+        return;
+    }
+    now.kind = GA_MEMORY_GRAPH;
+    now.pool = ga_cuda_pool_of_kind(s->root, b->device, GA_CUDA_POOL_OF_GRAPHS);
+    if (!now.pool || !ga_cuda_pool_take(&now, GA_CUDA_TAKE_NOW))
+        return;
+    ga_cuda_pool_hold(&now, b->address, b->bytes);
+    ga_cuda_pool_taken(&now);
+}
+
+// The driver has launched a graph. A block that the graph leaves behind becomes the program's. A
+// block of another graph that it frees is pending on the launch's stream, and so are the bytes of
+// its own blocks, which it frees itself, until the stream has executed the launch.
 static void settle_launch(struct start *s) {
     struct ga_cuda_graph_exec *x = s->exec;
+    uint64_t left[GA_DEVICES];
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        left[d] = s->take[d].bytes - x->own[d];
     for (uint32_t i = 0; i < x->blocks.count; i++) {
         const struct ga_cuda_graph_block *b = &x->blocks.block[i];
         struct ga_entry e;
         if (leaves(s, b))
-            ga_cuda_pool_hold(&s->take[b->device], b->address, b->bytes);
+            hold_left(s, b, &left[b->device]);
         else if (b->bytes == 0 && ga_cuda_pool_withdraw(s->root, b->address, &e))
             ga_cuda_pending_add(s->root, &e, &s->at);
     }

@@ -188,6 +188,27 @@ func TestGraphsLeaveBlocks(t *testing.T) {
 	})
 }
 
+// A block that an earlier launch left is freed by another thread while the driver has the next
+// launch: that leaves a new block at the same address, which is charged and freed like the first.
+func TestGraphsFreedBesideALaunch(t *testing.T) {
+	const limit, bytes = 8 << 20, 3000001
+	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
+		pid := p.PID()
+		p.Want("stream s", "ok")
+		one(p, "graph", "a", bytes, false)
+		p.Want("instantiate x graph", "ok")
+		p.Want("launch x s", "ok")
+		m.Sim("fail", "cuGraphLaunch:*:delay=400ms")
+		p.Want("launchfree x s a 100", "ok")
+		m.Sim("clear")
+		exactly(p, limit-bytes)
+		p.Want("free a", "ok")
+		p.Want("graphtrim 0", "ok")
+		keeps(t, m, pid, 0, 0)
+		exactly(p, limit)
+	})
+}
+
 // An upload takes what the launch will, and is refused as that is.
 func TestGraphsAreUploaded(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001

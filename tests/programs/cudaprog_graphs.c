@@ -15,14 +15,18 @@
 //   instantiatewith NAME GRAPH FLAGS STREAM   …WithParams;   withptsz: its _ptsz entry point
 //   execdestroy NAME
 //   upload NAME STREAM; launch NAME STREAM;   uploadptsz, launchptsz
+//   launchfree NAME STREAM BLOCK MS   launch, while another thread frees a block after a time
 //   graphtrim DEVICE             cuDeviceGraphMemTrim
 //   graphholds DEVICE            what graphs hold there: "graphholds ok 4096"
 #include "cudaprog.h"
 
 #include <inttypes.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static CUgraph graph(const struct command *c, int i) {
     return (CUgraph)(uintptr_t)lookup(c, i, false)->value;
@@ -196,6 +200,29 @@ static void do_graphholds(const struct command *c) {
     answer(c, r, more);
 }
 
+struct freeing {
+    pthread_t thread;
+    CUdeviceptr block;
+    uint64_t ms;
+    CUresult failed;
+};
+
+static void *free_run(void *arg) {
+    struct freeing *f = arg;
+    usleep((useconds_t)f->ms * 1000);
+    f->failed = CU(cuMemFree_v2)(f->block);
+    return NULL;
+}
+
+static void do_launchfree(const struct command *c) {
+    struct freeing f = {.block = lookup(c, 3, false)->value, .ms = number(c, 4)};
+    if (pthread_create(&f.thread, NULL, free_run, &f) != 0)
+        abort();
+    CUresult r = CU(cuGraphLaunch)(graph(c, 1), stream(c, 2));
+    pthread_join(f.thread, NULL);
+    answer(c, r ? r : f.failed, "");
+}
+
 const struct verb graphs_verbs[] = {
     {"graph", do_graph},
     {"graphdestroy", do_graphdestroy},
@@ -220,6 +247,7 @@ const struct verb graphs_verbs[] = {
     {"uploadptsz", do_exec_graph},
     {"launch", do_exec_graph},
     {"launchptsz", do_exec_graph},
+    {"launchfree", do_launchfree},
     {"graphtrim", do_graphtrim},
     {"graphholds", do_graphholds},
     {NULL, NULL},
