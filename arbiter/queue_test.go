@@ -92,6 +92,19 @@ func TestWaitersAreServedInOrderOfArrival(t *testing.T) {
 	}
 }
 
+func TestNoneOfSeveralCancelledRequestsIsServed(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, large, small, later := w.client(0, 0), w.client(0, 0), w.client(0, 0), w.client(0, 0)
+	holder.must(700)
+	a, b, c := large.wait(500), small.wait(200), later.wait(300)
+	if n := w.arb.CancelAll(w.now, []arbiter.TicketID{a, b, b, 99}, arbiter.ReasonCancelled); n != 2 {
+		t.Errorf("%d were cancelled", n)
+	}
+	if got := w.decided(); len(got) != 3 || got[a] != arbiter.ReasonCancelled || got[b] != arbiter.ReasonCancelled || got[c] != arbiter.ReasonNone {
+		t.Errorf("the cancelled requests had %v; there was room for the last one", got)
+	}
+}
+
 func TestWhoAsksLaterDoesNotOvertake(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder, other := w.client(0, 0), w.client(0, 0)

@@ -251,6 +251,19 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 	return true
 }
 
+// CancelAll cancels those of the tickets that wait, and returns how many they were. It runs one cycle after all of them are cancelled, so
+// that none of them is granted what the others leave.
+func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
+	for _, id := range ids {
+		if t := a.tickets[id]; t != nil {
+			a.cancel(now, t, why)
+			n++
+		}
+	}
+	a.cycle(now)
+	return n
+}
+
 // CancelJob cancels all tickets of a job, its own among them, and returns how many they were.
 func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	j := a.jobs[id]

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -256,7 +257,7 @@ func (d *Daemon) threadsLocked(now time.Time, s *session) {
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
-		return ipc.CancelReply{Cancelled: d.cancelBelow(peer)}, nil
+		return ipc.CancelReply{Cancelled: cl.cancelBelow()}, nil
 	}
 	d.lock()
 	defer d.unlock()
@@ -280,10 +281,11 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
 }
 
-// cancelBelow cancels what the descendants of a process wait for, as far as they are its
-// user's. The descendants are looked up without the lock, by the daemon because it sees all their PIDs, whatever namespaces
-// they are in.
-func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
+// cancelBelow cancels the requests of the client's descendants that run as the client's user; of all descendants if the client is
+// privileged. It returns how many they were. The daemon looks the descendants up, because it sees their PIDs in all namespaces, and does
+// so without its lock.
+func (cl *client) cancelBelow() uint64 {
+	d, peer := cl.d, cl.conn.Peer()
 	var below []arbiter.TicketID
 	mine := func(uid uint32) bool { return peer.Privileged || peer.UID == uid }
 	for _, t := range d.state().Queue {
@@ -293,13 +295,12 @@ func (d *Daemon) cancelBelow(peer ipc.Peer) (cancelled uint64) {
 	}
 	d.lock()
 	defer d.unlock()
-	for _, id := range below {
-		if owner, waits := d.arb.Owner(id); waits && mine(owner.UID) {
-			d.arb.Cancel(d.now(), id, arbiter.ReasonCancelled)
-			cancelled++
-		}
-	}
-	return cancelled
+	cl.applyLocked()
+	below = slices.DeleteFunc(below, func(id arbiter.TicketID) bool {
+		owner, waits := d.arb.Owner(id)
+		return !waits || !mine(owner.UID)
+	})
+	return uint64(d.arb.CancelAll(d.now(), below, arbiter.ReasonCancelled))
 }
 
 // keepPlaceLocked writes down a parked request's place. -1: there is no room for it, and a

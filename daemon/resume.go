@@ -164,6 +164,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 // sendBackLocked has what waits on other connections of a session come again, in its place, as to the next
 // daemon: what it is granted there its client no longer takes for its own.
 func (d *Daemon) sendBackLocked(s *session) {
+	var back []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
 		if p.s != s {
 			continue
@@ -175,8 +176,9 @@ func (d *Daemon) sendBackLocked(s *session) {
 		_ = p.end(func() error {
 			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
 		})
-		d.arb.Cancel(d.now(), ticket, arbiter.ReasonCancelled)
+		back = append(back, ticket)
 	}
+	d.arb.CancelAll(d.now(), back, arbiter.ReasonCancelled)
 }
 
 // settleLocked takes a client's sum of one lease, and writes down what comes of it: of what is not recorded, as much counts as asking would have
