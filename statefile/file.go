@@ -189,7 +189,7 @@ func (t *table[T]) lay(file *mapping, at uintptr, most int, high *uint32) uintpt
 	t.high = high
 	*high = min(*high, uint32(most))
 	for i := int(*high) - 1; i >= 0; i-- {
-		if *live(&t.rows[i]) == 0 {
+		if *live(&t.rows[i]) != 1 { // 0, or of a damaged file
 			t.free = append(t.free, i)
 		}
 	}

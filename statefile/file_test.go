@@ -77,6 +77,18 @@ func TestFreedRecordsAreUsedAgain(t *testing.T) {
 	}
 }
 
+func TestRecordsOfADamagedFileAreUsedAgain(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "state")
+	f, _ := open(t, path)
+	i, row, _ := f.Limits.New()
+	row.Live = 7 // neither live nor free
+	g, _ := open(t, path)
+	g.Limits.Each(func(int, *Limit) { t.Error("a damaged record counts") })
+	if j, row, err := g.Limits.New(); j != i || err != nil || *row != (Limit{}) {
+		t.Errorf("record %d: %+v, %v; want %d, empty", j, row, err, i)
+	}
+}
+
 func TestFullTable(t *testing.T) {
 	f, _ := open(t, filepath.Join(t.TempDir(), "state"))
 	for range MaxJobs {
