@@ -16,7 +16,7 @@ import (
 // copying is a copy that is being made.
 type copying struct {
 	from, to *Arbiter
-	keeps    func(*job) bool // tells of which jobs the holdings are copied
+	keeps    func(*job) bool // whether what a job holds is copied; if not, the job has given all of it back in the copy
 	devices  map[*device]*device
 	shareds  map[*shared]*shared
 	jobs     map[*job]*job
@@ -24,7 +24,8 @@ type copying struct {
 	leases   map[*lease]*lease
 }
 
-// copy returns a copy of the waiting requests, with what is held by the jobs that keeps tells. Leases have no idle credit in it.
+// copy returns a copy of the waiting requests and their jobs. A job for which keeps returns true holds in the copy what it holds now; any
+// other job holds nothing there. Idle credit counts as used in the copy.
 func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 	c := &copying{from: a, to: New(a.policy), keeps: keeps, devices: make(map[*device]*device), shareds: make(map[*shared]*shared),
 		jobs: make(map[*job]*job), sessions: make(map[*session]*session), leases: make(map[*lease]*lease)}
@@ -79,7 +80,7 @@ func (c *copying) shared(s *shared) *shared {
 	return n
 }
 
-// limits copies the limits of a budget; reserves: what is reserved too.
+// limits copies the limits of a budget, with its reservations only if reserves is true.
 func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
 	for d, n := range c.devices {
 		l := from.Limits(d.Index)
@@ -146,7 +147,7 @@ func (c *copying) session(s *session, in *job) {
 	}
 }
 
-// lease copies a lease, with what it holds if its job keeps that. Its word is not read any more.
+// lease copies a lease, with what it holds unless its job has given that back. spoiled keeps the copy from reading the client's credit word.
 func (c *copying) lease(l *lease, of *session) {
 	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
 	c.leases[l] = n
@@ -161,7 +162,8 @@ func (c *copying) lease(l *lease, of *session) {
 	of.leases = append(of.leases, n)
 }
 
-// permits copies the permits of a device that jobs keep. A thread that is not known to wait gives its permits back.
+// permits copies the permits on a device of jobs that keep what they hold. A thread without a waiting request has none in the copy, because
+// it may still give them back by itself.
 func (c *copying) permits(d *device) {
 	n := c.devices[d]
 	for o, h := range d.permits[permit.Slot] {
@@ -185,7 +187,7 @@ func (c *copying) permits(d *device) {
 	}
 }
 
-// waits reports whether the thread that has a permit waits.
+// waits reports whether the thread that has a permit also has a request that waits.
 func waits(o owner) bool {
 	return slices.ContainsFunc(o.Job.tickets, func(t *ticket) bool { return t.session == o.Process && t.thread == o.Thread })
 }
@@ -211,7 +213,7 @@ func (t *ticket) original() *ticket {
 	return t
 }
 
-// giveBack has a job of a copy give back all that it holds, or what these of its processes hold.
+// giveBack takes from a job of a copy what the given processes of it hold; without any given, all that the job holds.
 func (a *Arbiter) giveBack(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
@@ -242,7 +244,7 @@ func (a *Arbiter) giveBack(j *job, of ...*session) {
 	}
 }
 
-// sharesSlot reports whether a lease of a copy has objects inside a slot of its job.
+// sharesSlot reports whether a lease of the job still holds memory or objects for which the job has this slot.
 func (a *Arbiter) sharesSlot(h *holder) bool {
 	for l := range h.Job.leasesOn(h.device) {
 		if l.slot == h && (l.Granted() > 0 || l.contexts+l.holds+l.Streams() > 0) {
@@ -252,7 +254,7 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 	return false
 }
 
-// reserveNothing takes the reservations of a budget of a copy back.
+// reserveNothing removes the reservations of a budget of a copy.
 func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 	for _, d := range a.devices {
 		l := b.Limits(d.Index)

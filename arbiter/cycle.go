@@ -25,18 +25,19 @@ type blocker struct {
 	since  time.Time // requests of jobs that hold memory there since before this moment pass; the zero time: none passes
 }
 
-// neverHeld stands in for the moment since when a job holds memory that holds none.
+// neverHeld is the value of since for a job that holds no memory: later than every real time.
 var neverHeld = time.Unix(1<<40, 0)
 
-// block adds a request to those that block later ones. It must be added after all that come before it.
+// block adds a request to those that block later ones. It must be called in the order of the queue. A request that no job would be blocked
+// by which the last blocker does not block already is left out, so that since only falls from one blocker to the next.
 func (l *line) block(t *ticket, since time.Time) {
 	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
-		return // whatever it blocks is blocked already
+		return // the last blocker blocks the same jobs and more
 	}
 	l.blockers = append(l.blockers, blocker{t, since})
 }
 
-// blockerOf returns the first request that blocks t at a limit, for a job that holds memory since that moment; nil: none does.
+// blockerOf returns the first request that blocks t at a limit, if the job of t has held memory there since that time; nil: none blocks it.
 func (a *Arbiter) blockerOf(l *line, t *ticket, since time.Time) *ticket {
 	for _, b := range l.blockers {
 		if b.ticket != t && !b.ticket.done && !since.Before(b.since) && a.compare(b.ticket, t) < 0 {
@@ -71,8 +72,8 @@ func (a *Arbiter) cycle(now time.Time) {
 	}
 	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
-	// Each pass decides a request, or finds more in the way of one than before, so that the bound is never reached. A daemon
-	// that hangs would be worse than a late turn.
+	// Each pass decides a request, or begins to watch a limit, and there are finitely many of both: the bound is there only in case
+	// that is wrong, because a daemon that hangs would be worse than a request that is decided by a later cycle.
 	for bound := 64 + 16*len(a.queue); a.stale && bound > 0; bound-- {
 		a.stale = false
 		if len(a.queue) == 0 { // 1
@@ -104,7 +105,8 @@ const (
 	gatherFor     = 2 * time.Millisecond
 )
 
-// cycleSoon runs a cycle, at once or, if many requests wait, by a Tick soon. Until then the limits that were blocked stay so.
+// cycleSoon runs a cycle at once, or, if many requests wait, has the Tick run it that is due gatherFor later (Due). Until then new requests are
+// judged against the limits that the last cycle left blocked.
 func (a *Arbiter) cycleSoon(now time.Time) {
 	if len(a.queue) <= gatheredAbove {
 		a.cycle(now)
@@ -120,7 +122,7 @@ func (a *Arbiter) allLines(do func(*line)) {
 	}
 }
 
-// lines calls do with each limit of a device, and with those of these budgets there.
+// lines calls do with each limit of a device itself, and with the limits that the given shared budgets have on that device.
 func (d *device) lines(shares iter.Seq[*shared], do func(*line)) {
 	for k := range d.entry {
 		do(&d.entry[k])
@@ -141,7 +143,8 @@ func (a *Arbiter) clearLines() {
 	})
 }
 
-// unwatch stops watching limits at which no request waits any more. A client's word is changed when the client reports a free in vain.
+// unwatch stops watching limits at which no request waits any more. A lease keeps its NOTIFY flag until its client next reports a free;
+// Freed clears the flag then.
 func (a *Arbiter) unwatch() {
 	a.allLines(func(l *line) { l.watched = l.watched && l.waits })
 }
@@ -162,13 +165,13 @@ func (a *Arbiter) refuseLate(now time.Time) {
 }
 
 // consider judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
-// True: it goes on waiting, and blocks later ones.
+// True: it goes on waiting, and blocks later ones; or a limit has begun to be watched for it, and the next pass judges it again.
 func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteSince(t)
 	v := a.judge(t)
 	switch {
 	case v.spot == nil && a.watch(now, t):
-		return true // it is judged again
+		return true // watch has called changed: the next pass judges it again
 	case v.final:
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
@@ -177,7 +180,7 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 			a.changed()
 		}
 		return false
-	case v.spot != nil && t.short != nil: // its own threads were faster
+	case v.spot != nil && t.short != nil: // its own threads have meanwhile allocated the idle credit that it was to be served from
 		v.reason = reasonOf(t.short)
 	}
 	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
@@ -190,8 +193,8 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 	return true
 }
 
-// narrows reports whether a request that is served leaves less to another one at a limit below the device's: by this that other one may be
-// refused, or come to wait for another limit than before.
+// narrows reports whether t and u are charged to the same job or the same shared budget. If so, serving t leaves less room for u there:
+// u may have to be refused, or wait for a narrower limit than before.
 func (t *ticket) narrows(u *ticket) bool {
 	if t.job == u.job {
 		return true
@@ -204,7 +207,7 @@ func (t *ticket) narrows(u *ticket) bool {
 	return false
 }
 
-// bar has a waiting request block later ones on a device.
+// bar notes at which limits of a device a request waits, and adds it to the blockers of the limits at which it blocks later ones.
 func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
 	d, at := s.device, t.waitsOn(s)
 	d.bytes.waits = d.bytes.waits || at&atBytes != 0
@@ -218,8 +221,8 @@ func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
 	a.blocks(now, t, s, func(l *line, since time.Time) { l.block(t, since) })
 }
 
-// blocks calls do with each limit at which a waiting request blocks later ones on a device, and since when a job must hold memory there
-// to pass.
+// blocks calls do with each limit at which a waiting request blocks later ones on a device. Jobs that have held memory on the device since
+// before the time since may pass.
 func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, since time.Time)) {
 	d, at := s.device, t.waitsOn(s)
 	if sh := t.shareAt(at); sh != nil {
@@ -236,8 +239,8 @@ func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, sin
 	}
 }
 
-// blocksSince returns since when a job must hold memory on a device to pass a waiting request there. A request blocks no job that holds memory
-// there for longer than its own job, unless its rule's age_after says so.
+// blocksSince returns the time before which a job must have begun to hold memory on a device to pass a waiting request there. A request lets
+// those jobs pass that have held memory there for longer than its own job; after age_after of its rule it lets none pass (the zero time).
 func blocksSince(now time.Time, t *ticket, s *spot) time.Time {
 	if after := t.job.Rule.AgeAfter; after > 0 && now.Sub(t.place.Since) >= after {
 		return time.Time{}
@@ -252,8 +255,8 @@ func (a *Arbiter) noteSince(t *ticket) {
 	}
 }
 
-// heldSince returns since when a job holds memory on a device: since the first of the leases was opened that hold some now, or since its
-// reservation was made. neverHeld: it holds none.
+// heldSince returns since when a job holds memory on a device: the earliest opening of a lease that holds memory in use now, or of a
+// job or process that has a reservation there. neverHeld: the job holds none.
 func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	since := neverHeld
 	if j.budget.Account(d.Index).Committed == 0 {
@@ -278,8 +281,8 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	return since
 }
 
-// waitsOn is what a ticket waits for on a device: one that needs all of its devices waits
-// on each for what lacks on any.
+// waitsOn returns the limits that a ticket waits for on a device. A ticket that one of several devices will do for waits on each device for
+// the limits that refuse it there. A ticket that needs all of its devices waits on each of them for the limits that refuse it on any.
 func (t *ticket) waitsOn(s *spot) limitSet {
 	if t.any {
 		return s.at
@@ -287,9 +290,10 @@ func (t *ticket) waitsOn(s *spot) limitSet {
 	return t.at()
 }
 
-// watch has the leases at the limits that refuse a request report what they free, and takes back what they have idle. What is freed
-// from then on is told, and what was freed before is seen. True: one of the limits was not watched before, and the next pass judges
-// the request again.
+// watch begins to watch the limits that refuse a request. For each lease below such a limit it first sets NOTIFY in the credit word, so that
+// the client reports every later free, and then takes the idle credit back, so that every earlier free is counted. At the slots of a device it
+// takes back the count of streams that is lent to the client instead, and then the slots that nothing needs. True: one of the limits was not
+// watched before, and the next pass judges the request again.
 func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 	begin := func(l *line, leases iter.Seq[*lease], do func(l *lease)) bool {
 		if l.watched {

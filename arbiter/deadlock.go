@@ -11,27 +11,31 @@ import (
 // are admitted as in a cycle, and the job of each admitted request gives back what it holds, until no request can be
 // admitted any more. The requests that are left, of jobs that hold something, wait for each other.
 //
-// A job counts as waiting if all of its threads wait; after deadlock_grace, if it has a request that waits. Its requests can then wait for
-// each other alone only if each of its processes that hold something has one: else the others may yet give back what they wait for.
+// There are two kinds of search. A strict one may be made at any time: a job counts as waiting if all of its threads wait. One that is not
+// strict is made after nothing has moved for deadlock_grace (looseAt): a job counts as waiting if it has a request that waits. In that search
+// the requests of one job count as a deadlock among themselves only if each process of it that holds something has a waiting request,
+// because a process without one may still give back what the requests wait for.
 
-// searchedAtOnce is up to how many waiting requests a deadlock is looked for by the call after which there may be one. If more
-// wait, the daemon makes the search without its lock ([Arbiter.Search]).
+// With at most searchedAtOnce waiting requests, each cycle looks for a deadlock itself. If more wait, that would take too long under the
+// daemon's lock: the daemon makes the search without it ([Arbiter.Search]).
 const searchedAtOnce = 32
 
-// searchShare is how many times as long as a search without the lock took the next one waits.
+// After a search without the lock the next one begins searchShare times as long later as the search took: searching uses at most a tenth of
+// a processor.
 const searchShare = 9
 
 // Search is a search for a deadlock on a copy of the books.
 type Search struct {
 	books  *Arbiter  // the copy
-	strict bool      // a job counts as waiting if all of its threads wait
-	turn   *ticket   // a request that waits for nothing but its turn, and is to be served; nil: none
+	strict bool      // only jobs of which all threads wait count as waiting
+	turn   *ticket   // a live request that fits, but that earlier ones block: it is to be served; nil: none
 	victim *ticket   // the request that is to be refused; nil: none
-	others []*ticket // requests that wait for what the process of victim holds; at least one of each job
+	others []*ticket // live requests that wait for what the process of victim holds; at least one of each job
 	began  time.Time
 }
 
-// untangle looks for a deadlock, and ends it. True: it did something.
+// untangle sets when the search that is not strict is due (looseAt), and makes a strict search if few requests wait. If many wait it only notes
+// that one is due (suspected). True: it ended a deadlock, or took back unused slots.
 func (a *Arbiter) untangle(now time.Time) bool {
 	holding, blocked := false, false
 	for _, t := range a.queue {
@@ -74,7 +78,7 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 	return a.end(now, s)
 }
 
-// searchDue returns when a search for a deadlock is due that no call makes by itself; the zero time: none is.
+// searchDue returns when the daemon must call Tick (few requests wait) or Search (many wait) to look for a deadlock; the zero time: not at all.
 func (a *Arbiter) searchDue() (due time.Time) {
 	if len(a.queue) <= searchedAtOnce {
 		return a.looseAt
@@ -118,7 +122,8 @@ func (a *Arbiter) Settle(now time.Time, s *Search) {
 	}
 }
 
-// newSearch begins a search. It judges all requests anew, because a grant may have left less to a request that was judged earlier.
+// newSearch begins a search: it makes the copy. All requests are judged first, because the copy takes from the last verdict whether a request
+// only waits for its turn, and a grant since then may have left less room.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
 		a.judge(t)
@@ -140,10 +145,11 @@ func (j *job) standsStill() bool {
 	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
 }
 
-// holds reports whether a job has memory in use or reserved, a context or a permit.
+// holds reports whether a job has anything that others could wait for: memory in use or reserved, a context or a permit.
 func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
-// dropUnused takes the slots back that waiting jobs have left without a word. True: there were some.
+// dropUnused takes back the slots of waiting jobs that no object of theirs needs any more, though no message of the client said so. True:
+// there were some.
 func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
 	for _, t := range a.queue {
 		for _, d := range a.devices {
@@ -158,7 +164,10 @@ func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
 	return dropped
 }
 
-// Run searches. It needs no lock.
+// Run searches on the copy alone, so that it needs no lock. First it looks for a request that would be served but for earlier ones that
+// block it, though those wait for its job (turn). Then it drops the blocking: jobs whose requests fit go on and give back what they hold. Of
+// the requests that are left, victim becomes the youngest one whose process would let another one go on by what it holds; if there is
+// none, the youngest of all that are left.
 func (s *Search) Run() {
 	keeps := func(j *job) bool { return !j.gaveBack }
 	turns := s.books.copy(keeps)
@@ -189,8 +198,8 @@ func (s *Search) Run() {
 	}
 }
 
-// waitFor returns the live requests of those in all, of a copy, that wait for t; nil: none. Requests of the job of t count only if
-// all of that job waits.
+// waitFor returns the live requests that those in all (of a copy) stand for; nil: none. Requests of t's own job are left out unless no
+// process of that job could go on by itself.
 func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	for _, x := range all {
 		if x.job != t.job || s.strict || t.job.still {
@@ -200,7 +209,8 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	return others
 }
 
-// admitAll admits requests of a copy until none can be admitted. inTurn: no request is admitted that an earlier one blocks.
+// admitAll takes requests out of the queue of a copy that fit or are refused for good, and has their jobs give back what they hold, until no
+// request is left that fits. inTurn: a request that an earlier one blocks does not count as fitting.
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
@@ -224,7 +234,7 @@ func (a *Arbiter) admitAll(inTurn bool) {
 	}
 }
 
-// letsGoOn returns the requests that go on if the process of a request that is left gives back what it holds.
+// letsGoOn returns the requests of this copy that could go on if the process of t gave back what it holds; if t is a job's, the job.
 func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
 	c := a.copy(func(j *job) bool { return !j.gaveBack })
 	i := slices.Index(a.queue, t)
@@ -245,8 +255,8 @@ func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
 	return others
 }
 
-// stands reports whether the deadlock that a search found still stands: with what the jobs of its requests hold now, and without
-// what all others hold, none of them can be served.
+// stands reports whether the deadlock that a search found still stands: on a new copy, in which only the jobs of its requests hold anything, the
+// victim's request still cannot be admitted.
 func (a *Arbiter) stands(s *Search) bool {
 	in := map[*job]bool{s.victim.job: true}
 	for _, t := range s.others {
@@ -261,7 +271,8 @@ func (a *Arbiter) stands(s *Search) bool {
 	return slices.ContainsFunc(c.queue, func(t *ticket) bool { return t.original() == s.victim })
 }
 
-// end ends the deadlock that a search found. True: it did something.
+// end carries out what a search found: it refuses the victim, or serves the request that only waited for its turn. True: it did. A search that
+// is not strict is carried out only if nothing of its requests has moved for deadlock_grace; else looseAt is moved on.
 func (a *Arbiter) end(now time.Time, s *Search) bool {
 	if !s.strict {
 		if s.turn == nil && s.victim == nil {
@@ -285,7 +296,7 @@ func (a *Arbiter) end(now time.Time, s *Search) bool {
 	return false
 }
 
-// moved returns when something of the requests of a deadlock last moved.
+// moved returns when one of the requests of a deadlock began to wait, or one of their jobs last asked or freed something: the latest of these.
 func (s *Search) moved() (last time.Time) {
 	all := s.others
 	if s.turn != nil {
@@ -303,7 +314,8 @@ func (s *Search) moved() (last time.Time) {
 	return last
 }
 
-// serveOutOfTurn serves a request that waits for nothing but its turn, behind others that wait for what its job holds. True: it was served.
+// serveOutOfTurn serves a request that fits, past the earlier requests that block it, because those wait for what its job holds. True: it
+// was served.
 func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	if t.done {
 		return false
@@ -317,10 +329,10 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	return false
 }
 
-// refuseVictim refuses the youngest request of a deadlock.
+// refuseVictim refuses the request that a search chose, and names in the message and the event one request of each job of the deadlock.
 func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	all := []*ticket{s.victim}
-	for _, t := range s.others { // one of each job, the victim's own among them
+	for _, t := range s.others { // one request of each job; for the victim's job that is the victim
 		if !slices.ContainsFunc(all, func(x *ticket) bool { return x.job == t.job }) && a.holds(t.job) {
 			all = append(all, t)
 		}
@@ -333,12 +345,12 @@ func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	a.refuseTicket(now, s.victim, ReasonDeadlock, s.victim.why.refusal, text)
 }
 
-// committed is what a job's living processes hold on a device, or what is reserved for it.
+// committed returns the larger of what a job's living processes hold on a device and what is reserved for the job there.
 func (j *job) committed(d *device) accounting.Bytes {
 	return max(j.held(d), j.limits(d).Least())
 }
 
-// held is what a job's living processes hold on a device.
+// held returns the bytes that a job's living processes hold on a device.
 func (j *job) held(d *device) (held accounting.Bytes) {
 	for _, s := range j.sessions {
 		held = held.Plus(s.held(d))
@@ -356,7 +368,7 @@ func (j *job) away(d *device) (away accounting.Bytes) {
 	return away
 }
 
-// held is what a process holds on a device, as long as it lives.
+// held returns the bytes that a process holds on a device, overhead that is charged included; 0 once the process has ended.
 func (s *session) held(d *device) accounting.Bytes {
 	if l := s.leaseOn(d); l != nil && s.alive() {
 		return l.Granted().Plus(l.Charged())

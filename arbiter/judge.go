@@ -7,19 +7,20 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// verdict is what the limits say of a ticket at a moment. With neither final nor spot
-// set, it has to wait.
+// verdict is the result of judging a ticket: it is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
 type verdict struct {
-	final   bool  // refused, whatever others do
-	spot    *spot // it can be served, here or (where it needs several) everywhere
-	reason  Reason
+	final   bool                // refused, whatever others release
+	spot    *spot               // the device on which it fits; some spot if it needs several devices and fits on all
+	reason  Reason              // of the refusal or the wait
 	refusal *accounting.Refusal // the figures at the limit that refuses
 }
 
-// waits tells that there is something to wait for: others are in the way.
+// waits reports whether a request was judged to have to wait.
 func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
 
-// judge tells whether a ticket can be served now. Nothing moves.
+// judge judges whether a ticket can be served now, and notes in its spots which limits refuse it. It grants nothing; but of the
+// ticket's own lease it may take back idle credit and lent streams, and count managed memory as away from the device, so that these are
+// not in its way.
 func (a *Arbiter) judge(t *ticket) verdict {
 	for i := range t.spots {
 		t.spots[i].at, t.spots[i].hard = 0, 0
@@ -43,16 +44,16 @@ func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	return memory(n)
 }
 
-// need is what a request still takes of the sums.
+// need returns the bytes that a request still adds to the ledger: without those that were taken from its own lease's idle credit.
 func (t *ticket) need() accounting.Bytes { return t.bytes - t.own }
 
-// chained reports whether a request is charged to the budgets above its lease; else
-// to the device alone.
+// chained reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
+// overhead), it is charged to the device alone.
 func (a *Arbiter) chained(t *ticket) bool {
 	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
 }
 
-// takes is what a ticket adds to the sums of its lease by itself.
+// takes returns the amounts that a ticket adds to its lease.
 func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	if a.chained(t) {
 		all = t.memory(t.bytes)
@@ -63,8 +64,8 @@ func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	return all
 }
 
-// never tells whether a lease is refused whatever others do: its device is lost, it is more than
-// could ever fit, or nobody waits for what there is no room for.
+// never returns a final verdict if a lease's request for these amounts is refused whatever others release: its device is lost, it asks for more
+// than could ever fit, or there is no room for an amount that no request may wait for, such as streams.
 func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	no := func(why Reason, r accounting.Refusal) verdict {
 		r.Device = l.device.Index
@@ -78,11 +79,11 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	if takes[accounting.Present] == 0 { // managed memory: the device need not hold it
 		most = l.Max()
 	}
-	if n > most { // no recall could ever help
+	if n > most { // no idle credit that is called back could help
 		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
 			Remaining: min(l.Room(), most), Limit: most})
 	}
-	for k := range takes { // what one may wait for is judged with what others want of it
+	for k := range takes { // an amount that a request may wait for is judged later, with the requests that wait for it
 		if accounting.Amount(k).Awaited() {
 			takes[k] = 0
 		}
@@ -93,7 +94,7 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	return verdict{}
 }
 
-// payer is what a request is charged to: its lease, or its device alone.
+// payer returns the node of the ledger that a request is charged to: its lease, or its device alone.
 func (a *Arbiter) payer(t *ticket) *accounting.Lease {
 	if a.chained(t) {
 		return &t.lease.Lease
@@ -107,7 +108,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	switch t.kind {
 	case WantsContexts:
 		t.bytes = l.contextsNeed(t.count)
-	case WantsStreams: // one that waited, while others of its process were served
+	case WantsStreams: // the count may be lent again since the request began to wait
 		a.takeStreams(l)
 	}
 	a.takeApart(l)
@@ -141,7 +142,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	return verdict{reason: s.reason()}
 }
 
-// reason is the narrowest limit that refuses on a device.
+// reason returns the reason for the narrowest limit that refuses on a device.
 func (s *spot) reason() Reason {
 	switch {
 	case s.at&atBudgets != 0:
@@ -152,7 +153,7 @@ func (s *spot) reason() Reason {
 	return ReasonDeviceFull
 }
 
-// judge notes that a limit refuses: by itself, or because others come first.
+// judge notes whether a limit refuses a ticket: because it has no room (hard), or because an earlier request blocks it (behind).
 func (s *spot) judge(at limitSet, hard, behind bool) {
 	if hard {
 		s.hard |= at
@@ -170,7 +171,7 @@ func (a *Arbiter) behindShared(t *ticket, s *spot, sh *shared) bool {
 	return a.behind(sh.line(s.device), t, s.since)
 }
 
-// judgePermits judges whether there are the permits of a device that a ticket asks for.
+// judgePermits judges whether a ticket can have the permits of a device that it asks for. wish is the program's own slot limit; 0: none.
 func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) {
 	if s.asks = asks; !asks[permit.Slot] {
 		return
@@ -188,9 +189,8 @@ func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) 
 	s.judge(atSlots, full, behind)
 }
 
-// tight asks the ledger about a lease's request: which budgets that it shares with others, and
-// whether the device (atBytes), have no room for it; and a refusal that is final: by the
-// lease's own budgets, or because what is in the way is its own.
+// tight asks the ledger which limits have no room for a lease's request: budgets that it shares with others, and the device (atBytes). final is
+// set if waiting cannot help: the lease's own budget has no room, or what the process itself uses leaves too little at such a limit.
 func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
 	l, need := t.lease, t.need()
 	if need == 0 {
@@ -235,14 +235,14 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 			return r
 		}
 	}
-	d, left := t.lease.device, accounting.Bytes(0) // it is only not its turn
+	d, left := t.lease.device, accounting.Bytes(0) // no limit is full: earlier requests block it
 	if !a.chained(t) {
 		left = min(a.ledger.Left(nil, d.Index), t.bytes.Less(1))
 	}
 	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
-// refusalOfStart is the same for what a job or a process takes before it begins.
+// refusalOfStart returns the figures at the limit for which a job or a process is refused before it begins.
 func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	var plain *accounting.Refusal
 	for i := range t.spots {
@@ -258,19 +258,18 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	return plain
 }
 
-// beyondOwn tells whether a lease's own budget refuses a request even after all idle
-// credit was called back: nil, or the refusal.
+// beyondOwn returns the refusal if a lease's own budget has no room for a request even with all of the lease's idle credit called back; else nil.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t, t.need(), min(a.ownIdle(t), t.need())) {
-		if reasonOf(r) == ReasonOverBudget { // whatever limits of others refuse it too
+		if reasonOf(r) == ReasonOverBudget { // also if a limit shared with others refuses it
 			return r
 		}
 	}
 	return nil
 }
 
-// ownPart is what a process (or its job, of a budget that it shares with others) holds itself on its
-// device and has in use. Nobody waits for that.
+// ownPart returns the bytes that a ticket's own lease has in use on its device; of a shared budget, the bytes that its whole job has in use
+// below it. A request never waits for its own process or job to free these.
 func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
 		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.beyond.Cost()))
@@ -287,12 +286,11 @@ func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	return all
 }
 
-// judgeStart judges what a job, or a process, takes before it begins: what it reserves,
-// and for a job its slots, claim and the sole use of its devices. Of devices to choose
-// from, one that nobody is on comes before one that merely has room.
+// judgeStart judges what a job, or a process, takes before it begins: what it reserves, and for a job its slots, its claim or the sole use of its
+// devices. If it may choose a device, one without any slot holder is preferred to one that has room beside others.
 func (a *Arbiter) judgeStart(t *ticket) verdict {
 	var worst, shared verdict // shared: among devices to choose from, the first that has room beside others
-	waits := false            // there is a device that may come to do
+	waits := false            // there is a device on which it may fit later
 	for i := range t.spots {
 		s := &t.spots[i]
 		v := verdict{final: true, reason: ReasonDeviceLost}
@@ -304,7 +302,7 @@ func (a *Arbiter) judgeStart(t *ticket) verdict {
 			return v
 		case v.spot != nil && t.any && shared.spot == nil:
 			shared = v
-		case v.final: // this one never does; it holds nobody up
+		case v.final: // it never fits here; atWish keeps it from blocking others
 			s.at, s.hard = atWish, atWish
 		case v.spot == nil:
 			waits = true
@@ -348,8 +346,7 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	return verdict{reason: s.reason()}
 }
 
-// neverStarts tells whether a reservation will never have room on a device, or none below
-// the budgets of its own job.
+// neverStarts returns a final verdict if a reservation can never have room on a device, below a shared budget, or within its own job.
 func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *accounting.Budget) verdict {
 	if least == 0 {
 		return verdict{}
@@ -370,7 +367,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			return final(ReasonSharedFull)
 		}
 	}
-	if b != t.job.budget { // a process's: what its job has promised others may be in its way
+	if b != t.job.budget { // a process's reservation: those of other processes of its job may leave too little
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}
@@ -378,13 +375,12 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 	return verdict{}
 }
 
-// reserves returns what a job or a process that begins reserves on a device, and of
-// which budget.
+// reserves returns how many bytes a job or a process that begins reserves on a device, and the budget that they are reserved for.
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
 	if t.kind == wantsJob || j.pending {
 		l := j.Memory(d.bounds())
-		if s == nil && j.request.NoWait && l.Min == 0 { // what its processes are to have, it does not start without
+		if s == nil && j.request.NoWait && l.Min == 0 { // it does not start without room for what the rule reserves for its processes
 			l = j.newProcess().Memory(d.bounds())
 		}
 		if l.Least() > 0 || s == nil {
@@ -394,8 +390,8 @@ func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	return s.Memory(d.bounds()).Least(), s.budget
 }
 
-// growth returns by how much the load of the device grows with a reservation, and with what
-// the rule reserves for the job's shared budget itself.
+// growth returns by how many bytes a reservation makes the sum on the device grow. It counts what the rule reserves for the shared budget
+// above the job as well.
 func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
 	s := j.shared
 	if s == nil {

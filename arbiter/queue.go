@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// line is where those wait that a shared budget has no room for on a device.
+// line returns the limit of a shared budget on a device, at which requests wait.
 func (s *shared) line(d *device) *line {
 	l := s.lines[d]
 	if l == nil {
@@ -25,15 +25,16 @@ func (s *shared) line(d *device) *line {
 	return l
 }
 
-// rankAfter is how long a request has to wait for one more of priority.
+// rankAfter is the waiting time that raises the priority of a request by one.
 const rankAfter = time.Minute
 
-// rank is a ticket's priority with what waiting has added to it.
+// rank returns a ticket's priority, raised by one for each rankAfter that it has waited.
 func (a *Arbiter) rank(now time.Time, t *ticket) int {
 	return t.priority + int(max(0, now.Sub(t.place.Since))/rankAfter)
 }
 
-// compare orders requests by which is served first if both can be, as of when the queue was sorted last.
+// compare orders requests by rank (the higher first), then by arrival. It takes the ranks of the time at which the queue was sorted last, so
+// that the order does not change in between.
 func (a *Arbiter) compare(x, y *ticket) int {
 	if x.priority != y.priority {
 		if c := cmp.Compare(a.rank(a.sorted, y), a.rank(a.sorted, x)); c != 0 {
@@ -43,7 +44,8 @@ func (a *Arbiter) compare(x, y *ticket) int {
 	return byArrival(x, y)
 }
 
-// ask decides a request, or has it wait.
+// ask decides a new request, or has it wait. Before it refuses a request or has it wait, it takes back slots that nothing needs (tidy) and
+// idle credit of others (helps), and judges the request again.
 func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
@@ -84,7 +86,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 			}
 			return
 		}
-		// Its own threads took from its word meanwhile what it was to be served from.
+		// Other threads of its process have meanwhile allocated the idle credit that it was to be served from.
 		if r := t.short; r != nil && (reasonOf(r) == ReasonOverBudget || !a.judge(t).waits()) {
 			a.refuseNow(now, t, reasonOf(r))
 			return
@@ -99,16 +101,16 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, ReasonCrowded)
 		return
 	}
-	if t.lease != nil { // who waits keeps no slot that nothing of its is in
+	if t.lease != nil { // while it waits, its job keeps no slot that no object of it needs
 		a.left(now, t.lease)
 		a.judge(t)
 	}
 	a.park(now, t)
 }
 
-// tidy has those give their slots back who have no object left and did not say so, where a
-// slot is wanted or a device that nobody is on. Whoever is only short of bytes may be
-// refused, and keeps its own: with the slot would go what it has idle.
+// tidy takes back slots that no object needs any more, though no message of the client said so: on the devices on which a request lacks a slot, and
+// on all that it may choose from. A request that only lacks bytes keeps the slot of its own lease, because it may be refused, and with
+// the slot its lease would lose its idle credit.
 func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	for i := range t.spots {
 		if t.any || t.spots[i].hard&(atSlots|atWish) != 0 {
@@ -120,8 +122,7 @@ func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	}
 }
 
-// refuseNow refuses a request that did not wait: with the figures as they would be had all
-// idle credit been called back.
+// refuseNow refuses a request that did not wait. The refusal has the figures as if all idle credit had been called back.
 func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	r := t.short
 	if r == nil && t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
@@ -137,10 +138,10 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, r, text)
 }
 
-// ArriveAfter ranks later requests behind one with this arrival number, which came to the daemon before this one.
+// ArriveAfter has later requests arrive after the given arrival number, which an earlier daemon gave out.
 func (a *Arbiter) ArriveAfter(arrival uint64) { a.arrival = max(a.arrival, arrival) }
 
-// arrive gives a request its place.
+// arrive gives a request its place: the one that it had, if it comes again, else a new one.
 func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	t.again = t.place.Arrival != 0
 	t.priority = t.job.Rule.Priority + t.job.request.Priority
@@ -159,7 +160,7 @@ func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	a.noteSince(t)
 }
 
-// mayWait tells whether a request that is not served may wait: ReasonNone, or why not.
+// mayWait returns ReasonNone if a request that cannot be served may wait, else the reason for which it is refused.
 func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	slots := t.lease == nil || t.at()&(atSlots|atWish) != 0
 	switch {
@@ -175,8 +176,8 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	return ReasonNone
 }
 
-// shortOf is the limit that a request is refused for: where several refuse, the narrowest
-// that idle credit would not have made room at.
+// shortOf returns the limit that a request is refused for. If several limits refuse it, that is the narrowest one at which calling back
+// idle credit would not have made room.
 func (t *ticket) shortOf() Reason {
 	if t.short != nil {
 		return reasonOf(t.short)
@@ -205,21 +206,21 @@ func (a *Arbiter) crowded(t *ticket) string {
 	return ""
 }
 
-// countTicket counts a ticket that begins to wait (by 1), or does no longer (by -1).
+// countTicket counts a ticket that begins to wait (by is 1) or stops waiting (by is -1).
 func (a *Arbiter) countTicket(t *ticket, by int) {
 	p := t.process()
 	count(a.ticketsOfPID, p.PID, by)
 	count(a.ticketsOf, p.UID, by)
 }
 
-// count adds to one of some counts, and forgets it when it comes to nothing.
+// count adds by to one of some counts, and deletes the entry when the count is 0.
 func count[K comparable](counts map[K]int, of K, by int) {
 	if counts[of] += by; counts[of] <= 0 {
 		delete(counts, of)
 	}
 }
 
-// waitsForBytes tells whether a request of a lease waits for room beyond memory.min.
+// waitsForBytes reports whether requests of a ticket's process wait for memory: by on_full of the process, of its job, or of the rule.
 func (t *ticket) waitsForBytes() bool {
 	switch {
 	case t.session != nil && t.session.onFull != "":
@@ -230,17 +231,17 @@ func (t *ticket) waitsForBytes() bool {
 	return t.job.Rule.OnFull == rules.OnFullWait
 }
 
-// burst counts refusals of a thread that come one after the other, so that it drops what
-// it keeps: more than the first few of them wait.
+// burst counts a thread's refusals that follow each other closely. The first wait_after of them come at once, so that the program's allocator
+// can release what it caches; requests after these wait.
 type burst struct {
 	count int
 	last  time.Time
 }
 
-// burstLasts is how long after a refusal the next one is of the same burst.
+// burstLasts is how long after a refusal another refusal still belongs to the same burst.
 const burstLasts = 10 * time.Second
 
-// burst tells whether a refusal is to come at once, and counts it.
+// burst reports whether a request of a thread is refused at once, because its burst has had fewer than most refusals, and counts that refusal.
 func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	if most <= 0 {
 		return false
@@ -252,7 +253,7 @@ func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	if b.count >= most {
 		return false
 	}
-	if l.bursts == nil || len(l.bursts) >= MaxThreads { // those who are forgotten are refused at once again
+	if l.bursts == nil || len(l.bursts) >= MaxThreads { // threads that are forgotten begin a new burst
 		l.bursts = make(map[uint32]burst)
 	}
 	l.bursts[thread] = burst{b.count + 1, now}
@@ -278,7 +279,7 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	if l := t.lease; l != nil {
 		l.waits++
 	}
-	if len(t.job.tickets) == 1 { // from then on what its processes free is told
+	if len(t.job.tickets) == 1 { // from the job's first ticket on its processes report what they free
 		for _, s := range t.job.sessions {
 			for _, l := range s.leases {
 				a.collect(l)
@@ -288,14 +289,14 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.changed()
 	a.stats.Waited++
 	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason.plain())))
-	if !t.deadline.IsZero() && !t.deadline.After(now) { // it waited long enough before it came again
+	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return
 	}
 	a.cycle(now)
 }
 
-// timeout is how long a job's requests wait; below 0: without end.
+// timeout returns how long a job's requests wait; negative: without end.
 func (j *job) timeout() time.Duration {
 	switch {
 	case j.request.Forever:
@@ -334,25 +335,25 @@ func (a *Arbiter) sort(now time.Time) {
 	}
 }
 
-// collect flags a lease and takes back what it has idle.
+// collect has a lease report what it frees from now on, and then takes back its idle credit.
 func (a *Arbiter) collect(l *lease) {
 	a.reflag(l)
 	a.recallAll(l)
 }
 
-// recallAll takes back all that a lease has idle.
+// recallAll takes back all idle credit of a lease.
 func (a *Arbiter) recallAll(l *lease) {
 	if idle := a.idle(l); idle > 0 {
 		a.stats.RecalledBytes += uint64(a.take(l, idle))
 	}
 }
 
-// wanted tells whether somebody waits who wants to know what a lease frees.
+// wanted reports whether a request waits that could go on by what a lease frees.
 func (l *lease) wanted() bool {
 	return l.contended() || l.device.entry[permit.Slot].watched && l.slotByBytes()
 }
 
-// slotByBytes reports whether memory alone may keep a slot: what is freed gives it back.
+// slotByBytes reports whether a lease may keep a slot for nothing but memory, so that a free may give the slot back.
 func (l *lease) slotByBytes() bool {
 	if l.scope != rules.ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.Streams() == 0
@@ -360,8 +361,8 @@ func (l *lease) slotByBytes() bool {
 	return l.makers.ByBytes()
 }
 
-// contended tells whether somebody waits for bytes at a limit above a lease, or its own
-// job waits: what that has idle must not look as if it held something.
+// contended reports whether a request waits for bytes at a limit above a lease, or a request of its own job waits. The idle credit of a
+// waiting job must be taken back, or the job would seem to hold memory in the search for deadlocks.
 func (l *lease) contended() bool {
 	if len(l.session.job.tickets) > 0 {
 		return true
@@ -374,8 +375,8 @@ func (l *lease) contended() bool {
 	return l.device.bytes.watched
 }
 
-// reflag has a lease's word report frees where somebody wants to know. It is not
-// cleared before a free has reported itself in vain.
+// reflag sets NOTIFY in a lease's credit word if a waiting request could go on by what the lease frees. Freed clears the flag, when a free is
+// reported that no request waits for.
 func (a *Arbiter) reflag(l *lease) {
 	if l.notify || l.lost || !l.session.alive() || !l.wanted() {
 		return

@@ -9,7 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// serve gives a ticket what it was judged to fit for. False: it did not fit after all.
+// serve grants a ticket that was judged to fit. False: it does not fit any more, because threads of its own process have meanwhile allocated
+// idle credit that it was to be served from.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 	switch t.kind {
 	case wantsJob:
@@ -22,10 +23,10 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 	return true
 }
 
-// serveLease hands a lease what it asked for, with a slot where it has none.
+// serveLease grants a request of a lease, with a slot if it needs one and has none.
 func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	l := t.lease
-	if why := a.threadCrowded(l, t.thread); why != "" { // others were remembered while it waited
+	if why := a.threadCrowded(l, t.thread); why != "" { // other threads were entered while it waited
 		a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}, why)
 		return true
 	}
@@ -39,7 +40,7 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	return true
 }
 
-// apply gives a lease what it asked for, and returns the receipt.
+// apply enters in the books what a lease asked for, and returns the receipt by which it can be taken back.
 func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	l, thread := t.lease, a.makes(t.lease, t.thread)
 	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
@@ -70,8 +71,8 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	return got
 }
 
-// fit makes sure that the budgets above a lease let its request through: idle credit
-// below its own ones may have to be called back still.
+// fit reports whether the budgets above a lease have room for its request. If they have none, it first calls back idle credit below the
+// lease's own budgets.
 func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
@@ -85,8 +86,8 @@ func (a *Arbiter) fit(t *ticket) bool {
 	return t.short == nil
 }
 
-// disown gives back what came out of a lease's own word for a request that is not to
-// have it, or not in this way.
+// disown gives the bytes back to the ledger that were taken from a lease's own idle credit for a request, because the request is refused, waits or is
+// served in another way.
 func (a *Arbiter) disown(t *ticket) {
 	if t.own > 0 {
 		t.lease.Release(accounting.Memory, t.own)
@@ -94,9 +95,8 @@ func (a *Arbiter) disown(t *ticket) {
 	}
 }
 
-// helps calls idle credit back where nothing but that is in a ticket's way, and it
-// suffices: on the first of its devices where it does, or on all that it needs. What does
-// not suffice is not touched.
+// helps calls idle credit back on devices on which a ticket lacks nothing but bytes, if that makes enough room: on the first such device if
+// one will do, else on each that the ticket needs. Idle credit that would not be enough stays with its leases. True: some was called back.
 func (a *Arbiter) helps(t *ticket) (helped bool) {
 	for i := range t.spots {
 		s := &t.spots[i]
@@ -115,6 +115,7 @@ func (a *Arbiter) helps(t *ticket) (helped bool) {
 	return helped
 }
 
+// helpsAt calls idle credit back on one device, if that makes room for a ticket there. False: it does not.
 func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
@@ -127,10 +128,10 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(memory(t.bytes)) })
 }
 
-// serveJob opens a job that has waited for what it takes at its start.
+// serveJob opens a job that was judged to fit with what it takes at its start.
 func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	j := t.job
-	var keeps []*device // as it was judged: a cap that came later does not let it in elsewhere
+	var keeps []*device // only devices for which it was judged: where a cap has come since then it gets no slot
 	for i := range t.spots {
 		if s := &t.spots[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
@@ -144,10 +145,10 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	a.finish(now, t, Decision{Job: new(a.jobInfo(j))})
 }
 
-// serveSession opens a session that has waited for what it reserves.
+// serveSession opens a session that was judged to fit with what it reserves.
 func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s, j := t.session, t.job
-	t.bytes = a.wantsBytes(t) // which its job, or it, has from here on
+	t.bytes = a.wantsBytes(t) // before the reservation is made, for the event
 	if j.pending {
 		j.opened = now
 		a.stats.TotalJobs++
@@ -188,10 +189,11 @@ func (a *Arbiter) grantJobPermits(now time.Time, j *job, d *device) {
 	h.kept, h.spare = true, j.keepsSpare(d)
 }
 
-// toldWait is how long a request has to have waited for its program to hear that it was served.
+// toldWait is how long a request must have waited for its program to be told that it was served.
 const toldWait = time.Second
 
-// finish decides a ticket.
+// finish records the decision of a ticket. A ticket that waited leaves the queue, and its decision goes to the daemon, unless the call that
+// made the ticket (a.asking) is still running and returns the decision itself.
 func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	if answer.Ticket = t.id; t.lease != nil {
 		answer.Outcome = t.lease.counted(t.kind, answer.Outcome)
@@ -219,7 +221,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	}
 }
 
-// grantedAtOnce tells of what a request was given that did not wait.
+// grantedAtOnce makes the event of a request that was granted without waiting.
 func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	switch {
 	case !t.answer.granted():
@@ -242,7 +244,8 @@ func (d *Decision) granted() bool {
 	return d.Outcome.Granted || d.Job != nil || d.Session != nil
 }
 
-// refuseTicket decides a ticket that is not served. text says why, where the figures do not.
+// refuseTicket refuses a ticket. r has the figures at the limit that refuses it; nil: they are looked up. text is the message; "": it is made
+// from the figures.
 func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounting.Refusal, text string) {
 	if r == nil {
 		r = a.refusal(t, why)
@@ -259,7 +262,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 		answer.Outcome = a.refuse(now, t.lease, why, r, text, aside)
 	} else {
 		t.job.tally.refused++
-		if a.asking != t { // else whoever asked is told, and counts it
+		if a.asking != t { // else the call that asked returns the refusal and counts it
 			a.countRefusal(t.job.person, why)
 		}
 		answer.Refusal = a.refuseStart(t, why, r, text)
@@ -270,7 +273,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 	}
 }
 
-// refuseStart makes the error of a job, or a session, that does not begin.
+// refuseStart returns the error for a job or a session that does not begin.
 func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Refusal {
 	switch {
 	case text != "":
@@ -282,7 +285,7 @@ func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text
 	return refusal(why, r, text)
 }
 
-// abandon takes out again what waited for its start.
+// abandon removes the job or the session that waited for its start and was refused.
 func (a *Arbiter) abandon(now time.Time, t *ticket) {
 	j := t.job
 	if s := t.session; s != nil {

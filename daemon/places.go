@@ -10,36 +10,37 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Requests that waited when the daemon before this one ended come again, each with its
-// number. Until they are all back, or returnPatience has passed, requests with a later place
-// (a new request has the latest) are held back, so that order survives the daemon. Then their places are free.
+// Queue positions kept over a restart (places). The clients of requests that waited when the previous daemon ended ask this one again, each with
+// the number of its request. Until all of them have, or returnPatience has passed, a request with a later place waits in its
+// connection's goroutine before it reaches the arbiter (a new request has the latest place). So the order survives the daemon. After returnPatience
+// the places that are left are dropped.
 
 // returnPatience is how long a place is kept. A client that lost its daemon looks for it once a second.
 const returnPatience = 3 * time.Second
 
-// placeKey knows a request that comes again.
+// placeKey identifies a request that comes again: by its process, its type and its number.
 type placeKey struct {
 	procfacts.Started
 	typ     ipc.Type
 	request uint64
 }
 
-// places are those of requests that have not come again yet. The lock guards them.
+// places is the set of places of requests that have not come again yet. The daemon's lock guards it.
 type places struct {
 	of      map[placeKey]kept
-	changed chan struct{} // closed when one comes back
+	changed chan struct{} // closed, and replaced, when a place is taken up or dropped
 }
 
-// kept is a place, and its record.
+// kept is a place that is kept for a request.
 type kept struct {
 	arbiter.Place
-	index int
-	until time.Time
-	holds bool // requests with a later place are held back for it: the daemon before this one had it
+	index int       // of its record in the state file's tickets
+	until time.Time // when it is dropped
+	holds bool      // it is of the previous daemon, so that requests with a later place wait for it
 }
 
-// requestOf is the number by which a request is known when it comes again. A Hello has no
-// session whose number it could be: a process says one.
+// requestOf returns the number by which a request is known when it comes again. Numbers count within a session, and a Hello has none yet; it
+// gets 0, because a process has only one Hello that waits.
 func requestOf(h ipc.Header) uint64 {
 	if h.Type == ipc.TypeHello {
 		return 0
@@ -51,7 +52,7 @@ func keyOf(peer ipc.Peer, h ipc.Header) placeKey {
 	return placeKey{startedOf(peer), h.Type, requestOf(h)}
 }
 
-// bootTime is t on the clock of this boot, which nobody can set.
+// bootTime returns t as the time since the machine's start, by a clock that cannot be set.
 func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
 
 // fromBootTime is the inverse of bootTime.
@@ -59,7 +60,7 @@ func (c clock) fromBootTime(at int64) time.Time {
 	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
 }
 
-// recoverPlacesLocked takes up the places of processes that live.
+// recoverPlacesLocked reads the places from the state file, and frees the records of processes that have ended.
 func (d *Daemon) recoverPlacesLocked() {
 	d.file.Tickets.Each(func(i int, r *statefile.Ticket) {
 		key := placeKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
@@ -75,8 +76,8 @@ func (d *Daemon) recoverPlacesLocked() {
 	d.awaited.Store(len(d.places.of) > 0)
 }
 
-// keepForLocked keeps the place of a request that is sent back to come again: of as many of a process as it can have
-// connections in a session.
+// keepForLocked keeps the place of a request that this daemon sends back so that its client asks again. A process has as many such places as a
+// session may have connections; a place beyond that is dropped, and its record freed.
 func (d *Daemon) keepForLocked(key placeKey, place arbiter.Place, index int) {
 	of := 0
 	for other := range d.places.of {
@@ -92,8 +93,8 @@ func (d *Daemon) keepForLocked(key placeKey, place arbiter.Place, index int) {
 	d.awaited.Store(true)
 }
 
-// comesAgain returns the place of a request that waited before, when it is its turn to
-// come back; the zero Place for any other, when nobody is to come back before it.
+// comesAgain returns the place of a request that waited before; the zero Place: it did not. It returns when no request with an earlier place
+// of the previous daemon is still to come again, after returnPatience at most.
 func (cl *client) comesAgain(h ipc.Header, retry bool) (place arbiter.Place) {
 	if cl.d.awaited.Load() {
 		cl.turn.Out(func() { place = cl.d.comesAgain(cl.conn.Peer(), h, retry) })
@@ -125,8 +126,8 @@ func (d *Daemon) comesAgain(peer ipc.Peer, h ipc.Header, retry bool) (place arbi
 	return place
 }
 
-// aheadLocked says whether somebody with an earlier place has not come back, and what tells
-// when that changes.
+// aheadLocked reports whether a request with an earlier place of the previous daemon has not come again yet, and returns a channel that is closed
+// when that may have changed.
 func (d *Daemon) aheadLocked(arrival uint64) (bool, <-chan struct{}) {
 	for _, k := range d.places.of {
 		if k.holds && k.Arrival < arrival && d.now().Before(k.until) {
@@ -136,8 +137,8 @@ func (d *Daemon) aheadLocked(arrival uint64) (bool, <-chan struct{}) {
 	return false, nil
 }
 
-// cameBackLocked is for a request that was carried out or is parked: others need not wait for
-// it any more.
+// cameBackLocked drops the kept place of a request that has come again and was decided or parked. Requests with later places need not wait for it
+// any more.
 func (d *Daemon) cameBackLocked(peer ipc.Peer, h ipc.Header) {
 	if !d.awaited.Load() {
 		return
@@ -149,7 +150,7 @@ func (d *Daemon) cameBackLocked(peer ipc.Peer, h ipc.Header) {
 	}
 }
 
-// forgetPlacesLocked drops the places that gone picks.
+// forgetPlacesLocked drops the places for which gone returns true, frees their records, and wakes the requests that wait in comesAgain.
 func (d *Daemon) forgetPlacesLocked(gone func(placeKey) bool) {
 	changed := false
 	for key, k := range d.places.of {
@@ -166,7 +167,7 @@ func (d *Daemon) forgetPlacesLocked(gone func(placeKey) bool) {
 	}
 }
 
-// agePlacesLocked drops places that nobody came for.
+// agePlacesLocked drops the places whose requests did not come again in time.
 func (d *Daemon) agePlacesLocked() {
 	now := d.now()
 	d.forgetPlacesLocked(func(key placeKey) bool { return !now.Before(d.places.of[key].until) })

@@ -12,27 +12,27 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// parked is a request that waits: its client's goroutine reads on, and the answer is sent
-// when the arbiter has decided. The daemon's lock guards what has no lock of its own.
+// parked is a request that waits. Its client's goroutine goes on to read from the connection; the reply is sent by the goroutine of deliver when
+// the arbiter has decided. mu guards over; the daemon's lock guards the rest.
 type parked struct {
 	cl     *client
-	s      *session // that asks; nil where it asks for a session or a job
+	s      *session // the session that asks; nil: it asks for a session or a job
 	head   ipc.Header
 	ticket arbiter.TicketID
-	place  int    // its record, or -1
-	caller string // how its notices name the program; "": its client does that itself
-	// decide carries out what the arbiter decided: what that gives, and what sends the reply. The
-	// daemon's lock is held.
+	place  int    // index of its record in the state file's tickets; -1: none
+	caller string // the name of the program that its notices begin with; "": the client adds that itself
+	// decide carries out the arbiter's decision. It returns a receipt for what that gives, and a function that sends the reply. The
+	// daemon's lock is held for decide, and not for that function.
 	decide func(arbiter.Decision) (receipt, func() error)
 
 	mu   sync.Mutex // held while a notice is sent, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
 }
 
-// waiters are the requests that wait, and what is to be sent to them.
+// waiters is the set of requests that wait, and the notices and replies that are to be sent to them.
 type waiters struct {
 	parked map[arbiter.TicketID]*parked
-	outbox []func()      // send a notice, or the reply
+	outbox []func()      // each sends a notice or a reply
 	wake   chan struct{} // the outbox has something
 	due    time.Time     // when the clock wakes the arbiter; zero: not at all
 	sooner chan struct{} // due was moved forward
@@ -42,8 +42,7 @@ func newWaiters() waiters {
 	return waiters{parked: map[arbiter.TicketID]*parked{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 }
 
-// parkLocked enters a request that must wait. The caller gives it back, and then
-// tells the client that it waits.
+// parkLocked enters a request that must wait. The caller gives the daemon's lock back, and then tells the client that the request waits (tellFirst).
 func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) (receipt, func() error)) {
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	if cl.s != nil {
@@ -68,7 +67,7 @@ func (p *parked) waitingReply(n arbiter.Notice) *ipc.WaitingReply {
 		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: addressed(p.caller, n.Text)}
 }
 
-// addressed is a text that tells whom it is about.
+// addressed returns a text that begins with the program that it is about.
 func addressed(caller, text string) ipc.Text {
 	if caller == "" || text == "" {
 		return ipc.MakeText(text)
@@ -86,8 +85,8 @@ func (p *parked) tell(notice *ipc.WaitingReply) error {
 	return p.cl.conn.Notice(p.head, notice)
 }
 
-// end sends the reply, once. No notice comes after it. What it sends may need the daemon's
-// lock, whose holder may be at this request: so its own lock is not held meanwhile.
+// end sends the reply, once; no notice is sent after it. p.mu is not held while send runs: send may take the daemon's lock, and a goroutine that
+// holds the daemon's lock may wait for p.mu.
 func (p *parked) end(send func() error) error {
 	p.mu.Lock()
 	ended := p.over
@@ -106,6 +105,7 @@ func (p *parked) isOver() bool {
 	return p.over
 }
 
+// signal wakes the goroutine that receives from c, a channel with room for one element. A signal that is already there is enough.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -113,8 +113,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// decidedLocked puts a decision into the outbox. One for a ticket that nobody waits on is no
-// news to anybody.
+// decidedLocked puts the notice or the reply for a decision into the outbox. A decision for a ticket that is not parked (any more) is dropped.
 func (d *Daemon) decidedLocked(decision arbiter.Decision) {
 	p := d.queue.parked[decision.Ticket]
 	if p == nil || d.stopping() {
@@ -144,7 +143,7 @@ func (d *Daemon) deliver() <-chan time.Time {
 	return nil
 }
 
-// sendReply ends a request that waited. What was granted to somebody who cannot be told goes back.
+// sendReply sends the reply of a request that waited, and frees its record. If the reply cannot be sent, what it grants is taken back.
 func (d *Daemon) sendReply(p *parked, send func() error) {
 	err := p.end(send)
 	d.lock()
@@ -158,9 +157,8 @@ func (d *Daemon) sendReply(p *parked, send func() error) {
 	}
 }
 
-// abandon is for a connection that is closed: the place of a request that waits is free at
-// once. With unread its client had not read all that was sent to it, and so not the last
-// reply; what that granted goes back.
+// abandon cleans up after a connection that was closed. A request that waits on it is cancelled. unread: the client had not read all that was
+// sent to it, and so not the last reply; what that reply granted is taken back.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
 	d.lock()
@@ -175,8 +173,7 @@ func (cl *client) abandon(unread bool) {
 	}
 }
 
-// giveUp has the request that waits on this connection answered now. Where its reply is on
-// the way already, that stands.
+// giveUp cancels the request that waits on this connection, because the client asks for that. A decision that was made before stands.
 func (cl *client) giveUp(ipc.Message) error {
 	cl.endStream()
 	if !cl.waiting() {
@@ -189,8 +186,8 @@ func (cl *client) giveUp(ipc.Message) error {
 	return nil
 }
 
-// dismissLocked tells all that wait that the daemon goes: they come again to the next one, and
-// have their places. stopping is true.
+// dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It is
+// called after stopping has become true, so that no decision is sent any more.
 func (d *Daemon) dismissLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
@@ -198,7 +195,8 @@ func (d *Daemon) dismissLocked() {
 	}
 }
 
-// tickWhenDue calls the arbiter whenever something is due with time.
+// tickWhenDue calls the arbiter's Tick if it is due. It returns when to be called again; nil: when sooner wakes it, because unlock sets the next
+// due time.
 func (d *Daemon) tickWhenDue() <-chan time.Time {
 	d.lock()
 	defer d.unlock()
@@ -216,7 +214,8 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
-// searchDeadlockLocked looks for a deadlock if many requests wait. The lock is given away while it searches.
+// searchDeadlockLocked looks for a deadlock if many requests wait and a search is due. The lock is released while the search runs; until it
+// ends, only the poll of each second calls Tick.
 func (d *Daemon) searchDeadlockLocked() {
 	search := d.arb.Search(d.now())
 	if search == nil {
@@ -228,8 +227,8 @@ func (d *Daemon) searchDeadlockLocked() {
 	d.arb.Settle(d.now(), search)
 }
 
-// countThreadsLocked tells the arbiter how many threads each session has that waits: one may
-// have ended without a word.
+// countThreadsLocked tells the arbiter how many threads each session with a waiting request has, because a thread may have ended without a
+// message.
 func (d *Daemon) countThreadsLocked() {
 	now := d.now()
 	waiting := make(map[*session]bool)
@@ -252,8 +251,8 @@ func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	}
 }
 
-// cancelRequest takes tickets out of the queue: of its asker's own user, or anybody's
-// for root.
+// cancelRequest cancels a ticket, the tickets of a job, or, if neither is named, those of the client's descendants. A user may cancel the
+// tickets of that user's programs, root any.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
@@ -303,8 +302,8 @@ func (cl *client) cancelBelow() uint64 {
 	return uint64(d.arb.CancelAll(d.now(), below, arbiter.ReasonCancelled))
 }
 
-// keepPlaceLocked writes down a parked request's place. -1: there is no room for it, and a
-// restart of the daemon costs it the place.
+// keepPlaceLocked writes a parked request's place to the state file, and returns the index of the record. -1: the table is full, and the request
+// waits at the end after a restart of the daemon.
 func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
 	index, record, err := d.file.Tickets.New()
 	if errors.Is(err, statefile.ErrFull) {
@@ -317,7 +316,7 @@ func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.Tic
 	return index
 }
 
-// dropPlaceLocked is for a request that has had its reply.
+// dropPlaceLocked frees the record of a parked request that has had its reply.
 func (d *Daemon) dropPlaceLocked(p *parked) {
 	if p.place >= 0 {
 		d.file.Tickets.Free(p.place)

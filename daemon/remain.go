@@ -7,23 +7,22 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// A job outlives its runner where it left something behind: a program in the background,
-// one that made itself a daemon. What belongs to a job has its token in the environment,
-// and keeps it over fork, setsid and exec. So when the runner has ended and no member is
-// connected, the processes of the machine are looked through for the token. One that has it
-// stands in for the runner, until it ends too; where none has it, the job has ended.
+// Orphaned jobs. A job outlives its runner (`gpuarb run`) if its command left a process behind: a program in the background, or one that made
+// itself a daemon. Each process of a job has the job's token in its environment, and keeps it over fork, setsid and exec. So when the runner has
+// ended and no process of the job has a session, the daemon looks for the token in the environments of all processes. A process that has
+// it becomes the job's anchor process (job.by) in the place of the runner, until it ends too. If there is no such process, the job has ended.
 
-// variableOfJob names the token in the environment.
+// variableOfJob is the environment variable with the token, and its "=".
 const variableOfJob = "GPUARB_JOB="
 
-// settlePatience is how long a request waits for others' ends to be known.
+// settlePatience is how long a request waits at most until it is known which orphaned jobs have ended.
 const settlePatience = 10 * time.Second
 
-// left are the jobs of which it is to be found out whether anything of them lives.
+// left is the set of jobs for which the daemon must find out whether a process of them lives. The daemon's lock guards it.
 type left struct {
 	jobs map[*job]struct{}
-	done chan struct{} // closed when the latest of them are known
-	wake chan struct{}
+	done chan struct{} // closed when that is known of all jobs that were entered so far
+	wake chan struct{} // a job was entered
 }
 
 func newLeft() left {
@@ -46,13 +45,13 @@ func (d *Daemon) commandEndedLocked(j *job, left string) {
 	d.arb.CommandEnded(j.id, left)
 }
 
-// runnerEndedLocked is for a job that has nobody to live by any more.
+// runnerEndedLocked notes that a job's runner or anchor process has ended, and looks for another process of the job.
 func (d *Daemon) runnerEndedLocked(j *job) {
 	d.letRunnerGoLocked(j)
 	d.lookForLocked(j)
 }
 
-// letRunnerGoLocked has the job live by nobody.
+// letRunnerGoLocked stops watching the job's runner or anchor process.
 func (d *Daemon) letRunnerGoLocked(j *job) {
 	d.letGo(&j.by)
 	d.file.Jobs.At(j.index).RunnerPID = 0
@@ -66,7 +65,7 @@ func (d *Daemon) memberEndedLocked(s *session) {
 	}
 }
 
-// lookForLocked has it found out whether anything of a job lives, where that is in question.
+// lookForLocked enters a job for the next search for its processes, unless it has an anchor process, a session or has ended.
 func (d *Daemon) lookForLocked(j *job) {
 	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping() {
 		return
@@ -78,14 +77,14 @@ func (d *Daemon) lookForLocked(j *job) {
 	signal(d.left.wake)
 }
 
-// lookRest is how many times as long as it looked findLeft rests, and mostRest for how long at the most.
+// findLeft pauses after a search for lookRest times as long as the search took, but for mostRest at most.
 const (
 	lookRest = 3
 	mostRest = time.Second
 )
 
-// findLeft finds out what became of jobs whose runner has ended. It takes a quarter of the
-// time at the most, however many there are, unless that takes very long.
+// findLeft searches for the processes of orphaned jobs, and looks at the names of anchor processes again. Because it pauses afterwards, it runs
+// for a quarter of the time at most, unless a search takes longer than mostRest/lookRest.
 func (d *Daemon) findLeft() <-chan time.Time {
 	began := time.Now()
 	d.lookForLeft()
@@ -93,15 +92,15 @@ func (d *Daemon) findLeft() <-chan time.Time {
 	if d.nameLeft() > fewNames {
 		next = nameEvery
 	}
-	d.rest(time.After(min(lookRest*time.Since(began), mostRest))) // of the processor's time, not of the daemon's clock
+	d.rest(time.After(min(lookRest*time.Since(began), mostRest))) // by the real clock: tests may replace the daemon's
 	return d.after(next)
 }
 
-// fewNames is of how many processes the names are looked at every second.
+// Up to fewNames anchor processes have their names looked at every second; if there are more, less often (nameEvery).
 const fewNames = 64
 
-// nameLeft looks again at the names of the processes that jobs live by, because a shell may have become another program. It
-// returns how many there are.
+// nameLeft looks again at the names of anchor processes, because a shell may have become another program. It returns how many
+// anchor processes there are.
 func (d *Daemon) nameLeft() int {
 	by := map[*job]procfacts.Started{}
 	d.lock()
@@ -122,7 +121,7 @@ func (d *Daemon) nameLeft() int {
 	return len(by)
 }
 
-// lookForLeft goes through the processes once for all the jobs in question.
+// lookForLeft goes through the machine's processes once, without the lock, for all jobs that were entered, and settles each of them.
 func (d *Daemon) lookForLeft() {
 	d.lock()
 	jobs, done := d.left.jobs, d.left.done
@@ -154,17 +153,17 @@ func (d *Daemon) programAt(p procfacts.Started) string {
 	return wording.Process(f.Exe, f.Command, "", p.PID)
 }
 
-// tokenVariable is what a process of the job has in its environment.
+// tokenVariable returns the entry that each process of the job has in its environment.
 func tokenVariable(j *job) string { return variableOfJob + j.token.Hex() }
 
-// settleLeft lets a job live by the process that was found, with its name, or ends it if none was.
+// settleLeft makes the process that was found the job's anchor process, and keeps its name for messages; if none was found, the job ends.
 func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool, name string) {
 	d.lock()
 	defer d.unlock()
 	switch {
 	case d.stopping(), j.closed, j.by.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
-	case found && gone: // it may have left something behind in turn
+	case found && gone: // it has ended since, and may have left a process behind in turn
 		d.lookForLocked(j)
 	case found:
 		record := d.file.Jobs.At(j.index)
@@ -181,8 +180,8 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 	}
 }
 
-// othersEnded waits until it is known of the jobs whose runners have ended whether they have
-// ended too: a request that is not to wait is not refused for what nobody has any more.
+// othersEnded waits until it is known which jobs have ended whose runners have ended, for settlePatience at most. A request with NoWait calls it,
+// so that it is not refused for memory of a job of which nothing lives any more.
 func (cl *client) othersEnded() {
 	d := cl.d
 	cl.turn.Out(func() {

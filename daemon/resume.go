@@ -15,11 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// maxClaimed bounds the streams and contexts that a client, or a record, may say there are.
+// maxClaimed is the most streams, and the most contexts, that a client's message or a record is believed to have.
 const maxClaimed = 1 << 16
 
-// resume takes a session up again: the one that is known, else one made of what
-// the client says.
+// resume takes a session up again: the recorded one (takeUp), or, if no record has its token, a new one made of what the client reports (adopt).
 func (cl *client) resume(m ipc.Message) error {
 	defer closeFD(m.FD)
 	var req ipc.ResumeRequest
@@ -48,15 +47,14 @@ func (cl *client) resume(m ipc.Message) error {
 	return cl.replyHello(m.Header, s, fresh)
 }
 
-// pageOffer is a page for a session that has none: opened before the lock is taken, and
-// closed where it was not wanted after all.
+// pageOffer is a lease page for a session that has none. It is opened before the lock is taken, and closed by resume if it was not used.
 type pageOffer struct {
-	page  *ipc.LeasePage // nil: none, or taken
-	fresh bool           // not the one that the client has
+	page  *ipc.LeasePage // nil: none is needed, or the session has taken it
+	fresh bool           // a new page, which the client has to map
 }
 
-// pageFor opens the page that a client sends, if its session has none and it is the one that was
-// made for it; else a new one.
+// pageFor opens a page for a session that has none: the page that the client sends, if it is the one that was made for the session, else a
+// new page.
 func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err error) {
 	var id ipc.PageID
 	d.lock()
@@ -79,8 +77,9 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 	return offer, err
 }
 
-// figuresOf returns, by device, what the device says that the process uses there: of devices on which a client says that it uses more than
-// is recorded. That may take long; the client waits for the answer to its Resume meanwhile, and moves no byte.
+// figuresOf reads the devices on which a client says that it uses more than is recorded, and returns, by device, the bytes that the device reports
+// for the process. That may take long, and no lock is held; the client waits for the answer to its Resume meanwhile, and takes and
+// frees nothing.
 func (d *Daemon) figuresOf(req *ipc.ResumeRequest, pid int) map[int]accounting.Bytes {
 	figures := map[int]accounting.Bytes{}
 	for _, rl := range req.Leases[:req.Count] {
@@ -91,7 +90,7 @@ func (d *Daemon) figuresOf(req *ipc.ResumeRequest, pid int) map[int]accounting.B
 	return figures
 }
 
-// recorded returns the bytes that a session has on a device by its record; 0: it is not known.
+// recorded returns the bytes that the record of a session has on a device; 0: there is no such record.
 func (d *Daemon) recorded(session ipc.Token, device int) uint64 {
 	d.lock()
 	defer d.unlock()
@@ -103,7 +102,8 @@ func (d *Daemon) recorded(session ipc.Token, device int) uint64 {
 	return 0
 }
 
-// figure is what a device says that a process uses there; all, where it does not say.
+// figure returns the bytes that a device reports for a process. If it does not report processes, that is accounting.Max, so that the client's own
+// figure is believed.
 func (d *Daemon) figure(index, pid int) accounting.Bytes {
 	usage, ok := d.fresh(index, readEvery)
 	if !ok || !usage.ProcessesKnown {
@@ -122,8 +122,8 @@ func figureOf(usage inventory.Usage, pid int) (bytes uint64) {
 	return bytes
 }
 
-// takeUp takes up a session that is known, with the page that it had or a new one,
-// which fresh tells. What the client counts settles what was lost with the connection.
+// takeUp takes up a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: what was granted
+// in a reply that the client never read goes back, and what it freed in a message that the daemon never read is free.
 func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	d.lock()
@@ -133,14 +133,15 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 		return nil, false, err
 	}
 	if s.page == nil {
-		if offer.page == nil { // it became known just now
+		if offer.page == nil { // it was not there yet when pageFor looked
 			delete(s.conns, c)
 			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
 		fresh = offer.fresh
 		d.takePageLocked(s, req, offer)
 	}
-	// What was granted and is not in the client's sums never reached it: it goes back, and what is asked again is new.
+	// Count the session's resumes, so that receipts of replies that were sent before take nothing back (takeBackLocked): the client's sums
+	// settle those.
 	faults.At("resume.found")
 	s.taken++
 	cl.s, cl.taken = s, s.taken
@@ -155,14 +156,14 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 		}
 	}
 	d.refreshLocked(s)
-	for l := range s.open() { // its reports reached nobody meanwhile
+	for l := range s.open() { // the client's reports of frees were lost while it had no connection
 		d.arb.Freed(d.now(), l.ID)
 	}
 	return s, fresh, nil
 }
 
-// sendBackLocked has what waits on other connections of a session come again, in its place, as to the next
-// daemon: what it is granted there its client no longer takes for its own.
+// sendBackLocked has the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
+// reported its sums, and would not count what these requests are granted by replies on the old connections.
 func (d *Daemon) sendBackLocked(s *session) {
 	var back []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
@@ -181,13 +182,12 @@ func (d *Daemon) sendBackLocked(s *session) {
 	d.arb.CancelAll(d.now(), back, arbiter.ReasonCancelled)
 }
 
-// settleLocked takes a client's sum of one lease, and writes down what comes of it: of what is not recorded, as much counts as asking would have
-// got, or as the device shows. What it began to use while
-// there was no daemon, or nothing is recorded of, becomes a lease now.
+// settleLocked sets one lease to what the client says that it uses there, and writes that to the record. Of bytes that are not recorded it
+// counts as many as a request would have been granted, or as the device shows. A lease that is not recorded is opened.
 func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease, figures map[int]accounting.Bytes) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
-		return nil // nothing is arbitrated there
+		return nil // the daemon does not know the device
 	}
 	switch l := s.leases[rl.Slot]; {
 	case l != nil && l.Device == dev.Index:
@@ -217,8 +217,8 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease, figures map[int]ac
 	return nil
 }
 
-// takePageLocked gives a session whose page could not be opened again the one that is offered.
-// What of a lease's bytes the client does not say that it uses is its credit in a new page.
+// takePageLocked gives a session the page that is offered, because its own could not be opened again. In a new page the credit of a lease is what is
+// granted to it less what the client says that it uses.
 func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
 	s.page = offer.page
 	offer.page = nil
@@ -247,8 +247,8 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 	}
 }
 
-// adopt makes a session of what a client says that nothing of ours confirms: its
-// own sums, unverified until the devices agree.
+// adopt makes a session of what a client reports, because no record has its token. Its leases are unverified until the figures of the
+// devices agree.
 func (cl *client) adopt(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
 	proc, err := d.facts(c)
@@ -273,7 +273,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, figures map[int]accounting.Bytes
 	}
 	s, _, err := d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
-		// What its job was, nobody knows any more. It holds memory all the same.
+		// The job is not recorded. The program holds memory all the same, and must be counted.
 		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
 		hello.Job = ipc.Token{}
 		s, _, err = d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
@@ -341,9 +341,9 @@ func (d *Daemon) reserveAgainLocked() {
 	}
 }
 
-// endDamagedLocked ends what a damaged file says of a process that now says itself what it
-// holds: sessions that nobody has taken up, and whose page the process has not, or sends
-// under another token. Else it would be counted twice as long as it lives.
+// endDamagedLocked ends the sessions that a damaged file has of a process which now reports itself what it holds: those that have no connection,
+// and whose page could not be opened or is the one that the process sends under another token. Otherwise the process's memory would be
+// counted twice for as long as it lives.
 func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
@@ -357,8 +357,8 @@ func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	}
 }
 
-// forgetLocked drops a session at once, whose memory its process counts in another one from
-// here on.
+// forgetLocked drops a session and its leases at once, without waiting until the devices show that its memory is free: the process reports that
+// memory in another session.
 func (d *Daemon) forgetLocked(s *session) {
 	leases := slices.Collect(s.open())
 	d.buryLocked(s)

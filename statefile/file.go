@@ -26,11 +26,11 @@ const (
 		MaxLimits*limitSize + MaxThreads*threadSize + MaxCgroups*cgroupSize
 )
 
-// File is the mapping. It is not safe for concurrent use: the daemon's lock owns it.
+// File is the state file, mapped into memory. It is not safe for concurrent use: the daemon's lock guards it.
 type File struct {
 	file     *mapping
-	volatile error // why it does not outlive the daemon; nil: it does
-	aside    string
+	volatile error  // why it does not outlive the daemon; nil: it does
+	aside    string // where the unreadable file was put that this one replaces; "": there was none
 
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -41,11 +41,9 @@ type File struct {
 	Cgroups  table[Cgroup]
 }
 
-// Open maps the state file at path, making it when it is absent. A file of another boot
-// holds nothing that is true any more: it is begun anew, and fresh says so. So is one of
-// another version, one that was cut or damaged, or one that is not ours alone; but that one
-// is set aside before, and Aside says where it is. The caller holds the lock that
-// keeps a second daemon away.
+// Open maps the state file at path, and creates it if it does not exist. A file of another boot is emptied, because nothing in it is true any
+// more. A file of another version, one that was cut or damaged, and one that is not the daemon's alone is set aside (Aside says where), and
+// a new one is created. fresh: the file holds nothing. The caller holds the lock on the socket's path that keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
 	file, fresh, err := openState(path)
 	var strange *strange
@@ -84,8 +82,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// Anonymous is a state file without a file: nothing in it survives the daemon. It is
-// for a machine whose runtime directory cannot be written; why is what Volatile says.
+// Anonymous returns a state file in memory alone, of which nothing survives the daemon, for a machine whose runtime directory cannot be written. why
+// is what Volatile returns.
 func Anonymous(why error) (*File, error) {
 	file, err := anonymous(fileSize, why)
 	if err != nil {
@@ -96,10 +94,11 @@ func Anonymous(why error) (*File, error) {
 	return f, nil
 }
 
-// Aside says where Open put the state file that it could not read; empty: it could.
+// Aside returns where Open put a state file that it could not read; "": there was none.
 func (f *File) Aside() string { return f.aside }
 
-// newFile lays the tables over a mapping; fresh: over one that holds nothing.
+// newFile finds the tables in a mapping. If the mapping is fresh, it writes the header first, and the magic number last: a daemon that is
+// killed in between leaves a file that the next one sets aside.
 func newFile(file *mapping, fresh bool) *File {
 	head := (*header)(unsafe.Pointer(&file.mem[0]))
 	f := &File{file: file}
@@ -122,15 +121,14 @@ func newFile(file *mapping, fresh bool) *File {
 	return f
 }
 
-// ours is the header of a file that this daemon can read and that holds nothing, but for
-// its Magic.
+// ours returns the header of an empty file of this version, without its Magic.
 func ours() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
 		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
 		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
 }
 
-// Volatile says why the records would not survive the daemon: the filesystem is full, say. nil: they would.
+// Volatile returns why the records would not survive the daemon, such as a full filesystem; nil: they would.
 func (f *File) Volatile() error { return f.volatile }
 
 // bootID is the kernel's random name for this boot; zero when it cannot be read.
@@ -143,12 +141,12 @@ func bootID() (id [16]byte) {
 	return id
 }
 
-// lock has a file for this process alone. What decides whose a socket's path is lies beside it, where somebody may have removed it,
-// and the daemon of a socket that systemd opened has no such thing.
+// lock locks the state file for this process. The daemon also has a lock file beside its socket; but that may have been removed, and a
+// daemon whose socket systemd opened has none.
 func lock(fd int, path string) error {
 	l := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &l); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-		return nil // or there are no locks there
+		return nil // locked; or the filesystem has no locks
 	}
 	who := "another daemon"
 	if l = (unix.Flock_t{Type: unix.F_WRLCK}); unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &l) == nil && l.Pid > 0 {
@@ -157,7 +155,8 @@ func lock(fd int, path string) error {
 	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
 }
 
-// Unlock lets another process open the file, where Close cannot be called. Nothing may be written to it afterwards.
+// Unlock lets another process open the file while this one cannot call Close, because a thread hangs. Nothing may be written to the file
+// afterwards.
 func (f *File) Unlock() {
 	if fd := f.file.fd; fd >= 0 {
 		_ = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})
@@ -167,23 +166,23 @@ func (f *File) Unlock() {
 // Close unmaps the file; the content stays.
 func (f *File) Close() error { return f.file.close() }
 
-// table is one array of records. high is kept in the file: records from there on
-// were never used, so that no start has to read them.
+// table is one array of records.
 type table[T record] struct {
 	rows []T
-	high *uint32
-	free []int // below high, reused last in first out
+	high *uint32 // in the file's header: records from this index on were never used, so that a start need not read them
+	free []int   // free records below high; the one that was freed last is used first
 }
 
-// record is what tables are of. Each begins with its Live: 0, a free record.
+// record is a type that tables have. Its first field is Live: 1 in a committed record, 0 in a free one.
 type record interface {
 	Job | Session | Lease | Ticket | Limit | Thread | Cgroup
 }
 
-// live is whether a record counts.
+// live returns the Live field of a record.
 func live[T record](row *T) *uint32 { return (*uint32)(unsafe.Pointer(row)) }
 
-// lay lays a table over a mapping whose header can be believed, finds the free records below high, and returns where the table ends.
+// lay sets up a table of most records that begins at an offset of the mapping, finds the free records below high, and returns the offset at
+// which the table ends. The header was examined before, but for high, which is kept within the table.
 func (t *table[T]) lay(file *mapping, at uintptr, most int, high *uint32) uintptr {
 	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&file.mem[at])), most)
 	t.high = high
