@@ -11,13 +11,14 @@
 
 // An allocation: taken from its pool, then the driver, then settled.
 struct claim {
-    struct ga_cuda_take take; // of root NULL: none, and then
-    struct ga_claim host;     // one of a pool in the host, or of root NULL
+    struct ga_cuda_take take; // root NULL: nothing is taken of a device
+    struct ga_claim host;     // of a pool in host memory; root NULL: nothing is taken of the host
     uint64_t turn;            // of ga_cuda_pool_turn, from before the device's pool was looked up
     bool named;               // the program named the pool
 };
 
-// False: refused. how is not looked at for pools of the host.
+// Takes the bytes of an allocation. False: refused. True: settle follows when the driver has
+// answered. how is ignored for pools of host memory.
 static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool handle,
                        ga_stream stream, enum ga_cuda_take_how how) {
     uint64_t context;

@@ -13,8 +13,8 @@
 struct ga_cuda_graph_exec {
     struct ga_cuda_graph_blocks blocks;
     uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
-    // ga_cuda_pool.turn after it had its memory last, or 0: as long as the pool's is the same, that
-    // memory is there, and the driver uses it again.
+    // ga_cuda_pool.turn after its last launch; 0: it was not launched. As long as the pool's turn
+    // is the same, the memory of that launch is still in the pool, and the driver uses it again.
     _Atomic uint64_t had[GA_DEVICES];
     uint32_t references; // of the handle, and of each launch
 };
@@ -48,7 +48,8 @@ static void drop_reference(struct ga_cuda_graphs *g, struct ga_cuda_graph_exec *
     ga_cuda_graph_blocks_drop(&blocks);
 }
 
-// Takes it out of the table. NULL: it is not there.
+// Takes an executable graph out of the table, with the reference that the handle has. NULL: the
+// table does not have it.
 static struct ga_cuda_graph_exec *take_exec(struct ga_cuda_graphs *g, ga_exec handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -57,6 +58,7 @@ static struct ga_cuda_graph_exec *take_exec(struct ga_cuda_graphs *g, ga_exec ha
     return found ? (struct ga_cuda_graph_exec *)(uintptr_t)e.context : NULL;
 }
 
+// Finds an executable graph, with a reference more, which the caller drops.
 static struct ga_cuda_graph_exec *find_exec(struct ga_cuda_graphs *g, ga_exec handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -68,6 +70,8 @@ static struct ga_cuda_graph_exec *find_exec(struct ga_cuda_graphs *g, ga_exec ha
     return x;
 }
 
+// Puts an executable graph into the table. Returns the one whose reference the caller must drop: x
+// if there is no memory, or the one that had the handle before; or NULL.
 static struct ga_cuda_graph_exec *put_exec(struct ga_cuda_graphs *g, ga_exec handle,
                                            struct ga_cuda_graph_exec *x) {
     struct ga_entry e = {.key = (uint64_t)(uintptr_t)handle, .context = (uint64_t)(uintptr_t)x};
@@ -77,8 +81,7 @@ static struct ga_cuda_graph_exec *put_exec(struct ga_cuda_graphs *g, ga_exec han
     ga_self_unlock(&g->lock);
     if (!put)
         return x;
-    return old.key ? (struct ga_cuda_graph_exec *)(uintptr_t)old.context
-                   : NULL; // destroyed out of sight
+    return old.key ? (struct ga_cuda_graph_exec *)(uintptr_t)old.context : NULL;
 }
 
 // Launches and uploads
@@ -200,7 +203,8 @@ static bool is_denied(const struct start *s) {
     return !s->root && root && atomic_load(&ga_cuda(root)->graphs.execs.most) && ga_root_denies();
 }
 
-// Uploaded memory lies ready in the pool; the program does not have it yet.
+// Asks the driver, and settles. An upload leaves the memory in the pool, ready for the launch. None
+// of it is live yet, so what was taken is given back, and a reading charges it as kept.
 static ga_result start(struct start *s, ga_result (*real)(ga_exec, ga_stream), bool launch,
                        ga_exec exec, ga_stream stream) {
     ga_result result = real(exec, stream);
@@ -269,7 +273,8 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     return ga_cuda_graph_made(&m, result, exec);
 }
 
-// What is under way goes on as it was; the next launch is of what the other graph says.
+// Launches that the driver has begun keep a reference to what the graph was before. If the new
+// graph has no memory nodes, the executable graph leaves the table.
 ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle) {
     if (m->exec || !m->root || result != GA_CUDA_SUCCESS)
         return ga_cuda_graph_made(m, result, &handle);

@@ -8,8 +8,8 @@
 
 #include "cuda/driver.h"
 
-// One that is to be made executable: known before the driver is asked, because it may upload at
-// once.
+// A graph that is being made executable. Its memory nodes are read before the driver is asked,
+// because the driver may upload it, which takes their memory, in the same call.
 struct ga_cuda_graph_making {
     struct ga_root *root;
     struct ga_cuda_graph_exec *exec; // NULL: nothing to remember
@@ -18,7 +18,8 @@ struct ga_cuda_graph_making {
 bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph);
 ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
                              const ga_exec *handle);
-// What is launched from then on has the memory of another graph.
+// As ga_cuda_graph_made, of an executable graph that was updated: launches from now on take the
+// memory of the graph that m was begun with.
 ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle);
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters);

@@ -14,7 +14,8 @@ static bool is_handle(ga_stream stream) {
     return (uintptr_t)stream > (uintptr_t)GA_CUDA_STREAM_PER_THREAD;
 }
 
-// The driver is not asked where the stream's context is the one that the thread has met last.
+// If the program was seen to make the stream in the context that this thread used last, the handle
+// of that context is known, and the driver is not asked for it.
 struct ga_cuda_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream) {
     struct ga_cuda_at at = {
         .stream = stream,
@@ -36,8 +37,9 @@ struct ga_cuda_at ga_cuda_pending_at(struct ga_root *root, ga_stream stream) {
     return at;
 }
 
-// Adds bytes, or a call, in a move that ga_cuda_frees_begin has begun, and ends the move. If the
-// context has ended since, they have executed: its sweep came before, and is done again.
+// Adds bytes to a record with the pools locked by ga_cuda_frees_begin, and unlocks them. If the
+// stream's context has ended since *at was filled in, the bytes have executed. The sweep for that
+// context may have passed before they were added, so it is done again.
 static void add_and_end(struct ga_root *root, struct ga_cuda_pools *p, struct ga_cuda_frees *f,
                         const struct ga_cuda_at *at, uint64_t bytes) {
     bool ended = at->context && ga_cuda_context_any_ended(root, at->epoch) &&
@@ -99,7 +101,8 @@ void ga_cuda_pending_add_plain(struct ga_root *root, const struct ga_entry *entr
 
 // Clearing
 
-// Clears a record, unless it grew after a turn.
+// Clears a record: its bytes have executed. A record that grew after turn is left as it is, because
+// the bytes that it got since may be pending.
 static void clear(struct ga_root *root, struct ga_cuda_frees *f, uint64_t turn) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
     struct ga_cuda_pool *pool = f->pool;
@@ -183,9 +186,9 @@ static void look(struct ga_root *root, int device) {
     }
 }
 
-// A thread that wants what pools keep waits for one that has them give it up: that is there then,
-// and if it is not enough the waiting thread tries itself. A thread that merely looks does not
-// wait.
+// How long a thread waits for another one that asks the driver. A thread that wants bytes from
+// pools waits until the other one has trimmed them: it may then find enough, else it trims pools
+// itself. A thread that only asks streams (wanted 0) gives up soon.
 #define LOOK_MS 100
 #define TRIM_MS 10000
 
@@ -306,8 +309,8 @@ static void watch(void *record) {
     atomic_store(&f->passed, 1);
 }
 
-// A stream that is about to end with frees pending tells when it has executed them: it cannot be
-// asked any more.
+// Prepares a record for the end of its stream, which cannot be asked afterwards. If the frees have
+// not executed yet, a host function at the end of the stream's work sets f->passed.
 static void leave(struct ga_root *root, struct ga_cuda_frees *f, ga_stream stream) {
     struct ga_cuda_frees copy = copy_of(&ga_cuda(root)->pools, f);
     if (has_passed(root, &copy)) {

@@ -175,7 +175,8 @@ static uint64_t lower_locked(struct ga_root *root, struct ga_cuda_pool *pool, ui
     return bytes;
 }
 
-// A pool that was destroyed is gone with its last block.
+// Ends the record of a destroyed pool that has no block and no pending free: gives its charge back,
+// and leaves the record for another pool. Returns the bytes given back; 0: the pool has not ended.
 static uint64_t end_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
     bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
                 !pool->ending;
@@ -328,12 +329,13 @@ uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool) {
 
 // Taking
 
-// So often streams are asked whether they have executed a free: that takes no longer than to ask
-// the daemon.
+// How often an allocation asks the streams whether they have executed a free before it asks the
+// daemon for new memory. So many questions take about as long as one request to the daemon.
 #define LOOKS 32
 
-// Makes bytes live. spare of them are in flight, for what the charge lacks. Returns the bytes that
-// it lacks beyond these: then nothing has changed.
+// Makes t->bytes live. spare: bytes that were admitted for that and are in flight; they join the
+// charge. Returns by how many bytes the charge and spare are too small; if it is not 0, nothing has
+// changed. anew: charge and spare are not compared, since spare is all of t->bytes.
 static uint64_t take_from(struct ga_cuda_take *t, uint64_t spare, bool anew) {
     struct ga_cuda_pool *pool = t->pool;
     uint64_t lacks = 0;
@@ -362,8 +364,9 @@ static uint64_t take_from(struct ga_cuda_take *t, uint64_t spare, bool anew) {
     return lacks;
 }
 
-// Takes from what the stream has freed and the pool keeps, and for what that lacks from the credit
-// word, or, if the driver has given the memory already, from the daemon.
+// Takes t->bytes out of what the stream has freed and the pool keeps, and takes only what these
+// lack out of the credit word. now: the driver has allocated already, so that the daemon is asked
+// too.
 static bool take_kept(struct ga_cuda_take *t, bool now) {
     uint32_t device = (uint32_t)t->pool->device;
     uint64_t lacks = take_from(t, 0, false);
@@ -409,7 +412,8 @@ bool ga_cuda_pool_take(struct ga_cuda_take *t, enum ga_cuda_take_how how) {
     return take_new(t, true);
 }
 
-// The driver has answered. Returns what the charge lacks after a reading.
+// Reads the pool after the driver has answered an allocation. taken: it succeeded, else the bytes
+// are no longer live. Returns how many bytes the charge lacks by that reading.
 static uint64_t settle(struct ga_cuda_take *t, bool taken) {
     struct ga_cuda_pool *pool = t->pool;
     uint32_t notify = 0;

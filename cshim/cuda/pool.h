@@ -17,15 +17,16 @@
 
 #include "cuda/sums.h"
 
-// The pool that cuMemAllocAsync takes from on a device. NULL: no memory for the record.
+// Returns the record of the pool that cuMemAllocAsync takes from on a device. NULL: no memory.
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device);
-// The pool of a handle. One that was never seen before is taken to be on device otherwise, unless
-// the driver says that it is another device's own.
+// Returns the record of a handle, made if there is none; NULL: no memory. A new record is of the
+// device whose default or current pool the handle is, as the driver says, else of device otherwise.
 struct ga_cuda_pool *ga_cuda_pool_named(struct ga_root *root, ga_pool handle, int otherwise);
 // Returns a number that changes when the pool that a device takes from may have changed; 0 while a
 // change is under way.
 uint64_t ga_cuda_pool_turn(struct ga_root *root);
-// The pool that the driver took a block from, or NULL if it does not say.
+// Asks the driver from which pool a block came. NULL: it does not say, or the pool is not on
+// device.
 struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address, int device);
 // The record of a pool by its handle, or NULL; and its record, made if there is none. NULL: no
 // memory for it. The device is a number, or as in ga_cuda_pool.
@@ -52,11 +53,13 @@ enum ga_cuda_take_how {
     GA_CUDA_TAKE_NEW,   // as new memory, in full
     GA_CUDA_TAKE_NOW,   // the driver has given it already: never waits
 };
-// Takes bytes, of which root, pool, at, bytes and kind are given. False: refused, nothing is taken.
-// True: one of the two below follows, when the driver has answered.
+// Takes t->bytes before the driver is asked for them. The caller has filled in root, pool, at,
+// bytes and kind. False: refused, and nothing is taken. True: the bytes are live, and when the
+// driver has answered, the caller calls ga_cuda_pool_untake or ga_cuda_pool_taken once.
 bool ga_cuda_pool_take(struct ga_cuda_take *t, enum ga_cuda_take_how how);
-// The driver did not give them; or has given them, which the other function returns false for if
-// the pool grew by more than there is room for.
+// The driver has refused: gives back what was taken. The driver has allocated: reads the pool.
+// Returns false if the pool grew by more than there is room for; the bytes stay live then, and the
+// caller should have the driver free the block.
 void ga_cuda_pool_untake(struct ga_cuda_take *t);
 bool ga_cuda_pool_taken(struct ga_cuda_take *t);
 
@@ -65,9 +68,10 @@ bool ga_cuda_pool_hold(const struct ga_cuda_take *t, ga_address address, uint64_
 // Takes a block out, and copies it. False: no pool has a block at the address.
 bool ga_cuda_pool_withdraw(struct ga_root *root, ga_address address, struct ga_entry *entry);
 bool ga_cuda_pool_holds(struct ga_root *root, ga_address address);
-// Puts it back: the driver did not free it.
+// Puts a block that was withdrawn into the table again, because the driver did not free it.
 void ga_cuda_pool_put_back(struct ga_root *root, const struct ga_entry *entry);
-// The driver has freed a block that was taken out, at once. Whether to read what its pool holds.
+// Takes a block that was withdrawn out of its pool's live bytes: the driver has freed it at once,
+// not in stream order. reads: whether to read what the pool holds now.
 void ga_cuda_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool reads);
 
 // Reads what a pool holds, and sets its charge: what is too much goes back, and what it lacks is
@@ -81,10 +85,12 @@ void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool);
 // Returns how many bytes came back.
 uint64_t ga_cuda_pool_reap(struct ga_root *root, int device, uint64_t wanted);
 
-// The driver has made a pool, or shown the one of a place, which may be host memory.
+// Makes the record of a pool that the driver has made, or has named as the pool of a place, which
+// may be host memory. Returns result.
 ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
                            int type);
-// Around a call that changes which pool a device takes from.
+// Are called before and after a call of the driver that may change which pool a device takes from.
+// root NULL: changing is NULL, and nothing is done.
 struct ga_cuda_pools *ga_cuda_pool_change_begin(struct ga_root *root);
 void ga_cuda_pool_change_end(struct ga_cuda_pools *changing);
 ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool pool);

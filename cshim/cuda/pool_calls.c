@@ -21,7 +21,7 @@ bool ga_cuda_pool_hold(const struct ga_cuda_take *t, ga_address address, uint64_
                          .device = (uint8_t)t->pool->device,
                          .kind = (uint8_t)t->kind};
     bool put = ga_self_put(&ga_cuda(t->root)->pools.blocks, &e, &old);
-    if (GA_UNLIKELY(old.key != 0)) // it was freed out of our sight
+    if (GA_UNLIKELY(old.key != 0)) // a block at this address was freed by a call that we do not see
         ga_cuda_pool_freed(t->root, &old, false);
     return put;
 }
@@ -57,7 +57,7 @@ void ga_cuda_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool
 
 // Giving up
 
-// pool is a copy.
+// Has the driver trim a pool down to keep bytes. pool is a copy of the record. False: it cannot.
 static bool trim(struct ga_root *root, const struct ga_cuda_pool *pool, uint64_t keep) {
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     bool trimmed =
@@ -120,8 +120,8 @@ uint64_t ga_cuda_pool_reap(struct ga_root *root, int device, uint64_t wanted) {
 
 // The program's own calls
 
-// Managed memory without a device of its own goes where it is used: such a pool is its first
-// stream's, which the first allocation tells.
+// A pool of managed memory may have no device: then it is charged to the device of the stream on
+// which the program first allocates from it. It gets its record in that allocation, not here.
 ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
                            int type) {
     struct ga_root *root = result == GA_CUDA_SUCCESS && pool && at ? ga_root_get() : NULL;

@@ -13,7 +13,7 @@ ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_
 // A context has ended, and with it the streams that were marked with this ticket.
 void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial);
 ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream);
-// A capture is about to begin: it is counted, and what was freed gets the events that it lacks.
+// Counts a capture that is about to begin, and waits until no thread asks a stream.
 void ga_cuda_stream_capture(void);
 
 #endif

@@ -79,8 +79,8 @@ uint64_t ga_cuda_frees_take(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
     return taken;
 }
 
-// If another stream has the record now, the bytes are not counted as freed: the next reading says
-// what the pool still holds.
+// If the record has been used for another stream meanwhile, the bytes are left out of freed. They
+// stay in charge until the next reading, which says what the pool still holds.
 void ga_cuda_frees_give(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
                         const struct ga_cuda_at *at, uint64_t bytes) {
     struct ga_cuda_frees *f = bytes ? find_locked(p, pool, at) : NULL;

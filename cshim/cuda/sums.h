@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of pools: what is live, what is freed, by stream, and what is charged. pool.h says what
-// they mean, and sets the charge; pending.h says when a free counts as executed.
+// The sums of each pool in bytes: live, freed (by stream) and charge. This file owns the records
+// and their lock. pool.h says what each sum means, and sets the charge; pending.h says when a free
+// counts as executed.
 #ifndef GA_CUDA_SUMS_H
 #define GA_CUDA_SUMS_H
 
@@ -16,33 +17,36 @@ enum ga_cuda_pool_kind {
     GA_CUDA_POOL_UNUSED,    // stands for no pool
 };
 
-// Guarded by ga_cuda_pools.lock, except next, which never changes, and the device and kind of a
-// pool that the program uses. Never freed: a record that is unused is used for another pool.
+// A pool of the driver's. Guarded by ga_cuda_pools.lock, with two exceptions: next never changes,
+// and device and kind do not change while the program uses the pool. A record is never freed. When
+// its pool has ended, its kind is GA_CUDA_POOL_UNUSED, and the next new pool gets the record.
 struct ga_cuda_pool {
     struct ga_cuda_pool *next;
-    ga_pool handle; // NULL from its end on: the driver may be asked nothing about it
-    int device;     // number; −1: its memory is not on an arbitrated device; or the next
+    ga_pool handle; // NULL: none, or the program destroys it: the driver must not be asked about it
+    int device; // number; −1: a device that is not arbitrated; GA_CUDA_POOL_IN_HOST: host memory
 #define GA_CUDA_POOL_IN_HOST (-2)
     enum ga_cuda_pool_kind kind;
-    bool ending;  // the driver is being asked to end it
+    bool ending;  // a call of cuMemPoolDestroy for it is in the driver
     uint16_t tag; // the session that the sums belong to
     uint64_t live, freed, charge;
-    uint64_t asked;   // part of live: the driver is being asked for these blocks
-    uint64_t largest; // the largest block that was freed, as far as the pool still has bytes for it
-    uint64_t stale;   // bytes that were charged in an earlier session, or taken out of our sight
-    uint64_t turn;    // counts blocks taken, and what was given back
-    uint64_t untrimmed; // turn at which trimming did not help
-    uint64_t readings;  // of what it has reserved, begun so far
-    uint64_t applied;   // number of the reading that the charge is from
-    uint64_t reserved;  // that reading; and turn, if no block was being asked for then
-    uint64_t reserved_at;
-    struct { // what root counts of the sums
+    uint64_t asked; // part of live: blocks of allocations that are in the driver
+    uint64_t
+        largest;    // size of the largest block that was freed, at most what charge exceeds live by
+    uint64_t stale; // reserved bytes that are not charged: the library did not see them taken, or
+                    // they were charged in an earlier session
+    uint64_t turn;  // number of changes so far: blocks taken, and times that charge fell
+    uint64_t untrimmed;   // turn at which trimming gave fewer bytes than wanted
+    uint64_t readings;    // number of readings of its reserved bytes that have begun
+    uint64_t applied;     // number of the reading that charge is from
+    uint64_t reserved;    // bytes of that reading
+    uint64_t reserved_at; // turn of that reading; UINT64_MAX: a block was taken beside it
+    struct {              // what ga_root.pooled, ga_device.late and .kept contain of this pool
         uint64_t charge, late, kept;
     } counted;
 };
 
-// A stream, as far as frees go, from before the driver is asked: afterwards it may have ended with
-// its context.
+// Names a stream in a record of frees. It is filled in before the driver is asked to free, because
+// another thread may end the context, and the stream with it, while the driver frees.
 struct ga_cuda_at {
     ga_stream stream;
     uint32_t thread;   // of a per-thread default stream, by its number
@@ -60,18 +64,20 @@ struct ga_cuda_frees {
     struct ga_cuda_at at; // handle NULL: nothing may be asked of the stream
     uint64_t bytes;
     uint64_t turn;           // ga_cuda_pools.frees when it last grew
-    bool watched;            // the stream has ended, and calls passed when it has executed all
-    _Atomic uint32_t passed; // it has
+    bool watched;            // the program has destroyed the stream, whose last work sets passed
+    _Atomic uint32_t passed; // 1: that work was executed, so all frees were
 };
 
-// Locks the pools, in a move of bytes; and the reverse.
+// Begins a move of bytes (ga_move_begin) and locks the pools; unlocks them and ends the move.
 struct ga_cuda_pools *ga_cuda_pools_begin(struct ga_root *root);
 void ga_cuda_pools_end(struct ga_cuda_pools *p);
 // Copies a record.
 struct ga_cuda_pool ga_cuda_pool_copy(struct ga_root *root, const struct ga_cuda_pool *pool);
-// With the pools locked: drops what belongs to a session that is over.
+// With the pools locked, before the sums are used: if a new session has begun, makes all bytes of
+// the pool stale, because the daemon of the new session knows nothing of them.
 void ga_cuda_pool_refresh(struct ga_root *root, struct ga_cuda_pool *pool);
-// With the pools locked, after a change of a pool's sums: makes root count them.
+// With the pools locked, after a change of a pool's sums: adds the change to the sums of its device
+// in the root.
 void ga_cuda_pool_count(struct ga_root *root, struct ga_cuda_pool *pool);
 
 // With the pools locked: whether a record has something pending.
@@ -80,8 +86,8 @@ static inline bool ga_cuda_frees_pending(const struct ga_cuda_frees *f) {
 }
 // With the pools locked, or of a copy: whether a record is of a stream.
 bool ga_cuda_frees_at(const struct ga_cuda_frees *f, const struct ga_cuda_at *at);
-// Locks the pools, in a move of bytes, and finds or makes the record of a stream in a pool, or
-// (pool NULL) one for a call. *record NULL: no memory.
+// As ga_cuda_pools_begin, and finds or makes the record of a stream's frees in a pool. *record is
+// NULL if there is no memory for one; the pools are locked all the same.
 struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_pool *pool,
                                           const struct ga_cuda_at *at,
                                           struct ga_cuda_frees **record);
@@ -89,7 +95,7 @@ struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_p
 // many.
 uint64_t ga_cuda_frees_take(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
                             const struct ga_cuda_at *at, uint64_t bytes);
-// With the pools locked: puts them back.
+// With the pools locked: undoes ga_cuda_frees_take, for as many bytes as it returned.
 void ga_cuda_frees_give(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
                         const struct ga_cuda_at *at, uint64_t bytes);
 // With the pools locked: counts so many bytes as executed, whatever stream freed them.

@@ -7,9 +7,10 @@
 #include "core/root.h"
 #include "cuda/driver.h"
 
-// Keeps other threads from asking the driver about streams, events and pools while a call is under
-// way that may end the context which these live in. Returns whether that is so: not if a thread has
-// asked for five seconds, nor in a call that the driver makes while it ends another context.
+// Locks ga_cuda_state.asking around a call that may end a context, so that no other thread asks the
+// driver about streams and pools in that context meanwhile. Returns whether it is locked. It is not
+// if another thread has held it for five seconds, or if this thread has it already, because the
+// driver calls this function again while it ends another context.
 bool ga_cuda_teardown_begin(struct ga_root *root);
 // The call is over, and ga_cuda_context_end was called if it has ended a context.
 void ga_cuda_teardown_finish(struct ga_root *root, bool begun);
