@@ -23,18 +23,18 @@ enum ga_cuda_pool_kind {
 struct ga_cuda_pool {
     struct ga_cuda_pool *next;
     ga_pool handle; // NULL: none, or the program destroys it: the driver must not be asked about it
-    int device; // number; −1: a device that is not arbitrated; GA_CUDA_POOL_IN_HOST: host memory
+    int device;     // number; −1: a device that is not arbitrated; or GA_CUDA_POOL_IN_HOST
 #define GA_CUDA_POOL_IN_HOST (-2)
     enum ga_cuda_pool_kind kind;
     bool ending;  // a call of cuMemPoolDestroy for it is in the driver
     uint16_t tag; // the session that the sums belong to
     uint64_t live, freed, charge;
-    uint64_t asked; // part of live: blocks of allocations that are in the driver
-    uint64_t
-        largest;    // size of the largest block that was freed, at most what charge exceeds live by
-    uint64_t stale; // reserved bytes that are not charged: the library did not see them taken, or
-                    // they were charged in an earlier session
-    uint64_t turn;  // number of changes so far: blocks taken, and times that charge fell
+    uint64_t asked;   // part of live: blocks of allocations that are in the driver
+    uint64_t largest; // size of the largest freed block; at most charge less live, as of a reading
+    // Reserved bytes that are not charged: the library did not see them taken, or they were charged
+    // in an earlier session.
+    uint64_t stale;
+    uint64_t turn;        // number of changes so far: blocks taken, and times that charge fell
     uint64_t untrimmed;   // turn at which trimming gave fewer bytes than wanted
     uint64_t readings;    // number of readings of its reserved bytes that have begun
     uint64_t applied;     // number of the reading that charge is from
