@@ -242,14 +242,13 @@ static ga_result synchronized(struct ga_root *root, const struct ga_cuda_at *at,
                               ga_result result) {
     if (result != GA_CUDA_SUCCESS || !ga_mutex_lock(&ga_cuda(root)->asking, LOOK_MS))
         return result;
-    if (at) {
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    if (at)
         clear_all(root, at, turn);
-    } else {
-        int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    else
         look(root, -1);
-        ga_cuda_capture_exchange(mode);
-    }
     ga_cuda_pool_reap(root, -1, 0);
+    ga_cuda_capture_exchange(mode);
     ga_mutex_unlock(&ga_cuda(root)->asking);
     return result;
 }
@@ -270,10 +269,13 @@ ga_result ga_cuda_sync_event(GA_FN_cuEventSynchronize *real, ga_event event) {
     return root ? synchronized(root, NULL, 0, result) : result;
 }
 
+// Returns what a context's synchronisation covers. A green context's covers its own streams alone,
+// though it has the serial number of the primary context.
 static struct ga_cuda_at all_of(struct ga_root *root, ga_context handle) {
     struct ga_entry e;
-    bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)handle, &e);
-    return (struct ga_cuda_at){.handle = handle, .context = known ? e.context : 0};
+    bool whole = ga_cuda_context_find(root, (uint64_t)(uintptr_t)handle, &e) &&
+                 e.kind != GA_CUDA_CONTEXT_OF_GREEN;
+    return (struct ga_cuda_at){.handle = handle, .context = whole ? e.context : 0};
 }
 
 ga_result ga_cuda_sync_context(GA_FN_cuCtxSynchronize *real) {
@@ -334,6 +336,7 @@ void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
     if (!stream || !atomic_load_explicit(&p->in_use, memory_order_relaxed))
         return;
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
+    int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
     struct ga_cuda_frees copy;
     for (struct ga_cuda_frees *f = first_of(p); f; f = copy.next) {
         copy = copy_of(p, f);
@@ -341,6 +344,7 @@ void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
             leave(root, f, stream);
     }
     ga_cuda_pool_reap(root, -1, 0);
+    ga_cuda_capture_exchange(mode);
     if (held)
         ga_mutex_unlock(&ga_cuda(root)->asking);
 }
