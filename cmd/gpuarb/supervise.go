@@ -89,11 +89,11 @@ func (a *app) supervise(program string, args, environ []string, caught chan os.S
 	defer runtime.UnlockOSThread()
 
 	a.warnOutside(program, args)
+	signal.Notify(caught, passedSignals...) // before the program can send one, or ask for one
 	process, err := start(program, args, environ)
 	if err != nil {
 		return startFailure(program, err)
 	}
-	signal.Notify(caught, passedSignals...)
 	done := make(chan struct{})
 	forwarded := make(chan struct{})
 	go func() {
