@@ -81,7 +81,12 @@ static int tell_stopped(char **arguments) {
     say_longest("another thread", longest_pair);
     at("the daemon goes on");
     say("alloc %d", CU(cuMemAlloc_v2)(&blocks[0], 10 * MIB));
+    // The library looks for a lost daemon at most once a second, and only in a call.
+    atomic_store(&pairing, 1);
+    must(pthread_create(&thread, NULL, pairs, &longest_pair) == 0, "pthread_create");
     at("it has answered");
+    atomic_store(&pairing, 0);
+    must(pthread_join(thread, NULL) == 0, "pthread_join");
     say("end");
     return 0;
 }
