@@ -25,6 +25,7 @@ func TestPastTheLibraryInAJob(t *testing.T) {
 		"cleared":  {`exec env -i LD_LIBRARY_PATH="$LD_LIBRARY_PATH" SIMCUDA_DIR="$SIMCUDA_DIR" "$P" -`, program, "without the library (its environment was cleared)"},
 		"disabled": {`GPUARB_DISABLE=1 exec "$P" -`, program, "without the library (GPUARB_DISABLE is set)"},
 		"unseen":   {`LD_PRELOAD=/nowhere/libgpuarb.so exec "$P" -`, program, "without the library (the loader did not load it: a static or set-user-ID program, or the file is not there)"},
+		"static":   {`exec "$P" -`, rig.Build(t, "programs/cudaprog-static"), "without the library (the loader did not load it: a static or set-user-ID program, or the file is not there)"},
 		"deepbind": {`exec "$P" drive libcuda.so.1 deep`, loader, "past the library (its calls went past it: a second copy of the driver, or RTLD_DEEPBIND)"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,6 +24,16 @@ func TestPython(t *testing.T) {
 	}
 }
 
+// TestTwoLoaders checks that one budget limits what a process takes through two copies of OpenCL's loader.
+func TestTwoLoaders(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "1G")
+	r := rig.Run(t, m.Gpuarb("run", "--memory", "64M", "--", "/usr/bin/python3", "testdata/loaders.py", t.TempDir()))
+	if want := "0 -4\n-4 -4\n"; r.Code != 0 || r.Stdout != want {
+		t.Errorf("code %d, got\n%s\nwant\n%s\n%s", r.Code, r.Stdout, want, r.Stderr)
+	}
+}
+
 // figures are what clinfo says of how much memory there is.
 var figures = regexp.MustCompile(`(?m)^ *(Global memory size|Max memory allocation) .*\n`)
 

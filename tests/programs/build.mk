@@ -29,7 +29,7 @@ programs: $(PROGRAMS_OF_THE_DRIVER) $(PROGRAMS_OUT)/team $(PROGRAMS_OUT)/permits
           $(PROGRAMS_OUT)/oddcuda/libcuda.so.1 \
           $(PROGRAMS_OUT)/vkprog-link $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkprog-device \
           $(PROGRAMS_OUT)/libvkcount.so $(PROGRAMS_OUT)/mixed $(PROGRAMS_OUT)/libmade.so $(PROGRAMS_OUT)/clbefore.so \
-          $(PROGRAMS_OUT)/copies $(PROGRAMS_OUT)/copieslink.so
+          $(PROGRAMS_OUT)/copies $(PROGRAMS_OUT)/copieslink.so $(PROGRAMS_OUT)/cudaprog-static
 
 PROGRAMS_DEPS := $(wildcard $(PROGRAMS_SRC)/cudaprog*.[ch]) $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h \
                  $(PROGRAMS_SRC)/cunvml.c $(PROGRAMS_SRC)/cunvml.h $(PROGRAMS_SRC)/build.mk
@@ -53,6 +53,13 @@ $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) \
 	  -Wl,-z,lazy -L$(BUILD)/sim -lcuda -lnvidia-ml
+
+# Without a loader that could preload anything: the simulated driver is a part of it. Its look-ups of itself need a
+# loader, and ld warns of them.
+$(PROGRAMS_OUT)/cudaprog-static: $(PROGRAMS_DEPS) $(SIM_SHARED) $(SIM_DRIVER) $(SIM_NVML) $(SIM_RESOLVE) \
+		$(SIM_OBJ)/gen/driver_stubs.o $(SIM_OBJ)/gen/nvml_stubs.o
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -static -Wl,--no-warnings -o $@ $(filter %.c %.o,$^)
 
 # For the system's Python, whatever comes first in PATH.
 $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
