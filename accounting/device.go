@@ -33,7 +33,7 @@ func IndexNumber(index int) int {
 	return index
 }
 
-// DeviceName is how people know a device: the GPU with an index, or the processor, of which there is one.
+// DeviceName returns the name that messages give a device: "GPU 2", or "the processor".
 func DeviceName(index int, processor bool) string {
 	if processor {
 		return "the processor"

@@ -19,8 +19,7 @@ var (
 // Not safe for concurrent use. Budgets and leases belong to the ledger that opened
 // them; using one after it was closed is the caller's mistake.
 type Ledger struct {
-	// Eased is called after a change by which something may fit that did not before: bytes went back, or a limit was
-	// raised. nil: it is called for nobody.
+	// Eased is called after a change that may make room: bytes went back, or a limit was raised. It may be nil.
 	Eased func()
 
 	devices []*device // by index

@@ -11,12 +11,13 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// waitedFor is what waitersFor can have requests wait for.
+// waitedFor lists the values of waitersFor's what: the limit at which its requests wait.
 var waitedFor = []string{"bytes", "mixed", "slots", "shared", "full"}
 
-// waitersFor has n requests wait at a device, so many of each process, and returns a client that is granted what it asks for
-// there, and one that holds most of what they wait for: bytes of the device, the same of two priorities, slots, a budget that their rule has them share, and bytes of the
-// device where they share one that has room.
+// waitersFor makes n requests wait at a device, each of them of a process that has `each` such requests. It returns a client that is still
+// granted memory, and one that holds most of the resource that is short: bytes of the device ("bytes"), bytes for requests of two
+// priorities ("mixed"), slots ("slots"), a budget that a rule makes the processes share ("shared"), or bytes of the device for processes
+// whose shared budget has room ("full").
 func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder *client) {
 	p := exact(unlimited())
 	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
@@ -59,7 +60,7 @@ func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder 
 	return w, runs, holder
 }
 
-// TestWaitersAreServedInTurnAtEachLimit: they are served when the limit that stops them has room, and when it is raised.
+// TestWaitersAreServedInTurnAtEachLimit checks that requests are served in order when the limit at which they wait has room, and when it is raised.
 func TestWaitersAreServedInTurnAtEachLimit(t *testing.T) {
 	for _, what := range waitedFor {
 		const n = 20
@@ -93,8 +94,8 @@ func TestWaitersAreServedInTurnAtEachLimit(t *testing.T) {
 	}
 }
 
-// TestAWaiterIsJudgedByItsJob: a request is decided when what another process of his job has makes a difference to him: where it gives
-// back what is reserved for them, and where it comes to have what their budget then has no room for.
+// TestAWaiterIsJudgedByItsJob checks that a waiting request is decided when another process of its job changes what the job has: when the
+// process gives back part of the job's reservation, and when its use leaves no room in the job's budget.
 func TestAWaiterIsJudgedByItsJob(t *testing.T) {
 	begin := func(r arbiter.JobRequest) (w *world, one *client, ticket arbiter.TicketID) {
 		w = newWorld(t, waiting(), 1000)
@@ -122,7 +123,7 @@ func TestAWaiterIsJudgedByItsJob(t *testing.T) {
 	w.refused(ticket, arbiter.ReasonOverBudget)
 }
 
-// A user's limit that is taken off and set again while the first is being put in force is in force.
+// TestAUsersLimitIsSetAgain checks that a user's limit that is taken off and set again at once holds.
 func TestAUsersLimitIsSetAgain(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), gib)
 	limit := func(s accounting.Size) {
@@ -150,7 +151,7 @@ func TestAUsersLimitIsSetAgain(t *testing.T) {
 	}
 }
 
-// A program that comes under a limit at which somebody waits already says from then on what it frees.
+// TestWhoComesUnderALimitSaysWhatItFrees checks that a program that comes under a limit at which a request already waits reports what it frees.
 func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	late, holder, waits := w.client(0, 0), w.client(0, 0), w.client(0, 0)
@@ -172,7 +173,7 @@ func TestWhoComesUnderALimitSaysWhatItFrees(t *testing.T) {
 	w.served(ticket)
 }
 
-// Who waits is judged anew when others come under a limit that is his too, with what they hold.
+// TestWhoComesUnderALimitLeavesOthersLess checks that a waiting request is judged again when programs that hold memory come under its limit.
 func TestWhoComesUnderALimitLeavesOthersLess(t *testing.T) {
 	p := capped(3, rules.ScopeProcess)
 	p.Defaults.OnFull = rules.OnFullWait
@@ -195,11 +196,11 @@ func TestWhoComesUnderALimitLeavesOthersLess(t *testing.T) {
 			t.Fatal(err)
 		}
 		w.arb.Finish(w.now)
-		w.served(ticket) // who waits for a cgroup's limit holds up nobody else
+		w.served(ticket) // a request that waits for a cgroup's limit blocks none outside of the cgroup
 	}
 }
 
-// Who may have any device is served where there is room, however long it takes to see what lies idle at another.
+// TestNobodyOvertakesWhoMayHaveAnyDevice checks that a waiting job that may have any device gets the first one with room, before later requests there.
 func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 100, 1000)
 	first := w.job(t, arbiter.JobRequest{Devices: []int{0}, Claim: true, Min: ptr(size(90))})
@@ -423,7 +424,7 @@ func TestSearchesRest(t *testing.T) {
 	}
 }
 
-// reads has device 0 show what a process uses.
+// reads tells the arbiter of a reading in which a process uses n bytes of device 0.
 func (w *world) reads(pid int, n accounting.Bytes) {
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: pid, Bytes: n}}})
 }

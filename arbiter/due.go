@@ -6,9 +6,9 @@ import (
 	"time"
 )
 
-// What time alone brings about for waiting requests: [Arbiter.Tick] calls pass, and Due tells the daemon when.
+// Waiting requests also change because time passes. [Arbiter.Tick] calls pass, and Due tells the daemon when to call Tick.
 
-// pass does what time alone brings about for waiting requests.
+// pass decides the waiting requests whose time has come.
 func (a *Arbiter) pass(now time.Time) {
 	if len(a.queue) == 0 {
 		return

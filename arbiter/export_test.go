@@ -4,7 +4,7 @@ import (
 	"time"
 )
 
-// Observe takes a reading of a device into the books. What leases used just before it is not noted.
+// Observe takes a reading of a device into the books. It does not note what leases used just before.
 func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {
 		r := &Reading{a: a, device: d}
@@ -30,7 +30,7 @@ func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 	return false
 }
 
-// JudgeAll has all waiting requests judged anew.
+// JudgeAll judges all waiting requests again.
 func (a *Arbiter) JudgeAll(now time.Time) {
 	a.changed()
 	a.cycle(now)

@@ -68,8 +68,8 @@ func (a *Arbiter) position(t *ticket) int {
 	return n
 }
 
-// moment is how all waiting requests stand at one time. What would be counted anew for each of
-// them (which ones come before it, who holds what it waits for) is found once.
+// moment describes all waiting requests at one time. It finds once, for all of them, which ones come before each and
+// which programs hold what each waits for.
 type moment struct {
 	a         *Arbiter
 	now       time.Time

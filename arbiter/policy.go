@@ -61,7 +61,7 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 	return nil
 }
 
-// outdate puts the rules and limits of some jobs (nil: of all), and of their processes, in force anew.
+// outdate applies the rules and limits of some jobs (nil: of all) and of their processes again.
 func (a *Arbiter) outdate(now time.Time, which func(*job) bool) {
 	for _, j := range a.jobs {
 		if which == nil || which(j) {

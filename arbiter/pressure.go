@@ -9,7 +9,7 @@ import (
 )
 
 // The pressure of a device, a job or a user says for how long a request waited there for bytes (some), and for how long
-// no thread there went on meanwhile (full). Nothing is counted while nobody waits.
+// no thread there went on meanwhile (full). It does not grow while no request waits.
 
 // gauge is the pressure of a device, a job or a user.
 type gauge struct {

@@ -138,7 +138,7 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, r, text)
 }
 
-// ArriveAfter has later requests arrive after the given arrival number, which an earlier daemon gave out.
+// ArriveAfter makes later arrival numbers larger than the given one, which an earlier daemon gave out.
 func (a *Arbiter) ArriveAfter(arrival uint64) { a.arrival = max(a.arrival, arrival) }
 
 // arrive gives a request its place: the one that it had, if it comes again, else a new one.
@@ -335,7 +335,7 @@ func (a *Arbiter) sort(now time.Time) {
 	}
 }
 
-// collect has a lease report what it frees from now on, and then takes back its idle credit.
+// collect tells a lease's client to report what it frees from now on, and then takes back the lease's idle credit.
 func (a *Arbiter) collect(l *lease) {
 	a.reflag(l)
 	a.recallAll(l)

@@ -98,7 +98,7 @@ type refTicket struct {
 	any      bool
 	choice   []*refDevice // a job's
 	deadline time.Time
-	of       *refTicket // the ticket that this one was copied from; nil: it is no copy
+	of       *refTicket // in a copy of the books: the ticket that this one was copied from; nil in the books themselves
 }
 
 type reference struct {
@@ -378,7 +378,7 @@ type need struct {
 
 func (n need) any() bool { return n.cgroups != 0 || n.user || n.shared || n.wish || n.slot || n.bytes }
 
-// bar is what waiting tickets block at a limit.
+// bar says which later tickets the waiting ones block at a limit.
 type bar struct {
 	on    bool
 	since time.Time // jobs that hold memory there since before pass
@@ -421,7 +421,7 @@ func (r *reference) heldSince(j *refJob, d *refDevice) time.Time {
 	return since
 }
 
-// blocks is what a waiting ticket blocks at a limit of a device.
+// blocks returns which later tickets a waiting one blocks at a limit of a device.
 func (r *reference) blocks(t *refTicket, d *refDevice) bar {
 	if t.job.age > 0 && r.now.Sub(t.since) >= t.job.age {
 		return bar{on: true}

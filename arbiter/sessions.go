@@ -126,7 +126,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	}
 	s.ended = now
 	a.leave(now, s)
-	a.changed() // its job may have nobody left who goes on
+	a.changed() // all other processes of its job may be waiting
 	for _, l := range slices.Clone(s.leases) {
 		if l.lost { // the memory went with the device
 			a.closeLease(now, l)

@@ -69,7 +69,7 @@ type spot struct {
 	at     limitSet
 	asks   permit.Kinds // the permits to be taken there
 	hard   limitSet     // of at: those that refuse it whoever comes first
-	since  time.Time    // since when its job holds memory there, as of before it was judged; neverHeld: it holds none
+	since  time.Time    // the job has held memory there since then, when this was judged; neverHeld: it holds none
 }
 
 // ticket is a request, also before it is known to have to wait.
@@ -96,7 +96,7 @@ type ticket struct {
 	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
 	parked time.Time           // zero: it does not wait
 
-	live     *ticket // the request of which this one of a copy was made; nil: this is no copy
+	live     *ticket // in a copy of the books: the request that this one was copied from; nil in the books themselves
 	turnOnly bool    // of a copy: nothing refused live but that others come first
 
 	done   bool

@@ -8,7 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// TestOneUserHasHalfOfEachTable: the other half is there for others, whoever came first, and who is privileged may have all.
+// TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether others came before or not, and that a
+// privileged user may have all of it.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {
 	for _, of := range []bounds{sessionBounds, sessionBounds.within(100), jobBounds, leaseBounds, limitBounds} {
 		c := newCounts(of)

@@ -162,7 +162,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 	return s, fresh, nil
 }
 
-// sendBackLocked has the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
+// sendBackLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
 // reported its sums, and would not count what these requests are granted by replies on the old connections.
 func (d *Daemon) sendBackLocked(s *session) {
 	var back []arbiter.TicketID

@@ -6,7 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// CgroupState is what runs in a cgroup and in those below it.
+// CgroupState sums up the programs in a cgroup and in those below it.
 type CgroupState struct {
 	Max       accounting.Bytes // what all programs there may hold on each device; where they differ, the lowest; Max: no limit
 	Used      accounting.Bytes

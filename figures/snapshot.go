@@ -142,7 +142,7 @@ type UnmanagedState struct {
 	JobName    string           `json:"job_name,omitempty"` // "": none
 	Bypass     Bypass           `json:"bypass,omitempty"`   // how it runs past the library, if it belongs to a job
 	PID        int              `json:"pid"`
-	StartTicks uint64           `json:"start_ticks"` // as of a client; 0: not known
+	StartTicks uint64           `json:"start_ticks"` // as in ProcessState; 0: not known
 	UID        uint32           `json:"uid"`
 	User       string           `json:"user"` // "": not known, and UID neither
 	Command    string           `json:"command"`
@@ -313,10 +313,10 @@ type UserState struct {
 	UID      uint32           `json:"uid"`
 	Name     string           `json:"name"` // "": not known
 	Used     accounting.Bytes `json:"used_bytes"`
-	Max      accounting.Bytes `json:"max_bytes"` // what all of his programs may hold on each device; where they differ, the lowest; Max: no limit
+	Max      accounting.Bytes `json:"max_bytes"` // limit of all the user's programs together on each device, the lowest if devices differ; Max: no limit
 	Streams  int              `json:"streams"`
 	Pressure PressureState    `json:"pressure"`
-	Counts   RequestCounts    `json:"-"` // since he is remembered; long, and for files alone
+	Counts   RequestCounts    `json:"-"` // since the daemon remembers the user; long, and for files alone
 }
 
 // PressureState tells for how long somebody waited for bytes (some), and for how long nobody went on meanwhile (full), as

@@ -58,7 +58,7 @@ func TestLimitsOfJoined(t *testing.T) {
 	}
 	enter(5) // 6 descriptors, of which the last connection needs two at first
 	peer.UID = 11
-	enter(2) // 8 in all, likewise
+	enter(2) // 8 descriptors in all; the last connection needs two at first
 	peer.UID, peer.Privileged = 0, true
 	enter(2)
 	peer.UID, peer.Privileged = 11, false

@@ -25,36 +25,36 @@ func deviceOf(t figures.TicketState) *Index { return Unless(Index(t.Device), -1)
 
 // Device is a row of `gpuarb devices --json`.
 type Device struct {
-	Index          Index             `json:"index"`
-	Vendor         string            `json:"vendor"`
-	Name           string            `json:"name"`
-	UUID           *string           `json:"uuid"`
-	PCI            *string           `json:"pci"`
-	Parent         *int              `json:"parent"`
-	State          string            `json:"state"`
-	Total          accounting.Bytes  `json:"total_bytes"`
-	TotalFrom      string            `json:"total_from"`
-	Reserve        accounting.Bytes  `json:"reserve_bytes"`
-	Capacity       accounting.Bytes  `json:"capacity_bytes"`
-	Granted        accounting.Bytes  `json:"granted_bytes"`
-	Committed      accounting.Bytes  `json:"committed_bytes"`
-	Reserved       accounting.Bytes  `json:"reserved_bytes"`
-	Used           accounting.Bytes  `json:"used_bytes"`
-	Peak           accounting.Bytes  `json:"peak_bytes"`
-	Unmanaged      accounting.Bytes  `json:"unmanaged_bytes"`
-	Overhead       accounting.Bytes  `json:"overhead_bytes"`
-	Streams        int               `json:"streams"`
-	SlotsMax       *int              `json:"slots_max"`
-	SlotsCurrent   int               `json:"slots_current"`
-	SlotsScope     string            `json:"slots_scope"`
-	Queue          int               `json:"queue_depth"`
-	Admitted       uint64            `json:"admitted"`
-	Denied         uint64            `json:"denied"`
-	AtMax          uint64            `json:"at_max"`
-	Pressure       Pressure          `json:"pressure"`
-	NamesProcesses bool              `json:"names_processes"`
-	Holders        []DeviceHolder    `json:"holders"`
-	UnmanagedBy    []UnmanagedHolder `json:"unmanaged_by"`
+	Index          Index                 `json:"index"`
+	Vendor         string                `json:"vendor"`
+	Name           string                `json:"name"`
+	UUID           *string               `json:"uuid"`
+	PCI            *string               `json:"pci"`
+	Parent         *int                  `json:"parent"`
+	State          string                `json:"state"`
+	Total          accounting.Bytes      `json:"total_bytes"`
+	TotalFrom      string                `json:"total_from"`
+	Reserve        accounting.Bytes      `json:"reserve_bytes"`
+	Capacity       accounting.Bytes      `json:"capacity_bytes"`
+	Granted        accounting.Bytes      `json:"granted_bytes"`
+	Committed      accounting.Bytes      `json:"committed_bytes"`
+	Reserved       accounting.Bytes      `json:"reserved_bytes"`
+	Used           accounting.Bytes      `json:"used_bytes"`
+	Peak           accounting.Bytes      `json:"peak_bytes"`
+	Unmanaged      accounting.Bytes      `json:"unmanaged_bytes"`
+	Overhead       accounting.Bytes      `json:"overhead_bytes"`
+	Streams        int                   `json:"streams"`
+	SlotsMax       *int                  `json:"slots_max"`
+	SlotsCurrent   int                   `json:"slots_current"`
+	SlotsScope     string                `json:"slots_scope"`
+	Queue          int                   `json:"queue_depth"`
+	Admitted       uint64                `json:"admitted"`
+	Denied         uint64                `json:"denied"`
+	AtMax          uint64                `json:"at_max"`
+	Pressure       figures.PressureState `json:"pressure"`
+	NamesProcesses bool                  `json:"names_processes"`
+	Holders        []DeviceHolder        `json:"holders"`
+	UnmanagedBy    []UnmanagedHolder     `json:"unmanaged_by"`
 }
 
 // DeviceHolder is a job that has a device as a whole, or slots of it.
@@ -164,7 +164,7 @@ func DevicesJSON(w io.Writer, s figures.Snapshot) error {
 			Total: d.Total, TotalFrom: string(d.TotalFrom), Reserve: d.Reserve, Capacity: d.Capacity, Granted: d.Granted, Committed: d.Committed, Reserved: d.Reserved,
 			Used: d.Used, Peak: d.Peak, Unmanaged: d.Unmanaged, Overhead: d.Overhead, Streams: d.Streams,
 			SlotsMax: Unless(d.SlotsMax, 0), SlotsCurrent: d.SlotsCurrent, SlotsScope: d.SlotsScope, Queue: d.Queue,
-			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: pressureOf(d.Pressure), NamesProcesses: !d.Unnamed,
+			Admitted: d.Admitted, Denied: d.Denied, AtMax: d.AtMax, Pressure: d.Pressure, NamesProcesses: !d.Unnamed,
 			Holders: each(d.Holders, deviceHolder), UnmanagedBy: each(d.UnmanagedBy, unmanagedBy)}
 	}))
 }

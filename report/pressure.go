@@ -7,24 +7,6 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Pressure is a pressure in --json. Averages are percents, the total is in microseconds, both as the files have them.
-type Pressure struct {
-	Some PressureLine `json:"some"`
-	Full PressureLine `json:"full"`
-}
-
-// PressureLine is one of its two states.
-type PressureLine struct {
-	Avg10   float64 `json:"avg10"`
-	Avg60   float64 `json:"avg60"`
-	Avg300  float64 `json:"avg300"`
-	TotalUs uint64  `json:"total_us"`
-}
-
-func pressureOf(p figures.PressureState) Pressure {
-	return Pressure{PressureLine(p.Some), PressureLine(p.Full)}
-}
-
 // pressureText is a memory.pressure file, in the format of the kernel's.
 func pressureText(p figures.PressureState) string {
 	line := func(name string, l figures.PressureLine) string {

@@ -14,21 +14,21 @@ import (
 
 // Why is what limits a job now, who holds what it waits for, and what its user can do.
 type Why struct {
-	Job      uint64      `json:"job"`
-	JobName  *string     `json:"job_name"`
-	PID      int         `json:"pid"`
-	UID      uint32      `json:"uid"`
-	User     string      `json:"user"`
-	Command  string      `json:"command"`
-	Left     *string     `json:"still_runs"` // null: the command goes on
-	AgeMs    int64       `json:"age_ms"`
-	Rule     string      `json:"rule"`
-	Pressure Pressure    `json:"pressure"`
-	Devices  []WhyDevice `json:"devices"`
-	Waits    []Wait      `json:"waits"`
-	Denial   *string     `json:"denial"`
-	Denied   *int64      `json:"denial_age_ms"`
-	Advice   []string    `json:"advice"`
+	Job      uint64                `json:"job"`
+	JobName  *string               `json:"job_name"`
+	PID      int                   `json:"pid"`
+	UID      uint32                `json:"uid"`
+	User     string                `json:"user"`
+	Command  string                `json:"command"`
+	Left     *string               `json:"still_runs"` // null: the command goes on
+	AgeMs    int64                 `json:"age_ms"`
+	Rule     string                `json:"rule"`
+	Pressure figures.PressureState `json:"pressure"`
+	Devices  []WhyDevice           `json:"devices"`
+	Waits    []Wait                `json:"waits"`
+	Denial   *string               `json:"denial"`
+	Denied   *int64                `json:"denial_age_ms"`
+	Advice   []string              `json:"advice"`
 }
 
 // WhyDevice is what limits a job on one device.
@@ -67,7 +67,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 		if !wanted(j) {
 			continue
 		}
-		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, Left: Unless(j.StillRuns, ""), AgeMs: j.AgeMs, Rule: j.Rule, Pressure: pressureOf(j.Pressure),
+		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, Left: Unless(j.StillRuns, ""), AgeMs: j.AgeMs, Rule: j.Rule, Pressure: j.Pressure,
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
 			_, leased := f.leases[spot{j.ID, on.Device}]

@@ -64,7 +64,7 @@ func allocate(fd int, size int64) error {
 	}
 }
 
-// oursAlone says whether nobody else may read or write a file.
+// oursAlone reports whether only the daemon's user may read or write a file.
 func oursAlone(st *unix.Stat_t) bool {
 	return uint32(os.Geteuid()) == st.Uid && st.Mode&0o077 == 0
 }

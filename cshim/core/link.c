@@ -67,7 +67,7 @@ static int connect_any(struct ga_root *root) {
     return fd;
 }
 
-// Connects a lane. It is of no link yet, so that nobody uses it but who opens it.
+// Connects a lane. The lane belongs to no link yet, so that only the thread that opens it uses it.
 static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
     int fd = connect_any(root);
     if (fd >= 0)

@@ -235,7 +235,7 @@ struct ga_self {
     uint64_t context_epoch;
     uint32_t device;
     uint32_t inside; // 1: in a critical section; a signal handler must not enter
-    uint32_t away;   // not 0: in so many longer ones, which take a mutex: ga_self_go_away
+    uint32_t away;   // depth of longer sections, which take a mutex: ga_self_go_away
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;

@@ -3,11 +3,11 @@
 // them are in cuda/teardown.h.
 //
 // Each context has a serial number, which is never given out again, though the driver gives
-// another context the same handle. What lives in a context stores the serial number
-// (ga_entry.context). When the driver has ended a context, its serial number is removed from the
-// table of contexts first, then all tables are swept for that number. A thread that writes
-// something down looks afterwards whether a context has ended meanwhile (ga_cuda_context_check),
-// and if so sweeps again: the sweep may have come before the entry.
+// another context the same handle. Each entry of something that lives in a context stores the
+// serial number (ga_entry.context). When the driver has ended a context, its serial number is
+// removed from the table of contexts first, then all tables are swept for that number. A thread
+// that writes something down looks afterwards whether a context has ended meanwhile
+// (ga_cuda_context_check), and if so sweeps again: the sweep may have come before the entry.
 #ifndef GA_CUDA_CONTEXT_H
 #define GA_CUDA_CONTEXT_H
 
@@ -15,7 +15,7 @@
 #include "cuda/driver.h"
 #include "cuda/state.h"
 
-// What the contexts table says of a context (ga_entry.kind). The context of an entry is a serial
+// The kinds of contexts in the contexts table (ga_entry.kind). The context of an entry is a serial
 // number; its maker and how often it was attached are in ga_entry.bytes.
 enum ga_cuda_context_kind {
     GA_CUDA_CONTEXT_UNTOLD = 0,  // being met: it is not counted until the daemon has been told
@@ -50,7 +50,7 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t context, struct ga_entr
 bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_entry *entry);
 // Takes the handle of a context that stands for another one out of the table.
 void ga_cuda_context_forget(struct ga_root *root, uint64_t context);
-// The same of a green context, and gives back its charge.
+// Takes the handle of a green context out of the table, and gives back the context's charge.
 void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 
 // The driver has answered to one of the calls that create one.

@@ -298,7 +298,7 @@ ga_result ga_cuda_sync_context_v2(GA_FN_cuCtxSynchronize_v2 *real, ga_context co
     return synchronized(root, &at, turn, real(context));
 }
 
-// What ends
+// Ends of streams and contexts
 
 void ga_cuda_pending_pause(struct ga_root *root) {
     if (ga_mutex_lock(&ga_cuda(root)->asking, 5000))

@@ -334,8 +334,8 @@ uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool) {
 #define LOOKS 32
 
 // Makes t->bytes live. spare: bytes that were admitted for that and are in flight; they join the
-// charge. Returns by how many bytes the charge and spare are too small; if it is not 0, nothing has
-// changed. anew: charge and spare are not compared, since spare is all of t->bytes.
+// charge. Returns how many bytes the charge and spare are short of that; if it is not 0, nothing
+// has changed. anew: spare is all of t->bytes, so that the charge is not looked at.
 static uint64_t take_from(struct ga_cuda_take *t, uint64_t spare, bool anew) {
     struct ga_cuda_pool *pool = t->pool;
     uint64_t lacks = 0;

@@ -86,7 +86,8 @@ struct ga_cuda_state {
     _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
     _Atomic uint32_t idle_sleeping; // until there is something pending
     _Atomic uint32_t idle_busy;     // it asks the driver
-    // Its holder asks the driver about streams and pools, none of which ends meanwhile.
+    // The thread that holds this mutex asks the driver about streams and pools. No stream and no
+    // pool ends meanwhile.
     struct ga_mutex asking;
     struct ga_cuda_pools pools;
     struct ga_cuda_graphs graphs;

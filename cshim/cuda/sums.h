@@ -30,7 +30,8 @@ struct ga_cuda_pool {
     uint16_t tag; // the session that the sums belong to
     uint64_t live, freed, charge;
     uint64_t asked;   // part of live: blocks of allocations that are in the driver
-    uint64_t largest; // size of the largest freed block; at most charge less live, as of a reading
+    uint64_t largest; // size of the largest freed block; at most charge less live when the pool was
+                      // last read
     // Reserved bytes that are not charged: the library did not see them taken, or they were charged
     // in an earlier session.
     uint64_t stale;
@@ -98,7 +99,7 @@ uint64_t ga_cuda_frees_take(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
 // With the pools locked: undoes ga_cuda_frees_take, for as many bytes as it returned.
 void ga_cuda_frees_give(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
                         const struct ga_cuda_at *at, uint64_t bytes);
-// With the pools locked: counts so many bytes as executed, whatever stream freed them.
+// Counts bytes as executed, on any stream. The caller has locked the pools.
 void ga_cuda_frees_forget(struct ga_cuda_pools *p, struct ga_cuda_pool *pool, uint64_t bytes);
 
 #endif

@@ -40,7 +40,7 @@ void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial) {
 
 static ga_result end(struct ga_root *root, ga_result (*real)(ga_context), ga_context context) {
     struct ga_entry entry;
-    // Its number, from before the driver may give its handle to another context.
+    // Finds the serial number before the driver may give the handle to another context.
     bool known = ga_cuda_context_find(root, key_of(context), &entry) &&
                  entry.kind != GA_CUDA_CONTEXT_OF_GREEN;
     bool begun = ga_cuda_teardown_begin(root);

@@ -104,8 +104,8 @@ static void cancelled(void) {
 
 static _Atomic pid_t dying;
 
-// One that can be cancelled at any point dies in the middle. The address sanitizer does not bear
-// such an end: there the thread ends by the system call.
+// A thread that can be cancelled at any point dies in the middle of a call. The address sanitizer
+// does not bear such an end: under it the thread ends by the system call.
 static void *cancelled_at_once(void *arg) {
     atomic_store(&dying, gettid());
     pthread_setcanceltype(PTHREAD_CANCEL_ASYNCHRONOUS, NULL);

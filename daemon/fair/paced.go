@@ -14,7 +14,7 @@ type Paced[T any] struct {
 	asking atomic.Int64 // calls of Get that have not returned
 
 	mu   sync.Mutex // held while one is made
-	made T          // the last one, as long as somebody asks
+	made T          // the last one, as long as callers ask
 	free time.Time  // when the next may be made
 }
 

@@ -148,7 +148,7 @@ func TestPairsBesidePendingFrees(t *testing.T) {
 	keeps(t, m, p.PID(), 0, 0)
 }
 
-// free returns the commands that free so many blocks on the stream that is stuck.
+// free returns the commands that free count blocks on the stream that is stuck.
 func free(count int) []string {
 	commands := []string{}
 	for i := range count {

@@ -16,7 +16,7 @@ func usesEach(m *rig.Machine, p *rig.Program, first, second uint64) {
 }
 
 // TestSeveralDevices: an object of a context for two devices is charged to the first of them, whichever device uses it, until it
-// ends. What the driver copies to the other device is charged by that device's figures.
+// ends. The copies that the driver makes on the other device are charged by that device's figures.
 func TestSeveralDevices(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})

@@ -131,7 +131,7 @@ enum handle_type {
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
-void handle_end(enum handle_type type, uintptr_t handle);  // it is no object's any more
+void handle_end(enum handle_type type, uintptr_t handle);  // no object has it any more
 void handle_recycle(uintptr_t handle);                     // and may be used again
 void handle_drop(enum handle_type type, uintptr_t handle); // both
 
