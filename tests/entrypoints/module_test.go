@@ -69,6 +69,40 @@ func TestLimitsAreCharged(t *testing.T) {
 	})
 }
 
+// TestWhatAnObjectKeepsIsFound checks memory of cuMemCreate that was released, and that only an array or a multicast object still keeps.
+// The release gives the charge back; the device's readings charge the memory again, until the object lets go of it.
+func TestWhatAnObjectKeepsIsFound(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		commands []string
+		undo     string
+	}{
+		"tiles":     {[]string{fmt.Sprintf("array3d a 512 300 0 %d 1 %d", float, sparse), "createtiles m 3G", "maptiles a 0 0 128 0 0 128 128 1 m 0 0"}, "arraydestroy a"},
+		"array":     {[]string{fmt.Sprintf("array3d a 512 300 0 %d 1 %d", float, deferred), "createtiles m 3G", "maptiles a 9 9 9 9 9 9 9 9 m 0 0"}, "arraydestroy a"},
+		"multicast": {[]string{"multicast mc 1 3G", "multicastadd mc 0", "create m 3G", "bindmem mc 0 m 0 3G"}, "unbind mc 0 0 3G"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := rig.New(t, rig.Options{NoMount: true, Devices: "8G"})
+			p := start(m, "dlsym", 4*gib)
+			pid := p.PID()
+			p.Want("alloc a 1M", "ok")
+			rig.Eventually(t, "the cost of the context is known", func() bool { return m.Lease(pid, 0).Overhead == 64*mib })
+			for _, command := range c.commands {
+				p.Want(command, "ok")
+			}
+			p.Want("alloc b 1100M", errOutOfMemory)
+			p.Want("releasemem m", "ok")
+			const rounding = 4 * mib // of the two blocks that the program had
+			rig.Eventually(t, "the readings charge it", func() bool { l := m.Lease(pid, 0); return uint64(l.Used) == mib && uint64(l.Excess) >= 3*gib-rounding })
+			p.Want("alloc b 1100M", errOutOfMemory)
+			p.Want(c.undo, "ok")
+			rig.Eventually(t, "it is charged no more", func() bool { return m.Lease(pid, 0).Excess == 0 })
+			p.Want("alloc b 3G", "ok")
+		})
+	}
+}
+
 // TestWhatNoCallShowsIsFound checks memory that no call names: modules that are loaded by an exported function or the
 // runtime's private table, at once or later, and memory that grows with a launch. The daemon finds it in the device's
 // readings and charges it to the program's own budget, so that other programs get exactly the rest of the device. After
