@@ -78,8 +78,11 @@ func TestWhatAnObjectKeepsIsFound(t *testing.T) {
 		undo     string
 	}{
 		"tiles":     {[]string{fmt.Sprintf("array3d a 512 300 0 %d 1 %d", float, sparse), "createtiles m 3G", "maptiles a 0 0 128 0 0 128 128 1 m 0 0"}, "arraydestroy a"},
-		"array":     {[]string{fmt.Sprintf("array3d a 512 300 0 %d 1 %d", float, deferred), "createtiles m 3G", "maptiles a 9 9 9 9 9 9 9 9 m 0 0"}, "arraydestroy a"},
+		"array":     {[]string{fmt.Sprintf("array3d a 512 300 0 %d 1 %d", float, deferred), "createtiles m 3G", "maptilesptsz a 9 9 9 9 9 9 9 9 m 0 0"}, "arraydestroy a"},
+		"level":     {[]string{fmt.Sprintf("mipmap a 1024 768 0 %d 1 %d 9", float, sparse), "createtiles m 3G", "mipmaptiles a 1 0 384 256 0 128 128 1 m 0 0"}, "mipmapdestroy a"},
+		"tail":      {[]string{fmt.Sprintf("mipmap a 512 512 0 %d 1 %d 9", float, sparse), "createtiles m 3G", "maptail a 0 0 64K m 0 0"}, "mipmapdestroy a"},
 		"multicast": {[]string{"multicast mc 1 3G", "multicastadd mc 0", "create m 3G", "bindmem mc 0 m 0 3G"}, "unbind mc 0 0 3G"},
+		"address":   {[]string{"multicast mc 1 3G", "multicastadd mc 0", "create m 3G", "reserve r 3G", "map r 0 3G m", "bindaddr mc 0 r 0 3G", "unmap r 0 3G"}, "unbind mc 0 0 3G"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

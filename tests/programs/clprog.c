@@ -17,12 +17,8 @@
 //   svmlater NAME CONTEXT        clEnqueueSVMFree behind a user event, which fire NAME sets
 //   fire NAME
 //   queue NAME CONTEXT first|last    clCreateCommandQueue for that device
-//   fill QUEUE BUFFER [SIZE]; wrongfill QUEUE BUFFER    clEnqueueFillBuffer, with SIZE until it is
-//                                    done; the second without a pattern
-//   copy QUEUE FROM TO; map QUEUE BUFFER     clEnqueueCopyBuffer, clEnqueueMapBuffer
-//   kernel NAME; endkernel NAME      clCreateKernel without a program, clReleaseKernel
-//   argument KERNEL INDEX BUFFER     clSetKernelArg;  plain KERNEL INDEX: an integer
-//   launch QUEUE KERNEL              clEnqueueNDRangeKernel
+//   fill QUEUE BUFFER [SIZE]         clEnqueueFillBuffer, with SIZE until it is done
+//   copy QUEUE FROM TO               clEnqueueCopyBuffer
 //   storm CONTEXT THREADS TIMES  buffers made and released by threads at once, 1 to 64 KiB
 //   chain BUFFER CONTEXT SIZE    the end of a buffer makes another one
 //   forked NAME                  a forked child releases it, and ends
@@ -214,11 +210,10 @@ static void do_queue(void) {
 
 static void do_fill(void) {
     static const char pattern[16];
-    size_t length = told_is("fill") ? sizeof pattern : 0;
     size_t size = told_has(3) ? told_number(3) : sizeof pattern;
     cl_command_queue queue = named(1, false)->object;
-    cl_int status = CL(clEnqueueFillBuffer)(queue, named(2, false)->object, pattern, length, 0,
-                                            size, 0, NULL, NULL);
+    cl_int status = CL(clEnqueueFillBuffer)(queue, named(2, false)->object, pattern, sizeof pattern,
+                                            0, size, 0, NULL, NULL);
     if (status == CL_SUCCESS && told_has(3))
         status = CL(clFinish)(queue);
     told_answer(status);
@@ -227,36 +222,6 @@ static void do_fill(void) {
 static void do_copy(void) {
     told_answer(CL(clEnqueueCopyBuffer)(named(1, false)->object, named(2, false)->object,
                                         named(3, false)->object, 0, 0, 16, 0, NULL, NULL));
-}
-
-static void do_map(void) {
-    cl_int status = CL_SUCCESS;
-    void *at = CL(clEnqueueMapBuffer)(named(1, false)->object, named(2, false)->object, CL_TRUE,
-                                      CL_MAP_READ, 0, 16, 0, NULL, NULL, &status);
-    told_answer(!at == (status != CL_SUCCESS) ? status : 1);
-}
-
-static void do_kernel(void) {
-    cl_int status = CL_SUCCESS;
-    named(1, true)->object = CL(clCreateKernel)(NULL, "k", &status);
-    told_answer(status);
-}
-
-static void do_endkernel(void) {
-    told_answer(CL(clReleaseKernel)(named(1, false)->object));
-}
-
-static void do_argument(void) {
-    cl_ulong plain = 1;
-    bool object = told_is("argument");
-    told_answer(CL(clSetKernelArg)(named(1, false)->object, (cl_uint)told_number(2), sizeof(cl_mem),
-                                   object ? (void *)&named(3, false)->object : (void *)&plain));
-}
-
-static void do_launch(void) {
-    const size_t size = 1;
-    told_answer(CL(clEnqueueNDRangeKernel)(named(1, false)->object, named(2, false)->object, 1,
-                                           NULL, &size, NULL, 0, NULL, NULL));
 }
 
 // Several at once
@@ -386,14 +351,7 @@ static const struct told_verb verbs[] = {
     {"exit", do_exit},
     {"queue", do_queue},
     {"fill", do_fill},
-    {"wrongfill", do_fill},
     {"copy", do_copy},
-    {"map", do_map},
-    {"kernel", do_kernel},
-    {"endkernel", do_endkernel},
-    {"argument", do_argument},
-    {"plain", do_argument},
-    {"launch", do_launch},
 };
 
 int main(int argc, char **argv) {

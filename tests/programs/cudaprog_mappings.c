@@ -166,7 +166,6 @@ const struct verb mappings_verbs[] = {
     {"maptiles", do_maptiles},
     {"maptilesptsz", do_maptiles},
     {"mipmaptiles", do_maptiles},
-    {"mipmaptilesptsz", do_maptiles},
     {"maptail", do_maptail},
     {"multicast", do_multicast},
     {"multicastadd", do_multicastadd},
