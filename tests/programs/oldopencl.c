@@ -30,9 +30,6 @@ struct _cl_mem {
 struct _cl_command_queue {
     cl_device_id device;
 };
-struct _cl_kernel {
-    atomic_int references;
-};
 static int platform;
 static int devices[2];
 static _Atomic(cl_context) last; // that ended
@@ -237,17 +234,6 @@ EXPORT cl_command_queue CL_API_CALL clCreateCommandQueue(cl_context c, cl_device
     return q;
 }
 
-EXPORT cl_int CL_API_CALL clReleaseCommandQueue(cl_command_queue q) {
-    free(q);
-    return CL_SUCCESS;
-}
-
-EXPORT cl_int CL_API_CALL clGetCommandQueueInfo(cl_command_queue q, cl_command_queue_info what,
-                                                size_t room, void *to, size_t *needed) {
-    return what == CL_QUEUE_DEVICE ? tell(&q->device, sizeof q->device, room, to, needed)
-                                   : CL_INVALID_VALUE;
-}
-
 static cl_int done(cl_mem a, cl_mem b) {
     return a && b ? CL_SUCCESS : CL_INVALID_MEM_OBJECT;
 }
@@ -264,59 +250,4 @@ EXPORT cl_int CL_API_CALL clEnqueueCopyBuffer(cl_command_queue q, cl_mem from, c
                                               const cl_event *wait_for, cl_event *event) {
     (void)q, (void)at, (void)to_at, (void)size, (void)waits, (void)wait_for, (void)event;
     return done(from, to);
-}
-
-EXPORT void *CL_API_CALL clEnqueueMapBuffer(cl_command_queue q, cl_mem m, cl_bool wait,
-                                            cl_map_flags flags, size_t at, size_t size,
-                                            cl_uint waits, const cl_event *wait_for,
-                                            cl_event *event, cl_int *status) {
-    (void)q, (void)wait, (void)flags, (void)at, (void)size, (void)waits, (void)wait_for;
-    (void)event;
-    if (status)
-        *status = done(m, m);
-    return m;
-}
-
-// Each kernel has two arguments.
-
-EXPORT cl_kernel CL_API_CALL clCreateKernel(cl_program program, const char *name, cl_int *status) {
-    cl_kernel k = calloc(1, sizeof *k);
-    (void)program;
-    (void)name;
-    if (!k)
-        abort();
-    k->references = 1;
-    if (status)
-        *status = CL_SUCCESS;
-    return k;
-}
-
-EXPORT cl_int CL_API_CALL clReleaseKernel(cl_kernel k) {
-    if (atomic_fetch_sub(&k->references, 1) == 1)
-        free(k);
-    return CL_SUCCESS;
-}
-
-EXPORT cl_int CL_API_CALL clGetKernelInfo(cl_kernel k, cl_kernel_info what, size_t room, void *to,
-                                          size_t *needed) {
-    const cl_uint count = 2;
-    (void)k;
-    return what == CL_KERNEL_NUM_ARGS ? tell(&count, sizeof count, room, to, needed)
-                                      : CL_INVALID_VALUE;
-}
-
-EXPORT cl_int CL_API_CALL clSetKernelArg(cl_kernel k, cl_uint index, size_t size,
-                                         const void *value) {
-    (void)k;
-    (void)value;
-    return index < 2 && size ? CL_SUCCESS : CL_INVALID_ARG_INDEX;
-}
-
-EXPORT cl_int CL_API_CALL clEnqueueNDRangeKernel(cl_command_queue q, cl_kernel k,
-                                                 cl_uint dimensions, const size_t *at,
-                                                 const size_t *size, const size_t *local,
-                                                 cl_uint waits, const cl_event *wait_for,
-                                                 cl_event *event) {
-    (void)q, (void)k, (void)at, (void)size, (void)local, (void)waits, (void)wait_for, (void)event;
-    return dimensions ? CL_SUCCESS : CL_INVALID_WORK_DIMENSION;
 }
