@@ -3,13 +3,15 @@ package web
 import (
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 )
 
 // writeWithin is how long a reader may take for one message.
 const writeWithin = 10 * time.Second
 
-// serveEvents sends what the watcher sees until the reader goes, or does not read.
+// serveEvents sends what the watcher sees until the reader goes, or does not read. A reader that has the events up to an ID, from
+// /history, says so by after=ID, and gets all later ones: also those that came before it was a follower.
 func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(to)
 	// The server's read deadline would end the stream of a reader that sends nothing more, as is normal here. Readers that do not
@@ -17,6 +19,15 @@ func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		http.Error(to, "events cannot be sent on this connection", http.StatusInternalServerError)
 		return
+	}
+	var missed []byte
+	seen, replay := uint64(0), r.URL.Query().Has("after")
+	if replay {
+		var err error
+		if seen, err = strconv.ParseUint(r.URL.Query().Get("after"), 10, 64); err != nil {
+			http.Error(to, "after= must be the id of an event, a number as in /history", http.StatusBadRequest)
+			return
+		}
 	}
 	to.Header().Set("Content-Type", "text/event-stream")
 	if r.Method == http.MethodHead {
@@ -38,7 +49,10 @@ func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 		}
 		return control.Flush()
 	}
-	message, ok := slices.Concat([]byte("retry: 2000\n"), w.latest().message()), true
+	if replay {
+		missed = w.events.after(seen)
+	}
+	message, ok := slices.Concat([]byte("retry: 2000\n\n"), missed, w.latest().message()), true
 	for ok && write(message) == nil {
 		select {
 		case message, ok = <-f.messages:

@@ -23,6 +23,7 @@ const (
 
 // mark is an event as the page shows it: on the axis of time, and in a list.
 type mark struct {
+	ID     uint64 `json:"id"` // counts the events that are shown, from 1, since this process began
 	TimeMs int64  `json:"time_ms"`
 	Kind   string `json:"kind"`
 	Device *int   `json:"device"` // null: none alone
@@ -46,7 +47,7 @@ func markOf(line []byte) *mark {
 	if len(e.Text) > markText {
 		e.Text = string(bytes.ToValidUTF8([]byte(e.Text[:markText]), nil)) + "…"
 	}
-	return &mark{e.Time.UnixMilli(), e.Kind, e.Device, e.Text}
+	return &mark{TimeMs: e.Time.UnixMilli(), Kind: e.Kind, Device: e.Device, Text: e.Text}
 }
 
 // happened follows the daemon's event history, keeps the events of the last hour as marks, and sends new ones to the followers.
@@ -55,6 +56,7 @@ type happened struct {
 
 	mu    sync.Mutex
 	marks []*mark
+	last  uint64 // ID of the newest
 }
 
 // add takes whole lines of the event history.
@@ -65,15 +67,33 @@ func (h *happened) add(lines []byte) {
 			continue
 		}
 		h.mu.Lock()
+		h.last++
+		m.ID = h.last
 		if len(h.marks) == marksKept {
 			h.marks = h.marks[1:]
 		}
 		h.marks = append(h.marks, m)
 		h.mu.Unlock()
-		if text, err := json.Marshal(m); err == nil {
-			h.hub.send(event("happened", text))
+		h.hub.send(m.message())
+	}
+}
+
+// message is the mark as a server-sent event.
+func (m *mark) message() []byte {
+	text, _ := json.Marshal(m) // cannot fail: it has numbers and texts alone
+	return event("happened", text)
+}
+
+// after returns the messages of all kept marks with a larger ID, oldest first.
+func (h *happened) after(id uint64) (messages []byte) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	for _, m := range h.marks {
+		if m.ID > id {
+			messages = append(messages, m.message()...)
 		}
 	}
+	return messages
 }
 
 // since are the marks from a time on, oldest first.

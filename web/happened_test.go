@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -36,6 +37,26 @@ func TestHappened(t *testing.T) {
 	}
 	if len(h.marks) != marksKept || len(h.marks[0].Text) > markText+len("…") {
 		t.Errorf("%d are kept, with texts of %d bytes", len(h.marks), len(h.marks[0].Text))
+	}
+}
+
+// TestEventsSinceAnID checks that a reader of /events gets the events after the ID that it names, also those from before it asked.
+func TestEventsSinceAnID(t *testing.T) {
+	url, s := start(t, &daemon{})
+	s.watcher.events.add([]byte(line(noon, "refused", "first") + line(noon, "refused", "second") + line(noon, "refused", "third")))
+	next := follow(t, url+"/events?after=1")
+	next(`"id":2`)
+	next(`"id":3`)
+	next(`"error":`) // the state comes behind them
+	s.watcher.events.add([]byte(line(noon, "died", "fourth")))
+	next(`"id":4`)
+	answer, err := http.Get(url + "/events?after=x")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusBadRequest {
+		t.Errorf("after=x: %s", answer.Status)
 	}
 }
 

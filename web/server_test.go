@@ -134,7 +134,7 @@ func follow(t *testing.T, url string) func(text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bounded.Patience)
 	t.Cleanup(cancel)
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/events", nil)
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,7 +166,7 @@ func TestEvents(t *testing.T) {
 	d := &daemon{}
 	d.state.Store(held(lease(1, 10, 5)))
 	url, s := start(t, d)
-	next := follow(t, url)
+	next := follow(t, url+"/events")
 	next(`"used_bytes":5`)
 	d.state.Store(held(lease(1, 10, 6)))
 	next(`"used_bytes":6`)

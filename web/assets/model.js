@@ -84,7 +84,8 @@ export class Model {
   constructor() {
     this.step = 5000;
     this.state = null;
-    this.events = []; // {time_ms, device, kind, text}, oldest first
+    this.events = []; // {id, time_ms, device, kind, text}, oldest first
+    this.lastEvent = 0; // id of the newest
     this.forget();
   }
 
@@ -98,6 +99,7 @@ export class Model {
     this.forget();
     this.step = history.step_ms;
     this.events = history.events;
+    this.lastEvent = this.events.at(-1)?.id ?? 0;
     this.times = history.times_ms;
     for (const d of history.devices) {
       const track = new Track(d.index);
@@ -128,8 +130,10 @@ export class Model {
     }
   }
 
-  /** happen takes an event. What is older than the hour goes. */
+  /** happen takes an event, unless it is there already. Events older than the hour go. */
   happen(event) {
+    if (event.id <= this.lastEvent) return;
+    this.lastEvent = event.id;
     this.events = this.events.filter((e) => e.time_ms >= event.time_ms - HOUR).concat(event);
   }
 

@@ -239,7 +239,7 @@ async function open() {
     lost();
     return;
   }
-  source = new EventSource('events');
+  source = new EventSource(`events?after=${model.lastEvent}`); // the answer of /history may be a second old
   source.addEventListener('state', (e) => {
     model.apply(JSON.parse(e.data));
     show();
