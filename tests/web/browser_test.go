@@ -27,22 +27,24 @@ type browser struct {
 	asked []string // URLs
 }
 
+// starts is how often a browser is started that dies at once, as Chromium does now and then.
+const starts = 5
+
 func newBrowser(t *testing.T) *browser {
 	t.Helper()
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
-		chromedp.UserDataDir(t.TempDir()), chromedp.Env("HOME="+t.TempDir()))
-	ctx, cancel := context.WithTimeout(context.Background(), bounded.Lifetime)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
-	t.Cleanup(cancel)
-	ctx, cancel = chromedp.NewContext(ctx)
-	t.Cleanup(cancel)
-	b := &browser{t: t, ctx: ctx}
-	if err := chromedp.Listen(ctx, b.hear); err != nil {
-		t.Fatal(err)
+	b := &browser{t: t}
+	for n := 1; ; n++ {
+		err := b.start()
+		if err == nil {
+			break
+		}
+		if n == starts {
+			t.Fatal(err)
+		}
+		t.Logf("the browser is started again: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(ctx) // its folder goes after it
+		_ = chromedp.Cancel(b.ctx) // its folder goes after it
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, text := range b.amiss {
@@ -50,6 +52,23 @@ func newBrowser(t *testing.T) *browser {
 		}
 	})
 	return b
+}
+
+// start starts the browser with an empty tab.
+func (b *browser) start() error {
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.NoSandbox,
+		chromedp.UserDataDir(b.t.TempDir()), chromedp.Env("HOME="+b.t.TempDir()))
+	ctx, cancel := context.WithTimeout(context.Background(), bounded.Lifetime)
+	b.t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewExecAllocator(ctx, options...)
+	b.t.Cleanup(cancel)
+	ctx, cancel = chromedp.NewContext(ctx)
+	b.t.Cleanup(cancel)
+	b.ctx = ctx
+	if err := chromedp.Listen(ctx, b.hear); err != nil {
+		return err
+	}
+	return chromedp.Do(ctx)
 }
 
 // hear notes what the page asks for, and what it or the browser complains about.
