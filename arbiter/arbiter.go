@@ -37,6 +37,8 @@ type Arbiter struct {
 	looseAt   time.Time // when to look for a deadlock in which something might have moved; zero: never
 	moved     bool      // something has changed since the last search without the lock began
 	suspected bool      // a search without the lock is due
+	searching bool      // a search without the lock is being made
+	undo      []func()  // of a copy of the books: what a try takes back at its end
 
 	searchAgain time.Time // when the next search without the lock may begin
 	noticesDue  bool      // something has changed for requests that wait
@@ -113,7 +115,6 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		known.lost = false
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
-		a.checkAll(now)
 	}
 	a.recap(now, known)
 	a.outdate(now, nil)
@@ -286,7 +287,6 @@ func (a *Arbiter) recap(now time.Time, d *device) {
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.candidates(nil, over)
 		a.recall(nil, from, over)
-		a.checkAll(now)
 	}
 }
 

@@ -58,6 +58,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 	for i := range arbiter.MaxTickets - 1 {
 		wait(i)
 	}
+	var search *arbiter.Search
 	for _, x := range []struct {
 		name string
 		do   func()
@@ -69,7 +70,13 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		{"reading", func() { w.arb.Note(0); w.arb.Observe(w.now, usage) }},
 		{"limit", func() { _ = w.arb.SetUserLimits(w.now, 0, "", rules.Change{Device: 0, Max: ptr(size(1 << 49))}) }},
 		{"policy", func() { w.arb.SetPolicy(w.now, p) }},
-		{"search", func() { w.now = w.now.Add(time.Minute); w.arb.Search(w.now) }},
+		{"search", func() {
+			if search != nil {
+				w.arb.Settle(w.now, search)
+			}
+			w.now = w.now.Add(time.Minute)
+			search = w.arb.Search(w.now)
+		}},
 		{"query", func() { _, _ = w.arb.Query(w.now, last.session, 0) }},
 		{"all-granted", func() { last.free(1 << 42); w.arb.JudgeAll(w.now) }},
 	} {

@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"maps"
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -153,13 +152,31 @@ func (c *copying) lease(l *lease, of *session) {
 	c.leases[l] = n
 	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // the device is there
 	if !of.job.gaveBack {
-		n.Force(accounting.Memory, l.Granted())
-		n.Force(accounting.Streams, accounting.Bytes(l.Streams()))
-		n.SetAway(l.Away())
-		n.Charge(l.Charged())
-		n.contexts, n.holds, n.beyond = l.contexts, l.holds, l.beyond
+		n.hold(l.holding())
 	}
 	of.leases = append(of.leases, n)
+}
+
+// holding is what a lease holds, its permits apart.
+type holding struct {
+	granted, away, charged accounting.Bytes
+	streams                int
+	contexts, holds        int
+	beyond                 reading.Beyond
+}
+
+// holding returns what a lease holds.
+func (l *lease) holding() holding {
+	return holding{l.Granted(), l.Away(), l.Charged(), l.Streams(), l.contexts, l.holds, l.beyond}
+}
+
+// hold has a lease of a copy that holds nothing hold these amounts.
+func (l *lease) hold(h holding) {
+	l.Force(accounting.Memory, h.granted)
+	l.Force(accounting.Streams, accounting.Bytes(h.streams))
+	l.SetAway(h.away)
+	l.Charge(h.charged)
+	l.contexts, l.holds, l.beyond = h.contexts, h.holds, h.beyond
 }
 
 // permits copies the permits on a device of jobs that keep what they hold. A thread without a waiting request has none in the copy, because
@@ -173,11 +190,7 @@ func (c *copying) permits(d *device) {
 		}
 		to := owner{Job: in, Process: c.sessions[o.Process], Thread: o.Thread}
 		copied := &holder{owner: to, device: n, since: h.since, kept: h.kept, spare: h.spare, lease: c.leases[h.lease]}
-		var kinds permit.Kinds
-		for k, set := range d.permits {
-			kinds[k] = set[o] != nil
-		}
-		n.permits.Enter(to, kinds, copied)
+		n.permits.Enter(to, d.kindsOf(o), copied)
 		in.slots++
 	}
 	for l, copied := range c.leases {
@@ -185,6 +198,14 @@ func (c *copying) permits(d *device) {
 			copied.slot = n.holder(owner{Job: copied.session.job, Process: c.sessions[l.slot.Process], Thread: l.slot.Thread})
 		}
 	}
+}
+
+// kindsOf returns the kinds of permits that somebody has on a device.
+func (d *device) kindsOf(o owner) (kinds permit.Kinds) {
+	for k, set := range d.permits {
+		kinds[k] = set[o] != nil
+	}
+	return kinds
 }
 
 // waits reports whether the thread that has a permit also has a request that waits.
@@ -213,35 +234,69 @@ func (t *ticket) original() *ticket {
 	return t
 }
 
+// try calls do on a copy, and then undoes what giveBack and admitAll have done meanwhile, so that the copy is as before.
+func (a *Arbiter) try(do func()) {
+	queue := a.queue
+	a.queue, a.undo = slices.Clone(queue), nil
+	do()
+	for _, back := range slices.Backward(a.undo) {
+		back()
+	}
+	for _, d := range a.devices {
+		a.sumOverheads(d)
+		a.setCapacity(d)
+	}
+	a.queue, a.undo = queue, nil
+}
+
+// undoes notes how a change of a copy is undone at the end of the try that makes it.
+func (a *Arbiter) undoes(back func()) { a.undo = append(a.undo, back) }
+
 // giveBack takes from a job of a copy what the given processes of it hold; without any given, all that the job holds.
 func (a *Arbiter) giveBack(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
 		j.gaveBack, of = true, j.sessions
+		a.undoes(func() { j.gaveBack = false })
 		a.reserveNothing(j.budget)
 	}
 	for _, s := range of {
 		a.reserveNothing(s.budget)
 		for _, l := range s.leases {
+			held, h := l.holding(), l.slot
+			a.undoes(func() {
+				l.slot = h
+				l.hold(held)
+			})
 			l.Clear()
-			h := l.slot
 			l.contexts, l.holds, l.slot, l.beyond = 0, 0, nil, reading.Beyond{}
 			if h != nil && h.Process == nil && !h.kept && !a.sharesSlot(h) {
-				l.device.permits.Leave(h.owner)
-				j.slots--
+				a.dropPermits(h)
 			}
 		}
 	}
 	for _, d := range a.devices {
-		for o := range maps.Clone(d.permits[permit.Slot]) {
-			if o.Job == j && (whole || slices.Contains(of, o.Process)) {
-				d.permits.Leave(o)
-				j.slots--
+		if j.slots > 0 {
+			for o, h := range d.permits[permit.Slot] {
+				if o.Job == j && (whole || slices.Contains(of, o.Process)) {
+					a.dropPermits(h)
+				}
 			}
 		}
 		a.sumOverheads(d)
 		a.setCapacity(d)
 	}
+}
+
+// dropPermits takes back the permits of a holder in a copy.
+func (a *Arbiter) dropPermits(h *holder) {
+	d, kinds := h.device, h.device.kindsOf(h.owner)
+	a.undoes(func() {
+		d.permits.Enter(h.owner, kinds, h)
+		h.Job.slots++
+	})
+	d.permits.Leave(h.owner)
+	h.Job.slots--
 }
 
 // sharesSlot reports whether a lease of the job still holds memory or objects for which the job has this slot.
@@ -257,9 +312,17 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 // reserveNothing removes the reservations of a budget of a copy.
 func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 	for _, d := range a.devices {
-		l := b.Limits(d.Index)
-		l.Min = 0
-		_ = a.ledger.SetLimits(b, d.Index, l) // the device is there
+		was, h := b.Limits(d.Index), d.headrooms[b]
+		if was.Min == 0 {
+			continue
+		}
+		a.undoes(func() {
+			_ = a.ledger.SetLimits(b, d.Index, was)
+			if h != nil {
+				d.headrooms[b] = h
+			}
+		})
+		_ = a.ledger.SetLimits(b, d.Index, accounting.Limits{Max: was.Max}) // the device is there
 		delete(d.headrooms, b)
 	}
 }

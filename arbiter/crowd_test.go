@@ -317,12 +317,12 @@ func TestNoTurnIsLost(t *testing.T) {
 // TestACircleOfMany: each of many clients holds one part of a full device and waits for two. With what one of them has there is not
 // enough for another, with what two have there is.
 func TestACircleOfMany(t *testing.T) {
-	const n = 400
+	const n = 1000
 	for threads, grace := range map[int]time.Duration{1: 0, 0: rules.DefaultDeadlockGrace} {
 		w := newWorld(t, waiting(), n)
 		all := make([]*client, n)
 		for i := range all {
-			all[i] = w.client(0, 0).threaded(threads)
+			all[i] = w.clientOf(w.process(1000+uint32(i%2), "ffmpeg"), 0, 0).threaded(threads) // a user has half of the queue
 			all[i].must(1)
 		}
 		refused := 0
@@ -394,6 +394,36 @@ func TestASearchBesideTheLock(t *testing.T) {
 		if due := w.arb.Due(); due.IsZero() {
 			t.Errorf("%s: no other search is due", x.name)
 		}
+	}
+}
+
+// TestDeadlinesDoNotWaitForASearch: while a search runs without the lock, requests whose time is over are refused, and no other search is due.
+func TestDeadlinesDoNotWaitForASearch(t *testing.T) {
+	const n = 100
+	p := waiting()
+	p.Defaults.WaitTimeout = 5 * time.Second
+	w := newWorld(t, p, n)
+	var all []*client
+	for range n {
+		all = append(all, w.client(0, 0).threaded(1))
+		all[len(all)-1].must(1)
+	}
+	for _, c := range all {
+		c.alloc(2)
+	}
+	w.pass(time.Second) // the clients are told how they stand
+	s := w.arb.Search(w.now)
+	if due := w.arb.Due(); !due.After(w.now) || due.After(w.now.Add(4*time.Second)) || w.arb.Search(w.now) != nil {
+		t.Errorf("due %v from now, while a search runs", due.Sub(w.now))
+	}
+	w.pass(4 * time.Second)
+	if got := w.decided(); len(got) != n {
+		t.Errorf("%d of %d requests were decided in time", len(got), n)
+	}
+	s.Run()
+	w.arb.Settle(w.now, s)
+	if got := w.decided(); len(got) > 0 {
+		t.Errorf("decided by a search that came too late: %v", got)
 	}
 }
 

@@ -80,7 +80,10 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 
 // searchDue returns when the daemon must call Tick (few requests wait) or Search (many wait) to look for a deadlock; the zero time: not at all.
 func (a *Arbiter) searchDue() (due time.Time) {
-	if len(a.queue) <= searchedAtOnce {
+	switch {
+	case a.searching:
+		return time.Time{}
+	case len(a.queue) <= searchedAtOnce:
 		return a.looseAt
 	}
 	if due = a.looseAt; a.suspected {
@@ -92,11 +95,11 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// Search returns a search that is due if many requests wait; nil: none is due. The caller calls Run without the daemon's
-// lock, and then Settle with it.
+// Search returns a search that is due if many requests wait; nil: none is due, or one is being made. The caller calls Run without the
+// daemon's lock, and then Settle with it. Meanwhile all other methods of the arbiter may be called.
 func (a *Arbiter) Search(now time.Time) *Search {
 	loose := !a.looseAt.IsZero() && !now.Before(a.looseAt)
-	if len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !loose {
+	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !loose {
 		return nil
 	}
 	strict := a.suspected
@@ -105,12 +108,13 @@ func (a *Arbiter) Search(now time.Time) *Search {
 		a.changed()
 		a.cycle(now)
 	}
+	a.searching = true
 	return a.newSearch(now, strict)
 }
 
 // Settle ends the deadlock that a search found, if it still stands. now is when the search ended.
 func (a *Arbiter) Settle(now time.Time, s *Search) {
-	a.searchAgain = now.Add(searchShare * now.Sub(s.began))
+	a.searching, a.searchAgain = false, now.Add(searchShare*now.Sub(s.began))
 	if s.victim != nil && !a.stands(s) {
 		a.suspected = true // something has changed meanwhile
 		return
@@ -169,14 +173,14 @@ func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
 // the requests that are left, victim becomes the youngest one whose process would let another one go on by what it holds; if there is
 // none, the youngest of all that are left.
 func (s *Search) Run() {
-	keeps := func(j *job) bool { return !j.gaveBack }
-	turns := s.books.copy(keeps)
-	turns.admitAll(true)
-	for _, t := range turns.queue {
-		if o := t.original(); !t.job.gaveBack && t.turnOnly && (s.turn == nil || byArrival(o, s.turn) < 0) {
-			s.turn = o
+	s.books.try(func() {
+		s.books.admitAll(true)
+		for _, t := range s.books.queue {
+			if o := t.original(); !t.job.gaveBack && t.turnOnly && (s.turn == nil || byArrival(o, s.turn) < 0) {
+				s.turn = o
+			}
 		}
-	}
+	})
 	if s.turn != nil {
 		return
 	}
@@ -216,7 +220,9 @@ func (a *Arbiter) admitAll(inTurn bool) {
 		again = false
 		a.clearLines()
 		for _, t := range slices.Clone(a.queue) {
-			a.noteSince(t)
+			if inTurn {
+				a.noteSince(t)
+			}
 			v := a.judge(t)
 			switch {
 			case v.final || v.spot != nil:
@@ -234,24 +240,27 @@ func (a *Arbiter) admitAll(inTurn bool) {
 	}
 }
 
-// letsGoOn returns the requests of this copy that could go on if the process of t gave back what it holds; if t is a job's, the job.
+// letsGoOn returns the requests of this copy that could go on if the process of t gave back what it holds; if t is a job's, the job. The copy
+// is as before then.
 func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
-	c := a.copy(func(j *job) bool { return !j.gaveBack })
-	i := slices.Index(a.queue, t)
-	of, in := c.queue[i].session, c.queue[i].job
-	c.queue = slices.DeleteFunc(c.queue, func(x *ticket) bool { return x.job == in && x.session == of })
-	if of == nil {
-		c.giveBack(in)
-	} else {
-		c.giveBack(in, of)
-	}
-	before := slices.Clone(c.queue)
-	c.admitAll(false)
-	for _, x := range before {
-		if !slices.Contains(c.queue, x) {
-			others = append(others, a.queue[slices.IndexFunc(a.queue, func(t *ticket) bool { return t.original() == x.original() })])
+	a.try(func() {
+		a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x.job == t.job && x.session == t.session })
+		before := slices.Clone(a.queue)
+		if t.session == nil {
+			a.giveBack(t.job)
+		} else {
+			a.giveBack(t.job, t.session)
 		}
-	}
+		a.admitAll(false)
+		left := a.queue // in the order of before
+		for _, x := range before {
+			if len(left) > 0 && left[0] == x {
+				left = left[1:]
+			} else {
+				others = append(others, x)
+			}
+		}
+	})
 	return others
 }
 

@@ -75,8 +75,11 @@ func (a *Arbiter) takeAparts(d *device) {
 // giveWay makes room on the device for n bytes that a lease asks for: it counts as much of the lease's own managed memory as away as is
 // lacking, because the driver moves managed memory out then. The next reading of the device shows how much of it is still there.
 func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
+	if !l.device.IsGPU() || l.spoiled {
+		return
+	}
 	r := l.Check(memory(n))
-	if r == nil || r.Budget != nil || !l.device.IsGPU() || l.spoiled {
+	if r == nil || r.Budget != nil {
 		return
 	}
 	managed := l.word.Told().Managed

@@ -214,17 +214,19 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
-// searchDeadlockLocked looks for a deadlock if many requests wait and a search is due. The lock is released while the search runs; until it
-// ends, only the poll of each second calls Tick.
+// searchDeadlockLocked begins to look for a deadlock if many requests wait and a search is due. The search runs in a goroutine of its own and
+// without the lock, so that no deadline waits for it.
 func (d *Daemon) searchDeadlockLocked() {
 	search := d.arb.Search(d.now())
 	if search == nil {
 		return
 	}
-	d.unlock()
-	search.Run()
-	d.lock()
-	d.arb.Settle(d.now(), search)
+	d.wg.Go(func() {
+		defer d.unlock() // also after a panic of Run: it starts the daemon again
+		search.Run()
+		d.lock()
+		d.arb.Settle(d.now(), search)
+	})
 }
 
 // countThreadsLocked tells the arbiter how many threads each session with a waiting request has, because a thread may have ended without a
