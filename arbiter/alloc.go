@@ -62,7 +62,6 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		a.recallAll(l)
 	}
 	a.ask(now, t)
-	a.checkAll(now) // what was called back for it may have been too much for a budget
 	return t.result().Outcome
 }
 

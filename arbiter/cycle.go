@@ -66,18 +66,21 @@ func (a *Arbiter) changed() { a.stale, a.moved = true, true }
 //  6. Keep the set: a new request is judged against it alone.
 //  7. Tell the clients below full limits to report what they free, and the others to stop.
 //  8. Look for a deadlock, and go to 3 if one was ended.
+//
+// At the end, also if no request waits, it opens the credit words below limits that are held to again.
 func (a *Arbiter) cycle(now time.Time) {
-	if a.cycling || !a.stale {
+	if a.cycling {
 		return
 	}
 	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
+	a.noticesDue = a.noticesDue || a.stale
 	// Each pass decides a request, or begins to watch a limit, and there are finitely many of both: the bound is there only in case
 	// that is wrong, because a daemon that hangs would be worse than a request that is decided by a later cycle.
 	for bound := 64 + 16*len(a.queue); a.stale && bound > 0; bound-- {
 		a.stale = false
 		if len(a.queue) == 0 { // 1
-			return
+			break
 		}
 		a.refuseLate(now) // 2
 		a.sort(now)
@@ -96,7 +99,6 @@ func (a *Arbiter) cycle(now time.Time) {
 		}
 	}
 	a.checkAll(now)
-	a.noticesDue = true
 }
 
 // With more waiting requests than gatheredAbove, reports of frees are gathered for gatherFor before a cycle is run.
@@ -169,19 +171,20 @@ func (a *Arbiter) refuseLate(now time.Time) {
 func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteSince(t)
 	v := a.judge(t)
+	if v.spot != nil {
+		if v = a.admit(now, t, v); v.spot != nil {
+			if slices.ContainsFunc(earlier, t.narrows) {
+				a.changed()
+			}
+			return false
+		}
+	}
 	switch {
-	case v.spot == nil && a.watch(now, t):
+	case a.watch(now, t):
 		return true // watch has called changed: the next pass judges it again
 	case v.final:
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
-	case v.spot != nil && a.serve(now, t, v.spot):
-		if slices.ContainsFunc(earlier, t.narrows) {
-			a.changed()
-		}
-		return false
-	case v.spot != nil && t.short != nil: // its own threads have meanwhile allocated the idle credit that it was to be served from
-		v.reason = reasonOf(t.short)
 	}
 	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")

@@ -10,9 +10,6 @@ import (
 
 // pass decides the waiting requests whose time has come.
 func (a *Arbiter) pass(now time.Time) {
-	if len(a.queue) == 0 {
-		return
-	}
 	for _, d := range a.devices {
 		if d.waiting > 0 {
 			a.gather(now, d)

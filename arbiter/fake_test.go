@@ -42,6 +42,8 @@ type word struct {
 	most    int  // that there may be
 	lent    bool // the client counts its streams
 
+	beforeTake func() // what the client does just before the daemon takes credit back; nil: nothing
+
 	recounted bool // true during Recount, which changes granted but no credit word
 }
 
@@ -121,6 +123,9 @@ func (x *word) Credit(granted accounting.Bytes) accounting.Bytes {
 func (x *word) Take(granted, most accounting.Bytes) (got accounting.Bytes) {
 	if x.gone {
 		return 0
+	}
+	if x.beforeTake != nil {
+		x.beforeTake()
 	}
 	x.check(granted)
 	x.change(func(credit accounting.Bytes, flags uint64) uint64 {

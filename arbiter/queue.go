@@ -75,22 +75,17 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	if !v.final && a.helps(t) {
 		v = a.judge(t)
 	}
-	if v.final {
-		a.refuseNow(now, t, v.reason)
-		return
-	}
 	if v.spot != nil {
-		if a.serve(now, t, v.spot) {
+		if v = a.admit(now, t, v); v.spot != nil {
 			if slices.ContainsFunc(a.queue, t.narrows) {
 				a.changed()
 			}
 			return
 		}
-		// Other threads of its process have meanwhile allocated the idle credit that it was to be served from.
-		if r := t.short; r != nil && (reasonOf(r) == ReasonOverBudget || !a.judge(t).waits()) {
-			a.refuseNow(now, t, reasonOf(r))
-			return
-		}
+	}
+	if v.final {
+		a.refuseNow(now, t, v.reason)
+		return
 	}
 	a.disown(t)
 	if why := a.mayWait(now, t); why != ReasonNone {

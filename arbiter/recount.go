@@ -47,7 +47,6 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 		}
 	}
 	a.noteChain(l)
-	a.checkAll(now)
 	return l.Granted(), doubted
 }
 
@@ -74,7 +73,6 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		l.contexts = min(contexts, maxObjects)
 		a.remake(now, l, makers)
 		a.left(now, l)
-		a.checkAll(now)
 	}
 	return l.Streams(), l.contexts
 }

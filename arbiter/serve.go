@@ -9,6 +9,19 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
+// admit serves a ticket that was judged to fit, and returns what became of it. If threads of its own process have meanwhile allocated idle
+// credit that it was to be served from, it is judged again: it waits for another limit, or is refused if waiting cannot help.
+func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
+	if a.serve(now, t, v.spot) {
+		return v
+	}
+	if v = a.judge(t); !v.waits() || reasonOf(t.short) == ReasonOverBudget {
+		v = verdict{final: true, reason: reasonOf(t.short), refusal: t.short}
+		t.why = v
+	}
+	return v
+}
+
 // serve grants a ticket that was judged to fit. False: it does not fit any more, because threads of its own process have meanwhile allocated
 // idle credit that it was to be served from.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
@@ -31,7 +44,6 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 		return true
 	}
 	if !a.fit(t) {
-		t.alone().judge(atBytes, true, false)
 		return false
 	}
 	a.enter(now, l, t.thread)

@@ -142,7 +142,6 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // what it has reserved is free
 	a.draining = append(a.draining, s)
 	a.endJob(now, s.job)
-	a.checkAll(now)
 }
 
 // Gone tells that the device no longer has the memory of an ended session: its
@@ -265,7 +264,6 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 		delete(d.byPID, pid)
 	}
 	a.recap(now, d)
-	a.checkAll(now)
 	if len(s.leases) == 0 {
 		a.dropSession(now, s)
 	}
