@@ -22,37 +22,6 @@ func numbersOf(o arbiter.Outcome) numbers {
 	return numbers{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
 }
 
-func TestC1toC3Budget(t *testing.T) {
-	granted := numbers{granted: true}
-	for _, c := range []struct {
-		name    string
-		held, n accounting.Bytes
-		want    numbers
-	}{
-		{"C1 within", 0, 512, granted},
-		{"C2 at the exact limit", 768, 256, granted},
-		{"C2 the next byte", 1024, 1, numbers{false, arbiter.ReasonOverBudget, 1, 0, 1024}},
-		{"C3 over", 768, 512, numbers{false, arbiter.ReasonOverBudget, 512, 256, 1024}},
-		{"nothing", 1024, 0, granted},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			w := newWorld(t, exact(size(1024)), 8*gib)
-			x := w.client(0, 0)
-			x.must(c.held)
-			if got := numbersOf(x.alloc(c.n)); got != c.want {
-				t.Errorf("got %+v, want %+v", got, c.want)
-			}
-			want := c.held
-			if c.want.granted {
-				want += c.n
-			}
-			if row := x.row(); row.Used != want || row.Granted != want || row.Peak != want {
-				t.Errorf("used %d, granted %d, peak %d, want %d", row.Used, row.Granted, row.Peak, want)
-			}
-		})
-	}
-}
-
 func TestC3CountsIdleCreditAsFree(t *testing.T) {
 	w := newWorld(t, exact(size(1024)), 8*gib)
 	x := w.client(0, 0)
@@ -68,42 +37,6 @@ func TestC3CountsIdleCreditAsFree(t *testing.T) {
 	x.must(256)
 	if row := x.row(); row.Used != 1024 || row.Granted != 1024 || row.Credit != 0 {
 		t.Errorf("%+v", row)
-	}
-}
-
-func TestC7LargerThanCouldEverFit(t *testing.T) {
-	p := exact(unlimited())
-	p.Devices = []rules.DeviceRule{{Reserve: size(gib)}}
-	w := newWorld(t, p, 8*gib)
-	x := w.client(0, 0)
-	x.must(gib)
-	before := w.words.calls
-	o := x.alloc(7*gib + 1)
-	want := numbers{false, arbiter.ReasonTooLarge, 7*gib + 1, 6 * gib, 7 * gib}
-	if got := numbersOf(o); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if w.words.calls != before {
-		t.Errorf("%d words were looked at", w.words.calls-before)
-	}
-	if got := x.alloc(accounting.Max).Reason; got != arbiter.ReasonTooLarge {
-		t.Errorf("2^64−1 bytes: %v", got)
-	}
-}
-
-func TestC11EachDeviceByItself(t *testing.T) {
-	w := newWorld(t, exact(accounting.Size{PerMille: 250}), 8*gib, 4*gib)
-	zero := w.client(0, 0)
-	one := zero.on(1)
-	zero.must(2 * gib)
-	one.must(gib)
-	for c, limit := range map[*client]accounting.Bytes{zero: 2 * gib, one: gib} {
-		if o := c.alloc(1); o.Granted || o.Limit != limit || o.Remaining != 0 {
-			t.Errorf("%+v, want the limit %d", o, limit)
-		}
-	}
-	if again := zero.on(1); again.lease != one.lease {
-		t.Error("attached twice, two leases")
 	}
 }
 
@@ -300,26 +233,6 @@ func TestUnmanagedIsKnownSince(t *testing.T) {
 	}
 	if u := see(6); u.AgeMs != 0 {
 		t.Errorf("another process: %+v", u)
-	}
-}
-
-func TestB2StreamsAtTheCap(t *testing.T) {
-	p := rules.DefaultPolicy()
-	p.Rules = []rules.Rule{{StreamsMax: ptr(-3)}}
-	w := newWorld(t, p, gib)
-	x := w.client(0, 0)
-	if o := x.streams(1); !o.Granted || o.Current != 1 || o.Max != 1 {
-		t.Errorf("%+v", o)
-	}
-	o := x.streams(1)
-	if o.Granted || o.Reason != arbiter.ReasonStreams || o.Current != 1 || o.Max != 1 || !strings.Contains(o.Explain, "1 of 1") {
-		t.Errorf("%+v", o)
-	}
-	if o := x.streams(-5); !o.Granted || o.Current != 0 {
-		t.Errorf("%+v", o)
-	}
-	if got := x.contexts(2).Current + x.contexts(-7).Current; got != 2 {
-		t.Errorf("contexts: %d", got)
 	}
 }
 

@@ -1,7 +1,6 @@
 package arbiter_test
 
 import (
-	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -39,39 +38,6 @@ func (w *world) given() map[arbiter.TicketID][]int {
 	return got
 }
 
-func TestE1NoDevice(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy())
-	for _, r := range []arbiter.JobRequest{{Any: true}, {Claim: true}, {Any: true, NoWait: true}, {Exclusive: true}, {Devices: []int{0}}} {
-		r.Process = w.process(1000, "x")
-		if _, err := w.arb.OpenJob(w.now, r); !errors.Is(err, arbiter.ErrNoDevice) {
-			t.Errorf("%+v: %v", r, err)
-		}
-	}
-	if _, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x")}); err != nil {
-		t.Error("a program that may not use a GPU at all runs:", err)
-	}
-}
-
-func TestE2OneDeviceSerialisesClaims(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy(), gib)
-	first := w.mustClaim(arbiter.JobRequest{})
-	if !slices.Equal(first.Devices, []int{0}) || !w.arb.Snapshot(w.now).Devices[0].Leased {
-		t.Fatalf("%+v", first)
-	}
-	second := w.mustClaim(arbiter.JobRequest{})
-	if s := w.arb.Snapshot(w.now).Stats; second.Waiting == 0 || s.PendingClaimers != 1 {
-		t.Fatalf("%+v, %+v", second, s)
-	}
-	w.arb.ReleaseJob(w.now, first.ID)
-	if got := w.given(); !slices.Equal(got[second.Waiting], []int{0}) {
-		t.Errorf("%v", got)
-	}
-	w.arb.CloseJob(w.now, second.ID)
-	if d := w.arb.Snapshot(w.now); d.Devices[0].Leased || d.Stats.PendingClaimers != 0 {
-		t.Errorf("%+v", d.Devices[0])
-	}
-}
-
 func TestE3TwoDevices(t *testing.T) {
 	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
 	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
@@ -96,20 +62,6 @@ func TestE3TwoDevices(t *testing.T) {
 	}
 }
 
-func TestPreferenceAndSparseIndices(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy())
-	for _, index := range []int{0, 2, 5} {
-		w.arb.AddDevice(w.now, rules.Device{Index: index, Vendor: "nvidia", Total: gib})
-	}
-	a := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
-	b := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
-	c := w.mustClaim(arbiter.JobRequest{Devices: []int{5, 2}})
-	d := w.mustClaim(arbiter.JobRequest{})
-	if !slices.Equal(a.Devices, []int{5}) || !slices.Equal(b.Devices, []int{2}) || c.Waiting == 0 || !slices.Equal(d.Devices, []int{0}) {
-		t.Errorf("%+v %+v %+v %+v", a, b, c, d)
-	}
-}
-
 // What is free comes first: a device that nobody is on, in order of preference, and only
 // then one that merely has room.
 func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
@@ -131,35 +83,6 @@ func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 	gone.free(100) // without a word
 	if a := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(a.Devices, []int{0}) {
 		t.Errorf("after the last object: %+v", a)
-	}
-}
-
-func TestE8And9ATryTakesNothingThatIsDue(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy(), gib)
-	try := func() arbiter.Reason {
-		info, err := w.claim(arbiter.JobRequest{NoWait: true})
-		if err == nil {
-			w.arb.CloseJob(w.now, info.ID)
-		}
-		return reasonOf(err)
-	}
-	if why := try(); why != arbiter.ReasonNone {
-		t.Error(why)
-	}
-	a := w.mustClaim(arbiter.JobRequest{})
-	if why := try(); why != arbiter.ReasonBusy {
-		t.Error(why)
-	}
-	b := w.mustClaim(arbiter.JobRequest{})
-	if s := w.arb.Snapshot(w.now).Stats; s.PendingClaimers != 1 {
-		t.Errorf("a try is pending: %+v", s)
-	}
-	w.arb.CloseJob(w.now, a.ID)
-	if why := try(); why != arbiter.ReasonBusy {
-		t.Error(why)
-	}
-	if got := w.given(); len(got[b.Waiting]) != 1 {
-		t.Errorf("%v", got)
 	}
 }
 

@@ -1,98 +1,13 @@
 package arbiter_test
 
 import (
-	"math/rand/v2"
 	"testing"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
 )
-
-// waitedFor lists the values of waitersFor's what: the limit at which its requests wait.
-var waitedFor = []string{"bytes", "mixed", "slots", "shared", "full"}
-
-// waitersFor makes n requests wait at a device, each of them of a process that has `each` such requests. It returns a client that is still
-// granted memory, and one that holds most of the resource that is short: bytes of the device ("bytes"), bytes for requests of two
-// priorities ("mixed"), slots ("slots"), a budget that a rule makes the processes share ("shared"), or bytes of the device for processes
-// whose shared budget has room ("full").
-func waitersFor(t testing.TB, what string, n, each int) (w *world, runs, holder *client) {
-	p := exact(unlimited())
-	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
-	waiters := rules.Rule{Match: rules.Match{User: "eve"}, OnFull: ptr(rules.OnFullWait)}
-	wait, slots := func(c *client) { c.wait(500 * mib) }, 0
-	switch what {
-	case "mixed":
-		waiters.Priority = ptr(1)
-	case "slots":
-		slots = 2
-		wait = func(c *client) {
-			if c.contexts(1).Waiting == 0 {
-				t.Fatal("there is a slot left")
-			}
-		}
-	case "shared":
-		waiters.Scope, waiters.Max = ptr(rules.ScopeUser), ptr(size(100*mib))
-		wait = func(c *client) { c.wait(80 * mib) }
-	case "full":
-		waiters.Scope, waiters.Max = ptr(rules.ScopeUser), ptr(size(gib))
-	}
-	p.Rules = []rules.Rule{waiters}
-	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, SlotsMax: slots}}
-	w = newWorld(t, p, gib)
-	holder, runs = w.clientOf(w.process(map[bool]uint32{false: bob, true: eve}[what == "shared"], "holder"), 0, 0), w.client(0, 0)
-	held := gib - 100*mib
-	if what == "shared" {
-		held = 50 * mib
-	}
-	holder.must(held)
-	runs.must(mib)
-	var waiter *client
-	for i := range n {
-		if i%each == 0 {
-			uid := map[bool]uint32{false: bob, true: eve}[what == "shared" || what == "full" || what == "mixed" && i%(2*each) == 0]
-			waiter = w.clientOf(w.process(uid, "waiter"), 0, 0)
-		}
-		wait(waiter)
-	}
-	return w, runs, holder
-}
-
-// TestWaitersAreServedInTurnAtEachLimit checks that requests are served in order when the limit at which they wait has room, and when it is raised.
-func TestWaitersAreServedInTurnAtEachLimit(t *testing.T) {
-	for _, what := range waitedFor {
-		const n = 20
-		w, _, holder := waitersFor(t, what, n, 10)
-		w.arb.Decisions()
-		if what == "shared" {
-			if err := w.arb.SetRuleLimits(w.now, w.arb.Snapshot(w.now).Rules[0].ID, rules.Change{Device: 0, Max: ptr(size(900 * mib))}); err != nil {
-				t.Fatal(err)
-			}
-		} else {
-			holder.free(holder.word.granted)
-			if err := w.arb.SetSlots(w.now, 0, 0, arbiter.Changer{}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		w.arb.Finish(w.now)
-		served := 0
-		var last arbiter.TicketID
-		for _, d := range w.arb.Decisions() {
-			if d.Outcome.Granted {
-				if served++; what != "mixed" && d.Ticket < last {
-					t.Errorf("%s: ticket %d is served after %d", what, d.Ticket, last)
-				}
-				last = d.Ticket
-			}
-		}
-		want := map[string]int{"bytes": 2, "mixed": 2, "slots": n, "shared": int((900*mib - 50*mib) / (80 * mib)), "full": 2}[what]
-		if served != want {
-			t.Errorf("%s: %d are served, want %d", what, served, want)
-		}
-	}
-}
 
 // TestAWaiterIsJudgedByItsJob checks that a waiting request is decided when another process of its job changes what the job has: when the
 // process gives back part of the job's reservation, and when its use leaves no room in the job's budget.
@@ -221,97 +136,6 @@ func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 	}
 	w.arb.Finish(w.now)
 	w.served(waits.Waiting)
-}
-
-// randomClients do what they like.
-type randomClients struct {
-	*world
-	rng     *rand.Rand
-	clients []*client
-	thread  uint32
-}
-
-func (p *randomClients) one() {
-	c := p.clients[p.rng.IntN(len(p.clients))]
-	p.thread++
-	ask := func(what arbiter.What, n accounting.Bytes, count int) {
-		p.arb.Ask(p.now, arbiter.Request{Lease: c.lease, What: what, Bytes: n, Count: count, Thread: p.thread})
-	}
-	switch n := p.rng.IntN(20); {
-	case n < 8:
-		ask(arbiter.WantsBytes, accounting.Bytes(1+p.rng.IntN(40)), 0)
-	case n < 10:
-		ask(arbiter.WantsStreams, 0, 1)
-	case n < 12 && p.row(c).Streams > 0:
-		ask(arbiter.WantsStreams, 0, -1)
-	case n < 16:
-		if used := p.row(c).Granted - c.word.idle(); used > 0 {
-			c.free(accounting.Bytes(1 + p.rng.IntN(int(used))))
-		}
-	case n < 17:
-		_ = p.arb.SetSlots(p.now, 0, p.rng.IntN(4), arbiter.Changer{})
-	case n < 18:
-		limit := accounting.Size{Max: true}
-		if p.rng.IntN(2) == 0 {
-			limit = size(accounting.Bytes(30 + p.rng.IntN(80)))
-		}
-		_ = p.arb.SetUserLimits(p.now, []uint32{bob, eve}[p.rng.IntN(2)], "", rules.Change{Device: rules.AllDevices, Max: &limit})
-	case n < 19:
-		p.now = p.now.Add(time.Duration(p.rng.IntN(3000)) * time.Millisecond)
-		p.arb.Tick(p.now)
-	default:
-		p.arb.EndSession(p.now, c.session)
-		p.arb.Gone(p.now, c.session, 0)
-		delete(p.words.all, c.lease)
-		p.clients = append(p.clients[:0:0], p.clients...)
-		for i := range p.clients {
-			if p.clients[i] == c {
-				p.clients[i] = p.comes()
-			}
-		}
-	}
-}
-
-func (p *randomClients) row(c *client) (row figures.LeaseState) {
-	for _, l := range p.arb.Snapshot(p.now).Leases {
-		if l.PID == c.process.PID {
-			return l
-		}
-	}
-	return row
-}
-
-func (p *randomClients) comes() *client {
-	return p.clientOf(p.process([]uint32{bob, eve}[p.rng.IntN(2)], "x"), 0, 0)
-}
-
-// TestNoTurnIsLost: after each call no request waits that could be served.
-func TestNoTurnIsLost(t *testing.T) {
-	waited := 0
-	for seed := range uint64(150) {
-		p := &randomClients{world: newWorld(t, waiting(), 150), rng: rand.New(rand.NewPCG(seed, 3))}
-		for range 6 {
-			p.clients = append(p.clients, p.comes())
-		}
-		for step := range 400 {
-			p.one()
-			if p.rng.IntN(20) > 0 {
-				continue
-			}
-			p.arb.Finish(p.now)
-			if due := p.arb.Due(); !due.IsZero() && due.Sub(p.now) <= 2*time.Millisecond { // frees that were gathered are looked at
-				p.arb.Tick(due)
-			}
-			p.arb.Decisions()
-			waited += len(p.arb.Snapshot(p.now).Queue)
-			if p.arb.JudgeAll(p.now); len(p.decided()) > 0 {
-				t.Fatalf("seed %d, step %d: somebody could have been served", seed, step)
-			}
-		}
-	}
-	if waited < 1000 {
-		t.Errorf("too little was tried: %d waited", waited)
-	}
 }
 
 // TestACircleOfMany: each of many clients holds one part of a full device and waits for two. With what one of them has there is not

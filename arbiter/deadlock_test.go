@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // threaded tells how many threads of a client make calls.
@@ -71,61 +70,6 @@ func TestF4WithABusyThreadBeside(t *testing.T) {
 	w.served(a)
 }
 
-func TestF4OnTwoDevices(t *testing.T) {
-	w := newWorld(t, waiting(), 1000, 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 1).threaded(1)
-	one.must(800)
-	two.must(800)
-	a := one.on(1).wait(500)
-	if o := two.on(0).alloc(500); o.Reason != arbiter.ReasonDeadlock {
-		t.Fatalf("%+v", o)
-	}
-	two.free(800)
-	w.served(a)
-}
-
-func TestF4OverASharedBudget(t *testing.T) {
-	p := waiting()
-	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
-	w := newWorld(t, p, 1000)
-	one, two := w.clientOf(w.process(1001, "a"), 0, 0).threaded(1), w.clientOf(w.process(1001, "b"), 0, 0).threaded(1)
-	one.must(200)
-	two.must(200)
-	one.wait(200)
-	if o := two.alloc(200); o.Reason != arbiter.ReasonDeadlock {
-		t.Fatalf("%+v", o)
-	}
-}
-
-func TestF4BytesAndSlotsMixed(t *testing.T) {
-	p := waiting()
-	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(0)}, SlotsMax: 1}}
-	w := newWorld(t, p, 1000, 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 1).threaded(1)
-	one.contexts(1) // has the slot of device 0
-	two.must(800)
-	a := one.on(1).wait(500)
-	if o := two.on(0).contexts(1); o.Reason != arbiter.ReasonDeadlock {
-		t.Fatalf("%+v", o)
-	}
-	two.free(800)
-	w.served(a)
-}
-
-// A third party that could help is none of it.
-func TestNoCircleWhileSomebodyGoesOn(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	one, two, busy := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1), w.client(0, 0)
-	one.must(300)
-	two.must(300)
-	busy.must(400)
-	a, b := one.wait(300), two.wait(100)
-	w.pass(time.Hour / 10)
-	w.served()
-	busy.free(400)
-	w.served(a, b)
-}
-
 // Who only waits for his turn, behind somebody who waits for him, is served.
 func TestOutOfTurn(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
@@ -143,19 +87,6 @@ func TestOutOfTurn(t *testing.T) {
 	w.served(b)
 }
 
-func TestAGuaranteedJobTakesNoPart(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{Min: ptr(size(500)), Max: ptr(size(500))})
-	member, other := w.client(job, 0).threaded(1), w.client(0, 0).threaded(1)
-	other.must(400)
-	other.wait(200)
-	for range 5 {
-		member.must(100)
-	}
-	w.pass(time.Minute)
-	w.served()
-}
-
 // The youngest of a circle is not the youngest that waits for it.
 func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
@@ -168,34 +99,6 @@ func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
 	w.pass(2 * time.Second)
 	w.refused(b, arbiter.ReasonDeadlock)
 	w.arb.Cancel(w.now, c, arbiter.ReasonCancelled)
-}
-
-// Threads of one process that wait for each other's slots.
-func TestACircleWithinAJob(t *testing.T) {
-	w := newWorld(t, capped(1, rules.ScopeThread), 1000, 1000)
-	zero := w.client(0, 0).threaded(2)
-	one := zero.on(1)
-	zero.of(1).contexts(1)
-	one.of(2).contexts(1)
-	a := one.of(1).contexts(1).Waiting
-	if o := zero.of(2).contexts(1); o.Reason != arbiter.ReasonDeadlock || a == 0 {
-		t.Fatalf("%+v", o)
-	}
-	one.of(2).contexts(-1)
-	w.served(a)
-}
-
-// A circle is found also when a thread that could have helped is gone.
-func TestACircleFormsWhenAThreadEnds(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	one, two := w.client(0, 0).threaded(2), w.client(0, 0).threaded(1)
-	one.must(400)
-	two.must(400)
-	one.wait(400)
-	b := two.wait(400)
-	w.served()
-	one.threaded(1)
-	w.refused(b, arbiter.ReasonDeadlock)
 }
 
 // A job whose processes all wait for each other stands still, whether another process of it, or
@@ -218,21 +121,4 @@ func TestOneJobStandsStill(t *testing.T) {
 	}
 	two.free(400)
 	w.served(a)
-}
-
-// One of a job's processes that holds something and waits for nothing may free it yet.
-func TestOneJobGoesOn(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{})
-	one, two, busy := w.client(job, 0).threaded(1), w.client(job, 0).threaded(1), w.client(job, 0).threaded(1)
-	one.must(300)
-	two.must(300)
-	busy.must(300)
-	a, b := one.wait(300), two.wait(300)
-	w.pass(time.Hour / 10)
-	w.served()
-	busy.free(300)
-	w.served(a)
-	one.free(600)
-	w.served(b)
 }

@@ -105,21 +105,6 @@ func TestNoneOfSeveralCancelledRequestsIsServed(t *testing.T) {
 	}
 }
 
-func TestWhoAsksLaterDoesNotOvertake(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	holder, other := w.client(0, 0), w.client(0, 0)
-	holder.must(500)
-	other.must(300)
-	ticket := other.wait(300)
-	p := w.process(1000, "deny")
-	late := w.clientOf(p, 0, 0)
-	if o := w.arb.Ask(w.now, arbiter.Request{Lease: late.lease, What: arbiter.WantsBytes, Bytes: 1, NoWait: true}); o.Reason != arbiter.ReasonBusy {
-		t.Errorf("what is set aside was taken: %+v", o)
-	}
-	holder.free(100)
-	w.served(ticket)
-}
-
 func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
@@ -141,16 +126,6 @@ func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
 	if o := alone.alloc(100); !o.Granted {
 		t.Errorf("%+v", o)
 	}
-}
-
-func TestASiblingFillsTheBudgetWhileOneWaits(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(400)), Min: ptr(size(100))})
-	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
-	other.must(900)
-	ticket := one.wait(350)
-	two.must(60) // inside memory.min
-	w.refused(ticket, arbiter.ReasonOverBudget)
 }
 
 func TestAUserStuckOnHisQuotaDelaysNobody(t *testing.T) {
@@ -262,21 +237,6 @@ func TestAServerThatStopsHalfWay(t *testing.T) {
 	}
 }
 
-func TestARunningJobSetsAsideAtOnce(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	one, two := w.client(0, 0), w.client(0, 0)
-	one.must(500)
-	two.must(300)
-	ticket := two.wait(300)
-	w.arb.Threads(w.now, one.session, 2) // so that nobody thinks that all of it waits
-	small := one.alloc(50)
-	if small.Waiting == 0 {
-		t.Fatalf("%+v", small)
-	}
-	one.free(100)
-	w.served(ticket)
-}
-
 func TestPriorityAndAge(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "urgent"}, Priority: ptr(2)}}
@@ -355,30 +315,6 @@ func TestTheFirstRefusalOfABurstComesAtOnce(t *testing.T) {
 	w.pass(time.Minute)
 	if o := c.alloc(600); o.Reason != arbiter.ReasonDeviceFull {
 		t.Errorf("the last burst is long over: %+v", o)
-	}
-}
-
-func TestDeathAndCancelling(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	holder, dies, cancelled, last := w.client(0, 0), w.client(0, 0), w.client(0, 0), w.client(0, 0)
-	holder.must(900)
-	a, b, c := dies.wait(500), cancelled.wait(500), last.wait(100)
-	w.arb.EndSession(w.now, dies.session)
-	if got := w.decided(); got[a] != arbiter.ReasonCancelled || len(got) != 1 {
-		t.Errorf("%v", got)
-	}
-	if of, ok := w.arb.Owner(b); !ok || of.UID != 1000 {
-		t.Error("owner", of, ok)
-	}
-	if !w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) || w.arb.Cancel(w.now, b, arbiter.ReasonCancelled) {
-		t.Error("cancelled")
-	}
-	got := w.decided()
-	if got[b] != arbiter.ReasonCancelled || len(got) != 2 || got[c] != arbiter.ReasonNone {
-		t.Errorf("%v: who came later was in the way of nobody", got)
-	}
-	if _, ok := got[c]; !ok {
-		t.Error("the last one waits on")
 	}
 }
 
@@ -605,46 +541,6 @@ func TestQueueEvents(t *testing.T) {
 	}
 	if got := strings.Join(kinds, " "); got != "queued queued served timeout" {
 		t.Error(got)
-	}
-}
-
-func TestADeviceThatIsLostRefusesItsWaiters(t *testing.T) {
-	w := newWorld(t, waiting(), 1000, 1000)
-	w.client(0, 0).must(1000)
-	ticket := w.client(0, 0).wait(10)
-	w.client(0, 1).must(1000)
-	stays := w.client(0, 1).wait(10)
-	w.arb.LoseDevice(w.now, 0)
-	w.refused(ticket, arbiter.ReasonDeviceLost)
-	w.arb.Cancel(w.now, stays, arbiter.ReasonCancelled)
-}
-
-func TestAgeOfWaitersAndActivity(t *testing.T) {
-	p := waiting()
-	p.Devices = []rules.DeviceRule{{SlotsMax: 1}}
-	w := newWorld(t, p, 1000)
-	holder, next := w.client(0, 0), w.client(0, 0)
-	holder.contexts(1)
-	w.pass(2 * time.Second)
-	o := next.contexts(1)
-	w.pass(3 * time.Second)
-	if row := holder.row(); !row.Active || row.ActiveMs != 5000 || !row.Slot || row.State != figures.StateRunning {
-		t.Errorf("%+v", row)
-	}
-	if row := next.row(); !row.Active || row.ActiveMs != 3000 || row.Slot || row.State != figures.StateWaiting {
-		t.Errorf("%+v", row)
-	}
-	if s := w.arb.Snapshot(w.now).Stats; s.OldestQueuedMs != 3000 || s.QueueDepth != 1 || s.InFlight != 1 {
-		t.Errorf("%+v", s)
-	}
-	holder.contexts(-1)
-	w.served(o.Waiting)
-	w.pass(time.Second)
-	if row := holder.row(); row.Active || row.IdleMs != 1000 || row.Slot {
-		t.Errorf("%+v", row)
-	}
-	if s := w.arb.Snapshot(w.now).Stats; s.LastRunMs != 5000 || s.LastWaitMs != 3000 || s.OldestQueuedMs != 0 || s.InFlight != 1 {
-		t.Errorf("%+v", s)
 	}
 }
 

@@ -366,14 +366,16 @@ func (d *drive) noDevice(err error) {
 
 // TestQueueUpset compares the arbiter with the reference over random steps, in which devices are lost and come back,
 // sessions resume, and the daemon restarts.
-func TestQueueUpset(t *testing.T) {
-	const seeds, steps = 400, 1500
-	for part := range 2 {
+func TestQueueUpset(t *testing.T) { upsetAgainstReference(t, 120) }
+
+// upsetAgainstReference is againstReference with such upsets.
+func upsetAgainstReference(t *testing.T, seeds uint64) {
+	const steps = 1500
+	for part := range uint64(2) {
 		t.Run(fmt.Sprint(part), func(t *testing.T) {
 			t.Parallel()
-			for i := range uint64(seeds / 2) {
-				seed := 9_000_000 + i*2 + uint64(part)
-				d := newDrive(t, seed, accounting.Bytes(5*(i%3/2)))
+			for i := range seeds / 2 {
+				d := newDrive(t, 9_000_000+i*2+part, accounting.Bytes(5*(i%3/2)))
 				d.upsets, d.capped = true, i%3 == 0
 				d.run(steps)
 			}

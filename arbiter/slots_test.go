@@ -46,39 +46,6 @@ func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
 
-func TestA3HoldersAreReentrant(t *testing.T) {
-	w := newWorld(t, capped(1, ""), 1000)
-	c := w.client(0, 0)
-	if !c.contexts(1).Granted || !c.contexts(2).Granted || !c.streams(2).Granted || !c.alloc(10).Granted || w.holders() != 1 {
-		t.Errorf("%d holders", w.holders())
-	}
-}
-
-// The slot goes back with the last object, in whatever order they die.
-func TestA4TheLastObjectGivesTheSlotBack(t *testing.T) {
-	objects := []func(c *client){
-		func(c *client) { c.contexts(-1) },
-		func(c *client) { c.streams(-1) },
-		func(c *client) { c.free(100) },
-	}
-	for _, order := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}} {
-		w := newWorld(t, capped(1, ""), 1000)
-		c, next := w.client(0, 0), w.client(0, 0)
-		c.contexts(1)
-		c.streams(1)
-		c.must(100)
-		ticket := next.contexts(1).Waiting
-		for i, object := range order {
-			w.served()
-			objects[object](c)
-			if i < 2 && w.holders() != 1 {
-				t.Errorf("%v: %d holders", order, w.holders())
-			}
-		}
-		w.served(ticket)
-	}
-}
-
 func TestSlotsOfAJob(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	job := w.job(t, arbiter.JobRequest{})
@@ -216,31 +183,6 @@ func TestAThreadsMemoryAndHolds(t *testing.T) {
 	w.served(waits)
 }
 
-// Twenty threads with one slot are no deadlock: who has it is not known to wait.
-func TestA6TwentyThreadsAndOneSlot(t *testing.T) {
-	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
-	c := w.client(0, 0)
-	w.arb.Threads(w.now, c.session, 20)
-	if !c.of(1).contexts(1).Granted {
-		t.Fatal("the first")
-	}
-	var tickets []arbiter.TicketID
-	for thread := uint32(2); thread <= 20; thread++ {
-		tickets = append(tickets, c.of(thread).contexts(1).Waiting)
-	}
-	for range 10 {
-		w.pass(10 * time.Second)
-	}
-	w.served()
-	for i, ticket := range tickets {
-		c.of(uint32(i + 1)).contexts(-1)
-		w.served(ticket)
-		if w.holders() != 1 {
-			t.Fatalf("%d holders", w.holders())
-		}
-	}
-}
-
 func TestSlotsAreChangedLive(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	one, two, three := w.client(0, 0), w.client(0, 0), w.client(0, 0)
@@ -343,32 +285,6 @@ func TestStreamsMaxIsNotWaitedFor(t *testing.T) {
 	}
 	if o := two.streams(3); o.Reason != arbiter.ReasonStreams {
 		t.Errorf("%+v", o)
-	}
-}
-
-func TestB6EachStreamIsCharged(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 1000)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(500))})
-	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x"), Job: job, StreamReserve: ptr(accounting.Bytes(100))})
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := (&client{w: w, process: rules.Process{PID: w.pid}, session: s.ID}).on(0)
-	if !c.streams(3).Granted {
-		t.Fatal("three")
-	}
-	if o := c.alloc(201); o.Reason != arbiter.ReasonOverBudget || o.Remaining != 200 {
-		t.Errorf("%+v", o)
-	}
-	c.must(200)
-	if o := c.streams(1); o.Reason != arbiter.ReasonOverBudget || o.Current != 3 {
-		t.Errorf("%+v", o)
-	}
-	c.streams(-1)
-	c.must(100)
-	c.streams(-2)
-	if got := w.arb.Snapshot(w.now).Devices[0].Committed; got != 300 {
-		t.Errorf("committed %d", got)
 	}
 }
 
