@@ -90,7 +90,7 @@ SHIM_TESTS := table_test charge_test credit_test env_test stress session_stress 
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \
-                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/teardown_test
+                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test $(SHIM_TEST)/teardown_test
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
 SHIM_FUZZ := table resolve
@@ -127,11 +127,14 @@ $(SHIM_TEST)/asan/async_stress: SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TEST)/tsan/async_stress: SHIM_AS := -fsanitize=thread
 $(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_walk
 $(SHIM_TEST)/asan/pools_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_root_alloc
+$(SHIM_TEST)/asan/races_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_os_sleep_us
+$(SHIM_TEST)/tsan/races_test: SHIM_AS := -fsanitize=thread -Wl,--wrap=ga_os_sleep_us
 # Unoptimised, so that each of the two halves of a condition is a block of its own.
 $(SHIM_TEST)/teardown_test: SHIM_AS := -O0 -fsanitize-coverage=trace-pc
 $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c
 $(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c
 $(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c
+$(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: cshim/test/races_test.c
 $(SHIM_TEST)/teardown_test: cshim/test/teardown_test.c
 $(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)

@@ -37,16 +37,22 @@ static bool open_claim(struct claim *c, uint64_t bytes, bool named, ga_pool hand
                                       : ga_cuda_pool_current(root, (uint32_t)device);
     if (!pool)
         return false; // no memory to account for it
-    if (pool->device == GA_CUDA_POOL_IN_HOST)
+    int on = pool->device;
+    if (on < 0)
+        ga_cuda_pool_release(root, pool);
+    if (on == GA_CUDA_POOL_IN_HOST)
         return ga_cuda_host_open_pooled(&c->host, root, bytes);
-    if (pool->device < 0)
+    if (on < 0)
         return true;
     c->take = (struct ga_cuda_take){.root = root,
                                     .pool = pool,
                                     .at = ga_cuda_pending_at(root, stream),
                                     .bytes = bytes,
                                     .kind = GA_MEMORY_ASYNC};
-    return ga_cuda_pool_take(&c->take, how);
+    if (ga_cuda_pool_take(&c->take, how))
+        return true;
+    ga_cuda_pool_release(root, pool);
+    return false;
 }
 
 // outcome is the result of an allocation that the driver has answered.
@@ -71,9 +77,12 @@ static bool follow(struct claim *c, ga_address address) {
     if (GA_LIKELY(c->named || (c->turn != 0 && c->turn == ga_cuda_pool_turn(t->root))))
         return true;
     struct ga_cuda_pool *pool = ga_cuda_pool_asked(t->root, address, t->pool->device);
+    if (pool == t->pool)
+        ga_cuda_pool_release(t->root, pool);
     if (!pool || pool == t->pool)
         return true;
     ga_cuda_pool_untake(t);
+    ga_cuda_pool_release(t->root, t->pool);
     t->pool = pool;
     return ga_cuda_pool_take(t, GA_CUDA_TAKE_NOW);
 }
@@ -119,10 +128,13 @@ static enum outcome settle(struct claim *c, ga_result *result, const ga_address 
         *result = ga_cuda_host_settle(&c->host, *result, &in_host, GA_CUDA_HOST_POOLED);
         return DONE;
     }
+    enum outcome outcome = DONE;
     if (*result == GA_CUDA_SUCCESS)
-        return settle_taken(c, at);
-    ga_cuda_pool_untake(&c->take);
-    return DONE;
+        outcome = settle_taken(c, at);
+    else
+        ga_cuda_pool_untake(&c->take);
+    ga_cuda_pool_release(c->take.root, c->take.pool);
+    return outcome;
 }
 
 // An allocation that the driver took too much for is asked for once more, as new memory in full;

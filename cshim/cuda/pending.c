@@ -48,10 +48,8 @@ static void add_and_end(struct ga_root *root, struct ga_cuda_pools *p, struct ga
         f->at.handle = NULL;
     f->bytes += bytes;
     f->turn = ++p->frees;
-    if (f->pool) {
-        f->pool->freed += bytes;
-        ga_cuda_pool_count(root, f->pool);
-    }
+    f->pool->freed += bytes;
+    ga_cuda_pool_count(root, f->pool);
     ga_cuda_pools_end(p);
     if (GA_UNLIKELY(ended))
         ga_cuda_pending_sweep(root, at->context);
@@ -101,39 +99,39 @@ void ga_cuda_pending_add_plain(struct ga_root *root, const struct ga_entry *entr
 
 // Clearing
 
-// Clears a record: its bytes have executed. A record that grew after turn is left as it is, because
-// the bytes that it got since may be pending.
+// Clears a record, with the pools locked: its bytes have executed. A record that grew after turn,
+// or that has become another stream's since, is left as it is.
+static void clear_locked(struct ga_root *root, struct ga_cuda_frees *f, uint64_t turn) {
+    if (!ga_cuda_frees_pending(f) || f->turn > turn)
+        return;
+    f->pool->freed -= f->bytes;
+    ga_cuda_pool_count(root, f->pool);
+    f->bytes = 0;
+}
+
 static void clear(struct ga_root *root, struct ga_cuda_frees *f, uint64_t turn) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
-    struct ga_cuda_pool *pool = f->pool;
-    bool clears = ga_cuda_frees_pending(f) && f->turn <= turn;
-    if (clears && pool) {
-        pool->freed -= f->bytes;
-        ga_cuda_pool_count(root, pool);
-    }
-    if (clears)
-        f->bytes = 0;
+    clear_locked(root, f, turn);
     ga_cuda_pools_end(p);
 }
 
-// A copy of a record.
-static struct ga_cuda_frees copy_of(struct ga_cuda_pools *p, const struct ga_cuda_frees *f) {
+// Copies a record. False: it has nothing pending, or nothing of a device (−1: of any).
+static bool copy_pending(struct ga_cuda_pools *p, const struct ga_cuda_frees *f, int device,
+                         struct ga_cuda_frees *copy) {
     ga_self_lock(&p->lock);
-    struct ga_cuda_frees copy = {.next = f->next,
-                                 .pool = f->pool,
-                                 .at = f->at,
-                                 .bytes = f->bytes,
-                                 .turn = f->turn,
-                                 .watched = f->watched};
+    bool pending = ga_cuda_frees_pending(f) && (device < 0 || f->pool->device == device);
+    if (pending)
+        *copy = (struct ga_cuda_frees){.at = f->at, .turn = f->turn, .watched = f->watched};
     ga_self_unlock(&p->lock);
-    return copy;
+    return pending;
 }
 
-static struct ga_cuda_frees *first_of(struct ga_cuda_pools *p) {
+// Returns the record behind another one (NULL: the first); NULL: that was the last.
+static struct ga_cuda_frees *next_of(struct ga_cuda_pools *p, const struct ga_cuda_frees *f) {
     ga_self_lock(&p->lock);
-    struct ga_cuda_frees *first = p->freed;
+    struct ga_cuda_frees *next = f ? f->next : p->freed;
     ga_self_unlock(&p->lock);
-    return first;
+    return next;
 }
 
 // Asks a stream in its context, which need not be the thread's current one.
@@ -175,10 +173,8 @@ static bool has_passed(struct ga_root *root, const struct ga_cuda_frees *f) {
 static void look(struct ga_root *root, int device) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     struct ga_cuda_frees copy;
-    for (struct ga_cuda_frees *f = first_of(p); f; f = copy.next) {
-        copy = copy_of(p, f);
-        if (!ga_cuda_frees_pending(&copy) ||
-            (device >= 0 && copy.pool && copy.pool->device != device))
+    for (struct ga_cuda_frees *f = next_of(p, NULL); f; f = next_of(p, f)) {
+        if (!copy_pending(p, f, device, &copy))
             continue;
         bool passed = copy.watched ? atomic_load(&f->passed) != 0 : has_passed(root, &copy);
         if (passed)
@@ -210,14 +206,11 @@ static bool is_in(const struct ga_cuda_frees *f, const struct ga_cuda_at *at) {
 
 // Clears the records of a stream, or (stream NULL) of a context, that did not grow after a turn.
 static void clear_all(struct ga_root *root, const struct ga_cuda_at *at, uint64_t turn) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    struct ga_cuda_frees copy;
-    for (struct ga_cuda_frees *f = first_of(p); f; f = copy.next) {
-        copy = copy_of(p, f);
-        bool fits = at->stream ? ga_cuda_frees_at(&copy, at) : is_in(&copy, at);
-        if (fits && ga_cuda_frees_pending(&copy))
-            clear(root, f, turn);
-    }
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
+    for (struct ga_cuda_frees *f = p->freed; f; f = f->next)
+        if (at->stream ? ga_cuda_frees_at(f, at) : is_in(f, at))
+            clear_locked(root, f, turn);
+    ga_cuda_pools_end(p);
 }
 
 // Synchronisations
@@ -311,19 +304,30 @@ static void watch(void *record) {
     atomic_store(&f->passed, 1);
 }
 
+// Takes a stream's handle out of a record with pending frees, and has the record watched. False:
+// the record is not the stream's, which it may have ceased to be since it was copied.
+static bool unname(struct ga_root *root, struct ga_cuda_frees *f, ga_stream stream) {
+    ga_self_lock(&ga_cuda(root)->pools.lock);
+    bool is_its = f->at.stream == stream && ga_cuda_frees_pending(f);
+    if (is_its) {
+        f->at.stream = NULL;
+        f->watched = true;
+        atomic_store(&f->passed, 0);
+    }
+    ga_self_unlock(&ga_cuda(root)->pools.lock);
+    return is_its;
+}
+
 // Prepares a record for the end of its stream, which cannot be asked afterwards. If the frees have
 // not executed yet, a host function at the end of the stream's work sets f->passed.
 static void leave(struct ga_root *root, struct ga_cuda_frees *f, ga_stream stream) {
-    struct ga_cuda_frees copy = copy_of(&ga_cuda(root)->pools, f);
-    if (has_passed(root, &copy)) {
-        clear(root, f, copy.turn);
+    struct ga_cuda_frees copy;
+    if (!copy_pending(&ga_cuda(root)->pools, f, -1, &copy) || copy.at.stream != stream)
         return;
-    }
-    ga_self_lock(&ga_cuda(root)->pools.lock);
-    f->at.stream = NULL;
-    f->watched = true;
-    atomic_store(&f->passed, 0);
-    ga_self_unlock(&ga_cuda(root)->pools.lock);
+    if (has_passed(root, &copy))
+        clear(root, f, copy.turn);
+    if (!unname(root, f, stream))
+        return;
     if (!ga_cuda_capturing(stream) && GA_ASK(cuLaunchHostFunc, stream, watch, f))
         return;
     ga_self_lock(&ga_cuda(root)->pools.lock);
@@ -337,12 +341,8 @@ void ga_cuda_pending_stream_ends(struct ga_root *root, ga_stream stream) {
         return;
     bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
-    struct ga_cuda_frees copy;
-    for (struct ga_cuda_frees *f = first_of(p); f; f = copy.next) {
-        copy = copy_of(p, f);
-        if (copy.at.stream == stream && ga_cuda_frees_pending(&copy))
-            leave(root, f, stream);
-    }
+    for (struct ga_cuda_frees *f = next_of(p, NULL); f; f = next_of(p, f))
+        leave(root, f, stream);
     ga_cuda_pool_reap(root, -1, 0);
     ga_cuda_capture_exchange(mode);
     if (held)

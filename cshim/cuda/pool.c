@@ -22,17 +22,17 @@ static struct ga_cuda_pool *find_locked(struct ga_cuda_pools *p, ga_pool handle,
     return NULL;
 }
 
-// Returns the record of a pool: its own, or else the first unused one. NULL: all are in use. A
-// reading that was begun for the pool that the record stood for before is not applied.
+// Returns the record of a pool, with a use more: its own, or else the first unused one. *known:
+// whether it is its own. NULL: all are in use.
 static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, ga_pool handle, int device,
-                                       enum ga_cuda_pool_kind kind, uint16_t tag) {
+                                       enum ga_cuda_pool_kind kind, uint16_t tag, bool *known) {
     struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
-    if (pool)
-        return pool;
-    pool = p->first;
-    while (pool && pool->kind != GA_CUDA_POOL_UNUSED)
+    *known = pool != NULL;
+    if (!pool)
+        pool = p->first;
+    while (!*known && pool && pool->kind != GA_CUDA_POOL_UNUSED)
         pool = pool->next;
-    if (pool)
+    if (pool && !*known)
         *pool = (struct ga_cuda_pool){.next = pool->next,
                                       .handle = handle,
                                       .device = device,
@@ -42,20 +42,19 @@ static struct ga_cuda_pool *use_locked(struct ga_cuda_pools *p, ga_pool handle, 
                                       .readings = pool->readings,
                                       .applied = pool->readings,
                                       .reserved_at = UINT64_MAX};
-    return pool;
-}
-
-static struct ga_cuda_pool *find(struct ga_root *root, ga_pool handle, int device,
-                                 enum ga_cuda_pool_kind kind) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    struct ga_cuda_pool *pool = find_locked(p, handle, device, kind);
-    ga_self_unlock(&p->lock);
+    if (pool)
+        pool->uses++;
     return pool;
 }
 
 struct ga_cuda_pool *ga_cuda_pool_find(struct ga_root *root, ga_pool handle) {
-    return find(root, handle, 0, GA_CUDA_POOL_ORDINARY);
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    ga_self_lock(&p->lock);
+    struct ga_cuda_pool *pool = find_locked(p, handle, 0, GA_CUDA_POOL_ORDINARY);
+    if (pool)
+        pool->uses++;
+    ga_self_unlock(&p->lock);
+    return pool;
 }
 
 static void meet(struct ga_root *root, struct ga_cuda_pool *pool);
@@ -64,12 +63,10 @@ struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int
                                        enum ga_cuda_pool_kind kind) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
     uint16_t tag = atomic_load(&root->tag);
+    bool known;
     ga_self_lock(&p->lock);
-    struct ga_cuda_pool *known = find_locked(p, handle, device, kind);
-    struct ga_cuda_pool *pool = known ? known : use_locked(p, handle, device, kind, tag);
+    struct ga_cuda_pool *pool = use_locked(p, handle, device, kind, tag, &known);
     ga_self_unlock(&p->lock);
-    if (known)
-        return known;
     if (!pool) {
         struct ga_cuda_pool *fresh = ga_root_alloc(root, sizeof *fresh);
         if (!fresh)
@@ -78,10 +75,12 @@ struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int
         ga_self_lock(&p->lock);
         fresh->next = p->first;
         p->first = fresh;
-        pool = use_locked(p, handle, device, kind, tag);
+        pool = use_locked(p, handle, device, kind, tag, &known);
         ga_self_unlock(&p->lock);
         ga_tell_pool(root);
     }
+    if (known)
+        return pool;
     atomic_store(&p->in_use, 1);
     if (device >= 0)
         meet(root, pool);
@@ -90,7 +89,10 @@ struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int
 
 struct ga_cuda_pool *ga_cuda_pool_of_kind(struct ga_root *root, uint32_t device,
                                           enum ga_cuda_pool_kind kind) {
-    return ga_cuda_pool_make(root, NULL, (int)device, kind);
+    struct ga_cuda_pool *pool = ga_cuda_pool_make(root, NULL, (int)device, kind);
+    if (pool)
+        ga_cuda_pool_release(root, pool);
+    return pool;
 }
 
 // Returns a device's pool, as one of the driver's functions tells it; NULL: it has none.
@@ -101,11 +103,13 @@ static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device o
 
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    uint64_t turn = ga_cuda_pool_turn(root);
     struct ga_cuda_pool *pool = NULL;
     ga_self_lock(&p->lock);
+    uint64_t turn = ga_cuda_pool_turn(root); // a pool that was destroyed has changed it
     if (turn != 0 && p->current[device].turn == turn)
         pool = p->current[device].pool;
+    if (pool)
+        pool->uses++;
     ga_self_unlock(&p->lock);
     if (pool)
         return pool;
@@ -150,7 +154,10 @@ struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address
     if (!GA_ASK(cuPointerGetAttribute, &handle, GA_CUDA_POINTER_POOL, address) || !handle)
         return NULL;
     struct ga_cuda_pool *pool = ga_cuda_pool_named(root, handle, device);
-    return pool && pool->device == device ? pool : NULL;
+    if (!pool || pool->device == device)
+        return pool;
+    ga_cuda_pool_release(root, pool);
+    return NULL;
 }
 
 // Sums
@@ -175,20 +182,42 @@ static uint64_t lower_locked(struct ga_root *root, struct ga_cuda_pool *pool, ui
     return bytes;
 }
 
-// Ends the record of a destroyed pool that has no block and no pending free: gives its charge back,
-// and leaves the record for another pool. Returns the bytes given back; 0: the pool has not ended.
-static uint64_t end_locked(struct ga_root *root, struct ga_cuda_pool *pool, uint32_t *notify) {
+uint64_t ga_cuda_pool_release(struct ga_root *root, struct ga_cuda_pool *pool) {
+    uint32_t notify = 0;
+    uint64_t given = 0;
+    struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
+    pool->uses--;
     bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
-                !pool->ending;
-    if (!over)
-        return 0;
-    uint64_t given = lower_locked(root, pool, 0, notify);
-    ga_cuda_pool_count(root, pool);
-    pool->kind = GA_CUDA_POOL_UNUSED;
+                pool->uses == 0;
+    if (over && pool->device >= 0) {
+        given = lower_locked(root, pool, 0, &notify);
+        ga_cuda_pool_count(root, pool);
+    }
+    if (over)
+        pool->kind = GA_CUDA_POOL_UNUSED;
+    ga_cuda_pools_end(p);
+    tell(root, notify);
     return given;
 }
 
-// Readings
+// Asking the driver
+
+struct ga_cuda_pool ga_cuda_pool_ask(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    ga_self_lock(&p->lock);
+    pool->asking++;
+    pool->readings++;
+    struct ga_cuda_pool copy = *pool;
+    ga_self_unlock(&p->lock);
+    return copy;
+}
+
+void ga_cuda_pool_answered(struct ga_root *root, struct ga_cuda_pool *pool) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    ga_self_lock(&p->lock);
+    pool->asking--;
+    ga_self_unlock(&p->lock);
+}
 
 // A pool's reserved bytes, as the driver tells them.
 struct reading {
@@ -196,22 +225,21 @@ struct reading {
     uint64_t number; // in the order in which readings of the pool began
     uint64_t turn;   // of the pool, before the driver was asked
     uint64_t asked;  // as of the pool, then
+    uint64_t blocks; // as of the pool, then
 };
 
 static struct reading read_pool(struct ga_root *root, struct ga_cuda_pool *pool) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    ga_self_lock(&p->lock);
-    struct reading r = {UINT64_MAX, ++pool->readings, pool->turn, pool->asked};
-    enum ga_cuda_pool_kind kind = pool->kind;
-    ga_pool handle = pool->handle;
-    int device = pool->device;
-    ga_self_unlock(&p->lock);
+    struct ga_cuda_pool now = ga_cuda_pool_ask(root, pool);
+    struct reading r = {UINT64_MAX, now.readings, now.turn, now.asked, now.blocks};
     uint64_t bytes = 0;
-    if (kind == GA_CUDA_POOL_OF_GRAPHS
-            ? GA_ASK(cuDeviceGetGraphMemAttribute, ga_cuda_device_ordinal(root, (uint32_t)device),
-                     GA_CUDA_GRAPH_RESERVED, &bytes)
-            : handle && GA_ASK(cuMemPoolGetAttribute, handle, GA_CUDA_POOL_RESERVED, &bytes))
+    if (now.kind == GA_CUDA_POOL_OF_GRAPHS
+            ? GA_ASK(cuDeviceGetGraphMemAttribute,
+                     ga_cuda_device_ordinal(root, (uint32_t)now.device), GA_CUDA_GRAPH_RESERVED,
+                     &bytes)
+            : now.handle &&
+                  GA_ASK(cuMemPoolGetAttribute, now.handle, GA_CUDA_POOL_RESERVED, &bytes))
         r.bytes = bytes;
+    ga_cuda_pool_answered(root, pool);
     return r;
 }
 
@@ -234,7 +262,10 @@ static void meet(struct ga_root *root, struct ga_cuda_pool *pool) {
 #define SMALL (2ull << 20)
 #define LARGE (32ull << 20)
 
-// Learns from a pool that grew for one block: the difference is less than a granule.
+// Learns a granule from how much a pool grew while the driver was asked for blocks of bytes in sum.
+// For one block the difference is less than a granule. For blocks of several threads it may be
+// more, if the driver took several granules: then the result is too large, until a reading that is
+// no multiple of it comes (granule_of).
 static void learn_locked(struct ga_cuda_granule *g, uint64_t grew, uint64_t bytes) {
     if (grew > bytes && grew - bytes >= g->more_than)
         g->more_than = grew - bytes + 1;
@@ -247,7 +278,8 @@ static uint64_t granule_of(const struct ga_cuda_granule *g) {
         return 0;
     while (granule < g->more_than)
         granule *= 2;
-    return granule;
+    // Every reading is a whole number of granules.
+    return ga_os_least(granule, g->readings & (0 - g->readings));
 }
 
 // Sets the charge by a reading, unless a later one did. *missing: bytes that the charge lacks.
@@ -262,7 +294,7 @@ static uint64_t apply_locked(struct ga_root *root, struct ga_cuda_pool *pool,
     pool->applied = r->number;
     if (r->bytes == UINT64_MAX)
         // A destroyed pool cannot be read: its charge stays until its last block is freed.
-        return has_handle(pool->kind) ? end_locked(root, pool, notify)
+        return has_handle(pool->kind) ? 0
                                       : lower_locked(root, pool, pool->live + pool->freed, notify);
     uint64_t others = r->bytes > pool->live ? r->bytes - pool->live : 0;
     pool->stale = pool->stale < others ? pool->stale : others;
@@ -314,12 +346,10 @@ uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool) {
     struct reading r = read_pool(root, pool);
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
     ga_cuda_pool_refresh(root, pool);
-    if (pool->device >= 0)
+    if (pool->device >= 0) {
         given = apply_locked(root, pool, &r, &missing, &notify);
-    else if (has_handle(pool->kind) && !pool->handle && !pool->ending)
-        pool->kind = GA_CUDA_POOL_UNUSED;
-    if (pool->kind != GA_CUDA_POOL_UNUSED && pool->device >= 0)
         ga_cuda_pool_count(root, pool);
+    }
     ga_cuda_pools_end(p);
     tell(root, notify);
     if (missing && ga_admit_fast(root, (uint32_t)pool->device, missing, &tag))
@@ -356,6 +386,7 @@ static uint64_t take_from(struct ga_cuda_take *t, uint64_t spare, bool anew) {
             ga_inflight_add((uint32_t)pool->device, 0 - spare);
         pool->live += ours ? t->bytes : 0;
         pool->asked += ours ? t->bytes : 0;
+        pool->blocks += ours;
         pool->stale += ours ? 0 : t->bytes;
         pool->turn++;
     }
@@ -422,19 +453,19 @@ static uint64_t settle(struct ga_cuda_take *t, bool taken) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(t->root);
     ga_cuda_pool_refresh(t->root, pool);
     if (t->tag == pool->tag) {
-        bool alone = taken && r.asked == t->bytes && pool->reserved_at == r.turn - 1;
-        if (alone && r.bytes != UINT64_MAX && r.bytes > pool->reserved)
-            learn_locked(&p->granule[pool->device], r.bytes - pool->reserved, t->bytes);
+        bool all = taken && pool->reserved_at == r.turn - r.blocks;
+        if (all && r.bytes != UINT64_MAX && r.bytes > pool->reserved)
+            learn_locked(&p->granule[pool->device], r.bytes - pool->reserved, r.asked);
         r.asked -= t->bytes;
         pool->asked -= t->bytes;
+        pool->blocks--;
     }
     if (t->tag == pool->tag && !taken) {
         pool->live -= t->bytes;
         ga_cuda_frees_give(p, pool, &t->at, t->again);
     }
     apply_locked(t->root, pool, &r, &missing, &notify);
-    if (pool->kind != GA_CUDA_POOL_UNUSED)
-        ga_cuda_pool_count(t->root, pool);
+    ga_cuda_pool_count(t->root, pool);
     ga_cuda_pools_end(p);
     tell(t->root, notify);
     return missing;

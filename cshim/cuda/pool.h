@@ -17,6 +17,9 @@
 
 #include "cuda/sums.h"
 
+// A function that looks up a pool by its handle, or by its device or a block, returns the record
+// with a use of it, which the caller releases when it has done with the record (sums.h).
+//
 // Returns the record of the pool that cuMemAllocAsync takes from on a device. NULL: no memory.
 struct ga_cuda_pool *ga_cuda_pool_current(struct ga_root *root, uint32_t device);
 // Returns the record of a handle, made if there is none; NULL: no memory. A new record is of the
@@ -33,11 +36,22 @@ struct ga_cuda_pool *ga_cuda_pool_asked(struct ga_root *root, ga_address address
 struct ga_cuda_pool *ga_cuda_pool_find(struct ga_root *root, ga_pool handle);
 struct ga_cuda_pool *ga_cuda_pool_make(struct ga_root *root, ga_pool handle, int device,
                                        enum ga_cuda_pool_kind kind);
-// A device's pool of a kind without a handle.
+// Returns a device's pool of a kind without a handle, which never ends, so that the caller gets no
+// use of it. NULL: no memory.
 struct ga_cuda_pool *ga_cuda_pool_of_kind(struct ga_root *root, uint32_t device,
                                           enum ga_cuda_pool_kind kind);
 
-// Memory of a pool that the driver is being asked for.
+// Ends a use of a record. If it was the last of a destroyed pool without blocks and pending frees,
+// gives the charge back. Returns the bytes that went back.
+uint64_t ga_cuda_pool_release(struct ga_root *root, struct ga_cuda_pool *pool);
+
+// Counts a question to the driver about a pool, which is not destroyed until
+// ga_cuda_pool_answered, and returns a copy of the record as of now.
+struct ga_cuda_pool ga_cuda_pool_ask(struct ga_root *root, struct ga_cuda_pool *pool);
+void ga_cuda_pool_answered(struct ga_root *root, struct ga_cuda_pool *pool);
+
+// Memory of a pool that the driver is being asked for. The caller has a use of the pool until the
+// driver has answered and the bytes are settled.
 struct ga_cuda_take {
     struct ga_root *root;
     struct ga_cuda_pool *pool;
@@ -75,8 +89,7 @@ void ga_cuda_pool_put_back(struct ga_root *root, const struct ga_entry *entry);
 void ga_cuda_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool reads);
 
 // Reads what a pool holds, and sets its charge: what is too much goes back, and what it lacks is
-// taken if there is credit. The caller holds ga_cuda(root)->asking, or uses the pool. Returns the
-// bytes that went back.
+// taken if there is credit. The caller has a use of the pool. Returns the bytes that went back.
 uint64_t ga_cuda_pool_update(struct ga_root *root, struct ga_cuda_pool *pool);
 // Has a pool give up what it holds beyond its charge.
 void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool);

@@ -50,27 +50,30 @@ void ga_cuda_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool
     if (pool->largest < entry->bytes)
         pool->largest = entry->bytes;
     ga_cuda_pool_count(root, pool);
+    pool->uses++;
     ga_cuda_pools_end(p);
     if (reads)
         ga_cuda_pool_update(root, pool);
+    ga_cuda_pool_release(root, pool);
 }
 
 // Giving up
 
-// Has the driver trim a pool down to keep bytes. pool is a copy of the record. False: it cannot.
-static bool trim(struct ga_root *root, const struct ga_cuda_pool *pool, uint64_t keep) {
+// Has the driver trim a pool down to keep bytes. False: it cannot.
+static bool trim(struct ga_root *root, struct ga_cuda_pool *pool, uint64_t keep) {
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
+    struct ga_cuda_pool now = ga_cuda_pool_ask(root, pool);
     bool trimmed =
-        pool->kind == GA_CUDA_POOL_OF_GRAPHS
-            ? GA_ASK(cuDeviceGraphMemTrim, ga_cuda_device_ordinal(root, (uint32_t)pool->device))
-            : pool->handle && GA_ASK(cuMemPoolTrimTo, pool->handle, keep);
+        now.kind == GA_CUDA_POOL_OF_GRAPHS
+            ? GA_ASK(cuDeviceGraphMemTrim, ga_cuda_device_ordinal(root, (uint32_t)now.device))
+            : now.handle && GA_ASK(cuMemPoolTrimTo, now.handle, keep);
+    ga_cuda_pool_answered(root, pool);
     ga_cuda_capture_exchange(mode);
     return trimmed;
 }
 
 void ga_cuda_pool_shed(struct ga_root *root, struct ga_cuda_pool *pool) {
-    struct ga_cuda_pool copy = ga_cuda_pool_copy(root, pool);
-    trim(root, &copy, copy.charge);
+    trim(root, pool, ga_cuda_pool_copy(root, pool).charge);
     ga_cuda_pool_update(root, pool);
 }
 
@@ -87,8 +90,8 @@ static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
     bytes = bytes < kept ? bytes : kept;
     if (bytes == 0 || copy.untrimmed == copy.turn)
         return 0;
-    uint64_t given = trim(root, &copy, copy.charge - bytes) ? ga_cuda_pool_update(root, pool) : 0;
-    if (given < bytes && trim(root, &copy, 0))
+    uint64_t given = trim(root, pool, copy.charge - bytes) ? ga_cuda_pool_update(root, pool) : 0;
+    if (given < bytes && trim(root, pool, 0))
         given += ga_cuda_pool_update(root, pool);
     if (given < bytes) {
         struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
@@ -98,23 +101,39 @@ static uint64_t squeeze(struct ga_root *root, struct ga_cuda_pool *pool, uint64_
     return given;
 }
 
-uint64_t ga_cuda_pool_reap(struct ga_root *root, int device, uint64_t wanted) {
+// Returns the record behind another one (NULL: the first); NULL: that was the last.
+static struct ga_cuda_pool *next_of(struct ga_cuda_pools *p, const struct ga_cuda_pool *pool) {
+    ga_self_lock(&p->lock);
+    struct ga_cuda_pool *next = pool ? pool->next : p->first;
+    ga_self_unlock(&p->lock);
+    return next;
+}
+
+// Does for one pool what ga_cuda_pool_reap does for all.
+static uint64_t reap_one(struct ga_root *root, struct ga_cuda_pool *pool, int device,
+                         uint64_t wanted) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    struct ga_cuda_pool copy;
     uint64_t given = 0;
     ga_self_lock(&p->lock);
-    struct ga_cuda_pool *pool = p->first;
+    bool ours = pool->kind != GA_CUDA_POOL_UNUSED && pool->device >= 0 &&
+                (device < 0 || pool->device == device);
+    bool kept = kept_by(pool) != 0;
+    pool->uses += ours;
     ga_self_unlock(&p->lock);
-    for (; pool; pool = copy.next) {
-        copy = ga_cuda_pool_copy(root, pool);
-        bool ours = copy.kind != GA_CUDA_POOL_UNUSED && copy.device >= 0 &&
-                    (device < 0 || copy.device == device);
-        if (!ours || kept_by(&copy) == 0)
-            continue;
-        given += ga_cuda_pool_update(root, pool);
-        if (given < wanted)
-            given += squeeze(root, pool, wanted - given);
-    }
+    if (!ours)
+        return 0;
+    if (kept)
+        given = ga_cuda_pool_update(root, pool);
+    if (kept && given < wanted)
+        given += squeeze(root, pool, wanted - given);
+    return given + ga_cuda_pool_release(root, pool);
+}
+
+uint64_t ga_cuda_pool_reap(struct ga_root *root, int device, uint64_t wanted) {
+    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+    uint64_t given = 0;
+    for (struct ga_cuda_pool *pool = next_of(p, NULL); pool; pool = next_of(p, pool))
+        given += reap_one(root, pool, device, wanted > given ? wanted - given : 0);
     return given;
 }
 
@@ -128,8 +147,11 @@ ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct g
     if (!root)
         return result;
     int device = ga_cuda_in_host(at->type) ? GA_CUDA_POOL_IN_HOST : ga_cuda_device_at(root, at);
-    if (device >= 0 || type != GA_CUDA_ALLOCATION_MANAGED)
-        ga_cuda_pool_make(root, *pool, device, GA_CUDA_POOL_ORDINARY);
+    if (device < 0 && type == GA_CUDA_ALLOCATION_MANAGED)
+        return result;
+    struct ga_cuda_pool *met = ga_cuda_pool_make(root, *pool, device, GA_CUDA_POOL_ORDINARY);
+    if (met)
+        ga_cuda_pool_release(root, met);
     return result;
 }
 
@@ -147,30 +169,32 @@ void ga_cuda_pool_change_end(struct ga_cuda_pools *p) {
         atomic_fetch_sub(&p->changing, 1);
 }
 
-static void set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool handle,
-                       bool ending) {
+// Sets the handle of a pool. Returns how many calls ask the driver about the pool.
+static uint32_t set_handle(struct ga_root *root, struct ga_cuda_pool *pool, ga_pool handle) {
     struct ga_cuda_pools *p = &ga_cuda(root)->pools;
-    bool held = ga_mutex_lock(&ga_cuda(root)->asking, 5000);
     ga_self_lock(&p->lock);
     pool->handle = handle;
-    pool->ending = ending;
+    uint32_t asking = pool->asking;
     ga_self_unlock(&p->lock);
-    if (held)
-        ga_mutex_unlock(&ga_cuda(root)->asking);
+    return asking;
 }
 
-// The handle is forgotten before the driver is asked, while no other thread asks about the pool,
+#define ASKED_MS 5000 // how long a thread that destroys a pool waits for those that ask about it
+
+// The handle is forgotten before the driver is asked, and those that have read it are waited for,
 // because the driver may give it out again at once. The pool's blocks live on, and what it holds is
 // gone with the last of them.
 static ga_result destroy(struct ga_root *root, GA_FN_cuMemPoolDestroy *real,
                          struct ga_cuda_pool *pool, ga_pool handle) {
-    set_handle(root, pool, NULL, true);
+    uint64_t end = ga_os_now_ms() + ASKED_MS;
+    while (set_handle(root, pool, NULL) != 0 && ga_os_now_ms() < end)
+        ga_os_sleep_us(20);
     struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(root);
     ga_result result = real(handle);
     ga_cuda_pool_change_end(changing);
-    set_handle(root, pool, result == GA_CUDA_SUCCESS ? NULL : handle, false);
-    if (result == GA_CUDA_SUCCESS)
-        ga_cuda_pool_update(root, pool); // it may be over
+    if (result != GA_CUDA_SUCCESS)
+        set_handle(root, pool, handle);
+    ga_cuda_pool_release(root, pool);
     return result;
 }
 
@@ -183,19 +207,14 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     return result;
 }
 
-// Reads a pool after a call that may have made it give up something.
-static void update_trimmed(struct ga_root *root, struct ga_cuda_pool *pool) {
-    if (!pool || !ga_mutex_lock(&ga_cuda(root)->asking, 100))
-        return; // the next thread that reaps reads it
-    ga_cuda_pool_update(root, pool);
-    ga_mutex_unlock(&ga_cuda(root)->asking);
-}
-
 ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool handle, size_t keep) {
     struct ga_root *root = ga_root_get();
+    struct ga_cuda_pool *pool = root ? ga_cuda_pool_find(root, handle) : NULL;
     ga_result result = real(handle, keep);
-    if (root && result == GA_CUDA_SUCCESS)
-        update_trimmed(root, ga_cuda_pool_find(root, handle));
+    if (pool && result == GA_CUDA_SUCCESS)
+        ga_cuda_pool_update(root, pool);
+    if (pool)
+        ga_cuda_pool_release(root, pool);
     return result;
 }
 
@@ -203,7 +222,9 @@ ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_devic
     struct ga_root *root = ga_root_get();
     ga_result result = real(device);
     int number = root && result == GA_CUDA_SUCCESS ? ga_cuda_device_number(root, device) : -1;
-    if (number >= 0)
-        update_trimmed(root, ga_cuda_pool_of_kind(root, (uint32_t)number, GA_CUDA_POOL_OF_GRAPHS));
+    struct ga_cuda_pool *pool =
+        number >= 0 ? ga_cuda_pool_of_kind(root, (uint32_t)number, GA_CUDA_POOL_OF_GRAPHS) : NULL;
+    if (pool)
+        ga_cuda_pool_update(root, pool);
     return result;
 }

@@ -34,7 +34,7 @@ static struct ga_cuda_frees *find_locked(const struct ga_cuda_pools *p,
                                          const struct ga_cuda_pool *pool,
                                          const struct ga_cuda_at *at) {
     struct ga_cuda_frees *f = p->freed;
-    while (f && (f->pool != pool || !f->pool || !ga_cuda_frees_at(f, at)))
+    while (f && (f->pool != pool || !ga_cuda_frees_at(f, at)))
         f = f->next;
     return f;
 }
@@ -50,7 +50,7 @@ struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_p
                                           const struct ga_cuda_at *at,
                                           struct ga_cuda_frees **record) {
     struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
-    struct ga_cuda_frees *f = pool ? find_locked(p, pool, at) : NULL;
+    struct ga_cuda_frees *f = find_locked(p, pool, at);
     if (!f && !(f = unused_locked(p))) {
         ga_cuda_pools_end(p);
         struct ga_cuda_frees *fresh = ga_root_alloc(root, sizeof *fresh);
@@ -60,7 +60,7 @@ struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_p
             fresh->next = p->freed;
             p->freed = fresh;
         }
-        f = pool ? find_locked(p, pool, at) : NULL;
+        f = find_locked(p, pool, at);
         f = f ? f : fresh;
     }
     if (f && !ga_cuda_frees_pending(f))
@@ -130,7 +130,7 @@ void ga_cuda_pool_refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
         return;
     ga_cuda_frees_forget(&ga_cuda(root)->pools, pool, pool->freed);
     pool->stale += pool->charge;
-    pool->live = pool->asked = pool->charge = pool->counted.charge = 0;
+    pool->live = pool->asked = pool->blocks = pool->charge = pool->counted.charge = 0;
     pool->tag = now;
     pool->turn++;
     ga_cuda_pool_count(root, pool);

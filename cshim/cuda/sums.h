@@ -18,18 +18,26 @@ enum ga_cuda_pool_kind {
 };
 
 // A pool of the driver's. Guarded by ga_cuda_pools.lock, with two exceptions: next never changes,
-// and device and kind do not change while the program uses the pool. A record is never freed. When
-// its pool has ended, its kind is GA_CUDA_POOL_UNUSED, and the next new pool gets the record.
+// and device and kind do not change while the record is in use. A record is never freed. It stands
+// for its pool as long as the pool has a handle, live or freed bytes, or a use: a thread that looks
+// up a pool gets a use of it, and releases that when it has done with the record. After that its
+// kind is GA_CUDA_POOL_UNUSED, and the next new pool gets the record.
+//
+// A call that asks the driver about the pool counts in asking from before it reads the handle until
+// the driver has answered. A thread that destroys the pool takes the handle out of the record and
+// then waits until asking is 0.
 struct ga_cuda_pool {
     struct ga_cuda_pool *next;
     ga_pool handle; // NULL: none, or the program destroys it: the driver must not be asked about it
-    int device;     // number; −1: a device that is not arbitrated; or GA_CUDA_POOL_IN_HOST
+    uint32_t uses;
+    uint32_t asking;
+    int device; // number; −1: a device that is not arbitrated; or GA_CUDA_POOL_IN_HOST
 #define GA_CUDA_POOL_IN_HOST (-2)
     enum ga_cuda_pool_kind kind;
-    bool ending;  // a call of cuMemPoolDestroy for it is in the driver
     uint16_t tag; // the session that the sums belong to
     uint64_t live, freed, charge;
     uint64_t asked;   // part of live: blocks of allocations that are in the driver
+    uint64_t blocks;  // number of these blocks
     uint64_t largest; // size of the largest freed block; at most charge less live when the pool was
                       // last read
     // Reserved bytes that are not charged: the library did not see them taken, or they were charged
