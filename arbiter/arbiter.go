@@ -104,6 +104,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
 			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
+		known.makeLimits()
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet

@@ -25,35 +25,11 @@ func (a *Arbiter) SetCgroupLimits(now time.Time, of string, c rules.Change) erro
 		return rules.Wrong(rules.ErrRange, wording.CgroupHasMax, who)
 	case !c.MayPass():
 		return c.Denied(wording.CgroupIsRoots, who)
-	case a.nestedWith(of) > maxNested:
-		return rules.Wrong(rules.ErrRange, wording.CgroupTooDeep, who, maxNested)
 	}
 	c.Lowers = false
 	return a.setCap(now, c, g, rules.Process{}, func(j *job) bool {
 		return slices.ContainsFunc(j.sessions, func(s *session) bool { return s.process.InCgroup(of) })
 	})
-}
-
-// nestedWith is how many cgroups that have a limit, and the one of a path, lie in one another at most.
-func (a *Arbiter) nestedWith(of string) (most int) {
-	if a.CgroupLimited(of) {
-		return 0 // it is one of them already
-	}
-	depth := func(at string) (n int) {
-		for ; at != "/"; at = path.Dir(at) {
-			if at == of || a.CgroupLimited(at) {
-				n++
-			}
-		}
-		return n
-	}
-	most = depth(of)
-	for at := range a.caps {
-		if at.Cgroup != "" {
-			most = max(most, depth(at.Cgroup))
-		}
-	}
-	return most
 }
 
 // cgroupsAround returns the budgets of the cgroups with a limit that a process runs in, in whichever hierarchy, the

@@ -173,10 +173,6 @@ func TestCgroupDeadlock(t *testing.T) {
 // TestCgroupLimitRefused: what is no limit of a cgroup, and whose it is not, is said.
 func TestCgroupLimitRefused(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 100)
-	deep := strings.Repeat("/x", 16)
-	for i := range 16 {
-		w.limitCgroup(deep[:2*i+2], size(50))
-	}
 	most, n := size(10), 3
 	for name, c := range map[string]struct {
 		of     string
@@ -194,11 +190,30 @@ func TestCgroupLimitRefused(t *testing.T) {
 		"a line":         {"/a\nb", rules.Change{Max: &most}, rules.ErrRange},
 		"too long":       {"/" + strings.Repeat("a", 511), rules.Change{Max: &most}, rules.ErrRange},
 		"no device":      {"/a", rules.Change{Device: 7, Max: &most}, arbiter.ErrNoDevice},
-		"too deep":       {deep + "/x", rules.Change{Max: &most}, rules.ErrRange},
-		"above too many": {"/x/x/y", rules.Change{Max: &most}, nil},
 	} {
 		if err := w.arb.SetCgroupLimits(w.now, c.of, c.change); !errors.Is(err, c.want) || c.want == nil && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// TestCgroupsNestDeeply: of many cgroups in one another the limit of each holds, the outermost one's too.
+func TestCgroupsNestDeeply(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	deep := strings.Repeat("/x", 40)
+	for i := range 40 {
+		w.limitCgroup(deep[:2*i+2], size(accounting.Bytes(100+i)))
+	}
+	w.limitCgroup("/x", size(50))
+	inside := func() *client {
+		p := w.process(bob, "inside")
+		p.Cgroup = deep
+		return w.clientOf(p, 0, 0)
+	}
+	first, second, outside := inside(), inside(), w.client(0, 0)
+	first.must(50)
+	id := second.wait(1)
+	outside.must(900)
+	first.free(1)
+	w.served(id)
 }

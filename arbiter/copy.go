@@ -52,6 +52,7 @@ func (c *copying) device(d *device) {
 	if d.contexts.Expected() > 0 {
 		n.rule.ContextReserve = &accounting.Size{Bytes: d.contextCost()}
 	}
+	n.makeLimits()
 	c.devices[d] = n
 	c.to.devices = append(c.to.devices, n)
 	_ = c.to.ledger.AddDevice(n.Index, n.grantable()) // the ledger is new

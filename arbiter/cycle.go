@@ -12,12 +12,68 @@ import (
 // The admission cycle, and the limits at which requests wait. Every exported call that may let a waiting request go on ends with a
 // cycle. queue.go holds what happens to one request, judge.go whether it fits, deadlock.go the search for deadlocks.
 
-// line is a limit at which requests wait.
-type line struct {
+// limit is a limit on one device at which requests wait.
+type limit struct {
+	device   *device
+	kind     limitKind
+	shared   *shared   // the budget that jobs share whose bytes it limits; nil: it is none of those
 	blockers []blocker // waiting requests that block later ones there, in the order of the last cycle
 	waits    bool      // a request was found to wait there in the last cycle
 	watched  bool      // the leases below report what they free
 }
+
+// limitKind says what a limit limits.
+type limitKind int
+
+const (
+	limitsBytes   limitKind = iota // the bytes of a device, or of a budget there that jobs share
+	limitsPermits                  // who has permits of a device: slots.max, a claim, or a job that has it alone
+	limitsWish                     // a program's own wish to be one of few: it blocks no other request
+)
+
+// makeLimits makes the limits that a new device has by itself.
+func (d *device) makeLimits() {
+	for k := range d.entry {
+		d.entry[k] = limit{device: d, kind: limitsPermits}
+	}
+	d.wish, d.bytes = limit{device: d, kind: limitsWish}, limit{device: d}
+}
+
+// limitOn returns the limit of a shared budget on a device.
+func (s *shared) limitOn(d *device) *limit {
+	l := s.at[d]
+	if l == nil {
+		l = &limit{device: d, shared: s}
+		if s.at == nil {
+			s.at = make(map[*device]*limit)
+		}
+		s.at[d] = l
+	}
+	return l
+}
+
+// gate returns the limit that is watched for requests that wait at l: for all permits and wishes the slots of the device.
+func (l *limit) gate() *limit {
+	if l.kind == limitsBytes {
+		return l
+	}
+	return &l.device.entry[permit.Slot]
+}
+
+// full is a limit that refuses a ticket.
+type full struct {
+	*limit
+	hard bool // it has no room; else only earlier requests block the ticket there
+}
+
+// isHard reports whether the limit has no room.
+func (f full) isHard() bool { return f.hard }
+
+// ofBytes reports whether the limit is one of bytes.
+func (f full) ofBytes() bool { return f.kind == limitsBytes }
+
+// ofPermits reports whether the limit is one of permits.
+func (f full) ofPermits() bool { return f.kind != limitsBytes }
 
 // blocker is a waiting request that blocks later ones at a limit.
 type blocker struct {
@@ -30,7 +86,7 @@ var neverHeld = time.Unix(1<<40, 0)
 
 // block adds a request to those that block later ones. It must be called in the order of the queue. A request that no job would be blocked
 // by which the last blocker does not block already is left out, so that since only falls from one blocker to the next.
-func (l *line) block(t *ticket, since time.Time) {
+func (l *limit) block(t *ticket, since time.Time) {
 	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
 		return // the last blocker blocks the same jobs and more
 	}
@@ -38,7 +94,7 @@ func (l *line) block(t *ticket, since time.Time) {
 }
 
 // blockerOf returns the first request that blocks t at a limit, if the job of t has held memory there since that time; nil: none blocks it.
-func (a *Arbiter) blockerOf(l *line, t *ticket, since time.Time) *ticket {
+func (a *Arbiter) blockerOf(l *limit, t *ticket, since time.Time) *ticket {
 	for _, b := range l.blockers {
 		if b.ticket != t && !b.ticket.done && !since.Before(b.since) && a.compare(b.ticket, t) < 0 {
 			return b.ticket
@@ -48,7 +104,7 @@ func (a *Arbiter) blockerOf(l *line, t *ticket, since time.Time) *ticket {
 }
 
 // behind reports whether a request is blocked at a limit.
-func (a *Arbiter) behind(l *line, t *ticket, since time.Time) bool {
+func (a *Arbiter) behind(l *limit, t *ticket, since time.Time) bool {
 	return a.blockerOf(l, t, since) != nil
 }
 
@@ -118,20 +174,20 @@ func (a *Arbiter) cycleSoon(now time.Time) {
 }
 
 // allLines calls do with each limit of all devices.
-func (a *Arbiter) allLines(do func(*line)) {
+func (a *Arbiter) allLines(do func(*limit)) {
 	for _, d := range a.devices {
 		d.lines(maps.Values(a.shareds), do)
 	}
 }
 
 // lines calls do with each limit of a device itself, and with the limits that the given shared budgets have on that device.
-func (d *device) lines(shares iter.Seq[*shared], do func(*line)) {
+func (d *device) lines(shares iter.Seq[*shared], do func(*limit)) {
 	for k := range d.entry {
 		do(&d.entry[k])
 	}
 	do(&d.bytes)
 	for sh := range shares {
-		if l := sh.lines[d]; l != nil {
+		if l := sh.at[d]; l != nil {
 			do(l)
 		}
 	}
@@ -139,7 +195,7 @@ func (d *device) lines(shares iter.Seq[*shared], do func(*line)) {
 
 // clearLines begins with an empty set of blocked limits.
 func (a *Arbiter) clearLines() {
-	a.allLines(func(l *line) {
+	a.allLines(func(l *limit) {
 		clear(l.blockers)
 		l.blockers, l.waits = l.blockers[:0], false
 	})
@@ -148,7 +204,7 @@ func (a *Arbiter) clearLines() {
 // unwatch stops watching limits at which no request waits any more. A lease keeps its NOTIFY flag until its client next reports a free;
 // Freed clears the flag then.
 func (a *Arbiter) unwatch() {
-	a.allLines(func(l *line) { l.watched = l.watched && l.waits })
+	a.allLines(func(l *limit) { l.watched = l.watched && l.waits })
 }
 
 // refuseLate refuses the requests that have waited as long as they may.
@@ -186,7 +242,7 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
-	if t.lease != nil && t.at()&(atSlots|atWish) == 0 && t.at() != 0 && !t.waitsForBytes() {
+	if t.lease != nil && !t.lacks(full.ofPermits) && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
@@ -212,33 +268,29 @@ func (t *ticket) narrows(u *ticket) bool {
 
 // bar notes at which limits of a device a request waits, and adds it to the blockers of the limits at which it blocks later ones.
 func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
-	d, at := s.device, t.waitsOn(s)
-	d.bytes.waits = d.bytes.waits || at&atBytes != 0
-	slots := &d.entry[permit.Slot]
-	slots.waits = slots.waits || at&(atSlots|atWish) != 0
-	for is, sh := range t.limits {
-		if at&is != 0 {
-			sh.line(d).waits = true
-		}
+	for _, f := range t.waitsOn(s) {
+		f.gate().waits = true
 	}
-	a.blocks(now, t, s, func(l *line, since time.Time) { l.block(t, since) })
+	a.blocks(now, t, s, func(l *limit, since time.Time) { l.block(t, since) })
 }
 
-// blocks calls do with each limit at which a waiting request blocks later ones on a device. Jobs that have held memory on the device since
-// before the time since may pass.
-func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *line, since time.Time)) {
-	d, at := s.device, t.waitsOn(s)
-	if sh := t.shareAt(at); sh != nil {
-		do(sh.line(d), blocksSince(now, t, s))
+// blocks calls do with each limit at which a waiting request blocks later ones on a device: the narrowest that refuses it, so that it does not
+// hold up the queues of wider ones. Jobs that have held memory on the device since before the time since may pass.
+func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *limit, since time.Time)) {
+	narrowest := &s.device.bytes
+	if at := t.waitsOn(s); len(at) > 0 {
+		narrowest = at[0].limit
 	}
-	if at&(atBudgets|atWish) != 0 {
-		return // a narrower limit refuses it, so that it does not hold up the device's queue
+	if narrowest.kind == limitsWish {
+		return
 	}
-	for k := range s.asks.Limits(d.caps()) {
-		do(&d.entry[k], time.Time{})
+	if narrowest.shared == nil {
+		for k := range s.asks.Limits(s.device.caps()) {
+			do(&s.device.entry[k], time.Time{})
+		}
 	}
-	if at&atBytes != 0 && at&atSlots == 0 {
-		do(&d.bytes, blocksSince(now, t, s))
+	if narrowest.kind == limitsBytes {
+		do(narrowest, blocksSince(now, t, s))
 	}
 }
 
@@ -286,11 +338,23 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 
 // waitsOn returns the limits that a ticket waits for on a device. A ticket that one of several devices will do for waits on each device for
 // the limits that refuse it there. A ticket that needs all of its devices waits on each of them for the limits that refuse it on any.
-func (t *ticket) waitsOn(s *spot) limitSet {
-	if t.any {
-		return s.at
+func (t *ticket) waitsOn(s *spot) (at []full) {
+	if t.any || len(t.spots) == 1 {
+		return s.full
 	}
-	return t.at()
+	d := s.device
+	on := func(of func(*device) *limit) {
+		if t.lacks(func(f full) bool { return f.limit == of(f.device) }) {
+			at = append(at, full{limit: of(d)})
+		}
+	}
+	for sh := range t.shares {
+		on(sh.limitOn)
+	}
+	on(func(d *device) *limit { return &d.wish })
+	on(func(d *device) *limit { return &d.entry[permit.Slot] })
+	on(func(d *device) *limit { return &d.bytes })
+	return at
 }
 
 // watch begins to watch the limits that refuse a request. For each lease below such a limit it first sets NOTIFY in the credit word, so that
@@ -298,33 +362,26 @@ func (t *ticket) waitsOn(s *spot) limitSet {
 // takes back the count of streams that is lent to the client instead, and then the slots that nothing needs. True: one of the limits was not
 // watched before, and the next pass judges the request again.
 func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
-	begin := func(l *line, leases iter.Seq[*lease], do func(l *lease)) bool {
-		if l.watched {
-			return false
-		}
-		l.watched = true
-		for _, x := range slices.Collect(leases) {
-			do(x)
-		}
-		a.changed()
-		began = true
-		return true
-	}
 	for i := range t.spots {
-		d, at := t.spots[i].device, t.waitsOn(&t.spots[i])
-		if at&atBytes != 0 {
-			begin(&d.bytes, a.leasesOn(d), a.collect)
-		}
-		for is, sh := range t.limits {
-			if at&is != 0 {
-				begin(sh.line(d), owners(sh.budget.Leases(d.Index)), a.collect)
+		d := t.spots[i].device
+		for _, f := range t.waitsOn(&t.spots[i]) {
+			l := f.gate()
+			if l.watched {
+				continue
 			}
-		}
-		if at&(atSlots|atWish) != 0 && begin(&d.entry[permit.Slot], a.leasesOn(d), func(l *lease) {
-			a.unlend(l)
-			a.reflag(l)
-		}) {
-			a.sweep(now, d)
+			l.watched, began = true, true
+			a.changed()
+			for _, x := range slices.Collect(a.leasesBelow(budgetOf(l.shared), d.Index)) {
+				if f.ofBytes() {
+					a.collect(x)
+				} else {
+					a.unlend(x)
+					a.reflag(x)
+				}
+			}
+			if f.ofPermits() {
+				a.sweep(now, d)
+			}
 		}
 	}
 	return began

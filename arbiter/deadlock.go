@@ -331,7 +331,7 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	}
 	a.judge(t)
 	for i := range t.spots {
-		if s := &t.spots[i]; s.hard == 0 && t.onlyBehind() {
+		if s := &t.spots[i]; !s.lacks(full.isHard) && t.onlyBehind() {
 			return a.serve(now, t, s)
 		}
 	}

@@ -125,13 +125,14 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
 		return ""
 	}
-	d, sh := t.lease.device, t.shareAt(t.at())
-	at, free := &d.bytes, a.ledger.Left(nil, d.Index)
-	if sh != nil {
-		at, free = sh.line(d), a.ledger.Left(sh.budget, d.Index)
+	d, s := t.lease.device, t.alone()
+	i := slices.IndexFunc(s.full, full.ofBytes) // the narrowest of these
+	if i < 0 {
+		return ""
 	}
-	first := a.blockerOf(at, t, t.alone().since)
-	if t.at()&(atBytes|atBudgets) == 0 || free == 0 || first == nil {
+	at := s.full[i].limit
+	first, free := a.blockerOf(at, t, s.since), a.ledger.Left(budgetOf(at.shared), d.Index)
+	if first == nil || free == 0 {
 		return ""
 	}
 	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))

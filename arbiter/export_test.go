@@ -24,7 +24,7 @@ func (a *Arbiter) Finish(now time.Time) { a.loosen(now) }
 func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
 	for i := range a.tickets[id].spots {
 		if s := &a.tickets[id].spots[i]; s.device.Index == device {
-			return s.at != 0 && s.reason() != ReasonSlots
+			return s.waitsForBytes()
 		}
 	}
 	return false

@@ -19,9 +19,9 @@ import (
 const namedHolders = 3
 
 // heldAt says who holds what there is at a limit.
-func (a *Arbiter) heldAt(now time.Time, o obstacle) string {
-	d, sh := o.device, o.shared
-	if o.at&(atSlots|atWish) != 0 {
+func (a *Arbiter) heldAt(now time.Time, l *limit) string {
+	d, sh := l.device, l.shared
+	if l.kind != limitsBytes {
 		return slotsHeld(now, d)
 	}
 	b := budgetOf(sh)
@@ -245,8 +245,7 @@ func (t *ticket) gpu() string {
 	if t.any {
 		return ""
 	}
-	d, _ := t.where()
-	return fmt.Sprintf(wording.OnDevice, "", d)
+	return fmt.Sprintf(wording.OnDevice, "", t.obstacle().device)
 }
 
 // requestText says what a ticket wants.

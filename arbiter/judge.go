@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"slices"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -23,7 +24,7 @@ func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != 
 // not in its way.
 func (a *Arbiter) judge(t *ticket) verdict {
 	for i := range t.spots {
-		t.spots[i].at, t.spots[i].hard = 0, 0
+		t.spots[i].full = t.spots[i].full[:0]
 	}
 	if t.lease != nil {
 		t.why = a.judgeLease(t)
@@ -122,53 +123,43 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	if v := a.never(l, t.takes(a)); v.final {
 		return v
 	}
-	hard, final := a.tight(t)
+	tight, final := a.tight(t)
 	if final.final {
 		return final
 	}
-	a.judgePermits(t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
 	payer := a.payer(t)
-	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
-		s.judge(atBytes, hard&atBytes != 0, a.behindBytes(t, s))
-	}
-	for at, sh := range t.limits {
+	for sh := range t.shares {
 		if payer.Growth(need, sh.budget) > 0 {
-			s.judge(at, hard&at != 0, a.behindShared(t, s, sh))
+			a.judgeLimit(t, s, sh.limitOn(s.device), slices.Contains(tight, sh.budget))
 		}
 	}
-	if s.at == 0 {
+	a.judgePermits(t, s, permit.Kinds{permit.Slot: !a.inside(l, t.thread)}, l.session.slots)
+	if payer.Growth(t.memory(need)[accounting.Present], nil) > 0 {
+		a.judgeLimit(t, s, &s.device.bytes, slices.Contains(tight, nil))
+	}
+	return s.verdict()
+}
+
+// verdict returns the verdict on a ticket that was judged on a device: it fits, or waits at the narrowest limit that refuses it.
+func (s *spot) verdict() verdict {
+	if len(s.full) == 0 {
 		return verdict{spot: s}
 	}
-	return verdict{reason: s.reason()}
+	switch at := s.full[0]; {
+	case at.shared != nil:
+		return verdict{reason: ReasonSharedFull}
+	case at.ofPermits():
+		return verdict{reason: ReasonSlots}
+	}
+	return verdict{reason: ReasonDeviceFull}
 }
 
-// reason returns the reason for the narrowest limit that refuses on a device.
-func (s *spot) reason() Reason {
-	switch {
-	case s.at&atBudgets != 0:
-		return ReasonSharedFull
-	case s.at&(atSlots|atWish) != 0:
-		return ReasonSlots
+// judgeLimit notes whether a limit refuses a ticket on a device: because it has no room (hard), or because an earlier request blocks the ticket
+// there. It is called for the narrower limits first.
+func (a *Arbiter) judgeLimit(t *ticket, s *spot, at *limit, hard bool) {
+	if hard || a.behind(at, t, s.since) {
+		s.full = append(s.full, full{at, hard})
 	}
-	return ReasonDeviceFull
-}
-
-// judge notes whether a limit refuses a ticket: because it has no room (hard), or because an earlier request blocks it (behind).
-func (s *spot) judge(at limitSet, hard, behind bool) {
-	if hard {
-		s.hard |= at
-	}
-	if hard || behind {
-		s.at |= at
-	}
-}
-
-// behindBytes reports whether a request is blocked at the bytes of a device.
-func (a *Arbiter) behindBytes(t *ticket, s *spot) bool { return a.behind(&s.device.bytes, t, s.since) }
-
-// behindShared reports whether a request is blocked at a budget on a device that jobs share.
-func (a *Arbiter) behindShared(t *ticket, s *spot, sh *shared) bool {
-	return a.behind(sh.line(s.device), t, s.since)
 }
 
 // judgePermits judges whether a ticket can have the permits of a device that it asks for. wish is the program's own slot limit; 0: none.
@@ -177,46 +168,43 @@ func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) 
 		return
 	}
 	d := s.device
-	full, own := d.full(t.job, asks, wish)
+	noRoom, own := d.full(t.job, asks, wish)
 	if own {
-		s.judge(atWish, true, false)
+		s.full = append(s.full, full{&d.wish, true})
 		return
 	}
-	behind := false
 	for k, asked := range asks {
-		behind = behind || asked && a.behind(&d.entry[k], t, time.Time{})
+		if asked && (noRoom || a.behind(&d.entry[k], t, time.Time{})) {
+			s.full = append(s.full, full{&d.entry[permit.Slot], noRoom})
+			return
+		}
 	}
-	s.judge(atSlots, full, behind)
 }
 
-// tight asks the ledger which limits have no room for a lease's request: budgets that it shares with others, and the device (atBytes). final is
+// tight asks the ledger which limits have no room for a lease's request: budgets that it shares with others, and the device (nil). final is
 // set if waiting cannot help: the lease's own budget has no room, or what the process itself uses leaves too little at such a limit.
-func (a *Arbiter) tight(t *ticket) (hard limitSet, final verdict) {
+func (a *Arbiter) tight(t *ticket) (tight []*accounting.Budget, final verdict) {
 	l, need := t.lease, t.need()
 	if need == 0 {
-		return 0, verdict{}
+		return nil, verdict{}
 	}
 	for _, b := range a.payer(t).Tight(t.memory(need)) {
-		switch sh := sharedOf(b); {
-		case b == nil:
-			hard |= atBytes
-		case sh != nil:
-			hard |= t.limitOf(sh)
-		default:
+		most, why := l.device.grantable(), ReasonDeviceFull
+		if b != nil {
+			most, why = b.Limits(l.device.Index).Max, ReasonSharedFull
+		}
+		sh := sharedOf(b)
+		if b != nil && sh == nil {
 			if r := a.beyondOwn(t); r != nil {
-				return 0, verdict{final: true, reason: ReasonOverBudget, refusal: r}
+				return nil, verdict{final: true, reason: ReasonOverBudget, refusal: r}
 			}
+		} else if a.ownPart(t, sh).Plus(need) > most && !final.final {
+			final = verdict{final: true, reason: why}
+		} else {
+			tight = append(tight, b)
 		}
 	}
-	for at, sh := range t.limits {
-		if hard&at != 0 && a.ownPart(t, sh).Plus(need) > sh.budget.Limits(l.device.Index).Max {
-			return hard, verdict{final: true, reason: ReasonSharedFull}
-		}
-	}
-	if hard&atBytes != 0 && a.ownPart(t, nil).Plus(need) > l.device.grantable() {
-		final = verdict{final: true, reason: ReasonDeviceFull}
-	}
-	return hard, final
+	return tight, final
 }
 
 // refusal returns the figures at the limit for which a ticket is refused.
@@ -302,8 +290,8 @@ func (a *Arbiter) judgeStart(t *ticket) verdict {
 			return v
 		case v.spot != nil && t.any && shared.spot == nil:
 			shared = v
-		case v.final: // it never fits here; atWish keeps it from blocking others
-			s.at, s.hard = atWish, atWish
+		case v.final: // it never fits here, and blocks no other request
+			s.full = append(s.full[:0], full{&s.device.wish, true})
 		case v.spot == nil:
 			waits = true
 		}
@@ -327,23 +315,20 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	if v := a.neverStarts(t, d, least, budget); v.final {
 		return v
 	}
+	for sh := range t.shares {
+		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
+			a.judgeLimit(t, s, sh.limitOn(d), grows > a.ledger.Left(sh.budget, d.Index))
+		}
+	}
 	var asks permit.Kinds
 	if t.kind == wantsJob && j.keeps(d) {
 		asks = j.asks()
 	}
 	a.judgePermits(t, s, asks, 0)
 	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
-		s.judge(atBytes, onDevice > a.ledger.Left(nil, d.Index), a.behindBytes(t, s))
+		a.judgeLimit(t, s, &d.bytes, onDevice > a.ledger.Left(nil, d.Index))
 	}
-	for at, sh := range t.limits {
-		if grows := a.ledger.MinGrowth(budget, d.Index, least, sh.budget); grows > 0 {
-			s.judge(at, grows > a.ledger.Left(sh.budget, d.Index), a.behindShared(t, s, sh))
-		}
-	}
-	if s.at == 0 {
-		return verdict{spot: s}
-	}
-	return verdict{reason: s.reason()}
+	return s.verdict()
 }
 
 // neverStarts returns a final verdict if a reservation can never have room on a device, below a shared budget, or within its own job.

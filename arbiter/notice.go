@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"fmt"
-	"iter"
 	"strings"
 	"time"
 
@@ -25,43 +24,29 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	return a.standing(now, t, position, a.heldAt(now, o))
 }
 
-// where is the device at which a ticket stands in line, and the limit that refuses it there.
-func (t *ticket) where() (d *device, at limitSet) {
+// obstacle returns the limit at which a ticket stands in line: the narrowest that refuses it.
+func (t *ticket) obstacle() *limit {
 	for i := range t.spots {
-		if s := &t.spots[i]; s.at != 0 && (!s.device.lost || i == len(t.spots)-1) {
-			return s.device, s.at.narrowest()
+		if s := &t.spots[i]; len(s.full) > 0 && (!s.device.lost || i == len(t.spots)-1) {
+			return s.full[0].limit
 		}
 	}
-	return t.spots[0].device, atBytes
+	return &t.spots[0].device.bytes
 }
 
-// refusedOn is what refuses a ticket on a device.
-func (t *ticket) refusedOn(d *device) (at limitSet) {
-	for i := range t.spots {
-		if s := &t.spots[i]; s.device == d {
-			at |= s.at
-		}
-	}
-	return at
+// refusedAt reports whether a limit refuses a ticket.
+func (t *ticket) refusedAt(l *limit) bool {
+	return t.lacks(func(f full) bool { return f.limit == l })
 }
 
 // position is a ticket's place among those that the same limit refuses; 1 is next.
 func (a *Arbiter) position(t *ticket) int {
-	o := t.obstacle()
-	d, n := o.device, 1
-	counts := func(u *ticket) bool {
-		for at := range u.obstacles(d) {
-			if at == o {
-				return true
-			}
-		}
-		return false
-	}
+	at, n := t.obstacle(), 1
 	for _, u := range a.queue {
 		if u == t {
 			break
 		}
-		if counts(u) {
+		if u.refusedAt(at) {
 			n++
 		}
 	}
@@ -74,47 +59,15 @@ type moment struct {
 	a         *Arbiter
 	now       time.Time
 	positions map[*ticket]int
-	held      map[obstacle]string
-	states    map[obstacle]string
+	held      map[*limit]string
+	states    map[*limit]string
 	listed    []*ticket // device by device in the order in which they are served, each once
-}
-
-// obstacle is a limit at which tickets wait.
-type obstacle struct {
-	device *device
-	at     limitSet
-	shared *shared // nil: not a shared budget
-}
-
-func (t *ticket) obstacle() obstacle {
-	d, at := t.where()
-	return t.obstacleAt(d, at)
-}
-
-// obstacleAt returns the obstacle for a limit that refuses t. A budget that several jobs share is one obstacle for all of them,
-// even if it has another bit in their limit sets (atCgroup).
-func (t *ticket) obstacleAt(d *device, at limitSet) obstacle {
-	if sh := t.shareAt(at); sh != nil {
-		return obstacle{d, atBudgets, sh}
-	}
-	return obstacle{d, at, nil}
-}
-
-// obstacles yields each limit that refuses t on a device.
-func (t *ticket) obstacles(d *device) iter.Seq[obstacle] {
-	return func(yield func(obstacle) bool) {
-		for rest := t.refusedOn(d); rest != 0; rest &^= rest.narrowest() {
-			if !yield(t.obstacleAt(d, rest.narrowest())) {
-				return
-			}
-		}
-	}
 }
 
 // moment counts where all waiting requests stand.
 func (a *Arbiter) moment(now time.Time) *moment {
-	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[obstacle]string), states: make(map[obstacle]string)}
-	before := make(map[obstacle]int)
+	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
+	before := make(map[*limit]int)
 	for _, d := range a.devices {
 		for _, t := range a.queue {
 			if t.on(d) {
@@ -126,31 +79,35 @@ func (a *Arbiter) moment(now time.Time) *moment {
 }
 
 // add counts a request at a device. before counts the requests at each limit that come before it.
-func (m *moment) add(d *device, t *ticket, before map[obstacle]int) {
+func (m *moment) add(d *device, t *ticket, before map[*limit]int) {
 	if _, listed := m.positions[t]; !listed {
 		m.positions[t] = 0
 		m.listed = append(m.listed, t)
 	}
-	if o := t.obstacle(); o.device == d {
-		m.positions[t] = before[o] + 1
+	if at := t.obstacle(); at.device == d {
+		m.positions[t] = before[at] + 1
 	}
-	for o := range t.obstacles(d) {
-		before[o]++
+	for i := range t.spots {
+		for _, f := range t.spots[i].full {
+			if f.device == d {
+				before[f.limit]++
+			}
+		}
 	}
 }
 
 // standing says how a ticket stands.
 func (m *moment) standing(t *ticket) Notice {
-	held := once(m.held, t.obstacle(), func(o obstacle) string { return m.a.heldAt(m.now, o) })
+	held := once(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
 	return m.a.standing(m.now, t, m.positions[t], held)
 }
 
 // once is what is the same for all that wait at one limit.
-func once(known map[obstacle]string, o obstacle, find func(obstacle) string) string {
-	text, ok := known[o]
+func once(known map[*limit]string, at *limit, find func(*limit) string) string {
+	text, ok := known[at]
 	if !ok {
-		text = find(o)
-		known[o] = text
+		text = find(at)
+		known[at] = text
 	}
 	return text
 }
@@ -171,24 +128,24 @@ func (a *Arbiter) standing(now time.Time, t *ticket, position int, held string) 
 }
 
 // stateOf is what a notice is about: it is told again when that changes.
-func (a *Arbiter) stateOf(o obstacle) string {
+func (a *Arbiter) stateOf(at *limit) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%d %d", o.device.Index, o.at)
-	if o.at&(atSlots|atWish) != 0 {
-		fmt.Fprintf(&b, " %d", len(o.device.permits[permit.Slot]))
-		for _, h := range oldestHolders(o.device) {
+	fmt.Fprintf(&b, "%d %d", at.device.Index, at.kind)
+	if at.kind != limitsBytes {
+		fmt.Fprintf(&b, " %d", len(at.device.permits[permit.Slot]))
+		for _, h := range oldestHolders(at.device) {
 			b.WriteString(h.name())
 		}
 		return b.String()
 	}
 	n := 0
-	for l := range a.leasesBelow(budgetOf(o.shared), o.device.Index) {
+	for l := range a.leasesBelow(budgetOf(at.shared), at.device.Index) {
 		if l.Granted() > 0 && n < namedHolders {
 			fmt.Fprintf(&b, " %d", l.session.id)
 			n++
 		}
 	}
-	for _, h := range a.reservations(o.device, budgetOf(o.shared)) {
+	for _, h := range a.reservations(at.device, budgetOf(at.shared)) {
 		if j, ok := h.who.(*job); ok {
 			fmt.Fprintf(&b, " job %d", j.id)
 		} else {

@@ -86,7 +86,7 @@ func (g *gauge) measure(now time.Time) {
 
 // waitsForBytes reports whether it is bytes that a ticket waits for at a spot: whether the narrowest limit that refuses it
 // there, which the queue shows as the reason, is one of bytes.
-func (s *spot) waitsForBytes() bool { return s.at != 0 && s.reason() != ReasonSlots }
+func (s *spot) waitsForBytes() bool { return len(s.full) > 0 && s.full[0].ofBytes() }
 
 // countWaiting counts a ticket of a thread that begins to wait (by 1), or does no longer (by -1).
 func countWaiting(t *ticket, by int) {

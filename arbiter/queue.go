@@ -12,19 +12,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// line returns the limit of a shared budget on a device, at which requests wait.
-func (s *shared) line(d *device) *line {
-	l := s.lines[d]
-	if l == nil {
-		l = &line{}
-		if s.lines == nil {
-			s.lines = make(map[*device]*line)
-		}
-		s.lines[d] = l
-	}
-	return l
-}
-
 // rankAfter is the waiting time that raises the priority of a request by one.
 const rankAfter = time.Minute
 
@@ -61,7 +48,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		}
 	}
 	v := a.judge(t)
-	if t.lease != nil && t.at()&(atBytes|atBudgets) != 0 || v.final {
+	if t.lease != nil && t.lacks(full.ofBytes) || v.final {
 		a.countLimit(t)
 	}
 	if v.final {
@@ -108,11 +95,11 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 // the slot its lease would lose its idle credit.
 func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	for i := range t.spots {
-		if t.any || t.spots[i].hard&(atSlots|atWish) != 0 {
+		if t.any || t.spots[i].lacks(func(f full) bool { return f.hard && f.ofPermits() }) {
 			a.sweep(now, t.spots[i].device)
 		}
 	}
-	if t.lease != nil && t.at()&(atSlots|atWish) != 0 {
+	if t.lease != nil && t.lacks(full.ofPermits) {
 		a.left(now, t.lease)
 	}
 }
@@ -157,7 +144,7 @@ func (a *Arbiter) arrive(now time.Time, t *ticket) {
 
 // mayWait returns ReasonNone if a request that cannot be served may wait, else the reason for which it is refused.
 func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
-	slots := t.lease == nil || t.at()&(atSlots|atWish) != 0
+	slots := t.lease == nil || t.lacks(full.ofPermits)
 	switch {
 	case !slots && !t.waitsForBytes():
 		return t.shortOf()
@@ -315,7 +302,7 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 	for i := range t.spots {
 		d := t.spots[i].device
 		d.waiting--
-		d.lines(t.shares, func(l *line) { l.watched = l.watched && d.waiting > 0 })
+		d.lines(t.shares, func(l *limit) { l.watched = l.watched && d.waiting > 0 })
 	}
 	if l := t.lease; l != nil {
 		l.waits--
@@ -363,7 +350,7 @@ func (l *lease) contended() bool {
 		return true
 	}
 	for sh := range l.session.shares {
-		if sh.lines[l.device] != nil && sh.lines[l.device].watched {
+		if sh.limitOn(l.device).watched {
 			return true
 		}
 	}

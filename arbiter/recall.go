@@ -199,11 +199,11 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}}
 	a.noteSince(t)
-	if a.behindBytes(t, t.alone()) {
+	if a.behind(&l.device.bytes, t, t.alone().since) {
 		most = min(most, n-l.Growth(n, nil))
 	}
 	for sh := range t.shares {
-		if a.behindShared(t, t.alone(), sh) {
+		if a.behind(sh.limitOn(l.device), t, t.alone().since) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}

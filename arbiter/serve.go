@@ -113,10 +113,10 @@ func (a *Arbiter) helps(t *ticket) (helped bool) {
 	for i := range t.spots {
 		s := &t.spots[i]
 		switch {
-		case s.at == 0 && t.any:
+		case len(s.full) == 0 && t.any:
 			return false // it is served here
-		case s.at == 0:
-		case s.at == s.hard && s.at&(atSlots|atWish) == 0 && a.helpsAt(t, s.device):
+		case len(s.full) == 0:
+		case !s.lacks(func(f full) bool { return !f.hard || f.ofPermits() }) && a.helpsAt(t, s.device):
 			if helped = true; t.any {
 				return true
 			}
@@ -289,7 +289,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Refusal {
 	switch {
 	case text != "":
-	case t.at()&(atSlots|atWish) != 0:
+	case t.lacks(full.ofPermits):
 		text = a.explainSlots(t)
 	default:
 		return a.minRefused(r, why)

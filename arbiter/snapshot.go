@@ -132,8 +132,7 @@ func (m *moment) ticketState(t *ticket) figures.TicketState {
 		state.Command = cmp.Or(t.job.request.Command, p.Command)
 	}
 	if !t.any {
-		d, _ := t.where()
-		state.Device = d.Index
+		state.Device = t.obstacle().device.Index
 	}
 	return state
 }

@@ -42,9 +42,10 @@ type device struct {
 	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
-	waiting int                // requests that wait and may be served there
-	entry   [permit.Count]line // for permits of each kind
-	bytes   line               // for the device's bytes
+	waiting int                 // requests that wait and may be served there
+	entry   [permit.Count]limit // of permits of each kind
+	wish    limit               // of the slots that programs wish for
+	bytes   limit               // of the device's bytes
 
 	gauge    gauge               // of its pressure
 	aparts   map[*lease]struct{} // leases of which some memory is away from the device
@@ -68,7 +69,7 @@ type shared struct {
 	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
-	lines  map[*device]*line // those that wait for its bytes
+	at     map[*device]*limit // at which requests wait for its bytes
 }
 
 // ofCgroup reports whether it is the budget of all programs in a cgroup, which counts its processes and not their jobs.

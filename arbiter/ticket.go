@@ -39,36 +39,11 @@ type Notice struct {
 	Text     string // one line for people: what it waits for, who holds that and since when
 }
 
-// limitSet is a set of limits that refuse a ticket, the narrower ones first.
-type limitSet uint32
-
-// maxNested is how many cgroups that have a limit may lie in one another.
-const maxNested = 16
-
-// atCgroup returns the bit of the limit of the i-th of a process's cgroups. A process in many hierarchies may be under more
-// limits than there are bits: those beyond share the last bit, as if they were one limit.
-func atCgroup(i int) limitSet { return 1 << min(i, maxNested-1) }
-
-const (
-	atUser   limitSet = 1 << maxNested << iota // what its user may hold with all of his programs
-	atShared                                   // a budget that its rule has it share with others
-	atWish                                     // the program's own wish to be one of few
-	atSlots                                    // slots.max, a claim, or a job that has the device alone
-	atBytes                                    // the device's bytes
-)
-
-// atBudgets are the limits of budgets shared with others.
-const atBudgets = atWish - 1
-
-// narrowest is the narrowest limit of a set.
-func (at limitSet) narrowest() limitSet { return at & -at }
-
 // spot is a device on which a ticket may be served, and what refuses it there.
 type spot struct {
 	device *device
-	at     limitSet
+	full   []full       // the limits that refuse it, the narrower ones first: shared budgets, permits, the bytes of the device
 	asks   permit.Kinds // the permits to be taken there
-	hard   limitSet     // of at: those that refuse it whoever comes first
 	since  time.Time    // the job has held memory there since then, when this was judged; neverHeld: it holds none
 }
 
@@ -122,69 +97,25 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
-// limits yields the budgets that a ticket's process or job shares with others, each with its bit in the ticket's limit
-// sets; the narrower ones first.
-func (t *ticket) limits(yield func(limitSet, *shared) bool) {
-	if t.session != nil {
-		for i, c := range t.session.cgroups {
-			if !yield(atCgroup(i), c) {
-				return
-			}
-		}
-	}
-	if t.job.cap != nil && !yield(atUser, t.job.cap) || t.job.shared == nil {
-		return
-	}
-	yield(atShared, t.job.shared)
-}
-
-// shareAt is the budget at a limit, the narrowest one where there are several; nil: that is at none.
-func (t *ticket) shareAt(at limitSet) *shared {
-	if at&atBudgets == 0 {
-		return nil
-	}
-	for is, sh := range t.limits {
-		if at&is != 0 {
-			return sh
-		}
-	}
-	return nil
-}
-
-// limitOf returns the bit of a budget that a ticket's process or job shares with others; 0: it shares no such budget.
-func (t *ticket) limitOf(of *shared) limitSet {
-	for at, sh := range t.limits {
-		if sh == of {
-			return at
-		}
-	}
-	return 0
-}
-
 // on reports whether a ticket may be served on a device.
 func (t *ticket) on(d *device) bool {
 	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d })
 }
 
-// at is all that refuses a ticket.
-func (t *ticket) at() (at limitSet) {
-	for i := range t.spots {
-		at |= t.spots[i].at
-	}
-	return at
+// lacks reports whether a limit of this sort refuses a ticket on one of its devices.
+func (t *ticket) lacks(sort func(full) bool) bool {
+	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.lacks(sort) })
 }
+
+// lacks reports whether a limit of this sort refuses a ticket on a device.
+func (s *spot) lacks(sort func(full) bool) bool { return slices.ContainsFunc(s.full, sort) }
 
 // onlyBehind reports that nothing refuses a ticket but that others come first.
 func (t *ticket) onlyBehind() bool {
-	for i := range t.spots {
-		if t.spots[i].hard != 0 && !t.any {
-			return false
-		}
-		if t.any && t.spots[i].hard == 0 {
-			return true
-		}
+	if !t.any {
+		return !t.lacks(full.isHard)
 	}
-	return !t.any
+	return slices.ContainsFunc(t.spots, func(s spot) bool { return !s.lacks(full.isHard) })
 }
 
 // result is what is known of a ticket at the end of the call that made it.

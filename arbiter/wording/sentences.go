@@ -117,7 +117,6 @@ const (
 	CgroupIsRoots     = "%s: only root may change what its programs may hold"
 	RaisedInside      = "memory.max of %s is above the %s on %s: a process may not raise the limit of a cgroup that it runs in; change it from outside, as by `systemd-run gpuarb limit --cgroup …`"
 	notRoot           = " (root in a user or PID namespace other than the daemon's, as in a container, is not root here)"
-	CgroupTooDeep     = "%s: more than %d cgroups with a limit would lie in one another"
 	CgroupIsRoot      = "the root cgroup has no limit; slots and rules are for the whole machine"
 	CgroupTooLong     = "the path of a cgroup with a limit has %d bytes at most"
 	CgroupIsNone      = "%q is no path of a cgroup, which begins with a slash and has none at its end, nor two in a row"
