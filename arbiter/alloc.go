@@ -15,10 +15,10 @@ import (
 // many leases there are; only a request that is about to be refused looks at the others at that
 // limit. The first object of who has no slot waits for one. The cost of a context is reserved
 // until the device's own figures show it.
-func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
+func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
-		return Outcome{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
+		return Result{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
 	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
 	a.touch(now, l)
@@ -27,12 +27,12 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 	}
 	if r.What == WantsBytes {
 		if r.Bytes == 0 && !l.gone() {
-			return Outcome{Granted: true}
+			return Result{Granted: true}
 		}
 	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {
 		defer a.cycle(now)
 		a.countObjects(now, l, r)
-		return l.counted(r.What, Outcome{Granted: true})
+		return l.counted(r.What, Result{Granted: true})
 	}
 	if v := a.never(l, r.takes()); v.final {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
@@ -49,7 +49,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		}
 		if a.calm(l) && a.grant(l, r.takes(), 0) {
 			a.grew(now, l, r.Bytes)
-			return Outcome{Granted: true, Receipt: r.Receipt()}
+			return Result{Granted: true, Receipt: r.Receipt()}
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
@@ -62,19 +62,19 @@ func (a *Arbiter) Ask(now time.Time, r Request) Outcome {
 		a.recallAll(l)
 	}
 	a.ask(now, t)
-	return t.result().Outcome
+	return t.result()
 }
 
 // TakeBack takes back what a client never heard that it was granted. Bytes become credit of the lease, as if
 // the client had freed them; where they cannot, its own sum settles them when it resumes.
-func (a *Arbiter) TakeBack(now time.Time, r Receipt) Outcome {
+func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
 	if r.What != WantsBytes {
 		return a.Ask(now, Request{Lease: r.Lease, What: r.What, Count: -r.Count, Thread: r.Thread})
 	}
 	if l := a.leases[r.Lease]; l != nil && l.word.Free(r.Bytes) {
 		a.Freed(now, r.Lease)
 	}
-	return Outcome{Granted: true}
+	return Result{Granted: true}
 }
 
 // takes is what a request adds to the sums by itself.
@@ -88,8 +88,16 @@ func (r *Request) takes() accounting.Amounts {
 	return memory(r.Bytes)
 }
 
-// counted is an outcome with how many of what there are.
-func (l *lease) counted(what What, o Outcome) Outcome {
+// counted returns the result of a ticket with how many there are of what a lease asks for.
+func (t *ticket) counted(r Result) Result {
+	if t.lease == nil {
+		return r
+	}
+	return t.lease.counted(t.kind, r)
+}
+
+// counted returns a result with how many of what there are.
+func (l *lease) counted(what What, o Result) Result {
 	switch what {
 	case WantsStreams:
 		o.Current, o.Max = l.Streams(), l.StreamsMax()
@@ -156,8 +164,8 @@ func reasonOf(r *accounting.Refusal) Reason {
 
 // refuse counts a refusal and says why; text says it where the figures do not, and aside what
 // is free and not for this one.
-func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Outcome {
-	o := Outcome{Reason: reason, First: a.denied(l), Explain: text}
+func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
+	o := Result{Reason: reason, First: a.denied(l), Explain: text}
 	a.countRefusal(l.session.job.person, reason)
 	if r.Amount == accounting.Memory {
 		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit

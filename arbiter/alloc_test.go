@@ -18,7 +18,7 @@ type numbers struct {
 	requested, remaining, limit accounting.Bytes
 }
 
-func numbersOf(o arbiter.Outcome) numbers {
+func numbersOf(o arbiter.Result) numbers {
 	return numbers{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
 }
 
@@ -113,7 +113,7 @@ func TestReservationsAreKeptFree(t *testing.T) {
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: 900}}})
 	member.must(600)
 	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x"), Min: ptr(size(1)), NoWait: true})
-	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonBusy || r.Remaining != 0 {
+	if r, ok := err.(*arbiter.Result); !ok || r.Reason != arbiter.ReasonBusy || r.Remaining != 0 {
 		t.Errorf("reserved what is not there: %v", err)
 	}
 	w.arb.CloseJob(w.now, job)

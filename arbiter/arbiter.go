@@ -29,7 +29,7 @@ type Arbiter struct {
 	tickets   map[TicketID]*ticket // requests that wait
 	queue     []*ticket            // these, in the order in which they are served
 	sorted    time.Time            // when queue was last brought into order
-	decisions outbox[Decision]
+	decisions outbox[Result]
 	asking    *ticket   // the request that the running call decides
 	cycling   bool      // cycle runs
 	stale     bool      // since the last cycle something has changed by which a waiting request may be decided

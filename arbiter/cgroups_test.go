@@ -142,7 +142,7 @@ func TestCgroupWait(t *testing.T) {
 	w.arb.Tick(w.now)
 	granted := 0
 	for _, d := range w.arb.Decisions() {
-		if d.Outcome.Granted {
+		if d.Granted {
 			granted++
 		}
 	}

@@ -48,7 +48,7 @@ func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 	}
 	if r.OnlyIfNone {
 		if d := a.claimedBy(r.Process.UID); d != nil {
-			return nil, &Refusal{Reason: ReasonBusy, Explain: fmt.Sprintf(wording.HasClaim, d)}
+			return nil, &Result{Reason: ReasonBusy, Explain: fmt.Sprintf(wording.HasClaim, d)}
 		}
 	}
 	return from, nil
@@ -166,12 +166,12 @@ func (a *Arbiter) leave(now time.Time, s *session) {
 }
 
 // notItsDevice refuses a lease on a device that its job was not given.
-func (j *job) notItsDevice(d *device) *Refusal {
+func (j *job) notItsDevice(d *device) *Result {
 	var given []string
 	for _, x := range j.on {
 		given = append(given, fmt.Sprint(x.Index))
 	}
-	return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
+	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
 }
 
 // holdsNothing reports whether a job has no memory in use yet and none reserved: who waits

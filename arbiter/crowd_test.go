@@ -210,7 +210,7 @@ func TestASearchBesideTheLock(t *testing.T) {
 		w.arb.Settle(w.now, s)
 		refused := false
 		for _, d := range w.arb.Decisions() {
-			refused = refused || d.Outcome.Reason == arbiter.ReasonDeadlock
+			refused = refused || d.Reason == arbiter.ReasonDeadlock
 		}
 		if refused != x.refused {
 			t.Errorf("%s: refused: %v", x.name, refused)

@@ -3,7 +3,7 @@
 // what people are told about it. Which limits there are it asks arbiter/rules.
 //
 // It is a state machine. Time and events come in as arguments; decisions go out
-// as values ([Outcome], [Event], errors). There is no goroutine, no clock and no
+// as values ([Result], [Event], errors). There is no goroutine, no clock and no
 // I/O. The one thing it touches is the memory shared with the clients, through
 // [Word], which the daemon implements and tests fake.
 //

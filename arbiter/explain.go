@@ -78,7 +78,7 @@ func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 }
 
 // explain fills in who holds what at the limit that refused, and the line for people.
-func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside string) {
+func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside string) {
 	d, asked := l.device, o.Requested.Exact()
 	switch o.Reason {
 	case ReasonDeviceLost:
@@ -112,7 +112,7 @@ func (a *Arbiter) explain(l *lease, o *Outcome, r *accounting.Refusal, aside str
 
 // crowdedOut reports whether it is other processes of a lease's own job for which a request that
 // the job's budget refuses has no room there.
-func (l *lease) crowdedOut(o *Outcome) bool {
+func (l *lease) crowdedOut(o *Result) bool {
 	j := l.session.job
 	return j.run && l.Granted().Plus(l.Charged()).Plus(o.Requested) <= o.Limit &&
 		slices.ContainsFunc(j.sessions, func(s *session) bool { return s != l.session && s.alive() && s.holds() })
@@ -189,12 +189,12 @@ func (r Reason) plain() string {
 }
 
 // refusal makes the error of what does not begin, or is not changed.
-func refusal(why Reason, r *accounting.Refusal, text string) *Refusal {
-	return &Refusal{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
+func refusal(why Reason, r *accounting.Refusal, text string) *Result {
+	return &Result{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
 }
 
 // minRefused makes that of a memory.min that has no room.
-func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Refusal {
+func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
 		return refusal(why, r, d.tooMuch(r.Requested))

@@ -372,7 +372,7 @@ func (w *world) restored(r arbiter.SessionRequest, held ...arbiter.RestoredLease
 	return all
 }
 
-func (c *client) alloc(n accounting.Bytes) arbiter.Outcome {
+func (c *client) alloc(n accounting.Bytes) arbiter.Result {
 	c.request++
 	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n})
 }
@@ -386,7 +386,7 @@ func (c *client) must(n accounting.Bytes) {
 }
 
 // streams takes streams, or gives them back, by asking; and has their count lent where that may be.
-func (c *client) streams(n int) arbiter.Outcome {
+func (c *client) streams(n int) arbiter.Result {
 	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
 	c.w.arb.LendStreams(c.lease)
 	return out
@@ -402,7 +402,7 @@ func (c *client) stream(n int) bool {
 }
 
 // contexts makes contexts, or destroys them.
-func (c *client) contexts(n int) arbiter.Outcome {
+func (c *client) contexts(n int) arbiter.Result {
 	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
 }
 

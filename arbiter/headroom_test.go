@@ -179,7 +179,7 @@ func TestHeadroomEndsWithItsReservation(t *testing.T) {
 			t.Errorf("memory.min of %d: %v, capacity %d", step.least, err, capacity())
 		}
 	}
-	var refused *arbiter.Refusal
+	var refused *arbiter.Result
 	if err := set(960); !errors.As(err, &refused) || refused.Remaining != 950 || capacity() != 1000 {
 		t.Errorf("%v, capacity %d", err, capacity())
 	}
@@ -214,7 +214,7 @@ func TestRefusedChangeLeavesHeadroom(t *testing.T) {
 	}
 	w.client(0, 0).must(8000)
 	before = w.arb.Snapshot(w.now).Devices[0]
-	var refused *arbiter.Refusal
+	var refused *arbiter.Result
 	err = w.arb.SetJobLimits(w.now, info.ID, rules.Change{Device: 0, Min: ptr(size(0)), Max: ptr(size(15000)), Privileged: true})
 	if !errors.As(err, &refused) {
 		t.Fatalf("it is not refused: %v", err)

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// OpenJob opens a job, or has it wait for what it takes at its start. A *Refusal tells
+// OpenJob opens a job, or has it wait for what it takes at its start. A *Result tells
 // that more was asked than the rule allows (ReasonDenied), that it will never have room,
 // or that it would have to wait and is not to (ReasonBusy); ErrRange, that the request
 // makes no sense; ErrNoDevice, that there is no device for it.
@@ -26,7 +26,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 
 // startRefused tells that a job, or a process, was refused what it takes before it begins.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
-	if r := (*Refusal)(nil); errors.As(err, &r) {
+	if r := (*Result)(nil); errors.As(err, &r) {
 		a.countRefusal(a.person(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
 		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
 	}
@@ -62,8 +62,11 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	}
 	a.ask(now, t)
 	answer := t.result()
-	if answer.Refusal != nil {
-		return JobInfo{}, answer.Refusal
+	switch {
+	case answer.Reason != ReasonNone:
+		return JobInfo{}, &answer
+	case answer.Waiting != 0:
+		return JobInfo{ID: j.id, Waiting: answer.Waiting}, nil
 	}
 	return *answer.Job, nil
 }
@@ -179,7 +182,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 		return nil
 	}
 	if r.Priority > 0 {
-		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.PriorityDenied, r.Priority)}
+		return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.PriorityDenied, r.Priority)}
 	}
 	for _, d := range a.devices {
 		if r.Max == nil || r.Max.Max {
@@ -189,12 +192,12 @@ func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 			continue
 		}
 		if ask, most := d.bounds().Amount(*r.Max), rule.Memory(d.bounds()).Max; ask > most {
-			return &Refusal{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most,
+			return &Result{Reason: ReasonDenied, Requested: ask, Remaining: most, Limit: most,
 				Explain: fmt.Sprintf(wording.BudgetBeyondRule, ask.Human(), d, rule.Name, most.Human())}
 		}
 	}
 	if most := rule.Streams().Max; r.Streams > most {
-		return &Refusal{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.StreamsBeyondRule, r.Streams, rule.Name, most)}
+		return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.StreamsBeyondRule, r.Streams, rule.Name, most)}
 	}
 	return nil
 }
@@ -236,7 +239,7 @@ func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room
 	case least > ask && !r.Min.Max:
 		return ask, rules.Wrong(rules.ErrRange, wording.MinAboveMax, least.Human(), ask.Human(), d)
 	case least > most:
-		return most, &Refusal{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
+		return most, &Result{Reason: ReasonTooLarge, Requested: least, Remaining: most, Limit: d.grantable(), Explain: d.tooMuch(least)}
 	}
 	return least, nil
 }

@@ -230,7 +230,7 @@ func TestStreamsAgainstACount(t *testing.T) {
 			}
 			for decided := w.arb.Decisions(); len(decided) > 0; decided = w.arb.Decisions() {
 				for _, d := range decided { // who waited goes without
-					w.arb.TakeBack(w.now, d.Outcome.Receipt)
+					w.arb.TakeBack(w.now, d.Receipt)
 				}
 			}
 			total := 0

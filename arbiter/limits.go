@@ -23,7 +23,7 @@ type limitChange struct {
 
 // SetJobLimits changes a job's limits (its processes', where each has a budget of
 // its own). All or nothing: ErrNoJob, ErrNoDevice, ErrRange, ErrPermission (the owner
-// may only lower), or a *Refusal when a memory.min has no room. What is lowered below
+// may only lower), or a *Result when a memory.min has no room. What is lowered below
 // what is held closes the words and takes idle credit back before this returns.
 func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c rules.Change) error {
 	edit, err := a.editJob(id, c)

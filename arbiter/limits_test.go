@@ -156,7 +156,7 @@ func TestPermissionsAndNonsense(t *testing.T) {
 	if err := w.arb.SetProcessLimits(w.now, rules.Change{}, 77); !errors.Is(err, arbiter.ErrNoSession) {
 		t.Error(err)
 	}
-	var full *arbiter.Refusal
+	var full *arbiter.Result
 	err := w.arb.SetProcessLimits(w.now, rules.Change{Max: &accounting.Size{Max: true}, Min: max(8 * gib)}, x.session)
 	if err != nil {
 		t.Error(err)
@@ -189,7 +189,7 @@ func TestRules(t *testing.T) {
 		t.Errorf("%+v", o)
 	}
 	_, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1001, "x"), Max: ptr(size(2 * gib))})
-	var denied *arbiter.Refusal
+	var denied *arbiter.Result
 	if !errors.As(err, &denied) || denied.Reason != arbiter.ReasonDenied || !strings.Contains(denied.Explain, "eve's rule (user 1001) allows 1 GiB") {
 		t.Errorf("%v", err)
 	}
@@ -278,7 +278,7 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 			w.client(0, 0).must(300)
 			before := w.arb.Snapshot(w.now)
 			err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Min: ptr(size(400)), Privileged: true}, one.session, two.session)
-			var refusal *arbiter.Refusal
+			var refusal *arbiter.Result
 			if !errors.As(err, &refusal) { // there is room for one of them
 				t.Fatal(err)
 			}

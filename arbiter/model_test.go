@@ -191,7 +191,7 @@ func (l *modelLease) gain(n accounting.Bytes) {
 
 // judge checks a refusal against what everybody uses, where the model is simple
 // enough to know: no reservations, and nobody's word in doubt.
-func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Outcome) {
+func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Result) {
 	if u.mins || o.Reason == arbiter.ReasonTooLarge {
 		return
 	}
@@ -292,7 +292,7 @@ func (u *universe) observe(t *rapid.T, device int) {
 func (u *universe) limit(t *rapid.T, j *modelJob, device int) {
 	most := amount(t, 500)
 	if err := u.arb.SetJobLimits(u.now, j.id, rules.Change{Device: device, Max: ptr(size(most))}); err != nil {
-		if _, refused := err.(*arbiter.Refusal); !refused || j.min == 0 {
+		if _, refused := err.(*arbiter.Result); !refused || j.min == 0 {
 			t.Fatal(err)
 		}
 		return // it would bring back a reservation that has no room now

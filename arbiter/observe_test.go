@@ -278,7 +278,7 @@ func TestDeviceLost(t *testing.T) {
 	if o := zero.streams(1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
 		t.Errorf("%+v", o)
 	}
-	var lost *arbiter.Refusal
+	var lost *arbiter.Result
 	if _, err := w.arb.Attach(w.now, zero.session, 0, nil); !errors.As(err, &lost) || lost.Reason != arbiter.ReasonDeviceLost {
 		t.Error(err)
 	}

@@ -118,20 +118,17 @@ func (c *reasonCounts) state() []figures.ReasonCount {
 }
 
 // countWait counts a request of a user's that waited, and what became of it.
-func (a *Arbiter) countWait(p *person, answer *Decision, waited time.Duration) {
+func (a *Arbiter) countWait(p *person, answer *Result, waited time.Duration) {
 	of := answer.outcome()
 	a.waits.count(of, waited)
 	p.waits.count(of, waited)
 }
 
 // outcome is what became of the request: which of the outcomes.
-func (d *Decision) outcome() int {
-	name := d.Outcome.Reason.String()
-	switch {
-	case d.granted():
+func (r *Result) outcome() int {
+	name := r.Reason.String()
+	if r.Granted {
 		name = "granted"
-	case d.Refusal != nil:
-		name = d.Refusal.Reason.String()
 	}
 	if of := slices.Index(outcomes[:], name); of >= 0 {
 		return of

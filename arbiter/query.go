@@ -8,7 +8,7 @@ import (
 
 // Query answers a program's memory query. It opens no lease. What of the asker's own
 // credit is in it was read once (Credit), so that what its process takes or gives back from
-// then on can be added by the process itself. ErrNoSession, ErrNoDevice; a *Refusal when the
+// then on can be added by the process itself. ErrNoSession, ErrNoDevice; a *Result when the
 // device is lost.
 func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
 	s, d := a.sessions[id], a.device(device)

@@ -33,7 +33,7 @@ type drive struct {
 	policy     rules.Policy
 	afterwards bool // what became of the last request was told after its call
 	pressures  refPressures
-	held       []arbiter.Decision // taken from the arbiter, and not compared yet
+	held       []arbiter.Result // taken from the arbiter, and not compared yet
 }
 
 // ageOfWaiters is after how long requests of "waiter" block jobs that hold memory for longer.
@@ -352,7 +352,7 @@ type answer struct {
 }
 
 func reasonOf(err error) arbiter.Reason {
-	var r *arbiter.Refusal
+	var r *arbiter.Result
 	if errors.As(err, &r) {
 		return r.Reason
 	}
@@ -515,10 +515,10 @@ func (d *drive) settled(new *refTicket) *fate {
 	d.trim()
 	d.changed()
 	var mine *fate
-	got := map[arbiter.TicketID]arbiter.Decision{}
+	got := map[arbiter.TicketID]arbiter.Result{}
 	var order []arbiter.TicketID
 	for _, x := range append(d.held, d.arb.Decisions()...) {
-		if x.Kind == arbiter.DecisionDone {
+		if x.Notice == nil {
 			if _, twice := got[x.Ticket]; twice {
 				d.fail("ticket %d was decided twice", x.Ticket)
 			}
@@ -615,11 +615,8 @@ func (d *drive) apply(f fate) {
 	}
 }
 
-func reasonIn(x arbiter.Decision) arbiter.Reason {
-	if x.Refusal != nil {
-		return x.Refusal.Reason
-	}
-	return x.Outcome.Reason
+func reasonIn(x arbiter.Result) arbiter.Reason {
+	return x.Reason
 }
 
 // withdrawn takes tickets out of the reference that the arbiter decided without serving

@@ -47,7 +47,7 @@ func (w *world) served(want ...arbiter.TicketID) {
 func (w *world) decided() map[arbiter.TicketID]arbiter.Reason {
 	got := map[arbiter.TicketID]arbiter.Reason{}
 	for _, d := range w.arb.Decisions() {
-		if d.Kind == arbiter.DecisionDone {
+		if d.Notice == nil {
 			got[d.Ticket] = reasonIn(d)
 		}
 	}
@@ -392,7 +392,7 @@ func TestAReservationWaits(t *testing.T) {
 	}
 	w.client(info.ID, 0).must(500)
 	_, err = w.arb.OpenJob(w.now, arbiter.JobRequest{Process: runner, Min: ptr(size(1)), NoWait: true})
-	if r, ok := err.(*arbiter.Refusal); !ok || r.Reason != arbiter.ReasonBusy {
+	if r, ok := err.(*arbiter.Result); !ok || r.Reason != arbiter.ReasonBusy {
 		t.Errorf("%v", err)
 	}
 }
@@ -415,7 +415,7 @@ func TestABareProcessWaitsForWhatItsRuleReserves(t *testing.T) {
 	w.refused(gone.Waiting, arbiter.ReasonCancelled)
 	holder.free(200)
 	d := w.arb.Decisions()
-	if len(d) != 1 || d[0].Session == nil || d[0].Session.ID != s.ID {
+	if len(d) != 1 || d[0].Ticket != s.Waiting || !d[0].Granted {
 		t.Fatalf("%+v", d)
 	}
 	if got := w.arb.Snapshot(w.now); got.Devices[0].Committed != 1000 || len(got.Jobs) != 2 {
@@ -441,7 +441,7 @@ func TestNotices(t *testing.T) {
 	w.arb.Decisions()
 	w.pass(5 * time.Second)
 	d := w.arb.Decisions()
-	if len(d) != 1 || d[0].Kind != arbiter.DecisionNotice || d[0].Ticket != second || d[0].Notice.Position != 1 {
+	if len(d) != 1 || d[0].Notice == nil || d[0].Ticket != second || d[0].Notice.Position != 1 {
 		t.Errorf("%+v", d)
 	}
 	w.pass(5 * time.Second)
@@ -485,8 +485,8 @@ func TestWhoHoldsWhatIsReserved(t *testing.T) {
 	w.arb.Decisions()
 	w.pass(time.Minute)
 	got := w.arb.Decisions()
-	if len(got) != 1 || got[0].Refusal == nil || got[0].Refusal.Reason != arbiter.ReasonTimeout ||
-		!strings.Contains(got[0].Refusal.Explain, "ffmpeg[103] 500 bytes for 60 s") {
+	if len(got) != 1 || got[0].Reason != arbiter.ReasonTimeout ||
+		!strings.Contains(got[0].Explain, "ffmpeg[103] 500 bytes for 60 s") {
 		t.Errorf("%+v", got)
 	}
 }

@@ -59,7 +59,7 @@ func TestReceipts(t *testing.T) {
 						t.Fatalf("%+v, then %+v", out, decided)
 					}
 					was.left += p.Defaults.StreamReserve // of the other's stream
-					out = decided[0].Outcome
+					out = decided[0]
 				}
 				if !out.Granted || out.Receipt == (arbiter.Receipt{}) {
 					t.Fatalf("not granted, or without a receipt: %+v", out)

@@ -47,7 +47,7 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 		return false
 	}
 	a.enter(now, l, t.thread)
-	a.finish(now, t, Decision{Outcome: Outcome{Granted: true, Receipt: a.apply(now, t)}})
+	a.finish(now, t, Result{Granted: true, Receipt: a.apply(now, t)})
 	a.reflag(l)
 	return true
 }
@@ -154,7 +154,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	}
 	j.pending = false
 	a.begin(now, j, keeps)
-	a.finish(now, t, Decision{Job: new(a.jobInfo(j))})
+	a.finish(now, t, Result{Granted: true, Job: new(a.jobInfo(j))})
 }
 
 // serveSession opens a session that was judged to fit with what it reserves.
@@ -166,7 +166,7 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 		a.stats.TotalJobs++
 	}
 	a.reserve(s)
-	a.finish(now, t, Decision{Session: &SessionInfo{ID: s.id}})
+	a.finish(now, t, Result{Granted: true})
 }
 
 // reserve makes the reservation of a session that was judged to fit, and that of its job if the job is the session's own.
@@ -206,10 +206,9 @@ const toldWait = time.Second
 
 // finish records the decision of a ticket. A ticket that waited leaves the queue, and its decision goes to the daemon, unless the call that
 // made the ticket (a.asking) is still running and returns the decision itself.
-func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
-	if answer.Ticket = t.id; t.lease != nil {
-		answer.Outcome = t.lease.counted(t.kind, answer.Outcome)
-	}
+func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
+	answer = t.counted(answer)
+	answer.Ticket = t.id
 	t.done, t.answer = true, answer
 	if t.parked.IsZero() {
 		a.grantedAtOnce(now, t)
@@ -221,12 +220,12 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 	t.job.tally.waited += max(0, waited)
 	a.countWait(t.job.person, &answer, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
-	if answer.granted() {
+	if answer.Granted {
 		a.event(a.eventOf(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited))))
 	}
 	if a.asking != t {
-		if answer.granted() && t.lease != nil && waited >= toldWait {
-			a.decisions.put(Decision{Ticket: t.id, Kind: DecisionNotice, Notice: Notice{Waited: waited,
+		if answer.Granted && t.lease != nil && waited >= toldWait {
+			a.decisions.put(Result{Ticket: t.id, Notice: &Notice{Waited: waited,
 				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
 		a.decisions.put(answer)
@@ -236,7 +235,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Decision) {
 // grantedAtOnce makes the event of a request that was granted without waiting.
 func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	switch {
-	case !t.answer.granted():
+	case !t.answer.Granted:
 	case t.kind == WantsBytes:
 		a.grew(now, t.lease, t.bytes)
 	case t.kind == wantsJob:
@@ -249,11 +248,6 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 		}
 		a.event(e)
 	}
-}
-
-// granted reports whether a decision gives what was asked for.
-func (d *Decision) granted() bool {
-	return d.Outcome.Granted || d.Job != nil || d.Session != nil
 }
 
 // refuseTicket refuses a ticket. r has the figures at the limit that refuses it; nil: they are looked up. text is the message; "": it is made
@@ -269,15 +263,15 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 			aside = wording.FurtherContext
 		}
 	}
-	var answer Decision
+	var answer Result
 	if t.lease != nil {
-		answer.Outcome = a.refuse(now, t.lease, why, r, text, aside)
+		answer = a.refuse(now, t.lease, why, r, text, aside)
 	} else {
 		t.job.tally.refused++
 		if a.asking != t { // else the call that asked returns the refusal and counts it
 			a.countRefusal(t.job.person, why)
 		}
-		answer.Refusal = a.refuseStart(t, why, r, text)
+		answer = *a.refuseStart(t, why, r, text)
 	}
 	a.finish(now, t, answer)
 	if t.lease == nil {
@@ -286,7 +280,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounti
 }
 
 // refuseStart returns the error for a job or a session that does not begin.
-func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Refusal {
+func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
 	switch {
 	case text != "":
 	case t.lacks(full.ofPermits):

@@ -11,7 +11,7 @@ import (
 )
 
 // OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
-// as a job of its own. Where the rule's memory.min has no room, it waits; a *Refusal
+// as a job of its own. Where the rule's memory.min has no room, it waits; a *Result
 // tells that it never will have.
 func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
 	defer a.cycle(now)
@@ -22,11 +22,11 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 	t := a.startOf(s, r.Place)
 	a.ask(now, t)
 	answer := t.result()
-	if answer.Refusal != nil {
-		a.startRefused(now, s, answer.Refusal)
-		return SessionInfo{}, answer.Refusal
+	if answer.Reason != ReasonNone {
+		a.startRefused(now, s, &answer)
+		return SessionInfo{}, &answer
 	}
-	return *answer.Session, nil
+	return SessionInfo{ID: s.id, Waiting: answer.Waiting}, nil
 }
 
 // startOf returns the request for what a session reserves at its start.
@@ -158,7 +158,7 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 }
 
 // Attach opens the session's lease on a device, with this word; the same one each time.
-// ErrNoSession, also of a session that waits for its start; ErrNoDevice; a *Refusal when the device is lost, or not one
+// ErrNoSession, also of a session that waits for its start; ErrNoDevice; a *Result when the device is lost, or not one
 // of the job's.
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (LeaseInfo, error) {
 	s, d := a.begun(id), a.device(device)
@@ -220,8 +220,8 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 }
 
 // lostRefusal refuses what concerns a lost device.
-func lostRefusal(d *device) *Refusal {
-	return &Refusal{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d, wording.Plain(d.Name))}
+func lostRefusal(d *device) *Result {
+	return &Result{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d, wording.Plain(d.Name))}
 }
 
 // newLease opens a lease that holds nothing. What its word shows, Refresh decides.

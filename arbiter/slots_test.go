@@ -29,19 +29,19 @@ type thread struct {
 	number uint32
 }
 
-func (t *thread) contexts(n int) arbiter.Outcome {
+func (t *thread) contexts(n int) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsContexts, Count: n, Thread: t.number})
 }
 
-func (t *thread) hold(n int) arbiter.Outcome {
+func (t *thread) hold(n int) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsHolds, Count: n, Thread: t.number})
 }
 
-func (t *thread) streams(n int) arbiter.Outcome {
+func (t *thread) streams(n int) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsStreams, Count: n, Thread: t.number})
 }
 
-func (t *thread) alloc(n accounting.Bytes) arbiter.Outcome {
+func (t *thread) alloc(n accounting.Bytes) arbiter.Result {
 	t.request++
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
@@ -236,7 +236,7 @@ func TestSlotsNobodyOvertakes(t *testing.T) {
 	one.contexts(1)
 	a, b := two.contexts(1).Waiting, three.streams(1).Waiting
 	late := w.client(0, 0)
-	try := func() arbiter.Outcome {
+	try := func() arbiter.Result {
 		return w.arb.Ask(w.now, arbiter.Request{Lease: late.lease, What: arbiter.WantsContexts, Count: 1, NoWait: true})
 	}
 	if o := try(); o.Reason != arbiter.ReasonBusy {
@@ -260,7 +260,7 @@ func TestSlotsNobodyOvertakes(t *testing.T) {
 func TestContextsThatExistAlready(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	one, two := w.client(0, 0), w.client(0, 0)
-	noticed := func(c *client) arbiter.Outcome {
+	noticed := func(c *client) arbiter.Result {
 		return w.arb.Ask(w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: 1, Noticed: true})
 	}
 	if o := noticed(one); !o.Granted || w.holders() != 1 {

@@ -125,7 +125,7 @@ func TestWaitersOfAUserAreBounded(t *testing.T) {
 	p.Defaults.OnFull = rules.OnFullWait
 	w := newWorld(t, p, 1000)
 	w.client(0, 0).must(1000)
-	fill := func(uid uint32) (waiting int, refused arbiter.Outcome) {
+	fill := func(uid uint32) (waiting int, refused arbiter.Result) {
 		for {
 			c := w.clientOf(w.process(uid, "x"), 0, 0)
 			for range arbiter.MaxTicketsOfProcess / 2 {

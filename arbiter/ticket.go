@@ -11,27 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// DecisionKind says what a decision is.
-type DecisionKind uint8
-
-// The kinds of decisions.
-const (
-	DecisionDone   DecisionKind = iota // the request is decided, its ticket gone
-	DecisionNotice                     // something has changed for one that waits
-)
-
-// Decision is what became of a ticket: the Outcome of a Request; of a job or a session that
-// one, or the Refusal.
-type Decision struct {
-	Ticket  TicketID
-	Kind    DecisionKind
-	Outcome Outcome
-	Job     *JobInfo
-	Session *SessionInfo
-	Refusal *Refusal
-	Notice  Notice
-}
-
 // Notice tells a waiting request how it stands.
 type Notice struct {
 	Position int // 1: next at the limit that refuses it
@@ -75,7 +54,7 @@ type ticket struct {
 	turnOnly bool    // of a copy: nothing refused live but that others come first
 
 	done   bool
-	answer Decision
+	answer Result
 	told   told
 }
 
@@ -119,22 +98,16 @@ func (t *ticket) onlyBehind() bool {
 }
 
 // result is what is known of a ticket at the end of the call that made it.
-func (t *ticket) result() Decision {
+func (t *ticket) result() Result {
 	if t.done {
 		return t.answer
 	}
-	switch t.kind {
-	case wantsJob:
-		return Decision{Job: &JobInfo{ID: t.job.id, Waiting: t.id}}
-	case wantsSession:
-		return Decision{Session: &SessionInfo{ID: t.session.id, Waiting: t.id}}
-	}
-	return Decision{Outcome: t.lease.counted(t.kind, Outcome{Waiting: t.id})}
+	return t.counted(Result{Waiting: t.id})
 }
 
-// Decisions returns what became of tickets since the last call, oldest first. The slice is valid until the next call. Every
-// ticket that a request was told of has exactly one DecisionDone, however it ends.
-func (a *Arbiter) Decisions() []Decision { return a.decisions.take() }
+// Decisions returns what became of waiting requests since the last call, and notices to requests that go on waiting, oldest first. The slice is
+// valid until the next call. Every ticket that a request was told of is decided exactly once, however it ends.
+func (a *Arbiter) Decisions() []Result { return a.decisions.take() }
 
 // Place tells the place of a waiting request, to be kept for when it comes again; the
 // zero Place for one that does not wait.

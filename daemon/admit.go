@@ -32,14 +32,14 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 }
 
 // decide has the arbiter decide on a request of a lease, and keeps what comes of it.
-func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Outcome, error) {
+func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
 	d := cl.d
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
 	l, err := cl.leaseLocked(slot)
 	if err != nil {
-		return arbiter.Outcome{}, err
+		return arbiter.Result{}, err
 	}
 	r.Lease = l.ID
 	out := d.carryOutLocked(cl.s, l, retry, r)
@@ -56,16 +56,16 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 // heap, which an answer at once does not.
 func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
 	s, taken := cl.s, cl.s.taken
-	cl.d.parkLocked(cl, h, ticket, func(dec arbiter.Decision) (receipt, func() error) {
+	cl.d.parkLocked(cl, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
-		cl.d.keepObjectsLocked(l, r.What, dec.Outcome)
-		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Outcome.Receipt},
-			func() error { return cl.replyAsked(h, r, dec.Outcome) }
+		cl.d.keepObjectsLocked(l, r.What, dec)
+		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Receipt},
+			func() error { return cl.replyAsked(h, r, dec) }
 	})
 }
 
 // replyAsked tells what became of a request of a lease.
-func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Outcome) error {
+func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
 		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit), Text: cl.told(out)}
@@ -84,7 +84,7 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Outcom
 
 // told is the line that a refused program is to print: of its first refusal, and of each that is about
 // the client itself rather than about what others hold.
-func (cl *client) told(out arbiter.Outcome) (text ipc.Text) {
+func (cl *client) told(out arbiter.Result) (text ipc.Text) {
 	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
 		text = addressed(cl.s.caller, out.Explain)
 	}
@@ -92,7 +92,7 @@ func (cl *client) told(out arbiter.Outcome) (text ipc.Text) {
 }
 
 // reply sends what became of a request with its body, or as an error where there is none.
-func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Outcome, rep *T) error {
+func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) error {
 	status := ipc.StatusOK
 	if !out.Granted {
 		status = statusOfReason(out.Reason)
@@ -104,7 +104,7 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Outcome, rep *T) er
 }
 
 // carryOutLocked has the arbiter decide, and writes down what it counts.
-func (d *Daemon) carryOutLocked(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Outcome {
+func (d *Daemon) carryOutLocked(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Result {
 	if retry && r.Count < 0 {
 		r.Count = -l.Unheard.Take(r.What, -r.Count)
 	}

@@ -57,7 +57,7 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	}
 	place := cl.comesAgain(h, req.Flags&ipc.JobRetry != 0)
 	rep, waits, err := d.openJob(cl, h, &req, proc, place)
-	var refusal *arbiter.Refusal
+	var refusal *arbiter.Result
 	switch {
 	case errors.As(err, &refusal):
 		return cl.replyJobRefusal(h, refusal)
@@ -91,7 +91,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		return rep, false, err
 	}
 	if info.Waiting != 0 {
-		d.parkLocked(cl, h, info.Waiting, func(dec arbiter.Decision) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
+		d.parkLocked(cl, h, info.Waiting, func(dec arbiter.Result) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
 		return rep, true, nil
 	}
 	d.holdJobLocked(j, info)
@@ -285,15 +285,14 @@ func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
 }
 
 // jobDecidedLocked carries out what became of a job that waited.
-func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Decision) (receipt, func() error) {
+func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
-	if dec.Refusal != nil || dec.Job == nil || d.jobs[j.token] != j {
+	if dec.Job == nil || d.jobs[j.token] != j {
 		d.endRunnerLocked(j)
-		refusal := dec.Refusal
-		if refusal == nil {
-			refusal = &arbiter.Refusal{Reason: arbiter.ReasonCancelled, Explain: "the job has ended"}
+		if dec.Granted {
+			dec = arbiter.Result{Reason: arbiter.ReasonCancelled, Explain: "the job has ended"}
 		}
-		return receipt{}, func() error { return cl.replyJobRefusal(h, refusal) }
+		return receipt{}, func() error { return cl.replyJobRefusal(h, &dec) }
 	}
 	d.holdJobLocked(j, *dec.Job)
 	j.told = cl
@@ -302,8 +301,8 @@ func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Decision) (
 }
 
 // replyJobRefusal tells the runner why it has no job.
-func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Refusal) error {
-	return reply(cl, h, arbiter.Outcome{Reason: r.Reason, Explain: r.Explain}, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
+func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
+	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
 }
 
 // jobClose gives back what a job holds beyond its processes. From its runner it is the

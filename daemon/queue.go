@@ -23,7 +23,7 @@ type parked struct {
 	caller string // the name of the program that its notices begin with; "": the client adds that itself
 	// decide carries out the arbiter's decision. It returns a receipt for what that gives, and a function that sends the reply. The
 	// daemon's lock is held for decide, and not for that function.
-	decide func(arbiter.Decision) (receipt, func() error)
+	decide func(arbiter.Result) (receipt, func() error)
 
 	mu   sync.Mutex // held while a notice is sent, which never blocks; the daemon's lock may be held before it
 	over bool       // the reply is sent, or could not be
@@ -43,7 +43,7 @@ func newWaiters() waiters {
 }
 
 // parkLocked enters a request that must wait. The caller gives the daemon's lock back, and then tells the client that the request waits (tellFirst).
-func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Decision) (receipt, func() error)) {
+func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Result) (receipt, func() error)) {
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	if cl.s != nil {
 		p.caller = cl.s.caller
@@ -114,13 +114,13 @@ func signal(c chan struct{}) {
 }
 
 // decidedLocked puts the notice or the reply for a decision into the outbox. A decision for a ticket that is not parked (any more) is dropped.
-func (d *Daemon) decidedLocked(decision arbiter.Decision) {
+func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p := d.queue.parked[decision.Ticket]
 	if p == nil || d.stopping() {
 		return
 	}
-	if decision.Kind == arbiter.DecisionNotice {
-		notice := p.waitingReply(decision.Notice)
+	if decision.Notice != nil {
+		notice := p.waitingReply(*decision.Notice)
 		d.queue.outbox = append(d.queue.outbox, func() { _ = p.tell(notice) }) // a connection that is broken ends in its own goroutine
 		return
 	}

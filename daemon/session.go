@@ -120,21 +120,21 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		cl.gaveLocked(receipt{request: head.Request, s: s})
 		return s, false, nil
 	}
-	d.parkLocked(cl, head, ticket, func(dec arbiter.Decision) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
+	d.parkLocked(cl, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
 	cl.waits.caller = s.caller
 	return s, true, nil
 }
 
 // sessionDecidedLocked carries out what became of a session that waited for its reservation.
 // Only now would the next daemon take it up: before that its client knows no token of it.
-func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Decision) (receipt, func() error) {
+func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
-	if dec.Refusal != nil || s.dead {
+	if !dec.Granted || s.dead {
 		delete(s.conns, cl.conn) // which the answer has yet to go out on
 		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
-		if dec.Refusal != nil {
-			err = about(s.caller, dec.Refusal)
+		if !dec.Granted {
+			err = about(s.caller, &dec)
 		}
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
@@ -153,7 +153,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Dec
 
 // about is an error that tells whom a refusal in it is about.
 func about(caller string, err error) error {
-	var refusal *arbiter.Refusal
+	var refusal *arbiter.Result
 	if !errors.As(err, &refusal) {
 		return err
 	}
@@ -373,7 +373,7 @@ func refused(status ipc.Status, format string, args ...any) error {
 func statusOf(err error) ipc.Status {
 	var w *wireError
 	var p *ipc.ProtocolError
-	var r *arbiter.Refusal
+	var r *arbiter.Result
 	switch {
 	case errors.As(err, &w):
 		return w.status

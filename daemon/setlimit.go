@@ -69,7 +69,7 @@ func (d *Daemon) set(s gpufs.Setting) error {
 
 // errnoOf says by which errno a write is refused.
 func errnoOf(err error) unix.Errno {
-	var refusal *arbiter.Refusal
+	var refusal *arbiter.Result
 	switch {
 	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
 		return unix.ENOSPC // a memory.min that has no room, or a change that could not be kept

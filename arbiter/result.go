@@ -46,22 +46,30 @@ func (r Reason) String() string {
 // MarshalText spells the reason in JSON.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Outcome is the decision on a Request.
-type Outcome struct {
-	Granted   bool
-	Receipt   Receipt  // what was granted, to be taken back where the client never hears of it
-	Waiting   TicketID // the decision comes later, out of [Arbiter.Decisions]
-	Reason    Reason
+// Result is the decision on a request of a lease, a job or a process. The Result of a refused request is also an error.
+type Result struct {
+	Ticket  TicketID // of a request that has waited; 0: it was decided when it was made
+	Waiting TicketID // the request waits, and the decision comes later, out of [Arbiter.Decisions]; 0: it is decided
+	Notice  *Notice  // how a request stands that goes on waiting; nil: it is decided
+
+	Granted bool
+	Receipt Receipt  // what was granted, to be taken back if the client never hears of it
+	Job     *JobInfo // the job that was asked for; nil: it was not granted
+
+	Reason    Reason // of a refusal
 	Requested accounting.Bytes
 	Remaining accounting.Bytes // what would have been granted at the limit that refused
 	Limit     accounting.Bytes // that limit
 	Holders   string           // the largest holders at that limit
-	Explain   string           // one line for people
+	Explain   string           // one line for people: what, where, and what to do
 	First     bool             // the first refusal of a process: to be printed
 
 	Current int // streams, or contexts, that there are, whatever was decided
 	Max     int // streams that there may be
 }
+
+// Error returns the line for people of a refusal.
+func (r *Result) Error() string { return r.Explain }
 
 // Receipt is what a request was granted; the zero Receipt is nothing. Its slot goes back with the last of
 // what its holder has.
@@ -83,18 +91,6 @@ func (r *Request) Receipt() Receipt {
 	}
 	return Receipt{}
 }
-
-// Refusal is the error of a request that policy refuses.
-type Refusal struct {
-	Reason    Reason
-	Requested accounting.Bytes
-	Remaining accounting.Bytes
-	Limit     accounting.Bytes
-	Explain   string // one line for people: what, where, and what to do
-}
-
-// Error returns the line for people.
-func (r *Refusal) Error() string { return r.Explain }
 
 // Errors of requests that are wrong rather than refused. They come wrapped in
 // the number or name in question.
