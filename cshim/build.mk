@@ -8,11 +8,11 @@ include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
 # comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
-SHIM_CORE := admit budget charge codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
+SHIM_CORE := admit budget codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
 SHIM_NVML := hooks nvml
-SHIM_OPENCL := charge context device hooks image layer memory opencl query svm
+SHIM_OPENCL := call context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query
 SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 
@@ -86,7 +86,7 @@ SHIM_TEST_FLAGS := $(SHIM_INCLUDE) -std=c11 -D_GNU_SOURCE -O1 -g -Wall -Wextra -
                    -Wstrict-prototypes -Werror -pthread
 SHIM_ASAN := -fsanitize=address,undefined -fno-sanitize-recover=all
 SHIM_CORE_SOURCES := $(SHIM_CORE:%=cshim/core/%.c)
-SHIM_TESTS := table_test charge_test credit_test env_test stress session_stress wait_test threads_test
+SHIM_TESTS := table_test credit_test env_test stress session_stress wait_test threads_test
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \

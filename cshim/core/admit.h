@@ -4,7 +4,6 @@
 #ifndef GA_ADMIT_H
 #define GA_ADMIT_H
 
-#include "core/charge.h"
 #include "core/give.h"
 #include "core/interface.h"
 #include "core/root.h"
@@ -134,52 +133,6 @@ static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
 // Takes out the block at an address, as ga_withdraw_key.
 static inline bool ga_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
     return ga_withdraw_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
-}
-
-// Bytes that are on their way are held by a record from now on. NULL: there is no memory
-// for one, and they still are on their way.
-static inline struct ga_charge *ga_charge_hold(struct ga_root *root, const struct ga_entry *entry) {
-    struct ga_thread *t = ga_self.thread;
-    ga_move_begin(root);
-    struct ga_charge *charge = t ? t->spare : NULL;
-    if (GA_LIKELY(charge != NULL)) {
-        t->spare = NULL;
-    } else {
-        ga_move_end();
-        charge = ga_charge_fetch(root);
-        ga_tell_more_charges(root);
-        if (!charge)
-            return NULL;
-        ga_move_begin(root);
-    }
-    charge->kind = entry->kind;
-    atomic_store_explicit(&charge->tag, entry->tag, memory_order_relaxed);
-    atomic_store_explicit(&charge->device, entry->device, memory_order_relaxed);
-    atomic_store_explicit(&charge->bytes, entry->bytes, memory_order_release);
-    ga_inflight_add(entry->device, 0 - entry->bytes);
-    ga_move_end();
-    return charge;
-}
-
-// Its bytes are on their way again, and the record is nobody's.
-static inline struct ga_entry ga_charge_withdraw(struct ga_root *root, struct ga_charge *charge) {
-    ga_move_begin(root);
-    struct ga_entry entry = ga_charge_empty(charge);
-    ga_inflight_add(entry.device, entry.bytes);
-    ga_charge_spare(root, charge);
-    ga_move_end();
-    return entry;
-}
-
-// Its bytes go back, and the record is nobody's.
-static inline void ga_charge_drop(struct ga_root *root, struct ga_charge *charge) {
-    ga_move_begin(root);
-    struct ga_entry entry = ga_charge_empty(charge);
-    uint32_t notify = ga_give(root, entry.device, entry.bytes, entry.tag);
-    ga_charge_spare(root, charge);
-    ga_move_end();
-    if (GA_UNLIKELY(notify))
-        ga_session_freed(root, notify - 1);
 }
 
 // So many contexts, from this one on, have ended, and with them all blocks that lived there.

@@ -3,7 +3,6 @@
 
 #include <errno.h>
 
-#include "core/charge.h"
 #include "core/credit.h"
 #include "core/lane.h"
 #include "core/log.h"
@@ -262,12 +261,6 @@ struct sums {
     struct ga_objects_sum objects[GA_DEVICES];
 };
 
-static void add_block(void *arg, const struct ga_entry *e) {
-    struct sums *s = arg;
-    if (e->tag == s->tag && e->device < GA_DEVICES)
-        s->used[e->device] += e->bytes;
-}
-
 static void sum_up(struct ga_root *root, struct sums *s) {
     ga_os_zero(s, sizeof *s);
     s->tag = atomic_load(&root->tag);
@@ -280,8 +273,8 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     struct ga_entry e;
     struct ga_walk walk = ga_self_walk(&root->blocks);
     while (ga_self_next(&walk, &e))
-        add_block(s, &e);
-    ga_charge_each(root, add_block, s);
+        if (e.tag == s->tag && e.device < GA_DEVICES)
+            s->used[e.device] += e.bytes;
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         s->used[d] += atomic_load(&root->pooled[d]) + atomic_load(&root->stranded[d]);
         s->objects[d] = ga_objects_sum(root, d);

@@ -62,8 +62,7 @@ struct ga_thread {
     uint32_t free;                     // where tid is 0: the next free record + 1
     // Contexts that it asks for, or that the driver makes in a call of it: ga_tell_making.
     _Atomic uint32_t making;
-    uint32_t making_on;      // the device
-    struct ga_charge *spare; // the record that it gave back last, or NULL: charge.h
+    uint32_t making_on; // the device
 };
 
 // A driver that computes on the processor, and the identity of the device on which it is counted.
@@ -86,17 +85,6 @@ struct ga_answer {
     uint64_t at_ms;
     uint64_t total, used, room;
     uint64_t word; // the lease's credit word when it was summed up
-};
-
-// Records that hold bytes, as the table of blocks does: charge.h.
-struct ga_charges {
-    struct ga_spin lock;
-    struct ga_charge *unused; // that no thread has
-    _Atomic(struct ga_charge_block *) blocks;
-    uint64_t out; // those that hold something, or are a thread's spare one
-    // The most of these that there were, or fewer since that was counted anew; and what was told.
-    _Atomic uint64_t most;
-    _Atomic uint64_t told;
 };
 
 // What a thread's hold on a device comes from (ga_entry.kind in root.holds).
@@ -179,11 +167,10 @@ struct ga_root {
     _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];
-    struct ga_table blocks;    // device memory: by address in GA_SPACE_PLAIN, by handle in others
-    struct ga_charges charges; // and by the record that an object of the driver's has
-    struct ga_table streams;   // by handle
-    struct ga_table holds;     // of threads, GA_HOLD_…: hold.c
-    struct ga_table objects;   // what threads have made and hold: objects.c
+    struct ga_table blocks;  // device memory: by address in GA_SPACE_PLAIN, by handle in others
+    struct ga_table streams; // by handle
+    struct ga_table holds;   // of threads, GA_HOLD_…: hold.c
+    struct ga_table objects; // what threads have made and hold: objects.c
     struct ga_spin objects_lock;
     struct ga_spin retains_lock;   // of those in it that count
     struct ga_table hosts;         // page-locked host memory by address

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/tell.h"
 
-#include "core/charge.h"
 #include "core/credit.h"
 
 #define AGAIN_MS 1000
 
 void ga_tell(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
-    uint64_t blocks, charges;
+    uint64_t blocks;
     uint32_t imports, makings, managings;
     if (!view)
         return;
     do { // another thread may write what it knew before
         blocks = atomic_load(&root->blocks.most);
-        charges = atomic_load(&root->charges.most);
         imports = atomic_load(&root->imports_changed);
         makings = atomic_load(&root->making_changed);
         managings = atomic_load(&root->managed_changed);
@@ -22,7 +20,7 @@ void ga_tell(struct ga_root *root) {
         uint64_t counts =
             GA_COUNTS_TOLD | (atomic_load(&root->soft) ? GA_COUNTS_SOFT : 0) |
             pools << GA_COUNTS_POOLS_SHIFT |
-            ga_os_least(blocks + charges + atomic_load(&root->imports.most), GA_COUNTS_BLOCKS_MAX);
+            ga_os_least(blocks + atomic_load(&root->imports.most), GA_COUNTS_BLOCKS_MAX);
         for (uint32_t d = 0; d < GA_DEVICES; d++) {
             uint32_t slot = atomic_load(&view->slot[d]);
             if (!slot)
@@ -37,9 +35,7 @@ void ga_tell(struct ga_root *root) {
                          counts | making << GA_COUNTS_MAKING_SHIFT);
         }
         atomic_store(&root->blocks.told, blocks);
-        atomic_store(&root->charges.told, charges);
     } while (atomic_load(&root->blocks.most) != blocks ||
-             atomic_load(&root->charges.most) != charges ||
              atomic_load(&root->imports_changed) != imports ||
              atomic_load(&root->making_changed) != makings ||
              atomic_load(&root->managed_changed) != managings);
@@ -53,7 +49,6 @@ void ga_tell_again(struct ga_root *root) {
     ga_self_enter();
     ga_table_recount(&root->blocks);
     ga_table_recount(&root->imports);
-    ga_charge_recount(root);
     ga_self_leave();
     ga_tell(root);
 }

@@ -41,10 +41,4 @@ static inline void ga_tell_more(struct ga_root *root) {
         ga_tell(root);
 }
 
-// After a record was fetched (charge.h).
-static inline void ga_tell_more_charges(struct ga_root *root) {
-    if (atomic_load(&root->charges.most) != atomic_load(&root->charges.told))
-        ga_tell(root);
-}
-
 #endif

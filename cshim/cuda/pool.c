@@ -264,8 +264,8 @@ static void meet(struct ga_root *root, struct ga_cuda_pool *pool) {
 
 // Learns a granule from how much a pool grew while the driver was asked for blocks of bytes in sum.
 // For one block the difference is less than a granule. For blocks of several threads it may be
-// more, if the driver took several granules: then the result is too large, until a reading that is
-// no multiple of it comes (granule_of).
+// more, if the driver took several granules: then the result is too large until a reading shows
+// another multiple (granule_of).
 static void learn_locked(struct ga_cuda_granule *g, uint64_t grew, uint64_t bytes) {
     if (grew > bytes && grew - bytes >= g->more_than)
         g->more_than = grew - bytes + 1;

@@ -3,14 +3,13 @@
 
 #include "core/admit.h"
 #include "core/slots.h"
-#include "opencl/charge.h"
+#include "opencl/call.h"
 #include "opencl/device.h"
 #include "opencl/state.h"
 
 // A context, and what it has taken.
 struct ga_opencl_context {
-    struct ga_opencl_charge charge;
-    struct ga_slots slots;
+    struct ga_opencl_taken taken;
     // Of one whose end the driver does not tell.
     ga_cl_context handle;
     uint32_t references; // of the program's
@@ -62,19 +61,9 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
     return asked;
 }
 
-static struct ga_opencl_context *of(struct ga_opencl_charge *charge) {
-    return (struct ga_opencl_context *)(void *)charge;
-}
-
-static void give_back(struct ga_root *root, struct ga_opencl_charge *charge) {
-    ga_slots_give(root, &of(charge)->slots);
-    charge->generation = 0;
-    ga_records_give(&ga_opencl(root)->contexts, charge);
-}
-
 static void ended(ga_cl_context context, void *arg) {
     ga_opencl_device_forget(context);
-    ga_opencl_charge_ends(arg);
+    ga_opencl_call_context_ended(arg);
 }
 
 // Counts the references of a context whose end no driver tells.
@@ -110,7 +99,7 @@ static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context cont
 static bool tells_end(const struct ga_opencl_context *record, ga_cl_device any) {
     return ga_opencl_device_is_3(any) &&
            GA_OPENCL_ASK(clSetContextDestructorCallback, record->handle, ended,
-                         (void *)&record->charge);
+                         (void *)(uintptr_t)&record->taken);
 }
 
 // False: there is no memory to remember it by.
@@ -120,8 +109,7 @@ static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
     if (!record)
         return false;
     *record = (struct ga_opencl_context){
-        .charge = {.generation = atomic_load(&s->root->generation), .give_back = give_back},
-        .slots = s->slots,
+        .taken = {.generation = atomic_load(&s->root->generation), .slots = s->slots},
         .handle = context};
     if (!tells_end(record, s->any))
         count(s->root, record);
@@ -158,7 +146,7 @@ ga_cl_int ga_opencl_context_release(GA_FN_clReleaseContext *real, ga_cl_context 
     struct ga_opencl_context *last = root ? change(root, context, -1) : NULL;
     ga_cl_int result = real(context);
     if (last && result == GA_CL_SUCCESS)
-        ga_opencl_charge_ends(&last->charge);
+        ga_opencl_call_context_ended(&last->taken);
     else if (last)
         count(root, last);
     else if (root && result != GA_CL_SUCCESS)

@@ -7,7 +7,7 @@
 #include "hook/copies.h"
 #include "hook/library.h"
 #include "hook/row.h"
-#include "opencl/charge.h"
+#include "opencl/call.h"
 #include "opencl/context.h"
 #include "opencl/image.h"
 #include "opencl/memory.h"

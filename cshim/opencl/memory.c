@@ -2,14 +2,16 @@
 #include "opencl/memory.h"
 
 #include "core/admit.h"
-#include "opencl/charge.h"
+#include "opencl/call.h"
 #include "opencl/device.h"
+#include "opencl/state.h"
 
 bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
     *c = (struct ga_claim){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
     if (bytes == 0)
         return true;
+    ga_opencl_call_give_back();
     if (!ga_claim_begin(c))
         return false;
     ga_cl_device first = NULL;
@@ -24,19 +26,24 @@ bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits 
     return true;
 }
 
-static void ended(ga_cl_mem memory, void *arg) {
-    (void)memory;
-    ga_opencl_charge_ends(arg);
+static struct ga_key key_of(ga_cl_mem memory) {
+    return (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_OPENCL};
+}
+
+static void ended(ga_cl_mem memory, void *unused) {
+    (void)unused;
+    ga_opencl_call_ended(key_of(memory));
 }
 
 // False: nothing would say when it ends, or there is no memory to remember it by.
-static bool keep(const struct ga_claim *c, ga_cl_mem memory) {
-    struct ga_opencl_charge *charge = ga_opencl_charge_hold(c->root, &c->entry);
-    if (!charge)
+static bool keep(struct ga_claim *c, ga_cl_mem memory) {
+    c->entry.key = key_of(memory).number;
+    c->entry.space = GA_SPACE_OPENCL;
+    if (!ga_hold(c->root, &c->entry))
         return false;
-    if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, charge))
+    if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, NULL))
         return true;
-    ga_opencl_charge_withdraw(c->root, charge);
+    ga_withdraw_key(c->root, key_of(memory), &c->entry);
     return false;
 }
 

@@ -8,8 +8,13 @@
 #include "core/root.h"
 #include "core/table.h"
 
-// OpenCL's space of keys (core/table.h): addresses of shared virtual memory.
-enum { GA_SPACE_OPENCL = 12, GA_SPACES_OPENCL_END };
+// OpenCL's spaces of keys (core/table.h).
+enum {
+    GA_SPACE_OPENCL = 10,         // memory object, by its handle
+    GA_SPACE_OPENCL_SVM = 11,     // shared virtual memory, by its address
+    GA_SPACE_OPENCL_COMMAND = 12, // the same, freed by a command that has not executed: svm.c
+    GA_SPACES_OPENCL_END,
+};
 
 struct ga_opencl_context;
 
@@ -22,6 +27,7 @@ struct ga_opencl_known {
 
 struct ga_opencl_state {
     struct ga_records contexts; // struct ga_opencl_context
+    _Atomic uint64_t freed;     // blocks that commands have freed so far: svm.c
     struct ga_spin lock;        // guards what follows
     struct ga_opencl_context *counted;
     // Read without it: the numbers of devices, for as long as the process lives; and the devices of

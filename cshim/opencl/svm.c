@@ -2,12 +2,12 @@
 #include "opencl/svm.h"
 
 #include "core/admit.h"
-#include "opencl/charge.h"
+#include "opencl/call.h"
 #include "opencl/memory.h"
 #include "opencl/state.h"
 
 static struct ga_key key_of(const void *address) {
-    return (struct ga_key){(uint64_t)(uintptr_t)address, GA_SPACE_OPENCL};
+    return (struct ga_key){(uint64_t)(uintptr_t)address, GA_SPACE_OPENCL_SVM};
 }
 
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
@@ -19,7 +19,7 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
     if (!c.root)
         return address;
     c.entry.key = (uint64_t)(uintptr_t)address;
-    c.entry.space = GA_SPACE_OPENCL;
+    c.entry.space = GA_SPACE_OPENCL_SVM;
     if (address && ga_hold(c.root, &c.entry))
         return address;
     // Better none than what nobody can account for.
@@ -39,49 +39,64 @@ void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_addr
         ga_claim_drop(&c);
 }
 
-// The blocks of one command, each a charge of its own from then on: once the command is done the
-// driver may have given an address out again.
-static struct ga_opencl_charge *detach(struct ga_root *root, ga_cl_uint count,
-                                       const ga_cl_address *addresses) {
-    struct ga_opencl_charge *all = NULL;
-    for (ga_cl_uint i = 0; i < count; i++) {
-        struct ga_entry entry;
-        if (!addresses[i] || !ga_withdraw_key(root, key_of(addresses[i]), &entry))
-            continue;
-        struct ga_opencl_charge *charge = ga_opencl_charge_hold(root, &entry);
-        if (charge) {
-            charge->of = (uint64_t)(uintptr_t)addresses[i];
-            charge->held.next = all;
-            all = charge;
-        } else { // without memory to remember it by until then
-            ga_release_entry(root, &entry);
-        }
-    }
-    return all;
+// The blocks that one command frees. Once the command has executed, the driver may give their
+// addresses out again, so that until then each block's entry has a number of its own as its key.
+struct command {
+    uint64_t first; // number of the first block; the others follow
+    uint64_t count;
+};
+// A command is handed through the driver as one word: first above, count below.
+#define COUNT_BITS 20
+
+static struct ga_key key_in(const struct command *c, uint64_t i) {
+    return (struct ga_key){c->first + i, GA_SPACE_OPENCL_COMMAND};
+}
+
+// Moves an entry to another key. Without memory for that its bytes go back.
+static void move(struct ga_root *root, struct ga_key from, struct ga_key to) {
+    struct ga_entry entry;
+    if (!ga_withdraw_key(root, from, &entry))
+        return;
+    entry.key = to.number;
+    entry.space = to.space;
+    if (!ga_hold(root, &entry))
+        ga_release_entry(root, &entry);
+}
+
+static struct command detach(struct ga_root *root, ga_cl_uint count,
+                             const ga_cl_address *addresses) {
+    struct command c = {atomic_fetch_add(&ga_opencl(root)->freed, count) + 1, count};
+    for (ga_cl_uint i = 0; i < count; i++)
+        if (addresses[i])
+            move(root, key_of(addresses[i]), key_in(&c, i));
+    return c;
 }
 
 // The driver did not take the command.
-static void attach(struct ga_root *root, struct ga_opencl_charge *all) {
-    while (all) {
-        struct ga_opencl_charge *next = all->held.next;
-        uint64_t address = all->of;
-        struct ga_entry entry = ga_opencl_charge_withdraw(root, all);
-        entry.key = address;
-        entry.space = GA_SPACE_OPENCL;
-        ga_hold(root, &entry);
-        all = next;
-    }
+static void attach(struct ga_root *root, const struct command *c, const ga_cl_address *addresses) {
+    for (uint64_t i = 0; i < c->count; i++)
+        move(root, key_in(c, i), key_of(addresses[i]));
 }
 
-// Those of a child's parent are zeroed there, and lead nowhere.
+static void end(const struct command *c) {
+    for (uint64_t i = 0; i < c->count; i++)
+        ga_opencl_call_ended(key_in(c, i));
+}
+
+// A forked child's table has none of its parent's blocks.
 static void done(ga_cl_event event, ga_cl_int status, void *arg) {
+    uint64_t word = (uint64_t)(uintptr_t)arg;
+    struct command c = {word >> COUNT_BITS, word & ((1u << COUNT_BITS) - 1)};
     (void)event;
     (void)status;
-    for (struct ga_opencl_charge *charge = arg; charge;) {
-        struct ga_opencl_charge *next = charge->held.next;
-        ga_opencl_charge_ends(charge);
-        charge = next;
-    }
+    end(&c);
+}
+
+// Has the driver say when a command has executed. False: it cannot.
+static bool watch(ga_cl_event event, const struct command *c) {
+    void *word = (void *)(uintptr_t)(c->first << COUNT_BITS | c->count);
+    return c->count >> COUNT_BITS == 0 &&
+           GA_OPENCL_ASK(clSetEventCallback, event, GA_CL_COMPLETE, done, word);
 }
 
 // A function of the program's that is called in place of the driver's free frees the blocks itself,
@@ -94,13 +109,13 @@ ga_cl_int ga_opencl_svm_enqueue_free(GA_FN_clEnqueueSVMFree *real, ga_cl_queue q
     struct ga_root *root = free || !addresses ? NULL : ga_root_get();
     if (!root)
         return real(queue, count, addresses, free, arg, waits, wait_for, event);
-    struct ga_opencl_charge *all = detach(root, count, addresses);
+    struct command c = detach(root, count, addresses);
     ga_cl_event *at = event ? event : &own;
     ga_cl_int result = real(queue, count, addresses, free, arg, waits, wait_for, at);
     if (result != GA_CL_SUCCESS)
-        attach(root, all);
-    else if (all && !GA_OPENCL_ASK(clSetEventCallback, *at, GA_CL_COMPLETE, done, all))
-        done(NULL, 0, all); // nobody would say
+        attach(root, &c, addresses);
+    else if (!watch(*at, &c))
+        end(&c);
     if (own && GA_OPENCL_REAL(clReleaseEvent))
         GA_OPENCL_REAL(clReleaseEvent)(own);
     return result;

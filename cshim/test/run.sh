@@ -10,7 +10,6 @@ tests=$build/cshim-test
 for kind in asan tsan; do
     echo "-- $kind"
     tools/limit.sh 300 "$tests/$kind/table_test" 60000
-    tools/limit.sh 300 "$tests/$kind/charge_test"
     tools/limit.sh 300 "$tests/$kind/credit_test"
     tools/limit.sh 300 "$tests/$kind/env_test" accounting/testdata/sizes.tsv
     tools/limit.sh 300 "$tests/$kind/stress" 4 20000

@@ -1,0 +1,57 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "opencl/call.h"
+
+#include "core/admit.h"
+#include "opencl/state.h"
+
+__thread struct ga_opencl_call ga_opencl_call;
+
+void ga_opencl_call_give_back(void) {
+    struct ga_entry *bytes = &ga_opencl_call.bytes;
+    struct ga_root *root = bytes->bytes ? ga_root_get() : NULL;
+    if (root)
+        ga_release_entry(root, bytes);
+    bytes->bytes = 0;
+}
+
+// In a handler that has interrupted this library there is no root: then the entry stays, until
+// another object has its handle.
+void ga_opencl_call_ended(struct ga_key key) {
+    struct ga_root *root = ga_root_get();
+    struct ga_entry *bytes = &ga_opencl_call.bytes;
+    struct ga_entry e;
+    if (!root || !ga_withdraw_key(root, key, &e))
+        return;
+    if (bytes->bytes && (e.device != bytes->device || e.tag != bytes->tag))
+        ga_opencl_call_give_back();
+    e.bytes += bytes->bytes;
+    *bytes = e;
+    if (!ga_opencl_call_is_on())
+        ga_opencl_call_give_back();
+}
+
+void ga_opencl_call_context_ended(struct ga_opencl_taken *context) {
+    context->next = ga_opencl_call.contexts;
+    ga_opencl_call.contexts = context;
+    if (!ga_opencl_call_is_on())
+        ga_opencl_call_end_all();
+}
+
+// A forked child has its parent's contexts, and none of their slots.
+static void give_slots_back(struct ga_root *root, struct ga_opencl_taken *context) {
+    if (context->generation != atomic_load(&root->generation))
+        return;
+    ga_slots_give(root, &context->slots);
+    context->generation = 0;
+    ga_records_give(&ga_opencl(root)->contexts, context);
+}
+
+void ga_opencl_call_end_all(void) {
+    struct ga_root *root = ga_root_get();
+    ga_opencl_call_give_back();
+    while (root && ga_opencl_call.contexts) {
+        struct ga_opencl_taken *context = ga_opencl_call.contexts;
+        ga_opencl_call.contexts = context->next;
+        give_slots_back(root, context);
+    }
+}
