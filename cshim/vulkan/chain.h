@@ -75,7 +75,7 @@ struct ga_vulkan_device {
     struct ga_slots slots;
     uint32_t parts;
     struct ga_vulkan_part part[GA_VK_GROUP];
-    uint64_t salt[GA_VK_GROUP]; // of the keys of its memory (memory.c)
+    uint64_t salt; // of the keys of its memory (memory.c)
     uint32_t types;
     uint8_t heap_of[GA_VK_MEMORY_TYPES];
     uint32_t heap_flags[GA_VK_HEAPS];

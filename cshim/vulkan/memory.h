@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: charged by what was asked for, to each device that has it.
+// Device memory: charged by what was asked for. In a group of devices one of them is charged.
 #ifndef GA_VULKAN_MEMORY_H
 #define GA_VULKAN_MEMORY_H
 

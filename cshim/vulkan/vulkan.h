@@ -139,7 +139,6 @@ struct ga_vk_pci {
 #define GA_VK_HEAPS 16
 #define GA_VK_MEMORY_TYPES 32
 #define GA_VK_HEAP_DEVICE_LOCAL 1u
-#define GA_VK_HEAP_MULTI_INSTANCE 2u
 struct ga_vk_memory_properties {
     uint32_t types;
     struct {
