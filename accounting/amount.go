@@ -9,6 +9,7 @@ const (
 	Streams Amount = iota
 	Memory         // bytes of memory that count against budgets; a reservation (memory.min) is one of Memory and of Present
 	Present        // the bytes of Memory that count against the device: all but managed memory that the device does not hold now
+	Beside         // bytes that the device lacks beside Present: contexts and other overhead; a budget may reserve some of them
 	nAmounts
 )
 
@@ -20,6 +21,7 @@ var rows = [nAmounts]struct {
 	Streams: {most: 1 << 30},
 	Memory:  {most: Max, awaited: true},
 	Present: {most: Max, awaited: true},
+	Beside:  {most: Max, awaited: true},
 }
 
 // Awaited reports whether one may wait for an amount; else what has no room is refused at once.

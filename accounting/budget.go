@@ -169,6 +169,28 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	return nil
 }
 
+// KeepBeside reserves n bytes of Beside for a budget on a device, in place of what was reserved of it. ErrNoDevice when there is
+// no such device.
+func (l *Ledger) KeepBeside(b *Budget, device int, n Bytes) error {
+	d := l.device(device)
+	if d == nil {
+		return fmt.Errorf("device %d: %w", device, ErrNoDevice)
+	}
+	if a := b.open(d); n != a.kept {
+		was := a.claim(Beside)
+		a.kept = n
+		d.ledger.ease()
+		a.tell(Beside, was)
+	}
+	return nil
+}
+
+// Kept returns what is reserved of Beside for a budget on a device, and how much of that nothing below it takes.
+func (b *Budget) Kept(device int) (all, left Bytes) {
+	a := b.on(device)
+	return a.kept, a.absorbs(Beside)
+}
+
 // Limits returns a budget's limits on a device.
 func (b *Budget) Limits(device int) Limits {
 	a := b.on(device)
@@ -181,7 +203,7 @@ func (b *Budget) Reserved(device int) Bytes { return b.on(device).reserved() }
 // Account returns a budget's sums on a device.
 func (b *Budget) Account(device int) Account {
 	a := b.on(device)
-	return Account{Limit: a.max[Memory], Held: a.held[Memory].bytes(), Committed: a.commit(Memory).bytes()}
+	return Account{Limit: a.max[Memory], Held: a.held[Memory].bytes(), Committed: a.commit(Memory).bytes(), Beside: a.commit(Beside).bytes()}
 }
 
 // Load returns what is held or promised on a device below b, its own reservation apart.

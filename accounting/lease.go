@@ -88,6 +88,9 @@ func (s *Lease) SetAway(n Bytes) {
 	s.shift(Present, was, n)
 }
 
+// SetBeside sets how many bytes of its device a lease takes beside its memory, whatever the limits say.
+func (s *Lease) SetBeside(n Bytes) { s.shift(Beside, n, s.held[Beside].bytes()) }
+
 // Budget returns the budget that the lease charges first.
 func (s *Lease) Budget() *Budget { return s.tree.to.budget }
 

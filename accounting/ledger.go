@@ -36,10 +36,11 @@ type device struct {
 
 // Account is the sum of a device or of a budget on a device, in bytes.
 type Account struct {
-	Limit     Bytes // the device's capacity, or memory.max
+	Limit     Bytes // the device's capacity less Beside, or memory.max
 	Granted   Bytes // handed out (devices only; 0 for budgets)
 	Held      Bytes // handed out and charged; a device's without the managed memory that it does not hold now
 	Committed Bytes // what is held or promised: never less than Held
+	Beside    Bytes // what the device lacks beside that, or will lack: held or reserved
 	Streams   int   // devices only
 }
 
@@ -80,8 +81,8 @@ func (l *Ledger) Device(index int) Account {
 		return Account{}
 	}
 	return Account{
-		Limit: d.max[Present], Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Present].bytes(),
-		Committed: d.load[Present].bytes(), Streams: int(d.held[Streams].bytes()),
+		Limit: d.most(Present), Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Present].bytes(),
+		Committed: d.load[Present].bytes(), Beside: d.load[Beside].bytes(), Streams: int(d.held[Streams].bytes()),
 	}
 }
 

@@ -250,3 +250,69 @@ func TestSaturation(t *testing.T) {
 		t.Errorf("3 + 4 − 2 = %d", got)
 	}
 }
+
+// What leases take of a device beside their memory, and what is reserved of that, lowers what the device has to share; a reservation counts once
+// with what is taken below it.
+func TestBesideLowersTheCapacity(t *testing.T) {
+	l := machine(t, 1000)
+	job := l.OpenBudget(nil)
+	process := l.OpenBudget(job)
+	held := lease(t, l, process)
+	left := func(want accounting.Bytes) {
+		t.Helper()
+		if d := l.Device(0); d.Limit != want || d.Beside != 1000-want || held.Room() != want {
+			t.Errorf("capacity %d with %d beside, room for %d; want %d", d.Limit, d.Beside, held.Room(), want)
+		}
+	}
+	keep := func(b *accounting.Budget, n accounting.Bytes) {
+		t.Helper()
+		if err := l.KeepBeside(b, 0, n); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left(1000)
+	keep(job, 100)
+	left(900)
+	held.SetBeside(60)
+	left(900)
+	if all, unused := job.Kept(0); all != 100 || unused != 40 {
+		t.Errorf("%d of %d are unused", unused, all)
+	}
+	keep(process, 80)
+	left(900)
+	if grows := l.BesideGrowth(process, 0, 130); grows != 30 {
+		t.Errorf("grows by %d", grows)
+	}
+	if r := l.CheckMin(process, 0, 870, 130); r != nil {
+		t.Errorf("%+v", r)
+	}
+	if r := l.CheckMin(process, 0, 871, 130); r == nil || r.Short != 1 || r.Remaining != 870 || r.Limit != 870 {
+		t.Errorf("%+v", r)
+	}
+	held.SetBeside(150)
+	left(850)
+	if r := held.Reserve(accounting.Whole(851)); r == nil || r.Limit != 850 {
+		t.Errorf("%+v", r)
+	}
+	if r := held.Reserve(accounting.Whole(850)); r != nil {
+		t.Errorf("%+v", r)
+	}
+	held.SetBeside(160)
+	if r := l.Overload(0); r == nil || r.Short != 10 || r.Limit != 840 {
+		t.Errorf("%+v", r)
+	}
+	held.Close()
+	if d := l.Device(0); d.Limit != 900 || d.Committed != 0 {
+		t.Errorf("%+v", d)
+	}
+	keep(job, 0)
+	if d := l.Device(0); d.Limit != 920 {
+		t.Errorf("%+v", d)
+	}
+	if err := l.CloseBudget(process); err != nil {
+		t.Fatal(err)
+	}
+	if d := l.Device(0); d.Limit != 1000 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -12,6 +12,7 @@ type node struct {
 
 	max  Amounts // the most that may be held
 	min  Bytes   // of memory: reserved, used or not
+	kept Bytes   // of Beside: reserved, used or not
 	held [nAmounts]Sum
 	load [nAmounts]Sum // Σ of what the kids claim; of a lease, what it holds
 
@@ -49,10 +50,21 @@ func (a *node) commit(k Amount) Sum { return larger(a.load[k], SumOf(a.reserve(k
 
 // reserve is the reservation in force: never more than may be held, and nothing for a cap.
 func (a *node) reserve(k Amount) Bytes {
-	if k == Streams || a.budget != nil && a.budget.isCap {
+	switch {
+	case k == Streams || a.budget != nil && a.budget.isCap:
 		return 0
+	case k == Beside:
+		return a.kept
 	}
 	return min(a.min, a.max[Memory])
+}
+
+// most returns the most of an amount that may be held: of a device's memory, what Beside leaves of it.
+func (a *node) most(k Amount) Bytes {
+	if k == Present {
+		return a.max[k].Less(a.load[Beside].bytes())
+	}
+	return a.max[k]
 }
 
 // absorbs is what a's reservation still takes up of what is loaded on it.
@@ -128,15 +140,17 @@ func (a *node) linkTo(to *node) *link {
 // What they absorb is loaded on a already, and so passes; unless more was promised below than
 // a may hold. A device promised no more than it had at the time.
 func (a *node) room(k Amount, slack Bytes) Bytes {
-	most := SumOf(a.max[k])
+	most := SumOf(a.most(k))
 	if most.less(a.load[k]) && a.budget != nil {
 		return min(slack, most.over(a.held[k]).bytes())
 	}
 	return slack.Plus(most.over(a.load[k]).bytes())
 }
 
-// bounds reports whether a limits an amount: budgets limit Memory, the device Present, and both Streams.
-func (a *node) bounds(k Amount) bool { return k == Streams || k == boundBy(a.budget) }
+// bounds reports whether a limits an amount: budgets limit Memory, the device Present and Beside, and both Streams.
+func (a *node) bounds(k Amount) bool {
+	return k == Streams || k == boundBy(a.budget) || k == Beside && a.budget == nil
+}
 
 // above yields the limits that a charge of a's comes to, the narrower ones first, and how much
 // of it the reservations passed before absorb. The device is the last; of a lease, its own
@@ -165,8 +179,11 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 
 // Growth is by how much the load of a budget above a (nil: of the device) grows when a
 // claims n bytes more: less than n, or nothing, where they are reserved below it already.
-func (a *node) Growth(n Bytes, budget *Budget) Bytes {
-	for at, slack := range a.above(boundBy(budget)) {
+func (a *node) Growth(n Bytes, budget *Budget) Bytes { return a.grows(boundBy(budget), n, budget) }
+
+// grows is Growth for any amount.
+func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
+	for at, slack := range a.above(k) {
 		if at.budget == budget {
 			return n.Less(slack)
 		}

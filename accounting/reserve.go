@@ -132,6 +132,16 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 	return a.Growth(a.raised(boundBy(above), min), above)
 }
 
+// BesideGrowth returns by how much a device lacks more bytes beside its memory if a budget comes to have n of them reserved.
+func (l *Ledger) BesideGrowth(b *Budget, device int, n Bytes) Bytes {
+	d := l.device(device)
+	if d == nil {
+		return 0
+	}
+	a := b.open(d)
+	return a.grows(Beside, a.raised(Beside, n), nil)
+}
+
 // raised returns by how much a claims more of an amount when its memory.min is raised to min.
 func (a *node) raised(k Amount, min Bytes) Bytes {
 	return larger(a.load[k], SumOf(min)).over(a.commit(k)).bytes()
@@ -139,7 +149,7 @@ func (a *node) raised(k Amount, min Bytes) Bytes {
 
 // refuse builds the refusal of n at a limit.
 func (s *Lease) refuse(t tight, n Bytes) *Refusal {
-	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.max[t.amount], at: t.at}
+	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.most(t.amount), at: t.at}
 	delta := n
 	for a := range s.way(t.at) {
 		r.path = append(r.path, step{a, delta})
@@ -253,8 +263,8 @@ func (s *Lease) Charge(n Bytes) {
 }
 
 // CheckMin tells whether a budget's memory.min on a device could be raised to
-// min while the device gives up beside bytes more to nobody's budget: nil, or which
-// limit has no room for the difference. A device that is not there has room for nothing.
+// min, and its reservation of Beside to beside: nil, or which limit has no room for
+// the difference. A device that is not there has room for nothing.
 func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
@@ -266,11 +276,11 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 		for at, slack := range a.above(k) {
 			grow, apart := raised.Less(slack), Bytes(0)
 			if at == &d.node && k == Present {
-				apart = beside
+				apart = a.grows(Beside, a.raised(Beside, beside), nil)
 			}
 			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
 				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),
-					Limit: at.max[k].Less(apart), Short: short, at: at}
+					Limit: at.most(k).Less(apart), Short: short, at: at}
 			}
 		}
 	}
@@ -281,10 +291,15 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 // refusal of an empty request there; nil when it does not.
 func (l *Ledger) Overload(index int) *Refusal {
 	d := l.device(index)
-	if d == nil || !SumOf(d.max[Present]).less(d.load[Present]) {
+	if d == nil {
 		return nil
 	}
-	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: d.max[Present], Short: d.load[Present].over(SumOf(d.max[Present])).bytes(), at: &d.node}
+	most := d.most(Present)
+	short := d.load[Present].over(SumOf(most)).bytes()
+	if short == 0 {
+		return nil
+	}
+	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: most, Short: short, at: &d.node}
 }
 
 // shift adds and takes away of an amount all the way up from the lease.

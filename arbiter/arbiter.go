@@ -103,7 +103,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	known := a.device(d.Index)
 	if known == nil {
 		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
-			headrooms: make(map[*accounting.Budget]*headroom), policy: &a.policy}
+			policy: &a.policy}
 		known.makeLimits()
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
@@ -173,7 +173,6 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	for _, l := range leases {
 		a.empty(now, l)
 	}
-	a.setCapacity(d) // the contexts that were there take nothing of it any more
 	a.sweep(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
@@ -199,13 +198,11 @@ func (a *Arbiter) lose(l *lease) {
 	a.flag(l)
 	a.takeStreams(l)
 	l.lost = true
-	before := l.free()
 	l.Clear()
 	l.apart = false
 	delete(l.device.aparts, l)
 	l.contexts = 0
 	l.beyond = reading.Beyond{}
-	l.recharge(before, l.free())
 	l.word.Lost()
 	a.look(l)
 }
@@ -292,7 +289,7 @@ func (a *Arbiter) recap(now time.Time, d *device) {
 }
 
 func (a *Arbiter) setCapacity(d *device) {
-	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged).Less(d.overhead).Less(d.headroom)) // it is there
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
 }
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.

@@ -38,17 +38,13 @@ func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 	for _, d := range a.devices {
 		c.permits(d)
 	}
-	for _, d := range c.to.devices {
-		c.to.sumOverheads(d)
-		c.to.setCapacity(d)
-	}
 	return c.to
 }
 
 // device copies a device, on which nothing is held yet.
 func (c *copying) device(d *device) {
 	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, slotsLive: d.slotsLive,
-		headrooms: make(map[*accounting.Budget]*headroom), aparts: make(map[*lease]struct{})}
+		aparts: make(map[*lease]struct{})}
 	if d.contexts.Expected() > 0 {
 		n.rule.ContextReserve = &accounting.Size{Bytes: d.contextCost()}
 	}
@@ -82,14 +78,14 @@ func (c *copying) shared(s *shared) *shared {
 
 // limits copies the limits of a budget, with its reservations only if reserves is true.
 func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
-	for d, n := range c.devices {
+	for d := range c.devices {
 		l := from.Limits(d.Index)
 		if !reserves {
 			l.Min = 0
 		}
 		_ = c.to.ledger.SetLimits(to, d.Index, l) // the device is there
-		if h := d.headrooms[from]; h != nil && l.Min > 0 {
-			n.headrooms[to] = &headroom{bytes: h.bytes}
+		if kept, _ := from.Kept(d.Index); reserves {
+			_ = c.to.ledger.KeepBeside(to, d.Index, kept)
 		}
 	}
 }
@@ -178,6 +174,7 @@ func (l *lease) hold(h holding) {
 	l.SetAway(h.away)
 	l.Charge(h.charged)
 	l.contexts, l.holds, l.beyond = h.contexts, h.holds, h.beyond
+	l.SetBeside(l.free())
 }
 
 // permits copies the permits on a device of jobs that keep what they hold. A thread without a waiting request has none in the copy, because
@@ -243,10 +240,6 @@ func (a *Arbiter) try(do func()) {
 	for _, back := range slices.Backward(a.undo) {
 		back()
 	}
-	for _, d := range a.devices {
-		a.sumOverheads(d)
-		a.setCapacity(d)
-	}
 	a.queue, a.undo = queue, nil
 }
 
@@ -276,16 +269,15 @@ func (a *Arbiter) giveBack(j *job, of ...*session) {
 			}
 		}
 	}
+	if j.slots == 0 {
+		return
+	}
 	for _, d := range a.devices {
-		if j.slots > 0 {
-			for o, h := range d.permits[permit.Slot] {
-				if o.Job == j && (whole || slices.Contains(of, o.Process)) {
-					a.dropPermits(h)
-				}
+		for o, h := range d.permits[permit.Slot] {
+			if o.Job == j && (whole || slices.Contains(of, o.Process)) {
+				a.dropPermits(h)
 			}
 		}
-		a.sumOverheads(d)
-		a.setCapacity(d)
 	}
 }
 
@@ -313,17 +305,16 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 // reserveNothing removes the reservations of a budget of a copy.
 func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 	for _, d := range a.devices {
-		was, h := b.Limits(d.Index), d.headrooms[b]
-		if was.Min == 0 {
+		was := b.Limits(d.Index)
+		kept, _ := b.Kept(d.Index)
+		if was.Min == 0 && kept == 0 {
 			continue
 		}
-		a.undoes(func() {
-			_ = a.ledger.SetLimits(b, d.Index, was)
-			if h != nil {
-				d.headrooms[b] = h
-			}
-		})
-		_ = a.ledger.SetLimits(b, d.Index, accounting.Limits{Max: was.Max}) // the device is there
-		delete(d.headrooms, b)
+		set := func(l accounting.Limits, kept accounting.Bytes) {
+			_ = a.ledger.SetLimits(b, d.Index, l) // the device is there
+			_ = a.ledger.KeepBeside(b, d.Index, kept)
+		}
+		a.undoes(func() { set(was, kept) })
+		set(accounting.Limits{Max: was.Max}, 0)
 	}
 }

@@ -50,7 +50,7 @@ func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	change()
 	a.charge(now, l)
 	if after := l.free(); after != before {
-		l.recharge(before, after)
+		l.SetBeside(after)
 		a.recap(now, d)
 	}
 }
@@ -90,15 +90,12 @@ func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 // named takes bytes that a client has just accounted for off what the last readings could
 // not explain, and touches no word.
 func (a *Arbiter) named(l *lease, n accounting.Bytes) {
-	d := l.device
-	for _, l := range d.byPID[l.session.process.PID] {
-		before := l.free()
+	for _, l := range l.device.byPID[l.session.process.PID] {
 		l.beyond.Named(n)
 		l.Charge(a.charged(l))
-		l.recharge(before, l.free())
+		l.SetBeside(l.free())
 	}
 	a.changed()
-	a.setCapacity(d)
 }
 
 // charged is what a process uses beyond its bytes and nobody else should pay for: its

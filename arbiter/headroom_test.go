@@ -385,3 +385,25 @@ func TestHeadroomFollowsThePolicy(t *testing.T) {
 		}
 	}
 }
+
+// A process's headroom lies in its job's, as its memory.min does: the device keeps room for one context of both, and no second process is
+// promised it.
+func TestHeadroomOfAProcessWithinItsJobs(t *testing.T) {
+	w := newWorld(t, costly(50), 1000)
+	id, _ := w.reserve(900)
+	own, other := w.client(id, 0), w.client(id, 0)
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: 0, Min: ptr(size(100)), Privileged: true}, own.session); err != nil {
+		t.Fatal(err)
+	}
+	w.client(0, 0).must(50)
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 950 || d.Committed != 950 {
+		t.Fatalf("%+v", d)
+	}
+	if o := other.contexts(1); o.Waiting == 0 {
+		t.Errorf("the room is kept for the process that has its own: %+v", o)
+	}
+	own.context()
+	if d := w.arb.Snapshot(w.now).Devices[0]; d.Capacity != 950 || d.Overhead != 50 {
+		t.Errorf("%+v", d)
+	}
+}

@@ -221,7 +221,7 @@ func (a *Arbiter) holdings(j *job) string {
 		var what []string
 		if n := j.committed(d); n > 0 {
 			what = append(what, n.Human())
-		} else if j.beside(d) > 0 {
+		} else if j.budget.Account(d.Index).Beside > 0 {
 			what = append(what, wording.Context)
 		}
 		if j.occupies(d) {

@@ -339,7 +339,6 @@ func (a *Arbiter) dropShared(s *shared) {
 func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	for _, d := range a.devices {
 		delete(a.overs, account{b, d.Index})
-		a.keepHeadroom(b, d, 0)
 	}
 	if err := a.ledger.CloseBudget(b); err != nil {
 		panic("arbiter: " + err.Error())

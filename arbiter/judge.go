@@ -325,7 +325,7 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 		asks = j.asks()
 	}
 	a.judgePermits(t, s, asks, 0)
-	if onDevice := a.growth(j, budget, d, least).Plus(a.headroomFor(budget, d, least)); onDevice > 0 {
+	if onDevice := a.growth(j, budget, d, least).Plus(a.ledger.BesideGrowth(budget, d.Index, d.headroomFor(budget, least))); onDevice > 0 {
 		a.judgeLimit(t, s, &d.bytes, onDevice > a.ledger.Left(nil, d.Index))
 	}
 	return s.verdict()

@@ -317,10 +317,8 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if refused != nil {
 			break
 		}
-		if h := c.device.headrooms[c.budget]; h != nil {
-			c.kept = h.bytes
-		}
-		a.putLimits(c, least)
+		c.kept, _ = c.budget.Kept(c.device.Index)
+		a.putLimits(c, c.device.headroomFor(c.budget, least))
 		c.limits = old
 		done = append(done, c)
 	}
@@ -328,24 +326,16 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		return done, nil
 	}
 	for _, c := range slices.Backward(done) {
-		if c.kept == 0 {
-			a.putLimits(c, 0)
-			continue
-		}
-		a.putLimits(c, c.limits.Least())
-		if h := c.device.headrooms[c.budget]; h != nil && h.bytes != c.kept { // it went in between, and a context costs something else by now
-			c.device.setHeadroom(h, c.kept, h.taken)
-			a.setCapacity(c.device)
-		}
+		a.putLimits(c, c.kept)
 	}
 	return nil, refused
 }
 
-// putLimits writes limits of which least bytes are reserved with headroom.
-func (a *Arbiter) putLimits(c limitChange, least accounting.Bytes) {
+// putLimits writes limits, with the headroom that is kept for what they reserve.
+func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
 	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+	_ = a.ledger.KeepBeside(c.budget, c.device.Index, headroom)
 	a.changed()
-	a.keepHeadroom(c.budget, c.device, least)
 }
 
 // enforceAll puts changed limits in force for what runs, and tells the clients.

@@ -44,7 +44,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 			a.noteAway(l)
 		}
 	}
-	first.trimHeadroom()
+	a.trimHeadroom(first)
 	for _, l := range living {
 		if anew && !l.spoiled {
 			a.renewMark(l)

@@ -17,15 +17,11 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	a.policy = p.InForce()
 	for _, d := range a.devices {
 		a.configure(d)
-		if a.policy.ChargeOverhead {
-			clear(d.headrooms)
-			d.headroom = 0
-		}
 		a.recap(now, d)
 		a.slotsChanged(now, d)
 	}
 	a.outdate(now, nil)
-	if charged && !a.policy.ChargeOverhead {
+	if charged != a.policy.ChargeOverhead {
 		a.keepHeadrooms(now)
 	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})

@@ -4,8 +4,6 @@ import (
 	"maps"
 	"slices"
 	"time"
-
-	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // Reading is a reading of a device. All methods but Figures need the daemon's lock.
@@ -76,7 +74,6 @@ func (r *Reading) Book(now time.Time) {
 			strangers = append(strangers, p)
 		}
 	}
-	a.sumOverheads(d)
 	a.readUnmanaged(now, d, strangers)
 	a.recap(now, d)
 	for _, l := range a.absent(d) {
@@ -88,13 +85,8 @@ func (r *Reading) Book(now time.Time) {
 
 // client compares the figure of a client's process with what it uses, and has the sums of the device follow.
 func (r *Reading) client(now time.Time, pid int) {
-	leases := r.device.byPID[pid]
-	was := make([]accounting.Bytes, 0, 4) // nearly always enough, and not on the heap
-	for _, l := range leases {
-		was = append(was, l.free())
-	}
 	r.a.readOverhead(now, r.device, pid)
-	for i, l := range leases {
-		l.recharge(was[i], l.free())
+	for _, l := range r.device.byPID[pid] {
+		l.SetBeside(l.free())
 	}
 }

@@ -253,7 +253,6 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	d.peak.update(l.seen, 0, 0)
 	s.job.useOf(d).update(l.seen, 0, 0)
 	l.seen = 0
-	l.recharge(l.free(), 0)
 	delete(d.aparts, l)
 	l.Close()
 	delete(a.leases, l.id)

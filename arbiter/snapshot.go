@@ -77,7 +77,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
 		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
 		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
-		Unmanaged: d.unmanaged, Overhead: d.overhead.Plus(d.headroom), Context: d.headroomCost(),
+		Unmanaged: d.unmanaged, Overhead: sums.Beside, Context: d.headroomCost(),
 		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
 		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
 		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: d.waiting,

@@ -24,9 +24,7 @@ type device struct {
 	totalFrom accounting.TotalFrom
 	direct    accounting.Lease // stands for what is charged to the device alone
 	lost      bool
-	hung      bool             // it does not answer
-	overhead  accounting.Bytes // Σ over its leases, where not charged to them
-	headroom  accounting.Bytes // Σ of what headrooms lack beyond that
+	hung      bool // it does not answer
 	policy    *rules.Policy
 	peak      peak
 
@@ -39,7 +37,6 @@ type device struct {
 	slotsLive    *int   // slots.max set live
 	slotsChanger string // by whom
 	contexts     reading.Costs
-	headrooms    map[*accounting.Budget]*headroom
 	unnamed      bool // its readings name no process
 
 	waiting int                 // requests that wait and may be served there
