@@ -47,7 +47,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		} else {
 			a.giveWay(l, r.Bytes)
 		}
-		if a.calm(l) && a.grant(l, r.takes(), 0) {
+		if a.calm(l) && !r.Place.Absent && a.grant(l, r.takes(), 0) {
 			a.grew(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}

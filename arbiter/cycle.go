@@ -207,16 +207,21 @@ func (a *Arbiter) unwatch() {
 	a.allLines(func(l *limit) { l.watched = l.watched && l.waits })
 }
 
-// refuseLate refuses the requests that have waited as long as they may.
+// refuseLate refuses the requests that have waited as long as they may, and drops those whose clients have not asked again in time.
 func (a *Arbiter) refuseLate(now time.Time) {
-	late := func(t *ticket) bool { return !t.deadline.IsZero() && !now.Before(t.deadline) }
+	late := func(t *ticket) bool { return !t.ends().IsZero() && !now.Before(t.ends()) }
 	if !slices.ContainsFunc(a.queue, late) {
 		return
 	}
 	all := slices.Clone(a.queue)
 	slices.SortFunc(all, byArrival)
 	for _, t := range all {
-		if !t.done && late(t) {
+		switch {
+		case t.done || !late(t):
+		case t.absent():
+			a.dropAbsent(now, t)
+			a.decisions.put(Result{Ticket: t.id, Reason: ReasonCancelled})
+		default:
 			a.cancel(now, t, ReasonTimeout)
 		}
 	}
@@ -227,6 +232,12 @@ func (a *Arbiter) refuseLate(now time.Time) {
 func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteSince(t)
 	v := a.judge(t)
+	if t.absent() {
+		if !v.final {
+			a.barAll(now, t) // also if it fits: the room that it needs is kept
+		}
+		return true
+	}
 	if v.spot != nil {
 		if v = a.admit(now, t, v); v.spot != nil {
 			if slices.ContainsFunc(earlier, t.narrows) {
@@ -246,10 +257,15 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
 		return false
 	}
+	a.barAll(now, t)
+	return true
+}
+
+// barAll calls bar for each device of a waiting request.
+func (a *Arbiter) barAll(now time.Time, t *ticket) {
 	for i := range t.spots {
 		a.bar(now, t, &t.spots[i])
 	}
-	return true
 }
 
 // narrows reports whether t and u are charged to the same job or the same shared budget. If so, serving t leaves less room for u there:

@@ -70,6 +70,9 @@ func (a *Arbiter) loosen(now time.Time) {
 
 // searchNow looks for a deadlock and ends it. True: it did something.
 func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
+	if a.someAbsent() {
+		return false // what an absent client holds and wants is known when it has asked again, or is gone
+	}
 	if a.dropUnused(now) {
 		return true
 	}
@@ -81,7 +84,7 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 // searchDue returns when the daemon must call Tick (few requests wait) or Search (many wait) to look for a deadlock; the zero time: not at all.
 func (a *Arbiter) searchDue() (due time.Time) {
 	switch {
-	case a.searching:
+	case a.searching, a.someAbsent():
 		return time.Time{}
 	case len(a.queue) <= searchedAtOnce:
 		return a.looseAt
@@ -95,11 +98,11 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// Search returns a search that is due if many requests wait; nil: none is due, or one is being made. The caller calls Run without the
+// Search returns a search that is due if many requests wait; nil: none is due, one is being made, or a client is absent. The caller calls Run without the
 // daemon's lock, and then Settle with it. Meanwhile all other methods of the arbiter may be called.
 func (a *Arbiter) Search(now time.Time) *Search {
 	loose := !a.looseAt.IsZero() && !now.Before(a.looseAt)
-	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !loose {
+	if a.searching || a.someAbsent() || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !loose {
 		return nil
 	}
 	strict := a.suspected

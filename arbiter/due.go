@@ -39,7 +39,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	}
 	due = earlier(earlier(a.searchDue(), a.noticesAt()), a.cycleAt)
 	for _, t := range a.queue {
-		due = earlier(due, t.deadline)
+		due = earlier(due, t.ends())
 	}
 	return earlier(due, a.ageDue())
 }

@@ -38,6 +38,10 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	defer func() { a.asking = nil }()
 	a.sort(now)
 	a.arrive(now, t)
+	if t.absent() {
+		a.enqueue(now, t)
+		return
+	}
 	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.waiting > 0 || l.device.overfull()) {
 		a.left(now, l)
 	}
@@ -120,18 +124,18 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, r, text)
 }
 
-// ArriveAfter makes later arrival numbers larger than the given one, which an earlier daemon gave out.
-func (a *Arbiter) ArriveAfter(arrival uint64) { a.arrival = max(a.arrival, arrival) }
-
 // arrive gives a request its place: the one that it had, if it comes again, else a new one.
 func (a *Arbiter) arrive(now time.Time, t *ticket) {
 	t.again = t.place.Arrival != 0
 	t.priority = t.job.Rule.Priority + t.job.request.Priority
 	if t.again {
-		a.ArriveAfter(t.place.Arrival)
+		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have given it out
 	} else {
 		a.arrival++
 		t.place = Place{Arrival: a.arrival, Since: now}
+	}
+	if t.place.Absent {
+		t.place.Absent, t.until = false, now.Add(AbsentFor)
 	}
 	if t.place.Since.IsZero() || t.place.Since.After(now) {
 		t.place.Since = now
@@ -242,8 +246,8 @@ func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	return true
 }
 
-// park has a request wait.
-func (a *Arbiter) park(now time.Time, t *ticket) {
+// enqueue enters a request among those that wait.
+func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	a.lastTicket++
 	t.id, t.parked = a.lastTicket, now
 	if wait := t.job.timeout(); wait >= 0 {
@@ -269,6 +273,11 @@ func (a *Arbiter) park(now time.Time, t *ticket) {
 		}
 	}
 	a.changed()
+}
+
+// park enters a request among those that wait, tells of it, and runs a cycle.
+func (a *Arbiter) park(now time.Time, t *ticket) {
+	a.enqueue(now, t)
 	a.stats.Waited++
 	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason.plain())))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again

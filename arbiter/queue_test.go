@@ -340,36 +340,6 @@ func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
 	}
 }
 
-func TestWhoComesAgainHasItsOldPlace(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	holder, first, second := w.client(0, 0), w.client(0, 0), w.client(0, 0)
-	holder.must(1000)
-	a := first.wait(500)
-	w.pass(time.Second)
-	b := second.wait(800)
-	places := map[*client]arbiter.Place{first: w.arb.Place(a), second: w.arb.Place(b)}
-
-	again := newWorld(t, waiting(), 1000)
-	again.now = w.now.Add(time.Second)
-	again.arb.ArriveAfter(places[second].Arrival) // as a daemon does that finds these places
-	holder = again.client(0, 0)
-	holder.must(1000)
-	one, two, new := again.client(0, 0), again.client(0, 0), again.client(0, 0)
-	late := new.wait(800)
-	ask := func(c *client, place arbiter.Place, n accounting.Bytes) arbiter.TicketID {
-		return again.arb.Ask(again.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Place: place}).Waiting
-	}
-	b = ask(two, places[second], 800)
-	a = ask(one, places[first], 500)
-	holder.free(500)
-	again.served(a)
-	holder.free(500)
-	one.free(500)
-	again.served(b)
-	two.free(800)
-	again.served(late)
-}
-
 func TestAReservationWaits(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	holder := w.client(0, 0)

@@ -42,6 +42,7 @@ type ticket struct {
 	noWait   bool
 	priority int
 	deadline time.Time // zero: none
+	until    time.Time // its client is absent, and loses its place then; zero: the client is there
 
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all

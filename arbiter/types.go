@@ -28,6 +28,7 @@ type TicketID uint64
 type Place struct {
 	Arrival uint64
 	Since   time.Time
+	Absent  bool // the client has yet to ask again: the request waits, and is not granted
 }
 
 // Word is what the arbiter may do to the memory that a lease shares with its client. The

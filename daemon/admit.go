@@ -18,9 +18,6 @@ func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
 	r.NoWait = flags&ipc.FlagNoWait != 0
 	retry := flags&ipc.FlagRetry != 0
-	if r.Receipt() != (arbiter.Receipt{}) { // what is only noticed is there, whoever reads that
-		r.Place = cl.comesAgain(h, retry)
-	}
 	out, err := cl.decide(h, slot, retry, r)
 	switch {
 	case err != nil:
@@ -42,13 +39,18 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 		return arbiter.Result{}, err
 	}
 	r.Lease = l.ID
-	out := d.carryOutLocked(cl.s, l, retry, r)
+	d.threadsLocked(d.now(), cl.s)
+	if retry { // next to the request, so that no other one gets what it leaves
+		place, forget := d.returnsLocked(cl.conn.Peer(), h)
+		r.Place = place
+		defer forget()
+	}
+	out := d.carryOutLocked(l, retry, r)
 	if out.Waiting != 0 {
 		cl.parkAskedLocked(h, l, r, out.Waiting)
 	} else {
 		cl.gaveLocked(receipt{request: h.Request, s: cl.s, taken: cl.s.taken, lease: l, got: out.Receipt})
 	}
-	d.cameBackLocked(cl.conn.Peer(), h)
 	return out, nil
 }
 
@@ -62,6 +64,7 @@ func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request
 		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Receipt},
 			func() error { return cl.replyAsked(h, r, dec) }
 	})
+	cl.d.noteAskedLocked(cl.waits, l, r)
 }
 
 // replyAsked tells what became of a request of a lease.
@@ -104,12 +107,11 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) err
 }
 
 // carryOutLocked has the arbiter decide, and writes down what it counts.
-func (d *Daemon) carryOutLocked(s *session, l *shim.Lease, retry bool, r arbiter.Request) arbiter.Result {
+func (d *Daemon) carryOutLocked(l *shim.Lease, retry bool, r arbiter.Request) arbiter.Result {
 	if retry && r.Count < 0 {
 		r.Count = -l.Unheard.Take(r.What, -r.Count)
 	}
 	now := d.now()
-	d.threadsLocked(now, s)
 	out := d.arb.Ask(now, r)
 	switch {
 	case r.What == arbiter.WantsBytes:

@@ -71,8 +71,6 @@ type Daemon struct {
 	keeping  sync.Mutex                                        // held while keepGood is called
 	writing  sync.Mutex                                        // held while the devices are written down
 	bad      atomic.Uint64                                     // messages that were none
-	// awaited: requests that waited for the last daemon are to come again.
-	awaited atomic.Bool
 
 	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
 	// alone. Nothing that can block is done under it.
@@ -95,7 +93,6 @@ type Daemon struct {
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
 	folderEvents                 *folderEvents // of cgroup folders with which limits end; nil: there are none to be had
-	places                       places
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
@@ -191,7 +188,6 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.addDevices()
 	d.keepDevices()
-	d.places = places{of: map[placeKey]kept{}, changed: make(chan struct{})}
 	if !fresh {
 		d.recover()
 	}

@@ -4,8 +4,8 @@
 // takes it for microseconds, and nothing that can block is done under it.
 //
 // A request that must wait is parked (queue.go): its connection is read on, and the
-// answer is sent when the arbiter has decided, by a goroutine that waits for nobody. Its
-// place is in the state file, so that order outlives the daemon (places.go).
+// answer is sent when the arbiter has decided, by a goroutine that waits for nobody. It has
+// a row in the state file, so that order outlives the daemon (absent.go).
 //
 // Order of start: configuration, socket (whoever holds its lock is the daemon),
 // state file, devices, what survived, mount, readiness, clients. Order of stop:

@@ -55,8 +55,7 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	if err != nil {
 		return err
 	}
-	place := cl.comesAgain(h, req.Flags&ipc.JobRetry != 0)
-	rep, waits, err := d.openJob(cl, h, &req, proc, place)
+	rep, waits, err := d.openJob(cl, h, &req, proc)
 	var refusal *arbiter.Result
 	switch {
 	case errors.As(err, &refusal):
@@ -70,13 +69,17 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 }
 
 // openJob opens a job, or parks the request for one.
-func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
-	place arbiter.Place) (rep ipc.JobOpenReply, waits bool, err error) {
+func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
 	peer := cl.conn.Peer()
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
-	defer d.cameBackLocked(peer, h)
+	var place arbiter.Place
+	if r.Flags&ipc.JobRetry != 0 {
+		var forget func()
+		place, forget = d.returnsLocked(peer, h)
+		defer forget()
+	}
 	if j := d.openedBefore(peer, h, r); j != nil {
 		j.told.hasRead(h.Request)
 		j.told = cl

@@ -23,7 +23,6 @@ func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping() {
 		return
 	}
-	d.forgetPlacesLocked(func(k placeKey) bool { return k.Started == startedOf(s.peer) })
 	d.buryLocked(s)
 }
 

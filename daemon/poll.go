@@ -60,7 +60,6 @@ func (d *Daemon) poll() <-chan time.Time {
 	defer d.unlock()
 	d.checkDevicesLocked()
 	d.arb.Tick(d.now())
-	d.agePlacesLocked()
 	d.reserveAgainLocked()
 	return d.after(readEvery)
 }

@@ -32,6 +32,7 @@ type parked struct {
 // waiters is the set of requests that wait, and the notices and replies that are to be sent to them.
 type waiters struct {
 	parked map[arbiter.TicketID]*parked
+	absent map[requestKey]absent
 	outbox []func()      // each sends a notice or a reply
 	wake   chan struct{} // the outbox has something
 	due    time.Time     // when the clock wakes the arbiter; zero: not at all
@@ -39,7 +40,7 @@ type waiters struct {
 }
 
 func newWaiters() waiters {
-	return waiters{parked: map[arbiter.TicketID]*parked{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
+	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
 }
 
 // parkLocked enters a request that must wait. The caller gives the daemon's lock back, and then tells the client that the request waits (tellFirst).
@@ -113,10 +114,17 @@ func signal(c chan struct{}) {
 	}
 }
 
-// decidedLocked puts the notice or the reply for a decision into the outbox. A decision for a ticket that is not parked (any more) is dropped.
+// decidedLocked puts the notice or the reply for a decision into the outbox. A decision for a ticket that is not parked is of an absent client's request,
+// or of one that is over.
 func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p := d.queue.parked[decision.Ticket]
-	if p == nil || d.stopping() {
+	switch {
+	case d.stopping():
+		return
+	case p == nil:
+		if decision.Notice == nil {
+			d.absentGoneLocked(decision.Ticket)
+		}
 		return
 	}
 	if decision.Notice != nil {
@@ -312,7 +320,7 @@ func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.Tic
 		return -1
 	}
 	place := d.arb.Place(ticket)
-	*record = statefile.Ticket{PID: uint32(peer.PID), StartTicks: peer.StartTicks, Type: uint32(h.Type),
+	*record = statefile.Ticket{PID: uint32(peer.PID), StartTicks: peer.StartTicks, Type: uint16(h.Type),
 		Request: requestOf(h), Arrival: place.Arrival, Since: d.bootTime(place.Since)}
 	d.file.Tickets.Commit(index)
 	return index

@@ -25,7 +25,6 @@ func (d *Daemon) recover() {
 	if d.stopping() {
 		return
 	}
-	d.recoverPlacesLocked()
 	sessions, members := d.findSessions(), map[uint64][]*recovered{}
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
@@ -48,6 +47,7 @@ func (d *Daemon) recover() {
 	}
 	faults.At("recover.sessions")
 	d.recoverLimitsLocked()
+	d.recoverTicketsLocked()
 	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))

@@ -165,21 +165,16 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 // sendBackLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
 // reported its sums, and would not count what these requests are granted by replies on the old connections.
 func (d *Daemon) sendBackLocked(s *session) {
-	var back []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
 		if p.s != s {
 			continue
 		}
 		delete(d.queue.parked, ticket)
-		if p.place >= 0 {
-			d.keepForLocked(keyOf(p.cl.conn.Peer(), p.head), d.arb.Place(ticket), p.place)
-		}
+		d.leaveLocked(p)
 		_ = p.end(func() error {
 			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
 		})
-		back = append(back, ticket)
 	}
-	d.arb.CancelAll(d.now(), back, arbiter.ReasonCancelled)
 }
 
 // settleLocked sets one lease to what the client says that it uses there, and writes that to the record. Of bytes that are not recorded it

@@ -98,11 +98,11 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	if err != nil {
 		return nil, false, err
 	}
-	place := cl.comesAgain(head, true)
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
-	defer d.cameBackLocked(c.Peer(), head)
+	place, forget := d.returnsLocked(c.Peer(), head)
+	defer forget()
 	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
 		r.Place = place
 		return d.arb.OpenSession(d.now(), r)

@@ -4,7 +4,7 @@
 // no write or sync per grant; it does not outlive a reboot, nor has it to.
 //
 // The file is a header and seven tables of fixed-size records: jobs, sessions,
-// leases, the places of requests that wait, limits that were changed live, the threads that hold something, and the
+// leases, requests that wait, limits that were changed live, the threads that hold something, and the
 // paths of cgroups with limits. All of it (about 9 MiB) is allocated when it is opened; if there is no room, nothing survives the daemon.
 // Each lease record has room for one announced change. A change of a credit word is announced with the
 // epoch that the word will have before the word is swapped; the next daemon sees

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"sync/atomic"
 	"unsafe"
 
@@ -220,6 +221,18 @@ func (t *table[T]) Commit(i int) { atomic.StoreUint32(live(&t.rows[i]), 1) }
 func (t *table[T]) Free(i int) {
 	atomic.StoreUint32(live(&t.rows[i]), 0)
 	t.free = append(t.free, i)
+}
+
+// Reserve takes the first record for which fits returns true out of those that are free, as it was before it was freed or if it was never
+// committed, and returns its index; -1: there is none.
+func (t *table[T]) Reserve(fits func(row *T) bool) int {
+	n := slices.IndexFunc(t.free, func(i int) bool { return fits(&t.rows[i]) })
+	if n < 0 {
+		return n
+	}
+	i := t.free[n]
+	t.free = slices.Delete(t.free, n, n+1)
+	return i
 }
 
 // At returns the record at an index that New returned.

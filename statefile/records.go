@@ -75,14 +75,15 @@ type JobDevice struct {
 	Pad   uint32
 }
 
-// Ticket is the place in the queue of a request that waits. Since is in nanoseconds of
+// Ticket is a request that waits, with its place in the queue. Since is in nanoseconds of
 // the boot's own clock, which no one sets.
 type Ticket struct {
 	Live       uint32
 	PID        uint32 // of the process that asked
 	StartTicks uint64
-	Type       uint32 // of the message
-	Pad        uint32
+	Type       uint16 // of the message
+	Slot       uint16 // of the lease that asks
+	Amount     uint32 // what it asks for, in MiB or pieces; 0: not known
 	Request    uint64 // its number
 	Arrival    uint64
 	Since      int64

@@ -1,0 +1,64 @@
+package arbiter
+
+import (
+	"slices"
+	"time"
+)
+
+// Waiting requests with an absent client. After a restart of the daemon, and after a client resumed its session, the client has to ask again for
+// what it waited for (Place.Absent, Leave). Until it does (Return), its ticket blocks later requests as before, and is not granted. A client that
+// does not ask again within AbsentFor loses its place.
+
+// AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
+const AbsentFor = 3 * time.Second
+
+// absent reports whether the client of a waiting request has yet to ask again.
+func (t *ticket) absent() bool { return !t.until.IsZero() }
+
+// someAbsent reports whether a request of an absent client waits.
+func (a *Arbiter) someAbsent() bool { return slices.ContainsFunc(a.queue, (*ticket).absent) }
+
+// Restore calls restore, which calls other methods of the arbiter to take up what an earlier daemon left. None of these decides on
+// waiting requests; one admission cycle at the end does.
+func (a *Arbiter) Restore(now time.Time, restore func()) {
+	a.cycling = true
+	restore()
+	a.cycling = false
+	a.changed()
+	a.cycle(now)
+}
+
+// Leave marks a waiting request whose client has to ask again. Tickets that do not wait are ignored.
+func (a *Arbiter) Leave(now time.Time, id TicketID) {
+	if t := a.tickets[id]; t != nil {
+		t.until = now.Add(AbsentFor)
+	}
+}
+
+// Return removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller makes
+// that request before any other. The zero Place: no such ticket waits.
+func (a *Arbiter) Return(now time.Time, id TicketID) (place Place) {
+	if t := a.tickets[id]; t != nil && t.absent() {
+		place = t.place
+		a.dropAbsent(now, t)
+	}
+	return place
+}
+
+// dropAbsent removes the ticket of an absent client, and the job or session that it was to open.
+func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
+	a.unpark(now, t)
+	t.done = true
+	if t.lease == nil {
+		a.abandon(now, t)
+	}
+	a.changed()
+}
+
+// ends returns when a waiting request is dropped because of the time; the zero time: never.
+func (t *ticket) ends() time.Time {
+	if t.absent() {
+		return t.until
+	}
+	return t.deadline
+}

@@ -1,0 +1,119 @@
+package arbiter_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+)
+
+// absence is a device of 1000 bytes after a restart: one client holds all of it, and another one has yet to ask again for half of it.
+type absence struct {
+	*world
+	holder, first, newcomer *client
+	ticket                  arbiter.TicketID
+}
+
+func newAbsence(t *testing.T) *absence {
+	t.Helper()
+	w := newWorld(t, waiting(), 1000)
+	x := &absence{world: w, holder: w.client(0, 0), first: w.client(0, 0), newcomer: w.client(0, 0)}
+	x.holder.must(1000)
+	place := arbiter.Place{Arrival: 7, Since: w.now.Add(-time.Minute), Absent: true}
+	w.arb.Restore(w.now, func() { x.ticket = x.first.askAt(place, 500).Waiting })
+	if x.ticket == 0 {
+		t.Fatal("a request of an absent client does not wait")
+	}
+	return x
+}
+
+// askAt asks for bytes in a place of the queue.
+func (c *client) askAt(place arbiter.Place, n accounting.Bytes) arbiter.Result {
+	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsBytes, Bytes: n, Place: place})
+}
+
+// TestAbsentClientBlocks: the request of an absent client blocks later ones whether it fits or not, and is granted when its client asks again.
+func TestAbsentClientBlocks(t *testing.T) {
+	x := newAbsence(t)
+	late := x.newcomer.wait(300)
+	x.holder.free(500)
+	x.served() // the absent request fits, and neither it nor a later one is granted
+	if o := x.first.askAt(x.arb.Return(x.now, x.ticket), 500); !o.Granted {
+		t.Errorf("its client asks again: %+v", o)
+	}
+	x.served()
+	x.holder.free(500)
+	x.served(late)
+}
+
+// TestAbsentClientWaitsOn: a request that comes again and does not fit yet waits in its old place, as long as it may from its first arrival on.
+func TestAbsentClientWaitsOn(t *testing.T) {
+	x := newAbsence(t)
+	late := x.newcomer.wait(500)
+	place := x.arb.Return(x.now, x.ticket)
+	again := x.first.askAt(place, 500).Waiting
+	if got := x.arb.Snapshot(x.now).Queue; len(got) != 2 || got[0].Ticket != uint64(again) || got[0].WaitedMs != time.Minute.Milliseconds() {
+		t.Errorf("the queue is %+v", got)
+	}
+	x.holder.free(500)
+	x.served(again)
+	x.holder.free(500)
+	x.served(late)
+}
+
+// TestAbsentClientGivesUp: a client that does not ask again within three seconds loses its place.
+func TestAbsentClientGivesUp(t *testing.T) {
+	x := newAbsence(t)
+	late := x.newcomer.wait(500)
+	x.holder.free(500)
+	if due := x.arb.Due(); due.After(x.now.Add(arbiter.AbsentFor)) {
+		t.Errorf("the arbiter is woken at %v", due)
+	}
+	x.pass(arbiter.AbsentFor)
+	if got := x.decided(); len(got) != 2 || got[x.ticket] != arbiter.ReasonCancelled || got[late] != arbiter.ReasonNone {
+		t.Errorf("decided: %v", got)
+	}
+	if place := x.arb.Return(x.now, x.ticket); place != (arbiter.Place{}) {
+		t.Errorf("it has still the place %+v", place)
+	}
+}
+
+// TestAbsentStarts: jobs and processes that wait for their start are there while their clients are absent, and are gone afterwards.
+func TestAbsentStarts(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	holder := w.client(0, 0)
+	holder.must(700)
+	least := accounting.Size{Bytes: 500}
+	place := arbiter.Place{Arrival: 3, Since: w.now, Absent: true}
+	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: rules.Process{PID: 4000}, Min: &least, Place: place})
+	if err != nil || info.Waiting == 0 {
+		t.Fatalf("%+v, %v", info, err)
+	}
+	if o := w.client(0, 0).alloc(200); o.Granted {
+		t.Error("a newcomer passes a job that waits for its start")
+	}
+	jobs := len(w.arb.Jobs())
+	w.pass(arbiter.AbsentFor)
+	if got := len(w.arb.Jobs()); got != jobs-1 {
+		t.Errorf("%d jobs, %d before", got, jobs)
+	}
+	if got := w.decided(); len(got) != 1 || got[info.Waiting] != arbiter.ReasonCancelled {
+		t.Errorf("decided: %v", got)
+	}
+}
+
+// TestLeftClient: a request that waits is not granted either once its client has to ask again.
+func TestLeftClient(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	holder, waiter := w.client(0, 0), w.client(0, 0)
+	holder.must(1000)
+	ticket := waiter.wait(500)
+	w.arb.Leave(w.now, ticket)
+	holder.free(1000)
+	w.served()
+	if o := waiter.askAt(w.arb.Return(w.now, ticket), 500); !o.Granted {
+		t.Errorf("its client asks again: %+v", o)
+	}
+}

@@ -1,0 +1,210 @@
+package daemon
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// Waiting requests whose clients are absent. Each waiting request has a row in the state file. After a restart the daemon makes a ticket of each row
+// in the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again, with the number of its request, and the new
+// request takes the place of the absent one. queue.go has the waiting requests whose clients are there.
+
+// requestKey identifies a request that comes again: by its process, its type and its number.
+type requestKey struct {
+	procfacts.Started
+	typ     ipc.Type
+	request uint64
+}
+
+// absent is a waiting request whose client has yet to ask again. The zero value is none.
+type absent struct {
+	ticket arbiter.TicketID
+	free   func() // frees its rows in the state file
+}
+
+// requestOf returns the number by which a request is known when it comes again. Numbers count within a session, and a Hello has none yet; it
+// gets 0, because a process has only one Hello that waits.
+func requestOf(h ipc.Header) uint64 {
+	if h.Type == ipc.TypeHello {
+		return 0
+	}
+	return h.Request
+}
+
+func keyOf(peer ipc.Peer, h ipc.Header) requestKey {
+	return requestKey{startedOf(peer), h.Type, requestOf(h)}
+}
+
+// bootTime returns t as the time since the machine's start, by a clock that cannot be set.
+func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
+
+// fromBootTime is the inverse of bootTime.
+func (c clock) fromBootTime(at int64) time.Time {
+	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
+}
+
+// recoverTicketsLocked makes tickets of the rows of waiting requests. It must be called when jobs and sessions are taken up, and before any other
+// row of the state file is used: jobs and sessions that wait for their start have rows that are not committed.
+func (d *Daemon) recoverTicketsLocked() {
+	var rows []int
+	d.file.Tickets.Each(func(i int, _ *statefile.Ticket) { rows = append(rows, i) })
+	slices.SortFunc(rows, func(x, y int) int {
+		return cmp.Compare(d.file.Tickets.At(x).Arrival, d.file.Tickets.At(y).Arrival)
+	})
+	d.arb.Restore(d.now(), func() {
+		for _, i := range rows {
+			d.recoverTicketLocked(i)
+		}
+	})
+}
+
+// recoverTicketLocked makes a ticket of one row. A row of a process that has ended, or of which there is nothing that waits, is free from here on.
+func (d *Daemon) recoverTicketLocked(i int) {
+	r := d.file.Tickets.At(i)
+	key := requestKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
+	proc, pidfd, gone := d.alive(key.Started)
+	closeFD(pidfd)
+	_, twice := d.queue.absent[key]
+	var x absent
+	if !gone && !twice && !d.barred[key.Started] {
+		d.applyLocked(key.Started)
+		x = d.waitAgainLocked(r, key, proc)
+	}
+	if x.ticket == 0 {
+		d.file.Tickets.Free(i)
+		return
+	}
+	row := x.free
+	x.free = func() {
+		d.file.Tickets.Free(i)
+		row()
+	}
+	d.queue.absent[key] = x
+}
+
+// waitAgainLocked makes the arbiter's ticket of a row, with a function that frees the row of its job or session. The zero value: it has nothing to
+// wait for.
+func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules.Process) absent {
+	place := arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since), Absent: true}
+	switch key.typ {
+	case ipc.TypeJobOpen:
+		return d.jobWaitsAgainLocked(key, proc, place)
+	case ipc.TypeHello:
+		return d.sessionWaitsAgainLocked(key, proc, place)
+	}
+	for _, s := range d.ofProcess[key.PID] {
+		if s.dead || startedOf(s.peer) != key.Started || r.Slot >= ipc.PageSlots || s.leases[r.Slot] == nil {
+			continue
+		}
+		ask := arbiter.Request{Lease: s.leases[r.Slot].ID, What: arbiter.WantsBytes, Place: place}
+		switch amount := max(r.Amount, 1); key.typ {
+		case ipc.TypeStream:
+			ask.What, ask.Count = arbiter.WantsStreams, int(min(amount, maxClaimed))
+		case ipc.TypeContext:
+			ask.What, ask.Count = arbiter.WantsContexts, int(min(amount, maxClaimed))
+		default:
+			ask.Bytes = accounting.Bytes(amount) * ticketUnit
+		}
+		return absent{d.arb.Ask(d.now(), ask).Waiting, func() {}}
+	}
+	return absent{}
+}
+
+// jobWaitsAgainLocked makes the ticket of a job that waited for its start.
+func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place arbiter.Place) absent {
+	i := d.file.Jobs.Reserve(func(j *statefile.Job) bool {
+		return int(j.RunnerPID) == key.PID && j.RunnerStart == key.StartTicks && j.Request == key.request
+	})
+	if i < 0 {
+		return absent{}
+	}
+	record := d.file.Jobs.At(i)
+	asRecorded(&proc, record.UID, record.GID, false)
+	request := jobRequest(proc, record)
+	request.Place = place
+	info, _ := d.arb.OpenJob(d.now(), request) // refused: the client is told when it asks again
+	return d.heldRow(info.Waiting, func() { d.file.Jobs.Free(i) })
+}
+
+// sessionWaitsAgainLocked makes the ticket of a session that waited for its memory.min.
+func (d *Daemon) sessionWaitsAgainLocked(key requestKey, proc rules.Process, place arbiter.Place) absent {
+	i := d.file.Sessions.Reserve(func(s *statefile.Session) bool {
+		return int(s.PID) == key.PID && s.StartTicks == key.StartTicks
+	})
+	if i < 0 {
+		return absent{}
+	}
+	record := d.file.Sessions.At(i)
+	asRecorded(&proc, record.UID, record.GID, false)
+	request := sessionOf(i, record).request(proc)
+	request.Place = place
+	info, _ := d.arb.OpenSession(d.now(), request)
+	return d.heldRow(info.Waiting, func() { d.file.Sessions.Free(i) })
+}
+
+// heldRow returns the absent request with a ticket, which keeps a row; without a ticket it frees the row.
+func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
+	if ticket == 0 {
+		free()
+		return absent{}
+	}
+	return absent{ticket, free}
+}
+
+// leaveLocked makes a parked request one of an absent client, which is told to ask again.
+func (d *Daemon) leaveLocked(p *parked) {
+	key := keyOf(p.cl.conn.Peer(), p.head)
+	if _, twice := d.queue.absent[key]; twice || p.place < 0 {
+		d.arb.Cancel(d.now(), p.ticket, arbiter.ReasonCancelled)
+		d.dropPlaceLocked(p)
+		return
+	}
+	d.arb.Leave(d.now(), p.ticket)
+	d.queue.absent[key] = absent{p.ticket, func() { d.file.Tickets.Free(p.place) }}
+}
+
+// returnsLocked returns the place of a request that waited before, for one that comes again. The caller makes the request next, and then calls
+// forget, which frees the rows: so that a daemon that dies in between leaves the place to the next one.
+func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
+	key := keyOf(peer, h)
+	x, ok := d.queue.absent[key]
+	if !ok {
+		return place, func() {}
+	}
+	delete(d.queue.absent, key)
+	return d.arb.Return(d.now(), x.ticket), x.free
+}
+
+// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time, has ended, or somebody cancelled it.
+func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
+	for key, x := range d.queue.absent {
+		if x.ticket == ticket {
+			delete(d.queue.absent, key)
+			x.free()
+		}
+	}
+}
+
+// ticketUnit is the unit of the bytes in a waiting request's row.
+const ticketUnit = 1 << 20
+
+// noteAskedLocked writes into the row of a parked request what it asks for.
+func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
+	if p.place < 0 {
+		return
+	}
+	row := d.file.Tickets.At(p.place)
+	row.Slot, row.Amount = uint16(l.Record.Slot), uint32(r.Count)
+	if r.What == arbiter.WantsBytes {
+		row.Amount = uint32(min((r.Bytes+ticketUnit-1)/ticketUnit, 1<<32-1))
+	}
+}
