@@ -98,7 +98,7 @@ demo: setup-demo ## show two programs share one simulated GPU
 # `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
 .PHONY: test
 test: setup-test ## build everything and run all tests; ends in "N passed, N failed, N skipped"
-	@$(MAKE) --no-print-directory test-build previous $(BUILD)/tools/testsum
+	@$(MAKE) -j$(shell nproc) --no-print-directory test-build previous $(BUILD)/tools/testsum
 	@GO='$(GO)' MAKE='$(MAKE)' C_TESTS='$(C_TESTS)' tools/test.sh $(PKG)
 
 # RUN=TestFullKill picks Go tests by name.

@@ -113,32 +113,43 @@ $(SHIM_TEST)/codec: cshim/test/codec.c cshim/core/codec.c cshim/core/codec.h csh
 	@mkdir -p $(@D)
 	$(call line,CC,$<)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $(filter %.c,$^)
 
-$(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+# A source is compiled once for each sanitizer, whatever tests it is linked into.
+SHIM_TEST_UNITS := $(filter-out hook/preload core/copy,$(SHIM_UNITS))
+$(SHIM_TEST)/asan/obj/%.o: SHIM_AS := $(SHIM_ASAN)
+$(SHIM_TEST)/tsan/obj/%.o: SHIM_AS := -fsanitize=thread
+$(foreach kind,asan tsan,$(SHIM_TEST_UNITS:%=$(SHIM_TEST)/$(kind)/obj/%.o)): $(SHIM_HEADERS) cshim/build.mk
+$(SHIM_TEST)/asan/obj/%.o: cshim/%.c
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $< $(SHIM_CORE_SOURCES)
+	$(call line,CC,$@)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_AS) -c -o $@ $<
+$(SHIM_TEST)/tsan/obj/%.o: cshim/%.c
+	@mkdir -p $(@D)
+	$(call line,CC,$@)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_AS) -c -o $@ $<
 
-$(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_CORE_SOURCES) $(SHIM_HEADERS) cshim/build.mk
+$(SHIM_TEST)/asan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_HEADERS) cshim/build.mk $(SHIM_CORE:%=$(SHIM_TEST)/asan/obj/core/%.o)
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $< $(SHIM_CORE_SOURCES)
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) $(SHIM_ASAN) -o $@ $(filter %.c %.o,$^)
+
+$(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_HEADERS) cshim/build.mk $(SHIM_CORE:%=$(SHIM_TEST)/tsan/obj/core/%.o)
+	@mkdir -p $(@D)
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -fsanitize=thread -o $@ $(filter %.c %.o,$^)
 
 # All but the interposition, on the simulated driver.
-SHIM_ALL_SOURCES := $(patsubst %,cshim/%.c,$(filter-out hook/preload core/copy,$(SHIM_UNITS)))
-$(SHIM_TEST)/asan/async_stress: SHIM_AS := $(SHIM_ASAN)
-$(SHIM_TEST)/tsan/async_stress: SHIM_AS := -fsanitize=thread
-$(SHIM_TEST)/asan/primary_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_table_walk
-$(SHIM_TEST)/asan/pools_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_root_alloc
-$(SHIM_TEST)/asan/races_test: SHIM_AS := $(SHIM_ASAN) -Wl,--wrap=ga_os_sleep_us
-$(SHIM_TEST)/tsan/races_test: SHIM_AS := -fsanitize=thread -Wl,--wrap=ga_os_sleep_us
+SHIM_ALL_SOURCES := $(SHIM_TEST_UNITS:%=cshim/%.c)
+SHIM_ASAN_TESTS := $(patsubst %,$(SHIM_TEST)/asan/%,async_stress primary_test pools_test races_test)
+SHIM_TSAN_TESTS := $(patsubst %,$(SHIM_TEST)/tsan/%,async_stress races_test)
+$(SHIM_ASAN_TESTS): SHIM_AS := $(SHIM_ASAN)
+$(SHIM_TSAN_TESTS): SHIM_AS := -fsanitize=thread
+$(SHIM_TEST)/asan/primary_test: SHIM_WRAPS := -Wl,--wrap=ga_table_walk
+$(SHIM_TEST)/asan/pools_test: SHIM_WRAPS := -Wl,--wrap=ga_root_alloc
+$(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: SHIM_WRAPS := -Wl,--wrap=ga_os_sleep_us
+$(SHIM_ASAN_TESTS): $(SHIM_TEST)/asan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/asan/obj/%.o)
+$(SHIM_TSAN_TESTS): $(SHIM_TEST)/tsan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/tsan/obj/%.o)
 # Unoptimised, so that each of the two halves of a condition is a block of its own.
 $(SHIM_TEST)/teardown_test: SHIM_AS := -O0 -fsanitize-coverage=trace-pc
-$(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress: cshim/test/async_stress.c
-$(SHIM_TEST)/asan/primary_test: cshim/test/primary_test.c
-$(SHIM_TEST)/asan/pools_test: cshim/test/pools_test.c
-$(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: cshim/test/races_test.c
-$(SHIM_TEST)/teardown_test: cshim/test/teardown_test.c
-$(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_ALL_SOURCES) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
+$(SHIM_TEST)/teardown_test: cshim/test/teardown_test.c $(SHIM_ALL_SOURCES)
+$(SHIM_DRIVER_TESTS): $(wildcard cshim/test/*.h) $(SHIM_HEADERS) cshim/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
-	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"' $(SHIM_AS) -o $@ cshim/test/$(@F).c $(SHIM_ALL_SOURCES) -ldl
+	$(call line,LD,$@)$(CC) $(SHIM_TEST_FLAGS) -DDRIVER='"$(abspath $(BUILD)/sim/libcuda.so.1)"' $(SHIM_AS) $(SHIM_WRAPS) -o $@ $(filter %.c %.o,$^) -ldl
 
 $(SHIM_TEST)/fuzz/table_fuzz: cshim/test/fuzz/table_fuzz.c cshim/core/table.c cshim/core/lock.c cshim/core/os.c $(SHIM_HEADERS) cshim/build.mk
 	@mkdir -p $(@D)

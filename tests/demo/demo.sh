@@ -52,7 +52,7 @@ wait_for() {
 }
 
 say "Build it, with a simulated driver for machines without a GPU"
-"${MAKE:-make}" -C "$top" --no-print-directory test-build >"$dir/build.log" 2>&1
+"${MAKE:-make}" -j"$(nproc)" -C "$top" --no-print-directory test-build >"$dir/build.log" 2>&1
 rm "$dir/build.log"
 
 # With a real GPU its own driver is used; else the simulated one stands in, found
