@@ -19,10 +19,14 @@ var rows = [nAmounts]struct {
 	awaited bool  // one may wait for it
 }{
 	Streams: {most: 1 << 30},
-	Memory:  {most: Max, awaited: true},
-	Present: {most: Max, awaited: true},
-	Beside:  {most: Max, awaited: true},
+	Memory:  {most: mostBytes, awaited: true},
+	Present: {most: mostBytes, awaited: true},
+	Beside:  {most: mostBytes, awaited: true},
 }
+
+// mostBytes is the most bytes that one lease can hold, and that one budget can have reserved: more than any device has. It keeps the sums of
+// 2^15 leases and budgets below 2^64, whatever clients and files say.
+const mostBytes Bytes = 1 << 48
 
 // Awaited reports whether one may wait for an amount; else what has no room is refused at once.
 func (k Amount) Awaited() bool { return rows[k].awaited }

@@ -203,11 +203,11 @@ func (b *Budget) Reserved(device int) Bytes { return b.on(device).reserved() }
 // Account returns a budget's sums on a device.
 func (b *Budget) Account(device int) Account {
 	a := b.on(device)
-	return Account{Limit: a.max[Memory], Held: a.held[Memory].bytes(), Committed: a.commit(Memory).bytes(), Beside: a.commit(Beside).bytes()}
+	return Account{Limit: a.max[Memory], Held: a.held[Memory], Committed: a.commit(Memory), Beside: a.commit(Beside)}
 }
 
 // Load returns what is held or promised on a device below b, its own reservation apart.
-func (b *Budget) Load(device int) Bytes { return b.on(device).load[Memory].bytes() }
+func (b *Budget) Load(device int) Bytes { return b.on(device).load[Memory] }
 
 // Over reports that the budget holds more than its Max on a device.
 func (b *Budget) Over(device int) bool { return b.on(device).over(Memory) }

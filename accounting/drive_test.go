@@ -128,7 +128,7 @@ func (m *model) release(t *rapid.T, l *modelLease, n accounting.Bytes) {
 }
 
 func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
-	want := min(n, accounting.Max-l.granted-l.charged)
+	want := min(n, mostHeld-l.granted-l.charged)
 	if got := l.real.Force(accounting.Memory, n); got != want {
 		t.Fatalf("forced %d, want %d", got, want)
 	}
@@ -137,7 +137,7 @@ func (m *model) force(t *rapid.T, l *modelLease, n accounting.Bytes) {
 
 func (m *model) charge(_ *rapid.T, l *modelLease, n accounting.Bytes) {
 	l.real.Charge(n)
-	l.charged = min(n, accounting.Max-l.granted)
+	l.charged = min(n, mostHeld-l.granted)
 }
 
 func (m *model) openBudget(parent *modelBudget) *modelBudget {

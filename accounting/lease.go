@@ -40,7 +40,10 @@ func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 		return fmt.Errorf("device %d: %w", device, ErrNoDevice)
 	}
 	s := h.lease()
-	*s = Lease{node: node{holder: h, dev: d, max: unbounded()}}
+	*s = Lease{node: node{holder: h, dev: d}}
+	for k, row := range rows {
+		s.max[k] = row.most
+	}
 	s.tree.to = &d.node
 	if b != nil {
 		s.tree.to = b.open(d)
@@ -70,7 +73,7 @@ func (s *Lease) Close() {
 }
 
 // Granted returns the bytes handed out to the lease.
-func (s *Lease) Granted() Bytes { return s.held[Memory].bytes() - s.charged }
+func (s *Lease) Granted() Bytes { return s.held[Memory] - s.charged }
 
 // Charged returns the bytes that count against the lease's budgets without
 // having been handed out.
@@ -89,7 +92,7 @@ func (s *Lease) SetAway(n Bytes) {
 }
 
 // SetBeside sets how many bytes of its device a lease takes beside its memory, whatever the limits say.
-func (s *Lease) SetBeside(n Bytes) { s.shift(Beside, n, s.held[Beside].bytes()) }
+func (s *Lease) SetBeside(n Bytes) { s.shift(Beside, n, s.held[Beside]) }
 
 // Budget returns the budget that the lease charges first.
 func (s *Lease) Budget() *Budget { return s.tree.to.budget }
@@ -124,7 +127,7 @@ func (s *Lease) Over() bool {
 }
 
 // Streams returns how many streams the lease has.
-func (s *Lease) Streams() int { return int(s.held[Streams].bytes()) }
+func (s *Lease) Streams() int { return int(s.held[Streams]) }
 
 // StreamsMax returns how many streams the lease may have.
 func (s *Lease) StreamsMax() int { return int(s.max[Streams]) }

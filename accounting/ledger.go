@@ -30,7 +30,7 @@ type device struct {
 	node
 	ledger  *Ledger
 	index   int
-	charged Sum // Σ of leases' charged
+	charged Bytes // Σ of leases' charged
 	leases  []Holder
 }
 
@@ -81,8 +81,8 @@ func (l *Ledger) Device(index int) Account {
 		return Account{}
 	}
 	return Account{
-		Limit: d.most(Present), Granted: d.held[Memory].Sub(d.charged).bytes(), Held: d.held[Present].bytes(),
-		Committed: d.load[Present].bytes(), Beside: d.load[Beside].bytes(), Streams: int(d.held[Streams].bytes()),
+		Limit: d.most(Present), Granted: d.held[Memory] - d.charged, Held: d.held[Present],
+		Committed: d.load[Present], Beside: d.load[Beside], Streams: int(d.held[Streams]),
 	}
 }
 

@@ -65,8 +65,9 @@ func TestReserve(t *testing.T) {
 		{"the device is full", 1000, 0, accounting.Max, 400, 500, 101, want{remaining: 100, limit: 1000, byDevice: true}},
 		{"inside memory.min on a full device", 1000, 300, 600, 100, 700, 200, want{granted: true}},
 		{"beyond memory.min on a full device", 1000, 300, 600, 100, 700, 201, want{remaining: 200, limit: 1000, byDevice: true}},
-		{"near 2^64", accounting.Max, 0, accounting.Max, accounting.Max - 1, 0, 1, want{granted: true}},
-		{"beyond 2^64", accounting.Max, 0, accounting.Max, accounting.Max - 1, 0, 2, want{remaining: 1, limit: accounting.Max}},
+		{"the most that one lease holds", accounting.Max, 0, accounting.Max, mostHeld - 1, 0, 1, want{granted: true}},
+		{"beyond what one lease holds", accounting.Max, 0, accounting.Max, mostHeld - 1, 0, 2, want{remaining: 1, limit: mostHeld, byDevice: true}},
+		{"a request near 2^64", accounting.Max, 0, 1000, 400, 0, accounting.Max, want{remaining: 600, limit: 1000}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			l := machine(t, c.capacity)

@@ -38,6 +38,9 @@ type (
 	}
 )
 
+// mostHeld is the most that one lease can hold, and one budget can have reserved.
+const mostHeld accounting.Bytes = 1 << 48
+
 func integer(b accounting.Bytes) *big.Int { return new(big.Int).SetUint64(uint64(b)) }
 
 func larger(x, y *big.Int) *big.Int {
@@ -115,7 +118,7 @@ func (m *model) commitAs(b *modelBudget, device int, asDevice bool) *big.Int {
 	if slices.Contains(m.caps, b) {
 		l.Min = 0
 	}
-	return larger(m.loadAs(b, device, asDevice), integer(min(l.Min, l.Max)))
+	return larger(m.loadAs(b, device, asDevice), integer(min(l.Min, l.Max, mostHeld)))
 }
 
 // committed returns the bytes that the device has promised or handed out.
@@ -230,7 +233,7 @@ func (m *model) setCaps(t *rapid.T, b *modelBudget, caps []*modelBudget) {
 
 // growth checks by how much a budget above a lease, or the device, is said to grow.
 func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
-	if n > accounting.Max-l.granted-l.charged {
+	if n > mostHeld-l.granted-l.charged {
 		return
 	}
 	chain := append(l.budget.chain(), nil)
@@ -259,7 +262,7 @@ func (m *model) growth(t *rapid.T, l *modelLease, n accounting.Bytes) {
 
 // reserveApart asks for managed memory: no device has to have room for it.
 func (m *model) reserveApart(t *rapid.T, l *modelLease, n accounting.Bytes) {
-	if n > accounting.Max-l.granted-l.charged {
+	if n > mostHeld-l.granted-l.charged {
 		return
 	}
 	var at *modelBudget
@@ -287,17 +290,17 @@ func (m *model) setAway(_ *rapid.T, l *modelLease, n accounting.Bytes) {
 func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	at, refused := m.refuser(l, n)
 	r := l.real.Reserve(memory(n))
-	if r == nil && n > accounting.Max-l.granted-l.charged {
+	if r == nil && n > mostHeld-l.granted-l.charged {
 		t.Fatalf("granted %d bytes beyond what a lease can hold", n)
 	}
-	if (r != nil) != refused && n <= accounting.Max-l.granted-l.charged {
+	if (r != nil) != refused && n <= mostHeld-l.granted-l.charged {
 		t.Fatalf("reserve %d: %v, the model refuses: %v", n, r, refused)
 	}
 	if r == nil {
 		l.granted += n
 		return
 	}
-	if !refused { // the sum of one lease would have wrapped
+	if !refused || n > mostHeld-l.granted-l.charged { // one lease cannot hold so much
 		return
 	}
 	if got, _ := owner(r.Budget); got != at {
@@ -354,7 +357,7 @@ func (m *model) room(t *rapid.T, l *modelLease) {
 	if _, refused := m.refuser(l, room); refused {
 		t.Fatalf("room of %d is refused", room)
 	}
-	if room == accounting.Max-l.granted-l.charged {
+	if room == mostHeld-l.granted-l.charged {
 		return
 	}
 	if _, refused := m.refuser(l, room+1); !refused {
@@ -419,7 +422,7 @@ func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounti
 	if err := m.ledger.Probe(direct, nil, device); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.ledger.Left(b, device); got != want || b == nil && direct.Room() != want {
+	if got := m.ledger.Left(b, device); got != want || b == nil && direct.Room() != min(want, mostHeld) {
 		t.Fatalf("%d left on %d, want %d", got, device, want)
 	}
 }

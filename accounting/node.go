@@ -13,8 +13,8 @@ type node struct {
 	max  Amounts // the most that may be held
 	min  Bytes   // of memory: reserved, used or not
 	kept Bytes   // of Beside: reserved, used or not
-	held [nAmounts]Sum
-	load [nAmounts]Sum // Σ of what the kids claim; of a lease, what it holds
+	held Amounts
+	load Amounts // Σ of what the kids claim; of a lease, what it holds
 
 	tree link   // to the budget above, or the device
 	caps []link // to the caps, the narrower ones first
@@ -29,10 +29,7 @@ type link struct {
 
 // claim is what a node adds to those that it is linked to: what is held, and what is held or
 // promised.
-type claim struct{ held, load Sum }
-
-// even is a claim without promises.
-func even(n Bytes) claim { return claim{SumOf(n), SumOf(n)} }
+type claim struct{ held, load Bytes }
 
 // unbounded returns limits that bound nothing.
 func unbounded() (all Amounts) {
@@ -46,7 +43,7 @@ func (a *node) claim(k Amount) claim { return claim{a.held[k], a.commit(k)} }
 
 // commit is what a claims from those that it is linked to: what is loaded on it or reserved
 // for it, whichever is more.
-func (a *node) commit(k Amount) Sum { return larger(a.load[k], SumOf(a.reserve(k))) }
+func (a *node) commit(k Amount) Bytes { return max(a.load[k], a.reserve(k)) }
 
 // reserve is the reservation in force: never more than may be held, and nothing for a cap.
 func (a *node) reserve(k Amount) Bytes {
@@ -54,33 +51,36 @@ func (a *node) reserve(k Amount) Bytes {
 	case k == Streams || a.budget != nil && a.budget.isCap:
 		return 0
 	case k == Beside:
-		return a.kept
+		return min(a.kept, mostBytes)
 	}
-	return min(a.min, a.max[Memory])
+	return min(a.min, a.max[Memory], mostBytes)
 }
 
 // most returns the most of an amount that may be held: of a device's memory, what Beside leaves of it.
 func (a *node) most(k Amount) Bytes {
 	if k == Present {
-		return a.max[k].Less(a.load[Beside].bytes())
+		return a.max[k].Less(a.load[Beside])
 	}
 	return a.max[k]
 }
 
 // absorbs is what a's reservation still takes up of what is loaded on it.
-func (a *node) absorbs(k Amount) Bytes { return SumOf(a.reserve(k)).over(a.load[k]).bytes() }
+func (a *node) absorbs(k Amount) Bytes { return a.reserve(k).Less(a.load[k]) }
 
 // over reports that a holds more than it may.
-func (a *node) over(k Amount) bool { return SumOf(a.max[k]).less(a.held[k]) }
+func (a *node) over(k Amount) bool { return a.held[k] > a.max[k] }
 
 // replace has a claim of a kid's be another one, here and at all above.
 func (a *node) replace(k Amount, was, now claim) {
 	if was == now {
 		return
 	}
+	if a.held[k]+now.held < was.held || a.load[k]+now.load < was.load {
+		panic("accounting: a sum fell below zero") // going on would hand out memory that is not there
+	}
 	before := a.claim(k)
-	a.held[k] = a.held[k].Add(now.held).Sub(was.held)
-	a.load[k] = a.load[k].Add(now.load).Sub(was.load)
+	a.held[k] += now.held - was.held
+	a.load[k] += now.load - was.load
 	a.tell(k, before)
 }
 
@@ -140,11 +140,11 @@ func (a *node) linkTo(to *node) *link {
 // What they absorb is loaded on a already, and so passes; unless more was promised below than
 // a may hold. A device promised no more than it had at the time.
 func (a *node) room(k Amount, slack Bytes) Bytes {
-	most := SumOf(a.most(k))
-	if most.less(a.load[k]) && a.budget != nil {
-		return min(slack, most.over(a.held[k]).bytes())
+	most := a.most(k)
+	if a.load[k] > most && a.budget != nil {
+		return min(slack, most.Less(a.held[k]))
 	}
-	return slack.Plus(most.over(a.load[k]).bytes())
+	return slack.Plus(most.Less(a.load[k]))
 }
 
 // bounds reports whether a limits an amount: budgets limit Memory, the device Present and Beside, and both Streams.

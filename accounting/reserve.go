@@ -19,7 +19,7 @@ type Refusal struct {
 	by       Amount // the amount that the limit bounds: Streams, Memory or Present
 	plain    bool   // the sum is what is held, reservations apart
 	path     []step // the request on its way up to the limit
-	gathered map[*node]Sum
+	gathered map[*node]Bytes
 }
 
 // step is how much a request adds to the load of one node.
@@ -142,9 +142,9 @@ func (l *Ledger) BesideGrowth(b *Budget, device int, n Bytes) Bytes {
 	return a.grows(Beside, a.raised(Beside, n), nil)
 }
 
-// raised returns by how much a claims more of an amount when its memory.min is raised to min.
-func (a *node) raised(k Amount, min Bytes) Bytes {
-	return larger(a.load[k], SumOf(min)).over(a.commit(k)).bytes()
+// raised returns by how much a claims more of an amount when it comes to have at least so much reserved, up to mostBytes.
+func (a *node) raised(k Amount, least Bytes) Bytes {
+	return max(a.load[k], min(least, mostBytes)).Less(a.commit(k))
 }
 
 // refuse builds the refusal of n at a limit.
@@ -159,7 +159,7 @@ func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 	if n <= t.slack {
 		r.plain, load, delta = true, t.at.held[t.amount], n
 	}
-	r.Short = max(load.Add(SumOf(delta)).over(SumOf(r.Limit)).bytes(), n-t.left)
+	r.Short = max(load.Plus(delta).Less(r.Limit), n-t.left)
 	if r.Amount == Present {
 		r.Amount = Memory
 	}
@@ -175,7 +175,7 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 		return n
 	}
 	for a := range s.way(r.at) {
-		n = min(n, a.load[r.by].Add(SumOf(r.delta(a))).over(SumOf(a.reserve(r.by))).bytes())
+		n = min(n, a.load[r.by].Plus(r.delta(a)).Less(a.reserve(r.by)))
 	}
 	return n
 }
@@ -198,16 +198,16 @@ func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
 		return n
 	}
 	for a := range s.way(r.at) {
-		least := SumOf(a.reserve(r.by))
-		if least == (Sum{}) {
+		least := a.reserve(r.by)
+		if least == 0 {
 			continue
 		}
 		if r.gathered == nil {
-			r.gathered = make(map[*node]Sum)
+			r.gathered = make(map[*node]Bytes)
 		}
-		was := a.load[r.by].Add(SumOf(r.delta(a))).over(r.gathered[a])
-		r.gathered[a] = r.gathered[a].Add(SumOf(n))
-		n = min(n, was.over(least).bytes())
+		was := a.load[r.by].Plus(r.delta(a)).Less(r.gathered[a])
+		r.gathered[a] += n
+		n = min(n, was.Less(least))
 	}
 	return n
 }
@@ -226,7 +226,7 @@ func (r *Refusal) delta(a *node) Bytes {
 // that lived through a restart. It returns how many it were; less than n only when
 // the lease would come to hold more than it ever can.
 func (s *Lease) Force(k Amount, n Bytes) Bytes {
-	n = min(n, rows[k].most.Less(s.held[k].bytes()))
+	n = min(n, rows[k].most.Less(s.held[k]))
 	s.shift(k, n, 0)
 	if k == Memory {
 		s.shift(Present, n, 0)
@@ -237,7 +237,7 @@ func (s *Lease) Force(k Amount, n Bytes) Bytes {
 // Release takes n of an amount back from a lease, at most what it has, and returns how much it took. Bytes that are away from the
 // device are taken first: if the client freed others, too little of the device is believed to be free, never too much.
 func (s *Lease) Release(k Amount, n Bytes) Bytes {
-	has := s.held[k].bytes()
+	has := s.held[k]
 	if k == Memory {
 		has -= s.charged
 	}
@@ -254,9 +254,9 @@ func (s *Lease) Release(k Amount, n Bytes) Bytes {
 // Charge sets the bytes that count against the lease's budgets, and the
 // device's commitment, without having been handed out, whatever the limits say.
 func (s *Lease) Charge(n Bytes) {
-	n = min(n, Max-s.Granted())
+	n = min(n, mostBytes-s.Granted())
 	was := s.charged
-	s.dev.charged = s.dev.charged.Add(SumOf(n)).Sub(SumOf(was))
+	s.dev.charged += n - was
 	s.charged = n
 	s.shift(Memory, n, was)
 	s.shift(Present, n, was)
@@ -295,7 +295,7 @@ func (l *Ledger) Overload(index int) *Refusal {
 		return nil
 	}
 	most := d.most(Present)
-	short := d.load[Present].over(SumOf(most)).bytes()
+	short := d.load[Present].Less(most)
 	if short == 0 {
 		return nil
 	}
@@ -307,7 +307,7 @@ func (s *Lease) shift(k Amount, add, take Bytes) {
 	if add == take {
 		return
 	}
-	s.replace(k, even(take), even(add))
+	s.replace(k, claim{take, take}, claim{add, add})
 	if k.Awaited() && add < take {
 		s.dev.ledger.ease()
 	}

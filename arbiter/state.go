@@ -254,8 +254,7 @@ type peak struct {
 }
 
 // update takes the place of what a lease was seen to use (was) by what it uses
-// now; in between it used as much as high. The sum may wrap where clients claimed
-// absurd amounts at a restart: it comes back right when they go.
+// now; in between it used as much as high.
 func (p *peak) update(was, now, high accounting.Bytes) {
 	p.most = max(p.most, p.seen-was+high)
 	p.seen += now - was
