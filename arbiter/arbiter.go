@@ -20,7 +20,7 @@ type Arbiter struct {
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
-	caps     map[rules.Capped]*rules.Cap // of those with a limit of their own
+	limits   rules.Table // limits that were changed live, of whatever has any
 	people   people
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
@@ -80,9 +80,8 @@ const maxEvents = 8192
 // New returns an arbiter without devices.
 func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
-		policy: policy.InForce(), ledger: accounting.NewLedger(),
+		limits: make(rules.Table), ledger: accounting.NewLedger(),
 		shareds:  make(map[sharedKey]*shared),
-		caps:     make(map[rules.Capped]*rules.Cap),
 		people:   people{of: make(map[uint32]*person)},
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
@@ -92,6 +91,7 @@ func New(policy rules.Policy) *Arbiter {
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 	a.ledger.Eased = a.changed
+	a.policy = policy.InForce(a.limits)
 	return a
 }
 
@@ -111,6 +111,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
 	known.Device, known.found = d, d.Total
+	known.live = a.limits[rules.Owner{Kind: rules.OfDevice, ID: uint64(d.Index)}]
 	a.configure(known)
 	if known.lost {
 		known.lost = false
@@ -118,7 +119,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		clear(known.figures)
 	}
 	a.recap(now, known)
-	a.outdate(now, nil)
+	a.renew(now, nil, false)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }

@@ -1,58 +1,57 @@
 package arbiter
 
 import (
-	"time"
+	"cmp"
+	"path"
+	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// SetUserLimits changes what all programs of a user may hold together, now and later:
-// memory.max (no limit: Size.Max), and streams.max of each lease (NoStreams). It stays in
-// force until it is taken off, whoever comes and goes. ErrRange, ErrNoDevice, ErrPermission (a
-// user may limit himself, within what root set). What is lowered below what is held closes
-// the words and takes idle credit back.
-func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
-	if c.Min != nil {
-		return rules.Wrong(rules.ErrRange, wording.UserHasNoMin, wording.User(uid, name))
+// This file has the caps: budgets for the live limits of users and of cgroups, which their programs have beside those of their rules.
+
+// userOwner and cgroupOwner name users and cgroups in the table of live limits.
+func userOwner(uid uint32) rules.Owner    { return rules.Owner{Kind: rules.OfUser, ID: uint64(uid)} }
+func cgroupOwner(path string) rules.Owner { return rules.Owner{Kind: rules.OfCgroup, Path: path} }
+
+// cgroupsAround returns the budgets of the cgroups with a limit that a process runs in, in whichever hierarchy, the
+// narrower ones first.
+func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
+	if len(a.limits) == 0 {
+		return nil
 	}
-	return a.setCap(now, c, rules.Cap{Of: rules.Capped{UID: uid}, Name: name}, rules.Process{UID: uid, User: name},
-		func(j *job) bool { return j.request.Process.UID == uid })
+	for in := range p.Cgroups {
+		if rules.CheckCgroup(in) != nil {
+			continue
+		}
+		for at := in; at != "/"; at = path.Dir(at) {
+			if g := a.limits[cgroupOwner(at)]; g != nil {
+				all = append(all, a.capOf(g))
+			}
+		}
+	}
+	slices.SortFunc(all, func(x, y *shared) int {
+		return cmp.Or(len(y.key.cgroup)-len(x.key.cgroup), cmp.Compare(x.key.cgroup, y.key.cgroup))
+	})
+	return slices.Compact(all) // paths of two hierarchies may lie in one cgroup
 }
 
-// setCap changes a cap, or makes the one that is given. owner may lower it, too; jobs tells which jobs have programs under it.
-func (a *Arbiter) setCap(now time.Time, c rules.Change, given rules.Cap, owner rules.Process, jobs func(*job) bool) error {
-	who, limit := given.String(), a.caps[given.Of]
-	if limit == nil {
-		limit = &given
+// RunsIn reports whether a client that lives counts in a cgroup or below it.
+func (a *Arbiter) RunsIn(of string) bool {
+	for _, s := range a.sessions {
+		if s.alive() && s.process.InCgroup(of) {
+			return true
+		}
 	}
-	edit, err := a.edit(c, who, limitEdit{owner: &owner, live: &limit.Live, whose: who, now: limit.Memory, streams: limit.Streams})
-	if err != nil {
-		return err
-	}
-	defer a.cycle(now)
-	limit.Name = given.Name
-	if a.caps[given.Of] = limit; limit.Unlimited() {
-		delete(a.caps, given.Of)
-	}
-	if s := a.shareds[capKey(given.Of)]; s != nil {
-		s.limit = limit // it may have been taken off and set again
-	}
-	a.outdate(now, jobs)
-	a.audit(now, c, edit)
-	return nil
+	return false
 }
-
-// UserLimited reports whether anything limits all programs of a user, CgroupLimited, all in a cgroup.
-func (a *Arbiter) UserLimited(uid uint32) bool    { return a.caps[rules.Capped{UID: uid}] != nil }
-func (a *Arbiter) CgroupLimited(path string) bool { return a.caps[rules.Capped{Cgroup: path}] != nil }
 
 // capJob puts a job under what its user may hold in all, or under nothing where there is no
 // such limit.
 func (a *Arbiter) capJob(j *job) {
 	var to *shared
-	j.User = a.caps[rules.Capped{UID: j.request.Process.UID}]
+	j.User = a.limits[userOwner(j.request.Process.UID)]
 	if j.User != nil {
 		to = a.capOf(j.User)
 	}
@@ -64,12 +63,34 @@ func (a *Arbiter) capJob(j *job) {
 	})
 }
 
+// capSession puts a process under the cgroups around it that have a limit. It reports whether these are others than before.
+func (a *Arbiter) capSession(s *session) (moved bool) {
+	old, to := s.cgroups, a.cgroupsAround(&s.process)
+	if slices.Equal(old, to) {
+		return false
+	}
+	s.cgroups = to
+	a.changed()
+	budgets := make([]*accounting.Budget, len(to))
+	for i, c := range to {
+		budgets[i] = c.budget
+	}
+	if err := a.ledger.SetCaps(s.budget, budgets...); err != nil {
+		panic("arbiter: " + err.Error()) // each of budgets is a cap, and a session's budget is not
+	}
+	for _, c := range old {
+		a.dropShared(c)
+	}
+	return true
+}
+
 // capKey is that of the budget under a cap.
-func capKey(of rules.Capped) sharedKey { return sharedKey{uid: of.UID, cgroup: of.Cgroup} }
+func capKey(of rules.Owner) sharedKey { return sharedKey{uid: uint32(of.ID), cgroup: of.Path} }
 
 // capOf returns the budget under a cap. It is made with its first job, or process.
-func (a *Arbiter) capOf(c *rules.Cap) *shared {
+func (a *Arbiter) capOf(c *rules.Limits) *shared {
 	if s := a.shareds[capKey(c.Of)]; s != nil {
+		s.limit = c // it may have been changed
 		return s
 	}
 	return a.share(&shared{key: capKey(c.Of), limit: c, who: c.String(), budget: a.ledger.OpenCap()})

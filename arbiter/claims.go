@@ -115,7 +115,7 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 	}
 	j.released = true
 	a.letGo(now, j)
-	a.relimit(now, a.allChanges(j))
+	a.renew(now, func(x *job) bool { return x == j }, false)
 }
 
 // letGo takes back the slots, claims and devices that a job keeps. Where its processes

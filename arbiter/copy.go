@@ -43,7 +43,7 @@ func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 
 // device copies a device, on which nothing is held yet.
 func (c *copying) device(d *device) {
-	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, slotsLive: d.slotsLive,
+	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, live: d.live,
 		aparts: make(map[*lease]struct{})}
 	if d.contexts.Expected() > 0 {
 		n.rule.ContextReserve = &accounting.Size{Bytes: d.contextCost()}

@@ -1,6 +1,7 @@
 package arbiter
 
 import (
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"time"
 )
 
@@ -35,3 +36,41 @@ func (a *Arbiter) JudgeAll(now time.Time) {
 	a.changed()
 	a.cycle(now)
 }
+
+// SetJobLimits, SetProcessLimits, SetUserLimits, SetCgroupLimits, SetRuleLimits and SetSlots change limits of one kind of owner.
+func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c rules.Change) error {
+	return a.SetLimits(now, rules.Owner{Kind: rules.OfJob, ID: uint64(id)}, "", c)
+}
+
+// SetProcessLimits changes those of the process of some sessions.
+func (a *Arbiter) SetProcessLimits(now time.Time, c rules.Change, ids ...SessionID) error {
+	var of rules.Owner
+	for _, id := range ids {
+		s := a.sessions[id]
+		if s == nil || !s.alive() {
+			return noSession(id)
+		}
+		of = s.limitOwner()
+	}
+	return a.SetLimits(now, of, "", c)
+}
+
+func (a *Arbiter) SetUserLimits(now time.Time, uid uint32, name string, c rules.Change) error {
+	return a.SetLimits(now, userOwner(uid), name, c)
+}
+
+func (a *Arbiter) SetCgroupLimits(now time.Time, path string, c rules.Change) error {
+	return a.SetLimits(now, cgroupOwner(path), "", c)
+}
+
+func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error {
+	return a.SetLimits(now, rules.Owner{Kind: rules.OfRule, ID: id}, "", c)
+}
+
+// SetSlots sets slots.max of a device, as root.
+func (a *Arbiter) SetSlots(now time.Time, device, most int, _ Changer) error {
+	return a.SetLimits(now, rules.Owner{Kind: rules.OfDevice, ID: uint64(device)}, "", rules.Change{Device: device, Slots: &most})
+}
+
+// Changer is root.
+type Changer struct{}

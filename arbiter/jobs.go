@@ -251,11 +251,10 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	r := &j.request
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
 		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
-	j.shared = a.shareFor(j)
-	j.budget = a.ledger.OpenBudget(budgetOf(j.shared))
+	j.budget = a.ledger.OpenBudget(nil)
 	j.budget.Owner = j
-	a.capJob(j)
-	_, _ = a.setLimits(a.jobChanges(j), false)
+	a.link(j)
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.lastJob = max(a.lastJob, j.id)
 	a.jobs[j.id] = j
 }
@@ -308,7 +307,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	a.jobOver(now, j)
 	j.ended = true
 	a.letGo(now, j)
-	_, _ = a.setLimits(a.jobChanges(j), false)
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	if len(j.sessions) == 0 {
 		a.dropJob(j)
 	}

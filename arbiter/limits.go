@@ -1,7 +1,6 @@
 package arbiter
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -12,357 +11,334 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// limitChange is a budget's new limits on a device.
-type limitChange struct {
-	budget *accounting.Budget
-	device *device
-	limits accounting.Limits
+// This file changes the table of live limits (rules/table.go): SetLimits checks a change, writes it into the table, puts it in force by
+// renew (inforce.go), and tells of it. RestoreLimits fills the table at the daemon's start.
 
-	kept accounting.Bytes // headroom, before the change; 0: none
-}
-
-// SetJobLimits changes a job's limits (its processes', where each has a budget of
-// its own). All or nothing: ErrNoJob, ErrNoDevice, ErrRange, ErrPermission (the owner
-// may only lower), or a *Result when a memory.min has no room. What is lowered below
-// what is held closes the words and takes idle credit back before this returns.
-func (a *Arbiter) SetJobLimits(now time.Time, id JobID, c rules.Change) error {
-	edit, err := a.editJob(id, c)
+// SetLimits changes the live limits of a device, rule, user, cgroup, job or process, now and for what comes later. name is that of a
+// user; "": it is not known. What is lowered below what is held closes the credit words and takes idle credit back before this returns.
+// All or nothing. ErrNoJob, ErrNoSession, ErrNoRule and ErrNoDevice: the owner or the device is not there. ErrRange: the change makes no
+// sense. ErrPermission: the owner may only lower, and of devices, rules and cgroups only root may change anything. A *Result: a memory.min
+// has no room.
+func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.Change) error {
+	of, err := a.LimitOwner(of)
 	if err != nil {
 		return err
 	}
-	return a.change(now, c, []limitEdit{edit})
-}
-
-// SoleProcess returns the process that is a job by itself; false where it is another kind
-// of job, or none.
-func (a *Arbiter) SoleProcess(id JobID) (rules.Process, bool) {
-	j := a.jobs[id]
-	if j == nil || j.run || len(j.sessions) == 0 {
-		return rules.Process{}, false
+	s := a.subject(of, name)
+	if err := c.CheckOwner(of, s.who); err != nil {
+		return err
 	}
-	return j.sessions[0].process, true
+	force, err := s.check(a, c)
+	if err != nil {
+		return fmt.Errorf("%s: %w", s.who, err)
+	}
+	defer a.cycle(now)
+	was, had := s.standings(a.devices, c), a.limits[of]
+	next := &rules.Limits{Of: of, UID: s.owner.UID, User: s.owner.User}
+	if had != nil {
+		next.Rows = had.Rows
+	}
+	next.Set(c, force)
+	a.lay(of, next)
+	if refused := a.renew(now, s.under, true); refused != nil { // a raised memory.max can bring a memory.min back too
+		a.lay(of, had)
+		a.relink(s.under)
+		return a.minRefused(refused, reasonOf(refused))
+	}
+	if s.device != nil {
+		a.slotsChanged(now, s.device)
+	}
+	if !c.Lowers {
+		a.audit(now, c, s, was)
+	}
+	return nil
 }
 
-// SetProcessLimits changes the limits of one process, in all its sessions or in none;
-// those of its job where that is a bare process's. Errors as of SetJobLimits, with ErrNoSession.
-func (a *Arbiter) SetProcessLimits(now time.Time, c rules.Change, ids ...SessionID) error {
-	edits := make([]limitEdit, 0, len(ids))
-	for _, id := range ids {
-		edit, err := a.editProcess(id, c)
-		if err != nil {
-			undo(edits)
-			return err
+// lay makes these the live limits of an owner. Limits of users and cgroups that limit nothing are forgotten. Devices see them at once, all
+// other owners by relink.
+func (a *Arbiter) lay(of rules.Owner, limits *rules.Limits) {
+	if d := a.device(int(of.ID)); of.Kind == rules.OfDevice && d != nil {
+		d.live = limits
+	}
+	if limits == nil || len(limits.Rows) == 0 || limits.Unlimited() && (of.Kind == rules.OfUser || of.Kind == rules.OfCgroup) {
+		delete(a.limits, of)
+		return
+	}
+	a.limits[of] = limits
+}
+
+// Limits returns the live limits of an owner, in the order in which they were set; none for an owner that has none.
+func (a *Arbiter) Limits(of rules.Owner) []rules.Row {
+	if l := a.limits[of]; l != nil {
+		return l.Rows
+	}
+	return nil
+}
+
+// RestoreLimits puts live limits into the table again after a restart of the daemon, unchecked. It must be called before the jobs and
+// sessions are restored whose limits they are. name is that of a user; "": it is not known. Of two rows for the same file and device the
+// last counts.
+func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
+	limits := &rules.Limits{Of: of, User: name}
+	for _, r := range rows {
+		limits.Add(r)
+	}
+	if of.Kind == rules.OfUser {
+		limits.UID = uint32(of.ID)
+	}
+	a.lay(of, limits)
+}
+
+// DropLimits takes all live limits of an owner off the table, without an event. What still drains of a job or a process that has ended
+// keeps them.
+func (a *Arbiter) DropLimits(now time.Time, of rules.Owner) {
+	if a.limits[of] == nil {
+		return
+	}
+	delete(a.limits, of)
+	if of.Kind != rules.OfJob && of.Kind != rules.OfProcess {
+		defer a.cycle(now)
+		a.renew(now, a.subject(of, "").under, false)
+	}
+}
+
+// LimitOwner returns the owner under which the table has the limits of the owner that is asked for: of a process without a start time the
+// process that has the PID now, of a bare process's job the process, of a rule's number the rule as it is configured. ErrNoJob,
+// ErrNoSession, ErrNoRule: the owner is not there.
+func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
+	switch of.Kind {
+	case rules.OfJob:
+		j := a.jobs[JobID(of.ID)]
+		if j == nil {
+			return of, fmt.Errorf("job %d: %w", of.ID, ErrNoJob)
 		}
-		edits = append(edits, edit)
+		return j.limitOwner(), nil
+	case rules.OfRule:
+		rule, ok := a.policy.ByID(of.ID)
+		if !ok {
+			return of, ErrNoRule
+		}
+		return rule.Owner(), nil
+	case rules.OfProcess:
+		sessions := a.sessionsOf(of)
+		if len(sessions) == 0 {
+			return of, fmt.Errorf("process %d: %w", of.ID, ErrNoSession)
+		}
+		return sessions[0].limitOwner(), nil
 	}
-	return a.change(now, c, edits)
+	return of, nil
 }
 
-// limitEdit is a change that is written into a job or a session, and not in force yet.
-type limitEdit struct {
-	job     *job           // nil: a user's, or a rule's
-	owner   *rules.Process // for the audit trail
-	live    *rules.Live
-	old     rules.Live
-	changes func() []limitChange            // of the ledger, by what is written in all of them
-	whose   string                          // for the audit trail
-	now     func(rules.Bounds) rules.Memory // the limits as they are
+// limitOwner names a job in the table of live limits. A bare process's job has the limits of its process.
+func (j *job) limitOwner() rules.Owner {
+	if j.run {
+		return rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)}
+	}
+	return processOwner(&j.request.Process)
+}
+
+// limitOwner names a session's process in the table of live limits.
+func (s *session) limitOwner() rules.Owner { return processOwner(&s.process) }
+
+func processOwner(p *rules.Process) rules.Owner {
+	return rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
+}
+
+// sessionsOf returns the sessions of a live process, the oldest first. If the start time is not given, and processes that had the PID one
+// after the other have sessions, they are those of the last.
+func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
+	for _, s := range a.sessions {
+		p := &s.process
+		switch {
+		case !s.alive() || uint64(p.PID) != of.ID || of.Start != 0 && p.StartTicks != of.Start:
+		case len(found) > 0 && p.StartTicks < found[0].process.StartTicks:
+		case len(found) > 0 && p.StartTicks > found[0].process.StartTicks:
+			found = []*session{s}
+		default:
+			found = append(found, s)
+		}
+	}
+	slices.SortFunc(found, func(x, y *session) int { return int(x.id) - int(y.id) })
+	return found
+}
+
+// subject describes the owner of limits that are changed: how its limits are found, checked and told.
+type subject struct {
+	of      rules.Owner
+	owner   rules.Process // user who may lower the limits
+	who     string        // for errors
+	whose   string        // for events
+	memory  func(rules.Bounds) rules.Memory
 	streams func() rules.Streams
-	was     []rules.Memory // now on each device, before the change
-	had     int            // streams, likewise
+	device  *device         // that has the limits; nil: of all other owners
+	job     *job            // that has the limits, or whose process has; nil: of all other owners
+	under   func(*job) bool // which jobs have programs under the limits
 }
 
-// edit notes what is in force and writes a change over it, unless it makes no sense there or is not
-// permitted. who names, in the error, whose limits they are.
-func (a *Arbiter) edit(c rules.Change, who string, e limitEdit) (limitEdit, error) {
-	force, err := c.Forces(e.owner.UID)
-	if err == nil && !force && !c.Again && c.Namespace != e.owner.Namespace {
-		err = c.NotOwner()
+// subject describes an owner of limits, as LimitOwner returns it.
+func (a *Arbiter) subject(of rules.Owner, name string) *subject {
+	s := &subject{of: of}
+	switch of.Kind {
+	case rules.OfDevice:
+		s.under = func(*job) bool { return false }
+		s.device = a.device(int(of.ID))
+		if s.who = accounting.DeviceName(int(of.ID), false); s.device != nil {
+			s.who = s.device.String()
+		}
+	case rules.OfRule:
+		rule := func() rules.Terms { t, _ := a.policy.ByID(of.ID); return t }
+		key := rule().Key
+		s.who = key.String()
+		s.memory = func(b rules.Bounds) rules.Memory { t := rule(); return t.Memory(b) }
+		s.streams = func() rules.Streams { t := rule(); return t.Streams() }
+		s.under = func(j *job) bool { return j.Rule.Key == key }
+	case rules.OfUser, rules.OfCgroup:
+		given := &rules.Limits{Of: of, User: name}
+		s.under = func(j *job) bool {
+			return slices.ContainsFunc(j.sessions, func(x *session) bool { return x.process.InCgroup(of.Path) })
+		}
+		if of.Kind == rules.OfUser {
+			s.owner = rules.Process{UID: uint32(of.ID), User: name}
+			s.under = func(j *job) bool { return j.request.Process.UID == s.owner.UID }
+		}
+		s.who = given.String()
+		s.memory = func(b rules.Bounds) rules.Memory { return a.limits[of].Memory(b) }
+		s.streams = func() rules.Streams { return a.limits[of].Streams() }
+	case rules.OfJob:
+		s.ofJob(a.jobs[JobID(of.ID)])
+	case rules.OfProcess:
+		s.ofProcess(a.sessionsOf(of)[0])
 	}
-	if err == nil && c.Device != rules.AllDevices && a.device(c.Device) == nil {
-		err = noDevice(c.Device)
+	if s.whose == "" {
+		s.whose = s.who
 	}
-	streams := e.streams()
-	if err == nil {
-		err = c.CheckStreams(streams, force)
+	return s
+}
+
+// ofJob describes a job.
+func (s *subject) ofJob(j *job) {
+	s.job, s.owner = j, j.request.Process
+	s.under = func(x *job) bool { return x == j }
+	s.memory, s.streams = j.Memory, j.Streams
+	if j.Each() {
+		s.memory = j.newProcess().Memory
+	}
+	s.who, s.whose = wording.Job(uint64(j.id), "", ""), wording.Owned(s.owner.User, j.name())
+}
+
+// ofProcess describes the process of a session.
+func (s *subject) ofProcess(x *session) {
+	if s.ofJob(x.job); x.job.run {
+		s.owner, s.memory, s.streams = x.process, x.Memory, x.Streams
+	}
+	s.under = func(j *job) bool {
+		return slices.ContainsFunc(j.sessions, func(y *session) bool { return y.limitOwner() == s.of })
+	}
+	s.who, s.whose = fmt.Sprintf("process %d", x.process.PID), wording.Owned(x.process.User, x.name())
+}
+
+// check returns an error if a change makes no sense for a subject, or is not permitted. force: the change passes the rules.
+func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
+	switch force, err = c.Forces(s.owner.UID); {
+	case err != nil:
+		return force, err
+	case !force && !c.Lowers && c.Namespace != s.owner.Namespace:
+		return force, c.NotOwner()
+	case s.of.Kind == rules.OfDevice && (s.device == nil || c.Device != s.device.Index), c.Device != rules.AllDevices && a.device(c.Device) == nil:
+		return force, noDevice(c.Device)
+	case s.device != nil:
+		return force, nil
+	}
+	if err := c.CheckStreams(s.streams(), force); err != nil {
+		return force, err
 	}
 	for _, d := range a.devices {
-		is := e.now(d.bounds())
-		e.was = append(e.was, is)
-		if err == nil && c.On(d.Index) {
-			err = c.CheckMemory(is, d.bounds(), force)
+		if !c.On(d.Index) {
+			continue
+		}
+		if err := c.CheckMemory(s.memory(d.bounds()), d.bounds(), force); err != nil {
+			return force, err
 		}
 	}
-	if err != nil {
-		return limitEdit{}, fmt.Errorf("%s: %w", who, err)
-	}
-	e.old, e.had = *e.live, streams.Max
-	*e.live = e.live.With(c, force, wording.Setter(c.UID, e.owner.UID, e.owner.User))
-	return e, nil
+	return force, nil
 }
 
-// undo puts back what edits have written, the last first.
-func undo(edits []limitEdit) {
-	for _, e := range slices.Backward(edits) {
-		*e.live = e.old
+// standing is a limit as it is in force.
+type standing struct {
+	device *device // nil: on all
+	file   string
+	value  accounting.Bytes
+	text   func(accounting.Bytes) string
+}
+
+// standings returns the limits that a change sets as they are in force now.
+func (s *subject) standings(on []*device, c rules.Change) (all []standing) {
+	if c.Slots != nil {
+		all = append(all, standing{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
+	}
+	if c.Streams != nil {
+		all = append(all, standing{nil, "streams.max", accounting.Bytes(s.streams().Max), countText(rules.NoStreams)})
+	}
+	for _, d := range on {
+		if c.Max != nil && c.On(d.Index) {
+			all = append(all, standing{d, "memory.max", s.memory(d.bounds()).Max, accounting.Bytes.Human})
+		}
+		if c.Min != nil && c.On(d.Index) {
+			all = append(all, standing{d, "memory.min", s.memory(d.bounds()).Min, accounting.Bytes.Human})
+		}
+	}
+	return all
+}
+
+// countText writes a streams.max or slots.max, of which one value stands for no limit.
+func countText(none accounting.Bytes) func(accounting.Bytes) string {
+	return func(n accounting.Bytes) string {
+		if n == none {
+			return "max"
+		}
+		return strconv.FormatUint(uint64(n), 10)
 	}
 }
 
-// editJob writes a change into a job, unless it makes no sense there.
-func (a *Arbiter) editJob(id JobID, c rules.Change) (limitEdit, error) {
-	j := a.jobs[id]
-	if j == nil {
-		return limitEdit{}, fmt.Errorf("job %d: %w", id, ErrNoJob)
+// audit tells who changed which limit of whose from what to what, device by device where they
+// differ. There is no event for a limit that is in force as it was.
+func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []standing) {
+	for i, is := range s.standings(a.devices, c) {
+		if is.value == was[i].value {
+			continue
+		}
+		from, to := is.text(was[i].value), is.text(is.value)
+		if from == to {
+			from, to = was[i].value.Exact(), is.value.Exact()
+		}
+		e := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, ByPID: c.PID, User: s.owner.User, Setting: is.file, From: from, To: to, Whose: s.whose}
+		if s.job != nil {
+			e.in(s.job)
+		}
+		whose := s.whose
+		if is.device != nil {
+			e.Device = is.device.Index
+		}
+		if is.device != s.device {
+			whose = fmt.Sprintf(wording.OnDevice, whose, is.device)
+		}
+		e.Text = fmt.Sprintf(wording.Changed, wording.Setter(c.UID, s.owner.UID, s.owner.User), is.file, whose, from, to)
+		a.event(e)
 	}
-	current, p := j.Memory, &j.request.Process
-	if j.Each() {
-		current = j.newProcess().Memory
-	}
-	who, whose := wording.Job(uint64(id), "", ""), wording.Owned(p.User, j.name())
-	if !j.run && len(j.sessions) > 0 {
-		who, whose = fmt.Sprintf("process %d", p.PID), wording.Owned(p.User, j.sessions[0].name())
-	}
-	return a.edit(c, who, limitEdit{job: j, owner: p, live: &j.Live, whose: whose, now: current, streams: j.Streams,
-		changes: func() []limitChange { return a.allChanges(j) }})
 }
 
-// editProcess is editJob for one session.
-func (a *Arbiter) editProcess(id SessionID, c rules.Change) (limitEdit, error) {
-	s := a.sessions[id]
-	if s == nil || !s.alive() {
-		return limitEdit{}, noSession(id)
-	}
-	if !s.job.run {
-		return a.editJob(s.job.id, c)
-	}
-	return a.edit(c, fmt.Sprintf("process %d", s.process.PID), limitEdit{job: s.job, owner: &s.process, live: &s.Live,
-		whose: wording.Owned(s.process.User, s.name()), now: s.Memory, streams: s.Streams,
-		changes: func() []limitChange { return a.sessionChanges(nil, s) }})
-}
-
-// Given is what a session's job was given, or had changed on every device, beyond what the
-// rules say; a Size with Max set stands for nothing. streams are those in force.
+// Given returns what a session's job was given, or had changed on every device, beyond what the
+// rules say; a Size with Max set stands for nothing. streams is the limit in force.
 func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 	most = accounting.Size{Max: true}
 	s := a.sessions[id]
 	if s == nil {
 		return most, 0
 	}
-	if set := cmp.Or(s.job.Live.Max(), s.job.Asked.Max); set != nil {
+	if set := s.job.Live.Max(); set != nil {
+		most = *set
+	} else if set := s.job.Asked.Max; set != nil {
 		most = *set
 	}
 	return most, s.job.Streams().Max
-}
-
-// change puts edits in force, or undoes them all and moves nothing.
-func (a *Arbiter) change(now time.Time, c rules.Change, edits []limitEdit) error {
-	defer a.cycle(now)
-	var changes []limitChange
-	for _, e := range edits {
-		changes = append(changes, e.changes()...)
-	}
-	done, refused := a.setLimits(changes, true) // a raised memory.max can bring a memory.min back too
-	if refused != nil {
-		undo(edits)
-		return a.minRefused(refused, reasonOf(refused))
-	}
-	a.enforceAll(now, done)
-	for _, e := range edits {
-		if c.Streams != nil {
-			a.setStreamsMax(e.job)
-		}
-		a.audit(now, c, e)
-	}
-	return nil
-}
-
-// audit says who changed which limit of whose from what to what, device by device where they
-// differ. What is in force as it was is no change, nor is what was only set again after a restart.
-func (a *Arbiter) audit(now time.Time, c rules.Change, e limitEdit) {
-	if c.Again {
-		return
-	}
-	say := func(d *device, limit, from, to string) {
-		event := Event{Time: now, Kind: EventLimits, Device: rules.AllDevices, UID: c.UID, ByPID: c.PID, User: e.owner.User, Setting: limit, From: from, To: to, Whose: e.whose}
-		if e.job != nil {
-			event.in(e.job)
-		}
-		whose := e.whose
-		if d != nil {
-			event.Device, whose = d.Index, fmt.Sprintf(wording.OnDevice, whose, d)
-		}
-		event.Text = fmt.Sprintf(wording.Changed, wording.Setter(c.UID, e.owner.UID, e.owner.User), limit, whose, from, to)
-		a.event(event)
-	}
-	memory := func(d *device, limit string, from, to accounting.Bytes) {
-		switch {
-		case from == to:
-		case from.Human() == to.Human():
-			say(d, limit, from.Exact(), to.Exact())
-		default:
-			say(d, limit, from.Human(), to.Human())
-		}
-	}
-	if is := e.streams().Max; c.Streams != nil && is != e.had {
-		say(nil, "streams.max", streamsText(e.had), streamsText(is))
-	}
-	for i, d := range a.devices {
-		if !c.On(d.Index) {
-			continue
-		}
-		is := e.now(d.bounds())
-		if c.Max != nil {
-			memory(d, "memory.max", e.was[i].Max, is.Max)
-		}
-		if c.Min != nil {
-			memory(d, "memory.min", e.was[i].Min, is.Min)
-		}
-	}
-}
-
-// streamsText writes a streams.max.
-func streamsText(n int) string {
-	if n == rules.NoStreams {
-		return "max"
-	}
-	return strconv.Itoa(n)
-}
-
-// jobChanges returns the limits of a job's budget, and of those it shares.
-func (a *Arbiter) jobChanges(j *job) []limitChange {
-	changes := make([]limitChange, 0, 3*len(a.devices))
-	for _, d := range a.devices {
-		for s := range j.shares {
-			l := s.limits(d)
-			if j.pending { // what the rule reserves for all of them is part of what it waits for
-				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
-			}
-			changes = append(changes, limitChange{budget: s.budget, device: d, limits: l})
-		}
-		changes = append(changes, limitChange{budget: j.budget, device: d, limits: j.limits(d)})
-	}
-	return changes
-}
-
-// allChanges returns the limits of a job's budgets, and of those of its sessions that follow from the job's.
-func (a *Arbiter) allChanges(j *job) []limitChange {
-	changes := a.jobChanges(j)
-	for _, s := range j.sessions {
-		if s.Follows() {
-			changes = a.sessionChanges(changes, s)
-		}
-	}
-	return changes
-}
-
-// sessionChanges appends those limits of a session's budget, and of the cgroups around it, that are not what they were. A dead one reserves nothing.
-func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
-	put := func(b *accounting.Budget, d *device, l accounting.Limits) {
-		if l != b.Limits(d.Index) { // of a job's thousand processes hardly any
-			changes = append(changes, limitChange{budget: b, device: d, limits: l})
-		}
-	}
-	for _, d := range a.devices {
-		l := s.limits(d)
-		if !s.alive() {
-			l.Min = 0
-		}
-		put(s.budget, d, l)
-	}
-	for _, c := range s.cgroups {
-		for _, d := range a.devices {
-			put(c.budget, d, c.limits(d))
-		}
-	}
-	return changes
-}
-
-// memory is a shared budget's limits on a device, with what they come from.
-func (s *shared) memory(d *device) rules.Memory {
-	if s.limit != nil {
-		return s.limit.Memory(d.bounds())
-	}
-	m := s.rule.Memory(d.bounds())
-	if d.IsGPU() { // as each program's own is of none but GPUs
-		m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
-	}
-	return m
-}
-
-// limits are a shared budget's limits on a device.
-func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
-
-// inForce are limits as they are in force: where nothing is kept any more, or not yet, without Min.
-func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
-	if !keeps {
-		m.Min = 0
-	}
-	m.Min = min(m.Min, d.Total)
-	return m.Limits
-}
-
-// setLimits writes limits into the ledger, and returns those that it changed
-// (with what they were). With admit, a memory.min that is raised must have room, or
-// nothing is changed.
-func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChange, refused *accounting.Refusal) {
-	for _, c := range changes {
-		old := c.budget.Limits(c.device.Index)
-		if old == c.limits {
-			continue
-		}
-		least := c.limits.Least()
-		if admit && least > old.Least() {
-			refused = a.checkMin(c.budget, c.device, least)
-		}
-		if refused != nil {
-			break
-		}
-		c.kept, _ = c.budget.Kept(c.device.Index)
-		a.putLimits(c, c.device.headroomFor(c.budget, least))
-		c.limits = old
-		done = append(done, c)
-	}
-	if refused == nil {
-		return done, nil
-	}
-	for _, c := range slices.Backward(done) {
-		a.putLimits(c, c.kept)
-	}
-	return nil, refused
-}
-
-// putLimits writes limits, with the headroom that is kept for what they reserve.
-func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
-	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
-	_ = a.ledger.KeepBeside(c.budget, c.device.Index, headroom)
-	a.changed()
-}
-
-// enforceAll puts changed limits in force for what runs, and tells the clients.
-func (a *Arbiter) enforceAll(now time.Time, done []limitChange) {
-	for _, c := range done {
-		p := account{c.budget, c.device.Index}
-		a.enforce(now, p.budget, p.device)
-		for l := range owners(p.budget.Leases(p.device)) {
-			if !l.lost && l.session.alive() {
-				l.word.Limit(l.maxInForce())
-			}
-		}
-	}
-}
-
-// setStreamsMax puts a job's streams.max in force.
-func (a *Arbiter) setStreamsMax(j *job) {
-	for _, s := range j.sessions {
-		for _, l := range s.leases {
-			l.SetStreamsMax(s.Streams().Max)
-			a.relend(l)
-		}
-	}
-}
-
-// relimit puts limits in force, whether there is room for what they reserve or not.
-func (a *Arbiter) relimit(now time.Time, changes []limitChange) {
-	done, _ := a.setLimits(changes, false)
-	a.enforceAll(now, done)
 }

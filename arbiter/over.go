@@ -227,7 +227,7 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.in(owner)
 	case *shared:
 		if whose = owner.called(); owner.limit != nil && !owner.ofCgroup() {
-			e.UID, e.User, whose = owner.limit.Of.UID, owner.limit.Name, owner.who
+			e.UID, e.User, whose = uint32(owner.limit.Of.ID), owner.limit.User, owner.who
 		}
 	}
 	if e.Text = fmt.Sprintf(wording.Within, whose, sums.Limit.Human(), a.device(p.device)); kind == EventOver {

@@ -73,7 +73,7 @@ func (a *Arbiter) showsProcessor() bool {
 	switch {
 	case d == nil:
 		return false
-	case d.rule.Match.Vendor == accounting.VendorCPU || d.slotsLive != nil || d.waiting > 0:
+	case d.rule.Match.Vendor == accounting.VendorCPU || d.live != nil || d.waiting > 0:
 		return true
 	}
 	for range a.leasesOn(d) {

@@ -237,7 +237,7 @@ func (d *drive) newArbiter() {
 	d.world = newWorld(d.t, d.policy, totals...)
 	d.world.now, d.world.pid = now, pid
 	for _, dev := range d.devices {
-		if err := d.arb.SetSlots(now, dev.index, dev.slots, arbiter.Changer{Again: true}); err != nil {
+		if err := d.arb.SetSlots(now, dev.index, dev.slots, arbiter.Changer{}); err != nil {
 			d.fail("%v", err)
 		}
 	}
@@ -339,14 +339,14 @@ func (d *drive) restoreLimits() {
 	}
 	for _, j := range d.jobs {
 		if j.live {
-			set(d.arb.SetJobLimits(d.world.now, j.id, rules.Change{Device: rules.AllDevices, Max: ptr(size(j.max)), Again: true}))
+			set(d.arb.SetJobLimits(d.world.now, j.id, rules.Change{Device: rules.AllDevices, Max: ptr(size(j.max))}))
 		}
 	}
 	for uid, most := range d.caps {
-		set(d.arb.SetUserLimits(d.world.now, uid, "", rules.Change{Device: rules.AllDevices, Max: ptr(size(most)), Again: true}))
+		set(d.arb.SetUserLimits(d.world.now, uid, "", rules.Change{Device: rules.AllDevices, Max: ptr(size(most))}))
 	}
 	for c, most := range d.cgroups {
-		set(d.arb.SetCgroupLimits(d.world.now, refCgroups[c], rules.Change{Device: rules.AllDevices, Max: ptr(size(most)), Again: true}))
+		set(d.arb.SetCgroupLimits(d.world.now, refCgroups[c], rules.Change{Device: rules.AllDevices, Max: ptr(size(most))}))
 	}
 }
 

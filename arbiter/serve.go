@@ -181,7 +181,7 @@ func (a *Arbiter) reserve(s *session) {
 
 // reserveJob makes the reservations of a job that was judged to fit.
 func (a *Arbiter) reserveJob(j *job) {
-	_, _ = a.setLimits(a.jobChanges(j), false)
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.changed() // requests that wait may have less room now
 }
 

@@ -76,7 +76,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	}
 	s.budget = a.ledger.OpenBudget(j.budget)
 	s.budget.Owner = s
-	a.capSession(s)
+	a.linkSession(s)
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 	j.sessions = append(j.sessions, s)
 	a.sessions[s.id] = s

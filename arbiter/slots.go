@@ -1,13 +1,10 @@
 package arbiter
 
 import (
-	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // owner is whose a permit is.
@@ -279,54 +276,17 @@ func (d *device) caps() permit.Caps {
 
 // slotsMax is slots.max in force; 0 for no limit.
 func (d *device) slotsMax() int {
-	if d.slotsLive != nil {
-		return *d.slotsLive
+	if most, _, live := d.live.Slots(d.Index); live {
+		return most
 	}
 	return max(0, d.rule.SlotsMax)
 }
 
-// Changer is who changes a limit: a user, by a process of his; 0: not known.
-type Changer struct {
-	UID   uint32
-	PID   int
-	Again bool // it was in force before a restart: nothing changes
-}
-
-// SetSlots sets slots.max of a device while it runs: 0 for no limit. Who has a slot
-// keeps it. ErrNoDevice, ErrRange.
-func (a *Arbiter) SetSlots(now time.Time, device, most int, by Changer) error {
-	d := a.device(device)
-	if d == nil {
-		return noDevice(device)
-	}
-	if most < 0 {
-		return rules.Wrong(rules.ErrRange, wording.NoSlots, most)
-	}
-	name := func(n int) string {
-		if n == 0 {
-			return "max"
-		}
-		return strconv.Itoa(n)
-	}
-	e := Event{Time: now, Kind: EventLimits, Device: device, UID: by.UID, ByPID: by.PID, Setting: "slots.max", Whose: d.String(),
-		From: name(d.slotsMax()), To: name(most)}
-	d.slotsLive, d.slotsChanger = &most, wording.Setter(by.UID, 0, "")
-	e.Text = fmt.Sprintf(wording.Changed, d.slotsChanger, e.Setting, e.Whose, e.From, e.To)
-	a.slotsChanged(now, d)
-	if e.From != e.To && !by.Again {
-		a.event(e)
-	}
-	a.cycle(now)
-	return nil
-}
-
 // slotsBy is what slots.max comes from.
 func (d *device) slotsBy() string {
-	switch {
-	case d.slotsLive != nil:
-		return d.slotsChanger
-	case d.slotsMax() > 0:
+	_, by, live := d.live.Slots(d.Index)
+	if !live && d.slotsMax() > 0 {
 		return "the configuration"
 	}
-	return ""
+	return by
 }

@@ -223,9 +223,9 @@ func (l *lease) setBy(to *figures.LeaseState) {
 // peopleShown are the users to be shown: those remembered, and those who have a limit.
 func (a *Arbiter) peopleShown() []*person {
 	all := slices.Collect(maps.Values(a.people.of))
-	for of, c := range a.caps {
-		if of.Cgroup == "" && a.people.of[of.UID] == nil {
-			all = append(all, &person{uid: of.UID, name: c.Name})
+	for of, c := range a.limits {
+		if uid := uint32(of.ID); of.Kind == rules.OfUser && a.people.of[uid] == nil {
+			all = append(all, &person{uid: uid, name: c.User})
 		}
 	}
 	return all
@@ -235,7 +235,7 @@ func (a *Arbiter) peopleShown() []*person {
 func (a *Arbiter) userState(p *person) figures.UserState {
 	state := figures.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
 		Counts: figures.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
-	if u := a.caps[rules.Capped{UID: p.uid}]; u != nil {
+	if u := a.limits[userOwner(p.uid)]; u != nil {
 		for _, d := range a.devices {
 			state.Max = min(state.Max, u.Memory(d.bounds()).Max)
 		}
@@ -271,7 +271,10 @@ func sumUsers(s *figures.Snapshot) {
 // cgroups, whether anything of theirs runs or not, and which is whose; their jobs add what they use.
 func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
-	for of, c := range a.caps {
+	for of, c := range a.limits {
+		if of.Kind != rules.OfUser && of.Kind != rules.OfCgroup {
+			continue
+		}
 		if key := capKey(of); a.shareds[key] == nil {
 			all = append(all, &shared{key: key, limit: c, who: c.String()})
 		}

@@ -33,11 +33,10 @@ type device struct {
 	figures     map[int]ProcessUsage // the last reading, by PID
 	began       time.Time            // when that began; zero: never read
 
-	permits      permit.Sets[*job, *session, *holder]
-	slotsLive    *int   // slots.max set live
-	slotsChanger string // by whom
-	contexts     reading.Costs
-	unnamed      bool // its readings name no process
+	permits  permit.Sets[*job, *session, *holder]
+	live     *rules.Limits // its rows of the table of live limits; nil: none
+	contexts reading.Costs
+	unnamed  bool // its readings name no process
 
 	waiting int                 // requests that wait and may be served there
 	entry   [permit.Count]limit // of permits of each kind
@@ -62,7 +61,7 @@ func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Tot
 // are under, what one user may hold with all of his programs, or what runs in a cgroup.
 type shared struct {
 	key    sharedKey
-	limit  *rules.Cap // what somebody set for a user, or a cgroup; nil: a rule's budget
+	limit  *rules.Limits // what somebody set for a user, or a cgroup; nil: a rule's budget
 	rule   rules.Terms
 	who    string // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
@@ -70,7 +69,7 @@ type shared struct {
 }
 
 // ofCgroup reports whether it is the budget of all programs in a cgroup, which counts its processes and not their jobs.
-func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Cgroup != "" }
+func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Kind == rules.OfCgroup }
 
 // sharedKey says whose budget it is, and by which rule; so it survives a
 // reload that only moves the rule.

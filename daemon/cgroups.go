@@ -3,12 +3,13 @@ package daemon
 import (
 	"hash/fnv"
 
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// What somebody set for all programs in a cgroup is kept like other changed limits. A record of a limit has no room for a
-// path: that has a record of its own, and the limit the path's number.
+// This file keeps the paths of cgroups that have live limits. A record of a limit has no room for a path: the path has a record of its
+// own, and the limit has the path's number.
 
 // cgroupID returns the number that a path gets in records unless another path has it; then it gets the next free number.
 func cgroupID(path string) uint64 {
@@ -20,74 +21,82 @@ func cgroupID(path string) uint64 {
 // cgroupIDLocked returns the number of a path: the one in its record, or the one that a new record would get. Users choose the paths of their
 // cgroups, and can find two with the same hash: these must have different numbers.
 func (d *Daemon) cgroupIDLocked(path string) uint64 {
-	if id, known := d.kept.numbers[path]; known {
-		return id
+	for id, at := range d.kept.paths {
+		if d.file.Cgroups.At(at).PathOf() == path {
+			return id
+		}
 	}
 	id := cgroupID(path)
-	for _, taken := d.kept.cgroups[id]; taken; _, taken = d.kept.cgroups[id] {
+	for _, taken := d.kept.paths[id]; taken; _, taken = d.kept.paths[id] {
 		id++
 	}
 	return id
 }
 
-// roomForCgroupLocked says why the path of one more cgroup could not be kept, or nil.
-func (d *Daemon) roomForCgroupLocked(id uint64) error {
-	if _, known := d.kept.cgroups[id]; !known && len(d.kept.cgroups) >= statefile.MaxCgroups {
+// cgroupLocked returns the path of a cgroup by its number; "": it is not known.
+func (d *Daemon) cgroupLocked(id uint64) string {
+	if at, known := d.kept.paths[id]; known {
+		return d.file.Cgroups.At(at).PathOf()
+	}
+	return ""
+}
+
+// roomForCgroupLocked returns an error if the path of one more cgroup could not be kept.
+func (d *Daemon) roomForCgroupLocked(path string) error {
+	if _, known := d.kept.paths[d.cgroupIDLocked(path)]; !known && len(d.kept.paths) >= statefile.MaxCgroups {
 		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
 	}
 	return nil
 }
 
-// keepCgroupLocked writes a path down before the limit that it is needed for.
-func (d *Daemon) keepCgroupLocked(id uint64, path string, change limitChange) {
-	at, known := d.kept.cgroups[id]
-	if known {
-		d.bindLocked(d.file.Cgroups.At(at), path, change, d.kept.folders[path] != 0)
-		return
+// keepCgroupLocked writes the path of a cgroup down, and when its limits end. It must be called before the limit itself is written.
+func (d *Daemon) keepCgroupLocked(path string, change limitChange) {
+	id := d.cgroupIDLocked(path)
+	at, known := d.kept.paths[id]
+	if !known {
+		var row *statefile.Cgroup
+		var err error
+		if at, row, err = d.file.Cgroups.New(); err != nil || !row.SetPath(path) {
+			d.log.Warn("a changed limit will not outlive this daemon", "cgroup", path, "err", err)
+			return
+		}
+		row.ID, row.Folder = id, 0
 	}
-	at, row, err := d.file.Cgroups.New()
-	if err != nil || !row.SetPath(path) {
-		d.log.Warn("a changed limit will not outlive this daemon", "cgroup", path, "err", err)
-		return
+	row := d.file.Cgroups.At(at)
+	switch {
+	case change.bind == toPath:
+		row.Folder = 0
+	case change.folder != 0 && (change.bind == toFolder || !known || row.Folder != 0):
+		row.Folder = change.folder
 	}
-	row.ID = id
-	d.bindLocked(row, path, change, true)
-	d.file.Cgroups.Commit(at)
-	d.kept.cgroups[id], d.kept.numbers[path] = at, id
+	if !known {
+		d.file.Cgroups.Commit(at)
+		d.kept.paths[id] = at
+	}
 }
 
-// dropCgroupLocked frees the record of a path whose last limit is gone.
-func (d *Daemon) dropCgroupLocked(id uint64) {
-	if at, known := d.kept.cgroups[id]; known && len(d.kept.of[limitOwner{ipc.LimitCgroup, id, ofNobody}]) == 0 {
-		path := d.file.Cgroups.At(at).PathOf()
-		delete(d.kept.folders, path)
-		delete(d.kept.numbers, path)
+// dropCgroupLocked frees the record of the path of an owner of limits if the last limit is gone.
+func (d *Daemon) dropCgroupLocked(of rules.Owner) {
+	if of.Kind != rules.OfCgroup || len(d.kept.of[of]) > 0 {
+		return
+	}
+	id := d.cgroupIDLocked(of.Path)
+	if at, known := d.kept.paths[id]; known {
 		d.file.Cgroups.Free(at)
-		delete(d.kept.cgroups, id)
+		delete(d.kept.paths, id)
 	}
 }
 
-// recoverCgroupsLocked takes up which paths the last daemon's records are of.
+// recoverCgroupsLocked takes up the paths that the last daemon kept.
 func (d *Daemon) recoverCgroupsLocked() {
 	d.file.Cgroups.Each(func(at int, r *statefile.Cgroup) {
 		path := r.PathOf()
-		_, twice := d.kept.cgroups[r.ID]
-		_, other := d.kept.numbers[path]
+		_, twice := d.kept.paths[r.ID]
+		_, other := d.kept.paths[d.cgroupIDLocked(path)]
 		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // no path is moved further from its hash than there are paths
 			d.file.Cgroups.Free(at)
 			return
 		}
-		d.kept.cgroups[r.ID], d.kept.numbers[path] = at, r.ID
-		if r.Folder != 0 {
-			d.kept.folders[r.PathOf()] = r.Folder
-		}
+		d.kept.paths[r.ID] = at
 	})
-}
-
-// cgroupLocked is the path of a cgroup by its number; "": it is not known.
-func (d *Daemon) cgroupLocked(id uint64) string {
-	if at, known := d.kept.cgroups[id]; known {
-		return d.file.Cgroups.At(at).PathOf()
-	}
-	return ""
 }

@@ -43,7 +43,7 @@ func TestRecordsOfCgroups(t *testing.T) {
 		t.Fatalf("%v, %d records", limits, records)
 	}
 	b.lock()
-	b.file.Cgroups.At(b.kept.cgroups[cgroupID("/c")]).Path[1] = 'x'
+	b.file.Cgroups.At(b.kept.paths[cgroupID("/c")]).Path[1] = 'x'
 	at, row, err := b.file.Cgroups.New()
 	if err != nil {
 		t.Fatal(err)
@@ -86,12 +86,12 @@ func TestCgroupsOfOneHash(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.limitCgroup("/a", 1<<20)
 	b.lock()
-	at := b.kept.cgroups[cgroupID("/a")]
-	b.kept.cgroups[cgroupID("/b")] = at // as if they had one hash
+	at := b.kept.paths[cgroupID("/a")]
+	b.kept.paths[cgroupID("/b")] = at // as if they had one hash
 	b.unlock()
 	b.limitCgroup("/b", 1<<21)
 	b.lock()
-	delete(b.kept.cgroups, cgroupID("/b"))
+	delete(b.kept.paths, cgroupID("/b"))
 	b.unlock()
 	for range 2 {
 		if limits, records := b.cgroupsLeft(); limits["/a"] != 1<<20 || limits["/b"] != 1<<21 || records != 2 {

@@ -123,7 +123,7 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
 		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: keptLimits{of: map[limitOwner][]int{}, cgroups: map[uint64]int{}, numbers: map[string]uint64{}, folders: map[string]uint32{}, count: newCounts(limitBounds)},
+		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}}
 	d.known.Store(&table{})
@@ -342,6 +342,14 @@ func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
 	return d.taken(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
 }
 
+func idsOf(sessions []*session) []arbiter.SessionID {
+	ids := make([]arbiter.SessionID, len(sessions))
+	for i, s := range sessions {
+		ids[i] = s.id
+	}
+	return ids
+}
+
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() figures.Snapshot {
 	defer d.caught(nil)
@@ -386,7 +394,7 @@ func (d *Daemon) Reload() {
 		return
 	}
 	d.arb.SetPolicy(d.now(), cfg.Policy)
-	d.forgetRuleLimitsLocked()
+	d.dropRuleLimitsLocked()
 	d.turnTo(cfg, path)
 	d.showAllLocked()
 	d.unlock()

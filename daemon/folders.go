@@ -19,9 +19,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // binding says when a limit of a cgroup ends by itself.
@@ -32,18 +30,6 @@ const (
 	toFolder                // when the folder that the cgroup has now is removed
 	asBefore                // as the limit that the cgroup has already; without one, as toFolder
 )
-
-// bindLocked notes in memory and in row when the limit of a cgroup ends. free: the cgroup has no limit yet that was set by path.
-func (d *Daemon) bindLocked(row *statefile.Cgroup, path string, change limitChange, free bool) {
-	switch {
-	case change.bind == toPath:
-		row.Folder = 0
-		delete(d.kept.folders, path)
-	case (change.bind == toFolder || free) && change.folder != 0:
-		row.Folder = change.folder
-		d.kept.folders[path] = change.folder
-	}
-}
 
 // hierarchies returns the folders at which the root of a hierarchy of cgroups is mounted, v2 first.
 func hierarchies() (points []string) {
@@ -109,10 +95,13 @@ func (d *Daemon) watchFoldersAgain() {
 func (d *Daemon) boundFolders() map[string]uint32 {
 	d.lock()
 	defer d.unlock()
-	if len(d.kept.folders) == 0 {
-		return nil
+	bound := map[string]uint32{}
+	for _, at := range d.kept.paths {
+		if r := d.file.Cgroups.At(at); r.Folder != 0 {
+			bound[r.PathOf()] = r.Folder
+		}
 	}
-	return maps.Clone(d.kept.folders)
+	return bound
 }
 
 // lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives still counts in the cgroup. With
@@ -138,22 +127,13 @@ func (d *Daemon) lookAtFolders(in ...string) {
 	d.lock()
 	defer d.unlock()
 	for path, folder := range bound {
-		if d.stopping() || d.kept.folders[path] != folder || d.arb.RunsIn(path) {
+		at, known := d.kept.paths[d.cgroupIDLocked(path)]
+		if d.stopping() || !known || d.file.Cgroups.At(at).Folder != folder || d.arb.RunsIn(path) {
 			continue
 		}
 		d.log.Info("the limits of a cgroup have gone with its folder", "cgroup", path)
-		if err := d.unlimitLocked(path); err != nil {
-			d.log.Warn("the limits of a cgroup that is gone cannot be taken off", "cgroup", path, "err", err)
-		}
+		d.dropLimitsLocked(rules.Owner{Kind: rules.OfCgroup, Path: path})
 	}
-}
-
-// unlimitLocked takes all limits of a cgroup off.
-func (d *Daemon) unlimitLocked(path string) error {
-	none := accounting.Size{Max: true}
-	change := limitChange{Change: rules.Change{Device: rules.AllDevices, Max: &none, UID: uint32(os.Geteuid()), Again: true}}
-	change.Privileged = true
-	return d.changeLocked(limitOwner{kind: ipc.LimitCgroup}, path, change)
 }
 
 // folderEvents is an inotify instance that watches folders of cgroups.

@@ -397,7 +397,7 @@ func (d *Daemon) dropJobLocked(j *job) {
 		delete(d.jobByOrigin, j.jobOrigin)
 	}
 	d.jobsOf.drop(j.runner.PID, j.uid)
-	d.forgetLimitsLocked(limitOwner{ipc.LimitJob, uint64(j.id), 0})
+	d.dropLimitsLocked(rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)})
 }
 
 // ownJobLocked finds a job that is the peer's to end.

@@ -1,11 +1,13 @@
 package daemon
 
+// This file keeps the arbiter's table of live limits in the state file, so that limits hold over a restart of the
+// daemon. setlimit.go changes limits; folders.go ends those of cgroups whose folders are gone.
+
 import (
-	"fmt"
+	"math"
 	"math/bits"
 	"slices"
 
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -13,270 +15,243 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// What somebody changed while programs ran comes back after a restart of the daemon:
-// each change is kept in the state file, one record for whose limits it is and the
-// device, and made again when its job or process has been taken up.
-
-// limitOwner is whose limits are kept.
-type limitOwner struct {
-	kind  uint32
-	id    uint64
-	start uint64
+// keptLimits says where the records are.
+type keptLimits struct {
+	of    map[rules.Owner][]int // records of each owner
+	count *counts               // records, by who made the change; a device's are root's
+	paths map[uint64]int        // records of the paths of cgroups, by their numbers
 }
 
-// ofNobody is what the record of a user's or a cgroup's limits has as the start of a process: so a daemon that
-// knows no such records, after a return to an older gpuarb, finds no process for it.
+func newKeptLimits() keptLimits {
+	return keptLimits{of: map[rules.Owner][]int{}, count: newCounts(limitBounds), paths: map[uint64]int{}}
+}
+
+// ofNobody is the start of a process in records of a user's and a cgroup's limits: a daemon before these records finds no process for it.
 const ofNobody = ^uint64(0)
 
-// target is whose limits a record holds, and on which device.
-type target struct {
-	limitOwner
-	device int32
-	own    bool // by the owner, within what somebody privileged may have set beside it
-}
+// The values of Limit.Privileged in the state file.
+const (
+	limitForces = 1 // the limit passes the rules
+	limitLowers = 2 // it was taken from a client's page, and only lowers
+)
 
-// limitLowers in a record's Privileged: it was taken from a client's page, and only lowers.
-const limitLowers = 2
-
-func targetOf(r *statefile.Limit) target {
-	return target{limitOwner{r.Target, r.ID, r.Start}, r.Device, r.Target != ipc.LimitDevice && r.Privileged != 1}
-}
-
-// limitChange is a change of any limit; a device has slots, and nothing else.
-type limitChange struct {
-	rules.Change
-	slots *int
-
-	bind   binding // of a cgroup's limit: when it ends
-	folder uint32  // the folder for bind, as statefile.Cgroup.Folder; 0: the cgroup has no folder
-}
-
-func (c limitChange) String() string {
-	if c.slots != nil {
-		return fmt.Sprintf("slots.max=%d", *c.slots)
+// recordForLocked returns a record, without values, in which limits of an owner on a device are kept.
+func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit {
+	r := statefile.Limit{Target: uint32(of.Kind), ID: of.ID, Start: of.Start, Device: int32(row.Device), UID: row.UID}
+	switch of.Kind {
+	case rules.OfDevice:
+		r.ID = 0
+	case rules.OfUser:
+		r.Start = ofNobody
+	case rules.OfCgroup:
+		r.ID, r.Start = d.cgroupIDLocked(of.Path), ofNobody
 	}
-	return c.Change.String()
-}
-
-// keptLimits knows where the records are, so that no change goes through all of them.
-type keptLimits struct {
-	of    map[limitOwner][]int
-	count *counts // by who made the change; a device's are root's
-
-	cgroups map[uint64]int    // records of paths, by their numbers
-	numbers map[string]uint64 // numbers of paths, by the paths
-	folders map[string]uint32 // by the paths of cgroups: folders with which their limits end
-}
-
-// limitAtLocked is the record of a target, or -1.
-func (d *Daemon) limitAtLocked(to target) int {
-	for _, i := range d.kept.of[to.limitOwner] {
-		if targetOf(d.file.Limits.At(i)) == to {
-			return i
-		}
+	switch {
+	case row.Lowers:
+		r.Privileged = limitLowers
+	case !row.Own:
+		r.Privileged = limitForces
 	}
-	return -1
+	return r
 }
 
-// roomForLimitLocked says why one more change could not be kept, or nil. It is asked before the
-// change is made, but for a device's: root is told in the log.
-func (d *Daemon) roomForLimitLocked(to target, change rules.Change) error {
-	if to.kind == ipc.LimitDevice || d.limitAtLocked(to) >= 0 {
+// ownerOfLocked returns whose limits a record has.
+func (d *Daemon) ownerOfLocked(r *statefile.Limit) rules.Owner {
+	of := rules.Owner{Kind: rules.Kind(r.Target), ID: r.ID, Start: r.Start}
+	switch of.Kind {
+	case rules.OfDevice:
+		of.ID = uint64(r.Device)
+	case rules.OfUser:
+		of.Start = 0
+	case rules.OfCgroup:
+		of = rules.Owner{Kind: of.Kind, Path: d.cgroupLocked(r.ID)}
+	}
+	return of
+}
+
+// setRow writes the value of a row into a record.
+func setRow(r *statefile.Limit, row rules.Row) {
+	count := uint32(row.Value.Bytes)
+	switch row.File {
+	case rules.MemoryMax:
+		r.Set |= ipc.SetMax
+		r.Max, r.MaxPerMille = shim.WireSize(row.Value)
+	case rules.MemoryMin:
+		r.Set |= ipc.SetMin
+		r.Min, r.MinPerMille = shim.WireSize(row.Value)
+	case rules.StreamsMax:
+		r.Set |= ipc.SetStreams
+		r.Streams = count
+	case rules.SlotsMax:
+		r.Set |= ipc.SetSlots
+		r.Slots = count
+	}
+}
+
+// rowsOf returns the rows of the table that a record has.
+func rowsOf(r *statefile.Limit) []rules.Row {
+	request := ipc.LimitRequest{Set: r.Set, Max: r.Max, MaxShare: r.MaxPerMille, Min: r.Min, MinShare: r.MinPerMille,
+		Streams: min(r.Streams, math.MaxInt32), Slots: min(r.Slots, math.MaxInt32)}
+	change := changeIn(&request)
+	change.Device, change.UID, change.Lowers = max(int(r.Device), rules.AllDevices), r.UID, r.Privileged == limitLowers
+	rows := change.Rows()
+	for i := range rows {
+		rows[i].Own = r.Privileged != limitForces && rules.Kind(r.Target) != rules.OfDevice
+	}
+	return rows
+}
+
+// roomForLimitLocked returns an error if a change needs a record more than there may be. It is asked before the change is made, but for
+// a device's: root is told in the log.
+func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
+	rows := d.arb.Limits(of)
+	isNew := func(next rules.Row) bool {
+		return !slices.ContainsFunc(rows, func(r rules.Row) bool { return r.File == next.File && r.Device == next.Device })
+	}
+	if of.Kind == rules.OfDevice || !slices.ContainsFunc(change.Rows(), isNew) {
 		return nil
 	}
 	return d.kept.count.full(0, change.UID, change.Privileged)
 }
 
-// keepLimitLocked writes a change down that was made. A change on every device takes the place
-// of those on single ones, and one by somebody privileged that of the owner's.
+// keepLimitsLocked makes the records of an owner equal the rows that the table has of it now: one record for the rows on a device that the
+// owner set, another one for those that pass the rules.
 //
-// A record that is in force is not written to: it would be half the one and half the other limit
-// where the daemon dies meanwhile. So a new one takes its place, and where both are left
-// recoverLimits picks one.
-func (d *Daemon) keepLimitLocked(to target, change limitChange) {
-	next := statefile.Limit{Target: to.kind, ID: to.id, Start: to.start, Device: to.device}
-	old := d.limitAtLocked(to)
-	if old >= 0 {
-		next = *d.file.Limits.At(old)
-		next.Live = 0
-	}
-	setLimit(&next, change)
-	var err error
-	if old < 0 {
-		err = d.kept.count.full(0, change.UID, change.Privileged)
-	}
-	at, row := 0, (*statefile.Limit)(nil)
-	if err == nil {
-		at, row, err = d.file.Limits.New()
-	}
-	if err != nil {
-		d.log.Warn("a changed limit will not outlive this daemon", "err", err)
-		return
-	}
-	*row = next
-	d.file.Limits.Commit(at)
-	d.knownLimitLocked(at)
-	if old >= 0 {
-		d.freeLimitLocked(old)
-	}
-	for _, i := range slices.Clone(d.kept.of[to.limitOwner]) {
-		r := d.file.Limits.At(i)
-		of := targetOf(r)
-		if i != at && (to.device < 0 || of.device == to.device) && (of.own == to.own || !to.own) {
-			if r.Set &^= setOf(change); r.Set == 0 {
-				d.freeLimitLocked(i)
-			}
+// A record in force is not written to, because half of it would be the old and half the new limit if the daemon died meanwhile. New records
+// are written before old ones are freed. If the daemon dies in between, both are left, and recoverLimits lets the one that sets more count.
+func (d *Daemon) keepLimitsLocked(of rules.Owner) {
+	var want []statefile.Limit
+	for _, row := range d.arb.Limits(of) {
+		r := d.recordForLocked(of, row)
+		at := slices.IndexFunc(want, func(x statefile.Limit) bool {
+			return x.Device == r.Device && (x.Privileged == limitForces) == (r.Privileged == limitForces)
+		})
+		if at < 0 {
+			at = len(want)
+			want = append(want, r)
 		}
+		want[at].UID, want[at].Privileged = r.UID, r.Privileged
+		setRow(&want[at], row)
 	}
-}
-
-// setLimit writes a change into a record.
-func setLimit(r *statefile.Limit, change limitChange) {
-	if change.Max != nil {
-		r.Max, r.MaxPerMille = shim.WireSize(*change.Max)
+	left := slices.Clone(d.kept.of[of])
+	for _, next := range want {
+		at := slices.IndexFunc(left, func(i int) bool {
+			is := *d.file.Limits.At(i)
+			is.Live = 0
+			return is == next
+		})
+		if at >= 0 {
+			left = slices.Delete(left, at, at+1)
+			continue
+		}
+		i, row, err := d.file.Limits.New()
+		if err != nil {
+			d.log.Warn("a changed limit will not outlive this daemon", "err", err)
+			continue
+		}
+		*row = next
+		faults.At("limit.changed")
+		d.file.Limits.Commit(i)
+		d.knownLimitLocked(i)
 	}
-	if change.Min != nil {
-		r.Min, r.MinPerMille = shim.WireSize(*change.Min)
-	}
-	if change.Streams != nil {
-		r.Streams = uint32(*change.Streams)
-	}
-	if change.slots != nil {
-		r.Slots = uint32(*change.slots)
-	}
-	faults.At("limit.changed")
-	r.UID, r.Privileged = change.UID, 0
-	switch {
-	case change.Lowers:
-		r.Privileged = limitLowers
-	case change.Privileged:
-		r.Privileged = 1
-	}
-	r.Set |= setOf(change)
 	faults.At("limit.kept")
+	for _, i := range left {
+		d.freeLimitLocked(i)
+	}
+	d.dropCgroupLocked(of)
 }
 
 // knownLimitLocked enters a record where it is looked for.
 func (d *Daemon) knownLimitLocked(i int) {
 	r := d.file.Limits.At(i)
-	owner := targetOf(r).limitOwner
-	d.kept.of[owner] = append(d.kept.of[owner], i)
+	of := d.ownerOfLocked(r)
+	d.kept.of[of] = append(d.kept.of[of], i)
 	d.kept.count.add(0, r.UID)
 }
 
 // freeLimitLocked drops a record.
 func (d *Daemon) freeLimitLocked(i int) {
 	r := d.file.Limits.At(i)
-	owner := targetOf(r).limitOwner
+	of := d.ownerOfLocked(r)
 	d.kept.count.drop(0, r.UID)
-	if left := slices.DeleteFunc(d.kept.of[owner], func(x int) bool { return x == i }); len(left) > 0 {
-		d.kept.of[owner] = left
+	if left := slices.DeleteFunc(d.kept.of[of], func(x int) bool { return x == i }); len(left) > 0 {
+		d.kept.of[of] = left
 	} else {
-		delete(d.kept.of, owner)
+		delete(d.kept.of, of)
 	}
 	d.file.Limits.Free(i)
 }
 
-// forgetLimitsLocked drops the records of a job or process that is no more.
-func (d *Daemon) forgetLimitsLocked(owner limitOwner) {
-	for _, i := range slices.Clone(d.kept.of[owner]) {
-		d.freeLimitLocked(i)
-	}
+// dropLimitsLocked takes all live limits of an owner off.
+func (d *Daemon) dropLimitsLocked(of rules.Owner) {
+	d.arb.DropLimits(d.now(), of)
+	d.keepLimitsLocked(of)
 }
 
-func setOf(change limitChange) (set uint32) {
-	for bit, given := range map[uint32]bool{ipc.SetMax: change.Max != nil, ipc.SetMin: change.Min != nil,
-		ipc.SetStreams: change.Streams != nil, ipc.SetSlots: change.slots != nil} {
-		if given {
-			set |= bit
-		}
-	}
-	return set
-}
-
-// forgetRuleLimitsLocked drops the records of what rules give, as they say it themselves again.
-func (d *Daemon) forgetRuleLimitsLocked() {
-	for owner := range d.kept.of {
-		if owner.kind == ipc.LimitRule {
-			d.forgetLimitsLocked(owner)
+// dropRuleLimitsLocked drops the records of live limits of rules: the configuration says itself again what they give.
+func (d *Daemon) dropRuleLimitsLocked() {
+	for of := range d.kept.of {
+		if of.Kind == rules.OfRule {
+			d.keepLimitsLocked(of)
 		}
 	}
 }
 
-// limitGoneLocked tells a record of a job or process that is no more, or of a rule that the
-// configuration has no longer as it was.
-func (d *Daemon) limitGoneLocked(r *statefile.Limit) bool {
-	switch r.Target {
-	case ipc.LimitJob:
-		return d.jobByID[arbiter.JobID(r.ID)] == nil
-	case ipc.LimitProcess:
-		return len(d.sessionsOfProcessLocked(int(r.ID), r.Start)) == 0
-	case ipc.LimitRule:
-		rule, ok := d.arb.Rule(r.ID)
-		return !ok || rule.Says() != r.Start
-	case ipc.LimitCgroup:
-		return d.cgroupLocked(r.ID) == ""
-	}
-	return false
-}
-
-// recoverLimitsLocked makes the changes again that the last daemon's clients had made: those of the
-// privileged before those of owners, which stay within them, and those on every device first.
+// recoverLimitsLocked fills the table with what the last daemon kept. It must be called before jobs and sessions are taken up, which
+// then begin with their limits. A record that makes no sense is dropped, and so is that of a rule that the configuration has no longer
+// as it was.
 func (d *Daemon) recoverLimitsLocked() {
 	d.recoverCgroupsLocked()
+	all := map[rules.Owner][]*statefile.Limit{}
 	d.file.Limits.Each(func(i int, r *statefile.Limit) {
-		if d.limitGoneLocked(r) {
+		of := d.ownerOfLocked(r)
+		now, err := d.arb.LimitOwner(of)
+		if of.Kind == rules.OfRule && (err != nil || now != of) || of.Kind == rules.OfCgroup && of.Path == "" {
 			d.file.Limits.Free(i)
 			return
 		}
-		// Of two, the last daemon died as it wrote the second: that sets all that the first does.
-		if other := d.limitAtLocked(targetOf(r)); other >= 0 {
-			if bits.OnesCount32(d.file.Limits.At(other).Set) >= bits.OnesCount32(r.Set) {
-				d.file.Limits.Free(i)
-				return
-			}
-			d.freeLimitLocked(other)
-		}
 		d.knownLimitLocked(i)
+		all[of] = append(all[of], r)
 	})
-	for id := range d.kept.cgroups {
-		d.dropCgroupLocked(id)
-	}
-	var rows []*statefile.Limit
-	d.file.Limits.Each(func(_ int, r *statefile.Limit) { rows = append(rows, r) })
-	slices.SortStableFunc(rows, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
-	for _, r := range rows {
-		if err := d.recoverLimitLocked(r); err != nil {
-			d.log.Warn("a limit that was changed could not be set again", "err", err)
+	for of, records := range all {
+		slices.SortStableFunc(records, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
+		name := ""
+		if of.Kind == rules.OfUser {
+			name = d.inv.UserName(uint32(of.ID))
 		}
+		var rows []rules.Row
+		for _, r := range records {
+			rows = append(rows, rowsOf(r)...)
+		}
+		rows = slices.DeleteFunc(rows, func(r rules.Row) bool { return !of.Has(r.File) })
+		d.arb.RestoreLimits(of, name, rows)
 	}
 }
 
-// rankOf is a record's place in the order in which limits are made again.
-func rankOf(r *statefile.Limit) (rank int) {
-	if targetOf(r).own {
-		rank += 2
-	}
+// rankOf returns a record's place in the order in which the limits of one owner are restored: those of the privileged before the owner's
+// own, those on every device before those on single ones, and of two for one device the one that sets more last.
+func rankOf(r *statefile.Limit) int {
+	rank := bits.OnesCount32(r.Set)
 	if r.Device >= 0 {
-		rank++
+		rank += 32
+	}
+	if r.Privileged != limitForces {
+		rank += 64
 	}
 	return rank
 }
 
-func (d *Daemon) recoverLimitLocked(r *statefile.Limit) error {
-	set := r.Set
-	if r.Target == ipc.LimitDevice {
-		set = ipc.SetSlots // whatever a file says that is damaged
+// dropOrphanLimitsLocked drops the limits of jobs and processes that have not been taken up.
+func (d *Daemon) dropOrphanLimitsLocked() {
+	for of := range d.kept.of {
+		_, err := d.arb.LimitOwner(of)
+		if err != nil && (of.Kind == rules.OfJob || of.Kind == rules.OfProcess) {
+			d.dropLimitsLocked(of)
+		} else {
+			d.keepLimitsLocked(of) // the last daemon may have died as it freed the first of two records
+		}
 	}
-	change := changeOf(set, shim.SizeOf(r.Max, r.MaxPerMille), shim.SizeOf(r.Min, r.MinPerMille), int(r.Streams), int(r.Slots))
-	change.Device, change.UID, change.Again = int(r.Device), r.UID, true
-	change.Privileged, change.Lowers = r.Privileged == 1, r.Privileged == limitLowers
-	name := ""
-	switch r.Target {
-	case ipc.LimitUser:
-		name = d.inv.UserName(uint32(r.ID))
-	case ipc.LimitCgroup:
-		name = d.cgroupLocked(r.ID)
+	for id := range d.kept.paths { // or before it wrote the limit
+		d.dropCgroupLocked(rules.Owner{Kind: rules.OfCgroup, Path: d.cgroupLocked(id)})
 	}
-	return d.setLimitsLocked(limitOwner{r.Target, r.ID, r.Start}, name, change)
 }

@@ -58,7 +58,7 @@ func (d *Daemon) dropSessionLocked(s *session) {
 		delete(d.keepers, s.peer.PID)
 	}
 	if len(d.sessionsOfProcessLocked(s.peer.PID, s.peer.StartTicks)) == 0 {
-		d.forgetLimitsLocked(limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks})
+		d.dropLimitsLocked(processOwner(s))
 	}
 	for c := range s.conns {
 		c.Close()

@@ -25,6 +25,7 @@ func (d *Daemon) recover() {
 	if d.stopping() {
 		return
 	}
+	d.recoverLimitsLocked()
 	sessions, members := d.findSessions(), map[uint64][]*recovered{}
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
@@ -46,7 +47,7 @@ func (d *Daemon) recover() {
 		d.lookForLocked(j)
 	}
 	faults.At("recover.sessions")
-	d.recoverLimitsLocked()
+	d.dropOrphanLimitsLocked()
 	d.recoverTicketsLocked()
 	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
 	faults.At("recover.limits")

@@ -40,20 +40,25 @@ func (d *Daemon) showAllLocked() {
 	}
 }
 
-// showTargetLocked is show for the sessions of a job or a process.
-func (d *Daemon) showTargetLocked(to target) {
-	switch to.kind {
-	case ipc.LimitProcess:
-		for _, s := range d.sessionsOfProcessLocked(int(to.id), to.start) {
+// showOwnerLocked is show for the sessions of a job or a process.
+func (d *Daemon) showOwnerLocked(of rules.Owner) {
+	switch of.Kind {
+	case rules.OfProcess:
+		for _, s := range d.sessionsOfProcessLocked(int(of.ID), of.Start) {
 			d.showLocked(s)
 		}
-	case ipc.LimitJob:
-		for s := range d.jobByID[arbiter.JobID(to.id)].members {
+	case rules.OfJob:
+		for s := range d.jobByID[arbiter.JobID(of.ID)].members {
 			if !s.dead {
 				d.showLocked(s)
 			}
 		}
 	}
+}
+
+// processOwner names the process of a session as an owner of live limits.
+func processOwner(s *session) rules.Owner {
+	return rules.Owner{Kind: rules.OfProcess, ID: uint64(s.peer.PID), Start: s.peer.StartTicks}
 }
 
 // remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
@@ -102,12 +107,12 @@ func (d *Daemon) lowerToLocked(s *session, page *ipc.Page) {
 }
 
 func (d *Daemon) lowerLocked(s *session, change rules.Change) {
-	change.UID, change.Lowers, change.Again = s.peer.UID, true, true
-	if err := d.arb.SetProcessLimits(d.now(), change, s.id); err != nil {
+	change.UID, change.Lowers = s.peer.UID, true
+	of := processOwner(s)
+	if err := d.arb.SetLimits(d.now(), of, "", change); err != nil {
 		d.log.Warn("a limit that a program saw cannot be set again", "client_pid", s.peer.PID, "limit", change, "err", err)
 		return
 	}
-	to := target{limitOwner{ipc.LimitProcess, uint64(s.peer.PID), s.peer.StartTicks}, int32(change.Device), true}
-	d.keepLimitLocked(to, limitChange{Change: change})
+	d.keepLimitsLocked(of)
 	d.log.Info("a program goes on with the limits that it saw", "client_pid", s.peer.PID, "limit", change)
 }

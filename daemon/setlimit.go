@@ -1,14 +1,12 @@
 package daemon
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/gpufs"
@@ -26,44 +24,95 @@ func (d *Daemon) mayChange(ctx context.Context, by asker) error {
 	return d.changes.Wait(ctx, by.uid)
 }
 
+// limitChange is a change of live limits. Those of a cgroup may end by themselves.
+type limitChange struct {
+	rules.Change
+	bind   binding
+	folder uint32 // folder for bind, as folderAt returns it; 0: the cgroup has no folder
+}
+
 // Set changes a limit that somebody wrote into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
-	if d.mayChange(ctx, writer(s)) != nil {
+	by := writer(s)
+	if d.mayChange(ctx, by) != nil {
 		return unix.EINTR
 	}
-	err := d.set(s)
-	if err != nil {
-		whose := map[gpufs.Owner]string{gpufs.OfDevice: d.nameOfDevice(s.Device), gpufs.OfJob: fmt.Sprintf("job %d", s.Job), gpufs.OfUser: "user " + s.UserName, gpufs.OfCgroup: "cgroup " + s.Cgroup}[s.Of]
-		d.refusedChange(s.UID, cmp.Or(whose, fmt.Sprintf("process %d", s.PID)), s.Name+"="+s.Value, err)
-	}
-	return err
-}
-
-// refusedChange logs who wanted to change what of whose, and why that was refused.
-func (d *Daemon) refusedChange(uid uint32, whose, change string, err error) {
-	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", whose, "change", change, "err", err)
-}
-
-func (d *Daemon) set(s gpufs.Setting) error {
-	target := map[gpufs.Owner]uint32{gpufs.OfDevice: ipc.LimitDevice, gpufs.OfProcess: ipc.LimitProcess, gpufs.OfJob: ipc.LimitJob, gpufs.OfUser: ipc.LimitUser, gpufs.OfCgroup: ipc.LimitCgroup}[s.Of]
-	r := ipc.LimitRequest{Target: target, ID: cmp.Or(s.Job, uint64(s.PID), uint64(s.User)), Device: uint32(s.Device)}
+	r := ipc.LimitRequest{Target: uint32(s.Of.Kind), Device: uint32(s.Device)}
 	if err := shim.SetLimit(&r, s.Name, s.Value); err != nil {
+		d.lock()
+		defer d.unlock()
+		d.refusedChangeLocked(s.UID, s.Of, s.UserName, s.Name+"="+s.Value, err)
 		return errors.Join(unix.EINVAL, err)
 	}
-	change := d.requested(writer(s), &r, s.Cgroup)
-	if s.Cgroup != "" { // as in the kernel's own tree, the limit ends with the folder
-		change.bind, change.folder = asBefore, d.watchFolderFor(writer(s), s.Cgroup)
+	change := d.requested(by, &r, s.Of.Path)
+	if s.Of.Kind == rules.OfCgroup { // as in the kernel's own tree, the limit ends with the folder
+		change.bind, change.folder = asBefore, d.watchFolderFor(by, s.Of.Path)
 	}
+	if err := d.change(by, s.Of, s.UserName, change); err != nil {
+		return errors.Join(errnoOf(err), err)
+	}
+	return nil
+}
+
+// ownerIn returns whose limits a request is about: a cgroup's, if there is a path.
+func ownerIn(r *ipc.LimitRequest, cgroup string) rules.Owner {
+	of := rules.Owner{Kind: rules.Kind(r.Target), ID: r.ID, Path: cgroup}
+	if of.Kind == rules.OfDevice {
+		of.ID = uint64(r.Device)
+	}
+	if of.Kind == rules.OfCgroup {
+		of.ID = 0
+	}
+	return of
+}
+
+// change makes a change for the asker, and logs it if it is refused. name is that of a user whose limits they are.
+func (d *Daemon) change(by asker, of rules.Owner, name string, change limitChange) error {
 	d.lock()
 	defer d.unlock()
 	if d.stopping() { // what there is is the next daemon's
-		return errors.Join(unix.ENOTCONN, errStopped)
+		return errStopped
 	}
 	began := d.now()
-	defer func() { d.changes.Took(s.UID, d.now().Sub(began)) }()
-	if err := d.changeLocked(limitOwner{target, r.ID, s.StartTicks}, cmp.Or(s.Cgroup, s.UserName), change); err != nil {
-		return errors.Join(errnoOf(err), err)
+	if by.start != 0 {
+		d.applyLocked(procfacts.Started{PID: by.pid, StartTicks: by.start})
 	}
+	err := d.changeLocked(of, name, change)
+	if err != nil {
+		d.refusedChangeLocked(by.uid, of, name, change.String(), err)
+	}
+	d.changes.Took(by.uid, d.now().Sub(began)) // its cost counts as the user's
+	return err
+}
+
+// refusedChangeLocked logs who wanted to change what of whose, and why that was refused.
+func (d *Daemon) refusedChangeLocked(uid uint32, of rules.Owner, name, change string, err error) {
+	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", d.ownerNameLocked(of, name), "change", change, "err", err)
+}
+
+// changeLocked changes live limits, shows that in the pages of those whose limits they are, and writes it down.
+func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) error {
+	of, err := d.arb.LimitOwner(of)
+	if err == nil {
+		err = d.roomForLimitLocked(of, change.Change)
+	}
+	if err == nil && of.Kind == rules.OfCgroup {
+		err = d.roomForCgroupLocked(of.Path)
+	}
+	if err == nil && change.bind == toFolder && change.folder == 0 && change.Privileged {
+		err = rules.Wrong(rules.ErrRange, "cgroup %s has no folder that the limit could end with: without --with-folder the limit waits for it", of.Path)
+	}
+	if err == nil {
+		err = d.arb.SetLimits(d.now(), of, name, change.Change)
+	}
+	if err != nil {
+		return err
+	}
+	if of.Kind == rules.OfCgroup {
+		d.keepCgroupLocked(of.Path, change)
+	}
+	d.showOwnerLocked(of)
+	d.keepLimitsLocked(of)
 	return nil
 }
 
@@ -71,6 +120,8 @@ func (d *Daemon) set(s gpufs.Setting) error {
 func errnoOf(err error) unix.Errno {
 	var refusal *arbiter.Result
 	switch {
+	case errors.Is(err, errStopped):
+		return unix.ENOTCONN
 	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
 		return unix.ENOSPC // a memory.min that has no room, or a change that could not be kept
 	case errors.Is(err, rules.ErrPermission):
@@ -94,11 +145,13 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 // changeLimit changes a limit: of a cgroup, where there is a path.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
 	by := askerOf(cl.conn.Peer())
-	if cl.d.mayChange(cl.d.ctx, by) != nil {
-		return ipc.Empty{}, refused(ipc.StatusShuttingDown, "the daemon is being stopped")
+	err := errStopped
+	if cl.d.mayChange(cl.d.ctx, by) == nil {
+		err = cl.d.limit(by, r, cgroup)
 	}
-	err := cl.d.limit(by, r, cgroup)
 	switch {
+	case errors.Is(err, errStopped):
+		err = refused(ipc.StatusShuttingDown, "%v", errStopped)
 	case errors.Is(err, arbiter.ErrNoJob):
 		err = refused(ipc.StatusRange, "there is no job %d (any more); `gpuarb jobs` lists them", r.ID)
 	case errors.Is(err, arbiter.ErrNoSession):
@@ -110,49 +163,34 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 }
 
 func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
-	uid, change := by.uid, d.requested(by, r, cgroup)
-	name := cgroup
-	if r.Target == ipc.LimitUser {
-		name = d.inv.UserName(uint32(r.ID)) // the user database may be slow
+	name, of := "", ownerIn(r, cgroup)
+	if of.Kind == rules.OfUser {
+		name = d.inv.UserName(uint32(of.ID)) // the user database may be slow
 	}
-	d.lock()
-	defer d.unlock()
-	began := d.now()
-	if by.start != 0 {
-		d.applyLocked(procfacts.Started{PID: by.pid, StartTicks: by.start})
-	}
-	err := d.changeLocked(limitOwner{kind: r.Target, id: r.ID}, name, change)
-	if err != nil {
-		d.refusedChange(uid, d.whoseLimitLocked(r, name), change.String(), err)
-	}
-	d.changes.Took(uid, d.now().Sub(began)) // its cost counts as the user's
-	return err
+	return d.change(by, of, name, d.requested(by, r, cgroup))
 }
 
-// whoseLimitLocked is whose limits a request is about, for people.
-func (d *Daemon) whoseLimitLocked(r *ipc.LimitRequest, name string) string {
-	switch r.Target {
-	case ipc.LimitDevice:
-		return d.nameOfDevice(int(r.Device))
-	case ipc.LimitJob:
-		return d.arb.JobName(arbiter.JobID(r.ID))
-	case ipc.LimitUser:
+// ownerNameLocked names an owner of limits, for the log.
+func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
+	switch of.Kind {
+	case rules.OfDevice:
+		return d.nameOfDevice(int(of.ID))
+	case rules.OfJob:
+		return d.arb.JobName(arbiter.JobID(of.ID))
+	case rules.OfUser:
 		return "user " + name
-	case ipc.LimitCgroup:
-		return "cgroup " + name
-	case ipc.LimitRule:
-		if rule, ok := d.arb.Rule(r.ID); ok {
-			return rule.Key.String()
-		}
-		return "a rule that is not there"
+	case rules.OfCgroup:
+		return "cgroup " + of.Path
+	case rules.OfRule:
+		return d.arb.RuleName(of.ID)
 	}
-	return fmt.Sprintf("process %d", r.ID)
+	return fmt.Sprintf("process %d", of.ID)
 }
 
 // requested returns the change that is asked for, of a cgroup if a path is given. It must be called without the lock, because it
 // asks the user database for the asker's name, and the kernel for the asker's cgroups.
 func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitChange {
-	change := changeOf(r.Set, shim.SizeOf(r.Max, r.MaxShare), shim.SizeOf(r.Min, r.MinShare), int(r.Streams), int(r.Slots))
+	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
 	change.Inside = cgroup != "" && cgroup != "/" && by.runsIn(cgroup)
 	if r.Device != ipc.AllDevices {
@@ -170,117 +208,21 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 	return change
 }
 
-// changeOf is what a request, or a record of one, changes.
-func changeOf(set uint32, most, least accounting.Size, streams, slots int) (change limitChange) {
-	if set&ipc.SetMax != 0 {
-		change.Max = &most
+// changeIn returns what a request sets.
+func changeIn(r *ipc.LimitRequest) (change rules.Change) {
+	if r.Set&ipc.SetMax != 0 {
+		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))
 	}
-	if set&ipc.SetMin != 0 {
-		change.Min = &least
+	if r.Set&ipc.SetMin != 0 {
+		change.Min = new(shim.SizeOf(r.Min, r.MinShare))
 	}
-	if set&ipc.SetStreams != 0 {
-		change.Streams = &streams
+	if r.Set&ipc.SetStreams != 0 {
+		change.Streams = new(int(r.Streams))
 	}
-	if set&ipc.SetSlots != 0 {
-		change.slots = &slots
+	if r.Set&ipc.SetSlots != 0 {
+		change.Slots = new(int(r.Slots))
 	}
 	return change
-}
-
-// changeLocked changes somebody's limits, shows that in the pages of whose they are, and writes it down. A user has a name, and a
-// cgroup its path there. A process without a start is the one that has the PID now.
-func (d *Daemon) changeLocked(of limitOwner, name string, change limitChange) error {
-	if of.kind == ipc.LimitDevice && change.slots == nil {
-		return nil
-	}
-	to, err := d.targetLocked(of, name, change)
-	if err != nil {
-		return err
-	}
-	if err := d.roomForLimitLocked(to, change.Change); err != nil {
-		return err
-	}
-	if err := d.setLimitsLocked(of, name, change); err != nil {
-		return err
-	}
-	if to.kind == ipc.LimitCgroup {
-		d.keepCgroupLocked(to.id, name, change)
-	}
-	d.showTargetLocked(to)
-	d.keepLimitLocked(to, change)
-	if to.kind == ipc.LimitUser && !d.arb.UserLimited(uint32(to.id)) || to.kind == ipc.LimitCgroup && !d.arb.CgroupLimited(name) {
-		d.forgetLimitsLocked(to.limitOwner)
-	}
-	if to.kind == ipc.LimitCgroup {
-		d.dropCgroupLocked(to.id)
-	}
-	return nil
-}
-
-// targetLocked is where a change is kept, and an error where there is nobody whose limits could be changed, or may be by who asks.
-func (d *Daemon) targetLocked(of limitOwner, name string, change limitChange) (target, error) {
-	var err error
-	switch of.kind {
-	case ipc.LimitUser:
-		of.start = ofNobody
-	case ipc.LimitCgroup:
-		of = limitOwner{of.kind, d.cgroupIDLocked(name), ofNobody}
-		if err = d.roomForCgroupLocked(of.id); err == nil && change.bind == toFolder && change.folder == 0 && change.Privileged {
-			err = rules.Wrong(rules.ErrRange, "cgroup %s has no folder that the limit could end with: without --with-folder the limit waits for it", name)
-		}
-	case ipc.LimitRule:
-		rule, ok := d.arb.Rule(of.id)
-		if !ok {
-			return target{}, arbiter.ErrNoRule
-		}
-		of.start = rule.Says()
-	case ipc.LimitDevice:
-		of = limitOwner{kind: of.kind}
-		if !change.Privileged {
-			err = change.Denied("slots.max of %s: only root may change it", d.nameOfDevice(change.Device))
-		}
-	case ipc.LimitJob:
-		if of.start = 0; d.jobByID[arbiter.JobID(of.id)] == nil { // a bare process's job is known by the process
-			p, ok := d.arb.SoleProcess(arbiter.JobID(of.id))
-			if !ok {
-				return target{}, fmt.Errorf("job %d: %w", of.id, arbiter.ErrNoJob)
-			}
-			of = limitOwner{ipc.LimitProcess, uint64(p.PID), p.StartTicks}
-		}
-	case ipc.LimitProcess:
-		sessions := d.sessionsOfProcessLocked(int(of.id), of.start)
-		if len(sessions) == 0 {
-			return target{}, fmt.Errorf("process %d: %w", of.id, arbiter.ErrNoSession)
-		}
-		of.start = sessions[0].peer.StartTicks
-	}
-	return target{of, int32(change.Device), !change.Privileged}, err
-}
-
-// setLimitsLocked has the arbiter change somebody's limits.
-func (d *Daemon) setLimitsLocked(of limitOwner, name string, change limitChange) error {
-	now := d.now()
-	switch of.kind {
-	case ipc.LimitDevice:
-		return d.arb.SetSlots(now, change.Device, *change.slots, arbiter.Changer{UID: change.UID, PID: change.PID, Again: change.Again})
-	case ipc.LimitJob:
-		return d.arb.SetJobLimits(now, arbiter.JobID(of.id), change.Change)
-	case ipc.LimitUser:
-		return d.arb.SetUserLimits(now, uint32(of.id), name, change.Change)
-	case ipc.LimitCgroup:
-		return d.arb.SetCgroupLimits(now, name, change.Change)
-	case ipc.LimitRule:
-		return d.arb.SetRuleLimits(now, of.id, change.Change)
-	}
-	return d.arb.SetProcessLimits(now, change.Change, idsOf(d.sessionsOfProcessLocked(int(of.id), of.start))...)
-}
-
-func idsOf(sessions []*session) []arbiter.SessionID {
-	ids := make([]arbiter.SessionID, len(sessions))
-	for i, s := range sessions {
-		ids[i] = s.id
-	}
-	return ids
 }
 
 // sessionsOfProcessLocked are the sessions of a live process.

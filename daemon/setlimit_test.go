@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/gpufs"
 	"github.com/gpuarb/gpuarb/ipc"
@@ -117,7 +118,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 	b := newClockedBench(t, 1<<30)
 	for uid, change := range map[uint32]func(uint32) error{
 		4242: func(uid uint32) error {
-			return b.Set(t.Context(), gpufs.Setting{Of: gpufs.OfDevice, Device: 0, Name: "slots.max", Value: "1", UID: uid})
+			return b.Set(t.Context(), gpufs.Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 		},
 		4243: func(uid uint32) error {
 			_ = b.mayChange(t.Context(), asker{uid: uid})
@@ -144,7 +145,7 @@ func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 	const uid = 4242
 	b := newClockedBench(t, 1<<30)
 	write := func(ctx context.Context) error {
-		return b.Set(ctx, gpufs.Setting{Of: gpufs.OfDevice, Device: 0, Name: "slots.max", Value: "1", UID: uid})
+		return b.Set(ctx, gpufs.Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 	}
 	for range fair.ChangesPerSecond { // refused ones count as well
 		if err := write(t.Context()); !errors.Is(err, unix.EPERM) {
@@ -167,7 +168,7 @@ func TestAWriteToAStoppingDaemon(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.session()
 	b.cancel()
-	err := b.Set(t.Context(), gpufs.Setting{Of: gpufs.OfProcess, PID: os.Getpid(), Device: 0, Name: "memory.max", Value: "4M"})
+	err := b.Set(t.Context(), gpufs.Setting{Of: rules.Owner{Kind: rules.OfProcess, ID: uint64(os.Getpid())}, Device: 0, Name: "memory.max", Value: "4M"})
 	if !errors.Is(err, unix.ENOTCONN) || errors.Is(err, unix.ENODEV) {
 		t.Errorf("%v", err)
 	}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/figures"
 )
 
@@ -37,7 +38,7 @@ func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
 	if of == "/" {
 		fields = slices.DeleteFunc(slices.Clone(fields), func(f fieldOfCgroup) bool { return f.Name == "memory.max" })
 	}
-	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: OfCgroup, Device: AllDevices, Cgroup: of})
+	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: rules.Owner{Kind: rules.OfCgroup, Path: of}, Device: rules.AllDevices})
 	return within(entry{id: ofCgroup(of), uid: b.uid}, entries), true
 }
 

@@ -4,6 +4,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/figures"
 )
 
@@ -73,7 +74,7 @@ func TestCgroupLimitIsWritten(t *testing.T) {
 	v := inCgroups()
 	_, mnt := mountView(t, v)
 	output(t, "sh", "-c", `echo 2G > "$0"`, mnt+"/cgroups/user.slice/ann's box.scope/memory.max")
-	want := Setting{Of: OfCgroup, Device: AllDevices, Cgroup: "/user.slice/ann's box.scope", Name: "memory.max", Value: "2G"}
+	want := Setting{Of: rules.Owner{Kind: rules.OfCgroup, Path: "/user.slice/ann's box.scope"}, Device: rules.AllDevices, Name: "memory.max", Value: "2G"}
 	var written []Setting
 	v.change(func(*figures.Snapshot) { written = v.written })
 	if len(written) != 1 {

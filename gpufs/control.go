@@ -9,6 +9,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fs"
 	"github.com/hanwen/go-fuse/v2/fuse"
 
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/figures"
 )
 
@@ -19,35 +20,15 @@ type Control interface {
 	Set(context.Context, Setting) error
 }
 
-// Whose a limit is (Setting.Of).
-const (
-	OfDevice Owner = iota + 1
-	OfProcess
-	OfJob
-	OfUser
-	OfCgroup
-)
-
-// Owner is the kind of thing that has a limit.
-type Owner uint8
-
-// AllDevices in Setting.Device means every device.
-const AllDevices = -1
-
 // Setting is a limit as somebody wrote it.
 type Setting struct {
-	Of         Owner
-	Device     int    // its index; of a process, job, user or cgroup AllDevices as well
-	PID        int    // of a process,
-	StartTicks uint64 // with the time that tells it from an earlier one
-	Job        uint64
-	User       uint32 // with his name, for people
-	UserName   string
-	Cgroup     string // its path
-	Name       string // the file's: memory.max, slots.max, …
-	Value      string // without white space around it; never empty
-	UID        uint32 // who opened the file,
-	By         int    // by which process; 0: not known
+	Of       rules.Owner // whose limit it is
+	UserName string      // of the user whose limit it is; "": it is nobody's
+	Device   int         // index; rules.AllDevices: every device
+	Name     string      // the file's: memory.max, slots.max, …
+	Value    string      // without white space around it; never empty
+	UID      uint32      // who opened the file,
+	By       int         // by which process; 0: not known
 	Standing
 }
 

@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
 // last is the latest setting that was written.
@@ -30,14 +32,14 @@ func TestSettings(t *testing.T) {
 		script string
 		want   Setting
 	}{
-		{"echo 1 > devices/0/slots.max", Setting{Of: OfDevice, Device: 0, Name: "slots.max", Value: "1"}},
-		{"printf ' max ' > devices/1/slots.max", Setting{Of: OfDevice, Device: 1, Name: "slots.max", Value: "max"}},
-		{"echo 4G > processes/300/memory.max", Setting{Of: OfProcess, Device: AllDevices, PID: 300, StartTicks: 3333, Name: "memory.max", Value: "4G"}},
-		{"echo 25% >> processes/300/memory.min", Setting{Of: OfProcess, Device: AllDevices, PID: 300, StartTicks: 3333, Name: "memory.min", Value: "25%"}},
-		{"echo 7 | tee processes/300/streams.max", Setting{Of: OfProcess, Device: AllDevices, PID: 300, StartTicks: 3333, Name: "streams.max", Value: "7"}},
-		{"echo 0 > processes/300/devices/1/memory.min", Setting{Of: OfProcess, Device: 1, PID: 300, StartTicks: 3333, Name: "memory.min", Value: "0"}},
-		{"echo 6G > users/bob/memory.max", Setting{Of: OfUser, Device: AllDevices, User: 1001, UserName: "bob", Name: "memory.max", Value: "6G"}},
-		{"echo 1M > jobs/9/memory.max", Setting{Of: OfJob, Device: AllDevices, Job: 9, Name: "memory.max", Value: "1M"}},
+		{"echo 1 > devices/0/slots.max", Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1"}},
+		{"printf ' max ' > devices/1/slots.max", Setting{Of: rules.Owner{Kind: rules.OfDevice, ID: 1}, Device: 1, Name: "slots.max", Value: "max"}},
+		{"echo 4G > processes/300/memory.max", Setting{Of: processOwner(300, 3333), Device: rules.AllDevices, Name: "memory.max", Value: "4G"}},
+		{"echo 25% >> processes/300/memory.min", Setting{Of: processOwner(300, 3333), Device: rules.AllDevices, Name: "memory.min", Value: "25%"}},
+		{"echo 7 | tee processes/300/streams.max", Setting{Of: processOwner(300, 3333), Device: rules.AllDevices, Name: "streams.max", Value: "7"}},
+		{"echo 0 > processes/300/devices/1/memory.min", Setting{Of: processOwner(300, 3333), Device: 1, Name: "memory.min", Value: "0"}},
+		{"echo 6G > users/bob/memory.max", Setting{Of: rules.Owner{Kind: rules.OfUser, ID: 1001}, Device: rules.AllDevices, UserName: "bob", Name: "memory.max", Value: "6G"}},
+		{"echo 1M > jobs/9/memory.max", Setting{Of: rules.Owner{Kind: rules.OfJob, ID: 9}, Device: rules.AllDevices, Name: "memory.max", Value: "1M"}},
 	} {
 		output(t, "sh", "-c", "cd \"$1\" && { "+c.script+"; } >/dev/null", "sh", mnt)
 		got := v.last(t, i+1)

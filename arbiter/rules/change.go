@@ -4,30 +4,31 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"path"
+	"slices"
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Change sets limits of a job or a process while it runs; what is nil stays.
+// Change sets limits while programs run; what is nil stays.
 type Change struct {
 	Device   int              // index, or AllDevices
 	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
 	Streams  *int             // of each lease; on all devices, whatever Device says
+	Slots    *int             // of a device; 0: no limit
 	UID      uint32
 	User     string // his name; "": not known
 	PID      int    // the process that asks; 0: not known
 	// Privileged: the asker may do anything. Others may only lower, and only what is theirs.
 	Privileged bool
-	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there. It is not checked
-	// when Again is set: it was when the change was made.
+	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there.
 	Namespace uint64
 	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
 	Inside bool
-	// Again: it was in force before a restart.
-	Again bool
-	// Lowers: it only lowers what is the target's own, whoever asks.
+	// Lowers: it only lowers what is the target's own. It was in force before, as the target's page shows, so that Namespace is not
+	// checked and no event tells of it.
 	Lowers bool
 }
 
@@ -71,11 +72,34 @@ func (c Change) String() string {
 	if c.Streams != nil {
 		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
 	}
+	if c.Slots != nil {
+		text += fmt.Sprintf(" slots.max=%d", *c.Slots)
+	}
 	text = strings.TrimPrefix(text, " ")
 	if c.Device == AllDevices {
 		return fmt.Sprintf(wording.OnEveryGPU, text)
 	}
 	return fmt.Sprintf(wording.OnDevice, text, accounting.DeviceName(c.Device, false))
+}
+
+// Rows returns a row for each file that the change sets, without Own.
+func (c Change) Rows() (rows []Row) {
+	put := func(file File, value accounting.Size, device int) {
+		rows = append(rows, Row{Device: device, File: file, Value: value, UID: c.UID, Lowers: c.Lowers})
+	}
+	if c.Max != nil {
+		put(MemoryMax, *c.Max, c.Device)
+	}
+	if c.Min != nil {
+		put(MemoryMin, *c.Min, c.Device)
+	}
+	if n := c.Streams; n != nil {
+		put(StreamsMax, accounting.Size{Bytes: accounting.Bytes(*n), Max: *n == NoStreams}, AllDevices)
+	}
+	if n := c.Slots; n != nil {
+		put(SlotsMax, accounting.Size{Bytes: accounting.Bytes(*n), Max: *n == 0}, c.Device)
+	}
+	return rows
 }
 
 // Denied returns ErrPermission with a text. If the asker is root in a container, the text also says why that root is refused.
@@ -98,6 +122,60 @@ func (c Change) Forces(owner uint32) (bool, error) {
 
 // NotOwner returns the error of a change by an asker that does not own its target.
 func (c Change) NotOwner() error { return c.Denied(wording.NotOwner, wording.User(c.UID, c.User)) }
+
+// CheckOwner returns an error if an owner of this kind has no limit that the change sets, or if only root may set it: ErrRange,
+// ErrPermission. who names the owner.
+func (c Change) CheckOwner(of Owner, who string) error {
+	kind := kinds[of.Kind]
+	given := c.Rows()
+	switch {
+	case slices.ContainsFunc(given, func(r Row) bool { return !of.Has(r.File) }):
+		return Wrong(ErrRange, kind.others, who)
+	case c.Slots != nil && *c.Slots < 0:
+		return Wrong(ErrRange, wording.NoSlots, *c.Slots)
+	case kind.roots != "" && !c.MayPass():
+		return c.Denied(kind.roots, who)
+	}
+	if of.Kind == OfCgroup {
+		return CheckCgroup(of.Path)
+	}
+	return nil
+}
+
+// Has reports whether an owner of this kind has a limit.
+func (of Owner) Has(file File) bool { return slices.Contains(kinds[of.Kind].files, file) }
+
+// kinds says which limits each kind of owner has.
+var kinds = map[Kind]struct {
+	files  []File
+	others string // message for a change of other files; its argument is the owner
+	roots  string // message if anybody but root changes a limit; "": the owner may lower it as well
+}{
+	OfProcess: {[]File{MemoryMax, MemoryMin, StreamsMax}, wording.NoSlotsOf, ""},
+	OfJob:     {[]File{MemoryMax, MemoryMin, StreamsMax}, wording.NoSlotsOf, ""},
+	OfDevice:  {[]File{SlotsMax}, wording.DeviceHasSlots, wording.DeviceIsRoots},
+	OfUser:    {[]File{MemoryMax, StreamsMax}, wording.UserHasNoMin, ""},
+	OfRule:    {[]File{MemoryMax, StreamsMax}, wording.RuleMinIsFixed, wording.RuleIsRoots},
+	OfCgroup:  {[]File{MemoryMax}, wording.CgroupHasMax, wording.CgroupIsRoots},
+}
+
+// maxCgroup is the most bytes of a path that can have a limit: in a message the path ends in a NUL.
+const maxCgroup = 511
+
+// CheckCgroup returns ErrRange if a path is not that of a cgroup that can have a limit. The root has none, as in cgroup v2.
+func CheckCgroup(of string) error {
+	switch {
+	case of == "/":
+		return Wrong(ErrRange, wording.CgroupIsRoot)
+	case len(of) > maxCgroup:
+		return Wrong(ErrRange, wording.CgroupTooLong, maxCgroup)
+	case strings.Contains(of+"/", "/./"), strings.Contains(of+"/", "/../"):
+		return Wrong(ErrRange, wording.CgroupHasDots, of)
+	case !strings.HasPrefix(of, "/"), path.Clean(of) != of, strings.ContainsAny(of, "\n\x00"):
+		return Wrong(ErrRange, wording.CgroupIsNone, of)
+	}
+	return nil
+}
 
 // On reports whether the change is for a device too.
 func (c Change) On(device int) bool { return c.Device == AllDevices || c.Device == device }

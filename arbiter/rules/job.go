@@ -9,8 +9,8 @@ import (
 type Job struct {
 	Rule  Terms
 	Asked Request
-	Live  Live
-	User  *Cap // what all programs of its user may hold; nil: no limit
+	Live  *Limits
+	User  *Limits // what all programs of its user may hold; nil: no limit
 }
 
 // Request is what a job or a program asks to be limited to.
@@ -38,7 +38,7 @@ func (j *Job) Memory(b Bounds) Memory {
 		m.request(&j.Asked, b)
 	}
 	if !j.Each() {
-		m.change(j.Live.of(b.Device), b)
+		m.change(j.Live, b)
 	}
 	return m
 }
@@ -52,7 +52,7 @@ func (j *Job) Streams() Streams {
 	} else {
 		s.asked(n, flag)
 	}
-	s.change(j.Live.streams)
+	s.change(j.Live)
 	j.User.lower(&s)
 	return s
 }
@@ -62,12 +62,12 @@ func (j *Job) Streams() Streams {
 type Client struct {
 	In    *Job
 	Asked Request
-	Live  Live
+	Live  *Limits
 }
 
 // Follows reports whether a change of its job's limits may change the process's own.
 func (c *Client) Follows() bool {
-	return c.In.Each() || c.Live.on != nil // which may be all of memory.max
+	return c.In.Each() || c.Live != nil // which may be all of memory.max
 }
 
 // Memory is what the process may hold on a device, and what is kept for it.
@@ -82,15 +82,15 @@ func (c *Client) Memory(b Bounds) Memory {
 		m.request(&j.Asked, b)
 	}
 	if j.Each() {
-		m.change(j.Live.of(b.Device), b)
+		m.change(j.Live, b)
 	}
 	if c.Asked.Max != nil {
 		if most := b.Amount(*c.Asked.Max); most < m.Max {
 			m.Max, m.MaxBy = most, "GPUARB_MEMORY"+wording.InEnvironment
 		}
 	}
-	live := c.Live.of(b.Device)
-	if m.change(live, b); live.keepsAll() {
+	m.change(c.Live, b)
+	if least := c.Live.last(b.Device, MemoryMin); least != nil && least.Max {
 		m.Min = min(m.Min, j.Memory(b).Max) // of what its job has in all
 	}
 	return m
@@ -100,7 +100,7 @@ func (c *Client) Memory(b Bounds) Memory {
 func (c *Client) Streams() Streams {
 	s := c.In.Streams()
 	s.asked(c.Asked.Streams, "GPUARB_STREAMS"+wording.InEnvironment)
-	s.change(c.Live.streams)
+	s.change(c.Live)
 	c.In.User.lower(&s)
 	return s
 }

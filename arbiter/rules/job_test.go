@@ -111,13 +111,18 @@ func TestAllThatMayBeHeldIsKept(t *testing.T) {
 }
 
 // lay lays a change over others, as its owner's or root's.
-func lay(t *testing.T, over Live, c Change) Live {
+func lay(t *testing.T, over *Limits, c Change) *Limits {
 	t.Helper()
 	force, err := c.Forces(owner)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return over.With(c, force, map[bool]string{true: "root", false: "bob"}[force])
+	next := &Limits{UID: owner, User: "bob"}
+	if over != nil {
+		next.Rows = over.Rows
+	}
+	next.Set(c, force)
+	return next
 }
 
 // TestWhoMayChange: the owner within what he was given, root without a bound, nobody else.

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -29,8 +30,9 @@ type Policy struct {
 	// ContextReserve nor a context that was seen tells it.
 	ContextGuess accounting.Size
 
-	live    map[Key]Live // what was changed of its rules since it was put in force
-	numbers []uint64     // Terms.ID of each of Rules
+	live     Table   // what was changed of its rules since it was put in force
+	terms    []Terms // what each of Rules gives, without live limits
+	defaults Terms
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -44,9 +46,8 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// InForce returns the policy with what the zero Policy leaves open filled in, and nothing
-// changed of its rules.
-func (p Policy) InForce() Policy {
+// InForce returns the policy with what the zero Policy leaves open filled in. Its rules have the live limits that the table has of them.
+func (p Policy) InForce(live Table) Policy {
 	d := &p.Defaults
 	if d.Max == (accounting.Size{}) {
 		d.Max = accounting.Size{Max: true}
@@ -68,23 +69,30 @@ func (p Policy) InForce() Policy {
 	if p.DeadlockGrace <= 0 {
 		p.DeadlockGrace = DefaultDeadlockGrace
 	}
-	p.live = make(map[Key]Live)
-	p.numberRules()
+	p.live = live
+	p.defaults = Terms{Settings: p.Defaults, Name: "the defaults"}.normal()
+	p.terms = p.rules()
 	return p
 }
 
-// numberRules gives each rule a number of its own: that of its key, or the next one if another rule has that.
-func (p *Policy) numberRules() {
-	p.numbers = make([]uint64, len(p.Rules))
+// rules returns what each rule's settings give in the place of the defaults. Each rule has a number of its own: that of its key, or
+// the next one if another rule has that.
+func (p *Policy) rules() []Terms {
+	all := make([]Terms, len(p.Rules))
 	of := make(map[uint64]Key)
-	for i := range p.Rules {
-		key := p.Rules[i].key()
+	for i := range all {
+		rule, key := &p.Rules[i], p.Rules[i].key()
 		id := key.ID()
 		for other, taken := of[id]; taken && other != key; other, taken = of[id] {
 			id++
 		}
-		of[id], p.numbers[i] = key, id
+		of[id] = key
+		name := cmp.Or(rule.Name, fmt.Sprintf("rule %d", i+1))
+		t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: key, ID: id}.normal()
+		t.says = t.hash()
+		all[i] = t
 	}
+	return all
 }
 
 // ForDevice returns the first device rule that matches d; the zero rule if none does.
@@ -97,46 +105,36 @@ func (p *Policy) ForDevice(d Device) DeviceRule {
 	return DeviceRule{}
 }
 
-// For returns what the first matching rule gives now, over the defaults.
+// For returns what the first matching rule gives now, over the defaults. The policy must be in force, here and below.
 func (p *Policy) For(proc Process) Terms {
 	for i := range p.Rules {
 		if p.Rules[i].Match.matches(proc) {
-			return p.terms(i)
+			return p.now(i)
 		}
 	}
-	return Terms{Settings: p.Defaults, Name: "the defaults"}.normal()
+	return p.defaults
 }
 
 // All are the terms of the rules, in the order that they are asked in.
 func (p *Policy) All() []Terms {
-	all := make([]Terms, len(p.Rules))
+	all := make([]Terms, len(p.terms))
 	for i := range all {
-		all[i] = p.terms(i)
+		all[i] = p.now(i)
 	}
 	return all
 }
 
-// ByID returns what the rule with a number ([Terms.ID]) gives now. The policy must be in force. False: there is no such rule.
+// ByID returns what the rule with a number ([Terms.ID]) gives now. False: there is no such rule.
 func (p *Policy) ByID(id uint64) (Terms, bool) {
-	if i := slices.Index(p.numbers, id); i >= 0 {
-		return p.terms(i), true
+	if i := slices.IndexFunc(p.terms, func(t Terms) bool { return t.ID == id }); i >= 0 {
+		return p.now(i), true
 	}
 	return Terms{}, false
 }
 
-// Lay lays live changes over what a rule gives, instead of those before.
-func (p *Policy) Lay(over Key, changes Live) { p.live[over] = changes }
-
-// terms are what a rule's settings give in the place of the defaults.
-func (p *Policy) terms(i int) Terms {
-	rule := &p.Rules[i]
-	name := rule.Name
-	if name == "" {
-		name = fmt.Sprintf("rule %d", i+1)
-	}
-	t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: rule.key(), Live: p.live[rule.key()]}
-	if i < len(p.numbers) {
-		t.ID = p.numbers[i]
-	}
-	return t.normal()
+// now returns the terms of a rule with its live limits.
+func (p *Policy) now(i int) Terms {
+	t := p.terms[i]
+	t.Live = p.live[t.Owner()]
+	return t
 }

@@ -118,8 +118,10 @@ type Terms struct {
 	Settings
 	Name string // for messages: `rule 2 (user student)`, or "the defaults"
 	Key  Key
-	ID   uint64 // number of the rule in messages, which have no room for its name; 0: the defaults
-	Live Live   // what was changed of memory.max and streams.max since the policy was put in force
+	ID   uint64  // number of the rule in messages, which have no room for its name; 0: the defaults
+	Live *Limits // what was changed of memory.max and streams.max since the policy was put in force
+
+	says uint64 // hash of what the configuration gives
 }
 
 // Key says which rule it is, wherever in the configuration it stands: one that has a
@@ -191,9 +193,9 @@ func (t Terms) normal() Terms {
 	return t
 }
 
-// Says is what the configuration gives by a rule, in one number, and never 0: another one means
-// that the rule was changed there.
-func (t *Terms) Says() uint64 {
+// hash returns a number made of what the configuration gives by a rule, never 0: with another number
+// the rule was changed there.
+func (t *Terms) hash() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d %s", t.Max, t.StreamsMax, t.Scope)
 	return h.Sum64() | 1
@@ -206,8 +208,8 @@ func (t *Terms) Memory(b Bounds) Memory {
 	if m.Max = file; file != accounting.Max {
 		m.MaxBy = t.Name
 	}
-	if f := t.Live.of(b.Device).max.forced; f.value != nil {
-		m.Max, m.MaxBy = b.Amount(*f.value), t.by(f.by, file.Human())
+	if forced, _ := t.Live.of(b.Device, MemoryMax); forced != nil {
+		m.Max, m.MaxBy = b.Amount(forced.Value), t.by(forced, file.Human())
 	}
 	m.most = m.Limits
 	return m
@@ -216,14 +218,17 @@ func (t *Terms) Memory(b Bounds) Memory {
 // Streams is how many streams the terms give to each lease now.
 func (t *Terms) Streams() Streams {
 	s := Streams{t.StreamsMax, t.StreamsMax, t.Name}
-	if f := t.Live.streams.forced; f.value != nil {
-		n := max(1, *f.value)
-		s = Streams{n, n, t.by(f.by, strconv.Itoa(t.StreamsMax))}
+	if forced, _ := t.Live.of(AllDevices, StreamsMax); forced != nil {
+		n := max(1, int(forced.Value.Bytes))
+		s = Streams{n, n, t.by(forced, strconv.Itoa(t.StreamsMax))}
 	}
 	return s
 }
 
 // by says where a limit comes from that somebody set for all under the rule.
-func (t *Terms) by(setter, file string) string {
-	return fmt.Sprintf(wording.ByRoot, setter, t.Name, file)
+func (t *Terms) by(r *Row, file string) string {
+	return fmt.Sprintf(wording.ByRoot, t.Live.by(r), t.Name, file)
 }
+
+// Owner names the rule in the table of live limits. A rule that the configuration gives other limits is another owner.
+func (t *Terms) Owner() Owner { return Owner{Kind: OfRule, ID: t.ID, Start: t.says} }

@@ -1,0 +1,209 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file is the table of live limits: what was changed since the limits of a rule or of a request were first in force. A row's key is
+// whose limit it is ([Owner]), which one ([File]), on which device, and whether the owner or somebody privileged set it. The arbiter has
+// one table for devices, rules, users, cgroups, jobs and processes. Jobs, sessions, rules, devices and caps point to their rows there;
+// rule.go, job.go and this file make limits of them. The daemon keeps each row in its state file.
+
+// Kind says what has limits. The values are those of the wire and of the state file.
+type Kind uint32
+
+// The kinds.
+const (
+	OfProcess Kind = iota + 1
+	OfJob
+	OfDevice
+	OfUser
+	OfRule
+	OfCgroup
+)
+
+// Owner names whose limits they are.
+type Owner struct {
+	Kind  Kind
+	ID    uint64 // PID, number of the job, index of the device, number of the user, Terms.ID of the rule; 0: a cgroup's
+	Start uint64 // start time of a process, Terms.Says of a rule; 0: of all others
+	Path  string // path of a cgroup of v2, as /proc/PID/cgroup has it; "": of all others
+}
+
+// File says which limit, by the name of the file that shows it. The values are those of the state file.
+type File uint32
+
+// The files.
+const (
+	MemoryMax File = iota + 1
+	MemoryMin
+	StreamsMax // of each lease; one row on all devices
+	SlotsMax   // of a device
+)
+
+// Row is one live limit.
+type Row struct {
+	Device int // index, or AllDevices
+	File   File
+	Value  accounting.Size // of streams and slots: how many, with Max for no limit
+	UID    uint32          // user who set it
+	Own    bool            // set by the owner, who stays within what the rules and somebody privileged allow
+	Lowers bool            // it never raises anything
+}
+
+// Table lists the live limits of each owner.
+type Table map[Owner]*Limits
+
+// Limits are the live limits of one owner. A nil pointer has none.
+type Limits struct {
+	Of   Owner
+	UID  uint32 // user who may lower them
+	User string // name of that user; "": not known
+	Rows []Row  // in the order in which they were set, since the last word counts; not changed in place
+}
+
+// Set adds a row for each file that a change sets. force: the change passes the rules.
+func (l *Limits) Set(c Change, force bool) {
+	for _, r := range c.Rows() {
+		r.Own = !force
+		l.Add(r)
+	}
+}
+
+// Add adds a row behind all others. It takes the place of rows for the same file and devices; but a row of the owner does not take the
+// place of what somebody privileged set, within which it stays.
+func (l *Limits) Add(r Row) {
+	rows := slices.DeleteFunc(slices.Clone(l.Rows), func(old Row) bool {
+		return old.File == r.File && (r.Device == AllDevices || r.Device == old.Device) && (old.Own || !r.Own)
+	})
+	l.Rows = append(rows, r)
+}
+
+// of returns the rows in force for a file on a device: that of somebody privileged, and that of the owner within it; nil: there is none.
+func (l *Limits) of(device int, file File) (forced, own *Row) {
+	if l == nil {
+		return nil, nil
+	}
+	for i := range l.Rows {
+		switch r := &l.Rows[i]; {
+		case r.File != file || r.Device != AllDevices && r.Device != device:
+		case r.Own:
+			own = r
+		default:
+			forced, own = r, nil
+		}
+	}
+	return forced, own
+}
+
+// last returns the value that was set last for a file on a device; nil: none was.
+func (l *Limits) last(device int, file File) *accounting.Size {
+	forced, own := l.of(device, file)
+	switch {
+	case own != nil:
+		return &own.Value
+	case forced != nil:
+		return &forced.Value
+	}
+	return nil
+}
+
+// Max returns the memory.max that was set last on all devices; nil: none was.
+func (l *Limits) Max() *accounting.Size { return l.last(AllDevices, MemoryMax) }
+
+// Slots returns the slots.max that was set on a device, 0 for no limit, and who set it. ok is false if none was set.
+func (l *Limits) Slots(device int) (most int, by string, ok bool) {
+	forced, _ := l.of(device, SlotsMax)
+	if forced == nil {
+		return 0, "", false
+	}
+	return int(forced.Value.Bytes), l.by(forced), true
+}
+
+// by names who set a row, for messages.
+func (l *Limits) by(r *Row) string { return wording.Setter(r.UID, l.UID, l.User) }
+
+// Unlimited reports that no row limits anything.
+func (l *Limits) Unlimited() bool {
+	return !slices.ContainsFunc(l.Rows, func(r Row) bool { return !r.Value.Max })
+}
+
+// String names the owner of a user's or a cgroup's limits, for messages.
+func (l *Limits) String() string {
+	if l.Of.Kind == OfCgroup {
+		return fmt.Sprintf(wording.Cgroup, wording.Plain(l.Of.Path))
+	}
+	return wording.User(uint32(l.Of.ID), l.User)
+}
+
+// Memory returns what all programs of a user, or in a cgroup, may hold together on a device.
+func (l *Limits) Memory(b Bounds) Memory {
+	m := Unlimited()
+	m.change(l, b)
+	if m.Max == accounting.Max {
+		m.MaxBy = ""
+	}
+	return m
+}
+
+// Streams returns how many streams each lease of a user may have.
+func (l *Limits) Streams() Streams {
+	s := Streams{Max: NoStreams, most: NoStreams}
+	s.change(l)
+	return s
+}
+
+// lower lowers the streams of a lease to what its user's leases may have.
+func (l *Limits) lower(s *Streams) {
+	if l == nil {
+		return
+	}
+	most := l.Streams()
+	if most.Max < s.Max {
+		s.Max, s.By = most.Max, fmt.Sprintf(wording.ByFor, most.By, wording.AllPrograms+l.String())
+	}
+	s.most = min(s.most, most.Max)
+}
+
+// change puts live limits in force.
+func (m *Memory) change(l *Limits, b Bounds) {
+	forced, own := l.of(b.Device, MemoryMax)
+	if forced != nil {
+		m.Max, m.MaxBy = b.Amount(forced.Value), l.by(forced)
+		m.most.Max = m.Max
+	}
+	if own != nil {
+		if most := min(b.Amount(own.Value), m.most.Max); most < m.Max || !own.Lowers {
+			m.Max, m.MaxBy = most, l.by(own)
+		}
+	}
+	forced, own = l.of(b.Device, MemoryMin)
+	if forced != nil {
+		m.Min, m.MinBy = b.least(forced.Value, m.Max), l.by(forced)
+		m.most.Min = m.Min
+	}
+	if own != nil {
+		if least := min(b.least(own.Value, m.Max), m.most.Min); least < m.Min {
+			m.Min, m.MinBy = least, l.by(own)
+		}
+	}
+}
+
+// change puts live limits in force, and the least that makes sense.
+func (s *Streams) change(l *Limits) {
+	forced, own := l.of(AllDevices, StreamsMax)
+	if forced != nil {
+		n := int(forced.Value.Bytes)
+		s.Max, s.most, s.By = n, n, l.by(forced)
+	}
+	if own != nil {
+		if n := min(int(own.Value.Bytes), s.most); n < s.Max || !own.Lowers {
+			s.Max, s.By = n, l.by(own)
+		}
+	}
+	s.Max = max(1, s.Max)
+}
