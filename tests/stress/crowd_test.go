@@ -20,8 +20,8 @@ import (
 )
 
 var (
-	most    = flag.Uint64("allocations", 120_000, "how many the crowd is granted until it ends")
-	killing = flag.Int("killing", 30, "how often some are killed meanwhile")
+	most    = flag.Uint64("allocations", 40_000, "how many the crowd is granted until it ends")
+	killing = flag.Int("killing", 10, "how often some are killed meanwhile")
 	victims = flag.Int("victims", 10, "how many are killed at a time")
 	seed    = flag.Uint64("seed", 1, "of the choice of victims")
 )

@@ -196,52 +196,6 @@ CUresult array_texels(CUarray handle, struct texels *out) {
     return out->base ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
 }
 
-static CUresult describe(CUarray handle, CUDA_ARRAY3D_DESCRIPTOR *out) {
-    pthread_mutex_lock(&drv.lock);
-    struct array *a = array_locked(handle);
-    if (a)
-        *out = a->desc;
-    pthread_mutex_unlock(&drv.lock);
-    return a ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
-}
-
-EXPORT CUresult cuArray3DGetDescriptor_v2(CUDA_ARRAY3D_DESCRIPTOR *out, CUarray a) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    return out ? describe(a, out) : CUDA_ERROR_INVALID_VALUE;
-}
-
-EXPORT CUresult cuArrayGetDescriptor_v2(CUDA_ARRAY_DESCRIPTOR *out, CUarray a) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    CUDA_ARRAY3D_DESCRIPTOR d;
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = describe(a, &d);
-    if (!rc)
-        *out = (CUDA_ARRAY_DESCRIPTOR){d.Width, d.Height, d.Format, d.NumChannels};
-    return rc;
-}
-
-// Answered for arrays whose memory is to come later alone, as the driver has it.
-EXPORT CUresult cuArrayGetMemoryRequirements(CUDA_ARRAY_MEMORY_REQUIREMENTS *out, CUarray a,
-                                             CUdevice dev) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    CUDA_ARRAY3D_DESCRIPTOR d;
-    if (!out || !dev_valid(dev))
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = describe(a, &d);
-    if (rc || !(d.Flags & FLAG_DEFERRED))
-        return rc ? rc : CUDA_ERROR_INVALID_VALUE;
-    struct texels t = shape(&d);
-    *out = (CUDA_ARRAY_MEMORY_REQUIREMENTS){.alignment = 512};
-    uint64_t size = 0;
-    size_of(&t, &size);
-    out->size = (size_t)size;
-    return CUDA_SUCCESS;
-}
-
 static CUDA_ARRAY3D_DESCRIPTOR level_desc(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level) {
     CUDA_ARRAY3D_DESCRIPTOR l = *d;
     l.Width = d->Width >> level ? d->Width >> level : 1;

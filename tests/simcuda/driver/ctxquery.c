@@ -12,22 +12,6 @@ EXPORT CUresult cuCtxGetDevice(CUdevice *dev) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuCtxGetFlags(unsigned *flags) {
-    ENTER_CTX(ctx);
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    *flags = ctx->flags;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuCtxSetFlags(unsigned flags) {
-    ENTER_CTX(ctx);
-    if (flags & ~0x3fu)
-        return CUDA_ERROR_INVALID_VALUE;
-    ctx->flags = flags;
-    return CUDA_SUCCESS;
-}
-
 static CUresult by_handle_or_current(CUcontext handle, struct context **out) {
     if (!handle)
         return ctx_current(out);
@@ -45,17 +29,6 @@ EXPORT CUresult cuCtxGetApiVersion(CUcontext handle, unsigned *version) {
     CUresult rc = by_handle_or_current(handle, &ctx);
     if (!rc)
         *version = ctx->version;
-    return rc;
-}
-
-EXPORT CUresult cuCtxGetId(CUcontext handle, unsigned long long *id) {
-    ENTER();
-    struct context *ctx;
-    if (!id)
-        return CUDA_ERROR_INVALID_VALUE;
-    CUresult rc = by_handle_or_current(handle, &ctx);
-    if (!rc)
-        *id = ctx->id;
     return rc;
 }
 
@@ -107,31 +80,6 @@ EXPORT CUresult cuCtxSetLimit(int limit, size_t value) {
         ctx->limits[limit] = value;
     pthread_mutex_unlock(&drv.lock);
     return rc;
-}
-
-EXPORT CUresult cuCtxGetCacheConfig(int *config) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    if (!config)
-        return CUDA_ERROR_INVALID_VALUE;
-    *config = 0;
-    return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuCtxSetCacheConfig(int config) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    return config < 0 || config > 3 ? CUDA_ERROR_INVALID_VALUE : CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuCtxGetStreamPriorityRange(int *least, int *greatest) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    if (least)
-        *least = 0;
-    if (greatest)
-        *greatest = -5;
-    return CUDA_SUCCESS;
 }
 
 EXPORT CUresult cuCtxSynchronize(void) {

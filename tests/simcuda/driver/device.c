@@ -141,12 +141,6 @@ EXPORT CUresult cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice dev) {
     return get_uuid(uuid, dev);
 }
 
-EXPORT CUresult cuDeviceGetLuid(char *luid, unsigned *mask, CUdevice dev) {
-    ENTER();
-    (void)luid, (void)mask, (void)dev;
-    return CUDA_ERROR_NOT_SUPPORTED; // Windows alone has them
-}
-
 EXPORT CUresult cuDeviceTotalMem_v2(size_t *bytes, CUdevice dev) {
     ENTER();
     if (!bytes)
@@ -168,17 +162,6 @@ EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
-    ENTER();
-    if (!major || !minor)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!dev_valid(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    *major = SIM_COMPUTE_MAJOR;
-    *minor = SIM_COMPUTE_MINOR;
-    return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev) {
     ENTER();
     if (!id || len <= 0)
@@ -188,26 +171,6 @@ EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev) {
     const struct sim_device *d = device(dev);
     snprintf(id, (size_t)len, "%04X:%02X:%02X.0", d->pci_domain, d->pci_bus, d->pci_device);
     return CUDA_SUCCESS;
-}
-
-EXPORT CUresult cuDeviceGetByPCIBusId(CUdevice *dev, const char *id) {
-    ENTER();
-    unsigned domain = 0, bus = 0, slot = 0;
-    if (!dev || !id)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3) {
-        domain = 0;
-        if (sscanf(id, "%x:%x", &bus, &slot) != 2)
-            return CUDA_ERROR_INVALID_VALUE;
-    }
-    for (CUdevice i = 0; i < drv.device_count; i++) {
-        const struct sim_device *d = device(i);
-        if (d->pci_domain == domain && d->pci_bus == bus && d->pci_device == slot) {
-            *dev = i;
-            return CUDA_SUCCESS;
-        }
-    }
-    return CUDA_ERROR_INVALID_DEVICE;
 }
 
 // Attributes of an ordinary compute capability 8.6 card. One that is not listed is 0, which is what
@@ -292,18 +255,5 @@ EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     *value = attribute_of(attribute, dev);
-    return CUDA_SUCCESS;
-}
-
-// The old structure of ten numbers: kept because numba's predecessors and samples still ask for it.
-EXPORT CUresult cuDeviceGetProperties(int *prop, CUdevice dev) {
-    ENTER();
-    if (!prop)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (!dev_valid(dev))
-        return CUDA_ERROR_INVALID_DEVICE;
-    static const int order[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14};
-    for (size_t i = 0; i < sizeof order / sizeof order[0]; i++)
-        prop[i] = attribute_of(order[i], dev);
     return CUDA_SUCCESS;
 }

@@ -168,18 +168,6 @@ EXPORT CUresult cuCtxFromGreenCtx(CUcontext *out, CUgreenCtx handle) {
     return lives ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
 }
 
-EXPORT CUresult cuGreenCtxGetDevResource(CUgreenCtx handle, struct resource *out, int type) {
-    ENTER();
-    if (!out || type != RESOURCE_SM)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&drv.lock);
-    struct green *g = handle_get(HANDLE_GREEN, handle);
-    if (g)
-        fill(out, g->sm_count);
-    pthread_mutex_unlock(&drv.lock);
-    return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_CONTEXT;
-}
-
 EXPORT CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx handle, unsigned flags,
                                        int priority) {
     ENTER();
@@ -190,16 +178,4 @@ EXPORT CUresult cuGreenCtxStreamCreate(CUstream *out, CUgreenCtx handle, unsigne
     struct context *ctx = g && ctx_by_handle(g->ctx->handle) == g->ctx ? g->ctx : NULL;
     pthread_mutex_unlock(&drv.lock);
     return ctx ? stream_create(ctx, out, flags, priority, handle) : CUDA_ERROR_INVALID_CONTEXT;
-}
-
-EXPORT CUresult cuStreamGetGreenCtx(CUstream stream, CUgreenCtx *out) {
-    ENTER();
-    if (!out)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&drv.lock);
-    struct stream *s = handle_get(HANDLE_STREAM, stream);
-    if (s)
-        *out = s->green;
-    pthread_mutex_unlock(&drv.lock);
-    return s ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

@@ -164,14 +164,3 @@ EXPORT CUresult cuMemHostGetDevicePointer_v2(CUdeviceptr *out, void *p, unsigned
         *out = (CUdeviceptr)(uintptr_t)p;
     return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
-
-EXPORT CUresult cuMemHostGetFlags(unsigned *flags, void *p) {
-    ENTER_CTX(ctx);
-    (void)ctx;
-    if (!flags)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&drv.lock);
-    bool known = host_known((CUdeviceptr)(uintptr_t)p, flags);
-    pthread_mutex_unlock(&drv.lock);
-    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}

@@ -249,12 +249,3 @@ EXPORT CUresult cuModuleGetGlobal_v2(CUdeviceptr *at, size_t *bytes, uintptr_t m
     (void)ctx;
     return name ? module_global(module, name, at, bytes) : CUDA_ERROR_INVALID_VALUE;
 }
-
-EXPORT CUresult cuModuleGetLoadingMode(int *mode) {
-    enum { EAGER = 1, LAZY = 2 };
-    ENTER();
-    if (!mode)
-        return CUDA_ERROR_INVALID_VALUE;
-    *mode = is_lazy() ? LAZY : EAGER;
-    return CUDA_SUCCESS;
-}

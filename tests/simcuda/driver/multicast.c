@@ -41,14 +41,6 @@ static CUresult check(const struct multicast_prop *p) {
     return p->handle_types ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS; // nor exported
 }
 
-EXPORT CUresult cuMulticastGetGranularity(size_t *out, const struct multicast_prop *p, int option) {
-    ENTER();
-    if (!out || !p || option < 0 || option > 1)
-        return CUDA_ERROR_INVALID_VALUE;
-    *out = GRANULARITY;
-    return CUDA_SUCCESS;
-}
-
 EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *out,
                                   const struct multicast_prop *p) {
     ENTER();

@@ -498,19 +498,6 @@ void vmm_let_go(struct memory *m) {
     end_if_unused(m);
 }
 
-EXPORT CUresult cuMemGetAccess(unsigned long long *flags, const CUmemLocation *location,
-                               CUdeviceptr p) {
-    ENTER();
-    if (!flags || !location)
-        return CUDA_ERROR_INVALID_VALUE;
-    pthread_mutex_lock(&drv.lock);
-    struct mapping *m = mapping_of(p);
-    if (m)
-        *flags = m->accessible ? 3 : 0;
-    pthread_mutex_unlock(&drv.lock);
-    return m ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-}
-
 EXPORT CUresult cuMemRetainAllocationHandle(CUmemGenericAllocationHandle *out, void *address) {
     ENTER();
     if (!out)
