@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"os"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -159,40 +158,6 @@ func TestContexts(t *testing.T) {
 	second.Want("context c", "err -5") // the buffer still needs it
 	first.Want("release a", "ok")
 	second.Want("two c", "ok")
-}
-
-// TestWait: who may wait gets the bytes when another program's come back.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "1G")
-	first := begin(m, "link")
-	first.Want("context c", "ok")
-	first.Want("buffer a c 900M", "ok")
-	second := begin(m, "link", "--wait")
-	second.Want("context c", "ok")
-	second.Tell("buffer a c 900M")
-	rig.Eventually(t, "the second one waits", func() bool {
-		return len(m.Snapshot().Queue) == 1
-	})
-	first.Want("release a", "ok")
-	second.Expect("buffer a ok")
-}
-
-// TestKilled: what a program held when it was killed can be had again.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "1G")
-	first := begin(m, "link")
-	first.Want("context c", "ok")
-	first.Want("buffer a c 900M", "ok")
-	second := begin(m, "link", "--no-wait")
-	second.Want("context c", "ok")
-	second.Want("buffer a c 900M", "err -4")
-	first.Signal(syscall.SIGKILL)
-	first.Wait()
-	rig.Eventually(t, "the bytes of the one that was killed can be had", func() bool {
-		return second.Ask("buffer a c 900M") == "ok"
-	})
 }
 
 // TestNextDaemon: the daemon that comes after one that was killed has every byte, and has it back, whoever ends what holds it.

@@ -72,6 +72,15 @@ func begin(m *rig.Machine, way string, flags ...string) *rig.Program {
 	return m.Interact(run(m, flags, rig.Build(m.T, "programs/vkprog-"+way)))
 }
 
+// withDevice is begin, with an instance i and a logical device d of it.
+func withDevice(m *rig.Machine, way string, flags ...string) *rig.Program {
+	m.T.Helper()
+	p := begin(m, way, flags...)
+	p.Want("instance i", "ok")
+	p.Want("device d i", "ok")
+	return p
+}
+
 // alone is the environment of a bare preload with no other layer.
 func alone(m *rig.Machine) []string {
 	m.T.Helper()

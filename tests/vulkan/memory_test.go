@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/rig"
@@ -20,9 +19,7 @@ func TestMemory(t *testing.T) {
 		t.Run(way, func(t *testing.T) {
 			t.Parallel()
 			m := machine(t, "1G")
-			p := begin(m, way, "--memory", "100M")
-			p.Want("instance i", "ok")
-			p.Want("device d i", "ok")
+			p := withDevice(m, way, "--memory", "100M")
 			uses(m, p, 0)
 			p.Want("alloc a d 10M", "ok")
 			uses(m, p, 10*mib)
@@ -46,9 +43,7 @@ func TestMemory(t *testing.T) {
 func TestDedicated(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "link", "--memory", "100M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "link", "--memory", "100M")
 	for _, command := range []string{"dedicated a d 3000001", "image a d 200 100"} {
 		bytes := p.Number(command)
 		uses(m, p, bytes)
@@ -62,9 +57,7 @@ func TestRefusal(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
 	for _, way := range ways {
-		p := begin(m, way, "--memory", "8M")
-		p.Want("instance i", "ok")
-		p.Want("device d i", "ok")
+		p := withDevice(m, way, "--memory", "8M")
 		p.Want("alloc a d 8M", "ok")
 		p.Want("alloc b d 1", "err -2")
 		p.Want("exportable b d 1", "err -2")
@@ -87,9 +80,7 @@ func TestRefusal(t *testing.T) {
 func TestImport(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "device", "--memory", "8M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "device", "--memory", "8M")
 	p.Want("device e i", "ok")
 	p.Want("exportable a d 8M", "ok")
 	p.Want("import b d a", "ok")
@@ -110,9 +101,7 @@ func TestImport(t *testing.T) {
 func TestLeftOver(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "link", "--memory", "64M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "link", "--memory", "64M")
 	p.Want("device e i", "ok")
 	p.Want("alloc a d 10M", "ok")
 	p.Want("alloc b d 20M", "ok")
@@ -159,48 +148,6 @@ func TestLostDevice(t *testing.T) {
 	uses(m, p, 5*mib)
 	p.End()
 	other.End()
-	idle(m)
-}
-
-// TestWait: who may wait gets the bytes when another program's come back.
-func TestWait(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "1G")
-	first := begin(m, "link")
-	first.Want("instance i", "ok")
-	first.Want("device d i", "ok")
-	first.Want("alloc a d 900M", "ok")
-	second := begin(m, "device", "--wait")
-	second.Want("instance i", "ok")
-	second.Want("device d i", "ok")
-	second.Tell("alloc a d 900M")
-	rig.Eventually(t, "the second one waits", func() bool { return len(m.Snapshot().Queue) == 1 })
-	first.Want("free a", "ok")
-	second.Expect("alloc a ok")
-	uses(m, second, 900*mib)
-}
-
-// TestKilled: what a program held when it was killed can be had again, to the byte.
-func TestKilled(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "1G")
-	first := begin(m, "link")
-	first.Want("instance i", "ok")
-	first.Want("device d i", "ok")
-	first.Want("alloc a d 900M", "ok")
-	second := begin(m, "link", "--no-wait")
-	second.Want("instance i", "ok")
-	second.Want("device d i", "ok")
-	second.Want("alloc a d 1G", "err -2")
-	if err := syscall.Kill(first.PID(), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	first.Wait()
-	rig.Eventually(t, "the bytes of the one that was killed can be had", func() bool {
-		return second.Ask("alloc a d 1G") == "ok"
-	})
-	second.Want("free a", "ok")
-	second.End()
 	idle(m)
 }
 
@@ -255,9 +202,7 @@ func TestRoomIsTold(t *testing.T) {
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "device", "--memory", "64M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "device", "--memory", "64M")
 	p.Want("alloc a d 1M", "ok")
 	p.Want("storm d 8 2000", "ok")
 	uses(m, p, mib)
@@ -271,9 +216,7 @@ func TestThreads(t *testing.T) {
 func TestForked(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "link", "--memory", "64M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "link", "--memory", "64M")
 	p.Want("alloc a d 1M", "ok")
 	p.Want("forked a", "ok")
 	uses(m, p, mib)
@@ -304,9 +247,7 @@ func residentSet(t *testing.T, pid int) uint64 {
 func TestResident(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	p := begin(m, "link", "--memory", "400M")
-	p.Want("instance i", "ok")
-	p.Want("device d i", "ok")
+	p := withDevice(m, "link", "--memory", "400M")
 	before := residentSet(t, p.PID())
 	check := func(want uint64) {
 		t.Helper()

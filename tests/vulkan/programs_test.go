@@ -82,9 +82,7 @@ func refused(m *rig.Machine, budget string, environ, command []string) {
 // waits runs a program that may wait, beside one that has all of the device until it is seen waiting.
 func waits(m *rig.Machine, environ, command []string) string {
 	m.T.Helper()
-	hog := begin(m, "link")
-	hog.Want("instance i", "ok")
-	hog.Want("device d i", "ok")
+	hog := withDevice(m, "link")
 	hog.Want("alloc a d 1G", "ok")
 	cmd := run(m, []string{"--wait"}, command...)
 	cmd.Env = append(cmd.Env, environ...)
