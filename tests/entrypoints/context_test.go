@@ -24,15 +24,11 @@ func objects(t *testing.T, m *rig.Machine, pid, device, contexts, streams int) {
 
 // withContext is everyWay for a program that begins with a context of some kind.
 func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
-	t.Parallel()
-	for _, way := range []string{"dlsym", "link", "gpa"} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
-			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", limit))
-			f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), "--context", how)))
-		})
-	}
+	eachWay(t, func(t *testing.T, way string) {
+		m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
+		env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", limit))
+		f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way), "--context", how)))
+	})
 }
 
 // Each way to make a context counts one, and none when the driver fails; each way to

@@ -20,15 +20,11 @@ func hostRest(t *testing.T, m *rig.Machine, p *rig.Program, limit, held uint64) 
 }
 
 func withHost(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
-	t.Parallel()
-	for _, way := range []string{"dlsym", "link", "gpa"} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
-			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_HOST=%d", limit))
-			f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way))))
-		})
-	}
+	eachWay(t, func(t *testing.T, way string) {
+		m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
+		env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_HOST=%d", limit))
+		f(t, m, m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way))))
+	})
 }
 
 // Each version of each call is counted to the byte, and gives back when the driver fails.

@@ -10,14 +10,10 @@ import (
 // everyWayExactly is everyWay on a machine whose contexts cost nothing, so that what
 // the driver counts as used is what the program holds and what its pools keep.
 func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
-	t.Parallel()
-	for _, way := range []string{"dlsym", "link", "gpa"} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: handles(way, "SIMCUDA_CONTEXT_BYTES=0")})
-			f(t, m, start(m, way, limit))
-		})
-	}
+	eachWay(t, func(t *testing.T, way string) {
+		m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: handles(way, "SIMCUDA_CONTEXT_BYTES=0")})
+		f(t, m, start(m, way, limit))
+	})
 }
 
 // keeps compares what a process holds, what its pools have beyond that, and what it

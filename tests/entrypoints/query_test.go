@@ -333,18 +333,14 @@ func TestQueriesWithoutABudget(t *testing.T) {
 
 // Switched off, the answers are the vendor's own, while the budget holds.
 func TestQueriesNotVirtualized(t *testing.T) {
-	t.Parallel()
-	for _, way := range []string{"dlsym", "link", "gpa"} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
-			env := append(m.PreloadEnv(), "GPUARB_MEMORY=100M", "GPUARB_VIRTUALIZE=0")
-			p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
-			p.Want("alloc a 90M", "ok")
-			p.Want("alloc b 11M", errOutOfMemory)
-			asks(t, m, p, 90*mib)
-		})
-	}
+	eachWay(t, func(t *testing.T, way string) {
+		m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
+		env := append(m.PreloadEnv(), "GPUARB_MEMORY=100M", "GPUARB_VIRTUALIZE=0")
+		p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
+		p.Want("alloc a 90M", "ok")
+		p.Want("alloc b 11M", errOutOfMemory)
+		asks(t, m, p, 90*mib)
+	})
 }
 
 // asks checks for the vendor's own answers: a context of 64 MiB, and some bytes.
@@ -362,35 +358,31 @@ func asks(t *testing.T, m *rig.Machine, p *rig.Program, held uint64) {
 
 // Disabled, the library does nothing at all: no session, no budget, no answer of its own.
 func TestQueriesDisabled(t *testing.T) {
-	t.Parallel()
-	for _, way := range []string{"dlsym", "link", "gpa"} {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
-			env := append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_HOST=1", "GPUARB_STREAMS=1", "GPUARB_DISABLE=1")
-			p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
-			p.Want("alloc a 90M", "ok")
-			p.Want("host h 1M", "ok")
-			p.Want("streammany s 4", "ok 4")
-			asks(t, m, p, 90*mib)
-			if s := m.Snapshot(); len(s.Leases) != 0 {
-				t.Errorf("leases: %+v", s.Leases)
+	eachWay(t, func(t *testing.T, way string) {
+		m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
+		env := append(m.PreloadEnv(), "GPUARB_MEMORY=1M", "GPUARB_HOST=1", "GPUARB_STREAMS=1", "GPUARB_DISABLE=1")
+		p := m.Interact(m.Command(env, rig.Build(t, "programs/cudaprog-"+way)))
+		p.Want("alloc a 90M", "ok")
+		p.Want("host h 1M", "ok")
+		p.Want("streammany s 4", "ok 4")
+		asks(t, m, p, 90*mib)
+		if s := m.Snapshot(); len(s.Leases) != 0 {
+			t.Errorf("leases: %+v", s.Leases)
+		}
+		// No descriptor and no page of the library's.
+		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID()))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%v: %v", files, err)
+		}
+		for _, file := range files {
+			if to, _ := os.Readlink(file); strings.HasPrefix(to, "socket:") || strings.Contains(to, "gpuarb-page") {
+				t.Errorf("%s is %s", file, to)
 			}
-			// No descriptor and no page of the library's.
-			files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID()))
-			if err != nil || len(files) == 0 {
-				t.Fatalf("%v: %v", files, err)
-			}
-			for _, file := range files {
-				if to, _ := os.Readlink(file); strings.HasPrefix(to, "socket:") || strings.Contains(to, "gpuarb-page") {
-					t.Errorf("%s is %s", file, to)
-				}
-			}
-			p.Want("free a", "ok")
-			p.Want("freehost h", "ok")
-			p.Want("destroy first", "ok")
-		})
-	}
+		}
+		p.Want("free a", "ok")
+		p.Want("freehost h", "ok")
+		p.Want("destroy first", "ok")
+	})
 }
 
 // A daemon that is started under the preload looks at the devices past it, and does
