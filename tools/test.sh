@@ -36,5 +36,5 @@ fi
 
 # Most tests wait for a program or for the next reading of a device, so that a processor has time for several of them.
 echo "== go test $*"
-"$GO" test -race -count=1 -parallel 8 -timeout 15m -json "$@" |
+"$GO" test -race -count=1 -parallel 6 -timeout 15m -json "$@" |
     build/tools/testsum -passed "$passed" -failed "$failed"
