@@ -53,7 +53,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, place: r.Place}
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, asked: r.Again, place: r.Place}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}

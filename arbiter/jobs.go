@@ -26,7 +26,7 @@ func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 
 // startRefused tells that a job, or a process, was refused what it takes before it begins.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
-	if r := (*Result)(nil); errors.As(err, &r) {
+	if r := (*Result)(nil); errors.As(err, &r) && r.Reason != ReasonCrowded {
 		a.countRefusal(a.person(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
 		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
 	}

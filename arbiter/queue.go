@@ -83,8 +83,13 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseNow(now, t, why)
 		return
 	}
-	if !t.again && a.crowded(t) != "" {
-		a.refuseNow(now, t, ReasonCrowded)
+	if t.asked && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
+		text := fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(0), wording.Cancelled)
+		a.refuseTicket(now, t, ReasonCancelled, nil, text)
+		return
+	}
+	if why := a.crowded(t); why != "" && (t.aside || !t.again) {
+		a.turnAway(now, t, why)
 		return
 	}
 	if t.lease != nil { // while it waits, its job keeps no slot that no object of it needs
@@ -117,11 +122,20 @@ func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
 	if r == nil || why != ReasonBusy && reasonOf(r) != why {
 		r = a.refusal(t, why)
 	}
-	text := ""
-	if why == ReasonCrowded {
-		text = a.crowded(t)
+	a.refuseTicket(now, t, why, r, "")
+}
+
+// askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.
+const askedAgain = 2 * time.Second
+
+// turnAway answers a request that may wait, but for which there is no place in the queue. That is no refusal, and it is not counted as
+// one: the client asks again until the request has waited as long as it may.
+func (a *Arbiter) turnAway(now time.Time, t *ticket, why string) {
+	a.disown(t)
+	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
+	if t.lease == nil {
+		a.abandon(now, t)
 	}
-	a.refuseTicket(now, t, why, r, text)
 }
 
 // arrive gives a request its place: the one that it had, if it comes again, else a new one.
@@ -179,11 +193,14 @@ const (
 	MaxTicketsOfProcess = 64
 )
 
-// crowded returns the message of a request that may not wait because a bound is reached, which the message names; "": it may wait.
+// crowded returns the message of a request for which there is no place in the queue, because a bound is reached, which the message names;
+// "": there is one.
 func (a *Arbiter) crowded(t *ticket) string {
 	switch p := t.process(); {
+	case t.aside:
+		return wording.CrowdedAside
 	case a.ticketsOfPID[p.PID] >= MaxTicketsOfProcess:
-		return fmt.Sprintf(wording.CrowdedByProcess, t.name(), MaxTicketsOfProcess)
+		return fmt.Sprintf(wording.CrowdedByProcess, MaxTicketsOfProcess)
 	case !p.MayPass() && a.ticketsOf[p.UID] >= MaxTicketsOfUser:
 		return fmt.Sprintf(wording.CrowdedByUser, p.UID, MaxTicketsOfUser)
 	case len(a.tickets) >= MaxTickets:

@@ -2,6 +2,7 @@ package arbiter
 
 import (
 	"errors"
+	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
@@ -27,7 +28,7 @@ const (
 	ReasonDeadlock          // it was the youngest of a circle of waiters
 	ReasonSlots             // slots.max is reached, or the device is another's alone
 	ReasonThreads           // more threads hold something than are remembered
-	ReasonCrowded           // the user, or the process, has as many requests waiting as it may
+	ReasonCrowded           // it may wait, and there is no place in the queue: the client asks again
 	reasons
 )
 
@@ -66,6 +67,8 @@ type Result struct {
 
 	Current int // streams, or contexts, that there are, whatever was decided
 	Max     int // streams that there may be
+
+	Patience time.Duration // of ReasonCrowded: how long the client may go on asking; negative: without end
 }
 
 // Error returns the line for people of a refusal.

@@ -111,25 +111,26 @@ type job struct {
 	commandEnded bool   // the program that it was started for has ended, and others of the job go on
 	livesBy      string // one of those others that has no session: "ssh-agent[4711]"; "": none is known
 
-	shared   *shared // by its rule; nil: none
-	cap      *shared // what its user may hold in all; nil: no limit
-	budget   *accounting.Budget
-	sessions []*session // ended ones too, while they drain
-	used     []*jobUse  // one for each device used
-	opened   time.Time
-	on       []*device // those that it may use; nil: all
-	pending  bool      // its reservation is not made yet: it waits for its start, or its session was restored without
-	released bool      // by ReleaseJob: it holds nothing beyond its processes
-	slots    int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
-	tickets  []*ticket // that wait, its processes' too
-	tally    tally
-	person   *person   // whose it is
-	gauge    gauge     // of its pressure
-	moved    time.Time // when something of it last asked or freed
-	denial   denial    // the last of its requests that was refused
-	denied   time.Time // when
-	gaveBack bool      // it is of a copy, and holds nothing there any more
-	still    bool      // it is of a copy, and stood still when that was made
+	shared    *shared // by its rule; nil: none
+	cap       *shared // what its user may hold in all; nil: no limit
+	budget    *accounting.Budget
+	sessions  []*session // ended ones too, while they drain
+	used      []*jobUse  // one for each device used
+	opened    time.Time
+	on        []*device // those that it may use; nil: all
+	pending   bool      // its reservation is not made yet: it waits for its start, or its session was restored without
+	released  bool      // by ReleaseJob: it holds nothing beyond its processes
+	slots     int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
+	tickets   []*ticket // that wait, its processes' too
+	cancelled time.Time // when its requests were last cancelled together; zero: never
+	tally     tally
+	person    *person   // whose it is
+	gauge     gauge     // of its pressure
+	moved     time.Time // when something of it last asked or freed
+	denial    denial    // the last of its requests that was refused
+	denied    time.Time // when
+	gaveBack  bool      // it is of a copy, and holds nothing there any more
+	still     bool      // it is of a copy, and stood still when that was made
 }
 
 // tally counts what became of a job's requests, those of processes that have ended included.

@@ -40,6 +40,8 @@ type ticket struct {
 	own      accounting.Bytes // of those, what came out of the lease's own word
 	count    int              // of streams, contexts or holds
 	noWait   bool
+	aside    bool // Request.Aside
+	asked    bool // Request.Again
 	priority int
 	deadline time.Time // zero: none
 	until    time.Time // its client is absent, and loses its place then; zero: the client is there
@@ -157,10 +159,11 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 }
 
 // CancelAll cancels those of the tickets that wait, and returns how many they were. It runs one cycle after all of them are cancelled, so
-// that none of them is granted what the others leave.
+// that none of them is granted what the others leave. As CancelJob it refuses requests of their jobs for which there was no place.
 func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	for _, id := range ids {
 		if t := a.tickets[id]; t != nil {
+			t.job.cancelled = now
 			a.cancel(now, t, why)
 			n++
 		}
@@ -169,12 +172,14 @@ func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	return n
 }
 
-// CancelJob cancels all tickets of a job, its own among them, and returns how many they were.
+// CancelJob cancels all tickets of a job, its own among them, and returns how many they were. Its requests for which there was no place in
+// the queue are refused when their clients ask again.
 func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	j := a.jobs[id]
 	if j == nil {
 		return 0
 	}
+	j.cancelled = now
 	n := a.cancelOf(now, j, func(*ticket) bool { return true })
 	a.cycle(now)
 	return n

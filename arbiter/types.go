@@ -174,6 +174,8 @@ type Request struct {
 	Count   int
 	Thread  uint32 // which of the client's threads asks, or when giving back, whose they are; 0: not known
 	NoWait  bool   // ReasonBusy rather than wait
+	Aside   bool   // ReasonCrowded rather than wait, because the client has no connection left to wait on
+	Again   bool   // ReasonCrowded was its answer before: ReasonCancelled if its job's requests have just been cancelled
 	Noticed bool   // they exist already: never refused, never waits
 	Place   Place  // of a request that comes again
 }

@@ -1,6 +1,9 @@
 package daemon
 
 import (
+	"math"
+	"time"
+
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
@@ -16,7 +19,7 @@ func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 
 // ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
-	r.NoWait = flags&ipc.FlagNoWait != 0
+	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
 	out, err := cl.decide(h, slot, retry, r)
 	switch {
@@ -72,17 +75,35 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
 		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit), Text: cl.told(out)}
-		if out.Granted {
+		switch {
+		case out.Granted:
 			rep.Granted = uint64(r.Bytes)
+		case out.Reason == arbiter.ReasonCrowded:
+			rep.Limit = patienceMillis(out.Patience)
 		}
 		return reply(cl, h, out, &rep)
 	}
 	faults.At("objects.drained")
 	if r.What == arbiter.WantsStreams {
-		return reply(cl, h, out, &ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max), Text: cl.told(out)})
+		rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max), Text: cl.told(out)}
+		if out.Reason == arbiter.ReasonCrowded {
+			rep.Max = uint32(min(patienceMillis(out.Patience), math.MaxUint32))
+		}
+		return reply(cl, h, out, &rep)
 	}
-	return reply(cl, h, out, &ipc.ContextReply{Current: uint32(out.Current), Requested: uint64(out.Requested),
-		Remaining: uint64(out.Remaining), Text: cl.told(out)})
+	rep := ipc.ContextReply{Current: uint32(out.Current), Requested: uint64(out.Requested), Remaining: uint64(out.Remaining), Text: cl.told(out)}
+	if out.Reason == arbiter.ReasonCrowded {
+		rep.Remaining = patienceMillis(out.Patience)
+	}
+	return reply(cl, h, out, &rep)
+}
+
+// patienceMillis returns how long a client may go on asking, as replies with StatusCrowded say it.
+func patienceMillis(patience time.Duration) uint64 {
+	if patience < 0 {
+		return ipc.NoLimit
+	}
+	return uint64(patience.Milliseconds())
 }
 
 // told is the line that a refused program is to print: of its first refusal, and of each that is about
@@ -180,7 +201,7 @@ var reasonStatuses = map[arbiter.Reason]ipc.Status{
 	arbiter.ReasonStreams: ipc.StatusStreams, arbiter.ReasonDeviceLost: ipc.StatusDeviceLost,
 	arbiter.ReasonDenied: ipc.StatusDenied, arbiter.ReasonThreads: ipc.StatusDenied,
 	arbiter.ReasonNoLease: ipc.StatusNoLease, arbiter.ReasonRange: ipc.StatusRange,
-	arbiter.ReasonBusy: ipc.StatusBusy, arbiter.ReasonCrowded: ipc.StatusBusy,
+	arbiter.ReasonBusy: ipc.StatusBusy, arbiter.ReasonCrowded: ipc.StatusCrowded,
 	arbiter.ReasonTimeout: ipc.StatusTimeout, arbiter.ReasonCancelled: ipc.StatusCancelled,
 	arbiter.ReasonDeadlock: ipc.StatusDeadlock, arbiter.ReasonSlots: ipc.StatusSlots,
 }

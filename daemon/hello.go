@@ -1,8 +1,11 @@
 package daemon
 
 import (
+	"errors"
+
 	"golang.org/x/sys/unix"
 
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -16,7 +19,13 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 		return cl.helloTool(h, &req)
 	}
 	s, waits, err := cl.d.openSession(cl, h, req)
-	if err != nil {
+	var refusal *arbiter.Result
+	switch {
+	case errors.As(err, &refusal) && refusal.Reason == arbiter.ReasonCrowded:
+		// A session whose reservation finds no place in the queue is turned away as a connection that is one too many: libraries of all
+		// versions come again then, and take no device memory meanwhile.
+		return cl.conn.ReplyError(ipc.Header{}, &ipc.ProtocolError{Status: ipc.StatusTooMany, Text: refusal.Explain})
+	case err != nil:
 		return err
 	}
 	cl.s = s
@@ -61,7 +70,7 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 // with it; −1 where none is wanted.
 func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
-		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies, HostMax: uint64(d.arb.HostMax(s.id))}
+		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
 		rep.InJob, rep.OnLoss = 1, ipc.LossClosed
 	}

@@ -305,7 +305,11 @@ func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (re
 
 // replyJobRefusal tells the runner why it has no job.
 func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
-	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)})
+	rep := ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)}
+	if r.Reason == arbiter.ReasonCrowded {
+		rep.Budget = patienceMillis(r.Patience)
+	}
+	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &rep)
 }
 
 // jobClose gives back what a job holds beyond its processes. From its runner it is the

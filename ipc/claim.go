@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 )
 
@@ -69,8 +70,45 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 // the wait, as Wait.Told says, and gives up when ctx ends. A daemon that is restarted
 // meanwhile keeps the place in the queue. One that is gone is told of once, and looked
 // for as long as the request may wait, 30 seconds at most: the error is ErrNoDaemon then,
-// and StatusTimeout too where it was the wait that ended first.
+// and StatusTimeout too where it was the wait that ended first. A request for which there
+// is no place in the queue is told of once, and asked again every 100 ms; it ends with
+// StatusTimeout when it has waited as long as it may, in the queue or not.
 func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
+	began := time.Now()
+	reply, err := openWaiting(ctx, path, open, told)
+	if !errors.Is(err, StatusCrowded) {
+		return reply, err
+	}
+	if told != nil {
+		told(WaitingReply{Waited: uint64(time.Since(began).Milliseconds()), Text: reply.Text})
+	}
+	patient := ctx
+	if reply.Budget < uint64(math.MaxInt64/time.Millisecond) { // else it waits without end
+		var cancel context.CancelFunc
+		patient, cancel = context.WithDeadline(ctx, began.Add(time.Duration(reply.Budget)*time.Millisecond))
+		defer cancel()
+	}
+	again := time.NewTicker(CrowdedMillis * time.Millisecond)
+	defer again.Stop()
+	for errors.Is(err, StatusCrowded) && patient.Err() == nil {
+		select {
+		case <-again.C:
+			reply, err = openWaiting(patient, path, open, told)
+		case <-patient.Done():
+		}
+	}
+	if patient.Err() != nil && ctx.Err() == nil && err != nil {
+		return JobOpenReply{}, &ReplyError{Type: TypeJobOpen, Status: StatusTimeout,
+			Text: fmt.Sprintf("waited for %v, as long as it may: the queue was full when it came", time.Since(began).Round(time.Millisecond))}
+	}
+	if err != nil && ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return reply, err
+}
+
+// openWaiting is OpenJob that returns StatusCrowded at once, with the reply that says how long the request may wait.
+func openWaiting(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
 	began := time.Now()
 	var latest WaitingReply
@@ -88,7 +126,7 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 		case err == nil:
 			return reply, nil
 		case refusedBy(err) || lost.IsZero() && !wentAway(err):
-			return JobOpenReply{}, err
+			return reply, err
 		case lost.IsZero():
 			lost = time.Now()
 			open.Flags |= JobRetry

@@ -56,7 +56,7 @@ var statusNames = map[Status]string{
 	StatusOK: "ok", StatusOverBudget: "over budget", StatusDeviceFull: "device full",
 	StatusTooLarge: "too large", StatusStreams: "too many streams", StatusSharedFull: "shared budget full",
 	StatusDeviceLost: "device lost", StatusDenied: "denied", StatusBusy: "busy", StatusTimeout: "waited too long",
-	StatusCancelled: "cancelled", StatusDeadlock: "deadlock", StatusSlots: "no slot", StatusWaiting: "waiting",
+	StatusCancelled: "cancelled", StatusDeadlock: "deadlock", StatusSlots: "no slot", StatusCrowded: "no place in the queue", StatusWaiting: "waiting",
 	StatusMalformed: "malformed message",
 	StatusVersion:   "unknown version", StatusOrder: "out of order", StatusUnknownType: "unknown type",
 	StatusNoSession: "no such session", StatusNoDevice: "no such device", StatusNoLease: "no such lease",

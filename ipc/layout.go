@@ -98,6 +98,7 @@ const (
 	StatusCancelled    Status = 10 // its ticket was cancelled
 	StatusDeadlock     Status = 11 // it was the youngest of a circle of waiters; the text names them
 	StatusSlots        Status = 12 // slots.max is reached, and nothing here waits
+	StatusCrowded      Status = 13 // it may wait, and finds no place in the queue: see CrowdedMillis
 	StatusWaiting      Status = 99 // not the reply: WaitingReply says what is waited for
 	StatusMalformed    Status = 100
 	StatusVersion      Status = 101 // the text names both versions
@@ -113,6 +114,11 @@ const (
 	StatusShuttingDown Status = 111
 	StatusRange        Status = 112 // a value out of range
 )
+
+// CrowdedMillis is how long after StatusCrowded the client asks again, in milliseconds. It asks until the request has waited as long as it
+// may, counted from the first time that it was sent. The reply has that time in milliseconds, in a field that means nothing else then:
+// AllocReply.Limit, ContextReply.Remaining and JobOpenReply.Budget (NoLimit: without end), StreamReply.Max (2³²−1: without end).
+const CrowdedMillis = 100
 
 // Header starts every message.
 type Header struct {
@@ -189,6 +195,7 @@ const (
 	AbleObjects uint32 = 4  // answers Objects, and lends the count of streams: LeaseSlot.Streams
 	AbleDriver  uint32 = 8  // answers Driver
 	AbleCopies  uint32 = 16 // answers Copies
+	AbleAside   uint32 = 32 // takes FlagAside and FlagAgain
 )
 
 // WaitingReply follows Status Waiting, as often as what it says changes, and at most
@@ -316,6 +323,12 @@ const (
 	// FlagHold (Context): not a context, but one more hold of the thread on a shared
 	// one, for a slot of its own where slots are the threads'.
 	FlagHold uint32 = 8
+	// FlagAside: StatusCrowded rather than wait, because the client has no connection left that it could wait on. Send it only to a daemon
+	// that has AbleAside.
+	FlagAside uint32 = 16
+	// FlagAgain: the request was answered with StatusCrowded before. If the requests of its job have been cancelled meanwhile, it is
+	// answered with StatusCancelled. Send it only to a daemon that has AbleAside.
+	FlagAgain uint32 = 32
 )
 
 // AllocRequest asks for bytes that the credit did not cover. What is granted
@@ -324,7 +337,7 @@ type AllocRequest struct {
 	Slot   uint32
 	Kind   uint32
 	Bytes  uint64
-	Flags  uint32 // FlagRetry, FlagNoWait
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain
 	Thread uint32 // which of the client's threads asks: a number of its own from 1 on, or 0
 }
 
@@ -349,7 +362,7 @@ type FreedNotice struct {
 type StreamRequest struct {
 	Slot   uint32
 	Count  int32
-	Flags  uint32 // FlagRetry, FlagNoWait
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagAside, FlagAgain
 	Thread uint32 // who asks; when giving back, who made them
 }
 
@@ -365,7 +378,7 @@ type StreamReply struct {
 type ContextRequest struct {
 	Slot   uint32
 	Count  int32
-	Flags  uint32 // FlagRetry, FlagNoWait, FlagNoticed, FlagHold
+	Flags  uint32 // FlagRetry, FlagNoWait, FlagNoticed, FlagHold, FlagAside, FlagAgain
 	Thread uint32 // who asks; when giving back, who made them
 }
 

@@ -17,10 +17,10 @@ func validate[T Body](body *T) *ProtocolError {
 		return m.validate()
 	case *StreamRequest:
 		return first(slot(m.Slot), count("StreamRequest.Count", m.Count),
-			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait))
+			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain))
 	case *ContextRequest:
 		return first(slot(m.Slot), count("ContextRequest.Count", m.Count),
-			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold))
+			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold|FlagAside|FlagAgain))
 	case *HelloRequest:
 		return m.validate()
 	case *ResumeRequest:
@@ -79,7 +79,7 @@ func (m *AllocRequest) validate() *ProtocolError {
 	case m.Bytes == 0:
 		return refuse(StatusRange, "AllocRequest.Bytes is 0")
 	}
-	return bits("AllocRequest.Flags", m.Flags, FlagRetry|FlagNoWait)
+	return bits("AllocRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain)
 }
 
 func (m *HelloRequest) validate() *ProtocolError {

@@ -39,7 +39,7 @@ func TestValuesRefused(t *testing.T) {
 		broken("stream count 0", stream, StatusRange, "Count is 0", func(m *StreamRequest) { m.Count = 0 }),
 		broken("stream count without a positive", stream, StatusRange, "-2147483648", func(m *StreamRequest) { m.Count = math.MinInt32 }),
 		broken("stream flags", stream, StatusRange, "0x8", func(m *StreamRequest) { m.Flags = FlagHold }),
-		broken("context flags", context, StatusRange, "0x10", func(m *ContextRequest) { m.Flags = 16 }),
+		broken("context flags", context, StatusRange, "0x40", func(m *ContextRequest) { m.Flags = 64 }),
 		broken("context slot", context, StatusRange, "slot", func(m *ContextRequest) { m.Slot = 32 }),
 		broken("context count 0", context, StatusRange, "ContextRequest.Count", func(m *ContextRequest) { m.Count = 0 }),
 		broken("hello kind 0", goodHello, StatusRange, "Kind is 0", func(m *HelloRequest) { m.Kind = 0 }),

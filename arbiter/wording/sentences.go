@@ -91,9 +91,11 @@ const (
 	MinTooLarge    = "memory.min of %s on %s could never be used in full: %s is the most that can be reserved of its %s"
 	MinAndContext  = ", as a program needs a context there too, which takes %s"
 
-	Crowded          = "%d requests wait already, the most in all: ask again when some have been served"
-	CrowdedByUser    = "user %d has %d requests waiting already, the most of one user: `gpuarb queue` lists them, `gpuarb queue cancel` takes one out"
-	CrowdedByProcess = "%s has %d requests waiting already, the most of one process: wait for one of them, or give it up"
+	// A request that may wait finds no place in the queue. Its client asks again, so it is not to be told that it was refused.
+	Crowded          = "%d requests wait already, the most in all: there is no place in the queue now, and it asks again until there is"
+	CrowdedByUser    = "user %d has %d requests waiting already, the most of one user (`gpuarb queue` lists them): it asks again until one of them is served"
+	CrowdedByProcess = "the process has %d requests waiting already, the most of one process: it asks again until one of them is served"
+	CrowdedAside     = "the process has no connection to the daemon left for one more thread to wait on: it asks again until one is free"
 	ThreadsOfProcess = "%d threads of %s hold something on %s, the most of one process (slots.scope is \"thread\"): " +
 		"thread %d is refused until one of them has freed what it holds"
 	ThreadsInAll = "%d threads hold something, %d of them of user %d, and there is room for %d (a user may have half): " +

@@ -43,16 +43,15 @@ static void reclaim(struct ga_root *root) {
 
 #define SLICE_MS 500
 
-static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) {
-    struct ga_lane *lane = try_take(root, lanes);
-    if (GA_LIKELY(lane != NULL) || timeout_ms == 0)
+struct ga_lane *ga_lane_take(struct ga_root *root) {
+    struct ga_lane *lane = try_take(root, GA_LANES);
+    if (GA_LIKELY(lane != NULL))
         return lane;
-    uint64_t end = ga_os_now_ms() + (uint64_t)timeout_ms;
     atomic_fetch_add(&root->lane_waiters, 1);
     for (;;) {
         uint32_t seen = atomic_load(&root->lane_freed);
-        lane = try_take(root, lanes);
-        if (lane || ga_os_now_ms() >= end)
+        lane = try_take(root, GA_LANES);
+        if (lane)
             break;
         ga_os_wait(&root->lane_freed, seen, SLICE_MS);
         reclaim(root);
@@ -61,24 +60,19 @@ static struct ga_lane *take(struct ga_root *root, size_t lanes, int timeout_ms) 
     return lane;
 }
 
-struct ga_lane *ga_lane_take(struct ga_root *root) {
-    struct ga_lane *lane;
-    do {
-        lane = take(root, GA_LANES, SLICE_MS);
-    } while (!lane);
-    return lane;
-}
-
-struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms) {
-    return take(root, GA_LANES_TO_WAIT, timeout_ms);
+struct ga_lane *ga_lane_take_to_wait(struct ga_root *root) {
+    struct ga_lane *lane = try_take(root, GA_LANES_TO_WAIT);
+    if (GA_LIKELY(lane != NULL))
+        return lane;
+    reclaim(root);
+    return try_take(root, GA_LANES_TO_WAIT);
 }
 
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane) {
     atomic_store(&lane->owner, 0);
     if (GA_UNLIKELY(atomic_load(&root->lane_waiters) != 0)) {
         atomic_fetch_add(&root->lane_freed, 1);
-        // All: one alone might be one that may not have this lane.
-        ga_os_wake(&root->lane_freed, INT32_MAX);
+        ga_os_wake(&root->lane_freed, 1);
     }
 }
 

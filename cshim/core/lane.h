@@ -9,9 +9,9 @@
 
 // A lane of one's own; waits, holding nothing, while all are taken. It may not be connected.
 struct ga_lane *ga_lane_take(struct ga_root *root);
-// The same for who may wait for admission, and is not to have the last few: however many wait,
-// who gives something back finds one. NULL: there was none within timeout_ms.
-struct ga_lane *ga_lane_take_to_wait(struct ga_root *root, int timeout_ms);
+// The same for a request that may wait for admission, which must not have the last few: however
+// many wait, a thread that gives something back finds one. NULL: there is none now.
+struct ga_lane *ga_lane_take_to_wait(struct ga_root *root);
 void ga_lane_give(struct ga_root *root, struct ga_lane *lane);
 
 // Its descriptor, or −1 when it has none, belongs to an earlier link, or the program closed it

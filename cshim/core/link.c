@@ -91,7 +91,7 @@ static uint64_t next_request(struct ga_root *root) {
 // and changes nothing.
 static struct ga_request question(struct ga_root *root) {
     static const struct ga_wire_query_request query;
-    return (struct ga_request){GA_TYPE_QUERY, next_request(root), &query, sizeof query, -1};
+    return (struct ga_request){GA_TYPE_QUERY, next_request(root), &query, sizeof query, -1, 0};
 }
 
 void ga_link_note_silence(struct ga_root *root) {
@@ -141,7 +141,7 @@ static bool is_awake(struct ga_root *root) {
 // none.
 static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
                      size_t size, int send_fd, struct ga_reply *reply) {
-    struct ga_request request = {type, next_request(root), body, size, send_fd};
+    struct ga_request request = {type, next_request(root), body, size, send_fd, 0};
     int error = ga_wait_exchange(root, lane, &request, reply, NULL);
     if (error == -ETIMEDOUT)
         ga_link_note_silence(root);
@@ -215,8 +215,8 @@ static void go_live(struct ga_root *root) {
 static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *reply) {
     if (root->hello_request == 0)
         root->hello_request = next_request(root);
-    struct ga_request request = {GA_TYPE_HELLO, root->hello_request, &root->env.hello,
-                                 sizeof root->env.hello, -1};
+    struct ga_request request = {
+        GA_TYPE_HELLO, root->hello_request, &root->env.hello, sizeof root->env.hello, -1, 0};
     int error = ga_wait_exchange(root, &root->spare, &request, reply, look);
     if (error == -ETIMEDOUT)
         ga_link_note_silence(root);

@@ -15,8 +15,7 @@
 #define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
 #define RETRY_MS 1000 // and how often afterwards
 #define MEND_MS 100
-#define ASIDE_MS 1000 // how often who finds no connection to wait on asks without one
-#define ROOM_MS 5000  // how long a connection that there is no room for is tried for
+#define ROOM_MS 5000 // how long a connection that there is no room for is tried for
 
 // Why there may be a daemon all the same.
 static const char *bar(struct ga_root *root) {
@@ -286,8 +285,9 @@ struct asking {
     struct ga_reply *reply;
     uint32_t *flags;   // in the body, of what asks for something or gives it back, or NULL
     bool waits;        // the daemon may let it wait
-    int lane_ms;       // then: how long it waits for a connection
-    bool full;         // and there was none
+    bool aside;        // but not on this connection, because there was none left to wait on
+    uint64_t first_ms; // when it was sent first, if it has found no place in the queue
+    uint64_t until_ms; // until when it may wait then; 0: without end
     uint32_t asked_in; // the session that may have seen it
     bool gives;        // something back that is counted no more since given_in, a link
     uint32_t given_in;
@@ -310,7 +310,7 @@ static void look_into(struct asking *a) {
     a->waits = takes && !(*a->flags & (GA_FLAG_NO_WAIT | GA_FLAG_NOTICED));
 }
 
-enum outcome { ANSWERED, AGAIN, NO_LANE, HUNG };
+enum outcome { ANSWERED, AGAIN, HUNG };
 
 // There is no connection to be had: at once that of a daemon that is gone, or, for a while, one
 // more than there may be.
@@ -333,15 +333,29 @@ static void address(struct ga_root *root, struct asking *a) {
     ga_os_copy(a->body, &slot, sizeof slot);
 }
 
+// Returns the flags of an attempt. An earlier daemon does not know GA_FLAG_ASIDE, and refuses what
+// would wait, and says no time-out.
+static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
+    uint32_t flags = *a->flags & ~GA_FLAG_RETRY;
+    bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
+    if (a->waits)
+        flags &= ~(GA_FLAG_ASIDE | GA_FLAG_AGAIN | GA_FLAG_NO_WAIT);
+    if (a->aside)
+        flags |= able ? GA_FLAG_ASIDE : GA_FLAG_NO_WAIT;
+    if (a->first_ms != 0 && able)
+        flags |= GA_FLAG_AGAIN;
+    return flags | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
+}
+
 // One attempt on a lane that is the caller's.
 static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&lane->epoch);
     address(root, a);
     if (a->flags)
-        *a->flags = (*a->flags & ~GA_FLAG_RETRY) | (a->asked_in == reply->tag ? GA_FLAG_RETRY : 0);
+        *a->flags = flags_of(root, a);
     a->asked_in = reply->tag;
-    struct ga_request request = {a->type, reply->request, a->body, a->size, -1};
+    struct ga_request request = {a->type, reply->request, a->body, a->size, -1, a->until_ms};
     return ga_wait_exchange(root, lane, &request, reply, look);
 }
 
@@ -387,19 +401,16 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
 static enum outcome attempt(struct ga_root *root, struct asking *a) {
     if (a->waits && ga_threads_publish(root))
         bury(root);
-    if (GA_UNLIKELY(a->waits && atomic_load(&root->walled))) {
-        // The few that there are must not be waited on.
-        ga_os_sleep_us((uint64_t)a->lane_ms * 1000);
-        return NO_LANE;
-    }
-    struct ga_lane *lane = a->waits ? ga_lane_take_to_wait(root, a->lane_ms) : ga_lane_take(root);
-    if (GA_UNLIKELY(!lane))
-        return NO_LANE;
-    return attempt_on(root, lane, a);
+    // What may be had at once is not held up by those that wait on all connections but the few that
+    // are kept for others. Where no more can be made, none must be waited on.
+    struct ga_lane *lane = NULL;
+    if (a->waits && GA_LIKELY(!atomic_load(&root->walled)))
+        lane = ga_lane_take_to_wait(root);
+    a->aside = a->waits && !lane;
+    return attempt_on(root, lane ? lane : ga_lane_take(root), a);
 }
 
 static enum ga_way insist(struct ga_root *root, struct asking *a) {
-    a->full = false;
     if (a->reply->request == 0)
         a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
     for (a->quick_failures = 0; a->quick_failures < 6;) {
@@ -409,9 +420,6 @@ static enum ga_way insist(struct ga_root *root, struct asking *a) {
             return way;
         switch (attempt(root, a)) {
         case ANSWERED:
-            return GA_WAY_ASK;
-        case NO_LANE:
-            a->full = true;
             return GA_WAY_ASK;
         case HUNG:
             return policy(root);
@@ -423,20 +431,61 @@ static enum ga_way insist(struct ga_root *root, struct asking *a) {
     return policy(root);
 }
 
-// As many wait as can. What may be had at once is not held up by them, and is asked for on one of
-// the connections that are kept; what may not, asks again. True: this is the answer.
-static bool ask_aside(struct ga_root *root, struct asking *a, enum ga_way *way) {
-    *a->flags |= GA_FLAG_NO_WAIT;
-    a->waits = false;
-    *way = insist(root, a);
-    *a->flags &= ~GA_FLAG_NO_WAIT;
-    a->waits = true;
-    if (*way != GA_WAY_ASK || a->reply->header.status != GA_STATUS_BUSY)
-        return true;
+// The request was in the queue at last, and was given up because its time was over.
+static bool is_late(const struct asking *a) {
+    return a->reply->header.status == GA_STATUS_CANCELLED && a->until_ms != 0 &&
+           ga_os_now_ms() >= a->until_ms;
+}
+
+// The request may wait, and there was no place for it in the queue, or not in time.
+static bool is_crowded(const struct asking *a) {
+    uint32_t status = a->reply->header.status;
+    return status == GA_STATUS_CROWDED || (status == GA_STATUS_BUSY && a->aside) || is_late(a);
+}
+
+// Reads how long the request may wait, in ms (UINT64_MAX: without end), and the line that says so.
+static uint64_t read_crowded(const struct asking *a, const uint8_t **text) {
+    const struct ga_reply *reply = a->reply;
+    switch (a->type) {
+    case GA_TYPE_ALLOC:
+        *text = reply->body.alloc.text;
+        return reply->body.alloc.limit;
+    case GA_TYPE_STREAM:
+        *text = reply->body.stream.text;
+        return reply->body.stream.max == UINT32_MAX ? UINT64_MAX : reply->body.stream.max;
+    default:
+        *text = reply->body.context.text;
+        return reply->body.context.remaining;
+    }
+}
+
+// Has a request asked again in a while that found no place in the queue: true. False: it has waited
+// as long as it may, which its reply says from now on. asked is how often it was asked.
+static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32_t asked) {
+    uint64_t now = ga_os_now_ms();
+    if (a->first_ms == 0)
+        a->first_ms = now;
+    if (a->reply->header.status == GA_STATUS_CROWDED) {
+        const uint8_t *text;
+        uint64_t patience = read_crowded(a, &text);
+        a->until_ms = patience < UINT64_MAX - a->first_ms ? a->first_ms + patience : 0;
+        if (text[0] && asked == 1 &&
+            (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0))
+            ga_log_user("%t", text);
+    }
+    if (a->until_ms != 0 && now >= a->until_ms) {
+        ga_os_zero(&a->reply->body, sizeof a->reply->body);
+        a->reply->header.status = GA_STATUS_TIMEOUT;
+        ga_log_user("a request has waited for %u ms, as long as it may: the queue was full when it "
+                    "came",
+                    now - a->first_ms);
+        return false;
+    }
+    ga_os_sleep_us(GA_CROWDED_MILLIS * 1000);
+    look(root, asked);
     a->reply->request = 0;
     a->asked_in = 0;
-    a->lane_ms = ASIDE_MS;
-    return false;
+    return true;
 }
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
@@ -448,14 +497,16 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
                        .reply = reply,
                        .asked_in = reply->request != 0 ? reply->tag : 0};
     look_into(&a);
-    for (;;) {
-        enum ga_way way = insist(root, &a);
-        if (GA_LIKELY(!a.full || !a.flags) || ask_aside(root, &a, &way)) {
-            if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
-                atomic_fetch_add(&root->asked, 1); // it may have changed what is free
-            return way;
-        }
-    }
+    enum ga_way way;
+    uint32_t asked = 0;
+    do {
+        way = insist(root, &a);
+        asked++;
+    } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && is_crowded(&a)) &&
+             ask_later(root, &a, asked));
+    if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
+        atomic_fetch_add(&root->asked, 1); // it may have changed what is free
+    return way;
 }
 
 // Tells the daemon of a link (its epoch) what is given back, once it counts no more here: to a

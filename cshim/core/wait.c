@@ -33,6 +33,7 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
                                const struct ga_request *request, struct ga_reply *reply, int error,
                                ga_look *look) {
     uint8_t told[GA_TEXT_SIZE] = {0};
+    bool given_up = false;
     for (uint32_t looks = 1;; looks++) {
         if (error == 0 && reply->header.status != GA_STATUS_WAITING)
             return 0;
@@ -45,6 +46,11 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
             return error;
         } else if (look) {
             look(root, looks);
+        }
+        if (request->until_ms != 0 && !given_up && ga_os_now_ms() >= request->until_ms) {
+            given_up = true;
+            ga_message_send(atomic_load(&lane->fd_plus_1) - 1, GA_TYPE_GIVE_UP, request->number,
+                            NULL, 0, -1, GA_REPLY_MS);
         }
         error = receive(lane, request, reply, LOOK_MS);
     }

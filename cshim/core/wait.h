@@ -16,7 +16,8 @@ struct ga_request {
     uint64_t number;
     const void *body;
     size_t size;
-    int fd; // that goes along, or −1
+    int fd;            // that goes along, or −1
+    uint64_t until_ms; // when it is given up if it waits, as ga_os_now_ms; 0: never
 };
 
 // Sends a request and waits for its reply: for GA_REPLY_MS, then −ETIMEDOUT. Once the daemon has

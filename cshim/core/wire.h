@@ -68,6 +68,7 @@
 #define GA_STATUS_CANCELLED 0xau
 #define GA_STATUS_DEADLOCK 0xbu
 #define GA_STATUS_SLOTS 0xcu
+#define GA_STATUS_CROWDED 0xdu
 #define GA_STATUS_WAITING 0x63u
 #define GA_STATUS_MALFORMED 0x64u
 #define GA_STATUS_VERSION 0x65u
@@ -82,6 +83,7 @@
 #define GA_STATUS_INTERNAL 0x6eu
 #define GA_STATUS_SHUTTING_DOWN 0x6fu
 #define GA_STATUS_RANGE 0x70u
+#define GA_CROWDED_MILLIS 0x64u
 
 struct ga_wire_header {
     uint32_t magic;
@@ -157,6 +159,7 @@ _Static_assert(offsetof(struct ga_wire_hello_reply, host_max) == 32, "HelloReply
 #define GA_ABLE_OBJECTS 0x4u
 #define GA_ABLE_DRIVER 0x8u
 #define GA_ABLE_COPIES 0x10u
+#define GA_ABLE_ASIDE 0x20u
 
 struct ga_wire_waiting_reply {
     uint64_t ticket;
@@ -284,6 +287,8 @@ _Static_assert(offsetof(struct ga_wire_attach_reply, slot_scope) == 28, "AttachR
 #define GA_FLAG_NO_WAIT 0x2u
 #define GA_FLAG_NOTICED 0x4u
 #define GA_FLAG_HOLD 0x8u
+#define GA_FLAG_ASIDE 0x10u
+#define GA_FLAG_AGAIN 0x20u
 
 struct ga_wire_alloc_request {
     uint32_t slot;

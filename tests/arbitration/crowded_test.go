@@ -1,0 +1,143 @@
+package arbitration
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// The library lets so many threads of a process wait in the queue, each on a connection of its own (GA_LANES_TO_WAIT).
+const waitingThreads = 44
+
+// crowdOf is a program with more threads than can wait in the queue. Each allocates 1 MiB and frees it.
+const crowdOf = 60
+
+// crowded starts such a program while a holder has the device, and returns both when the queue has as many threads as can wait.
+func crowded(t *testing.T, m *rig.Machine, flags ...string) (holder, crowd *rig.Program) {
+	holder = bare(m)
+	holder.Want("alloc all 100M", "ok")
+	args := append([]string{"run"}, flags...)
+	crowd = m.Interact(m.Gpuarb(append(args, "--", "sh", "-c", "trap '' INT; exec \"$0\"", rig.Build(t, "programs/cudaprog-dlsym"))...))
+	crowd.Tell(fmt.Sprintf("threads %d 1 1M 1", crowdOf))
+	waiting(m, waitingThreads)
+	return holder, crowd
+}
+
+// processorTime returns for how long a process has had a processor, in clock ticks of 10 ms.
+func processorTime(t *testing.T, pid int) (ticks int) {
+	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
+	for _, field := range fields[11:13] {
+		var n int
+		if _, err := fmt.Sscan(field, &n); err != nil {
+			t.Fatal(err)
+		}
+		ticks += n
+	}
+	return ticks
+}
+
+// TestThreadsWithoutAPlace: threads of a program for which there is no place in the queue wait beside it, and go on when there is room.
+func TestThreadsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "100M", "")
+	holder, crowd := crowded(t, m, "--wait")
+	rig.Eventually(t, "the user is told", func() bool { return strings.Contains(crowd.Stderr(), "no connection to the daemon left") })
+	holder.Want("free all", "ok")
+	crowd.Expect(fmt.Sprintf("threads ok %d 0", crowdOf))
+	crowd.End()
+	holder.End()
+	idle(m)
+}
+
+// TestThreadsWithoutAPlaceWaitTheirTime: their own time-out holds, and meanwhile they take next to no time of the processor.
+func TestThreadsWithoutAPlaceWaitTheirTime(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "100M", "")
+	holder, crowd := crowded(t, m, "--wait=3s")
+	pid := m.Snapshot().Queue[0].PID
+	before := processorTime(t, pid)
+	crowd.Expect(fmt.Sprintf("threads ok 0 %d", crowdOf))
+	if took := processorTime(t, pid) - before; took > 100 {
+		t.Errorf("%d threads took %d0 ms of the processor in 3 s", crowdOf, took)
+	}
+	if said := crowd.Stderr(); !strings.Contains(said, "as long as it may: the queue was full when it came") {
+		t.Errorf("the user is not told: %q", said)
+	}
+	crowd.End()
+	holder.End()
+	idle(m)
+}
+
+// TestThreadsWithoutAPlaceAreInterrupted: a signal to gpuarb run ends the wait of all threads, in the queue or beside it.
+func TestThreadsWithoutAPlaceAreInterrupted(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "100M", "")
+	holder, crowd := crowded(t, m, "--wait=max")
+	crowd.Signal(syscall.SIGINT)
+	crowd.Expect(fmt.Sprintf("threads ok 0 %d", crowdOf))
+	crowd.End()
+	holder.End()
+	idle(m)
+}
+
+// TestJobsWithoutAPlace: a user has as many requests waiting as one user may. A job of that user waits all the same, and begins when one
+// of them is served; its own time-out holds, and a signal ends its wait.
+func TestJobsWithoutAPlace(t *testing.T) {
+	t.Parallel()
+	if os.Getuid() != 0 {
+		t.Fatal("only root can run programs of another user")
+	}
+	m := machine(t, "100M", "[defaults]\non_full = \"wait\"\n")
+	ann := m.Person(1000)
+	holder := bare(m)
+	holder.Want("alloc all 100M", "ok")
+	var crowds []*rig.Program
+	for n := 0; n < 512; n += waitingThreads {
+		p := ann.Bare()
+		p.Tell(fmt.Sprintf("threads %d 1 1M 1", waitingThreads))
+		crowds = append(crowds, p)
+	}
+	waiting(m, 512)
+	job := func(flags ...string) *rig.Program {
+		args := append([]string{"run", "--min", "50M"}, flags...)
+		return m.Begin(ann.Gpuarb(append(args, "--", "echo", "ran")...))
+	}
+	told := func(p *rig.Program) {
+		rig.Eventually(t, "its user is told", func() bool { return strings.Contains(p.Stderr(), "user 1000 has 512 requests waiting already") })
+	}
+	late, given, patient := job("--wait=1s"), job("--wait=max"), job("--wait=max")
+	told(late)
+	told(given)
+	told(patient)
+	if code := late.Wait(); code != 124 || !strings.Contains(late.Stderr(), "as long as it may") {
+		t.Errorf("exit code %d of the one that may wait for a second: %q", code, late.Stderr())
+	}
+	given.Signal(syscall.SIGINT)
+	if code := given.Wait(); code != 130 || !strings.Contains(given.Stderr(), "given up") {
+		t.Errorf("exit code %d of the one that is interrupted: %q", code, given.Stderr())
+	}
+	if n := len(m.Snapshot().Queue); n != 512 {
+		t.Errorf("%d requests wait", n)
+	}
+	holder.Want("free all", "ok")
+	if line := patient.Line(); line != "ran" {
+		t.Errorf("the one that is patient says %q", line)
+	}
+	if code := patient.Wait(); code != 0 {
+		t.Errorf("exit code %d: %q", code, patient.Stderr())
+	}
+	for _, p := range crowds {
+		p.Expect(fmt.Sprintf("threads ok %d 0", waitingThreads))
+		p.End()
+	}
+	holder.End()
+	idle(m)
+}
