@@ -7,14 +7,15 @@ SHIM_CFLAGS ?=
 include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
-# comes to the library; cuda, nvml, opencl and vulkan are what is known of each interface.
+# comes to the library; memory is what interfaces share; cuda, nvml, opencl and vulkan are what is known of each interface.
 SHIM_CORE := admit budget codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
-SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host idle import limit memory pending pool pool_calls primary query stream sums teardown vmm
+SHIM_MEMORY := async blocks idle pending pool sums
+SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host import limit memory order pool primary query stream teardown vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := call context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query
-SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
+SHIM_UNITS := core/copy $(SHIM_CORE:%=core/%) $(SHIM_HOOK:%=hook/%) $(SHIM_MEMORY:%=memory/%) $(SHIM_CUDA:%=cuda/%) $(SHIM_NVML:%=nvml/%) $(SHIM_OPENCL:%=opencl/%) $(SHIM_VULKAN:%=vulkan/%)
 
 # Headers are named by their room: "core/root.h".
 SHIM_INCLUDE := -iquote cshim

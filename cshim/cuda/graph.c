@@ -4,16 +4,16 @@
 #include "core/records.h"
 #include "cuda/capture.h"
 #include "cuda/graph_nodes.h"
-#include "cuda/pending.h"
-#include "cuda/pool.h"
+#include "cuda/order.h"
 #include "cuda/state.h"
+#include "memory/pending.h"
 
 // An executable graph with memory of its own, or that frees another's block. Its blocks do not
 // change. The driver allows one for each graph.
 struct ga_cuda_graph_exec {
     struct ga_cuda_graph_blocks blocks;
     uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
-    // ga_cuda_pool.turn after its last launch; 0: it was not launched. As long as the pool's turn
+    // ga_memory_pool.turn after its last launch; 0: it was not launched. As long as the pool's turn
     // is the same, the memory of that launch is still in the pool, and the driver uses it again.
     _Atomic uint64_t had[GA_DEVICES];
     uint32_t references; // of the handle, and of each launch
@@ -90,43 +90,43 @@ static struct ga_cuda_graph_exec *put_exec(struct ga_cuda_graphs *g, ga_exec han
 struct start {
     struct ga_root *root;
     struct ga_cuda_graph_exec *exec;
-    struct ga_cuda_take take[GA_DEVICES]; // bytes 0: nothing there
-    struct ga_cuda_at at;
+    struct ga_memory_take take[GA_DEVICES]; // bytes 0: nothing there
+    struct ga_memory_at at;
 };
 
 // Whether a launch makes a block that the graph leaves behind. The driver refuses it if the block
 // of an earlier launch is there, unless the graph frees that first: then its memory is used again.
 static bool leaves(const struct start *s, const struct ga_cuda_graph_block *b) {
-    return b->bytes != 0 && !is_own(b) && !ga_cuda_pool_holds(s->root, b->address);
+    return b->bytes != 0 && !is_own(b) && !ga_memory_pool_holds(s->root, b->address);
 }
 
 static void untake_below(struct start *s, uint32_t devices) {
     for (uint32_t d = 0; d < devices; d++)
         if (s->take[d].bytes)
-            ga_cuda_pool_untake(&s->take[d]);
+            ga_memory_pool_untake(&s->take[d]);
 }
 
 // False: refused.
 static bool take_on(struct start *s, uint32_t device) {
-    struct ga_cuda_take *t = &s->take[device];
+    struct ga_memory_take *t = &s->take[device];
     t->root = s->root;
     t->at = s->at;
     t->kind = GA_MEMORY_GRAPH;
-    t->pool = ga_cuda_pool_of_kind(s->root, device, GA_CUDA_POOL_OF_GRAPHS);
+    t->pool = ga_cuda_order_graphs(s->root, device);
     if (!t->pool)
         return false;
     // A launch cannot be called back: memory that may be new is admitted as new.
     bool again = t->bytes == s->exec->own[device] &&
-                 atomic_load(&s->exec->had[device]) == ga_cuda_pool_copy(s->root, t->pool).turn;
-    return ga_cuda_pool_take(t, again ? GA_CUDA_TAKE_AGAIN : GA_CUDA_TAKE_NEW);
+                 atomic_load(&s->exec->had[device]) == ga_memory_pool_copy(s->root, t->pool).turn;
+    return ga_memory_pool_take(t, again ? GA_MEMORY_TAKE_AGAIN : GA_MEMORY_TAKE_NEW);
 }
 
 // False: refused, and nothing is taken.
 static bool open_start(struct start *s, ga_stream stream) {
     const struct ga_cuda_graph_exec *x = s->exec;
-    s->at = ga_cuda_pending_at(s->root, stream);
+    s->at = ga_cuda_order_at(s->root, stream);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        s->take[d] = (struct ga_cuda_take){.bytes = x->own[d]};
+        s->take[d] = (struct ga_memory_take){.bytes = x->own[d]};
     for (uint32_t i = 0; i < x->blocks.count; i++)
         if (leaves(s, &x->blocks.block[i]))
             s->take[x->blocks.block[i].device].bytes += x->blocks.block[i].bytes;
@@ -145,19 +145,19 @@ static bool open_start(struct start *s, ga_stream stream) {
 // block is taken now; if there is no room for it, the pool is charged with it by a reading, as
 // kept.
 static void hold_left(struct start *s, const struct ga_cuda_graph_block *b, uint64_t *left) {
-    struct ga_cuda_take *opened = &s->take[b->device];
-    struct ga_cuda_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
+    struct ga_memory_take *opened = &s->take[b->device];
+    struct ga_memory_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
     if (*left >= b->bytes) {
         *left -= b->bytes;
-        ga_cuda_pool_hold(opened, b->address, b->bytes);
+        ga_memory_pool_hold(opened, b->address, b->bytes);
         return;
     }
     now.kind = GA_MEMORY_GRAPH;
-    now.pool = ga_cuda_pool_of_kind(s->root, b->device, GA_CUDA_POOL_OF_GRAPHS);
-    if (!now.pool || !ga_cuda_pool_take(&now, GA_CUDA_TAKE_NOW))
+    now.pool = ga_cuda_order_graphs(s->root, b->device);
+    if (!now.pool || !ga_memory_pool_take(&now, GA_MEMORY_TAKE_NOW))
         return;
-    ga_cuda_pool_hold(&now, b->address, b->bytes);
-    ga_cuda_pool_taken(&now);
+    ga_memory_pool_hold(&now, b->address, b->bytes);
+    ga_memory_pool_taken(&now);
 }
 
 // The driver has launched a graph. A block that the graph leaves behind becomes the program's. A
@@ -173,17 +173,17 @@ static void settle_launch(struct start *s) {
         struct ga_entry e;
         if (leaves(s, b))
             hold_left(s, b, &left[b->device]);
-        else if (b->bytes == 0 && ga_cuda_pool_withdraw(s->root, b->address, &e))
-            ga_cuda_pending_add(s->root, &e, &s->at);
+        else if (b->bytes == 0 && ga_memory_pool_withdraw(s->root, b->address, &e))
+            ga_memory_pending_add(s->root, &e, &s->at);
     }
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        struct ga_cuda_take *t = &s->take[d];
+        struct ga_memory_take *t = &s->take[d];
         if (t->bytes == 0)
             continue;
         if (x->own[d])
-            ga_cuda_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
-        ga_cuda_pool_taken(t); // what there is no room for stays uncharged until there is
-        atomic_store(&x->had[d], ga_cuda_pool_copy(s->root, t->pool).turn);
+            ga_memory_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
+        ga_memory_pool_taken(t); // what there is no room for stays uncharged until there is
+        atomic_store(&x->had[d], ga_memory_pool_copy(s->root, t->pool).turn);
     }
 }
 

@@ -16,7 +16,7 @@
 #include "cuda/import.h"
 #include "cuda/limit.h"
 #include "cuda/memory.h"
-#include "cuda/pending.h"
+#include "cuda/order.h"
 #include "cuda/pool.h"
 #include "cuda/primary.h"
 #include "cuda/query.h"
@@ -27,6 +27,7 @@
 #include "hook/library.h"
 #include "hook/loader.h"
 #include "hook/row.h"
+#include "memory/pending.h"
 
 enum {
     NEW = 0,      // not met yet: its functions are not all known
@@ -211,9 +212,9 @@ static ga_result initialised(size_t place, unsigned int flags) {
     })
 #define GA_CHANGES_POOL(real, ...)                                                                 \
     ({                                                                                             \
-        struct ga_cuda_pools *changing = ga_cuda_pool_change_begin(ga_root_get());                 \
+        struct ga_memory_pools *changing = ga_memory_pool_change_begin(ga_root_get());             \
         ga_result changed = real(__VA_ARGS__);                                                     \
-        ga_cuda_pool_change_end(changing);                                                         \
+        ga_memory_pool_change_end(changing);                                                       \
         changed;                                                                                   \
     })
 #define GA_SYNCHRONIZES_CONTEXT(real, ...) ga_cuda_sync_context(real)
@@ -296,5 +297,5 @@ struct ga_interface ga_cuda_interface = {
     .of_copy = of_copy,
     .rows = GA_ROWS,
     .met = met,
-    .reap = ga_cuda_pending_reap,
+    .reap = ga_memory_pending_reap,
 };

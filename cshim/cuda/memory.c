@@ -4,8 +4,8 @@
 #include "cuda/claim.h"
 #include "cuda/host.h"
 #include "cuda/import.h"
-#include "cuda/pool.h"
 #include "cuda/state.h"
+#include "memory/pool.h"
 
 bool ga_cuda_memory_undo(uint64_t address) {
     return GA_REAL(cuMemFree_v2)(address) == GA_CUDA_SUCCESS;
@@ -67,7 +67,7 @@ ga_result ga_cuda_memory_settle_pitched(struct ga_claim *c, ga_result result, ga
 GA_NOINLINE enum ga_cuda_freed ga_cuda_memory_give_other(struct ga_claim *c, ga_address address) {
     if (!c->root)
         return GA_CUDA_FREED_UNKNOWN;
-    if (ga_cuda_pool_withdraw(c->root, address, &c->entry))
+    if (ga_memory_pool_withdraw(c->root, address, &c->entry))
         return GA_CUDA_FREED_POOLED;
     if (ga_cuda_host_give(c, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED))
         return GA_CUDA_FREED_HOST;
@@ -79,9 +79,9 @@ ga_result ga_cuda_memory_given(const struct ga_claim *c, enum ga_cuda_freed what
     if (GA_LIKELY(what == GA_CUDA_FREED_BLOCK))
         ga_cuda_claim_given(c, result);
     else if (what == GA_CUDA_FREED_POOLED && result == GA_CUDA_SUCCESS)
-        ga_cuda_pool_freed(c->root, &c->entry, true);
+        ga_memory_pool_freed(c->root, &c->entry, true);
     else if (what == GA_CUDA_FREED_POOLED)
-        ga_cuda_pool_put_back(c->root, &c->entry);
+        ga_memory_pool_put_back(c->root, &c->entry);
     else if (what == GA_CUDA_FREED_HOST)
         ga_cuda_host_given(c, result);
     else if (what == GA_CUDA_FREED_IMPORT)

@@ -31,29 +31,6 @@ struct ga_primary {
     bool others;               // it was there before the first of these
 };
 
-// How the driver makes the pools of a device larger: pool.c
-struct ga_cuda_granule {
-    uint64_t readings;  // all sizes that pools were seen to have, by bitwise or
-    uint64_t more_than; // the granule is not smaller; 0: no rounding was seen
-};
-
-// Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
-struct ga_cuda_pools {
-    struct ga_table blocks;      // by address; an entry's context points to its struct ga_cuda_pool
-    struct ga_cuda_pool *first;  // nothing leaves this list
-    struct ga_cuda_frees *freed; // nor this one
-    uint64_t frees;              // counts what was added to the latter
-    _Atomic uint64_t changes;    // of which pool a device takes from, begun so far
-    struct {
-        uint64_t turn; // ga_cuda_pool_turn when the driver was asked
-        struct ga_cuda_pool *pool;
-    } current[GA_DEVICES];
-    struct ga_cuda_granule granule[GA_DEVICES];
-    struct ga_spin lock;       // guards the lists, and what is in them
-    _Atomic uint32_t in_use;   // 1: there was something in the lists
-    _Atomic uint32_t changing; // of the changes, how many are with the driver
-};
-
 // Executable graphs: graph.c
 struct ga_cuda_graphs {
     struct ga_table execs; // by handle; an entry's context points to a struct ga_cuda_graph_exec
@@ -82,14 +59,6 @@ struct ga_cuda_state {
     struct ga_spin contexts_lock;            // of who puts one in
     struct ga_primary primaries[GA_DEVICES]; // by ordinal
     _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
-    // A thread for a program that idles: idle.c
-    _Atomic uint32_t idle_thread;   // enum ga_cuda_idle
-    _Atomic uint32_t idle_sleeping; // until there is something pending
-    _Atomic uint32_t idle_busy;     // it asks the driver
-    // The thread that holds this mutex asks the driver about streams and pools. No stream and no
-    // pool ends meanwhile.
-    struct ga_mutex asking;
-    struct ga_cuda_pools pools;
     struct ga_cuda_graphs graphs;
     struct ga_cuda_vmm vmm;
 };

@@ -4,7 +4,7 @@
 #include "cuda/capture.h"
 #include "cuda/claim.h"
 #include "cuda/context.h"
-#include "cuda/pending.h"
+#include "memory/pending.h"
 
 // False: refused.
 static bool open_on(struct ga_claim *c, int device) {
@@ -75,7 +75,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!root)
         return real(stream);
     uint64_t epoch = ga_cuda_context_epoch(root);
-    ga_cuda_pending_stream_ends(root, stream);
+    ga_memory_pending_stream_ends(root, stream);
     bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_result result = real(stream);
     if (!ours)
@@ -134,5 +134,5 @@ void ga_cuda_stream_capture(void) {
     struct ga_root *root = ga_root_get();
     atomic_fetch_add(&ga_cuda_captures, 1); // first, so that no stream is asked from now on
     if (root)
-        ga_cuda_pending_pause(root);
+        ga_memory_pending_pause(root);
 }

@@ -7,9 +7,9 @@
 #include "cuda/device.h"
 #include "cuda/hold.h"
 #include "cuda/host.h"
-#include "cuda/pending.h"
 #include "cuda/state.h"
 #include "cuda/stream.h"
+#include "memory/pending.h"
 
 // In ga_entry.bytes: the thread that made the context, and above it the uses that cuCtxAttach
 // added.
@@ -22,17 +22,17 @@ static uint64_t key_of(ga_context context) {
 #define ASKING_MS 5000
 
 bool ga_cuda_teardown_begin(struct ga_root *root) {
-    return ga_mutex_lock(&ga_cuda(root)->asking, ASKING_MS);
+    return ga_mutex_lock(&ga_memory_of(root)->asking, ASKING_MS);
 }
 
 void ga_cuda_teardown_finish(struct ga_root *root, bool begun) {
     if (begun)
-        ga_mutex_unlock(&ga_cuda(root)->asking);
+        ga_mutex_unlock(&ga_memory_of(root)->asking);
 }
 
 void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial) {
     ga_admit_sweep(root, serial, 1);
-    ga_cuda_pending_sweep(root, serial);
+    ga_memory_pending_sweep(root, serial);
     ga_cuda_host_sweep(root, serial);
     ga_import_sweep(root, serial);
     ga_cuda_stream_sweep(root, serial);

@@ -3,13 +3,15 @@
 
 #include "cuda/hooks.h"
 #include "cuda/state.h"
+#include "memory/state.h"
 #include "nvml/hooks.h"
 #include "nvml/nvml.h"
 #include "opencl/hooks.h"
 #include "opencl/state.h"
 #include "vulkan/memory.h"
 
-_Static_assert(GA_CUDA_STATE + sizeof(struct ga_cuda_state) <= GA_OPENCL_STATE &&
+_Static_assert(GA_CUDA_STATE + sizeof(struct ga_cuda_state) <= GA_MEMORY_STATE &&
+                   GA_MEMORY_STATE + sizeof(struct ga_memory_state) <= GA_OPENCL_STATE &&
                    GA_OPENCL_STATE + sizeof(struct ga_opencl_state) <= GA_NVML_STATE &&
                    GA_NVML_STATE + sizeof(struct ga_nvml_state) <= GA_ROOT_STATES,
                "what each keeps has a place behind the root for itself");

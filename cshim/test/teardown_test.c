@@ -15,6 +15,7 @@
 #include "cuda/state.h"
 #include "daemon.h"
 #include "hook/library.h"
+#include "memory/state.h"
 
 #define GA_HOOK(symbol, class, bytes, parameters, arguments, ...) extern GA_FN_##symbol symbol;
 #define GA_NEED(symbol, parameters)
@@ -73,7 +74,7 @@ IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
     if (!is_caller || !watched || ga_self.inside || ga_self.away)
         return;
     watched = false;
-    if (!ga_mutex_is_mine(&ga_cuda(root)->asking) && block++ == ends_at)
+    if (!ga_mutex_is_mine(&ga_memory_of(root)->asking) && block++ == ends_at)
         end_context();
     watched = true;
 }
@@ -208,7 +209,7 @@ static void read_all(long n[KINDS]) {
     *n++ = (long)atomic_load(&root->imported[0]);
     *n++ = (long)atomic_load(&root->imports_unknown);
     *n++ = entries(&s->contexts);
-    *n++ = entries(&s->pools.blocks);
+    *n++ = entries(&ga_memory_of(root)->pools.blocks);
     *n++ = (long)atomic_load(&root->devices[0].late);
 }
 

@@ -1,17 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/idle.h"
+#include "memory/idle.h"
 
 #include <pthread.h>
 
 #include "core/admit.h"
 #include "core/log.h"
-#include "cuda/driver.h"
-#include "cuda/state.h"
 #include "hook/loader.h"
+#include "memory/state.h"
 
 #define LOOK_MS 100 // how often it looks whether somebody waits
 
-enum ga_cuda_idle { NONE, STARTED, ENDING };
+enum ga_memory_idle { NONE, STARTED, ENDING };
 
 // Looked up, not imported: before glibc 2.34 they are in a library that not every program has,
 // but every driver.
@@ -24,19 +23,21 @@ struct threads {
     int (*at_exit)(void (*)(void *), void *, void *);
 };
 
-static void *look_up(const char *name) {
-    void *handle = atomic_load(&ga_driver_handle);
+static void *look_up(const struct ga_memory_driver *driver, const char *name) {
+    void *handle = atomic_load(driver->library);
     return handle ? ga_loader_get()->dlsym(handle, name) : NULL;
 }
 
-static bool find_pthread(struct threads *t) {
-    t->attr_init = (int (*)(pthread_attr_t *))look_up("pthread_attr_init");
-    t->attr_setdetachstate = (int (*)(pthread_attr_t *, int))look_up("pthread_attr_setdetachstate");
-    t->attr_setstacksize = (int (*)(pthread_attr_t *, size_t))look_up("pthread_attr_setstacksize");
-    t->attr_destroy = (int (*)(pthread_attr_t *))look_up("pthread_attr_destroy");
+static bool find_pthread(const struct ga_memory_driver *driver, struct threads *t) {
+    t->attr_init = (int (*)(pthread_attr_t *))look_up(driver, "pthread_attr_init");
+    t->attr_setdetachstate =
+        (int (*)(pthread_attr_t *, int))look_up(driver, "pthread_attr_setdetachstate");
+    t->attr_setstacksize =
+        (int (*)(pthread_attr_t *, size_t))look_up(driver, "pthread_attr_setstacksize");
+    t->attr_destroy = (int (*)(pthread_attr_t *))look_up(driver, "pthread_attr_destroy");
     t->create = (int (*)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *))look_up(
-        "pthread_create");
-    t->at_exit = (int (*)(void (*)(void *), void *, void *))look_up("__cxa_atexit");
+        driver, "pthread_create");
+    t->at_exit = (int (*)(void (*)(void *), void *, void *))look_up(driver, "__cxa_atexit");
     return t->attr_init && t->attr_setdetachstate && t->attr_setstacksize && t->attr_destroy &&
            t->create && t->at_exit;
 }
@@ -63,20 +64,20 @@ static void look(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!is_waited_for(root, d))
             continue;
-        atomic_store(&ga_cuda(root)->idle_busy, 1);
-        if (atomic_load(&ga_cuda(root)->idle_thread) == STARTED)
+        atomic_store(&ga_memory_of(root)->idle_busy, 1);
+        if (atomic_load(&ga_memory_of(root)->idle_thread) == STARTED)
             ga_interface_reap(root, d, UINT64_MAX);
-        atomic_store(&ga_cuda(root)->idle_busy, 0);
+        atomic_store(&ga_memory_of(root)->idle_busy, 0);
     }
 }
 
 // Sleeps for as long as nothing is pending: who makes something pending sees that it does.
 static void rest(struct ga_root *root) {
-    atomic_store(&ga_cuda(root)->idle_sleeping, 1);
+    atomic_store(&ga_memory_of(root)->idle_sleeping, 1);
     if (is_pending(root))
-        atomic_store(&ga_cuda(root)->idle_sleeping, 0);
+        atomic_store(&ga_memory_of(root)->idle_sleeping, 0);
     else
-        ga_os_wait(&ga_cuda(root)->idle_sleeping, 1, -1);
+        ga_os_wait(&ga_memory_of(root)->idle_sleeping, 1, -1);
 }
 
 static void *run(void *argument) {
@@ -85,10 +86,10 @@ static void *run(void *argument) {
     ga_self.unseen = true;
     if (ga_root_get() != root)
         return NULL;
-    while (atomic_load(&ga_cuda(root)->idle_thread) == STARTED) {
+    while (atomic_load(&ga_memory_of(root)->idle_thread) == STARTED) {
         rest(root);
         look(root);
-        ga_os_wait(&ga_cuda(root)->idle_thread, STARTED, LOOK_MS);
+        ga_os_wait(&ga_memory_of(root)->idle_thread, STARTED, LOOK_MS);
     }
     return NULL;
 }
@@ -99,9 +100,9 @@ static void end(void *argument) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     (void)argument; // not every runtime hands it on
     uint32_t started = STARTED;
-    if (!atomic_compare_exchange_strong(&ga_cuda(root)->idle_thread, &started, ENDING))
+    if (!atomic_compare_exchange_strong(&ga_memory_of(root)->idle_thread, &started, ENDING))
         return; // a forked child, which has no such thread
-    for (int ms = 0; atomic_load(&ga_cuda(root)->idle_busy) && ms < LOOK_MS; ms++)
+    for (int ms = 0; atomic_load(&ga_memory_of(root)->idle_busy) && ms < LOOK_MS; ms++)
         ga_os_sleep_us(1000);
 }
 
@@ -123,28 +124,28 @@ static bool create(const struct threads *t, struct ga_root *root) {
     return created;
 }
 
-static GA_NOINLINE void start(struct ga_root *root) {
+static GA_NOINLINE void start(struct ga_root *root, const struct ga_memory_driver *driver) {
     struct threads t;
     uint32_t none = NONE;
-    if (!atomic_compare_exchange_strong(&ga_cuda(root)->idle_thread, &none, STARTED))
+    if (!atomic_compare_exchange_strong(&ga_memory_of(root)->idle_thread, &none, STARTED))
         return;
     // The program's signals are for its own threads.
     uint64_t blocked = ga_os_block_signals();
-    if (!find_pthread(&t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
-        atomic_store(&ga_cuda(root)->idle_thread, ENDING);
+    if (!find_pthread(driver, &t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
+        atomic_store(&ga_memory_of(root)->idle_thread, ENDING);
         ga_log("no thread to give back what is pending while the program idles");
     }
     ga_os_restore_signals(blocked);
 }
 
-void ga_cuda_idle_wake(struct ga_root *root) {
-    if (GA_UNLIKELY(atomic_load_explicit(&ga_cuda(root)->idle_thread, memory_order_relaxed) ==
+void ga_memory_idle_wake(struct ga_root *root, const struct ga_memory_driver *driver) {
+    if (GA_UNLIKELY(atomic_load_explicit(&ga_memory_of(root)->idle_thread, memory_order_relaxed) ==
                     NONE))
-        start(root);
+        start(root, driver);
     // Behind what made it pending, which the thread looks for behind its own store.
     atomic_thread_fence(memory_order_seq_cst);
-    if (GA_UNLIKELY(atomic_load_explicit(&ga_cuda(root)->idle_sleeping, memory_order_relaxed) !=
-                    0) &&
-        atomic_exchange(&ga_cuda(root)->idle_sleeping, 0) != 0)
-        ga_os_wake(&ga_cuda(root)->idle_sleeping, 1);
+    if (GA_UNLIKELY(
+            atomic_load_explicit(&ga_memory_of(root)->idle_sleeping, memory_order_relaxed) != 0) &&
+        atomic_exchange(&ga_memory_of(root)->idle_sleeping, 0) != 0)
+        ga_os_wake(&ga_memory_of(root)->idle_sleeping, 1);
 }

@@ -3,12 +3,13 @@
 // itself. While others wait for them (NOTIFY in the credit word), a thread of the library's own
 // does: from the first free in stream order on, with all signals blocked, and only as long as
 // there is something to give back.
-#ifndef GA_CUDA_IDLE_H
-#define GA_CUDA_IDLE_H
+#ifndef GA_MEMORY_IDLE_H
+#define GA_MEMORY_IDLE_H
 
-#include "core/root.h"
+#include "memory/driver.h"
 
-// There is something pending; starts the thread, or wakes it.
-void ga_cuda_idle_wake(struct ga_root *root);
+// There is something pending; starts the thread, or wakes it. The driver's library has the
+// functions that make a thread.
+void ga_memory_idle_wake(struct ga_root *root, const struct ga_memory_driver *driver);
 
 #endif

@@ -1,60 +1,60 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/sums.h"
+#include "memory/sums.h"
 
 #include "core/credit.h"
 
-struct ga_cuda_pools *ga_cuda_pools_begin(struct ga_root *root) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+struct ga_memory_pools *ga_memory_pools_begin(struct ga_root *root) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     ga_move_begin(root);
     ga_spin_lock(&p->lock);
     return p;
 }
 
-void ga_cuda_pools_end(struct ga_cuda_pools *p) {
+void ga_memory_pools_end(struct ga_memory_pools *p) {
     ga_spin_unlock(&p->lock);
     ga_move_end();
 }
 
-struct ga_cuda_pool ga_cuda_pool_copy(struct ga_root *root, const struct ga_cuda_pool *pool) {
-    struct ga_cuda_pools *p = &ga_cuda(root)->pools;
+struct ga_memory_pool ga_memory_pool_copy(struct ga_root *root, const struct ga_memory_pool *pool) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     ga_self_lock(&p->lock);
-    struct ga_cuda_pool copy = *pool;
+    struct ga_memory_pool copy = *pool;
     ga_self_unlock(&p->lock);
     return copy;
 }
 
 // Frees
 
-bool ga_cuda_frees_at(const struct ga_cuda_frees *f, const struct ga_cuda_at *at) {
+bool ga_memory_frees_at(const struct ga_memory_frees *f, const struct ga_memory_at *at) {
     return f->at.stream == at->stream && f->at.handle == at->handle &&
            f->at.context == at->context && f->at.thread == at->thread && f->at.stream != NULL;
 }
 
-static struct ga_cuda_frees *find_locked(const struct ga_cuda_pools *p,
-                                         const struct ga_cuda_pool *pool,
-                                         const struct ga_cuda_at *at) {
-    struct ga_cuda_frees *f = p->freed;
-    while (f && (f->pool != pool || !ga_cuda_frees_at(f, at)))
+static struct ga_memory_frees *find_locked(const struct ga_memory_pools *p,
+                                           const struct ga_memory_pool *pool,
+                                           const struct ga_memory_at *at) {
+    struct ga_memory_frees *f = p->freed;
+    while (f && (f->pool != pool || !ga_memory_frees_at(f, at)))
         f = f->next;
     return f;
 }
 
-static struct ga_cuda_frees *unused_locked(const struct ga_cuda_pools *p) {
-    struct ga_cuda_frees *f = p->freed;
-    while (f && (ga_cuda_frees_pending(f) || (f->watched && !atomic_load(&f->passed))))
+static struct ga_memory_frees *unused_locked(const struct ga_memory_pools *p) {
+    struct ga_memory_frees *f = p->freed;
+    while (f && (ga_memory_frees_pending(f) || (f->watched && !atomic_load(&f->passed))))
         f = f->next;
     return f;
 }
 
-struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_pool *pool,
-                                          const struct ga_cuda_at *at,
-                                          struct ga_cuda_frees **record) {
-    struct ga_cuda_pools *p = ga_cuda_pools_begin(root);
-    struct ga_cuda_frees *f = find_locked(p, pool, at);
+struct ga_memory_pools *ga_memory_frees_begin(struct ga_root *root, struct ga_memory_pool *pool,
+                                              const struct ga_memory_at *at,
+                                              struct ga_memory_frees **record) {
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    struct ga_memory_frees *f = find_locked(p, pool, at);
     if (!f && !(f = unused_locked(p))) {
-        ga_cuda_pools_end(p);
-        struct ga_cuda_frees *fresh = ga_root_alloc(root, sizeof *fresh);
-        p = ga_cuda_pools_begin(root);
+        ga_memory_pools_end(p);
+        struct ga_memory_frees *fresh = ga_root_alloc(root, sizeof *fresh);
+        p = ga_memory_pools_begin(root);
         atomic_store(&p->in_use, 1);
         if (fresh) {
             fresh->next = p->freed;
@@ -63,15 +63,15 @@ struct ga_cuda_pools *ga_cuda_frees_begin(struct ga_root *root, struct ga_cuda_p
         f = find_locked(p, pool, at);
         f = f ? f : fresh;
     }
-    if (f && !ga_cuda_frees_pending(f))
-        *f = (struct ga_cuda_frees){.next = f->next, .pool = pool, .at = *at};
+    if (f && !ga_memory_frees_pending(f))
+        *f = (struct ga_memory_frees){.next = f->next, .pool = pool, .at = *at};
     *record = f;
     return p;
 }
 
-uint64_t ga_cuda_frees_take(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
-                            const struct ga_cuda_at *at, uint64_t bytes) {
-    struct ga_cuda_frees *f = pool->freed ? find_locked(p, pool, at) : NULL;
+uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                              const struct ga_memory_at *at, uint64_t bytes) {
+    struct ga_memory_frees *f = pool->freed ? find_locked(p, pool, at) : NULL;
     uint64_t taken = !f ? 0 : f->bytes < bytes ? f->bytes : bytes;
     if (f)
         f->bytes -= taken;
@@ -81,9 +81,9 @@ uint64_t ga_cuda_frees_take(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
 
 // If the record has been used for another stream meanwhile, the bytes are left out of freed. They
 // stay in charge until the next reading, which says what the pool still holds.
-void ga_cuda_frees_give(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
-                        const struct ga_cuda_at *at, uint64_t bytes) {
-    struct ga_cuda_frees *f = bytes ? find_locked(p, pool, at) : NULL;
+void ga_memory_frees_give(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                          const struct ga_memory_at *at, uint64_t bytes) {
+    struct ga_memory_frees *f = bytes ? find_locked(p, pool, at) : NULL;
     if (!f)
         return;
     f->bytes += bytes;
@@ -91,8 +91,9 @@ void ga_cuda_frees_give(struct ga_cuda_pools *p, struct ga_cuda_pool *pool,
     pool->freed += bytes;
 }
 
-void ga_cuda_frees_forget(struct ga_cuda_pools *p, struct ga_cuda_pool *pool, uint64_t bytes) {
-    for (struct ga_cuda_frees *f = p->freed; f && bytes != 0; f = f->next) {
+void ga_memory_frees_forget(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                            uint64_t bytes) {
+    for (struct ga_memory_frees *f = p->freed; f && bytes != 0; f = f->next) {
         if (f->pool != pool)
             continue;
         uint64_t less = f->bytes < bytes ? f->bytes : bytes;
@@ -109,7 +110,7 @@ static void count_in(_Atomic uint64_t *sum, uint64_t *counted, uint64_t now) {
     *counted = now;
 }
 
-void ga_cuda_pool_count(struct ga_root *root, struct ga_cuda_pool *pool) {
+void ga_memory_pool_count(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_device *device = &root->devices[pool->device];
     uint64_t held = pool->live + pool->freed;
     count_in(&root->pooled[pool->device], &pool->counted.charge, pool->charge);
@@ -124,14 +125,14 @@ void ga_cuda_pool_count(struct ga_root *root, struct ga_cuda_pool *pool) {
 }
 
 // If a new session has begun, it knows nothing of earlier charges, and root no longer counts them.
-void ga_cuda_pool_refresh(struct ga_root *root, struct ga_cuda_pool *pool) {
+void ga_memory_pool_refresh(struct ga_root *root, struct ga_memory_pool *pool) {
     uint16_t now = atomic_load(&root->tag);
     if (pool->tag == now || pool->device < 0)
         return;
-    ga_cuda_frees_forget(&ga_cuda(root)->pools, pool, pool->freed);
+    ga_memory_frees_forget(&ga_memory_of(root)->pools, pool, pool->freed);
     pool->stale += pool->charge;
     pool->live = pool->asked = pool->blocks = pool->charge = pool->counted.charge = 0;
     pool->tag = now;
     pool->turn++;
-    ga_cuda_pool_count(root, pool);
+    ga_memory_pool_count(root, pool);
 }

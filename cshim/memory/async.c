@@ -1,0 +1,85 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/async.h"
+
+enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_root *root,
+                                           const struct ga_memory_at *at, int device, void *handle,
+                                           uint64_t bytes, enum ga_memory_take_how how) {
+    *a = (struct ga_memory_async){.turn = ga_memory_pool_turn(root), .named = handle != NULL};
+    struct ga_memory_pool *pool = handle
+                                      ? ga_memory_pool_named(root, at->driver, handle, device)
+                                      : ga_memory_pool_current(root, at->driver, (uint32_t)device);
+    if (!pool)
+        return GA_MEMORY_REFUSED; // no memory to account for it
+    int on = pool->device;
+    a->take = (struct ga_memory_take){
+        .root = root, .pool = pool, .at = *at, .bytes = bytes, .kind = GA_MEMORY_ASYNC};
+    if (on >= 0 && ga_memory_pool_take(&a->take, how))
+        return GA_MEMORY_TAKEN;
+    ga_memory_pool_release(root, pool);
+    a->take.root = NULL;
+    return on >= 0                        ? GA_MEMORY_REFUSED
+           : on == GA_MEMORY_POOL_IN_HOST ? GA_MEMORY_OF_HOST
+                                          : GA_MEMORY_OF_NONE;
+}
+
+// If the device's pool changed while the driver was asked, charges the block to the pool that it
+// came from. False: that was refused, and nothing is taken.
+static bool follow(struct ga_memory_async *a, uint64_t address) {
+    struct ga_memory_take *t = &a->take;
+    if (GA_LIKELY(a->named || (a->turn != 0 && a->turn == ga_memory_pool_turn(t->root))))
+        return true;
+    struct ga_memory_pool *pool =
+        ga_memory_pool_asked(t->root, t->at.driver, address, t->pool->device);
+    if (pool == t->pool)
+        ga_memory_pool_release(t->root, pool);
+    if (!pool || pool == t->pool)
+        return true;
+    ga_memory_pool_untake(t);
+    ga_memory_pool_release(t->root, t->pool);
+    t->pool = pool;
+    return ga_memory_pool_take(t, GA_MEMORY_TAKE_NOW);
+}
+
+// Has the driver take back a block that is taken and held, with what the pool grew by for it.
+// False: it cannot.
+static bool give_up(struct ga_memory_take *t, uint64_t address) {
+    struct ga_entry entry;
+    if (!ga_memory_pool_withdraw(t->root, address, &entry))
+        return false;
+    if (!t->at.driver->free(address)) {
+        ga_memory_pool_put_back(t->root, &entry);
+        return false;
+    }
+    ga_memory_pool_freed(t->root, &entry, false);
+    ga_memory_pool_shed(t->root, t->pool);
+    return true;
+}
+
+static enum ga_memory_outcome settle(struct ga_memory_async *a, uint64_t address) {
+    struct ga_memory_take *t = &a->take;
+    if (GA_UNLIKELY(!follow(a, address))) {
+        if (!t->at.driver->free(address))
+            return GA_MEMORY_DONE;
+        ga_memory_pool_shed(t->root, t->pool);
+        return GA_MEMORY_AGAIN;
+    }
+    if (GA_UNLIKELY(!ga_memory_pool_hold(t, address, t->bytes))) {
+        if (!t->at.driver->free(address))
+            return GA_MEMORY_DONE;
+        ga_memory_pool_untake(t);
+        return GA_MEMORY_OVER;
+    }
+    if (GA_LIKELY(ga_memory_pool_taken(t)))
+        return GA_MEMORY_DONE;
+    return give_up(t, address) ? GA_MEMORY_AGAIN : GA_MEMORY_DONE;
+}
+
+enum ga_memory_outcome ga_memory_async_settle(struct ga_memory_async *a, uint64_t address) {
+    enum ga_memory_outcome outcome = GA_MEMORY_DONE;
+    if (address)
+        outcome = settle(a, address);
+    else
+        ga_memory_pool_untake(&a->take);
+    ga_memory_pool_release(a->take.root, a->take.pool);
+    return outcome;
+}

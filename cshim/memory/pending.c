@@ -1,0 +1,240 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/pending.h"
+
+#include "core/admit.h"
+#include "memory/idle.h"
+
+// Adding
+
+// Adds bytes to a record with the pools locked by ga_memory_frees_begin, and unlocks them. If the
+// stream's context has ended since *at was filled in, the bytes have executed. The sweep for that
+// context may have passed before they were added, so it is done again.
+static void add_and_end(struct ga_root *root, struct ga_memory_pools *p, struct ga_memory_frees *f,
+                        const struct ga_memory_at *at, uint64_t bytes) {
+    bool ended = at->context && at->driver->ended(root, at);
+    if (ended)
+        f->at.handle = NULL;
+    f->bytes += bytes;
+    f->turn = ++p->frees;
+    f->pool->freed += bytes;
+    ga_memory_pool_count(root, f->pool);
+    ga_memory_pools_end(p);
+    if (GA_UNLIKELY(ended))
+        ga_memory_pending_sweep(root, at->context);
+    ga_memory_idle_wake(root, at->driver);
+}
+
+void ga_memory_pending_add_bytes(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes,
+                                 uint16_t tag, const struct ga_memory_at *at) {
+    struct ga_memory_frees *f;
+    struct ga_memory_pools *p = ga_memory_frees_begin(root, pool, at, &f);
+    ga_memory_pool_refresh(root, pool);
+    if (tag != pool->tag || !f) {
+        pool->live -= tag == pool->tag ? bytes : 0; // no memory to wait with
+        ga_memory_pool_count(root, pool);
+        ga_memory_pools_end(p);
+        return;
+    }
+    pool->live -= bytes;
+    if (pool->largest < bytes)
+        pool->largest = bytes;
+    add_and_end(root, p, f, at, bytes);
+}
+
+void ga_memory_pending_add(struct ga_root *root, const struct ga_entry *entry,
+                           const struct ga_memory_at *at) {
+    struct ga_memory_pool *pool = (struct ga_memory_pool *)(uintptr_t)entry->context;
+    ga_memory_pending_add_bytes(root, pool, entry->bytes, entry->tag, at);
+}
+
+void ga_memory_pending_add_plain(struct ga_root *root, const struct ga_entry *entry,
+                                 const struct ga_memory_at *at) {
+    struct ga_memory_pool *pool =
+        ga_memory_pool_of_kind(root, at->driver, entry->device, GA_MEMORY_POOL_NONE);
+    struct ga_memory_frees *f = NULL;
+    struct ga_memory_pools *p = pool ? ga_memory_frees_begin(root, pool, at, &f) : NULL;
+    if (pool)
+        ga_memory_pool_refresh(root, pool);
+    if (!f || entry->tag != pool->tag) {
+        if (p)
+            ga_memory_pools_end(p);
+        ga_release_entry(root, entry);
+        return;
+    }
+    pool->charge += entry->bytes;
+    ga_inflight_add(entry->device, 0 - entry->bytes);
+    add_and_end(root, p, f, at, entry->bytes);
+}
+
+// Clearing
+
+// Clears a record, with the pools locked: its bytes have executed. A record that grew after turn,
+// or that has become another stream's since, is left as it is.
+static void clear_locked(struct ga_root *root, struct ga_memory_frees *f, uint64_t turn) {
+    if (!ga_memory_frees_pending(f) || f->turn > turn)
+        return;
+    f->pool->freed -= f->bytes;
+    ga_memory_pool_count(root, f->pool);
+    f->bytes = 0;
+}
+
+static void clear(struct ga_root *root, struct ga_memory_frees *f, uint64_t turn) {
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    clear_locked(root, f, turn);
+    ga_memory_pools_end(p);
+}
+
+// Copies a record. False: it has nothing pending, or nothing of a device (−1: of any).
+static bool copy_pending(struct ga_memory_pools *p, const struct ga_memory_frees *f, int device,
+                         struct ga_memory_frees *copy) {
+    ga_self_lock(&p->lock);
+    bool pending = ga_memory_frees_pending(f) && (device < 0 || f->pool->device == device);
+    if (pending)
+        *copy = (struct ga_memory_frees){.at = f->at, .turn = f->turn, .watched = f->watched};
+    ga_self_unlock(&p->lock);
+    return pending;
+}
+
+// Returns the record behind another one (NULL: the first); NULL: that was the last.
+static struct ga_memory_frees *next_of(struct ga_memory_pools *p, const struct ga_memory_frees *f) {
+    ga_self_lock(&p->lock);
+    struct ga_memory_frees *next = f ? f->next : p->freed;
+    ga_self_unlock(&p->lock);
+    return next;
+}
+
+// Asks streams that have freed something of a device (−1: of any).
+static void look(struct ga_root *root, int device) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    struct ga_memory_frees copy;
+    for (struct ga_memory_frees *f = next_of(p, NULL); f; f = next_of(p, f)) {
+        if (!copy_pending(p, f, device, &copy))
+            continue;
+        bool passed =
+            copy.watched ? atomic_load(&f->passed) != 0 : copy.at.driver->passed(root, &copy.at);
+        if (passed)
+            clear(root, f, copy.turn);
+    }
+}
+
+// How long a thread waits for another one that asks the driver. A thread that wants bytes from
+// pools waits until the other one has trimmed them: it may then find enough, else it trims pools
+// itself. A thread that only asks streams (wanted 0) gives up soon.
+#define LOOK_MS 100
+#define TRIM_MS 10000
+
+uint64_t ga_memory_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
+    if (!ga_mutex_lock(&ga_memory_of(root)->asking, wanted ? TRIM_MS : LOOK_MS))
+        return 0;
+    look(root, (int)device);
+    uint64_t given = ga_memory_pool_reap(root, (int)device, wanted);
+    ga_mutex_unlock(&ga_memory_of(root)->asking);
+    return given;
+}
+
+static bool is_in(const struct ga_memory_frees *f, const struct ga_memory_at *at) {
+    return (at->context && f->at.context == at->context) ||
+           (at->handle && f->at.handle == at->handle && f->at.driver == at->driver);
+}
+
+// Clears the records of a stream, or (stream NULL) of a context, that did not grow after a turn.
+static void clear_all(struct ga_root *root, const struct ga_memory_at *at, uint64_t turn) {
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    for (struct ga_memory_frees *f = p->freed; f; f = f->next)
+        if (at->stream ? ga_memory_frees_at(f, at) : is_in(f, at))
+            clear_locked(root, f, turn);
+    ga_memory_pools_end(p);
+}
+
+// Synchronisations
+
+bool ga_memory_pending_any(struct ga_root *root) {
+    return atomic_load_explicit(&ga_memory_of(root)->pools.in_use, memory_order_relaxed);
+}
+
+uint64_t ga_memory_pending_turn(struct ga_root *root) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    ga_self_lock(&p->lock);
+    uint64_t turn = p->frees;
+    ga_self_unlock(&p->lock);
+    return turn;
+}
+
+void ga_memory_pending_synchronized(struct ga_root *root, const struct ga_memory_at *at,
+                                    uint64_t turn) {
+    if (!ga_mutex_lock(&ga_memory_of(root)->asking, LOOK_MS))
+        return;
+    if (at)
+        clear_all(root, at, turn);
+    else
+        look(root, -1);
+    ga_memory_pool_reap(root, -1, 0);
+    ga_mutex_unlock(&ga_memory_of(root)->asking);
+}
+
+// Ends of streams and contexts
+
+void ga_memory_pending_pause(struct ga_root *root) {
+    if (ga_mutex_lock(&ga_memory_of(root)->asking, 5000))
+        ga_mutex_unlock(&ga_memory_of(root)->asking);
+}
+
+// A host function, in a thread of the driver's.
+static void watch(void *record) {
+    struct ga_memory_frees *f = record;
+    atomic_store(&f->passed, 1);
+}
+
+// Takes a stream's handle out of a record with pending frees, and has the record watched. False:
+// the record is not the stream's, which it may have ceased to be since it was copied.
+static bool unname(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
+    ga_self_lock(&ga_memory_of(root)->pools.lock);
+    bool is_its = f->at.stream == stream && ga_memory_frees_pending(f);
+    if (is_its) {
+        f->at.stream = NULL;
+        f->watched = true;
+        atomic_store(&f->passed, 0);
+    }
+    ga_self_unlock(&ga_memory_of(root)->pools.lock);
+    return is_its;
+}
+
+// Prepares a record for the end of its stream, which cannot be asked afterwards. If the frees have
+// not executed yet, a host function at the end of the stream's work sets f->passed.
+static void leave(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
+    struct ga_memory_frees copy;
+    if (!copy_pending(&ga_memory_of(root)->pools, f, -1, &copy) || copy.at.stream != stream)
+        return;
+    if (copy.at.driver->passed(root, &copy.at))
+        clear(root, f, copy.turn);
+    if (!unname(root, f, stream))
+        return;
+    if (copy.at.driver->call_after(stream, watch, f))
+        return;
+    ga_self_lock(&ga_memory_of(root)->pools.lock);
+    f->watched = false; // its context's next synchronisation, or its end, settles it
+    ga_self_unlock(&ga_memory_of(root)->pools.lock);
+}
+
+void ga_memory_pending_stream_ends(struct ga_root *root, void *stream) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    if (!stream || !ga_memory_pending_any(root))
+        return;
+    bool held = ga_mutex_lock(&ga_memory_of(root)->asking, 5000);
+    for (struct ga_memory_frees *f = next_of(p, NULL); f; f = next_of(p, f))
+        leave(root, f, stream);
+    ga_memory_pool_reap(root, -1, 0);
+    if (held)
+        ga_mutex_unlock(&ga_memory_of(root)->asking);
+}
+
+void ga_memory_pending_sweep(struct ga_root *root, uint64_t serial) {
+    struct ga_memory_at at = {.context = serial};
+    if (!ga_memory_pending_any(root))
+        return;
+    bool held = ga_mutex_lock(&ga_memory_of(root)->asking, 5000);
+    clear_all(root, &at, UINT64_MAX);
+    ga_memory_pool_reap(root, -1, 0);
+    if (held)
+        ga_mutex_unlock(&ga_memory_of(root)->asking);
+}

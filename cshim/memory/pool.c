@@ -1,0 +1,494 @@
+// SPDX-License-Identifier: Apache-2.0
+// The records of pools, their sums, and the readings that set their charge. blocks.c has the blocks
+// of pools, and makes pools give up memory; async.c allocates from them.
+#include "memory/pool.h"
+
+#include "core/admit.h"
+
+// Records
+
+static bool has_handle(enum ga_memory_pool_kind kind) {
+    return kind == GA_MEMORY_POOL_ORDINARY;
+}
+
+// Finds the record of a pool, by the driver, the handle or device, and the kind of another record.
+static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
+                                          const struct ga_memory_pool *like) {
+    for (struct ga_memory_pool *pool = p->first; pool; pool = pool->next)
+        if (pool->kind == like->kind && pool->driver == like->driver &&
+            (has_handle(like->kind) ? pool->handle == like->handle && like->handle != NULL
+                                    : pool->device == like->device))
+            return pool;
+    return NULL;
+}
+
+// Returns the record of a pool, with a use more: its own, or else the first unused one. *known:
+// whether it is its own. NULL: all are in use.
+static struct ga_memory_pool *use_locked(struct ga_memory_pools *p,
+                                         const struct ga_memory_pool *like, bool *known) {
+    struct ga_memory_pool *pool = find_locked(p, like);
+    *known = pool != NULL;
+    if (!pool)
+        pool = p->first;
+    while (!*known && pool && pool->kind != GA_MEMORY_POOL_UNUSED)
+        pool = pool->next;
+    if (pool && !*known) {
+        struct ga_memory_pool fresh = *like;
+        fresh.next = pool->next;
+        fresh.turn = pool->turn + 1;
+        fresh.readings = fresh.applied = pool->readings;
+        fresh.reserved_at = UINT64_MAX;
+        *pool = fresh;
+    }
+    if (pool)
+        pool->uses++;
+    return pool;
+}
+
+struct ga_memory_pool *ga_memory_pool_find(struct ga_root *root,
+                                           const struct ga_memory_driver *driver, void *handle) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    const struct ga_memory_pool like = {.driver = driver, .handle = handle};
+    ga_self_lock(&p->lock);
+    struct ga_memory_pool *pool = find_locked(p, &like);
+    if (pool)
+        pool->uses++;
+    ga_self_unlock(&p->lock);
+    return pool;
+}
+
+static void meet(struct ga_root *root, struct ga_memory_pool *pool);
+
+static struct ga_memory_pool *make(struct ga_root *root, struct ga_memory_pool *like) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    bool known;
+    like->tag = atomic_load(&root->tag);
+    ga_self_lock(&p->lock);
+    struct ga_memory_pool *pool = use_locked(p, like, &known);
+    ga_self_unlock(&p->lock);
+    if (!pool) {
+        struct ga_memory_pool *fresh = ga_root_alloc(root, sizeof *fresh);
+        if (!fresh)
+            return NULL;
+        fresh->kind = GA_MEMORY_POOL_UNUSED;
+        ga_self_lock(&p->lock);
+        fresh->next = p->first;
+        p->first = fresh;
+        pool = use_locked(p, like, &known);
+        ga_self_unlock(&p->lock);
+        ga_tell_pool(root);
+    }
+    if (known)
+        return pool;
+    atomic_store(&p->in_use, 1);
+    if (like->device >= 0)
+        meet(root, pool);
+    return pool;
+}
+
+struct ga_memory_pool *ga_memory_pool_make(struct ga_root *root,
+                                           const struct ga_memory_driver *driver, void *handle,
+                                           int device) {
+    return make(root, &(struct ga_memory_pool){.driver = driver,
+                                               .handle = handle,
+                                               .device = device,
+                                               .kind = GA_MEMORY_POOL_ORDINARY});
+}
+
+struct ga_memory_pool *ga_memory_pool_of_kind(struct ga_root *root,
+                                              const struct ga_memory_driver *driver,
+                                              uint32_t device, enum ga_memory_pool_kind kind) {
+    struct ga_memory_pool *pool =
+        make(root, &(struct ga_memory_pool){.driver = driver, .device = (int)device, .kind = kind});
+    if (pool)
+        ga_memory_pool_release(root, pool);
+    return pool;
+}
+
+// Without a name for it, the driver's pool is of the kind that the device has one of.
+static struct ga_memory_pool *ask_current(struct ga_root *root,
+                                          const struct ga_memory_driver *driver, uint32_t device,
+                                          bool *named) {
+    void *handle = driver->pool_of_device(root, device);
+    *named = handle != NULL;
+    return make(root, &(struct ga_memory_pool){.driver = driver,
+                                               .handle = handle,
+                                               .device = (int)device,
+                                               .kind = handle ? GA_MEMORY_POOL_ORDINARY
+                                                              : GA_MEMORY_POOL_NONE});
+}
+
+struct ga_memory_pool *ga_memory_pool_current(struct ga_root *root,
+                                              const struct ga_memory_driver *driver,
+                                              uint32_t device) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    struct ga_memory_pool *pool = NULL;
+    ga_self_lock(&p->lock);
+    uint64_t turn = ga_memory_pool_turn(root); // a pool that was destroyed has changed it
+    if (turn != 0 && p->current[device].turn == turn && p->current[device].pool->driver == driver)
+        pool = p->current[device].pool;
+    if (pool)
+        pool->uses++;
+    ga_self_unlock(&p->lock);
+    if (pool)
+        return pool;
+    bool named;
+    pool = ask_current(root, driver, device, &named);
+    ga_self_lock(&p->lock);
+    p->current[device].turn = named && pool ? turn : 0;
+    p->current[device].pool = pool;
+    ga_self_unlock(&p->lock);
+    return pool;
+}
+
+struct ga_memory_pool *ga_memory_pool_named(struct ga_root *root,
+                                            const struct ga_memory_driver *driver, void *handle,
+                                            int otherwise) {
+    struct ga_memory_pool *pool = ga_memory_pool_find(root, driver, handle);
+    if (pool)
+        return pool;
+    return ga_memory_pool_make(root, driver, handle,
+                               driver->device_of_pool(root, handle, otherwise));
+}
+
+// ga_memory_pool_change_begin writes the two in the other order, so that a change that begins
+// between the two loads counts as under way.
+uint64_t ga_memory_pool_turn(struct ga_root *root) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    uint64_t changes = atomic_load(&p->changes);
+    return atomic_load(&p->changing) ? 0 : changes + 1;
+}
+
+struct ga_memory_pool *ga_memory_pool_asked(struct ga_root *root,
+                                            const struct ga_memory_driver *driver, uint64_t address,
+                                            int device) {
+    void *handle = driver->pool_of_block(address);
+    if (!handle)
+        return NULL;
+    struct ga_memory_pool *pool = ga_memory_pool_named(root, driver, handle, device);
+    if (!pool || pool->device == device)
+        return pool;
+    ga_memory_pool_release(root, pool);
+    return NULL;
+}
+
+// Sums
+
+static void tell(struct ga_root *root, uint32_t notify) {
+    if (notify)
+        ga_session_freed(root, notify - 1);
+}
+
+// Lowers the charge, which goes back into the credit word. Returns by how much.
+static uint64_t lower_locked(struct ga_root *root, struct ga_memory_pool *pool, uint64_t charge,
+                             uint32_t *notify) {
+    uint64_t bytes = pool->charge > charge ? pool->charge - charge : 0;
+    if (bytes == 0)
+        return 0;
+    pool->charge -= bytes;
+    pool->largest = ga_os_least(pool->largest, pool->charge - pool->live);
+    pool->turn++;
+    uint32_t more = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
+    *notify = more ? more : *notify;
+    atomic_fetch_add(&root->returned[pool->device], 1);
+    return bytes;
+}
+
+uint64_t ga_memory_pool_release(struct ga_root *root, struct ga_memory_pool *pool) {
+    uint32_t notify = 0;
+    uint64_t given = 0;
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    pool->uses--;
+    bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
+                pool->uses == 0;
+    if (over && pool->device >= 0) {
+        given = lower_locked(root, pool, 0, &notify);
+        ga_memory_pool_count(root, pool);
+    }
+    if (over)
+        pool->kind = GA_MEMORY_POOL_UNUSED;
+    ga_memory_pools_end(p);
+    tell(root, notify);
+    return given;
+}
+
+// Asking the driver
+
+struct ga_memory_pool ga_memory_pool_ask(struct ga_root *root, struct ga_memory_pool *pool) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    ga_self_lock(&p->lock);
+    pool->asking++;
+    pool->readings++;
+    struct ga_memory_pool copy = *pool;
+    ga_self_unlock(&p->lock);
+    return copy;
+}
+
+void ga_memory_pool_answered(struct ga_root *root, struct ga_memory_pool *pool) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    ga_self_lock(&p->lock);
+    pool->asking--;
+    ga_self_unlock(&p->lock);
+}
+
+// A pool's reserved bytes, as the driver tells them.
+struct reading {
+    uint64_t bytes;  // UINT64_MAX: not known
+    uint64_t number; // in the order in which readings of the pool began
+    uint64_t turn;   // of the pool, before the driver was asked
+    uint64_t asked;  // as of the pool, then
+    uint64_t blocks; // as of the pool, then
+};
+
+static struct reading read_pool(struct ga_root *root, struct ga_memory_pool *pool) {
+    struct ga_memory_pool now = ga_memory_pool_ask(root, pool);
+    struct reading r = {UINT64_MAX, now.readings, now.turn, now.asked, now.blocks};
+    uint64_t bytes = 0;
+    if (now.driver->reserved(root, &now, &bytes))
+        r.bytes = bytes;
+    ga_memory_pool_answered(root, pool);
+    return r;
+}
+
+// Reads a pool that is met for the first time. The memory that it holds already was not taken
+// through this library, or is another process's.
+static void meet(struct ga_root *root, struct ga_memory_pool *pool) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    struct reading r = read_pool(root, pool);
+    ga_self_lock(&p->lock);
+    if (r.bytes != UINT64_MAX && pool->applied < r.number) {
+        pool->applied = r.number;
+        pool->stale = pool->reserved = r.bytes;
+        pool->reserved_at = r.turn;
+    }
+    ga_self_unlock(&p->lock);
+}
+
+// Drivers make pools larger by whole granules, and say nowhere how large these are: 2 MiB and
+// 32 MiB are known. Larger ones show in what a pool grows by for one block.
+#define SMALL (2ull << 20)
+#define LARGE (32ull << 20)
+
+// Learns a granule from how much a pool grew while the driver was asked for blocks of bytes in sum.
+// For one block the difference is less than a granule. For blocks of several threads it may be
+// more, if the driver took several granules: then the result is too large until a reading shows
+// another multiple (granule_of).
+static void learn_locked(struct ga_memory_granule *g, uint64_t grew, uint64_t bytes) {
+    if (grew > bytes && grew - bytes >= g->more_than)
+        g->more_than = grew - bytes + 1;
+}
+
+// Returns the granule of a device; 0: none has shown.
+static uint64_t granule_of(const struct ga_memory_granule *g) {
+    uint64_t granule = g->readings % LARGE ? SMALL : LARGE;
+    if (g->more_than == 0)
+        return 0;
+    while (granule < g->more_than)
+        granule *= 2;
+    // Every reading is a whole number of granules.
+    return ga_os_least(granule, g->readings & (0 - g->readings));
+}
+
+// Sets the charge by a reading, unless a later one did. *missing: bytes that the charge lacks.
+// Returns the bytes that were given back.
+static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
+                             const struct reading *r, uint64_t *missing, uint32_t *notify) {
+    struct ga_memory_pools *p = &ga_memory_of(root)->pools;
+    struct ga_memory_granule *g = &p->granule[pool->device];
+    *missing = 0;
+    if (r->number <= pool->applied)
+        return 0;
+    pool->applied = r->number;
+    if (r->bytes == UINT64_MAX)
+        // A destroyed pool cannot be read: its charge stays until its last block is freed.
+        return has_handle(pool->kind) ? 0
+                                      : lower_locked(root, pool, pool->live + pool->freed, notify);
+    uint64_t others = r->bytes > pool->live ? r->bytes - pool->live : 0;
+    pool->stale = pool->stale < others ? pool->stale : others;
+    bool current = r->asked == 0 && r->turn == pool->turn;
+    g->readings |= r->bytes;
+    // Blocks that the driver is being asked for are live, and may or may not be in the reading.
+    uint64_t least = r->bytes - pool->stale;
+    uint64_t most = least + pool->asked;
+    // A free that is not executed is in it: what a pool no longer holds has been.
+    uint64_t late = most > pool->live ? most - pool->live : 0;
+    if (pool->freed > late)
+        ga_memory_frees_forget(p, pool, pool->freed - late);
+    uint64_t held = pool->live + pool->freed;
+    uint64_t granule = granule_of(g);
+    least = least > held + granule ? least - granule : held;
+    most = most > held + granule ? most - granule : held;
+    if (pool->charge < least)
+        *missing = least - pool->charge;
+    uint64_t given = lower_locked(root, pool, most, notify);
+    pool->reserved = r->bytes;
+    pool->reserved_at = current ? pool->turn : UINT64_MAX;
+    return given;
+}
+
+// Charges bytes that are in flight to a pool. False: they are of another session.
+static bool charge_locked(struct ga_memory_pool *pool, uint64_t bytes, uint16_t tag) {
+    if (tag != pool->tag)
+        return false;
+    ga_inflight_add((uint32_t)pool->device, 0 - bytes);
+    pool->charge += bytes;
+    return true;
+}
+
+static void charge_more(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes,
+                        uint16_t tag) {
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    ga_memory_pool_refresh(root, pool);
+    bool charged = charge_locked(pool, bytes, tag);
+    ga_memory_pool_count(root, pool);
+    ga_memory_pools_end(p);
+    if (!charged)
+        ga_release(root, (uint32_t)pool->device, bytes, tag);
+}
+
+uint64_t ga_memory_pool_update(struct ga_root *root, struct ga_memory_pool *pool) {
+    uint16_t tag;
+    uint32_t notify = 0;
+    uint64_t missing = 0, given = 0;
+    struct reading r = read_pool(root, pool);
+    struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    ga_memory_pool_refresh(root, pool);
+    if (pool->device >= 0) {
+        given = apply_locked(root, pool, &r, &missing, &notify);
+        ga_memory_pool_count(root, pool);
+    }
+    ga_memory_pools_end(p);
+    tell(root, notify);
+    if (missing && ga_admit_fast(root, (uint32_t)pool->device, missing, &tag))
+        charge_more(root, pool, missing, tag);
+    return given;
+}
+
+// Taking
+
+// How often an allocation asks the streams whether they have executed a free before it asks the
+// daemon for new memory. So many questions take about as long as one request to the daemon.
+#define LOOKS 32
+
+// Makes t->bytes live. spare: bytes that were admitted for that and are in flight; they join the
+// charge. Returns how many bytes the charge and spare are short of that; if it is not 0, nothing
+// has changed. anew: spare is all of t->bytes, so that the charge is not looked at.
+static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool anew) {
+    struct ga_memory_pool *pool = t->pool;
+    uint64_t lacks = 0;
+    struct ga_memory_pools *p = ga_memory_pools_begin(t->root);
+    ga_memory_pool_refresh(t->root, pool);
+    if (spare == 0)
+        t->tag = pool->tag;
+    bool ours = t->tag == pool->tag;
+    t->again = anew || !ours ? 0 : ga_memory_frees_take(p, pool, &t->at, t->bytes);
+    uint64_t held = pool->live + pool->freed + t->bytes;
+    if (!anew && held > pool->charge + spare)
+        lacks = held - pool->charge - spare;
+    if (lacks) {
+        ga_memory_frees_give(p, pool, &t->at, t->again);
+    } else {
+        // Bytes that were admitted in an earlier session are charged nowhere.
+        if (!ours || !charge_locked(pool, spare, t->tag))
+            ga_inflight_add((uint32_t)pool->device, 0 - spare);
+        pool->live += ours ? t->bytes : 0;
+        pool->asked += ours ? t->bytes : 0;
+        pool->blocks += ours;
+        pool->stale += ours ? 0 : t->bytes;
+        pool->turn++;
+    }
+    ga_memory_pool_count(t->root, pool);
+    ga_memory_pools_end(p);
+    return lacks;
+}
+
+// Takes t->bytes out of what the stream has freed and the pool keeps, and takes only what these
+// lack out of the credit word. now: the driver has allocated already, so that the daemon is asked
+// too.
+static bool take_kept(struct ga_memory_take *t, bool now) {
+    uint32_t device = (uint32_t)t->pool->device;
+    uint64_t lacks = take_from(t, 0, false);
+    if (lacks == 0)
+        return true;
+    if (now ? !ga_admit_at_once(t->root, device, lacks, t->kind, &t->tag)
+            : !ga_admit_fast(t->root, device, lacks, &t->tag))
+        return false;
+    if (take_from(t, lacks, false) == 0)
+        return true;
+    ga_release(t->root, device, lacks, t->tag);
+    return false;
+}
+
+static bool take_new(struct ga_memory_take *t, bool may_wait) {
+    uint32_t device = (uint32_t)t->pool->device;
+    if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
+        !(may_wait && ga_admit_slow(t->root, device, t->bytes, t->kind, &t->tag)))
+        return false;
+    take_from(t, t->bytes, true);
+    return true;
+}
+
+static bool is_worth_a_look(const struct ga_memory_take *t, const struct ga_memory_pool *pool) {
+    return pool->freed != 0 && pool->charge - pool->live >= t->bytes &&
+           !ga_admit_exceeds(t->root, (uint32_t)pool->device, t->bytes);
+}
+
+bool ga_memory_pool_take(struct ga_memory_take *t, enum ga_memory_take_how how) {
+    for (int looks = 0; how != GA_MEMORY_TAKE_NEW; looks++) {
+        struct ga_memory_pool copy = ga_memory_pool_copy(t->root, t->pool);
+        bool known = how != GA_MEMORY_TAKE || t->bytes <= copy.largest;
+        if (known ? take_kept(t, how == GA_MEMORY_TAKE_NOW) : take_new(t, false))
+            return true;
+        if (how == GA_MEMORY_TAKE_NOW)
+            return false;
+        if (looks == LOOKS || !is_worth_a_look(t, &copy))
+            break;
+        if (looks > 0)
+            ga_os_yield();
+        ga_interface_reap(t->root, (uint32_t)t->pool->device, 0);
+    }
+    return take_new(t, true);
+}
+
+// Reads the pool after the driver has answered an allocation. taken: it succeeded, else the bytes
+// are no longer live. Returns how many bytes the charge lacks by that reading.
+static uint64_t settle(struct ga_memory_take *t, bool taken) {
+    struct ga_memory_pool *pool = t->pool;
+    uint32_t notify = 0;
+    uint64_t missing;
+    struct reading r = read_pool(t->root, pool);
+    struct ga_memory_pools *p = ga_memory_pools_begin(t->root);
+    ga_memory_pool_refresh(t->root, pool);
+    if (t->tag == pool->tag) {
+        bool all = taken && pool->reserved_at == r.turn - r.blocks;
+        if (all && r.bytes != UINT64_MAX && r.bytes > pool->reserved)
+            learn_locked(&p->granule[pool->device], r.bytes - pool->reserved, r.asked);
+        r.asked -= t->bytes;
+        pool->asked -= t->bytes;
+        pool->blocks--;
+    }
+    if (t->tag == pool->tag && !taken) {
+        pool->live -= t->bytes;
+        ga_memory_frees_give(p, pool, &t->at, t->again);
+    }
+    apply_locked(t->root, pool, &r, &missing, &notify);
+    ga_memory_pool_count(t->root, pool);
+    ga_memory_pools_end(p);
+    tell(t->root, notify);
+    return missing;
+}
+
+void ga_memory_pool_untake(struct ga_memory_take *t) {
+    settle(t, false);
+}
+
+bool ga_memory_pool_taken(struct ga_memory_take *t) {
+    uint16_t tag;
+    uint64_t missing = settle(t, true);
+    if (GA_LIKELY(missing == 0))
+        return true;
+    if (!ga_admit_at_once(t->root, (uint32_t)t->pool->device, missing, t->kind, &tag))
+        return false;
+    charge_more(t->root, t->pool, missing, tag);
+    return true;
+}

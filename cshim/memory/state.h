@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// The state of memory in stream order in a process, of all interfaces together. It lies behind the
+// root, in the pages that a forked child finds zeroed.
+#ifndef GA_MEMORY_STATE_H
+#define GA_MEMORY_STATE_H
+
+#include "core/root.h"
+#include "memory/driver.h"
+
+// How the driver makes the pools of a device larger: pool.c
+struct ga_memory_granule {
+    uint64_t readings;  // all sizes that pools were seen to have, by bitwise or
+    uint64_t more_than; // the granule is not smaller; 0: no rounding was seen
+};
+
+// Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
+struct ga_memory_pools {
+    struct ga_table blocks; // by address; an entry's context points to its struct ga_memory_pool
+    struct ga_memory_pool *first;  // nothing leaves this list
+    struct ga_memory_frees *freed; // nor this one
+    uint64_t frees;                // counts what was added to the latter
+    _Atomic uint64_t changes;      // of which pool a device takes from, begun so far
+    struct {
+        uint64_t turn; // ga_memory_pool_turn when the driver was asked
+        struct ga_memory_pool *pool;
+    } current[GA_DEVICES];
+    struct ga_memory_granule granule[GA_DEVICES];
+    struct ga_spin lock;       // guards the lists, and what is in them
+    _Atomic uint32_t in_use;   // 1: there was something in the lists
+    _Atomic uint32_t changing; // of the changes, how many are with the driver
+};
+
+struct ga_memory_state {
+    // A thread for a program that idles: idle.c
+    _Atomic uint32_t idle_thread;   // enum ga_memory_idle
+    _Atomic uint32_t idle_sleeping; // until there is something pending
+    _Atomic uint32_t idle_busy;     // it asks the driver
+    // The thread that holds this mutex asks the driver about streams and pools. No stream and no
+    // pool ends meanwhile.
+    struct ga_mutex asking;
+    struct ga_memory_pools pools;
+};
+
+#define GA_MEMORY_STATE ((size_t)96 << 10) // its place: ga_root_state
+static inline struct ga_memory_state *ga_memory_of(struct ga_root *root) {
+    return ga_root_state(root, GA_MEMORY_STATE);
+}
+
+#endif
