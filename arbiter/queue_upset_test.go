@@ -125,8 +125,9 @@ func (d *drive) recount(l *refLease) {
 	fits := !n.hardBytes && !n.hardShared && !n.hardUser && n.hardCgroups == 0 && d.fitsJob(l, more)
 	idle := d.someIdle(l.device) // a recount does not reclaim idle credit of others
 	l.word.recounted = true
-	granted, doubted := d.arb.Recount(d.world.now, l.lease, used, 0)
+	granted := d.arb.Recount(d.world.now, l.lease, used)
 	l.word.granted, l.word.recounted = granted, false
+	doubted := used.Less(granted - l.word.idle())
 	d.arb.Freed(d.world.now, l.lease) // as the daemon does: reports that the client sent meanwhile were lost
 	d.logf("session %d device %d: uses %d, not %d; doubted: %d", l.session.id, l.device.index, used, l.used, doubted)
 	if fits != (doubted == 0) && !(fits && idle) {

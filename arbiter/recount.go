@@ -6,26 +6,22 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Recount takes a living client's own sum of the bytes that it uses in a lease, at a
-// moment when none of them moves: when it takes its session up again. Less than is
-// known of means answers that never arrived: those bytes go back, and the client asks
-// for them anew. More means bytes that were taken while there was no daemon: they count
-// from here on, unverified. They are believed as far as they would be granted now or
-// the device confirms them (figure: what it says that the process uses; accounting.Max
-// where it says nothing), so that a word alone pushes nobody aside. Recount returns what
-// is granted then, and how much was not believed; it touches no credit. A lease that is
-// unknown, ended, lost or spoiled stays as it is. The caller must call [Arbiter.Freed] when
-// the word knows what is granted: waiting requests are served then, when the lease's slot is
-// free too if the lease holds nothing. A request that needs the slot would otherwise lose
-// the bytes to a later request that needs none.
-func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Bytes) (granted, doubted accounting.Bytes) {
+// Recount takes a living client's own sum of the bytes that it uses in a lease, at a moment when none of them moves: when it resumes its
+// session. If that is less than is known, answers never arrived: their bytes go back, and the client asks for them anew. If it is more, bytes
+// were taken while there was no daemon: as many of them count as asking would have got, or as the device shows ([Arbiter.Shows]), so that a client's
+// word alone pushes nobody aside.
+//
+// Recount returns what is granted then; it touches no credit. A lease that is unknown, ended, lost or spoiled stays as it is. The caller must call
+// [Arbiter.Freed] when the word knows what is granted: waiting requests are served then, when the lease's slot is free too if the lease holds
+// nothing. A request that needs the slot would otherwise lose the bytes to a later request that needs none.
+func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (granted accounting.Bytes) {
 	l := a.leases[id]
 	if l == nil {
-		return 0, 0
+		return 0
 	}
 	idle := a.idle(l)
 	if !l.session.alive() || l.lost || l.spoiled {
-		return l.Granted(), 0
+		return l.Granted()
 	}
 	known, away := l.Granted()-idle, l.Away()
 	a.look(l)
@@ -34,11 +30,11 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 		l.Release(accounting.Memory, known-used)
 		l.SetAway(max(l.Away(), min(away, l.word.Told().Managed)))
 	case used > known:
-		most := max(known.Plus(a.excessOf(l)).Plus(l.Room()), min(figure, l.device.Total))
-		doubted = used.Less(most)
-		if used -= doubted; used > known {
-			l.Force(accounting.Memory, used-known)
-			a.named(l, used-known)
+		p := &l.session.process
+		shown := min(a.Shows(l.device.Index, p.PID, p.StartTicks), l.device.Total)
+		if counts := min(used, max(known.Plus(a.excessOf(l)).Plus(l.Room()), shown)); counts > known {
+			l.Force(accounting.Memory, counts-known)
+			a.named(l, counts-known)
 			l.unverified = true
 			a.changed() // a narrower budget may have no room now for requests that wait
 			if len(l.slots()) == 0 {
@@ -47,7 +43,23 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used, figure accounting.Byt
 		}
 	}
 	a.noteChain(l)
-	return l.Granted(), doubted
+	return l.Granted()
+}
+
+// Shows returns the bytes that a process uses on a device by the device's last reading; accounting.Max if the device does not say that, or does not
+// answer.
+func (a *Arbiter) Shows(device, pid int, startTicks uint64) accounting.Bytes {
+	d := a.device(device)
+	if d == nil {
+		return 0
+	}
+	if d.unnamed || d.hung {
+		return accounting.Max
+	}
+	if p := d.figures[pid]; p.StartTicks == 0 || startTicks == 0 || p.StartTicks == startTicks {
+		return p.Bytes
+	}
+	return 0
 }
 
 // Objects takes a living client's own word, after a Recount, for all that its threads have made in

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/figures"
@@ -31,11 +32,9 @@ func TestRecount(t *testing.T) {
 			x := w.client(0, 0)
 			x.must(600)
 			x.free(100)
-			got, doubted := w.arb.Recount(w.now, x.lease, c.used, c.figure)
+			w.arb.Observe(w.now, arbiter.Usage{Unnamed: c.figure == accounting.Max, Processes: []arbiter.ProcessUsage{x.figure(c.figure)}})
+			got := w.arb.Recount(w.now, x.lease, c.used)
 			x.word.granted = got
-			if want := c.used.Less(c.want - 100); doubted != want {
-				t.Errorf("%d bytes are doubted, want %d", doubted, want)
-			}
 			if row := x.row(); got != c.want || row.Granted != c.want || row.Credit != 100 || row.State != c.state {
 				t.Errorf("granted %d, want %d, %s: %+v", got, c.want, c.state, row)
 			}
@@ -55,15 +54,10 @@ func TestRecountExplainsExcess(t *testing.T) {
 	if row := x.row(); row.Excess != 2000 {
 		t.Fatalf("not seen as excess: %+v", row)
 	}
-	for used, doubted := accounting.Bytes(2300), accounting.Bytes(100); ; used, doubted = 2200, 0 {
-		got, d := w.arb.Recount(w.now, x.lease, used, 0)
-		x.word.granted = got
-		if row, dev := x.row(), w.arb.Snapshot(w.now).Devices[0]; d != doubted || row.Used != 2200 || row.Excess != 0 ||
-			row.Overhead != 64 || dev.Committed != 2200 || dev.Overhead != 64 {
-			t.Errorf("told of %d: %d doubted; %+v, %+v", used, d, row, dev)
-		}
-		if doubted == 0 {
-			break
+	for _, used := range []accounting.Bytes{2300, 2200} {
+		x.word.granted = w.arb.Recount(w.now, x.lease, used)
+		if row, dev := x.row(), w.arb.Snapshot(w.now).Devices[0]; row.Used != min(used, 2264) || row.Excess != 0 || dev.Committed != row.Used {
+			t.Errorf("told of %d: %+v, %+v", used, row, dev)
 		}
 	}
 	x.free(2100)
@@ -77,7 +71,7 @@ func TestRecountPushesNobodyAside(t *testing.T) {
 	honest, liar := w.client(0, 0), w.client(0, 0)
 	honest.must(600)
 	liar.must(100)
-	liar.word.granted, _ = w.arb.Recount(w.now, liar.lease, 1000, 0)
+	liar.word.granted = w.arb.Recount(w.now, liar.lease, 1000)
 	if row := liar.row(); row.Granted != 400 {
 		t.Errorf("the liar has %d bytes, want the 400 that were free", row.Granted)
 	}
@@ -88,7 +82,7 @@ func TestRecountPushesNobodyAside(t *testing.T) {
 
 func TestRecountOfWhatIsNoMore(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
-	if got, _ := w.arb.Recount(w.now, 99, 5, 5); got != 0 {
+	if got := w.arb.Recount(w.now, 99, 5); got != 0 {
 		t.Errorf("an unknown lease has %d bytes", got)
 	}
 	for name, end := range map[string]func(*client){
@@ -98,7 +92,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 		c := w.client(0, 0)
 		c.must(100)
 		end(c)
-		if got, _ := w.arb.Recount(w.now, c.lease, 900, accounting.Max); got != 100 {
+		if got := w.arb.Recount(w.now, c.lease, 900); got != 100 {
 			t.Errorf("%s: %d bytes, want 100", name, got)
 		}
 		forget(w.arb, w.now, c.session)
@@ -106,7 +100,7 @@ func TestRecountOfWhatIsNoMore(t *testing.T) {
 	c := w.client(0, 0)
 	c.must(100)
 	w.arb.LoseDevice(w.now, 0)
-	if got, _ := w.arb.Recount(w.now, c.lease, 50, 0); got != 0 {
+	if got := w.arb.Recount(w.now, c.lease, 50); got != 0 {
 		t.Errorf("lost: %d bytes, want 0", got)
 	}
 }
@@ -121,7 +115,7 @@ func TestRecountServesWithTheSlot(t *testing.T) {
 	resumes.must(50)
 	stays.must(50)
 	first, second := enters.wait(12), stays.wait(45)
-	resumes.word.granted, _ = w.arb.Recount(w.now, resumes.lease, 0, 0)
+	resumes.word.granted = w.arb.Recount(w.now, resumes.lease, 0)
 	w.served()
 	w.arb.Freed(w.now, resumes.lease)
 	w.served(first)

@@ -80,9 +80,9 @@ func (d *Daemon) wakeReaders() {
 }
 
 // every returns the time between two readings of the device. A device that is lost or does not answer is always read often, to
-// see when that is over.
+// see when that is over; so is one that a request waits for.
 func (r *reader) every() time.Duration {
-	if !r.lost && r.silent(r.d.now()) == 0 && r.d.idle() {
+	if !r.lost && r.silent(r.d.now()) == 0 && !r.awaited() && r.d.idle() {
 		return readIdle
 	}
 	return readEvery

@@ -51,10 +51,10 @@ type reader struct {
 	lost  bool          // as the last reading said
 
 	mu     sync.Mutex
-	since  time.Time // when it last answered, or was first asked
-	asking bool      // a reading is under way
-	failed bool      // the last one got no answer
-	next   *reading  // the one that begins next, for those who wait for it; nil: nobody does
+	since  time.Time     // when it last answered, or was first asked
+	asking bool          // a reading is under way
+	failed bool          // the last one got no answer
+	booked chan struct{} // closed when the next reading for the books is over; nil: nobody waits for it
 
 	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
 }
@@ -68,13 +68,6 @@ type named struct {
 	job     arbiter.JobID
 	bypass  figures.Bypass
 	at      time.Time
-}
-
-// reading is one look at a device.
-type reading struct {
-	done  chan struct{} // closed when the rest is there
-	usage inventory.Usage
-	err   error
 }
 
 func newReader(d *Daemon, index int) *reader {
@@ -158,9 +151,10 @@ func (r *reader) read(began time.Time, books bool) {
 	if books {
 		reading = r.prepare()
 	}
-	result := r.begin()
+	waited := r.begin(books)
+	defer waited()
 	usage, err := d.inv.Read(r.index)
-	r.end(result, usage, err)
+	r.end(err)
 	if err != nil {
 		d.log.Debug("cannot read the device", "device", r.index, "err", err)
 		return
@@ -210,51 +204,54 @@ func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.U
 	to.Figures(u)
 }
 
-// begin notes that a reading begins, and who waits for it.
-func (r *reader) begin() *reading {
+// begin notes that a reading begins. It returns a function that tells those who wait for it that it is over.
+func (r *reader) begin(books bool) (waited func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	result := r.next
-	r.next = nil
 	if !r.failed {
 		r.since = r.d.now()
 	}
 	r.asking = true
-	return result
+	booked := r.booked
+	if !books || booked == nil {
+		return func() {}
+	}
+	r.booked = nil
+	return func() { close(booked) }
 }
 
-// end hands the reading to those who wait.
-func (r *reader) end(result *reading, usage inventory.Usage, err error) {
+// end notes that the device has answered.
+func (r *reader) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.asking, r.failed = false, err != nil
-	if result != nil {
-		result.usage, result.err = usage, err
-		close(result.done)
-	}
 }
 
-// fresh is what a device says in a reading that begins after the call; false: it does not
-// answer in time. It is for goroutines that may wait; no lock is held.
-func (d *Daemon) fresh(index int, patience time.Duration) (inventory.Usage, bool) {
+// awaitReading waits until the books have a reading of a device that began after the call, for patience at most. No lock is held.
+func (d *Daemon) awaitReading(index int, patience time.Duration) {
 	r := d.readers()[index]
 	if r == nil {
-		return inventory.Usage{}, false
+		return
 	}
 	r.mu.Lock()
-	if r.next == nil {
-		r.next = &reading{done: make(chan struct{})}
+	if r.booked == nil {
+		r.booked = make(chan struct{})
 	}
-	result := r.next
+	booked := r.booked
 	r.mu.Unlock()
 	signal(r.wake)
 	select {
-	case <-result.done:
-		return result.usage, result.err == nil
+	case <-booked:
 	case <-d.after(patience):
 	case <-d.ctx.Done():
 	}
-	return inventory.Usage{}, false
+}
+
+// awaited reports whether a request waits for the next reading for the books.
+func (r *reader) awaited() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.booked != nil
 }
 
 // silent says for how long the device has owed an answer; 0: it owes none.

@@ -136,27 +136,24 @@ func TestRestAfterReading(t *testing.T) {
 	b.until("both are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
-// TestFresh: a reading that somebody waits for begins after he asked, serves all who wait,
-// and is given up where the device hangs.
-func TestFresh(t *testing.T) {
+// TestAwaitReading: a reading that a request waits for begins after the request asked and is in the books then; the request does not wait
+// for a device that hangs, or that is not there.
+func TestAwaitReading(t *testing.T) {
 	b := newBench(t, gib)
-	b.machine.set(func() { b.machine.held[0][1] = 77 })
-	usage, ok := b.fresh(0, bounded.Patience)
-	if !ok || len(usage.Processes) != 1 || usage.Processes[0].Bytes != 77 {
-		t.Errorf("%+v, %v", usage, ok)
+	const pid, start = 1, 0
+	b.machine.set(func() { b.machine.held[0][pid] = 77 })
+	b.awaitReading(0, bounded.Patience)
+	b.lock()
+	shown := b.arb.Shows(0, pid, start)
+	b.unlock()
+	if shown != 77 {
+		t.Errorf("the books show %d bytes", shown)
 	}
 	b.machine.hang(0)
-	bounded.Until(t, "it hangs", func() bool {
-		_, ok := b.fresh(0, time.Millisecond)
-		return !ok
-	})
+	b.awaitReading(0, time.Millisecond)
 	b.machine.unhang()
-	if _, ok := b.fresh(0, bounded.Patience); !ok {
-		t.Error("it does not come back")
-	}
-	if _, ok := b.fresh(7, bounded.Patience); ok {
-		t.Error("a device that is none answers")
-	}
+	b.awaitReading(0, bounded.Patience)
+	b.awaitReading(7, bounded.Patience)
 }
 
 // TestLostEvents: where events of exec were lost, every session is looked at: one whose

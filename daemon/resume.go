@@ -10,7 +10,6 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/faults"
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -28,17 +27,17 @@ func (cl *client) resume(m ipc.Message) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	figures := cl.d.figuresOf(&req, cl.conn.Peer().PID)
+	cl.d.awaitFigures(&req, cl.conn.Peer())
 	offer, err := cl.d.pageFor(&req, m.FD)
 	if err != nil {
 		return err
 	}
-	s, fresh, err := cl.takeUp(&req, figures, &offer)
+	s, fresh, err := cl.takeUp(&req, &offer)
 	if offer.page != nil {
 		_ = offer.page.Close()
 	}
 	if statusOf(err) == ipc.StatusNoSession {
-		s, err = cl.adopt(&req, figures, m.FD)
+		s, err = cl.adopt(&req, m.FD)
 		fresh = true
 	}
 	if err != nil {
@@ -77,54 +76,33 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 	return offer, err
 }
 
-// figuresOf reads the devices on which a client says that it uses more than is recorded, and returns, by device, the bytes that the device reports
-// for the process. That may take long, and no lock is held; the client waits for the answer to its Resume meanwhile, and takes and
-// frees nothing.
-func (d *Daemon) figuresOf(req *ipc.ResumeRequest, pid int) map[int]accounting.Bytes {
-	figures := map[int]accounting.Bytes{}
+// awaitFigures waits for a reading of the devices on which a client says that it uses more than is recorded and more than the last reading shows:
+// it may have taken memory since, while there was no daemon. The client waits for the answer to its Resume meanwhile, and takes and frees
+// nothing.
+func (d *Daemon) awaitFigures(req *ipc.ResumeRequest, peer ipc.Peer) {
 	for _, rl := range req.Leases[:req.Count] {
-		if dev, ok := d.deviceByUUID(rl.Device); ok && rl.Used > d.recorded(req.Session, dev.Index) {
-			figures[dev.Index] = d.figure(dev.Index, pid)
+		if dev, ok := d.deviceByUUID(rl.Device); ok && rl.Used > d.knownUse(req.Session, dev.Index, peer) {
+			d.awaitReading(dev.Index, 2*readEvery)
 		}
 	}
-	return figures
 }
 
-// recorded returns the bytes that the record of a session has on a device; 0: there is no such record.
-func (d *Daemon) recorded(session ipc.Token, device int) uint64 {
+// knownUse returns the bytes of a client on a device that the record of its session has, or that the device shows, if that is more.
+func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	d.lock()
 	defer d.unlock()
+	known := uint64(d.arb.Shows(device, peer.PID, peer.StartTicks))
 	if s := d.sessions[session]; s != nil {
 		if l := s.leaseOn(device); l != nil && l.Record != nil {
-			return l.Record.Granted
+			known = max(known, l.Record.Granted)
 		}
 	}
-	return 0
-}
-
-// figure returns the bytes that a device reports for a process. If it does not report processes, that is accounting.Max, so that the client's own
-// figure is believed.
-func (d *Daemon) figure(index, pid int) accounting.Bytes {
-	usage, ok := d.fresh(index, readEvery)
-	if !ok || !usage.ProcessesKnown {
-		return accounting.Max
-	}
-	return accounting.Bytes(figureOf(usage, pid))
-}
-
-// figureOf returns the bytes that a reading says of a process; graphics and compute may be listed apart.
-func figureOf(usage inventory.Usage, pid int) (bytes uint64) {
-	for _, p := range usage.Processes {
-		if p.PID == pid {
-			bytes = max(bytes, p.Bytes)
-		}
-	}
-	return bytes
+	return known
 }
 
 // takeUp takes up a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: what was granted
 // in a reply that the client never read goes back, and what it freed in a message that the daemon never read is free.
-func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, offer *pageOffer) (s *session, fresh bool, err error) {
+func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	d.lock()
 	defer d.unlock()
@@ -140,14 +118,12 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, figures map[int]accounting.Byte
 		fresh = offer.fresh
 		d.takePageLocked(s, req, offer)
 	}
-	// Count the session's resumes, so that receipts of replies that were sent before take nothing back (takeBackLocked): the client's sums
-	// settle those.
 	faults.At("resume.found")
 	s.taken++
 	cl.s, cl.taken = s, s.taken
 	d.sendBackLocked(s)
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settleLocked(s, rl, figures); err != nil {
+		if err = d.settleLocked(s, rl); err != nil {
 			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			cl.s = nil
@@ -179,7 +155,7 @@ func (d *Daemon) sendBackLocked(s *session) {
 
 // settleLocked sets one lease to what the client says that it uses there, and writes that to the record. Of bytes that are not recorded it
 // counts as many as a request would have been granted, or as the device shows. A lease that is not recorded is opened.
-func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease, figures map[int]accounting.Bytes) error {
+func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // the daemon does not know the device
@@ -201,13 +177,13 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease, figures map[int]ac
 		}
 	}
 	l := s.leases[rl.Slot]
-	granted, doubted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used), figures[dev.Index])
+	granted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used))
 	faults.At("resume.counted")
 	l.Resize(granted)
 	faults.At("resume.resized")
-	if doubted > 0 {
+	if rest := accounting.Bytes(rl.Used).Less(granted); rest > 0 {
 		d.log.Warn("a program says that it uses more than it would be granted, and more than the device shows: the rest does not count",
-			"client_pid", s.peer.PID, "device", dev.Index, "bytes", uint64(doubted))
+			"client_pid", s.peer.PID, "device", dev.Index, "bytes", uint64(rest))
 	}
 	return nil
 }
@@ -244,7 +220,7 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 
 // adopt makes a session of what a client reports, because no record has its token. Its leases are unverified until the figures of the
 // devices agree.
-func (cl *client) adopt(req *ipc.ResumeRequest, figures map[int]accounting.Bytes, fd int) (*session, error) {
+func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
 	proc, err := d.facts(c)
 	if err != nil {
@@ -287,7 +263,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, figures map[int]accounting.Bytes
 	}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.settleLocked(s, rl, figures); err != nil {
+		if err := d.settleLocked(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}
