@@ -52,7 +52,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	if out.Waiting != 0 {
 		cl.parkAskedLocked(h, l, r, out.Waiting)
 	} else {
-		cl.gaveLocked(receipt{request: h.Request, s: cl.s, taken: cl.s.taken, lease: l, got: out.Receipt})
+		cl.gaveLocked(receipt{lease: l, got: out.Receipt})
 	}
 	return out, nil
 }
@@ -60,11 +60,10 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 // parkAskedLocked has a request of a lease wait. It is apart from decide for what it needs on the
 // heap, which an answer at once does not.
 func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
-	s, taken := cl.s, cl.s.taken
 	cl.d.parkLocked(cl, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
 		cl.d.keepObjectsLocked(l, r.What, dec)
-		return receipt{request: h.Request, s: s, taken: taken, lease: l, got: dec.Receipt},
+		return receipt{lease: l, got: dec.Receipt},
 			func() error { return cl.replyAsked(h, r, dec) }
 	})
 	cl.d.noteAskedLocked(cl.waits, l, r)

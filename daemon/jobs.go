@@ -81,9 +81,8 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		defer forget()
 	}
 	if j := d.openedBefore(peer, h, r); j != nil {
-		j.told.hasRead(h.Request)
 		j.told = cl
-		cl.gaveLocked(receipt{request: h.Request, job: j})
+		cl.gaveLocked(receipt{job: j})
 		return d.openedLocked(j), false, nil
 	}
 	if err := d.mayOpenLocked(peer, r); err != nil {
@@ -99,7 +98,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	}
 	d.holdJobLocked(j, info)
 	j.told = cl
-	cl.gaveLocked(receipt{request: h.Request, job: j})
+	cl.gaveLocked(receipt{job: j})
 	return d.openedLocked(j), false, nil
 }
 
@@ -300,7 +299,7 @@ func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (re
 	d.holdJobLocked(j, *dec.Job)
 	j.told = cl
 	rep := d.openedLocked(j)
-	return receipt{request: h.Request, job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
+	return receipt{job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
 // replyJobRefusal tells the runner why it has no job.

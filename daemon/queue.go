@@ -165,8 +165,8 @@ func (d *Daemon) sendReply(p *parked, send func() error) {
 	}
 }
 
-// abandon cleans up after a connection that was closed. A request that waits on it is cancelled. unread: the client had not read all that was
-// sent to it, and so not the last reply; what that reply granted is taken back.
+// abandon cleans up after a connection that was closed. A request that waits on it is cancelled. unread: the client has not read all that was
+// sent to it, or a reply could not be sent; what the last reply granted is taken back.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
 	d.lock()

@@ -122,7 +122,7 @@ func (cl *client) serve() {
 		m, err := c.ReadMessage()
 		began := ipc.Clock()
 		if ipc.IsEnd(err) {
-			unread = errors.Is(err, unix.ECONNRESET) // what the kernel says where something lay unread
+			unread = unread || errors.Is(err, unix.ECONNRESET) // what the kernel says if something lay unread
 			return
 		}
 		if errors.Is(err, ipc.ErrSilent) {
@@ -140,9 +140,9 @@ func (cl *client) serve() {
 		switch {
 		case err == nil:
 		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // what it sent before it went is read all the same
-			cl.unsent()
+			unread = true
 		case ipc.IsEnd(err), errors.Is(err, ipc.ErrSlowReader):
-			cl.unsent()
+			unread = true
 			return
 		case !cl.answerError(m.Header, err):
 			return

@@ -117,7 +117,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		faults.At("session.known")
 		d.file.Sessions.Commit(s.index)
 		faults.At("session.committed")
-		cl.gaveLocked(receipt{request: head.Request, s: s})
+		cl.gaveLocked(receipt{s: s})
 		return s, false, nil
 	}
 	d.parkLocked(cl, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
@@ -145,7 +145,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
 	d.file.Sessions.Commit(s.index)
-	return receipt{request: h.Request, s: s}, func() error {
+	return receipt{s: s}, func() error {
 		defer closeFD(fd)
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
 	}
