@@ -123,19 +123,6 @@ func TestReservationsAreKeptFree(t *testing.T) {
 	}
 }
 
-func TestSiblingsShareTheirReservation(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 1000)
-	job := w.job(t, arbiter.JobRequest{Min: ptr(size(600))})
-	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
-	one.must(600)
-	other.must(400)
-	one.free(200)
-	two.must(200) // inside the job's memory.min, on a full device
-	if o := two.alloc(1); o.Granted {
-		t.Error("beyond the device")
-	}
-}
-
 func TestSurplus(t *testing.T) {
 	p := rules.DefaultPolicy()
 	w := newWorld(t, p, 8*gib)

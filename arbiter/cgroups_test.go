@@ -8,7 +8,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
 )
 
 // runsIn opens a process of a user in a cgroup.
@@ -22,32 +21,6 @@ func (w *world) limitCgroup(of string, most accounting.Size) {
 	w.t.Helper()
 	if err := w.arb.SetCgroupLimits(w.now, of, rules.Change{Device: rules.AllDevices, Max: &most}); err != nil {
 		w.t.Fatal(err)
-	}
-}
-
-// TestCgroupLimit: what runs in a cgroup and below it shares its limit, whoever's it is; what runs beside it does not, also
-// where its name begins alike.
-func TestCgroupLimit(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 8*gib)
-	one, below := w.runsIn("/a.slice", bob), w.runsIn("/a.slice/x.service", eve)
-	beside := w.runsIn("/a.slice2", bob)
-	one.must(gib)
-	w.limitCgroup("/a.slice", size(2*gib))
-	below.must(gib)
-	o := one.alloc(1)
-	if o.Granted || o.Reason != arbiter.ReasonSharedFull || o.Limit != 2*gib || o.Remaining != 0 ||
-		!strings.Contains(o.Explain, "0 bytes left of the 2 GiB that root set for cgroup /a.slice; holds: ") {
-		t.Errorf("%+v", o)
-	}
-	beside.must(5 * gib)
-	below.free(1)
-	one.must(1)
-	if r := below.row(); r.Budget != 2*gib || r.BudgetBy != "root, for all programs in cgroup /a.slice" || r.Cgroup != "/a.slice/x.service" {
-		t.Errorf("%+v", r)
-	}
-	w.limitCgroup("/a.slice", unlimited())
-	if one.must(gib - 1); len(w.arb.Snapshot(w.now).Budgets) != 0 {
-		t.Errorf("%+v", w.arb.Snapshot(w.now).Budgets)
 	}
 }
 
@@ -83,29 +56,6 @@ func TestCgroupsNest(t *testing.T) {
 			inner.must(5)
 			refused(inner, 1, "/a/b/c")
 		})
-	}
-}
-
-// TestCgroupLimitLowered: what is held beyond a limit that is set stays, nothing comes to it, and its words are closed until
-// enough was freed.
-func TestCgroupLimitLowered(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 100)
-	x, y := w.runsIn("/a/x", bob), w.runsIn("/a/y", eve)
-	x.must(30)
-	y.must(30)
-	w.limitCgroup("/a", size(40))
-	for _, c := range []*client{x, y} {
-		if r := c.row(); r.State != figures.StateOver || !c.word.closed() {
-			t.Errorf("closed: %v, %+v", c.word.closed(), r)
-		}
-	}
-	x.free(19)
-	if o := y.alloc(1); o.Granted {
-		t.Error("granted beyond the limit")
-	}
-	x.free(1)
-	if r := y.row(); r.State != figures.StateRunning || y.word.closed() {
-		t.Errorf("closed: %v, %+v", y.word.closed(), r)
 	}
 }
 
@@ -148,25 +98,6 @@ func TestCgroupWait(t *testing.T) {
 	}
 	if granted != 1 {
 		t.Errorf("%d were served", granted)
-	}
-}
-
-// TestCgroupDeadlock: two that each hold half of what their cgroups may and wait for more are found, and the younger is refused.
-func TestCgroupDeadlock(t *testing.T) {
-	p := exact(unlimited())
-	p.Defaults.OnFull = rules.OnFullWait
-	w := newWorld(t, p, 100)
-	w.limitCgroup("/a", size(50))
-	one, two := w.runsIn("/a/x", bob), w.runsIn("/a/y", eve)
-	for _, c := range []*client{one, two} {
-		w.arb.Threads(w.now, c.session, 1)
-		c.must(20)
-	}
-	if o := one.alloc(20); o.Waiting == 0 {
-		t.Fatalf("%+v", o)
-	}
-	if o := two.alloc(20); o.Reason != arbiter.ReasonDeadlock {
-		t.Errorf("%+v", o)
 	}
 }
 

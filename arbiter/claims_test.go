@@ -97,58 +97,6 @@ func TestOnlyIfNone(t *testing.T) {
 	}
 }
 
-func TestClaimsWithACap(t *testing.T) {
-	w := newWorld(t, capped(2, ""), gib)
-	program := w.client(0, 0)
-	program.contexts(1)
-	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
-	if a.Waiting != 0 || b.Waiting == 0 {
-		t.Errorf("%+v, %+v: a program without a claim has a slot too", a, b)
-	}
-	program.contexts(-1)
-	if got := w.given(); len(got[b.Waiting]) != 1 {
-		t.Errorf("%v", got)
-	}
-}
-
-// A job has the device alone: everybody else waits, its own processes are inside.
-func TestExclusive(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 1000)
-	there := w.client(0, 0)
-	there.must(100)
-	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "gpuarb"), Exclusive: true, Max: ptr(size(400))})
-	if err != nil || info.Waiting == 0 {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	late := w.client(0, 0).alloc(10)
-	if late.Waiting == 0 {
-		t.Errorf("somebody entered before it: %+v", late)
-	}
-	if o := there.alloc(10); !o.Granted {
-		t.Errorf("who was there goes on: %+v", o)
-	}
-	there.free(110)
-	w.served(info.Waiting)
-	if d := w.arb.Snapshot(w.now).Devices[0]; d.ExclusiveJob != uint64(info.ID) || !d.Leased {
-		t.Errorf("%+v", d)
-	}
-	one, two := w.client(info.ID, 0), w.client(info.ID, 0)
-	one.must(200)
-	two.must(200)
-	if o := two.alloc(1); o.Reason != arbiter.ReasonOverBudget {
-		t.Errorf("%+v", o)
-	}
-	back := there.alloc(10)
-	if back.Waiting == 0 {
-		t.Errorf("it came back: %+v", back)
-	}
-	w.arb.CloseJob(w.now, info.ID)
-	w.arb.EndSession(w.now, one.session)
-	w.served()
-	w.arb.EndSession(w.now, two.session)
-	w.served(late.Waiting, back.Waiting)
-}
-
 // A job that names its device, or has memory reserved there, is there from its start: what
 // it allocates later does not wait for somebody who came after it.
 func TestExclusiveWaitsForAJobThatHasBegun(t *testing.T) {

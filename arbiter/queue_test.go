@@ -9,7 +9,6 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
 )
 
 // waiting is a policy under which everybody waits for bytes.
@@ -126,45 +125,6 @@ func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
 	if o := alone.alloc(100); !o.Granted {
 		t.Errorf("%+v", o)
 	}
-}
-
-func TestAUserStuckOnHisQuotaDelaysNobody(t *testing.T) {
-	p := waiting()
-	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
-	w := newWorld(t, p, 1000)
-	eves, stuck := w.clientOf(w.process(1001, "a"), 0, 0), w.clientOf(w.process(1001, "b"), 0, 0)
-	bob := w.client(0, 0)
-	eves.must(400)
-	ticket := stuck.wait(200)
-	if got := w.arb.Snapshot(w.now).Queue[0].Reason; got != "shared_full" {
-		t.Error(got)
-	}
-	bob.must(400)
-	bob.free(400)
-	if bob.word.idle() != 400 {
-		t.Error("what others free is taken back for who waits for his own quota")
-	}
-	bob.must(400)
-	if o := stuck.alloc(50); o.Waiting == 0 {
-		t.Errorf("overtook in the same quota: %+v", o)
-	}
-	eves.free(100)
-	if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 1 {
-		t.Errorf("%v", got)
-	}
-}
-
-func TestInsideMemoryMinNobodyQueues(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{Min: ptr(size(600)), Max: ptr(size(600))})
-	member, other := w.client(job, 0), w.client(0, 0)
-	other.must(300)
-	other.wait(200)
-	for range 6 {
-		member.must(100)
-	}
-	member.word.free(600)
-	member.must(600)
 }
 
 // TestNewcomer: a request of a job that holds nothing never blocks one that runs, unless its rule's age_after says so. Among those that hold
@@ -340,59 +300,6 @@ func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
 	}
 }
 
-func TestAReservationWaits(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 1000)
-	holder := w.client(0, 0)
-	holder.must(700)
-	runner := w.process(1000, "gpuarb")
-	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: runner, Min: ptr(size(500))})
-	if err != nil || info.Waiting == 0 {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	if _, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: runner, Job: info.ID}); err == nil {
-		t.Error("a job that waits has processes")
-	}
-	if s := w.arb.Snapshot(w.now); s.Devices[0].Committed != 700 || s.Jobs[len(s.Jobs)-1].State != figures.StateWaiting {
-		t.Errorf("%+v", s.Jobs)
-	}
-	holder.free(200)
-	d := w.arb.Decisions()
-	if len(d) != 1 || d[0].Ticket != info.Waiting || d[0].Job == nil || d[0].Job.ID != info.ID {
-		t.Fatalf("%+v", d)
-	}
-	w.client(info.ID, 0).must(500)
-	_, err = w.arb.OpenJob(w.now, arbiter.JobRequest{Process: runner, Min: ptr(size(1)), NoWait: true})
-	if r, ok := err.(*arbiter.Result); !ok || r.Reason != arbiter.ReasonBusy {
-		t.Errorf("%v", err)
-	}
-}
-
-func TestABareProcessWaitsForWhatItsRuleReserves(t *testing.T) {
-	p := exact(unlimited())
-	p.Rules = []rules.Rule{{Match: rules.Match{Exe: "server"}, Min: ptr(size(500))}}
-	w := newWorld(t, p, 1000)
-	holder := w.client(0, 0)
-	holder.must(700)
-	s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "server")})
-	if err != nil || s.Waiting == 0 || s.ID == 0 {
-		t.Fatalf("%+v, %v", s, err)
-	}
-	gone, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "server")})
-	if err != nil || gone.Waiting == 0 {
-		t.Fatalf("%+v, %v", gone, err)
-	}
-	w.arb.EndSession(w.now, gone.ID)
-	w.refused(gone.Waiting, arbiter.ReasonCancelled)
-	holder.free(200)
-	d := w.arb.Decisions()
-	if len(d) != 1 || d[0].Ticket != s.Waiting || !d[0].Granted {
-		t.Fatalf("%+v", d)
-	}
-	if got := w.arb.Snapshot(w.now); got.Devices[0].Committed != 1000 || len(got.Jobs) != 2 {
-		t.Errorf("%+v", got.Jobs)
-	}
-}
-
 func TestNotices(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder := w.client(0, 0)
@@ -488,29 +395,6 @@ func TestWhoseTheReservationIs(t *testing.T) {
 		if d := w.arb.Decisions(); len(d) != 1 || strings.Contains(d[0].Notice.Text, "reserved") {
 			t.Errorf("%s: %+v", scope, d)
 		}
-	}
-}
-
-func TestQueueEvents(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	holder := w.client(0, 0)
-	holder.must(1000)
-	one, two := w.client(0, 0), w.client(0, 0)
-	w.arb.Events()
-	one.wait(500)
-	two.wait(500)
-	w.pass(time.Second)
-	holder.free(500)
-	w.pass(10 * time.Minute)
-	var kinds []string
-	for _, e := range w.arb.Events() {
-		kinds = append(kinds, string(e.Kind))
-		if e.Ticket == 0 || e.PID == 0 || e.Text == "" || e.Kind == arbiter.EventServed && e.WaitedMs != 1000 {
-			t.Errorf("%+v", e)
-		}
-	}
-	if got := strings.Join(kinds, " "); got != "queued queued served timeout" {
-		t.Error(got)
 	}
 }
 

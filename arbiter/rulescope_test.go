@@ -2,7 +2,6 @@ package arbiter_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -17,29 +16,6 @@ func students(first ...rules.Rule) rules.Policy {
 	p.Rules = append(first, rules.Rule{Key: "students", Match: rules.Match{Group: "students"},
 		Scope: ptr(rules.ScopeRule), Max: &accounting.Size{PerMille: 250}})
 	return p
-}
-
-// TestOneBudgetForARule: whoever the rule matches takes from the same budget, on each device
-// by itself, and nobody else does.
-func TestOneBudgetForARule(t *testing.T) {
-	w := newWorld(t, students(), 8*gib, 4*gib)
-	one := w.clientOf(w.process(eve, "a"), 0, 0)
-	two := w.clientOf(w.process(ann, "b"), 0, 0)
-	other := w.clientOf(w.process(bob, "c"), 0, 0)
-	one.must(gib)
-	two.must(gib)
-	o := two.alloc(1)
-	if o.Granted || o.Reason != arbiter.ReasonSharedFull || o.Limit != 2*gib || o.Remaining != 0 ||
-		!strings.Contains(o.Explain, "0 bytes left of the 2 GiB budget shared by rule students; holds: eve's a[") {
-		t.Errorf("%+v", o)
-	}
-	two.on(1).must(gib)
-	if o := one.on(1).alloc(1); o.Granted {
-		t.Errorf("more than a quarter of the second device: %+v", o)
-	}
-	other.must(6 * gib)
-	one.free(gib)
-	two.must(gib)
 }
 
 // TestARuleIsTheSameElsewhere: a rule that moves, or that is known by its name and matches
