@@ -119,7 +119,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		clear(known.figures)
 	}
 	a.recap(now, known)
-	a.renew(now, nil, false)
+	a.renew(now, everyJob, false)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }

@@ -34,7 +34,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 	const processes, devices, each = 4096, 4, 32
 	p := exact(unlimited())
 	p.Defaults.OnFull, p.Defaults.WaitTimeout = rules.OnFullWait, 1<<62
-	w := newWorld(b, p, 1<<50, 1<<50, 1<<50, 1<<50)
+	w := newWorld(b, p, 1<<47, 1<<47, 1<<47, 1<<47)
 	var all []*client
 	usage := arbiter.Usage{Device: 0}
 	for i := range processes {
@@ -47,7 +47,7 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		usage.Processes = append(usage.Processes, arbiter.ProcessUsage{PID: c.process.PID, Bytes: mib})
 	}
 	last := w.client(0, 0)
-	last.must(1<<50 - processes*mib)
+	last.must(1<<47 - processes*mib)
 	wait := func(i int) arbiter.TicketID {
 		o := w.arb.Ask(w.now, arbiter.Request{Lease: all[i/each].lease, What: arbiter.WantsBytes, Bytes: gib, Thread: uint32(1 + i%each)})
 		if o.Waiting == 0 {
@@ -68,8 +68,13 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		{"wait", func() { w.arb.Cancel(w.now, wait(arbiter.MaxTickets-1), arbiter.ReasonCancelled) }},
 		{"tick", func() { w.now = w.now.Add(time.Second); w.arb.Tick(w.now) }},
 		{"reading", func() { w.arb.Note(0); w.arb.Observe(w.now, usage) }},
-		{"limit", func() { _ = w.arb.SetUserLimits(w.now, 0, "", rules.Change{Device: 0, Max: ptr(size(1 << 49))}) }},
+		{"limit", func() { _ = w.arb.SetUserLimits(w.now, 0, "", rules.Change{Device: 0, Max: ptr(size(1 << 46))}) }},
 		{"policy", func() { w.arb.SetPolicy(w.now, p) }},
+		{"other-policy", func() {
+			p.Defaults.Max.PerMille = 900 - p.Defaults.Max.PerMille
+			p.Defaults.Max.Max = false
+			w.arb.SetPolicy(w.now, p)
+		}},
 		{"search", func() {
 			if search != nil {
 				w.arb.Settle(w.now, search)

@@ -20,15 +20,50 @@ type limitChange struct {
 	kept accounting.Bytes // headroom, before the change; 0: none
 }
 
-// renew puts the rules and the live limits in force for those jobs that under picks (nil: for all), and for their processes. With admit a
-// memory.min that is raised must have room: else the refusal is returned, and the ledger is as it was.
+// everyJob picks all jobs.
+func everyJob(*job) bool { return true }
+
+// renew puts the rules and the live limits in force for those jobs that under picks (nil: for those whose rule is another one than before),
+// and for their processes. With admit a memory.min that is raised must have room: else the
+// refusal is returned, and the ledger is as it was.
 func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accounting.Refusal {
-	jobs, moved := a.relink(under)
-	var changes []limitChange
+	var jobs []*job
+	for _, j := range a.jobs {
+		if under == nil || under(j) {
+			jobs = append(jobs, j)
+		}
+	}
+	if admit { // all or nothing
+		if refused := a.renewJobs(now, jobs, true, true); refused != nil {
+			return refused
+		}
+	} else {
+		for _, j := range jobs { // one after the other, which reads the memory of each once
+			a.renewJobs(now, []*job{j}, under != nil, false)
+		}
+	}
+	for p := range a.overs {
+		a.squeeze(now, p)
+	}
+	a.changed() // what jobs ask for may be another thing by now, though no sum has changed
+	return nil
+}
+
+// renewJobs is renew for these jobs. Unless all is set there is one, and nothing is done if its rule and its live limits are as they were.
+func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accounting.Refusal {
+	changes := make([]limitChange, 0, 2*len(a.devices)*len(jobs))
+	moved := false
 	for _, j := range jobs {
+		rule, live, user := j.Rule, j.Live, j.User
+		moved = a.link(j) || moved
+		if !all && !moved && rule == j.Rule && live == j.Live && user == j.User {
+			return nil
+		}
 		changes = a.jobChanges(changes, j)
 		for _, s := range j.sessions {
-			changes = a.sessionChanges(changes, s)
+			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of its own follows from the rule
+				changes = a.sessionChanges(changes, s)
+			}
 		}
 	}
 	done, refused := a.setLimits(changes, admit)
@@ -45,41 +80,25 @@ func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accou
 			}
 		}
 	}
-	for p := range a.overs {
-		a.squeeze(now, p)
-	}
-	a.changed() // what jobs ask for may be another thing by now, though no sum has changed
 	return nil
 }
 
-// relink makes jobs that under picks (nil: all) read their rows of the table of live limits, and places the jobs and their processes below
-// the budgets that they share. It returns these jobs. moved: one of them shares other budgets than it did.
-func (a *Arbiter) relink(under func(*job) bool) (jobs []*job, moved bool) {
-	for _, j := range a.jobs {
-		if under == nil || under(j) {
-			moved = a.link(j) || moved
-			for _, s := range j.sessions {
-				moved = a.linkSession(s) || moved
-			}
-			jobs = append(jobs, j)
-		}
-	}
-	return jobs, moved
-}
-
-// link gives a job the limits of its rule and its live limits. It reports whether the job shares other budgets than it did.
+// link makes a job and its processes read their rule and their rows of the table of live limits, and places them below the budgets that
+// they share. It reports whether these are others than before.
 func (a *Arbiter) link(j *job) (moved bool) {
-	shared, up := j.shared, j.cap
-	p := &j.request.Process
+	p, shared, up := &j.request.Process, j.shared, j.cap
 	j.Rule = a.policy.For(*p)
 	j.Live = a.owned(j.limitOwner(), p)
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
-	return j.shared != shared || j.cap != up
+	moved = j.shared != shared || j.cap != up
+	for _, s := range j.sessions {
+		moved = a.linkSession(s) || moved
+	}
+	return moved
 }
 
-// linkSession gives a process its live limits, which the job of a bare process has already. It reports whether the process shares other
-// budgets than it did.
+// linkSession is link for a process. The job of a bare process has its live limits already.
 func (a *Arbiter) linkSession(s *session) (moved bool) {
 	if s.job.run {
 		s.Live = a.owned(s.limitOwner(), &s.process)
@@ -98,7 +117,9 @@ func (a *Arbiter) owned(of rules.Owner, p *rules.Process) *rules.Limits {
 
 // renewLease tells a lease's client of its limits.
 func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
-	a.noteChain(l) // a job that moved may have brought more than there is room for
+	if moved {
+		a.noteChain(l) // it may have brought more than there is room for
+	}
 	l.SetStreamsMax(s.Streams().Max)
 	a.relend(l)
 	if l.lost || !s.alive() {

@@ -40,9 +40,13 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	}
 	next.Set(c, force)
 	a.lay(of, next)
-	if refused := a.renew(now, s.under, true); refused != nil { // a raised memory.max can bring a memory.min back too
+	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can bring a memory.min back too
 		a.lay(of, had)
-		a.relink(s.under)
+		for _, j := range a.jobs {
+			if s.under(j) {
+				a.link(j)
+			}
+		}
 		return a.minRefused(refused, reasonOf(refused))
 	}
 	if s.device != nil {

@@ -16,12 +16,16 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	charged := a.policy.ChargeOverhead
 	maps.DeleteFunc(a.limits, func(of rules.Owner, _ *rules.Limits) bool { return of.Kind == rules.OfRule })
 	a.policy = p.InForce(a.limits)
+	var which func(*job) bool // nil: jobs whose rule is another one than before
 	for _, d := range a.devices {
-		a.configure(d)
+		was, most := d.bounds(), d.grantable()
+		if a.configure(d); d.bounds() != was || d.grantable() != most {
+			which = everyJob
+		}
 		a.recap(now, d)
 		a.slotsChanged(now, d)
 	}
-	a.renew(now, nil, false)
+	a.renew(now, which, false)
 	if charged != a.policy.ChargeOverhead {
 		a.keepHeadrooms(now)
 	}
