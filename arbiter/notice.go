@@ -1,7 +1,9 @@
 package arbiter
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -19,9 +21,9 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	if t == nil {
 		return Notice{}
 	}
-	o, position := t.obstacle(), a.position(t)
-	t.told = told{position, a.stateOf(o)}
-	return a.standing(now, t, position, a.heldAt(now, o))
+	m := a.moment(now)
+	t.told = told{m.positions[t], a.stateOf(t.obstacle())}
+	return m.standing(t)
 }
 
 // obstacle returns the limit at which a ticket stands in line: the narrowest that refuses it.
@@ -34,72 +36,60 @@ func (t *ticket) obstacle() *limit {
 	return &t.spots[0].device.bytes
 }
 
-// refusedAt reports whether a limit refuses a ticket.
-func (t *ticket) refusedAt(l *limit) bool {
-	return t.lacks(func(f full) bool { return f.limit == l })
-}
-
-// position is a ticket's place among those that the same limit refuses; 1 is next.
-func (a *Arbiter) position(t *ticket) int {
-	at, n := t.obstacle(), 1
-	for _, u := range a.queue {
-		if u == t {
-			break
-		}
-		if u.refusedAt(at) {
-			n++
-		}
-	}
-	return n
-}
-
 // moment describes all waiting requests at one time. It finds once, for all of them, which ones come before each and
 // which programs hold what each waits for.
 type moment struct {
 	a         *Arbiter
 	now       time.Time
-	positions map[*ticket]int
+	positions map[*ticket]int // place among the requests that the same limit refuses; 1 is next
 	held      map[*limit]string
 	states    map[*limit]string
-	listed    []*ticket // device by device in the order in which they are served, each once
 }
 
 // moment counts where all waiting requests stand.
 func (a *Arbiter) moment(now time.Time) *moment {
 	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
 	before := make(map[*limit]int)
-	for _, d := range a.devices {
-		for _, t := range a.queue {
-			if t.on(d) {
-				m.add(d, t, before)
+	for _, t := range a.queue {
+		m.positions[t] = before[t.obstacle()] + 1
+		for i := range t.spots {
+			for _, f := range t.spots[i].full {
+				before[f.limit]++
 			}
 		}
 	}
 	return m
 }
 
-// add counts a request at a device. before counts the requests at each limit that come before it.
-func (m *moment) add(d *device, t *ticket, before map[*limit]int) {
-	if _, listed := m.positions[t]; !listed {
-		m.positions[t] = 0
-		m.listed = append(m.listed, t)
-	}
-	if at := t.obstacle(); at.device == d {
-		m.positions[t] = before[at] + 1
-	}
-	for i := range t.spots {
-		for _, f := range t.spots[i].full {
-			if f.device == d {
-				before[f.limit]++
-			}
+// listed returns all waiting requests, device by device in the order in which they are served. A request for several devices is listed at the
+// first of them.
+func (m *moment) listed() []*ticket {
+	first := func(t *ticket) (index int) {
+		index = t.spots[0].device.Index
+		for _, s := range t.spots {
+			index = min(index, s.device.Index)
 		}
+		return index
 	}
+	all := slices.Clone(m.a.queue)
+	slices.SortStableFunc(all, func(x, y *ticket) int { return cmp.Compare(first(x), first(y)) })
+	return all
 }
 
 // standing says how a ticket stands.
 func (m *moment) standing(t *ticket) Notice {
+	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
 	held := once(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
-	return m.a.standing(m.now, t, m.positions[t], held)
+	switch {
+	case held != "":
+		text += ": " + held
+	case t.onlyBehind():
+		text += ": " + wording.OthersFirst
+	}
+	if m.a.isFurther(t) {
+		text += "; " + wording.FurtherContext
+	}
+	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
 // once is what is the same for all that wait at one limit.
@@ -110,21 +100,6 @@ func once(known map[*limit]string, at *limit, find func(*limit) string) string {
 		known[at] = text
 	}
 	return text
-}
-
-// standing says how a ticket stands; held is who holds what it waits for.
-func (a *Arbiter) standing(now time.Time, t *ticket, position int, held string) Notice {
-	text := fmt.Sprintf(wording.Waits, a.requestText(t), t.gpu(), position)
-	switch {
-	case held != "":
-		text += ": " + held
-	case t.onlyBehind():
-		text += ": " + wording.OthersFirst
-	}
-	if a.isFurther(t) {
-		text += "; " + wording.FurtherContext
-	}
-	return Notice{Position: position, Waited: now.Sub(t.place.Since), Text: text}
 }
 
 // stateOf is what a notice is about: it is told again when that changes.
@@ -162,7 +137,7 @@ func (a *Arbiter) tell(now time.Time) {
 	}
 	a.noticesDue, a.noticedAt = false, now
 	m := a.moment(now)
-	for _, t := range m.listed {
+	for _, t := range m.listed() {
 		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
 		if is != t.told {
 			t.told = is

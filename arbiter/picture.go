@@ -205,7 +205,7 @@ func (p *picture) addMachine() {
 	p.addUsers()
 	queue := a.moment(p.now)
 	s.Queue = make([]figures.TicketState, 0, len(a.tickets))
-	for _, t := range queue.listed {
+	for _, t := range queue.listed() {
 		s.Queue = append(s.Queue, queue.ticketState(t))
 		t.addToStats(p.now, &s.Stats)
 	}

@@ -296,7 +296,7 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 func (a *Arbiter) park(now time.Time, t *ticket) {
 	a.enqueue(now, t)
 	a.stats.Waited++
-	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.position(t), t.why.reason.plain())))
+	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.moment(now).positions[t], t.why.reason.plain())))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return
