@@ -161,8 +161,11 @@ func TestYieldSparesReservations(t *testing.T) {
 	if r == nil || r.Short != 200 {
 		t.Fatalf("refusal: %+v", r)
 	}
-	if got := r.Yield(rich, 600); got != 100 {
-		t.Errorf("a release of 600, of which 500 are reserved, gains %d", got)
+	if got := r.Yield(rich, 60); got != 60 {
+		t.Errorf("a release of 60, of which none are reserved, gains %d", got)
+	}
+	if got := r.Yield(rich, 540); got != 40 {
+		t.Errorf("a release of 540 after that, of which 500 are reserved, gains %d", got)
 	}
 }
 

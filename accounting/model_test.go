@@ -325,7 +325,7 @@ func (m *model) yields(t *rapid.T, r *accounting.Refusal, at *modelBudget, l *mo
 		if other == l || other.device != l.device || !other.below(at) {
 			continue
 		}
-		gain := r.Yield(other.real, min(other.granted, r.Short))
+		gain := l.real.Check(memory(n)).Yield(other.real, min(other.granted, r.Short))
 		if gain < r.Short || r.Short == accounting.Max || other.away > 0 { // Max: that, or more
 			continue
 		}

@@ -15,11 +15,11 @@ type Refusal struct {
 	// (Max: that, or more).
 	Short Bytes
 
-	at       *node
-	by       Amount // the amount that the limit bounds: Streams, Memory or Present
-	plain    bool   // the sum is what is held, reservations apart
-	path     []step // the request on its way up to the limit
-	gathered map[*node]Bytes
+	at      *node
+	by      Amount // the amount that the limit bounds: Streams, Memory or Present
+	plain   bool   // the sum is what is held, reservations apart
+	path    []step // the request on its way up to the limit
+	yielded map[*node]Bytes
 }
 
 // step is how much a request adds to the load of one node.
@@ -166,34 +166,13 @@ func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 	return r
 }
 
-// Yield returns by how much the sum at the limit that refused would fall, if
-// s released n bytes: less than n, or nothing, where they are reserved for its
-// budget anyway.
+// Yield returns by how much the sum at the limit that refused would fall further if s released n bytes after all those of which Yield was asked
+// before: less than n, or nothing, if they are reserved anyway. Leases below one reservation yield less together than each would alone.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
-	n = r.falls(s, n)
-	if r.plain {
-		return n
-	}
-	for a := range s.way(r.at) {
-		n = min(n, a.load[r.by].Plus(r.delta(a)).Less(a.reserve(r.by)))
-	}
-	return n
-}
-
-// falls returns by how much the lease s would hold less at the limit if s released n bytes, reservations apart.
-func (r *Refusal) falls(s *Lease, n Bytes) Bytes {
 	n = min(n, s.Granted())
 	if r.by == Present {
 		n = n.Less(s.away) // Release takes these first
 	}
-	return n
-}
-
-// Gather returns by how much the sum at the limit would fall further, if s released n bytes
-// after all those of which Gather was asked before: leases below one reservation yield less
-// together than the sum of what each would alone.
-func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
-	n = r.falls(s, n)
 	if r.plain {
 		return n
 	}
@@ -202,11 +181,11 @@ func (r *Refusal) Gather(s *Lease, n Bytes) Bytes {
 		if least == 0 {
 			continue
 		}
-		if r.gathered == nil {
-			r.gathered = make(map[*node]Bytes)
+		if r.yielded == nil {
+			r.yielded = make(map[*node]Bytes)
 		}
-		was := a.load[r.by].Plus(r.delta(a)).Less(r.gathered[a])
-		r.gathered[a] += n
+		was := a.load[r.by].Plus(r.delta(a)).Less(r.yielded[a])
+		r.yielded[a] += n
 		n = min(n, was.Less(least))
 	}
 	return n

@@ -41,13 +41,16 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		if l.closed { // what was freed goes back before anything is given
 			a.settle(now, l)
 		}
-		a.takeAparts(l.device)
+		for other := range l.device.aparts {
+			a.takeApart(other)
+		}
 		if r.Managed {
 			a.take(l, a.idle(l)) // idle credit counts against the device, managed memory need not
 		} else {
 			a.giveWay(l, r.Bytes)
 		}
-		if a.calm(l) && !r.Place.Absent && a.grant(l, r.takes(), 0) {
+		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
+		if l.settled() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes(), 0) {
 			a.grew(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
@@ -85,7 +88,7 @@ func (r *Request) takes() accounting.Amounts {
 	if r.Managed {
 		return accounting.Apart(r.Bytes)
 	}
-	return memory(r.Bytes)
+	return accounting.Whole(r.Bytes)
 }
 
 // counted returns the result of a ticket with how many there are of what a lease asks for.
@@ -105,12 +108,6 @@ func (l *lease) counted(what What, o Result) Result {
 		o.Current = l.contexts
 	}
 	return o
-}
-
-// calm reports that nobody waits who could mind what a lease gets, and that it has a slot.
-func (a *Arbiter) calm(l *lease) bool {
-	return l.settled() && (len(a.tickets) == 0 || l.device.waiting == 0 && len(l.session.job.tickets) == 0) &&
-		!l.device.overfull() && l.session.slots == 0
 }
 
 // settled reports that a lease has a slot that is its own for as long as it holds something.
@@ -174,7 +171,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 		a.explain(l, &o, r, aside)
 	}
 	j := l.session.job
-	j.denial, j.denied = denial{l.session.named(), o.Explain}, now
+	j.denial, j.denied = l.session.name()+": "+o.Explain, now
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
 	default:
@@ -188,7 +185,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	e.about(&s.process)
 	e.in(s.job)
-	e.Time, e.Kind, e.program, e.why = now, EventDenied, s.named(), why
+	e.Time, e.Kind, e.program, e.why = now, EventDenied, s.name(), why
 	a.event(e)
 }
 

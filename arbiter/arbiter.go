@@ -250,7 +250,7 @@ func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 	e.about(&l.session.process)
 	e.in(l.session.job)
 	if e.Text == "" {
-		e.program = l.session.named()
+		e.program = l.session.name()
 	}
 	a.event(e)
 }

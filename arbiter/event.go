@@ -73,7 +73,7 @@ type Event struct {
 	Parties   []Party          `json:"parties,omitempty"` // of a deadlock
 	Text      string           `json:"text"`              // "": Sentence makes it
 	processor bool             // the device is it
-	program   func() string    // for Sentence: how the process is called; nil: there is none
+	program   string           // for Sentence: how the process is called; "": there is none
 	why       string           // for Sentence: it was refused
 	account   *Tally           // for Sentence: what a job used until it ended; nil: the event is not the end of a job
 }
@@ -123,8 +123,8 @@ func (e *Event) Sentence() string {
 	}
 	device := accounting.DeviceName(e.Device, e.processor)
 	who := ""
-	if e.program != nil {
-		who = wording.Owned(e.User, e.program())
+	if e.program != "" {
+		who = wording.Owned(e.User, e.program)
 	}
 	switch {
 	case e.Kind == EventGranted && e.What == AsksLease:

@@ -15,24 +15,17 @@ import (
 // Why something is refused, and by what name people know who is concerned.
 
 // name is how people know a process.
-func (s *session) name() string { return s.named()() }
-
-// named makes the name, when and where it is wanted: an event's is, without the lock, by those who read it.
-func (s *session) named() func() string {
-	exe, command, job, pid := s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID
-	return func() string { return wording.Process(exe, command, job, pid) }
+func (s *session) name() string {
+	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
 }
 
 // name is how people know a job.
-func (j *job) name() string { return j.named()() }
-
-// named is as a session's.
-func (j *job) named() func() string {
+func (j *job) name() string {
 	if !j.run && len(j.sessions) == 1 {
-		return j.sessions[0].named()
+		return j.sessions[0].name()
 	}
-	id, name, command, left := uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command), j.stillRuns()
-	return func() string { return wording.WhatStillRuns(wording.Job(id, name, command), left) }
+	name := wording.Job(uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command))
+	return wording.WhatStillRuns(name, j.stillRuns())
 }
 
 // name is how people know a holder.
@@ -53,19 +46,6 @@ func (e *Event) in(j *job) {
 	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
 		e.Command = cmp.Or(j.request.Command, e.Command)
 	}
-}
-
-// denial is who was refused something, and why.
-type denial struct {
-	whom func() string // nil: nobody was
-	why  string
-}
-
-func (d denial) text() string {
-	if d.whom == nil {
-		return ""
-	}
-	return d.whom() + ": " + d.why
 }
 
 // CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.

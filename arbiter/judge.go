@@ -34,15 +34,12 @@ func (a *Arbiter) judge(t *ticket) verdict {
 	return t.why
 }
 
-// memory returns the amounts of n bytes of memory that a device has to hold.
-func memory(n accounting.Bytes) accounting.Amounts { return accounting.Whole(n) }
-
 // memory returns the amounts that n bytes of a ticket's memory add: managed memory adds nothing to the device's sum.
 func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	if t.managed {
 		return accounting.Apart(n)
 	}
-	return memory(n)
+	return accounting.Whole(n)
 }
 
 // need returns the bytes that a request still adds to the ledger: without those that were taken from its own lease's idle credit.

@@ -65,20 +65,13 @@ func (a *Arbiter) takeApart(l *lease) {
 	}
 }
 
-// takeAparts calls takeApart for each lease on a device that has memory away from it.
-func (a *Arbiter) takeAparts(d *device) {
-	for l := range d.aparts {
-		a.takeApart(l)
-	}
-}
-
 // giveWay makes room on the device for n bytes that a lease asks for: it counts as much of the lease's own managed memory as away as is
 // lacking, because the driver moves managed memory out then. The next reading of the device shows how much of it is still there.
 func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
 	if !l.device.IsGPU() || l.spoiled {
 		return
 	}
-	r := l.Check(memory(n))
+	r := l.Check(accounting.Whole(n))
 	if r == nil || r.Budget != nil {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 // candidate is a lease with idle credit that would help at a limit.
 type candidate struct {
 	lease *lease
-	gain  accounting.Bytes
+	gain  accounting.Bytes // by which it would help if those found before it gave theirs
 }
 
 // leasesOn yields a device's leases.
@@ -63,7 +63,7 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 		if idle := a.idle(l); idle > 0 {
 			if gain := r.Yield(&l.Lease, idle); gain > 0 {
 				found = append(found, candidate{l, gain})
-				total = total.Plus(r.Gather(&l.Lease, idle))
+				total = total.Plus(gain)
 			}
 		}
 	}
@@ -80,9 +80,7 @@ func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) 
 		if short == 0 {
 			break
 		}
-		// What others of the same budget gave back before may have brought it
-		// down to its reservation: ask again what this one would gain.
-		got := a.take(c.lease, r.Yield(&c.lease.Lease, min(c.gain, short)))
+		got := a.take(c.lease, min(c.gain, short))
 		a.stats.RecalledBytes += uint64(got)
 		if short = short.Less(got); got > 0 {
 			told.Bytes = told.Bytes.Plus(got)
@@ -101,7 +99,7 @@ func (a *Arbiter) recalled(asker *lease, told Event) {
 	if asker != nil {
 		told.about(&asker.session.process)
 		told.in(asker.session.job)
-		told.Lease, told.program = asker.id, asker.session.named()
+		told.Lease, told.program = asker.id, asker.session.name()
 	}
 	a.event(told)
 }
@@ -189,7 +187,7 @@ func reckon(r *accounting.Refusal, n, own, gain accounting.Bytes) *accounting.Re
 // wait. Nothing moves.
 func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
-	for r := range l.Refusals(memory(n)) {
+	for r := range l.Refusals(accounting.Whole(n)) {
 		from, gain := a.candidates(l, r)
 		clear(from)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
@@ -245,7 +243,7 @@ func (a *Arbiter) surplus(l *lease) {
 		return
 	}
 	granted := l.Granted()
-	if l.Reserve(memory(n)) == nil && !l.word.Give(granted, n) {
+	if l.Reserve(accounting.Whole(n)) == nil && !l.word.Give(granted, n) {
 		l.Release(accounting.Memory, n)
 	}
 }

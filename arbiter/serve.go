@@ -137,7 +137,7 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 		t.own, t.short = a.makeRoom(t)
 		return t.short == nil
 	}
-	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(memory(t.bytes)) })
+	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(accounting.Whole(t.bytes)) })
 }
 
 // serveJob opens a job that was judged to fit with what it takes at its start.
@@ -239,7 +239,7 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	case t.kind == WantsBytes:
 		a.grew(now, t.lease, t.bytes)
 	case t.kind == wantsJob:
-		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.named()}
+		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
 		e.about(t.process())
 		e.in(t.job)
 		if on := t.job.on; len(on) == 1 {

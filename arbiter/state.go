@@ -127,7 +127,7 @@ type job struct {
 	person    *person   // whose it is
 	gauge     gauge     // of its pressure
 	moved     time.Time // when something of it last asked or freed
-	denial    denial    // the last of its requests that was refused
+	denial    string    // the last of its requests that was refused, and why; "": none was
 	denied    time.Time // when
 	gaveBack  bool      // it is of a copy, and holds nothing there any more
 	still     bool      // it is of a copy, and stood still when that was made

@@ -98,7 +98,7 @@ func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string
 	if s.job.run {
 		format = wording.UnknownRefused
 	}
-	text := fmt.Sprintf(format, s.named()(), uuid)
+	text := fmt.Sprintf(format, s.name(), uuid)
 	e := Event{Time: now, Kind: EventUnknown, Device: -1, UUID: uuid, Text: text}
 	e.about(&s.process)
 	e.in(s.job)
@@ -112,7 +112,7 @@ func (a *Arbiter) jobOver(now time.Time, j *job) {
 		return
 	}
 	account, _ := a.Tally(now, j.id)
-	e := Event{Time: now, Kind: EventEnded, What: AsksJob, Device: -1, WaitedMs: account.Waited.Milliseconds(), program: j.named(), account: &account}
+	e := Event{Time: now, Kind: EventEnded, What: AsksJob, Device: -1, WaitedMs: account.Waited.Milliseconds(), program: j.name(), account: &account}
 	e.about(&j.request.Process)
 	e.in(j)
 	if len(account.Devices) == 1 {
