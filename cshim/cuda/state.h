@@ -38,13 +38,12 @@ struct ga_cuda_graphs {
     struct ga_records unused;
 };
 
-// Memory without an address: vmm.c. In the tables the context of an entry is a pointer: to the
-// memory of a handle, where bytes are the references by that handle; to a mapping, by its address.
+// Memory without an address: vmm.c. In the tables the context of an entry is a pointer to memory.
 struct ga_cuda_vmm {
-    struct ga_table handles;
-    struct ga_table mapped;
-    struct ga_spin lock; // guards what the tables point to
-    struct ga_records unused, unused_mappings;
+    struct ga_table handles; // bytes: references by the handle
+    struct ga_table mapped;  // by address
+    struct ga_spin lock;     // guards the handles, and what the tables point to
+    struct ga_records unused;
 };
 
 struct ga_cuda_state {
