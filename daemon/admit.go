@@ -22,11 +22,8 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
 	out, err := cl.decide(h, slot, retry, r)
-	switch {
-	case err != nil:
+	if err != nil || out.Waiting != 0 {
 		return err
-	case out.Waiting != 0:
-		return cl.tellFirst()
 	}
 	return cl.replyAsked(h, r, out)
 }
@@ -60,7 +57,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 // parkAskedLocked has a request of a lease wait. It is apart from decide for what it needs on the
 // heap, which an answer at once does not.
 func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
-	cl.d.parkLocked(cl, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
+	cl.d.parkLocked(cl, cl.s.caller, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
 		cl.d.keepObjectsLocked(l, r.What, dec)
 		return receipt{lease: l, got: dec.Receipt},

@@ -30,7 +30,7 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 	}
 	cl.s = s
 	if waits {
-		return cl.tellFirst()
+		return nil
 	}
 	return cl.replyHello(h, s, true)
 }

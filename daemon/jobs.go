@@ -60,10 +60,8 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	switch {
 	case errors.As(err, &refusal):
 		return cl.replyJobRefusal(h, refusal)
-	case err != nil:
+	case err != nil, waits:
 		return err
-	case waits:
-		return cl.tellFirst()
 	}
 	return ipc.Reply(c, h, ipc.StatusOK, &rep, -1)
 }
@@ -93,7 +91,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		return rep, false, err
 	}
 	if info.Waiting != 0 {
-		d.parkLocked(cl, h, info.Waiting, func(dec arbiter.Result) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
+		d.parkLocked(cl, "", h, info.Waiting, func(dec arbiter.Result) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
 		return rep, true, nil
 	}
 	d.holdJobLocked(j, info)

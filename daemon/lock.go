@@ -32,8 +32,8 @@ func (d *Daemon) applying() (of procfacts.Started) {
 	return of
 }
 
-// unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the
-// log and the history, decisions to those that wait for them.
+// unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the log and the history. Decisions are carried
+// out and put into the queues of their clients' connections under the lock, and sent after it.
 //
 // If the function that defers it has panicked, the daemon's data may be broken: unlock keeps the lock, and starts the daemon again.
 func (d *Daemon) unlock() {
@@ -51,9 +51,6 @@ func (d *Daemon) unlock() {
 		d.history.Note(decided)
 	}
 	d.arb.MeasurePressure(d.now())
-	if len(d.queue.outbox) > 0 {
-		signal(d.queue.wake)
-	}
 	if due := d.arb.Due(); !due.IsZero() && (d.queue.due.IsZero() || due.Before(d.queue.due)) {
 		d.queue.due = due
 		signal(d.queue.sooner)
@@ -61,5 +58,10 @@ func (d *Daemon) unlock() {
 	if d.failures != nil {
 		d.failures.Applied()
 	}
+	touched := d.queue.touched
+	d.queue.touched = nil
 	d.mutex.Unlock()
+	for _, cl := range touched {
+		cl.out.flush()
+	}
 }

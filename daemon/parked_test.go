@@ -1,38 +1,38 @@
 package daemon
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestNoLockOverASend: what a reply is made of may need the daemon's lock, whose holder may look at the very request
-// that is answered, as a daemon does that is stopped. So neither waits for the other.
-func TestNoLockOverASend(t *testing.T) {
-	p := &parked{}
-	sending, look := make(chan struct{}), make(chan struct{})
-	ended := make(chan error)
+// TestSentInOrder: messages that are put in while another goroutine sends are sent after those before them. A function of the queue may need
+// the daemon's lock while another goroutine that holds it puts messages in.
+func TestSentInOrder(t *testing.T) {
+	d := &Daemon{queue: newWaiters()}
+	cl := &client{d: d}
+	var sent []int
+	sending, more := make(chan struct{}), make(chan struct{})
+	flushed := make(chan struct{})
+	cl.putLocked(func() {
+		close(sending)
+		<-more // as for the daemon's lock
+		sent = append(sent, 1)
+	})
 	go func() {
-		ended <- p.end(func() error {
-			close(sending)
-			<-look // as for the daemon's lock
-			return nil
-		})
+		defer close(flushed)
+		cl.out.flush()
 	}()
 	<-sending
-	bounded.Within(t, "it is looked at while its reply is made", func() {
-		if !p.isOver() {
-			t.Error("it waits on, though its reply is on the way")
-		}
-		if err := p.end(func() error { t.Error("it has a second reply"); return nil }); err != nil {
-			t.Error(err)
-		}
-		if err := p.tell(nil); err != nil { // a notice would come behind the reply
-			t.Error(err)
-		}
+	bounded.Within(t, "messages are put in while one is sent", func() {
+		cl.putLocked(func() { sent = append(sent, 2) })
+		cl.out.flush() // leaves them to the goroutine that sends
+		cl.putLocked(func() { sent = append(sent, 3) })
 	})
-	close(look)
-	if err := <-ended; err != nil {
-		t.Error(err)
+	close(more)
+	<-flushed
+	if !slices.Equal(sent, []int{1, 2, 3}) {
+		t.Errorf("sent %v", sent)
 	}
 }

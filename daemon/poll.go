@@ -34,7 +34,6 @@ func (t duty) run(ctx context.Context) {
 func (d *Daemon) duties() []func(context.Context) {
 	return []func(context.Context){
 		duty{next: d.after(readEvery), do: d.poll}.run,
-		duty{wake: d.queue.wake, do: d.deliver}.run,
 		duty{wake: d.queue.sooner, do: d.tickWhenDue}.run,
 		duty{wake: d.left.wake, next: d.after(readEvery), do: d.findLeft}.run,
 		duty{wake: d.overrun, do: d.lookAgain}.run,

@@ -3,7 +3,7 @@ package daemon
 import (
 	"errors"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// parked is a request that waits. Its client's goroutine goes on to read from the connection; the reply is sent by the goroutine of deliver when
-// the arbiter has decided. mu guards over; the daemon's lock guards the rest.
+// parked is a request that waits. Its client's goroutine goes on to read from the connection; the notices and the reply go through the
+// connection's queue (outgoing.go). The daemon's lock guards all but over.
 type parked struct {
 	cl     *client
 	s      *session // the session that asks; nil: it asks for a session or a job
@@ -25,42 +25,29 @@ type parked struct {
 	// daemon's lock is held for decide, and not for that function.
 	decide func(arbiter.Result) (receipt, func() error)
 
-	mu   sync.Mutex // held while a notice is sent, which never blocks; the daemon's lock may be held before it
-	over bool       // the reply is sent, or could not be
+	over atomic.Bool // the reply is in the queue
 }
 
-// waiters is the set of requests that wait, and the notices and replies that are to be sent to them.
+// waiters is the set of requests that wait.
 type waiters struct {
-	parked map[arbiter.TicketID]*parked
-	absent map[requestKey]absent
-	outbox []func()      // each sends a notice or a reply
-	wake   chan struct{} // the outbox has something
-	due    time.Time     // when the clock wakes the arbiter; zero: not at all
-	sooner chan struct{} // due was moved forward
+	parked  map[arbiter.TicketID]*parked
+	absent  map[requestKey]absent
+	touched []*client     // whose queues got messages since the lock was taken
+	due     time.Time     // when the clock wakes the arbiter; zero: not at all
+	sooner  chan struct{} // due was moved forward
 }
 
 func newWaiters() waiters {
-	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, wake: make(chan struct{}, 1), sooner: make(chan struct{}, 1)}
+	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, sooner: make(chan struct{}, 1)}
 }
 
-// parkLocked enters a request that must wait. The caller gives the daemon's lock back, and then tells the client that the request waits (tellFirst).
-func (d *Daemon) parkLocked(cl *client, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Result) (receipt, func() error)) {
-	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
-	if cl.s != nil {
-		p.caller = cl.s.caller
-	}
+// parkLocked enters a request that must wait, and tells its client how it stands. caller is the name of the program that its notices begin
+// with; "": the client adds that itself.
+func (d *Daemon) parkLocked(cl *client, caller string, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Result) (receipt, func() error)) {
+	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, caller: caller, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	d.queue.parked[ticket] = p
 	cl.waits = p
-}
-
-// tellFirst tells a client whose request was parked how it stands.
-func (cl *client) tellFirst() error {
-	p := cl.waits
-	cl.d.lock()
-	cl.applyLocked()
-	notice := p.waitingReply(cl.d.arb.Notice(cl.d.now(), p.ticket))
-	cl.d.unlock()
-	return p.tell(notice)
+	p.noticeLocked(p.waitingReply(d.arb.Notice(d.now(), ticket)))
 }
 
 func (p *parked) waitingReply(n arbiter.Notice) *ipc.WaitingReply {
@@ -76,36 +63,6 @@ func addressed(caller, text string) ipc.Text {
 	return ipc.MakeText(caller + ": " + text)
 }
 
-// tell sends a notice, unless the request is over.
-func (p *parked) tell(notice *ipc.WaitingReply) error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.over {
-		return nil
-	}
-	return p.cl.conn.Notice(p.head, notice)
-}
-
-// end sends the reply, once; no notice is sent after it. p.mu is not held while send runs: send may take the daemon's lock, and a goroutine that
-// holds the daemon's lock may wait for p.mu.
-func (p *parked) end(send func() error) error {
-	p.mu.Lock()
-	ended := p.over
-	p.over = true
-	p.mu.Unlock()
-	if ended {
-		return nil
-	}
-	return send()
-}
-
-// isOver says whether the request has had its reply.
-func (p *parked) isOver() bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.over
-}
-
 // signal wakes the goroutine that receives from c, a channel with room for one element. A signal that is already there is enough.
 func signal(c chan struct{}) {
 	select {
@@ -114,7 +71,7 @@ func signal(c chan struct{}) {
 	}
 }
 
-// decidedLocked puts the notice or the reply for a decision into the outbox. A decision for a ticket that is not parked is of an absent client's request,
+// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. A decision for a ticket that is not parked is of an absent client's request,
 // or of one that is over.
 func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p := d.queue.parked[decision.Ticket]
@@ -128,41 +85,13 @@ func (d *Daemon) decidedLocked(decision arbiter.Result) {
 		return
 	}
 	if decision.Notice != nil {
-		notice := p.waitingReply(*decision.Notice)
-		d.queue.outbox = append(d.queue.outbox, func() { _ = p.tell(notice) }) // a connection that is broken ends in its own goroutine
+		p.noticeLocked(p.waitingReply(*decision.Notice))
 		return
 	}
 	delete(d.queue.parked, decision.Ticket)
 	got, send := p.decide(decision)
 	p.cl.gaveLocked(got)
-	d.queue.outbox = append(d.queue.outbox, func() { d.sendReply(p, send) })
-}
-
-// deliver sends what is in the outbox. Nothing that it sends can make it
-// wait: a client that does not read loses notices, and at last its connection.
-func (d *Daemon) deliver() <-chan time.Time {
-	d.lock()
-	box := d.queue.outbox
-	d.queue.outbox = nil
-	d.unlock()
-	for _, send := range box {
-		send()
-	}
-	return nil
-}
-
-// sendReply sends the reply of a request that waited, and frees its record. If the reply cannot be sent, what it grants is taken back.
-func (d *Daemon) sendReply(p *parked, send func() error) {
-	err := p.end(send)
-	d.lock()
-	defer d.unlock()
-	if d.stopping() {
-		return // what the client holds is settled when it resumes
-	}
-	d.dropPlaceLocked(p)
-	if err != nil {
-		p.cl.takeBackLocked()
-	}
+	p.replyLocked(send)
 }
 
 // abandon cleans up after a connection that was closed. A request that waits on it is cancelled. unread: the client has not read all that was
@@ -195,11 +124,11 @@ func (cl *client) giveUp(ipc.Message) error {
 }
 
 // dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It is
-// called after stopping has become true, so that no decision is sent any more.
+// called after stopping has become true, so that no decision is sent any more, and sends at once, because the connections are closed next.
 func (d *Daemon) dismissLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
-		_ = p.end(func() error { return p.cl.conn.ReplyError(p.head, gone) })
+		_ = p.cl.conn.ReplyError(p.head, gone)
 	}
 }
 

@@ -147,8 +147,9 @@ func (d *Daemon) sendBackLocked(s *session) {
 		}
 		delete(d.queue.parked, ticket)
 		d.leaveLocked(p)
-		_ = p.end(func() error {
-			return p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
+		p.over.Store(true)
+		p.cl.putLocked(func() {
+			_ = p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
 		})
 	}
 }

@@ -97,6 +97,7 @@ type client struct {
 	// the last reply gave; both are dropped by the connection's own goroutine.
 	waits  *parked
 	unread atomic.Bool
+	out    outgoing
 	last   receipt // what that gave; the daemon's lock guards it
 	turn   fair.Turn
 	feed   *eventStream // of the last request for events, or nil
@@ -195,7 +196,7 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 }
 
 // waiting says whether a request of this connection waits for its reply.
-func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.isOver() }
+func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.over.Load() }
 
 // handle answers one request. An error that it returns is answered by the caller.
 func (cl *client) handle(m ipc.Message) error {

@@ -120,8 +120,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		cl.gaveLocked(receipt{s: s})
 		return s, false, nil
 	}
-	d.parkLocked(cl, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
-	cl.waits.caller = s.caller
+	d.parkLocked(cl, s.caller, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
 	return s, true, nil
 }
 
