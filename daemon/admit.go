@@ -126,7 +126,7 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) err
 // carryOutLocked has the arbiter decide, and writes down what it counts.
 func (d *Daemon) carryOutLocked(l *shim.Lease, retry bool, r arbiter.Request) arbiter.Result {
 	if retry && r.Count < 0 {
-		r.Count = -l.Unheard.Take(r.What, -r.Count)
+		r.Count = 0 // its client has said what it has since it gave that back, or is of an old version: then it stays counted
 	}
 	now := d.now()
 	out := d.arb.Ask(now, r)

@@ -44,7 +44,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	}
 	if req.Flags&ipc.ObjectsMore == 0 {
 		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)
-		cl.makersOf, cl.makers, l.Unheard = nil, nil, shim.Unheard{}
+		cl.makersOf, cl.makers = nil, nil
 		faults.At("resume.objects")
 		l.Record.SetObjects(uint32(streams), uint32(contexts))
 		d.keepMakersLocked(l)

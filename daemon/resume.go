@@ -163,7 +163,6 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	}
 	switch l := s.leases[rl.Slot]; {
 	case l != nil && l.Device == dev.Index:
-		l.Unheard = shim.Unheard{Streams: max(0, int(l.Record.Streams)-int(rl.Streams)), Contexts: max(0, int(l.Record.Contexts)-int(rl.Contexts))}
 	case l != nil, s.leaseOn(dev.Index) != nil:
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
 	default:

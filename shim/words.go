@@ -32,23 +32,6 @@ type Lease struct {
 	peak  accounting.Bytes
 	told  bool // the client is shown what follows
 	shown Shown
-
-	Unheard Unheard
-}
-
-// Unheard is what a client of the version before had given back when its session was taken up, and
-// the daemon has counted still: it sends that again, and may have been heard already. It says nothing of holds.
-type Unheard struct{ Streams, Contexts int }
-
-// Take is how many of n objects that are given back again are counted still.
-func (u *Unheard) Take(what arbiter.What, n int) int {
-	of := map[arbiter.What]*int{arbiter.WantsStreams: &u.Streams, arbiter.WantsContexts: &u.Contexts}[what]
-	if of == nil {
-		return 0
-	}
-	n = min(n, *of)
-	*of -= n
-	return n
 }
 
 // Shown is what a lease's client is told of its device's memory, so that it need not ask.
@@ -336,9 +319,9 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 			return
 		}
 	}
-	// Somebody changes the word without a pause. So that he cannot hold the lock up,
-	// all credit is taken out at once, and what is to be there is added to what was
-	// given meanwhile.
+	// The client changes the word without a pause. To end that, take all credit out at once, and add afterwards what is to be there to what the
+	// client has freed meanwhile. This is the one change that is announced after the swap, because the credit is known only then: a daemon that dies
+	// in between leaves the idle credit counted as used, until the client resumes and says what it uses.
 	epoch := ipc.Word(l.word().Load()).Epoch()
 	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
 	old := ipc.Word(l.word().Swap(uint64(empty))).WithEpoch(epoch)
