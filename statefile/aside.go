@@ -1,15 +1,8 @@
 package statefile
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
-	"slices"
-	"strconv"
-	"strings"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -30,9 +23,6 @@ const (
 	kindDamaged = "damaged" // cut, or never one of ours
 	kindBroken  = "broken"  // the daemon failed three times with it
 )
-
-// mostAside is how many files are kept that were set aside.
-const mostAside = 4
 
 // examine tells what a file holds that was opened. fresh: nothing that is true any more,
 // since it is empty or of another boot.
@@ -69,49 +59,11 @@ func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	return false, nil
 }
 
-// setAside renames a file to a name of its own that says what it is, and returns that. Of
-// those that were set aside earlier the oldest go.
+// setAside renames a file to a name that says what it is, in place of an earlier one of that kind, and returns the name.
 func setAside(path, kind string) (string, error) {
-	for n := 1; ; n++ {
-		name := path + "." + kind
-		if n > 1 {
-			name += "-" + strconv.Itoa(n)
-		}
-		err := unix.Renameat2(unix.AT_FDCWD, path, unix.AT_FDCWD, name, unix.RENAME_NOREPLACE)
-		if errors.Is(err, unix.EEXIST) {
-			continue
-		}
-		if err != nil {
-			return "", fmt.Errorf("set it aside as %s: %w", name, err)
-		}
-		forgetAside(path, name)
-		return name, nil
+	name := path + "." + kind
+	if err := os.Rename(path, name); err != nil {
+		return "", fmt.Errorf("set it aside as %s: %w", name, err)
 	}
-}
-
-var asideName = regexp.MustCompile(`^\.(v\d+|` + kindForeign + `|` + kindDamaged + `|` + kindBroken + `)(-\d+)?$`)
-
-// forgetAside removes the files that were set aside first, when there are more than may be.
-func forgetAside(path, latest string) {
-	entries, err := os.ReadDir(filepath.Dir(path))
-	if err != nil {
-		return
-	}
-	type file struct {
-		name string
-		when int64 // its last rename
-	}
-	var all []file
-	for _, e := range entries {
-		name := filepath.Join(filepath.Dir(path), e.Name())
-		kind, ours := strings.CutPrefix(e.Name(), filepath.Base(path))
-		var st unix.Stat_t
-		if ours && asideName.MatchString(kind) && name != latest && unix.Lstat(name, &st) == nil {
-			all = append(all, file{name, st.Ctim.Nano()})
-		}
-	}
-	slices.SortFunc(all, func(a, b file) int { return cmp.Compare(b.when, a.when) })
-	for _, f := range all[min(len(all), mostAside-1):] {
-		_ = os.Remove(f.name)
-	}
+	return name, nil
 }
