@@ -141,6 +141,7 @@ func refusesSession(msg []byte) bool {
 
 // TestEveryReplyIsKnown: what the Go side can send, the library takes for a reply.
 func TestEveryReplyIsKnown(t *testing.T) {
+	t.Parallel()
 	c := startCodec(t)
 	known := 0
 	for typ := ipc.Type(1); typ < 64; typ++ {

@@ -118,6 +118,7 @@ func TestTooLargeIsCheap(t *testing.T) {
 
 // What is freed in stream order stays charged until the stream has executed it.
 func TestAsynchronousFrees(t *testing.T) {
+	t.Parallel()
 	for _, free := range []string{"freeasync a s", "freeptsz a s"} {
 		p, m := setup(t, []string{"limit", "1000"})
 		c := m.start("dlsym")

@@ -10,6 +10,7 @@ import (
 )
 
 func TestWithoutADaemon(t *testing.T) {
+	t.Parallel()
 	nowhere := "GPUARB_SOCKET=" + socketPath(t)
 	t.Run("open", func(t *testing.T) {
 		c := newMachine(t, nowhere).start("dlsym")
@@ -170,6 +171,7 @@ func TestRequestIsSentAgain(t *testing.T) {
 
 // The daemon is gone for good: within what is held the program goes on, then as the policy says.
 func TestDaemonIsGone(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[string]string{"0": "ok", "1": "err 2"} {
 		t.Run("loss="+policy, func(t *testing.T) {
 			p, m := setup(t, []string{"surplus", "1M", "loss", policy})
@@ -288,6 +290,7 @@ func contains(lines []string, want string) bool {
 
 // A hung daemon delays, and then the policy applies; it does not hang the program.
 func TestHungDaemon(t *testing.T) {
+	t.Parallel()
 	p, m := setup(t, []string{"delay", "7000"})
 	_ = p
 	began := time.Now()

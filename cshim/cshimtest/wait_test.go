@@ -147,6 +147,7 @@ func number(lines []string, begin string) string {
 
 // The daemon dies while a thread waits, and does not come back.
 func TestWaitEndsWithTheDaemon(t *testing.T) {
+	t.Parallel()
 	for policy, want := range map[string]string{"0": "1 alloc ok", "1": "1 alloc err 2"} {
 		t.Run("loss="+policy, func(t *testing.T) {
 			p, m := setup(t, []string{"limit", "1000", "wait", "1", "loss", policy})
@@ -353,6 +354,7 @@ func TestPushWaitsForASlot(t *testing.T) {
 // Own contexts and a shared one, more threads than slots: nobody is inside without one, and all
 // come to their end.
 func TestSlotsOfThreads(t *testing.T) {
+	t.Parallel()
 	for _, kind := range []string{"own", "primary", "shared"} {
 		t.Run(kind, func(t *testing.T) {
 			p, m := setup(t, []string{"slots", "2", "quiet", "1"})
@@ -370,6 +372,7 @@ func TestSlotsOfThreads(t *testing.T) {
 
 // A thread that waits for bytes finds those of its own process that have come back meanwhile.
 func TestWaitReaps(t *testing.T) {
+	t.Parallel()
 	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
 	c := m.start("dlsym")
 	c.do("stream s", "ok")
