@@ -136,7 +136,6 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 		}
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
-				a.unlend(l)
 				a.reflag(l)
 			}
 		}

@@ -391,7 +391,6 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 				if f.ofBytes() {
 					a.collect(x)
 				} else {
-					a.unlend(x)
 					a.reflag(x)
 				}
 			}

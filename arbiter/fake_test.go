@@ -403,7 +403,9 @@ func (c *client) stream(n int) bool {
 
 // contexts makes contexts, or destroys them.
 func (c *client) contexts(n int) arbiter.Result {
-	return c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
+	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
+	c.w.arb.LendStreams(c.lease)
+	return out
 }
 
 // free gives bytes back, and reports it where that is asked for.

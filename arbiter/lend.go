@@ -2,14 +2,13 @@ package arbiter
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// The count of a lease's streams is lent to its client where nobody but that client is concerned: then a stream
-// that is made or destroyed is told to nobody. While it is lent the ledger has the count that was last
-// looked at; streams and takeStreams bring it up to date. It is not lent while the streams alone keep a slot
-// that somebody waits for, so the search for who waits for each other can go by the ledger.
+// This file lends the count of a lease's streams to its client: then the client counts a stream that is made or destroyed in the word of its
+// page, which has the cap as well, and tells nobody. While the count is lent the ledger has the count of the last look; streams and
+// takeStreams bring it up to date. A stream lives in a context, which keeps the slot. So the count is lent as long as the lease has a
+// context; before and afterwards, and where each stream is charged or is its thread's, the client asks.
 
 // believedStreams is how many streams are believed of a word that the daemon before this one lent.
 const believedStreams = 1 << 16
@@ -53,11 +52,9 @@ func (a *Arbiter) LendStreams(id LeaseID) {
 	}
 }
 
-// lendable tells whether a client may count its streams itself: they cost nobody anything, and the slot that they
-// need is there as long as they are, with nobody who waits to hear that the last of them is gone.
+// lendable reports whether a client may count its streams itself: its contexts keep the slot that the streams need, whatever becomes of these.
 func (a *Arbiter) lendable(l *lease) bool {
-	return l.session.alive() && !l.lost && l.countable() && l.settled() && l.session.slots == 0 &&
-		(l.contexts > 0 || !l.device.overfull() && !l.device.entry[permit.Slot].watched)
+	return l.session.alive() && !l.lost && l.countable() && l.contexts > 0 && l.slot != nil
 }
 
 // countable tells whether a lease's streams are a number and no more: not charged, and nobody's of its threads.
@@ -77,13 +74,4 @@ func (a *Arbiter) unlend(l *lease) {
 	if l.lent && !a.lendable(l) {
 		a.takeStreams(l)
 	}
-}
-
-// streaming reports whether a lease has a stream. Where it has none, it asks for the next: there may be no slot for it then.
-func (a *Arbiter) streaming(l *lease) bool {
-	if a.streams(l) > 0 {
-		return true
-	}
-	a.takeStreams(l)
-	return l.Streams() > 0
 }

@@ -16,12 +16,14 @@ func withStreams(most int) rules.Policy {
 	return p
 }
 
-func TestStreamsAreLentWithTheFirst(t *testing.T) {
+func TestStreamsAreLentWithAContext(t *testing.T) {
 	w := newWorld(t, withStreams(3), 1000)
 	c := w.client(0, 0)
-	if c.word.lent {
-		t.Error("the count of a lease without a slot is lent")
+	if c.stream(1); c.word.lent {
+		t.Error("the count of a lease without a context is lent")
 	}
+	c.stream(-1)
+	c.contexts(1)
 	for range 3 {
 		if !c.stream(1) {
 			t.Fatal("refused")
@@ -51,12 +53,8 @@ func TestStreamsAreNotLent(t *testing.T) {
 			w := newWorld(t, withStreams(3), 1000)
 			return w.wish(t, arbiter.SessionRequest{StreamReserve: ptr(accounting.Bytes(10))})
 		}(),
-		"its process wants few beside it": func() *client {
-			w := newWorld(t, withStreams(3), 1000)
-			return w.wish(t, arbiter.SessionRequest{Slots: 1})
-		}(),
 	} {
-		if !c.stream(1) || c.word.lent {
+		if c.contexts(1); !c.stream(1) || c.word.lent {
 			t.Errorf("%s: lent %v", name, c.word.lent)
 		}
 	}
@@ -74,39 +72,7 @@ func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
 	return c.on(0)
 }
 
-// A slot that streams alone keep goes to who waits, whether they went before it was wanted or after.
-func TestStreamsGiveTheSlotWhenWanted(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		w := newWorld(t, capped(1, ""), 1000)
-		c, next := w.client(0, 0), w.client(0, 0)
-		c.stream(1)
-		if !c.word.lent {
-			t.Fatal("not lent")
-		}
-		if before {
-			c.stream(-1)
-		}
-		ticket := next.contexts(1).Waiting
-		if !before {
-			w.served()
-			if c.word.lent {
-				t.Error("lent, though the last stream's end is waited for")
-			}
-			c.stream(1)
-			c.stream(-1)
-			w.served()
-			c.stream(-1)
-			w.served(ticket)
-		} else if ticket != 0 {
-			t.Error("who comes waits for a slot that nothing is in")
-		}
-		if c.word.lent || c.streams(1).Waiting == 0 {
-			t.Error("without a slot a stream is not waited for")
-		}
-	}
-}
-
-// With a context the slot stays, and its streams concern nobody.
+// With a context the slot stays, and its streams concern nobody. Without one the daemon hears of the end of the last stream.
 func TestStreamsStayLentBesideAContext(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	c, next := w.client(0, 0), w.client(0, 0)
@@ -127,6 +93,7 @@ func TestStreamsStayLentBesideAContext(t *testing.T) {
 func TestStreamsMaxChangesWhileLent(t *testing.T) {
 	w := newWorld(t, withStreams(4), 1000)
 	c := w.client(0, 0)
+	c.contexts(1)
 	for range 3 {
 		c.stream(1)
 	}
@@ -168,7 +135,7 @@ func TestStreamsOfTheDead(t *testing.T) {
 
 func TestStreamsOfADaemonBefore(t *testing.T) {
 	w := newWorld(t, withStreams(4), 1000)
-	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Streams: 1})[0]
+	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Streams: 1, Contexts: 1})[0]
 	x := c.word
 	x.streams, x.most, x.lent = 3, 4, true // what was written down is older
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
@@ -179,7 +146,7 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 3 {
 		t.Errorf("%d streams by a word that is not lent", n)
 	}
-	w.arb.Objects(w.now, c.lease, []arbiter.Maker{{Streams: 2}})
+	w.arb.Objects(w.now, c.lease, []arbiter.Maker{{Streams: 2, Contexts: 1}})
 	if n := w.arb.Snapshot(w.now).Leases[0].Streams; n != 2 {
 		t.Errorf("%d streams, the client says 2", n)
 	}

@@ -151,6 +151,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		s.opened = l.opened
 	}
 	a.restoreObjects(now, l, held.Makers)
+	a.unlend(l)
 	a.charge(now, l)
 	a.noteChain(l)
 	a.Refresh(l.id)

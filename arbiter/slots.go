@@ -188,7 +188,7 @@ func (a *Arbiter) busy(h *holder) bool {
 
 // live reports whether a lease has an object.
 func (a *Arbiter) live(l *lease) bool {
-	return l.contexts > 0 || a.streaming(l) || l.holds > 0 || a.uses(l)
+	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.uses(l)
 }
 
 // uses reports whether a lease has memory in use. Where it has none, its idle credit is
@@ -218,7 +218,7 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	switch {
 	case h == nil:
 		a.reflag(l)
-	case h.kept || l.contexts > 0 || a.streaming(l):
+	case h.kept || l.contexts > 0 || l.Streams() > 0:
 	case a.busy(h):
 		a.reflag(l) // its memory alone keeps the slot
 	default:
@@ -244,9 +244,6 @@ func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	a.changed()
 	if d.overfull() {
-		for l := range a.leasesOn(d) {
-			a.unlend(l)
-		}
 		a.sweep(now, d)
 	}
 }

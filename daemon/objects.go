@@ -56,7 +56,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 
 // keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.
 func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Result) {
-	if what == arbiter.WantsStreams { // with what is written down by then
+	if what != arbiter.WantsBytes { // with what is written down by then
 		defer d.arb.LendStreams(l.ID)
 	}
 	switch {
