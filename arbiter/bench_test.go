@@ -101,3 +101,32 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 		})
 	}
 }
+
+// BenchmarkSearch is a search for a deadlock among 1,000 jobs, each of which holds one part of a full device and waits for two. No job would let
+// another one go on by what it holds, so that the search tries all of them. The daemon makes it without its lock.
+func BenchmarkSearch(b *testing.B) {
+	const n = 1000
+	w := newWorld(b, waiting(), n)
+	var all []*client
+	for i := range n {
+		all = append(all, w.clientOf(w.process(1000+uint32(i%2), "ffmpeg"), 0, 0).threaded(1))
+		all[i].must(1)
+	}
+	for _, c := range all {
+		c.wait(2)
+	}
+	for b.Loop() {
+		w.now = w.now.Add(time.Minute)
+		s := w.arb.Search(w.now)
+		s.Run()
+		b.StopTimer()
+		for _, c := range all {
+			c.threaded(2)
+		}
+		w.arb.Settle(w.now, s) // what it found does not stand
+		for _, c := range all {
+			c.threaded(1)
+		}
+		b.StartTimer()
+	}
+}

@@ -141,7 +141,7 @@ func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 // TestACircleOfMany: each of many clients holds one part of a full device and waits for two. With what one of them has there is not
 // enough for another, with what two have there is.
 func TestACircleOfMany(t *testing.T) {
-	const n = 1000
+	const n = 400
 	for threads, grace := range map[int]time.Duration{1: 0, 0: rules.DefaultDeadlockGrace} {
 		w := newWorld(t, waiting(), n)
 		all := make([]*client, n)
