@@ -82,6 +82,8 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 			w.now = w.now.Add(time.Minute)
 			search = w.arb.Search(w.now)
 		}},
+		{"snapshot", func() { w.arb.Copy(w.now) }},
+		{"leases", func() { w.arb.CopyOfLeases(w.now) }},
 		{"query", func() { _, _ = w.arb.Query(w.now, last.session, 0) }},
 		{"all-granted", func() { last.free(1 << 42); w.arb.JudgeAll(w.now) }},
 	} {

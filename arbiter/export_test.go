@@ -1,8 +1,10 @@
 package arbiter
 
 import (
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
 )
 
 // Observe takes a reading of a device into the books. It does not note what leases used just before.
@@ -74,3 +76,17 @@ func (a *Arbiter) SetSlots(now time.Time, device, most int, _ Changer) error {
 
 // Changer is root.
 type Changer struct{}
+
+// Snapshot returns the whole state, arranged.
+func (a *Arbiter) Snapshot(now time.Time) figures.Snapshot {
+	s := a.Copy(now)
+	s.Arrange()
+	return s
+}
+
+// SnapshotOfLeases returns the state of all leases, arranged.
+func (a *Arbiter) SnapshotOfLeases(now time.Time) figures.Snapshot {
+	s := a.CopyOfLeases(now)
+	s.Arrange()
+	return s
+}

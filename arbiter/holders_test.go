@@ -60,6 +60,7 @@ func TestWhoHasADevice(t *testing.T) {
 		t.Fatalf("%+v", got)
 	}
 	for i := range want {
+		got[i].Since = time.Time{}
 		if got[i] != want[i] {
 			t.Errorf("got  %+v\nwant %+v", got[i], want[i])
 		}

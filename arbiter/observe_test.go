@@ -339,6 +339,7 @@ func TestRestore(t *testing.T) {
 		StreamsMax: 256, Contexts: 1, Slot: true, AgeSeconds: 3600, Job: 41, Budget: 600}
 	got := x.row()
 	got.PID, got.UID, got.User, got.Command = 0, 0, "", ""
+	got.ID, want.Opened = 0, opened
 	want.BudgetBy, want.StreamsBy, want.Cgroup = "gpuarb run --memory", "the defaults", "/user.slice"
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)

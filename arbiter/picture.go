@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 	"time"
 
@@ -11,59 +10,68 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// picture is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone.
+// picture is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone. Its rows are in no order, and
+// figures.Snapshot.Arrange sorts them and adds them up, which needs neither the arbiter nor its lock.
 type picture struct {
 	a        *Arbiter
 	now      time.Time
 	state    figures.Snapshot
-	leases   []*lease
-	sessions []*session
-	jobs     []*job
 	budgets  map[*shared]*figures.BudgetState
+	reserved map[int]accounting.Bytes // for jobs that share no budget, by device
 }
 
-// Snapshot returns the whole state. Version and the counters of messages are the caller's to fill in.
-func (a *Arbiter) Snapshot(now time.Time) figures.Snapshot {
+// Copy returns the whole state, not arranged yet. Version and the counters of messages are the caller's to fill in. It goes from job to job,
+// so that all of a job is read while it is in the processor's cache.
+func (a *Arbiter) Copy(now time.Time) figures.Snapshot {
 	p := a.picture(now)
-	p.leases, p.sessions, p.jobs = slices.Collect(maps.Values(a.leases)), slices.Collect(maps.Values(a.sessions)), slices.Collect(maps.Values(a.jobs))
-	p.sort()
-	p.addLeases() // looks at their credit words, which the sums below depend on
-	p.addMachine()
-	p.addProcesses()
+	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
+	p.state.Processes = make([]figures.ProcessState, 0, len(a.sessions))
+	p.state.Jobs = make([]figures.JobState, 0, len(a.jobs))
+	p.state.Budgets, p.budgets = a.budgetStates()
+	for _, j := range a.jobs {
+		for _, s := range j.sessions {
+			p.addSession(s)
+		}
+		p.addJob(j)
+	}
+	p.addMachine() // the devices' sums depend on the leases, whose credit words have been looked at
 	return p.done()
 }
 
 // SnapshotOf returns the state of some sessions, with their leases and jobs, and without all else.
 func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
 	p := a.picture(now)
+	var jobs []*job
 	for _, id := range ids {
 		s := a.sessions[id]
 		if s == nil {
 			continue
 		}
-		p.sessions = append(p.sessions, s)
-		p.leases = append(p.leases, s.leases...)
-		if !slices.Contains(p.jobs, s.job) {
-			p.jobs = append(p.jobs, s.job)
+		p.addSession(s)
+		if !slices.Contains(jobs, s.job) {
+			jobs = append(jobs, s.job)
 		}
 	}
-	p.sort()
-	p.addLeases()
-	p.addProcesses()
-	return p.done()
+	for _, j := range jobs {
+		p.addJob(j)
+	}
+	state := p.done()
+	state.Arrange()
+	return state
 }
 
-// SnapshotOfLeases returns the state of all leases, and of nothing else.
-func (a *Arbiter) SnapshotOfLeases(now time.Time) figures.Snapshot {
+// CopyOfLeases returns the state of all leases, and of nothing else, not arranged yet.
+func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 	p := a.picture(now)
-	p.leases = slices.Collect(maps.Values(a.leases))
-	p.sort()
-	p.addLeases()
+	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
+	for _, s := range a.sessions {
+		p.addLeases(s)
+	}
 	return p.state
 }
 
 func (a *Arbiter) picture(now time.Time) *picture {
-	return &picture{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}}
+	return &picture{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: map[int]accounting.Bytes{}}
 }
 
 // showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
@@ -87,50 +95,36 @@ func (a *Arbiter) showsProcessor() bool {
 	return false
 }
 
-// sort brings what is to be shown into its order.
-func (p *picture) sort() {
-	at := make(map[*device]int, len(p.a.devices))
-	for i, d := range p.a.devices {
-		at[d] = i
-	}
-	slices.SortFunc(p.leases, func(x, y *lease) int {
-		return cmp.Or(cmp.Compare(at[x.device], at[y.device]), x.opened.Compare(y.opened), cmp.Compare(x.id, y.id))
-	})
-	slices.SortFunc(p.sessions, func(x, y *session) int {
-		return cmp.Or(cmp.Compare(x.process.PID, y.process.PID), cmp.Compare(x.id, y.id))
-	})
-	slices.SortFunc(p.jobs, func(x, y *job) int { return cmp.Compare(x.id, y.id) })
-}
-
-func (p *picture) addLeases() {
-	p.state.Leases = make([]figures.LeaseState, len(p.leases))
-	for i, l := range p.leases {
+// addLeases adds the leases of a session.
+func (p *picture) addLeases(s *session) {
+	for _, l := range s.leases {
 		p.a.look(l)
-		p.a.leaseState(&p.state.Leases[i], l, p.now)
+		p.state.Leases = append(p.state.Leases, figures.LeaseState{})
+		p.a.leaseState(&p.state.Leases[len(p.state.Leases)-1], l, p.now)
 	}
 }
 
-// addProcesses adds the sessions and jobs; budgets, where there are any, add up with them.
-func (p *picture) addProcesses() {
-	p.state.Processes = make([]figures.ProcessState, 0, len(p.sessions))
-	for _, s := range p.sessions {
-		p.state.Processes = append(p.state.Processes, s.processState())
-	}
-	p.state.Jobs = make([]figures.JobState, 0, len(p.jobs))
-	for _, j := range p.jobs {
-		p.addJob(j)
-	}
+// addSession adds a session with its leases.
+func (p *picture) addSession(s *session) {
+	p.addLeases(s)
+	p.state.Processes = append(p.state.Processes, s.processState())
 }
 
 // addHolders adds those who have slots of a device to its row, one line for each job.
 func (p *picture) addHolders(d *device, to *figures.DeviceState) {
-	lines := map[*job]int{}
-	for _, h := range slices.SortedFunc(maps.Values(d.permits[permit.Slot]), oldestFirst) {
+	lines := make(map[*job]int, len(d.permits[permit.Slot]))
+	if len(d.permits[permit.Slot]) > 0 {
+		to.Holders = make([]figures.HolderState, 0, len(d.permits[permit.Slot]))
+	}
+	for _, h := range d.permits[permit.Slot] {
 		i, known := lines[h.Job]
 		if !known {
 			i = len(to.Holders)
 			lines[h.Job] = i
 			to.Holders = append(to.Holders, h.Job.holderState(h, p.now))
+		}
+		if line := &to.Holders[i]; h.since.Before(line.Since) {
+			line.Since, line.AgeMs = h.since, max(0, p.now.Sub(h.since).Milliseconds())
 		}
 		to.Holders[i].Slots++
 		switch {
@@ -180,9 +174,8 @@ func (p *picture) addJob(j *job) {
 	if j.shared != nil {
 		return
 	}
-	for i := range p.state.Devices {
-		d := &p.state.Devices[i]
-		d.Reserved = d.Reserved.Plus(j.budget.Reserved(d.Index))
+	for _, d := range p.a.devices {
+		p.reserved[d.Index] = p.reserved[d.Index].Plus(j.budget.Reserved(d.Index))
 	}
 }
 
@@ -195,13 +188,12 @@ func (p *picture) addMachine() {
 	for i, d := range a.devices {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
-		to.Reserved = a.reservedBelow(d)
+		to.Reserved = a.reservedBelow(d).Plus(p.reserved[d.Index])
 		to.Pressure = p.pressure(&d.gauge, to.Pressure)
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 		p.addHolders(d, to)
 	}
 	s.Rules = a.ruleStates()
-	s.Budgets, p.budgets = a.budgetStates()
 	p.addUsers()
 	queue := a.moment(p.now)
 	s.Queue = make([]figures.TicketState, 0, len(a.tickets))
@@ -215,7 +207,6 @@ func (p *picture) addMachine() {
 func (p *picture) done() figures.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))
-	sumUsers(&p.state)
 	if !p.a.showsProcessor() {
 		p.state.HideProcessor()
 	}

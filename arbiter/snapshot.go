@@ -26,7 +26,7 @@ func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
 		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
 		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container,
+		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container, Opened: l.opened, ID: uint64(l.id),
 	}
 	for sh := range l.session.shares {
 		if to.Shared == "" || !sh.ofCgroup() { // of cgroups the innermost
@@ -152,7 +152,7 @@ func (s *session) processState() figures.ProcessState {
 	return figures.ProcessState{
 		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
 		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container,
+		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container, ID: uint64(s.id),
 	}
 }
 
@@ -231,7 +231,7 @@ func (a *Arbiter) peopleShown() []*person {
 	return all
 }
 
-// userState describes a user; sumUsers adds up what he has.
+// userState describes a user; figures.Snapshot.Arrange adds up what the user has.
 func (a *Arbiter) userState(p *person) figures.UserState {
 	state := figures.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
 		Counts: figures.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
@@ -241,30 +241,6 @@ func (a *Arbiter) userState(p *person) figures.UserState {
 		}
 	}
 	return state
-}
-
-// sumUsers adds up what each user has by the rows of his jobs and of their leases.
-func sumUsers(s *figures.Snapshot) {
-	users := make(map[uint32]*figures.UserState, len(s.Users))
-	for i := range s.Users {
-		users[s.Users[i].UID] = &s.Users[i]
-	}
-	of := make(map[uint64]*figures.UserState, len(s.Jobs))
-	for i := range s.Jobs {
-		j := &s.Jobs[i]
-		u := users[j.UID]
-		if of[j.ID] = u; u == nil {
-			continue // he came while the snapshot was made
-		}
-		for _, d := range j.Devices {
-			u.Used = u.Used.Plus(d.Used)
-		}
-	}
-	for i := range s.Leases {
-		if u := of[s.Leases[i].Job]; u != nil {
-			u.Streams += s.Leases[i].Streams
-		}
-	}
 }
 
 // budgetStates describes the budgets that jobs share, by name, and the limits of users and
@@ -375,9 +351,9 @@ func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	return sum
 }
 
-// holderState describes a job that has a device or slots of it, by its oldest holder there.
+// holderState describes a job that has a device or slots of it, by one of its holders there.
 func (j *job) holderState(h *holder, now time.Time) figures.HolderState {
 	p := &j.request.Process
 	return figures.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
-		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
+		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, Since: h.since, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
 }

@@ -333,7 +333,11 @@ func (d *Daemon) state() figures.Snapshot { return d.texts.states.Get(d.snapshot
 // Leases is the state of all leases, and of nothing else.
 func (d *Daemon) Leases() figures.Snapshot {
 	d.looked()
-	return d.texts.leases.Get(func() figures.Snapshot { return d.taken(d.arb.SnapshotOfLeases) })
+	return d.texts.leases.Get(func() figures.Snapshot {
+		s := d.taken(d.arb.CopyOfLeases)
+		s.Arrange()
+		return s
+	})
 }
 
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
@@ -354,10 +358,11 @@ func idsOf(sessions []*session) []arbiter.SessionID {
 func (d *Daemon) snapshot() figures.Snapshot {
 	defer d.caught(nil)
 	s := d.taken(func(now time.Time) figures.Snapshot {
-		s := d.arb.Snapshot(now)
+		s := d.arb.Copy(now)
 		s.Config = d.configured
 		return s
 	})
+	s.Arrange()
 	s.Stats.Malformed = d.bad.Load()
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())

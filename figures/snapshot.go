@@ -124,6 +124,7 @@ type HolderState struct {
 	Kind    HolderKind `json:"kind"`
 	Slots   int        `json:"slots"`
 	AgeMs   int64      `json:"age_ms"`
+	Since   time.Time  `json:"-"` // when AgeMs began
 }
 
 // HolderKind says how a job has a device.
@@ -192,6 +193,9 @@ type LeaseState struct {
 	Active   bool  `json:"active"`    // it waits, or holds a slot
 	ActiveMs int64 `json:"active_ms"` // for how long; 0 when it is idle
 	IdleMs   int64 `json:"idle_ms"`   // since it was last active or asked for something; 0 when it is active
+
+	Opened time.Time `json:"-"`
+	ID     uint64    `json:"-"` // a number that only grows
 }
 
 // TicketState is one waiting request: a row of /gpu/queue.
@@ -226,6 +230,7 @@ type ProcessState struct {
 	Cgroup     string   `json:"cgroup"`            // "": not known
 	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
 	Container  string   `json:"container"`         // "": none
+	ID         uint64   `json:"-"`                 // of its session: a number that only grows
 }
 
 // JobState is a job: what one `gpuarb run` started, or one bare preloaded process.

@@ -1,0 +1,68 @@
+package figures
+
+import (
+	"cmp"
+	"slices"
+)
+
+// Arrange sorts the rows of a snapshot that was just copied, and adds up what users have. Who makes a snapshot calls it once, and holds no lock
+// meanwhile: with 16,384 leases it takes longer than the copy. Leases are in the order of their devices and then of their age, processes in
+// that of their PIDs, jobs in that of their numbers, and those who hold a device in the order in which they got it.
+func (s *Snapshot) Arrange() {
+	s.Leases = sorted(s.Leases, func(x, y *LeaseState) int {
+		return cmp.Or(cmp.Compare(x.Device, y.Device), x.Opened.Compare(y.Opened), cmp.Compare(x.ID, y.ID))
+	})
+	s.Processes = sorted(s.Processes, func(x, y *ProcessState) int { return cmp.Or(cmp.Compare(x.PID, y.PID), cmp.Compare(x.ID, y.ID)) })
+	s.Jobs = sorted(s.Jobs, func(x, y *JobState) int { return cmp.Compare(x.ID, y.ID) })
+	for i := range s.Devices {
+		d := &s.Devices[i]
+		d.Holders = sorted(d.Holders, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
+	}
+	for i := range s.Budgets {
+		b := &s.Budgets[i]
+		slices.Sort(b.Jobs)
+		b.Jobs = slices.Compact(b.Jobs)
+	}
+	s.sumUsers()
+}
+
+// sorted returns rows in order. Rows are long: their places are sorted, and then each is moved once.
+func sorted[T any](rows []T, order func(x, y *T) int) []T {
+	if len(rows) == 0 {
+		return rows
+	}
+	at := make([]*T, len(rows))
+	for i := range rows {
+		at[i] = &rows[i]
+	}
+	slices.SortFunc(at, order)
+	to := make([]T, len(rows))
+	for i, row := range at {
+		to[i] = *row
+	}
+	return to
+}
+
+// sumUsers adds up what each user has by the rows of the user's jobs and of their leases.
+func (s *Snapshot) sumUsers() {
+	users := make(map[uint32]*UserState, len(s.Users))
+	for i := range s.Users {
+		users[s.Users[i].UID] = &s.Users[i]
+	}
+	of := make(map[uint64]*UserState, len(s.Jobs))
+	for i := range s.Jobs {
+		j := &s.Jobs[i]
+		u := users[j.UID]
+		if of[j.ID] = u; u == nil {
+			continue // he came while the snapshot was made
+		}
+		for _, d := range j.Devices {
+			u.Used = u.Used.Plus(d.Used)
+		}
+	}
+	for i := range s.Leases {
+		if u := of[s.Leases[i].Job]; u != nil {
+			u.Streams += s.Leases[i].Streams
+		}
+	}
+}
