@@ -168,15 +168,20 @@ func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 
 // subject describes the owner of limits that are changed: how its limits are found, checked and told.
 type subject struct {
-	of      rules.Owner
-	owner   rules.Process // user who may lower the limits
-	who     string        // for errors
-	whose   string        // for events
-	memory  func(rules.Bounds) rules.Memory
-	streams func() rules.Streams
-	device  *device         // that has the limits; nil: of all other owners
-	job     *job            // that has the limits, or whose process has; nil: of all other owners
-	under   func(*job) bool // which jobs have programs under the limits
+	of     rules.Owner
+	owner  rules.Process   // user who may lower the limits
+	who    string          // for errors
+	whose  string          // for events
+	now    func() limited  // limits in force; nil: of a device
+	device *device         // that has the limits; nil: of all other owners
+	job    *job            // that has the limits, or whose process has; nil: of all other owners
+	under  func(*job) bool // which jobs have programs under the limits
+}
+
+// limited has limits that follow from a rule, from what was asked for, and from rows of the table.
+type limited interface {
+	Memory(b rules.Bounds) rules.Memory
+	Streams() rules.Streams
 }
 
 // subject describes an owner of limits, as LimitOwner returns it.
@@ -184,30 +189,26 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 	s := &subject{of: of}
 	switch of.Kind {
 	case rules.OfDevice:
-		s.under = func(*job) bool { return false }
-		s.device = a.device(int(of.ID))
-		if s.who = accounting.DeviceName(int(of.ID), false); s.device != nil {
+		if s.who, s.device = accounting.DeviceName(int(of.ID), false), a.device(int(of.ID)); s.device != nil {
 			s.who = s.device.String()
 		}
+		s.under = func(*job) bool { return false }
 	case rules.OfRule:
-		rule := func() rules.Terms { t, _ := a.policy.ByID(of.ID); return t }
-		key := rule().Key
-		s.who = key.String()
-		s.memory = func(b rules.Bounds) rules.Memory { t := rule(); return t.Memory(b) }
-		s.streams = func() rules.Streams { t := rule(); return t.Streams() }
-		s.under = func(j *job) bool { return j.Rule.Key == key }
-	case rules.OfUser, rules.OfCgroup:
-		given := &rules.Limits{Of: of, User: name}
+		s.now = func() limited { t, _ := a.policy.ByID(of.ID); return &t }
+		rule, _ := a.policy.ByID(of.ID)
+		s.who = rule.Key.String()
+		s.under = func(j *job) bool { return j.Rule.Key == rule.Key }
+	case rules.OfUser:
+		s.now = func() limited { return a.limits[of] }
+		s.owner = rules.Process{UID: uint32(of.ID), User: name}
+		s.who = wording.User(s.owner.UID, name)
+		s.under = func(j *job) bool { return j.request.Process.UID == s.owner.UID }
+	case rules.OfCgroup:
+		s.now = func() limited { return a.limits[of] }
+		s.who = fmt.Sprintf(wording.Cgroup, wording.Plain(of.Path))
 		s.under = func(j *job) bool {
 			return slices.ContainsFunc(j.sessions, func(x *session) bool { return x.process.InCgroup(of.Path) })
 		}
-		if of.Kind == rules.OfUser {
-			s.owner = rules.Process{UID: uint32(of.ID), User: name}
-			s.under = func(j *job) bool { return j.request.Process.UID == s.owner.UID }
-		}
-		s.who = given.String()
-		s.memory = func(b rules.Bounds) rules.Memory { return a.limits[of].Memory(b) }
-		s.streams = func() rules.Streams { return a.limits[of].Streams() }
 	case rules.OfJob:
 		s.ofJob(a.jobs[JobID(of.ID)])
 	case rules.OfProcess:
@@ -223,9 +224,9 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 func (s *subject) ofJob(j *job) {
 	s.job, s.owner = j, j.request.Process
 	s.under = func(x *job) bool { return x == j }
-	s.memory, s.streams = j.Memory, j.Streams
+	s.now = func() limited { return &j.Job }
 	if j.Each() {
-		s.memory = j.newProcess().Memory
+		s.now = func() limited { return &j.newProcess().Client }
 	}
 	s.who, s.whose = wording.Job(uint64(j.id), "", ""), wording.Owned(s.owner.User, j.name())
 }
@@ -233,7 +234,8 @@ func (s *subject) ofJob(j *job) {
 // ofProcess describes the process of a session.
 func (s *subject) ofProcess(x *session) {
 	if s.ofJob(x.job); x.job.run {
-		s.owner, s.memory, s.streams = x.process, x.Memory, x.Streams
+		s.owner = x.process
+		s.now = func() limited { return &x.Client }
 	}
 	s.under = func(j *job) bool {
 		return slices.ContainsFunc(j.sessions, func(y *session) bool { return y.limitOwner() == s.of })
@@ -253,14 +255,14 @@ func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	case s.device != nil:
 		return force, nil
 	}
-	if err := c.CheckStreams(s.streams(), force); err != nil {
+	if err := c.CheckStreams(s.now().Streams(), force); err != nil {
 		return force, err
 	}
 	for _, d := range a.devices {
 		if !c.On(d.Index) {
 			continue
 		}
-		if err := c.CheckMemory(s.memory(d.bounds()), d.bounds(), force); err != nil {
+		if err := c.CheckMemory(s.now().Memory(d.bounds()), d.bounds(), force); err != nil {
 			return force, err
 		}
 	}
@@ -281,14 +283,14 @@ func (s *subject) standings(on []*device, c rules.Change) (all []standing) {
 		all = append(all, standing{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
 	}
 	if c.Streams != nil {
-		all = append(all, standing{nil, "streams.max", accounting.Bytes(s.streams().Max), countText(rules.NoStreams)})
+		all = append(all, standing{nil, "streams.max", accounting.Bytes(s.now().Streams().Max), countText(rules.NoStreams)})
 	}
 	for _, d := range on {
 		if c.Max != nil && c.On(d.Index) {
-			all = append(all, standing{d, "memory.max", s.memory(d.bounds()).Max, accounting.Bytes.Human})
+			all = append(all, standing{d, "memory.max", s.now().Memory(d.bounds()).Max, accounting.Bytes.Human})
 		}
 		if c.Min != nil && c.On(d.Index) {
-			all = append(all, standing{d, "memory.min", s.memory(d.bounds()).Min, accounting.Bytes.Human})
+			all = append(all, standing{d, "memory.min", s.now().Memory(d.bounds()).Min, accounting.Bytes.Human})
 		}
 	}
 	return all

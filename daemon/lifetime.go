@@ -57,8 +57,8 @@ func (d *Daemon) dropSessionLocked(s *session) {
 		delete(d.ofProcess, s.peer.PID)
 		delete(d.keepers, s.peer.PID)
 	}
-	if len(d.sessionsOfProcessLocked(s.peer.PID, s.peer.StartTicks)) == 0 {
-		d.dropLimitsLocked(processOwner(s))
+	if of := processOwner(s); !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
+		d.dropLimitsLocked(of)
 	}
 	for c := range s.conns {
 		c.Close()

@@ -42,16 +42,9 @@ func (d *Daemon) showAllLocked() {
 
 // showOwnerLocked is show for the sessions of a job or a process.
 func (d *Daemon) showOwnerLocked(of rules.Owner) {
-	switch of.Kind {
-	case rules.OfProcess:
-		for _, s := range d.sessionsOfProcessLocked(int(of.ID), of.Start) {
+	for _, s := range d.sessions {
+		if !s.dead && (processOwner(s) == of || of == rules.Owner{Kind: rules.OfJob, ID: uint64(s.job)}) {
 			d.showLocked(s)
-		}
-	case rules.OfJob:
-		for s := range d.jobByID[arbiter.JobID(of.ID)].members {
-			if !s.dead {
-				d.showLocked(s)
-			}
 		}
 	}
 }

@@ -224,18 +224,3 @@ func changeIn(r *ipc.LimitRequest) (change rules.Change) {
 	}
 	return change
 }
-
-// sessionsOfProcessLocked are the sessions of a live process.
-func (d *Daemon) sessionsOfProcessLocked(pid int, start uint64) (of []*session) {
-	for _, s := range d.ofProcess[pid] {
-		switch {
-		case s.dead || start != 0 && s.peer.StartTicks != start:
-		case len(of) > 0 && s.peer.StartTicks < of[0].peer.StartTicks:
-		case len(of) > 0 && s.peer.StartTicks > of[0].peer.StartTicks:
-			of = []*session{s}
-		default:
-			of = append(of, s)
-		}
-	}
-	return of
-}
