@@ -1001,7 +1001,7 @@ func (d *drive) finish() {
 }
 
 // TestQueueAgainstReference takes some hundred thousand random steps, half of them where contexts cost something.
-func TestQueueAgainstReference(t *testing.T) { againstReference(t, 120) }
+func TestQueueAgainstReference(t *testing.T) { againstReference(t, 80) }
 
 // againstReference compares the arbiter with the reference over random steps from each of so many seeds, an even number.
 func againstReference(t *testing.T, seeds uint64) {

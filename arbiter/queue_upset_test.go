@@ -367,7 +367,7 @@ func (d *drive) noDevice(err error) {
 
 // TestQueueUpset compares the arbiter with the reference over random steps, in which devices are lost and come back,
 // sessions resume, and the daemon restarts.
-func TestQueueUpset(t *testing.T) { upsetAgainstReference(t, 120) }
+func TestQueueUpset(t *testing.T) { upsetAgainstReference(t, 80) }
 
 // upsetAgainstReference is againstReference with such upsets.
 func upsetAgainstReference(t *testing.T, seeds uint64) {

@@ -43,21 +43,6 @@ func TestThreeOfSixty(t *testing.T) {
 	idle(m)
 }
 
-// TestTwoOfForty: two of 40 % are there at the same time.
-func TestTwoOfForty(t *testing.T) {
-	t.Parallel()
-	m := machine(t, "100M", "")
-	a, b := cudaprog(m, "--wait"), cudaprog(m, "--wait")
-	a.Want("alloc a 40M", "ok")
-	b.Want("alloc a 40M", "ok")
-	if n := m.SimNumber("total", "0"); n != 80*mib {
-		t.Errorf("%d bytes are in use", n)
-	}
-	a.End()
-	b.End()
-	idle(m)
-}
-
 // TestSmallSteps: two programs that grow in small steps until neither can: one is
 // refused, with the circle explained on its stderr, and the other finishes.
 func TestSmallSteps(t *testing.T) {

@@ -76,89 +76,6 @@ func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 	}
 }
 
-// TestDiedWhileNobodyWatched: a holder that dies between two daemons is reaped by
-// the second.
-func TestDiedWhileNobodyWatched(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.Want("alloc a 1G", "ok")
-	m.Kill()
-	kill(t, p.PID())
-	m.Start()
-	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
-	if g := m.Snapshot().Devices[0].Granted; g != 0 {
-		t.Errorf("%d bytes are still granted", g)
-	}
-}
-
-func TestForkedChildHasNoLease(t *testing.T) {
-	t.Parallel()
-	for _, fork := range []string{"fork", "rawfork"} {
-		t.Run(fork, func(t *testing.T) {
-			t.Parallel()
-			m := rig.New(t, rig.Options{Devices: "8G"})
-			p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-			p.Want("alloc a 5M", "ok")
-			// After a fork the driver knows the child no more; whatever it answers
-			// there, the parent's account must not move.
-			p.Tell(fork + "\nfree a\nalloc b 1M\njoin") // at once: both read from one stdin
-			for _, want := range []string{"free a err ", "alloc b err ", "fork ok 0"} {
-				if got := p.Line(); !strings.HasPrefix(got, want) {
-					t.Errorf("%s, want %s", got, want)
-				}
-			}
-			if _, got, _ := only(t, m); got != 5<<20 {
-				t.Errorf("%d bytes after the child, want the parent's 5 MiB", got)
-			}
-			p.Want("free a", "ok")
-			if _, got, _ := only(t, m); got != 0 {
-				t.Errorf("%d bytes at the end", got)
-			}
-			p.End()
-		})
-	}
-}
-
-func TestExecEndsTheLease(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.Want("alloc a 5M", "ok")
-	if p.Tell("exec " + cudaprog(t, "link")); p.Line() != "ready" {
-		t.Fatal("the new program is not ready")
-	}
-	rig.Eventually(t, "the old lease is gone", func() bool {
-		s := m.Snapshot()
-		return len(s.Leases) == 1 && s.Leases[0].Used == 0
-	})
-	p.Want("alloc b 1M", "ok")
-	if _, got, _ := only(t, m); got != 1<<20 {
-		t.Errorf("%d bytes, want 1 MiB", got)
-	}
-	p.End()
-}
-
-func TestClosedDescriptorsKeepTheLease(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G"})
-	p := m.Interact(m.Gpuarb("run", "--memory", "64M", "--", cudaprog(t, "dlsym")))
-	p.Want("alloc a 5M", "ok")
-	p.Want("closefds", "ok")
-	rig.Eventually(t, "the daemon has noticed", func() bool {
-		pid, used, _ := only(t, m)
-		return syscall.Kill(pid, 0) == nil && used == 5<<20
-	})
-	p.Want("alloc b 59M", "ok")
-	p.Want("alloc c 1", "err 2")
-	if _, got, _ := only(t, m); got != 64<<20 {
-		t.Errorf("%d bytes, want the whole budget", got)
-	}
-	p.Want("free a", "ok")
-	p.End()
-	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
-}
-
 // TestClosedDescriptorsOverARestart: a program that has closed its lease page's descriptor
 // with all others counts for itself. The next daemon opens the page all the same, and what
 // idled there is not had twice.
@@ -200,33 +117,6 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 		t.Errorf("%d words were clamped", n)
 	}
 	p.End()
-}
-
-// TestForkedChildKeepsTheMemory: the parent is dead, its child still has the
-// device open; what it held is out of reach until the child is gone too.
-func TestForkedChildKeepsTheMemory(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
-	p := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
-	p.Want("alloc a 1G", "ok")
-	parent := p.PID()
-	p.Tell("fork\npid\nhold\njoin")
-	child := strings.TrimPrefix(p.Line(), "pid ok ")
-	kill(t, parent)
-	rig.Eventually(t, "the memory counts as unmanaged", func() bool {
-		d := m.Snapshot().Devices[0]
-		return d.Granted == 0 && d.Unmanaged == 1<<30
-	})
-	by := m.Snapshot().Devices[0].UnmanagedBy
-	if len(by) != 1 || !strings.Contains(by[0].Command, "["+child+"]") {
-		t.Errorf("unmanaged by %+v, want the child, %s", by, child)
-	}
-	m.AwaitLog("[" + child + "] keeps its 1 GiB")
-	p.CloseStdin() // the child's hold ends
-	rig.Eventually(t, "the memory is back", func() bool {
-		d := m.Snapshot().Devices[0]
-		return d.Unmanaged == 0 && d.Capacity == d.Total
-	})
 }
 
 // TestRowsWhileTheDaemonStops: who reads the table again and again while a daemon stops and the
