@@ -31,33 +31,29 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry) {
                         entry->tag);
 }
 
-bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device) {
-    struct ga_root *root = ga_root_get();
-    ask->root = NULL;
-    if (!root)
-        return !ga_root_denies();
-    int number = ga_cuda_device_number(root, device);
-    if (number < 0)
-        return true; // the driver alone decides
-    ask->device = (uint32_t)number;
-    ga_tell_making(root, ask->device);
-    if (!ga_admit_object(root, GA_OBJECT_CONTEXT, ask->device, 0, &ask->tag)) {
-        ga_tell_made(root, ask->device);
+bool ga_cuda_context_ask(struct ga_claim *c, ga_cu_device device) {
+    *c = (struct ga_claim){.entry.kind = GA_CUDA_CONTEXT_CREATED};
+    if (!ga_claim_begin(c))
         return false;
+    int number = c->root ? ga_cuda_device_number(c->root, device) : -1;
+    if (number < 0) {
+        c->root = NULL; // the driver alone decides
+        return true;
     }
-    ask->root = root;
-    return true;
+    c->entry.device = (uint8_t)number;
+    c->entry.bytes = ga_self.number;
+    ga_tell_making(c->root, c->entry.device);
+    if (ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, 0, &c->entry.tag))
+        return true;
+    ga_tell_made(c->root, c->entry.device);
+    return false;
 }
 
-void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask) {
-    struct ga_entry entry = {.bytes = ga_self.number,
-                             .device = (uint8_t)ask->device,
-                             .tag = ask->tag,
-                             .kind = GA_CUDA_CONTEXT_CREATED};
-    if (!ask->root)
+void ga_cuda_context_unmade(const struct ga_claim *c) {
+    if (!c->root)
         return;
-    give_back(ask->root, &entry);
-    ga_tell_made(ask->root, ask->device);
+    give_back(c->root, &c->entry);
+    ga_tell_made(c->root, c->entry.device);
 }
 
 // Serial numbers are odd, so that no pointer is one: a block of a pool stores its pool in the same
@@ -98,18 +94,14 @@ static void replaced(struct ga_root *root, const struct ga_entry *old, const str
         ga_cuda_context_end(root, old->context);
 }
 
-void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made) {
+void ga_cuda_context_made(struct ga_claim *c) {
     struct ga_entry old = {0};
-    if (!ask->root)
+    if (!c->root)
         return;
-    struct ga_entry entry = *made;
-    entry.bytes = ga_self.number;
-    entry.device = (uint8_t)ask->device;
-    entry.tag = ask->tag;
     // Without memory to remember it by it stays counted.
-    if (put_made(ask->root, &entry, &old))
-        replaced(ask->root, &old, &entry);
-    ga_tell_made(ask->root, ask->device);
+    if (put_made(c->root, &c->entry, &old))
+        replaced(c->root, &old, &c->entry);
+    ga_tell_made(c->root, c->entry.device);
 }
 
 // Changes an entry of a context that is in the table. False: it is there no more.
@@ -153,15 +145,13 @@ struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context,
     return entry;
 }
 
-ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_result result,
-                                  const ga_context *context) {
-    struct ga_entry made = {.kind = GA_CUDA_CONTEXT_CREATED};
+ga_result ga_cuda_context_created(struct ga_claim *c, ga_result result, const ga_context *context) {
     if (result != GA_CUDA_SUCCESS) {
-        ga_cuda_context_unmade(ask);
+        ga_cuda_context_unmade(c);
         return result;
     }
-    made.key = key_of(*context);
-    ga_cuda_context_made(ask, &made);
+    c->entry.key = key_of(*context);
+    ga_cuda_context_made(c);
     return result;
 }
 

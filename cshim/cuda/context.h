@@ -11,7 +11,7 @@
 #ifndef GA_CUDA_CONTEXT_H
 #define GA_CUDA_CONTEXT_H
 
-#include "core/root.h"
+#include "core/admit.h"
 #include "cuda/driver.h"
 #include "cuda/state.h"
 
@@ -26,19 +26,12 @@ enum ga_cuda_context_kind {
     GA_CUDA_CONTEXT_OF_GREEN = 5 // cuCtxFromGreenCtx: not counted; the number is the primary's
 };
 
-// A context that the driver is about to make. root is NULL where it is not arbitrated.
-struct ga_cuda_context_ask {
-    struct ga_root *root;
-    uint32_t device;
-    uint16_t tag;
-};
-
 // Asks for a context before the driver makes it. False: refused. After true one of the others.
-bool ga_cuda_context_ask(struct ga_cuda_context_ask *ask, ga_cu_device device);
-// The driver has made it: writes it down. made has its key, space and kind, and for a green context
-// the primary one's serial number. Any other gets a serial number.
-void ga_cuda_context_made(const struct ga_cuda_context_ask *ask, const struct ga_entry *made);
-void ga_cuda_context_unmade(const struct ga_cuda_context_ask *ask);
+bool ga_cuda_context_ask(struct ga_claim *c, ga_cu_device device);
+// The driver has made it: writes it down. The caller has filled in the key, space and kind of the
+// entry, and for a green context the primary one's serial number. Any other gets a serial number.
+void ga_cuda_context_made(struct ga_claim *c);
+void ga_cuda_context_unmade(const struct ga_claim *c);
 
 // Returns the entry of a context, by its handle. If it was not known, it gets a serial number and
 // is counted, and the daemon is told.
@@ -54,8 +47,7 @@ void ga_cuda_context_forget(struct ga_root *root, uint64_t context);
 void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 
 // The driver has answered to one of the calls that create one.
-ga_result ga_cuda_context_created(const struct ga_cuda_context_ask *ask, ga_result result,
-                                  const ga_context *context);
+ga_result ga_cuda_context_created(struct ga_claim *c, ga_result result, const ga_context *context);
 
 // The driver has ended the context with a serial number: removes the number, sweeps what lived in
 // the context, and gives back its charge. 0: the context was not known, but a thread may be about

@@ -19,32 +19,34 @@ static ga_context primary_handle(ga_cu_device device) {
     return context;
 }
 
-static void record(const struct ga_cuda_context_ask *own, const struct ga_cuda_context_ask *primary,
-                   ga_green green, ga_cu_device device) {
-    ga_context home = primary_handle(device);
-    struct ga_entry entry = {.key = (uint64_t)(uintptr_t)home, .kind = GA_CUDA_CONTEXT_PRIMARY};
-    if (home)
-        ga_cuda_context_made(primary, &entry);
-    else
-        ga_cuda_context_unmade(primary);
-    uint64_t serial = 0;
-    if (home)
-        serial = ga_cuda_context_notice(own->root, home, own->device, GA_CUDA_CONTEXT_SEEN).context;
-    entry = (struct ga_entry){.key = (uint64_t)(uintptr_t)green,
-                              .space = GA_SPACE_CUDA_GREEN,
-                              .context = serial,
-                              .kind = GA_CUDA_CONTEXT_GREEN};
-    ga_cuda_context_made(own, &entry);
-}
-
-// What one is asked for with: its own, and the primary context where that is not there.
+// What a green context is asked for with: its own, and the primary context if that is not there.
 struct asks {
-    struct ga_cuda_context_ask own, primary;
+    struct ga_claim own, primary;
 };
+
+static void record(struct asks *a, ga_green green, ga_cu_device device) {
+    ga_context home = primary_handle(device);
+    uint64_t serial = 0;
+    a->primary.entry.key = (uint64_t)(uintptr_t)home;
+    a->primary.entry.kind = GA_CUDA_CONTEXT_PRIMARY;
+    if (home)
+        ga_cuda_context_made(&a->primary);
+    else
+        ga_cuda_context_unmade(&a->primary);
+    if (home)
+        serial =
+            ga_cuda_context_notice(a->own.root, home, a->own.entry.device, GA_CUDA_CONTEXT_SEEN)
+                .context;
+    a->own.entry.key = (uint64_t)(uintptr_t)green;
+    a->own.entry.space = GA_SPACE_CUDA_GREEN;
+    a->own.entry.context = serial;
+    a->own.entry.kind = GA_CUDA_CONTEXT_GREEN;
+    ga_cuda_context_made(&a->own);
+}
 
 // False: refused.
 static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
-    a->primary = (struct ga_cuda_context_ask){.root = NULL};
+    a->primary = (struct ga_claim){.root = NULL};
     if (!ga_cuda_context_ask(&a->own, device))
         return false;
     if (!first || ga_cuda_context_ask(&a->primary, device))
@@ -53,10 +55,10 @@ static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
     return false;
 }
 
-static ga_result settle(const struct asks *a, ga_result result, const ga_green *green,
+static ga_result settle(struct asks *a, ga_result result, const ga_green *green,
                         ga_cu_device device) {
     if (result == GA_CUDA_SUCCESS && a->own.root) {
-        record(&a->own, &a->primary, *green, device);
+        record(a, *green, device);
     } else {
         ga_cuda_context_unmade(&a->primary);
         ga_cuda_context_unmade(&a->own);

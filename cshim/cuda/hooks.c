@@ -131,7 +131,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
 #define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
     GA_TAKES(ga_claim, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
-    GA_TAKES(ga_cuda_context_ask, ga_cuda_context_ask(&c, device),                                 \
+    GA_TAKES(ga_claim, ga_cuda_context_ask(&c, device),                                            \
              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
     GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \

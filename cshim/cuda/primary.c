@@ -140,16 +140,17 @@ struct retaining {
     struct ga_hold hold; // the thread's
 };
 
-static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *ask, bool others) {
+// ask: what was asked for, if the context is to be made; without a root it is there.
+static ga_result retain(struct retaining *r, struct ga_claim *ask, bool others) {
     ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
         return result;
     }
-    struct ga_entry made = {.key = (uint64_t)(uintptr_t)*r->context,
-                            .kind = GA_CUDA_CONTEXT_PRIMARY};
+    ask->entry.key = (uint64_t)(uintptr_t)*r->context;
+    ask->entry.kind = GA_CUDA_CONTEXT_PRIMARY;
     if (ask->root)
-        ga_cuda_context_made(ask, &made);
+        ga_cuda_context_made(ask);
     else
         ga_cuda_context_notice(r->root, *r->context, number_of(r->root, r->device),
                                GA_CUDA_CONTEXT_PRIMARY);
@@ -160,7 +161,7 @@ static ga_result retain(struct retaining *r, const struct ga_cuda_context_ask *a
 
 // False: it is not there.
 static bool retain_living(struct retaining *r, ga_result *result) {
-    static const struct ga_cuda_context_ask none;
+    struct ga_claim none = {.root = NULL};
     bool turn = begin_turn(r->root, r->device);
     bool lives = ga_cuda_primary_active(r->device);
     if (lives)
@@ -171,7 +172,7 @@ static bool retain_living(struct retaining *r, ga_result *result) {
 
 // Asked for before a turn is taken, because that may wait.
 static ga_result retain_new(struct retaining *r, bool *refused) {
-    struct ga_cuda_context_ask ask;
+    struct ga_claim ask;
     *refused = !ga_cuda_context_ask(&ask, r->device);
     if (*refused)
         return GA_CUDA_OUT_OF_MEMORY;
