@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Holds: where slots are the threads', a thread that uses what another one made needs a
-// slot of its own, and has nothing yet that would tell so. It takes one hold a device, which goes
-// back when it is done, or dead. What it has retained by name it holds by itself, until somebody
-// lets go of that.
-//
-// root.holds is the one record of both: who holds which device, since which session.
+// Holds: where slots are the threads', a thread that uses what another one made needs a slot of its
+// own, and has nothing yet that would tell so. It has one hold a device, for two reasons, which an
+// entry of root.holds counts:
+//   bytes    the thread's id in the kernel while it uses something there, else 0. The use ends when
+//            the thread is done with it, or dead;
+//   context  how often it has retained something there by name: until as much was released.
+// The key of an entry has the thread and the device; its kind is 1 if the daemon counts the hold.
 #ifndef GA_HOLD_H
 #define GA_HOLD_H
 
@@ -12,15 +13,13 @@
 
 // Whether the slots of a device are the threads' here. Opens the lease.
 bool ga_hold_matters(struct ga_root *root, uint32_t device);
-// The calling thread's hold on a device; waits for a slot if need be. False: refused.
-bool ga_hold_take(struct ga_root *root, uint32_t device);
-// It is done with all that it took so.
+// The calling thread uses something of a device; waits for a slot if need be. False: refused.
+bool ga_hold_use(struct ga_root *root, uint32_t device);
+// It is done with all that it used so.
 void ga_hold_drop(struct ga_root *root);
 
-// Whether the calling thread has retained something of a device.
-bool ga_hold_retains(struct ga_root *root, uint32_t device);
-// The hold that a retain needs, where the thread has none of the kind. False: refused. Then the
-// driver is asked, and one of the next two follows.
+// The hold that a retain needs, if the thread has none. False: refused. Then the driver is asked,
+// and one of the next two follows.
 struct ga_hold {
     uint32_t device;
     uint16_t tag;
@@ -29,7 +28,7 @@ struct ga_hold {
 bool ga_hold_ask(struct ga_root *root, uint32_t device, struct ga_hold *hold);
 void ga_hold_retain(struct ga_root *root, const struct ga_hold *hold);
 void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold);
-// One retain less: the calling thread's own, or, where it has none, somebody's.
+// One retain less: the calling thread's own, or, if it has none, another thread's.
 void ga_hold_release(struct ga_root *root, uint32_t device);
 // Nothing is retained any more.
 void ga_hold_release_all(struct ga_root *root, uint32_t device);

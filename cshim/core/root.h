@@ -87,13 +87,6 @@ struct ga_answer {
     uint64_t word; // the lease's credit word when it was summed up
 };
 
-// What a thread's hold on a device comes from (ga_entry.kind in root.holds).
-enum ga_holding {
-    GA_HOLD_USED = 0,     // it uses what another one made; ends with the thread
-    GA_HOLD_RETAINED = 1, // it has retained it, as often as the entry says
-    GA_HOLD_UNASKED = 2,  // the same where the daemon counts no holds
-};
-
 enum ga_link {
     GA_LINK_NONE, // there was never a daemon
     GA_LINK_LIVE, // one has us
@@ -169,10 +162,10 @@ struct ga_root {
     struct ga_answer answers[GA_DEVICES];
     struct ga_table blocks;  // device memory: by address in GA_SPACE_PLAIN, by handle in others
     struct ga_table streams; // by handle
-    struct ga_table holds;   // of threads, GA_HOLD_…: hold.c
+    struct ga_table holds;   // of threads: hold.h
     struct ga_table objects; // what threads have made and hold: objects.c
     struct ga_spin objects_lock;
-    struct ga_spin retains_lock;   // of those in it that count
+    struct ga_spin holds_lock;     // of who changes one in it
     struct ga_table hosts;         // page-locked host memory by address
     _Atomic uint64_t host_held;    // its bytes: host.c
     _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
@@ -226,7 +219,7 @@ struct ga_self {
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
-    uint32_t holds;   // devices of which it may have a GA_HOLD_USED, a bit each: hold.c
+    uint32_t holds;   // devices of which it may use something (hold.h), a bit each
     uint16_t watched; // the end of the thread will be noticed
     struct ga_thread *thread;
     bool unseen;          // a thread of this library's own, which counts for nothing

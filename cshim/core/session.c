@@ -539,11 +539,23 @@ void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device,
         give_in(root, ga_objects_type(what), device, &request, sizeof request, epoch);
 }
 
-void ga_session_return_hold(struct ga_root *root, uint64_t key) {
-    struct ga_entry entry;
-    bool found = ga_self_take(&root->holds, key, &entry);
-    if (found)
-        ga_session_give(root, GA_OBJECT_HOLD, entry.device, 1, (uint32_t)entry.bytes, entry.tag);
+bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains) {
+    struct ga_entry e;
+    struct ga_entry old;
+    ga_self_lock(&root->holds_lock);
+    bool found = ga_table_take(&root->holds, key, &e);
+    bool had = found && (retains ? e.context : e.bytes) != 0;
+    if (had && retains)
+        e.context -= ga_os_least(e.context, retains);
+    else if (had)
+        e.bytes = 0;
+    bool over = had && e.bytes == 0 && e.context == 0;
+    if (found && !over)
+        ga_table_put(&root->holds, &e, &old);
+    ga_self_unlock(&root->holds_lock);
+    if (over && e.kind)
+        ga_session_give(root, GA_OBJECT_HOLD, e.device, 1, (uint32_t)(e.key >> 8), e.tag);
+    return had;
 }
 
 // Some of the entries: whether their threads live is not asked under the table's locks.
@@ -560,7 +572,7 @@ static void return_holds(struct ga_root *root) {
         count = 0;
         struct ga_walk walk = ga_self_walk(&root->holds);
         while (ga_self_next(&walk, &e)) {
-            if (e.kind != GA_HOLD_USED || count == BATCH)
+            if (e.bytes == 0 || count == BATCH)
                 continue;
             if (skip > 0)
                 skip--;
@@ -568,10 +580,10 @@ static void return_holds(struct ga_root *root) {
                 batch[count++] = e;
         }
         for (uint32_t i = 0; i < count; i++) {
-            if (ga_os_thread_lives(pid, (int)batch[i].context))
+            if (ga_os_thread_lives(pid, (int)batch[i].bytes))
                 living++;
             else
-                ga_session_return_hold(root, batch[i].key);
+                ga_session_return_hold(root, batch[i].key, 0);
         }
     } while (count == BATCH);
 }

@@ -37,7 +37,8 @@ void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device,
 // Tells the daemon that a free saw NOTIFY in the credit word of a slot. Waits for nothing but a
 // connection.
 void ga_session_freed(struct ga_root *root, uint32_t slot);
-// Gives back the hold that has this key in root->holds (hold.c), if it is there.
-void ga_session_return_hold(struct ga_root *root, uint64_t key);
+// Takes retains, or the use (0), from the hold that has this key in root->holds (hold.h), and gives
+// the hold back after the last of them. False: it has none.
+bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains);
 
 #endif

@@ -18,9 +18,8 @@
 // arrays, … A driver may use every bit of its addresses and handles, so that no bit of the number
 // can say that.
 enum {
-    GA_SPACE_PLAIN = 0,    // for tables with one kind of key; in root.blocks: addresses
-    GA_SPACE_RETAINED = 1, // devices whose primary context a thread retains: hold.c
-    GA_SPACES = 16,        // number of spaces; 2 to 15 are for the interfaces, in their headers
+    GA_SPACE_PLAIN = 0, // for tables with one kind of key; in root.blocks: addresses
+    GA_SPACES = 16,     // number of spaces; 1 to 15 are for the interfaces, in their headers
 };
 
 struct ga_key {

@@ -36,11 +36,10 @@ static bool hold_context(struct ga_root *root, ga_context context) {
     struct ga_entry entry;
     bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)context, &entry);
     // Who meets it first counts as its maker, and the maker holds it anyway.
-    if (!known || (uint32_t)entry.bytes == ga_self.number || !ga_hold_matters(root, entry.device) ||
-        ga_hold_retains(root, entry.device))
+    if (!known || (uint32_t)entry.bytes == ga_self.number || !ga_hold_matters(root, entry.device))
         return true;
     watch_end();
-    return ga_hold_take(root, entry.device);
+    return ga_hold_use(root, entry.device);
 }
 
 // Another thread may have ended the context before this one wrote it down: nothing else would take

@@ -158,7 +158,7 @@ static pthread_barrier_t turn;
 static void *holder(void *arg) {
     (void)arg;
     atomic_store(&dying, gettid());
-    CHECK(ga_hold_take(enter(), 0));
+    CHECK(ga_hold_use(enter(), 0));
     pthread_barrier_wait(&turn);
     pthread_barrier_wait(&turn);
     return NULL;
@@ -214,7 +214,7 @@ static void dead_at_attach(void) {
 static _Atomic uint32_t ending; // the number of the thread that is to end
 
 static void *holder_of_many(void *number) {
-    CHECK(ga_hold_take(enter(), 0));
+    CHECK(ga_hold_use(enter(), 0));
     *(uint32_t *)number = ga_self.number;
     pthread_barrier_wait(&turn);
     while (atomic_load(&ending) != ga_self.number && atomic_load(&ending) != UINT32_MAX)
@@ -237,15 +237,15 @@ static void ended_of_many(void) {
     struct ga_walk walk = ga_table_walk(&root->holds);
     while (ga_table_next(&walk, &e))
         last = e;
-    atomic_store(&ending, (uint32_t)last.bytes);
-    atomic_store(&dying, (pid_t)last.context);
+    atomic_store(&ending, (uint32_t)(last.key >> 8));
+    atomic_store(&dying, (pid_t)last.bytes);
     for (int i = 0; i < HOLDERS; i++)
-        if (number[i] == last.bytes)
+        if (number[i] == last.key >> 8)
             join(thread[i]);
-    CHECK(ga_hold_take(root, 0));
+    CHECK(ga_hold_use(root, 0));
     atomic_store(&ending, UINT32_MAX);
     for (int i = 0; i < HOLDERS; i++)
-        if (number[i] != last.bytes)
+        if (number[i] != last.key >> 8)
             pthread_join(thread[i], NULL);
     check_nothing_used();
 }
