@@ -41,30 +41,6 @@ func (c mistake) check(t *testing.T) {
 	})
 }
 
-func TestMistakesOnTheCommandLine(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
-	missing := filepath.Join(m.Dir, "nobody.sock")
-	lost := m.Gpuarb("run", "--", "true")
-	lost.Env = append(lost.Env, "GPUARB_LIB="+filepath.Join(m.Dir, "libgpuarb.so"))
-	for _, c := range []mistake{
-		{"unknown flag", m.Gpuarb("run", "--memroy", "1G", "--", "true"), []string{"--memroy"}, 125},
-		{"unknown flag of another command", m.Gpuarb("ps", "--frobnicate"), []string{"--frobnicate"}, 2},
-		{"unknown command", m.Gpuarb("rnu"), []string{"rnu"}, 2},
-		{"malformed size", m.Gpuarb("run", "--memory", "4X", "--", "true"), []string{`"4X"`, "unit"}, 125},
-		{"negative size", m.Gpuarb("run", "--memory", "-4G", "--", "true"), []string{"-4G"}, 125},
-		{"more than the device", m.Gpuarb("run", "--memory", "9G", "--", "true"), []string{"9GiB", "8 GiB", "ask for less"}, 125},
-		{"no command", m.Gpuarb("run", "--memory", "1G"), []string{"no program to run", "run --help"}, 125},
-		{"no such command", m.Gpuarb("run", "--", "no-such-program"), []string{"no-such-program"}, 127},
-		{"not executable", m.Gpuarb("run", "--", "/etc/passwd"), []string{"/etc/passwd"}, 126},
-		{"no daemon", m.Gpuarb("--socket", missing, "ps"), []string{missing, "gpuarbd"}, 69},
-		{"no daemon to run under", m.Gpuarb("--socket", missing, "run", "--", "true"), []string{missing, "gpuarbd"}, 125},
-		{"no shim library", lost, []string{filepath.Join(m.Dir, "libgpuarb.so"), "GPUARB_LIB"}, 125},
-	} {
-		c.check(t)
-	}
-}
-
 // daemon is gpuarbd on a machine, for a start that must fail.
 func daemon(t *testing.T, m *rig.Machine, args ...string) *exec.Cmd {
 	return m.Command(m.Env(), rig.Build(t, "gpuarbd"), args...)
