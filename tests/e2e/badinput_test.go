@@ -97,27 +97,6 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
-// TestLeftovers: a daemon that was killed leaves a socket, a mount and a state
-// file behind; the next start deals with all of them.
-func TestLeftovers(t *testing.T) {
-	t.Parallel()
-	m := rig.New(t, rig.Options{Devices: "8G"})
-	m.Kill()
-	if _, err := os.Stat(m.Socket); err != nil {
-		t.Fatalf("there is no stale socket to test with: %v", err)
-	}
-	if _, err := os.ReadDir(m.Mount); err == nil {
-		t.Fatal("there is no stale mount to test with")
-	}
-	m.Start()
-	if got := m.Read("leases"); !strings.HasPrefix(got, "PID ") {
-		t.Errorf("leases: %q", got)
-	}
-	if r := rig.Run(t, m.Gpuarb("ps")); r.Code != 0 {
-		t.Errorf("ps: exit status %d\n%s", r.Code, r.Stderr)
-	}
-}
-
 func TestNoGPUAtAll(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none"})
