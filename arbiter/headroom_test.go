@@ -99,36 +99,6 @@ func TestHeadroomIsThereForOneAfterTheOther(t *testing.T) {
 	}
 }
 
-// A second process's context is beyond what was kept: it takes what is free, or waits.
-func TestHeadroomIsForOneContext(t *testing.T) {
-	w := newWorld(t, costly(50), 1000)
-	id, _ := w.reserve(900)
-	one, two := w.client(id, 0), w.client(id, 0)
-	one.context()
-	two.context()
-	three := w.client(id, 0)
-	o := three.contexts(1)
-	if o.Waiting == 0 {
-		t.Fatalf("%+v", o)
-	}
-	one.contexts(-1) // that was the one it was kept for; the second pays for itself
-	two.contexts(-1)
-	w.served(o.Waiting)
-}
-
-func TestHeadroomOfAContextThatWentIsOffered(t *testing.T) {
-	w := newWorld(t, costly(50), 1000)
-	id, _ := w.reserve(950)
-	one, two := w.client(id, 0), w.client(id, 0)
-	one.context()
-	o := two.contexts(1)
-	if o.Waiting == 0 {
-		t.Fatalf("%+v", o)
-	}
-	one.contexts(-1)
-	w.served(o.Waiting)
-}
-
 // Where nothing is known of contexts, something is assumed for reservations, and corrected
 // when one was measured.
 func TestHeadroomIsAssumedUntilItIsKnown(t *testing.T) {
@@ -224,37 +194,6 @@ func TestRefusedChangeLeavesHeadroom(t *testing.T) {
 	}
 }
 
-// Two that hold memory and wait for a context are a circle, as two that wait for memory.
-func TestContextsInACircle(t *testing.T) {
-	w := newWorld(t, costly(60), 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
-	one.must(480)
-	two.must(480)
-	a := one.contexts(1).Waiting
-	if a == 0 {
-		t.Fatal("it does not wait")
-	}
-	if o := two.contexts(1); o.Reason != arbiter.ReasonDeadlock || !strings.Contains(o.Explain, "holds 480 bytes on GPU 0 and wants a context on GPU 0") {
-		t.Errorf("the youngest is refused at once: %+v", o)
-	}
-	two.free(480)
-	w.served(a)
-}
-
-// Contexts alone are in the way of others too.
-func TestContextsHoldACircle(t *testing.T) {
-	w := newWorld(t, costly(60), 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
-	one.context()
-	two.must(900)
-	a := one.wait(100)
-	if o := two.alloc(50); o.Reason != arbiter.ReasonDeadlock || !strings.Contains(o.Explain, "holds a context on GPU 0 and wants 100 bytes") {
-		t.Errorf("%+v", o)
-	}
-	two.free(900)
-	w.served(a)
-}
-
 // What a job reserves can be had on its devices, or it does not begin.
 func TestReservationsThatCannotBe(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -340,33 +279,6 @@ func TestWhoNeverWaitsIsNotStartedInVain(t *testing.T) {
 		t.Error("its devices are taken from under it")
 	}
 	w.client(never.ID, 1).context()
-}
-
-// Each process that reserves something by itself has headroom from its beginning to its end, also one that is taken up again.
-func TestHeadroomOfEachProcess(t *testing.T) {
-	p := costly(50)
-	p.Defaults.Scope, p.Defaults.Min = rules.ScopeProcess, size(100)
-	w := newWorld(t, p, 10_000)
-	capacity := func(want accounting.Bytes) {
-		t.Helper()
-		if got := w.arb.Snapshot(w.now).Devices[0].Capacity; got != want {
-			t.Errorf("capacity %d, want %d", got, want)
-		}
-	}
-	restored, err := w.arb.RestoreSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "restored")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	capacity(9950)
-	other, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "other")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	capacity(9900)
-	w.arb.EndSession(w.now, restored)
-	capacity(9950)
-	w.arb.EndSession(w.now, other.ID)
-	capacity(10_000)
 }
 
 // With charge_overhead switched on there is no headroom, and with that switched off again there is what there was.

@@ -265,37 +265,6 @@ func TestChargeOverhead(t *testing.T) {
 	x.must(100)
 }
 
-func TestDeviceLost(t *testing.T) {
-	w := newWorld(t, exact(unlimited()), 1000, 1000)
-	zero := w.client(0, 0)
-	one := zero.on(1)
-	zero.must(400)
-	one.must(100)
-	w.arb.LoseDevice(w.now, 0)
-	if o := zero.alloc(1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
-		t.Errorf("%+v", o)
-	}
-	if o := zero.streams(1); o.Granted || o.Reason != arbiter.ReasonDeviceLost {
-		t.Errorf("%+v", o)
-	}
-	var lost *arbiter.Result
-	if _, err := w.arb.Attach(w.now, zero.session, 0, nil); !errors.As(err, &lost) || lost.Reason != arbiter.ReasonDeviceLost {
-		t.Error(err)
-	}
-	one.must(900)
-	s := w.arb.Snapshot(w.now)
-	if !s.Devices[0].Lost || s.Devices[1].Lost || s.Leases[0].State != figures.StateLost || s.Leases[1].State != figures.StateRunning {
-		t.Errorf("%+v", s)
-	}
-	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
-	w.client(0, 0).must(1000)
-	w.arb.LoseDevice(w.now, 0)
-	w.arb.EndSession(w.now, zero.session)
-	if s := w.arb.Snapshot(w.now); len(s.Leases) != 2 {
-		t.Errorf("a dead process waits for a device that is lost: %+v", s.Leases)
-	}
-}
-
 // TestLostOverhead: a device that is there again lacks nothing of what contexts took that are gone with it.
 func TestLostOverhead(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
