@@ -54,7 +54,7 @@ func (c clock) fromBootTime(at int64) time.Time {
 
 // recoverTicketsLocked makes tickets of the rows of waiting requests. It must be called when jobs and sessions are taken up, and before any other
 // row of the state file is used: jobs and sessions that wait for their start have rows that are not committed.
-func (d *Daemon) recoverTicketsLocked() {
+func (d *Daemon) recoverTicketsLocked(found *found) {
 	var rows []int
 	d.file.Tickets.Each(func(i int, _ *statefile.Ticket) { rows = append(rows, i) })
 	slices.SortFunc(rows, func(x, y int) int {
@@ -62,20 +62,19 @@ func (d *Daemon) recoverTicketsLocked() {
 	})
 	d.arb.Restore(d.now(), func() {
 		for _, i := range rows {
-			d.recoverTicketLocked(i)
+			d.recoverTicketLocked(i, found)
 		}
 	})
 }
 
 // recoverTicketLocked makes a ticket of one row. A row of a process that has ended, or of which there is nothing that waits, is free from here on.
-func (d *Daemon) recoverTicketLocked(i int) {
+func (d *Daemon) recoverTicketLocked(i int, found *found) {
 	r := d.file.Tickets.At(i)
 	key := requestKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
-	proc, pidfd, gone := d.alive(key.Started)
-	closeFD(pidfd)
+	proc, lives := found.facts[key.Started]
 	_, twice := d.queue.absent[key]
 	var x absent
-	if !gone && !twice && !d.barred[key.Started] {
+	if lives && !twice {
 		d.applyLocked(key.Started)
 		x = d.waitAgainLocked(r, key, proc)
 	}
@@ -101,22 +100,35 @@ func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules
 	case ipc.TypeHello:
 		return d.sessionWaitsAgainLocked(key, proc, place)
 	}
+	l := d.leaseOfTicketLocked(r, key)
+	if l == nil {
+		return absent{}
+	}
+	ask := arbiter.Request{Lease: l.ID, What: arbiter.WantsBytes, Place: place}
+	switch amount := max(r.Amount, 1); key.typ {
+	case ipc.TypeStream:
+		ask.What, ask.Count = arbiter.WantsStreams, int(min(amount, maxClaimed))
+	case ipc.TypeContext:
+		ask.What, ask.Count = arbiter.WantsContexts, int(min(amount, maxClaimed))
+	default:
+		ask.Bytes = accounting.Bytes(amount) * ticketUnit
+	}
+	return absent{d.arb.Ask(d.now(), ask).Waiting, func() {}}
+}
+
+// leaseOfTicketLocked returns the lease that asked for what a row says; if the row does not say which, the first one of the process. nil: there is none.
+func (d *Daemon) leaseOfTicketLocked(r *statefile.Ticket, key requestKey) *shim.Lease {
 	for _, s := range d.ofProcess[key.PID] {
-		if s.dead || startedOf(s.peer) != key.Started || r.Slot >= ipc.PageSlots || s.leases[r.Slot] == nil {
+		if s.dead || startedOf(s.peer) != key.Started {
 			continue
 		}
-		ask := arbiter.Request{Lease: s.leases[r.Slot].ID, What: arbiter.WantsBytes, Place: place}
-		switch amount := max(r.Amount, 1); key.typ {
-		case ipc.TypeStream:
-			ask.What, ask.Count = arbiter.WantsStreams, int(min(amount, maxClaimed))
-		case ipc.TypeContext:
-			ask.What, ask.Count = arbiter.WantsContexts, int(min(amount, maxClaimed))
-		default:
-			ask.Bytes = accounting.Bytes(amount) * ticketUnit
+		for l := range s.open() {
+			if r.Lease == 0 || l.Index == int(r.Lease)-1 {
+				return l
+			}
 		}
-		return absent{d.arb.Ask(d.now(), ask).Waiting, func() {}}
 	}
-	return absent{}
+	return nil
 }
 
 // jobWaitsAgainLocked makes the ticket of a job that waited for its start.
@@ -203,7 +215,7 @@ func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
 		return
 	}
 	row := d.file.Tickets.At(p.place)
-	row.Slot, row.Amount = uint16(l.Record.Slot), uint32(r.Count)
+	row.Lease, row.Amount = uint16(l.Index+1), uint32(r.Count)
 	if r.What == arbiter.WantsBytes {
 		row.Amount = uint32(min((r.Bytes+ticketUnit-1)/ticketUnit, 1<<32-1))
 	}

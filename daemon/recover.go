@@ -14,33 +14,40 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// recover takes up what the daemon before this one left in the state file: jobs,
-// then sessions with their leases. Processes that live keep what they hold, and
-// their pages are opened again through /proc; those that died meanwhile drain.
+// recover takes up what the daemon before this one left in the state file: limits, jobs, sessions with their leases, and waiting requests. Processes
+// that live keep what they hold, and their pages are opened again through /proc; those that died meanwhile drain. Nothing is judged: sums may
+// exceed limits, and then only fall.
 //
-// Where the daemon is stopped meanwhile it leaves the file to the next one as it is.
+// First it looks at all processes that the records name, without the lock, because /proc may hang. If the daemon is stopped meanwhile it leaves the
+// file to the next one as it is.
 func (d *Daemon) recover() {
+	found := d.findProcesses()
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {
+		found.close()
 		return
 	}
 	d.recoverLimitsLocked()
-	sessions, members := d.findSessions(), map[uint64][]*recovered{}
+	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(found) })
+	d.recoverTicketsLocked(found)
+	d.arb.Tick(d.now()) // words that a limit closes: what is freed before the first second is over is not spent
+	faults.At("recover.limits")
+	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
+}
+
+// recoverRecordsLocked takes up jobs and sessions.
+func (d *Daemon) recoverRecordsLocked(found *found) {
+	sessions, members := d.recoverableLocked(found), map[uint64][]*recovered{}
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
 	}
-	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, members[r.ID]) })
+	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, found, members[r.ID]) })
 	for _, x := range sessions {
 		d.recoverJobOfLocked(x)
 	}
 	for _, x := range sessions {
-		if !d.stopping() {
-			d.recoverSessionLocked(x)
-		}
-	}
-	if d.stopping() {
-		return
+		d.recoverSessionLocked(x)
 	}
 	d.applyLocked(procfacts.Started{})
 	for _, j := range d.jobs {
@@ -48,10 +55,69 @@ func (d *Daemon) recover() {
 	}
 	faults.At("recover.sessions")
 	d.dropOrphanLimitsLocked()
-	d.recoverTicketsLocked()
-	d.arb.Tick(d.now()) // words that such a limit closes: nobody spends what he frees before the first second is over
-	faults.At("recover.limits")
-	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
+}
+
+// found is what there is of the processes that the records name. Processes whose requests broke the daemon are left out.
+type found struct {
+	facts map[procfacts.Started]rules.Process // of those that live
+	pages map[int]*ipc.LeasePage              // by the record of the session; nil: it cannot be opened
+}
+
+// findProcesses looks at the processes that the records name. It takes no lock: nobody changes a record yet.
+func (d *Daemon) findProcesses() *found {
+	f := &found{facts: map[procfacts.Started]rules.Process{}, pages: map[int]*ipc.LeasePage{}}
+	look := func(pid uint32, start uint64) (lives bool) {
+		p := procfacts.Started{PID: int(pid), StartTicks: start}
+		if _, known := f.facts[p]; known || pid == 0 || d.barred[p] || d.stopping() {
+			return known
+		}
+		proc, lives := d.factsOf(p)
+		if lives {
+			f.facts[p] = proc
+		}
+		return lives
+	}
+	d.file.Sessions.Each(func(i int, r *statefile.Session) {
+		if look(r.PID, r.StartTicks) {
+			f.pages[i] = findPage(int(r.PID), ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
+		}
+	})
+	d.file.Jobs.Each(func(_ int, r *statefile.Job) { look(r.RunnerPID, r.RunnerStart) })
+	d.file.Tickets.Each(func(_ int, r *statefile.Ticket) { look(r.PID, r.StartTicks) })
+	return f
+}
+
+// factsOf returns the facts of a process, if it still is the one with this start time. If the facts cannot be read it counts as that one: they are then
+// what the record says.
+func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
+	f, err := d.inv.Facts(p.PID)
+	switch {
+	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != p.StartTicks:
+		return proc, false
+	case err != nil:
+		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", p.PID, "err", err)
+		return rules.Process{PID: p.PID, StartTicks: p.StartTicks}, true
+	}
+	return process(f, p.PID), true
+}
+
+// close closes the pages that were opened.
+func (f *found) close() {
+	for _, page := range f.pages {
+		if page != nil {
+			_ = page.Close()
+		}
+	}
+}
+
+// open returns the facts and a pidfd of a process, which is -1 if none is to be had. gone: the process has ended.
+func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
+	proc, lives := f.facts[p]
+	if pidfd, gone = d.stillThere(p); !lives {
+		closeFD(pidfd)
+		return proc, -1, true
+	}
+	return proc, pidfd, gone
 }
 
 // recovered is a session of the last daemon's, with what is there of its process.
@@ -62,35 +128,30 @@ type recovered struct {
 	leases []int // their records
 }
 
-// findSessions reads the records of sessions, opens what their processes still have, and gives each
-// its leases. Records that nothing is behind are free from here on.
-func (d *Daemon) findSessions() (all []*recovered) {
+// recoverableLocked returns the sessions that can be taken up, each with its leases. Records that nothing is behind are free from here on.
+func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
-		switch {
-		case d.stopping():
-		case d.barred[procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}]:
-			d.file.Sessions.Free(i)
-		case d.sessions[r.Token] != nil:
-			d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
-			d.file.Sessions.Free(i)
-		default:
-			x := &recovered{session: sessionOf(i, r)}
-			if x.proc, x.life.pidfd, x.ended = d.alive(startedOf(x.peer)); x.ended {
-				x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
-			} else {
-				x.page = findPage(x.peer.PID, ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
-				x.mapped.Store(true)
+		x := &recovered{session: sessionOf(i, r)}
+		x.page = found.pages[i]
+		if barred := d.barred[startedOf(x.peer)]; barred || d.sessions[r.Token] != nil {
+			if !barred {
+				d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
 			}
-			asRecorded(&x.proc, r.UID, r.GID, x.ended)
-			x.peer.Privileged, x.peer.Namespace = x.proc.Privileged, x.proc.Namespace
-			all, byIndex[uint32(i)] = append(all, x), x
-			d.sessions[r.Token] = x.session // a daemon that is stopped closes what is open of these
+			d.release(x.session)
+			d.file.Sessions.Free(i)
+			return
 		}
+		if x.proc, x.life.pidfd, x.ended = found.open(d, startedOf(x.peer)); x.ended {
+			d.release(x.session)
+			x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
+		}
+		x.mapped.Store(!x.ended)
+		asRecorded(&x.proc, r.UID, r.GID, x.ended)
+		x.peer.Privileged, x.peer.Namespace = x.proc.Privileged, x.proc.Namespace
+		all, byIndex[uint32(i)] = append(all, x), x
+		d.sessions[r.Token] = x.session
 	})
-	if d.stopping() {
-		return all
-	}
 	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThreadLocked(int(t.Lease), t.Maker.Thread, i) })
 	d.file.Leases.Each(func(i int, l *statefile.Lease) {
 		if x := byIndex[l.Session]; x != nil {
@@ -103,10 +164,7 @@ func (d *Daemon) findSessions() (all []*recovered) {
 }
 
 // recoverJobLocked makes a job of a record. members are the sessions that were in it.
-func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered) {
-	if d.stopping() {
-		return
-	}
+func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members []*recovered) {
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
@@ -120,7 +178,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, members []*recovered)
 	j := newJob(i, r)
 	d.applyLocked(j.runner)
 	j.open = true
-	proc, pidfd, gone := d.alive(j.runner)
+	proc, pidfd, gone := found.open(d, j.runner)
 	if gone {
 		proc = asMember(r, members)
 	} else if d.watchJob(j, j.runner, pidfd) != nil {
@@ -187,7 +245,7 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 // recoverJobOfLocked makes a session's job again where its own record made no sense, with the
 // limits that the session's page shows. No other job may get its number before.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
-	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil || d.stopping() {
+	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil {
 		return
 	}
 	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {
@@ -195,25 +253,6 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 			d.log.Warn("a job cannot be made again", "job", x.job, "err", err)
 		}
 	}
-}
-
-// alive returns the facts and a pidfd of a process that still is the one with this start
-// time. Where that cannot be asked it is: its facts are then what the record says, and the
-// pidfd is −1.
-func (d *Daemon) alive(p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
-	if pidfd, gone = d.stillThere(p); gone {
-		return proc, -1, true
-	}
-	f, err := d.inv.Facts(p.PID)
-	switch {
-	case errors.Is(err, procfacts.ErrGone), err == nil && f.StartTicks != p.StartTicks:
-		closeFD(pidfd)
-		return proc, -1, true
-	case err != nil:
-		d.log.Warn("little is known of a program that runs: rules for its name, unit or group do not meet it", "client_pid", p.PID, "err", err)
-		return rules.Process{PID: p.PID, StartTicks: p.StartTicks}, pidfd, false
-	}
-	return process(f, p.PID), pidfd, false
 }
 
 // recoverSessionLocked makes a session known everywhere again, with its leases.

@@ -82,7 +82,7 @@ type Ticket struct {
 	PID        uint32 // of the process that asked
 	StartTicks uint64
 	Type       uint16 // of the message
-	Slot       uint16 // of the lease that asks
+	Lease      uint16 // index of the record of the lease that asks, and 1; 0: not known
 	Amount     uint32 // what it asks for, in MiB or pieces; 0: not known
 	Request    uint64 // its number
 	Arrival    uint64

@@ -12,7 +12,7 @@ import (
 
 // lost is how a daemon can come to know nothing of what its clients were given.
 var lost = map[string]func(t *testing.T, path string){
-	"of a later version":    func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{4}) },
+	"of a later version":    func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{255}) },
 	"of an earlier version": func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{2}) },
 	"removed":               func(t *testing.T, path string) { check(t, os.Remove(path)) },
 	"empty":                 func(t *testing.T, path string) { check(t, os.Truncate(path, 0)) },
