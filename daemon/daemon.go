@@ -92,7 +92,6 @@ type Daemon struct {
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
-	folderEvents                 *folderEvents // of cgroup folders with which limits end; nil: there are none to be had
 	left                         left
 	shown                        map[*shim.Lease]showing // whose pages show what is free
 	endedJobs                    endedJobs
@@ -196,10 +195,6 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.mount(); err != nil && !d.goesWithout(err) {
 		return err
 	}
-	if d.folderEvents, err = newFolderEvents(); err != nil {
-		d.log.Warn("the kernel does not tell when folders of cgroups go: they are looked at once a second", "err", err)
-	}
-	d.watchFoldersAgain()
 	for _, f := range d.duties() {
 		if err := d.spawn(f); err != nil {
 			return err

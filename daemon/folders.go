@@ -3,17 +3,13 @@ package daemon
 // This file ends limits of cgroups when the cgroup's folder is removed. A limit that was set by path stays, so that a service
 // that is started again has it. A limit that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder
 // that the cgroup had then, as in the kernel's own tree. If a container's monitor is killed, no program tells the daemon that
-// the folder is gone. So the daemon watches folders with inotify, looks at them once a second, and looks before it takes in a
-// client: a folder that is made again at the path is another one. cgroups.go keeps the records of the paths.
+// the folder is gone. So the daemon looks at the folders once a second, and before it takes in a client: a folder that is made
+// again at the path is another one. cgroups.go keeps the records of the paths.
 
 import (
-	"context"
 	"maps"
-	"os"
 	"path/filepath"
 	"slices"
-	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -59,36 +55,18 @@ func folderAt(dir string) uint32 {
 	return uint32(stat.Ino)
 }
 
-// watchFolderFor calls watchFolder if the asker is privileged. The request of any other asker will be refused, so that there is
-// nothing to watch.
-func (d *Daemon) watchFolderFor(by asker, path string) uint32 {
-	if !by.privileged {
-		return 0
-	}
-	return d.watchFolder(path)
-}
-
-// watchFolder begins to watch the folder of a cgroup in the first hierarchy that has it, and returns its number, as folderAt does;
-// 0: no hierarchy has it.
-func (d *Daemon) watchFolder(path string) uint32 {
-	if rules.CheckCgroup(path) != nil {
+// folderFor returns the number of a cgroup's folder in the first hierarchy that has it, as folderAt does; 0: no hierarchy has it, or the
+// asker is not privileged, so that the request will be refused.
+func folderFor(by asker, path string) uint32 {
+	if !by.privileged || rules.CheckCgroup(path) != nil {
 		return 0
 	}
 	for _, point := range hierarchies() {
-		dir := filepath.Join(point, path)
-		if folder := folderAt(dir); folder != 0 {
-			d.folderEvents.watch(dir)
+		if folder := folderAt(filepath.Join(point, path)); folder != 0 {
 			return folder
 		}
 	}
 	return 0
-}
-
-// watchFoldersAgain watches the folders with which limits end that the state file has.
-func (d *Daemon) watchFoldersAgain() {
-	for path := range d.boundFolders() {
-		d.watchFolder(path)
-	}
 }
 
 // boundFolders returns the folders with which limits end, by the paths of their cgroups.
@@ -133,48 +111,5 @@ func (d *Daemon) lookAtFolders(in ...string) {
 		}
 		d.log.Info("the limits of a cgroup have gone with its folder", "cgroup", path)
 		d.dropLimitsLocked(rules.Owner{Kind: rules.OfCgroup, Path: path})
-	}
-}
-
-// folderEvents is an inotify instance that watches folders of cgroups.
-type folderEvents struct {
-	fd   int
-	file *os.File
-}
-
-func newFolderEvents() (*folderEvents, error) {
-	fd, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
-	if err != nil {
-		return nil, os.NewSyscallError("inotify_init1", err)
-	}
-	return &folderEvents{fd, os.NewFile(uintptr(fd), "inotify")}, nil
-}
-
-// watch adds a folder. Its removal is an event of the folder around it; the end of the last process in it changes
-// cgroup.events, which only v2 has. Errors are ignored: the folder is looked at once a second all the same.
-func (e *folderEvents) watch(dir string) {
-	if e != nil {
-		_, _ = unix.InotifyAddWatch(e.fd, filepath.Dir(dir), unix.IN_DELETE|unix.IN_ONLYDIR)
-		_, _ = unix.InotifyAddWatch(e.fd, filepath.Join(dir, "cgroup.events"), unix.IN_MODIFY)
-	}
-}
-
-// folderPause is the pause between two looks at the folders, so that many folders made and removed beside them cost little.
-const folderPause = 50 * time.Millisecond
-
-// hearOfFolders looks at the folders after each event, until ctx ends.
-func (d *Daemon) hearOfFolders(ctx context.Context) {
-	if d.folderEvents == nil {
-		return
-	}
-	stop := context.AfterFunc(ctx, func() { d.folderEvents.file.Close() })
-	defer stop()
-	room := make([]byte, 64*unsafe.Sizeof(unix.InotifyEvent{}))
-	for {
-		if _, err := d.folderEvents.file.Read(room); err != nil {
-			return
-		}
-		d.lookAtFolders()
-		d.rest(time.After(folderPause))
 	}
 }

@@ -38,7 +38,7 @@ func (d *Daemon) duties() []func(context.Context) {
 		duty{wake: d.left.wake, next: d.after(readEvery), do: d.findLeft}.run,
 		duty{wake: d.overrun, do: d.lookAgain}.run,
 		duty{next: time.After(showEvery), do: d.keepShown}.run,
-		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run, d.hearOfFolders,
+		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run,
 	}
 }
 

@@ -46,7 +46,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	}
 	change := d.requested(by, &r, s.Of.Path)
 	if s.Of.Kind == rules.OfCgroup { // as in the kernel's own tree, the limit ends with the folder
-		change.bind, change.folder = asBefore, d.watchFolderFor(by, s.Of.Path)
+		change.bind, change.folder = asBefore, folderFor(by, s.Of.Path)
 	}
 	if err := d.change(by, s.Of, s.UserName, change); err != nil {
 		return errors.Join(errnoOf(err), err)
@@ -200,7 +200,7 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 		change.User = d.inv.UserName(by.uid)
 	}
 	if cgroup != "" && r.Set&ipc.SetWithFolder != 0 {
-		change.bind, change.folder = toFolder, d.watchFolderFor(by, cgroup)
+		change.bind, change.folder = toFolder, folderFor(by, cgroup)
 		if change.Inside { // a process in the cgroup must not turn a limit that stays into one that ends
 			change.bind = asBefore
 		}
