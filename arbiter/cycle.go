@@ -250,11 +250,11 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 	case a.watch(now, t):
 		return true // watch has called changed: the next pass judges it again
 	case v.final:
-		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
+		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}
 	if t.lease != nil && !t.lacks(full.ofPermits) && !t.waitsForBytes() {
-		a.refuseTicket(now, t, v.reason, a.refusal(t, v.reason), "")
+		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}
 	a.barAll(now, t)

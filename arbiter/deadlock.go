@@ -354,7 +354,7 @@ func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	e := a.eventOf(now, s.victim, EventDeadlock, text)
 	e.Parties = a.parties(all)
 	a.event(e)
-	a.refuseTicket(now, s.victim, ReasonDeadlock, s.victim.why.refusal, text)
+	a.refuseTicket(now, s.victim, ReasonDeadlock, text)
 }
 
 // committed returns the larger of what a job's living processes hold on a device and what is reserved for the job there.

@@ -90,6 +90,15 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	}
 }
 
+// explainThreads says why the objects of one more thread of a lease cannot be counted.
+func (a *Arbiter) explainThreads(l *lease, thread uint32) string {
+	uid, name := l.session.process.UID, l.session.name()
+	if l.makers.Len() >= MaxThreads {
+		return fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
+	}
+	return fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
+}
+
 // crowdedOut reports whether it is other processes of a lease's own job for which a request that
 // the job's budget refuses has no room there.
 func (l *lease) crowdedOut(o *Result) bool {

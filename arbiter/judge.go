@@ -109,6 +109,9 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	case WantsStreams: // the count may be lent again since the request began to wait
 		a.takeStreams(l)
 	}
+	if a.threadsCrowded(l, t.thread) {
+		return verdict{final: true, reason: ReasonThreads, refusal: &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}}
+	}
 	a.takeApart(l)
 	switch {
 	case t.managed:
@@ -204,16 +207,23 @@ func (a *Arbiter) tight(t *ticket) (tight []*accounting.Budget, final verdict) {
 	return tight, final
 }
 
-// refusal returns the figures at the limit for which a ticket is refused.
+// refusal returns the figures at the limit for which a ticket is refused, as if all idle credit had been called back.
 func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
-	if t.why.refusal != nil {
+	switch {
+	case t.why.refusal != nil:
 		return t.why.refusal
-	}
-	if len(t.spots) == 0 {
+	case len(t.spots) == 0:
 		return &accounting.Refusal{}
-	}
-	if t.lease == nil {
+	case t.lease == nil:
 		return a.refusalOfStart(t)
+	}
+	if r := t.short; a.chained(t) && t.bytes > 0 {
+		if r == nil {
+			_, r = a.shortage(t)
+		}
+		if r != nil && (why == ReasonBusy || reasonOf(r) == why) {
+			return r
+		}
 	}
 	for r := range a.payer(t).Refusals(t.memory(t.bytes)) {
 		if got := reasonOf(r); !a.chained(t) || got == why || got == t.why.reason {

@@ -1,13 +1,11 @@
 package arbiter
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
 // MaxThreads is how many threads of a lease are remembered that hold something, and
@@ -17,20 +15,14 @@ const (
 	MaxThreadsInAll = 1 << 16
 )
 
-// threadCrowded says why a thread's objects cannot be counted: of a lease there is room for
-// MaxThreads, and of a user's for its share of all; "": they can.
-func (a *Arbiter) threadCrowded(l *lease, thread uint32) string {
+// threadsCrowded reports whether a thread's objects cannot be counted: of a lease there is room for MaxThreads, and of a user's for its share
+// of all.
+func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
 	if l.scope != rules.ScopeThread || l.makers.Has(thread) {
-		return ""
+		return false
 	}
-	uid, name := l.session.process.UID, l.session.name()
-	switch {
-	case l.makers.Len() >= MaxThreads:
-		return fmt.Sprintf(wording.ThreadsOfProcess, MaxThreads, name, l.device, thread)
-	case !l.session.process.MayPass() && (a.threadsOf[uid] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7), a.threads >= MaxThreadsInAll:
-		return fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
-	}
-	return ""
+	share := !l.session.process.MayPass() && (a.threadsOf[l.session.process.UID] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7)
+	return l.makers.Len() >= MaxThreads || share || a.threads >= MaxThreadsInAll
 }
 
 // makes remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
@@ -39,7 +31,7 @@ func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
 	if l.scope != rules.ScopeThread {
 		return thread
 	}
-	if a.threadCrowded(l, thread) != "" {
+	if a.threadsCrowded(l, thread) {
 		thread = 0
 	}
 	if !l.makers.Has(thread) {

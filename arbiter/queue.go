@@ -6,7 +6,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
@@ -45,18 +44,12 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.waiting > 0 || l.device.overfull()) {
 		a.left(now, l)
 	}
-	if t.lease != nil {
-		if why := a.threadCrowded(t.lease, t.thread); why != "" {
-			a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: t.lease.device.Index, Requested: t.bytes}, why)
-			return
-		}
-	}
 	v := a.judge(t)
 	if t.lease != nil && t.lacks(full.ofBytes) || v.final {
 		a.countLimit(t)
 	}
 	if v.final {
-		a.refuseNow(now, t, v.reason)
+		a.refuseTicket(now, t, v.reason, "")
 		return
 	}
 	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.permits[permit.Slot]) > 0) {
@@ -75,17 +68,17 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		}
 	}
 	if v.final {
-		a.refuseNow(now, t, v.reason)
+		a.refuseTicket(now, t, v.reason, "")
 		return
 	}
 	a.disown(t)
 	if why := a.mayWait(now, t); why != ReasonNone {
-		a.refuseNow(now, t, why)
+		a.refuseTicket(now, t, why, "")
 		return
 	}
 	if t.asked && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
 		text := fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(0), wording.Cancelled)
-		a.refuseTicket(now, t, ReasonCancelled, nil, text)
+		a.refuseTicket(now, t, ReasonCancelled, text)
 		return
 	}
 	if why := a.crowded(t); why != "" && (t.aside || !t.again) {
@@ -111,18 +104,6 @@ func (a *Arbiter) tidy(now time.Time, t *ticket) {
 	if t.lease != nil && t.lacks(full.ofPermits) {
 		a.left(now, t.lease)
 	}
-}
-
-// refuseNow refuses a request that did not wait. The refusal has the figures as if all idle credit had been called back.
-func (a *Arbiter) refuseNow(now time.Time, t *ticket, why Reason) {
-	r := t.short
-	if r == nil && t.lease != nil && a.chained(t) && t.bytes > 0 && why != ReasonTooLarge {
-		_, r = a.shortage(t)
-	}
-	if r == nil || why != ReasonBusy && reasonOf(r) != why {
-		r = a.refusal(t, why)
-	}
-	a.refuseTicket(now, t, why, r, "")
 }
 
 // askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.

@@ -39,10 +39,6 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 // serveLease grants a request of a lease, with a slot if it needs one and has none.
 func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	l := t.lease
-	if why := a.threadCrowded(l, t.thread); why != "" { // other threads were entered while it waited
-		a.refuseTicket(now, t, ReasonThreads, &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}, why)
-		return true
-	}
 	if !a.fit(t) {
 		return false
 	}
@@ -250,15 +246,16 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	}
 }
 
-// refuseTicket refuses a ticket. r has the figures at the limit that refuses it; nil: they are looked up. text is the message; "": it is made
-// from the figures.
-func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, r *accounting.Refusal, text string) {
-	if r == nil {
-		r = a.refusal(t, why)
-	}
+// refuseTicket refuses a ticket. text is the message; "": it is made from the figures at the limit that refuses the ticket.
+func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
+	r := a.refusal(t, why)
 	a.disown(t)
 	aside := ""
-	if text == "" {
+	switch {
+	case text != "":
+	case why == ReasonThreads:
+		text = a.explainThreads(t.lease, t.thread)
+	default:
 		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
 			aside = wording.FurtherContext
 		}

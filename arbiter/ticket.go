@@ -211,7 +211,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	}
 	text = fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
 	a.event(a.eventOf(now, t, kind, text))
-	a.refuseTicket(now, t, why, t.why.refusal, text)
+	a.refuseTicket(now, t, why, text)
 }
 
 // eventOf is an event about a ticket.
