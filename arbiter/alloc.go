@@ -50,7 +50,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 			a.giveWay(l, r.Bytes)
 		}
 		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
-		if l.settled() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes(), 0) {
+		if l.settled() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
 			a.grew(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
@@ -124,18 +124,15 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 	}
 }
 
-// grant hands memory out if it fits. own bytes of it were taken out of the lease's own credit word,
-// and are granted to the lease already.
-func (a *Arbiter) grant(l *lease, all accounting.Amounts, own accounting.Bytes) bool {
-	n, apart := all[accounting.Memory], all[accounting.Present] == 0
-	before := l.Granted() - own
-	all[accounting.Memory], all[accounting.Present] = n-own, all[accounting.Present].Less(own)
+// grant hands memory out if it fits.
+func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
+	n, before := all[accounting.Memory], l.Granted()
 	if l.Reserve(all) != nil {
 		return false
 	}
 	l.word.Grant(before, n)
-	if apart {
-		l.beyond.Apart(n - own)
+	if all[accounting.Present] == 0 { // managed memory
+		l.beyond.Apart(n)
 		a.noteAway(l)
 	}
 	a.look(l)

@@ -42,9 +42,6 @@ func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	return accounting.Whole(n)
 }
 
-// need returns the bytes that a request still adds to the ledger: without those that were taken from its own lease's idle credit.
-func (t *ticket) need() accounting.Bytes { return t.bytes - t.own }
-
 // chained reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
 // overhead), it is charged to the device alone.
 func (a *Arbiter) chained(t *ticket) bool {
@@ -113,13 +110,13 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 		return verdict{final: true, reason: ReasonThreads, refusal: &accounting.Refusal{Device: l.device.Index, Requested: t.bytes}}
 	}
 	a.takeApart(l)
-	switch {
-	case t.managed:
-		a.take(l, a.idle(l)) // idle credit counts against the device, managed memory need not
-	case t.kind == WantsBytes && t.own == 0:
-		a.giveWay(l, t.need())
+	if t.bytes > 0 && a.chained(t) {
+		t.taken = t.taken.Plus(a.take(l, a.idle(l))) // what its threads have freed goes back before it is judged
 	}
-	need := t.need()
+	if t.kind == WantsBytes && !t.managed {
+		a.giveWay(l, t.bytes)
+	}
+	need := t.bytes
 	if v := a.never(l, t.takes(a)); v.final {
 		return v
 	}
@@ -184,7 +181,7 @@ func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) 
 // tight asks the ledger which limits have no room for a lease's request: budgets that it shares with others, and the device (nil). final is
 // set if waiting cannot help: the lease's own budget has no room, or what the process itself uses leaves too little at such a limit.
 func (a *Arbiter) tight(t *ticket) (tight []*accounting.Budget, final verdict) {
-	l, need := t.lease, t.need()
+	l, need := t.lease, t.bytes
 	if need == 0 {
 		return nil, verdict{}
 	}
@@ -219,7 +216,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	}
 	if r := t.short; a.chained(t) && t.bytes > 0 {
 		if r == nil {
-			_, r = a.shortage(t)
+			r = a.shortage(t)
 		}
 		if r != nil && (why == ReasonBusy || reasonOf(r) == why) {
 			return r
@@ -255,7 +252,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 
 // beyondOwn returns the refusal if a lease's own budget has no room for a request even with all of the lease's idle credit called back; else nil.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
-	for r := range a.shortages(t, t.need(), min(a.ownIdle(t), t.need())) {
+	for r := range a.shortages(t) {
 		if reasonOf(r) == ReasonOverBudget { // also if a limit shared with others refuses it
 			return r
 		}

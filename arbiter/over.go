@@ -87,14 +87,6 @@ func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
 	a.noteAway(l)
 }
 
-// ownIdle returns the idle bytes of a ticket's lease that it may use again without a new grant.
-func (a *Arbiter) ownIdle(t *ticket) accounting.Bytes {
-	if t.managed || t.lease.Away() > 0 {
-		return 0
-	}
-	return a.idle(t.lease)
-}
-
 // settle takes back what a lease has idle where a budget above it is over, and
 // opens the words again where that suffices. Its cost is the depth of the tree, but
 // for the reopening.

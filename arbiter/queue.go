@@ -71,7 +71,6 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseTicket(now, t, v.reason, "")
 		return
 	}
-	a.disown(t)
 	if why := a.mayWait(now, t); why != ReasonNone {
 		a.refuseTicket(now, t, why, "")
 		return
@@ -112,7 +111,7 @@ const askedAgain = 2 * time.Second
 // turnAway answers a request that may wait, but for which there is no place in the queue. That is no refusal, and it is not counted as
 // one: the client asks again until the request has waited as long as it may.
 func (a *Arbiter) turnAway(now time.Time, t *ticket, why string) {
-	a.disown(t)
+	a.leaveIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
 	if t.lease == nil {
 		a.abandon(now, t)

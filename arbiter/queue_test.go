@@ -432,22 +432,22 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 	}
 }
 
-// A waiting request was to be served from credit of its own process, which another thread has allocated meanwhile. Its budget has no room
-// without that: it is refused at once, and does not wait for the device.
+// A waiting request was to be served from credit of another process of its job, which that has allocated meanwhile. The job's budget has no
+// room without that: the request is refused at once, and does not wait for the device.
 func TestCreditThatIsGoneWhenItIsServed(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(500))})
-	c, other := w.client(job, 0), w.client(0, 0)
+	job := w.job(t, arbiter.JobRequest{Max: ptr(size(600))})
+	c, second, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
 	other.must(600)
-	c.must(400)
-	c.free(100)
+	c.must(200)
+	second.must(200)
 	id := c.wait(200)
-	c.word.free(100) // and does not report it yet
-	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(400))}); err != nil {
+	second.word.free(100) // and does not report it yet
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(500))}); err != nil {
 		t.Fatal(err)
 	}
 	w.served()
-	c.word.beforeTake = func() { c.word.fast(100) }
+	second.word.beforeTake = func() { second.word.fast(100) }
 	other.free(200)
 	w.refused(id, arbiter.ReasonOverBudget)
 }

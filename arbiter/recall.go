@@ -122,63 +122,44 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 	return check() == nil
 }
 
-// makeRoom finds room for the bytes of a lease's ticket that were refused: its own idle
-// credit first, then that of others at each limit that refuses. It returns how
-// many of the bytes came out of the lease's own word (they stay granted to it), or
-// the refusal with what would have been granted at that limit. A refusal takes
-// nothing from anybody.
-func (a *Arbiter) makeRoom(t *ticket) (own accounting.Bytes, refused *accounting.Refusal) {
-	l, n := t.lease, t.bytes
-	// Clients take from their words while this goes on. Each round that gets less
-	// than it counted on is one that somebody else won; enough of them is a refusal.
-	for range 8 {
-		if own, refused = a.shortage(t); refused != nil {
-			return 0, refused
+// makeRoom calls back the idle credit of others until a lease's ticket has room at each limit that refuses it. It returns nil, or the refusal
+// with what would have been granted at that limit. A refusal takes nothing from anybody.
+func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
+	l, need := t.lease, t.memory(t.bytes)
+	r := a.shortage(t)
+	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have taken from their words meanwhile
+		if r = l.Check(need); r != nil {
+			r = reckon(r, t.bytes, 0)
 		}
-		if !a.recallFor(l, func() *accounting.Refusal { return l.Check(t.memory(n - own)) }) {
-			continue
-		}
-		got := a.takeOwn(l, own)
-		if got == own {
-			return own, nil
-		}
-		l.Release(accounting.Memory, got)
 	}
-	if r := l.Check(t.memory(n)); r != nil {
-		return 0, reckon(r, n, 0, 0)
-	}
-	return 0, nil
+	return r
 }
 
-// shortage tells whether idle credit, a lease's own and that of others, would make room
-// for the bytes of a ticket: how many of them would come out of its own word, or the refusal with what
-// would have been granted at that limit. Nothing is taken.
-func (a *Arbiter) shortage(t *ticket) (own accounting.Bytes, refused *accounting.Refusal) {
-	own = min(a.ownIdle(t), t.bytes)
-	for r := range a.shortages(t, t.bytes, own) {
-		return 0, r
+// shortage returns nil if the idle credit of others would make room for the bytes of a lease's ticket, else the refusal with what would have
+// been granted at that limit. Nothing is taken.
+func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
+	for r := range a.shortages(t) {
+		return r
 	}
-	return own, nil
+	return nil
 }
 
-// shortages yields the refusals at all limits where it would not, when own bytes come out of its own word.
-func (a *Arbiter) shortages(t *ticket, n, own accounting.Bytes) iter.Seq[*accounting.Refusal] {
+// shortages yields the refusals at all limits at which idle credit would not make room.
+func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
-		for r := range t.lease.Refusals(t.memory(n - own)) {
+		for r := range t.lease.Refusals(t.memory(t.bytes)) {
 			from, gain := a.candidates(t.lease, r)
 			clear(from)
-			if gain < r.Short && !yield(reckon(r, n, own, gain)) {
+			if gain < r.Short && !yield(reckon(r, t.bytes, gain)) {
 				return
 			}
 		}
 	}
 }
 
-// reckon completes the refusal of n bytes: what would have been granted, with the
-// asker's own idle credit, and with all that could have been called back.
-func reckon(r *accounting.Refusal, n, own, gain accounting.Bytes) *accounting.Refusal {
-	left := max(r.Remaining, (n - own).Plus(gain).Less(r.Short))
-	r.Requested, r.Remaining = n, min(left.Plus(own), n-1)
+// reckon completes the refusal of n bytes: what would have been granted with all that could have been called back.
+func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal {
+	r.Requested, r.Remaining = n, min(max(r.Remaining, n.Plus(gain).Less(r.Short)), n-1)
 	return r
 }
 
@@ -208,22 +189,12 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	return most
 }
 
-// takeOwn takes idle bytes out of a lease's own word for its own request: they
-// stay granted.
-func (a *Arbiter) takeOwn(l *lease, own accounting.Bytes) accounting.Bytes {
-	if own == 0 {
-		return 0
-	}
-	granted := l.Granted()
-	return min(l.word.Take(granted, own), own, granted)
-}
-
 // countLimit counts that a request met a limit, whether recalls made room or not.
 func (a *Arbiter) countLimit(t *ticket) {
 	if t.lease == nil || t.bytes == 0 || !a.chained(t) {
 		return
 	}
-	for _, b := range t.lease.Tight(t.memory(t.need())) {
+	for _, b := range t.lease.Tight(t.memory(t.bytes)) {
 		if b != nil {
 			t.lease.atMax++
 		} else {
@@ -242,6 +213,11 @@ func (a *Arbiter) surplus(l *lease) {
 	if n < leastSurplus {
 		return
 	}
+	l.give(n)
+}
+
+// give adds n idle bytes to a lease's credit word if there is room for them.
+func (l *lease) give(n accounting.Bytes) {
 	granted := l.Granted()
 	if l.Reserve(accounting.Whole(n)) == nil && !l.word.Give(granted, n) {
 		l.Release(accounting.Memory, n)

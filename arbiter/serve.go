@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// admit serves a ticket that was judged to fit, and returns what became of it. If threads of its own process have meanwhile allocated idle
-// credit that it was to be served from, it is judged again: it waits for another limit, or is refused if waiting cannot help.
+// admit serves a ticket that was judged to fit, and returns what became of it. If processes of its own job have meanwhile allocated idle
+// credit that was to make room for it, it is judged again: it waits for another limit, or is refused if waiting cannot help.
 func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
 	if a.serve(now, t, v.spot) {
 		return v
@@ -22,8 +22,8 @@ func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
 	return v
 }
 
-// serve grants a ticket that was judged to fit. False: it does not fit any more, because threads of its own process have meanwhile allocated
-// idle credit that it was to be served from.
+// serve grants a ticket that was judged to fit. False: it does not fit any more, because processes of its own job have meanwhile allocated
+// idle credit that was to make room for it.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 	switch t.kind {
 	case wantsJob:
@@ -55,14 +55,12 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	switch t.kind {
 	case WantsBytes:
 		l.makers.MakeBytes(thread)
-		if !a.grant(l, t.memory(t.bytes), t.own) {
+		if !a.grant(l, t.memory(t.bytes)) {
 			panic("arbiter: what fits was refused") // it was checked, under one lock
 		}
-		t.own = 0
 		got.Bytes = t.bytes
 		delete(l.bursts, t.thread)
 	case WantsStreams:
-		a.disown(t)
 		l.Reserve(accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
 		l.makers.Make(Maker{Thread: thread, Streams: t.count})
 		a.recost(now, l, func() {})
@@ -85,22 +83,12 @@ func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
 	}
-	if t.lease.Check(t.memory(t.need())) == nil {
+	if t.lease.Check(t.memory(t.bytes)) == nil {
 		return true
 	}
 	a.countLimit(t)
-	a.disown(t)
-	t.own, t.short = a.makeRoom(t)
+	t.short = a.makeRoom(t)
 	return t.short == nil
-}
-
-// disown gives the bytes back to the ledger that were taken from a lease's own idle credit for a request, because the request is refused, waits or is
-// served in another way.
-func (a *Arbiter) disown(t *ticket) {
-	if t.own > 0 {
-		t.lease.Release(accounting.Memory, t.own)
-		t.own = 0
-	}
 }
 
 // helps calls idle credit back on devices on which a ticket lacks nothing but bytes, if that makes enough room: on the first such device if
@@ -130,7 +118,7 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 		least, budget := t.reserves(d)
 		return a.recallFor(nil, func() *accounting.Refusal { return a.checkMin(budget, d, least) })
 	case a.chained(t):
-		t.own, t.short = a.makeRoom(t)
+		t.short = a.makeRoom(t)
 		return t.short == nil
 	}
 	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(accounting.Whole(t.bytes)) })
@@ -248,9 +236,8 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 
 // refuseTicket refuses a ticket. text is the message; "": it is made from the figures at the limit that refuses the ticket.
 func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
-	r := a.refusal(t, why)
-	a.disown(t)
-	aside := ""
+	r, aside := a.refusal(t, why), ""
+	a.leaveIdle(t)
 	switch {
 	case text != "":
 	case why == ReasonThreads:
@@ -274,6 +261,14 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	if t.lease == nil {
 		a.abandon(now, t)
 	}
+}
+
+// leaveIdle gives a lease the idle credit back that was taken from it for a request that is refused at once: a refusal takes nothing.
+func (a *Arbiter) leaveIdle(t *ticket) {
+	if l := t.lease; t.taken > 0 && t.parked.IsZero() && !l.closed && l.Away() == 0 {
+		l.give(t.taken)
+	}
+	t.taken = 0
 }
 
 // refuseStart returns the error for a job or a session that does not begin.

@@ -37,7 +37,7 @@ type ticket struct {
 	thread   uint32
 	bytes    accounting.Bytes // what it takes of its device, or of its budgets
 	managed  bool             // bytes are of managed memory
-	own      accounting.Bytes // of those, what came out of the lease's own word
+	taken    accounting.Bytes // idle credit of its lease that was taken back to judge it, and goes back to the lease if it is refused at once
 	count    int              // of streams, contexts or holds
 	noWait   bool
 	aside    bool // Request.Aside
