@@ -100,54 +100,6 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-func TestCapacityFallsBelowTheSum(t *testing.T) {
-	l := machine(t, 1000)
-	promised := lease(t, l, budget(t, l, nil, 300, 600))
-	free := lease(t, l, l.OpenBudget(nil))
-	if r := free.Reserve(memory(700)); r != nil {
-		t.Fatal(r)
-	}
-	if err := l.SetCapacity(0, 500); err != nil {
-		t.Fatal(err)
-	}
-	if r := l.Overload(0); r == nil || r.Short != 500 {
-		t.Errorf("overload: %+v", r)
-	}
-	if r := free.Reserve(memory(1)); r == nil || r.Remaining != 0 || r.Limit != 500 {
-		t.Errorf("a byte beyond the capacity: %v", r)
-	}
-	if r := promised.Reserve(memory(300)); r != nil {
-		t.Errorf("inside memory.min: %v", r)
-	}
-	if r := promised.Reserve(memory(1)); r == nil {
-		t.Error("a byte beyond memory.min was granted")
-	}
-	free.Release(accounting.Memory, 600)
-	if l.Overload(0) != nil {
-		t.Error("still overloaded")
-	}
-	if r := promised.Reserve(memory(100)); r != nil {
-		t.Errorf("within again: %v", r)
-	}
-}
-
-func TestSharedBudgetKeepsWhatItsMembersReserved(t *testing.T) {
-	l := machine(t, 10000)
-	user := budget(t, l, nil, 0, 1000)
-	first := lease(t, l, budget(t, l, user, 600, accounting.Max))
-	second := lease(t, l, l.OpenBudget(user))
-	if r := second.Reserve(memory(400)); r != nil {
-		t.Fatal(r)
-	}
-	r := second.Reserve(memory(1))
-	if r == nil || r.Budget != user || r.Remaining != 0 || r.Limit != 1000 {
-		t.Errorf("took what another has reserved: %v", r)
-	}
-	if r := first.Reserve(memory(600)); r != nil {
-		t.Errorf("inside its reservation: %v", r)
-	}
-}
-
 func TestYieldSparesReservations(t *testing.T) {
 	l := machine(t, 1000)
 	rich := lease(t, l, budget(t, l, nil, 500, accounting.Max))
