@@ -148,38 +148,6 @@ func TestReaperErrors(t *testing.T) {
 	other.Remove(1)
 }
 
-// TestReaperMany watches ten thousand pidfds, of which one fires at a time.
-func TestReaperMany(t *testing.T) {
-	const many = 10000
-	var limit unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil || limit.Cur < many+100 {
-		limit.Cur, limit.Max = many+1000, max(limit.Max, many+1000)
-		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
-			t.Fatal(err)
-		}
-	}
-	r, e := newReaper(t)
-	stays := bounded.Start(t, "sleep", "1000").Process.Pid
-	for key := range uint64(many) {
-		if err := r.Add(pidfdOf(t, stays), key); err != nil {
-			t.Fatal(err)
-		}
-	}
-	var delays []time.Duration
-	for i := range 20 {
-		cmd := bounded.Start(t, "sleep", "1000")
-		if err := r.Add(pidfdOf(t, cmd.Process.Pid), uint64(many+i)); err != nil {
-			t.Fatal(err)
-		}
-		began := time.Now()
-		_ = cmd.Process.Kill()
-		e.wait(t, i+1)
-		delays = append(delays, e.when[i].Sub(began))
-	}
-	slices.Sort(delays)
-	t.Logf("from kill to onExit with %d others: median %v, worst %v", many, delays[10], delays[19])
-}
-
 func TestReaperLeaksNothing(t *testing.T) {
 	ignore := goleak.IgnoreCurrent()
 	r, err := NewReaper(func(uint64) {})
