@@ -293,7 +293,7 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	s, l := x.session, d.file.Leases.At(i)
 	dev, ok := d.deviceByUUID(l.UUID)
-	if !ok || l.Slot >= ipc.PageSlots || s.leases[l.Slot] != nil || s.leaseOn(dev.Index) != nil {
+	if !ok || l.Slot >= ipc.PageSlots || s.leaseAt(l.Slot) != nil || s.leaseOn(dev.Index) != nil {
 		d.freeLeaseLocked(i)
 		return
 	}

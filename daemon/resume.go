@@ -161,7 +161,7 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	if !ok {
 		return nil // the daemon does not know the device
 	}
-	switch l := s.leases[rl.Slot]; {
+	switch l := s.leaseAt(rl.Slot); {
 	case l != nil && l.Device == dev.Index:
 	case l != nil, s.leaseOn(dev.Index) != nil:
 		return fmt.Errorf("slot %d, device %x: not a lease that can be", rl.Slot, rl.Device)
@@ -176,7 +176,7 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 			return err
 		}
 	}
-	l := s.leases[rl.Slot]
+	l := s.leaseAt(rl.Slot)
 	granted := d.arb.Recount(d.now(), l.ID, accounting.Bytes(rl.Used))
 	faults.At("resume.counted")
 	l.Resize(granted)

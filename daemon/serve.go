@@ -224,7 +224,21 @@ func (cl *client) handle(m ipc.Message) error {
 		}
 		cl.s.mapped.Store(true)
 	}
+	if h.kind == metrics.Session {
+		return cl.apart(func() error { return h.run(cl, m) })
+	}
 	return h.run(cl, m)
+}
+
+// apart runs a function in a goroutine of its own, and waits for it. It is for what a program asks once, as Hello and Attach, because that needs
+// a deep stack: the stack goes with the goroutine, and that of the connection stays small for as long as the program runs.
+func (cl *client) apart(run func() error) error {
+	done := make(chan error)
+	go func() {
+		defer cl.d.caught(cl)
+		done <- run()
+	}()
+	return <-done
 }
 
 // handler answers a type of request.

@@ -31,8 +31,8 @@ type session struct {
 	caller string // how what its program prints names it
 	page   *ipc.LeasePage
 	record *statefile.Session
-	index  int                        // of record
-	leases [ipc.PageSlots]*shim.Lease // by slot of the page; nil: none
+	index  int           // of record
+	leases []*shim.Lease // by slot of the page, up to the last slot that had one; nil: none
 	conns  map[*ipc.Conn]struct{}
 	dead   bool
 	died   time.Time     // when it was known to be dead
@@ -261,7 +261,7 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	if l := s.leaseOn(dev.Index); l != nil {
 		info, err = attach(l)
 	} else {
-		info, err = d.openLeaseLocked(s, dev, uint32(slices.Index(s.leases[:], nil)), attach)
+		info, err = d.openLeaseLocked(s, dev, s.freeSlot(), attach)
 	}
 	if err != nil {
 		return ipc.AttachReply{}, err
@@ -278,12 +278,28 @@ func (s *session) pageID() ipc.PageID {
 // open yields the session's leases.
 func (s *session) open() iter.Seq[*shim.Lease] {
 	return func(yield func(*shim.Lease) bool) {
-		for _, l := range s.leases[:] {
+		for _, l := range s.leases {
 			if l != nil && !yield(l) {
 				return
 			}
 		}
 	}
+}
+
+// leaseAt returns the lease of a slot of the session's page, or nil.
+func (s *session) leaseAt(slot uint32) *shim.Lease {
+	if int(slot) >= len(s.leases) {
+		return nil
+	}
+	return s.leases[slot]
+}
+
+// freeSlot returns the first slot of the session's page without a lease; ipc.PageSlots: there is none.
+func (s *session) freeSlot() uint32 {
+	if i := slices.Index(s.leases, nil); i >= 0 {
+		return uint32(i)
+	}
+	return uint32(len(s.leases))
 }
 
 // leaseOn returns the session's lease on a device, or nil.
@@ -325,6 +341,9 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 
 // knownLeaseLocked enters a lease that the arbiter has opened in its session.
 func (d *Daemon) knownLeaseLocked(s *session, l *shim.Lease) {
+	for len(s.leases) <= int(l.Record.Slot) {
+		s.leases = append(s.leases, nil)
+	}
 	s.leases[l.Record.Slot] = l
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 }
@@ -349,7 +368,7 @@ func (s *session) lease(slot uint32) (*shim.Lease, error) {
 	if s.dead {
 		return nil, refused(ipc.StatusNoSession, "the session has ended")
 	}
-	l := s.leases[slot]
+	l := s.leaseAt(slot)
 	if l == nil {
 		return nil, refused(ipc.StatusNoLease, "slot %d has no lease: Attach comes first", slot)
 	}
