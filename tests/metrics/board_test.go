@@ -148,8 +148,7 @@ h_seconds_bucket{user="ann",le="+Inf"} 1
 		}
 	}
 	for _, query := range []string{
-		``, `1`, `c_bytes`, `a_byte`, `a_bytes{kinds="used"}`, `a_bytes{kind="usd"}`, `a_bytes{kind="used"`, `sum by (user) (a_bytes)`, `sum(a_bytes`, `a_bytes)`,
-		`sum by device (a_bytes)`, `rate(b_total[5 m])`, `smu(a_bytes)`, `a_bytes{kind="used" device="0"}`, `a_bytes; b_total`, `sum by (device`,
+		``, `1`, `c_bytes`, `a_byte`, `a_bytes{kinds="used"}`, `a_bytes{kind="usd"}`, `sum by (user) (a_bytes)`, `a_bytes / on (user) b_total`,
 	} {
 		if all.check(query) == nil {
 			t.Errorf("%s passes", query)

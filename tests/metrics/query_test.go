@@ -1,7 +1,9 @@
 package metrics
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
@@ -40,134 +42,48 @@ func exportsOf(text string) exports {
 	return all
 }
 
-// Words of PromQL that our queries use; what is none of them is the name of a metric.
+// Parts of a query that name what is exported.
 var (
-	functions = []string{"absent", "avg", "count", "histogram_quantile", "increase", "label_replace", "label_values", "max", "min", "rate", "sum", "vector"}
-	listed    = []string{"by", "without", "on", "ignoring", "group_left", "group_right"} // a list of labels follows
-	operators = []string{"and", "or", "unless"}
-	added     = []string{"instance", "job"} // the labels that the server adds to each series
-	token     = regexp.MustCompile(`^(?:(\s+)|([a-zA-Z_][a-zA-Z0-9_]*)|("(?:[^"\\]|\\.)*")|(\[(?:\d+[smhd]|\$__rate_interval)\])|(\d+(?:\.\d+)?)|(==|!=|=~|!~|>=|<=|[-+*/<>=(){},]))`)
+	selector  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
+	grouping  = regexp.MustCompile(`\b(?:by|without|on|ignoring) \(([^)]*)\)`)
+	metric    = regexp.MustCompile(`\b([a-z]+_[a-z_]+)(?:\{([^}]*)\})?`)
+	functions = []string{"histogram_quantile", "label_replace", "label_values"} // with names like those of metrics
+	added     = []string{"instance", "job"}                                     // the labels that the server adds to each series
 )
 
-// tokens takes a query apart.
-func tokens(query string) (list []string, err error) {
-	for rest := query; rest != ""; {
-		m := token.FindStringSubmatch(rest)
-		if m == nil {
-			return nil, fmt.Errorf("%q cannot be read", rest)
-		}
-		if m[1] == "" {
-			list = append(list, m[0])
-		}
-		rest = rest[len(m[0]):]
-	}
-	return list, nil
-}
-
-// checker reads a query, and holds each name and label in it against what is exported.
-type checker struct {
-	all    exports
-	tokens []string
-	used   map[string]bool // the labels of the metrics in it
-	lists  []string        // the labels that it joins and groups by
-	names  int
-}
-
-// check says what is wrong with a query: it names what is not exported, selects by a label or a value that is not there, or
-// groups by a label that none of its metrics has.
+// check says what a query names that is not exported: a metric, a label or a value that it selects by, or a label to group by that none
+// of its metrics has. Whether the query is PromQL, Prometheus' own tool says (TestFullRules).
 func (all exports) check(query string) error {
-	list, err := tokens(query)
-	if err != nil {
-		return err
+	var used, groups []string // labels of its metrics; labels that it groups by
+	for _, m := range grouping.FindAllStringSubmatch(query, -1) {
+		groups = append(groups, strings.Split(m[1], ", ")...)
 	}
-	c := &checker{all: all, tokens: list, used: map[string]bool{}}
-	for _, l := range added {
-		c.used[l] = true
-	}
-	depth := 0
-	for len(c.tokens) > 0 {
-		word := c.next()
+	for _, m := range metric.FindAllStringSubmatch(grouping.ReplaceAllString(query, ""), -1) {
+		labels, ok := all[m[1]]
 		switch {
-		case word == "(":
-			depth++
-		case word == ")":
-			depth--
-		case slices.Contains(listed, word):
-			err = c.list()
-		case slices.Contains(functions, word) || slices.Contains(operators, word) || !regexp.MustCompile(`^[a-z]`).MatchString(word):
-		default:
-			err = c.metric(word)
+		case slices.Contains(functions, m[1]):
+			continue
+		case !ok:
+			return fmt.Errorf("no metric is called %s", m[1])
 		}
-		if err != nil || depth < 0 {
-			return fmt.Errorf("at %q: %w", word, err)
+		used = append(used, added...)
+		used = slices.AppendSeq(used, maps.Keys(labels))
+		for _, s := range selector.FindAllStringSubmatch(m[2], -1) {
+			switch values := labels[s[1]]; {
+			case values == nil && !slices.Contains(added, s[1]):
+				return fmt.Errorf("%s has no label %s", m[1], s[1])
+			case s[2] == "=" && values != nil && !values[s[3]]:
+				return fmt.Errorf("the label %s of %s is never %q", s[1], m[1], s[3])
+			}
 		}
 	}
-	for _, l := range c.lists {
-		if !c.used[l] {
+	for _, l := range groups {
+		if !slices.Contains(used, l) {
 			return fmt.Errorf("groups by %s, which no metric in it has", l)
 		}
 	}
-	if depth != 0 || c.names == 0 {
-		return fmt.Errorf("%d brackets are open, and it has %d metrics", depth, c.names)
-	}
-	return nil
-}
-
-func (c *checker) next() string {
-	if len(c.tokens) == 0 {
-		return ""
-	}
-	word := c.tokens[0]
-	c.tokens = c.tokens[1:]
-	return word
-}
-
-// list reads the labels after by, on and their like.
-func (c *checker) list() error {
-	if open := c.next(); open != "(" {
-		return fmt.Errorf("%q follows", open)
-	}
-	for {
-		word := c.next()
-		switch word {
-		case ")":
-			return nil
-		case ",":
-		case "":
-			return fmt.Errorf("the list has no end")
-		default:
-			c.lists = append(c.lists, word)
-		}
-	}
-}
-
-// metric reads what selects series of a metric.
-func (c *checker) metric(name string) error {
-	labels, ok := c.all[name]
-	if !ok {
-		return fmt.Errorf("no metric is called %s", name)
-	}
-	c.names++
-	for l := range labels {
-		c.used[l] = true
-	}
-	if len(c.tokens) == 0 || c.tokens[0] != "{" {
-		return nil
-	}
-	for c.next() != "}" {
-		l, operator, value := c.next(), c.next(), strings.Trim(c.next(), `"`)
-		if labels[l] == nil && !slices.Contains(added, l) {
-			return fmt.Errorf("%s has no label %s", name, l)
-		}
-		if operator == "=" && labels[l] != nil && !labels[l][value] {
-			return fmt.Errorf("the label %s of %s is never %q", l, name, value)
-		}
-		if operator == "" || operator == "}" {
-			return fmt.Errorf("the selection of %s has no end", name)
-		}
-		if len(c.tokens) > 0 && c.tokens[0] != "," && c.tokens[0] != "}" {
-			return fmt.Errorf("%q follows %s", c.tokens[0], value)
-		}
+	if len(used) == 0 {
+		return errors.New("it asks for no metric")
 	}
 	return nil
 }
