@@ -1,26 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The memory of graphs. An allocation node has its address from the beginning, and its memory from
-// a launch (or an upload) on, which is when it is charged, or refused. What a graph frees itself is
-// pending until the launch is done; what it leaves behind is a block like any other. All of it
-// comes from a pool of the driver's, which keeps it until it is trimmed.
+// The calls by which the program makes, launches and ends graphs with memory (memory/graph.h).
 #ifndef GA_CUDA_GRAPH_H
 #define GA_CUDA_GRAPH_H
 
 #include "cuda/driver.h"
+#include "memory/graph.h"
 
-// A graph that is being made executable. Its memory nodes are read before the driver is asked,
-// because the driver may upload it, which takes their memory, in the same call.
-struct ga_cuda_graph_making {
-    struct ga_root *root;
-    struct ga_cuda_graph_exec *exec; // NULL: nothing to remember
-};
 // False: refused, or no memory. True: one of the other two follows when the driver has answered.
-bool ga_cuda_graph_begin(struct ga_cuda_graph_making *m, ga_graph graph);
-ga_result ga_cuda_graph_made(struct ga_cuda_graph_making *m, ga_result result,
+bool ga_cuda_graph_begin(struct ga_memory_graph_making *m, ga_graph graph);
+ga_result ga_cuda_graph_made(struct ga_memory_graph_making *m, ga_result result,
                              const ga_exec *handle);
 // As ga_cuda_graph_made, of an executable graph that was updated: launches from now on take the
 // memory of the graph that m was begun with.
-ga_result ga_cuda_graph_updated(struct ga_cuda_graph_making *m, ga_result result, ga_exec handle);
+ga_result ga_cuda_graph_updated(struct ga_memory_graph_making *m, ga_result result, ga_exec handle);
 ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *real, ga_exec *exec,
                                          ga_graph graph, struct ga_cu_instantiate *parameters);
 // launch, or upload. effective is the stream that is meant, where stream is what the program

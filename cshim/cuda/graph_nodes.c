@@ -8,13 +8,13 @@
 // A hash table by address while it is read, packed afterwards.
 struct reading {
     struct ga_root *root;
-    struct ga_cuda_graph_block *place;
+    struct ga_memory_graph_block *place;
     size_t places; // a power of two, or 0
     uint32_t used;
     bool failed;
 };
 
-static struct ga_cuda_graph_block *block_at(struct reading *r, uint64_t address) {
+static struct ga_memory_graph_block *block_at(struct reading *r, uint64_t address) {
     size_t i = (size_t)((address >> 9) * 0x9e3779b97f4a7c15ull >> 20) & (r->places - 1);
     while (r->place[i].address && r->place[i].address != address)
         i = (i + 1) & (r->places - 1);
@@ -37,12 +37,12 @@ static bool grow(struct reading *r) {
 }
 
 // NULL: no memory, and the reading has failed.
-static struct ga_cuda_graph_block *at(struct reading *r, uint64_t address) {
+static struct ga_memory_graph_block *at(struct reading *r, uint64_t address) {
     if (r->used * 2 >= r->places && !grow(r)) {
         r->failed = true;
         return NULL;
     }
-    struct ga_cuda_graph_block *b = block_at(r, address);
+    struct ga_memory_graph_block *b = block_at(r, address);
     if (b->address == 0) {
         b->address = address;
         r->used++;
@@ -56,7 +56,7 @@ static void add_alloc(struct reading *r, ga_node node) {
     if (!GA_ASK(cuGraphMemAllocNodeGetParams, node, &n) || n.address == 0)
         return;
     int device = ga_cuda_device_at(r->root, &n.pool.location);
-    struct ga_cuda_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
+    struct ga_memory_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
     if (!b)
         return;
     b->allocs++;
@@ -69,7 +69,7 @@ static void add_free(struct reading *r, ga_node node) {
     ga_address address = 0;
     if (!GA_ASK(cuGraphMemFreeNodeGetParams, node, &address) || address == 0)
         return;
-    struct ga_cuda_graph_block *b = at(r, address);
+    struct ga_memory_graph_block *b = at(r, address);
     if (b)
         b->frees++;
 }
@@ -107,9 +107,9 @@ static void read_graph(struct reading *r, ga_graph graph, int depth) {
 }
 
 bool ga_cuda_graph_blocks_read(struct ga_root *root, ga_graph graph,
-                               struct ga_cuda_graph_blocks *blocks) {
+                               struct ga_memory_graph_blocks *blocks) {
     struct reading r = {.root = root};
-    *blocks = (struct ga_cuda_graph_blocks){0};
+    *blocks = (struct ga_memory_graph_blocks){0};
     // A driver without these has no memory nodes either.
     if (!GA_REAL(cuGraphGetNodes) || !GA_REAL(cuGraphNodeGetType))
         return true;
@@ -120,12 +120,6 @@ bool ga_cuda_graph_blocks_read(struct ga_root *root, ga_graph graph,
         if (r.place[i].address)
             r.place[blocks->count++] = r.place[i];
     if (r.failed)
-        ga_cuda_graph_blocks_drop(blocks);
+        ga_memory_graph_blocks_drop(blocks);
     return !r.failed;
-}
-
-void ga_cuda_graph_blocks_drop(struct ga_cuda_graph_blocks *blocks) {
-    if (blocks->block)
-        ga_os_unmap(blocks->block, blocks->size);
-    *blocks = (struct ga_cuda_graph_blocks){0};
 }

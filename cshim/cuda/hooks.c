@@ -140,10 +140,10 @@ static ga_result initialised(size_t place, unsigned int flags) {
     GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \
              ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
 #define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
-    GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
+    GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
              ga_cuda_graph_made(&c, real(exec, __VA_ARGS__), exec))
 #define GA_UPDATES(real, graph, exec, ...)                                                         \
-    GA_TAKES(ga_cuda_graph_making, ga_cuda_graph_begin(&c, graph),                                 \
+    GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
     GA_TAKES(ga_claim, ga_cuda_array_open(&c, shape, levels), ({                                   \

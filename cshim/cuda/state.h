@@ -31,13 +31,6 @@ struct ga_primary {
     bool others;               // it was there before the first of these
 };
 
-// Executable graphs: graph.c
-struct ga_cuda_graphs {
-    struct ga_table execs; // by handle; an entry's context points to a struct ga_cuda_graph_exec
-    struct ga_spin lock;   // guards it, and the counts
-    struct ga_records unused;
-};
-
 // Memory without an address: vmm.c. In the tables the context of an entry is a pointer to memory.
 struct ga_cuda_vmm {
     struct ga_table handles; // bytes: references by the handle
@@ -58,7 +51,6 @@ struct ga_cuda_state {
     struct ga_spin contexts_lock;            // of who puts one in
     struct ga_primary primaries[GA_DEVICES]; // by ordinal
     _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
-    struct ga_cuda_graphs graphs;
     struct ga_cuda_vmm vmm;
 };
 

@@ -4,7 +4,7 @@
 #ifndef GA_MEMORY_STATE_H
 #define GA_MEMORY_STATE_H
 
-#include "core/root.h"
+#include "core/records.h"
 #include "memory/driver.h"
 
 // How the driver makes the pools of a device larger: pool.c
@@ -30,6 +30,13 @@ struct ga_memory_pools {
     _Atomic uint32_t changing; // of the changes, how many are with the driver
 };
 
+// Executable graphs: graph.c
+struct ga_memory_graphs {
+    struct ga_table execs; // by handle; an entry's context points to a struct ga_memory_graph_exec
+    struct ga_spin lock;   // guards it, and the counts
+    struct ga_records unused;
+};
+
 struct ga_memory_state {
     // A thread for a program that idles: idle.c
     _Atomic uint32_t idle_thread;   // enum ga_memory_idle
@@ -39,9 +46,10 @@ struct ga_memory_state {
     // pool ends meanwhile.
     struct ga_mutex asking;
     struct ga_memory_pools pools;
+    struct ga_memory_graphs graphs;
 };
 
-#define GA_MEMORY_STATE ((size_t)96 << 10) // its place: ga_root_state
+#define GA_MEMORY_STATE ((size_t)64 << 10) // its place: ga_root_state
 static inline struct ga_memory_state *ga_memory_of(struct ga_root *root) {
     return ga_root_state(root, GA_MEMORY_STATE);
 }

@@ -1,0 +1,242 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/graph.h"
+
+#include "core/records.h"
+#include "memory/pending.h"
+
+// An executable graph with memory of its own, or that frees another's block. Its blocks do not
+// change. The driver allows one for each graph.
+struct ga_memory_graph_exec {
+    struct ga_memory_graph_blocks blocks;
+    uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
+    // ga_memory_pool.turn after its last launch; 0: it was not launched. As long as the pool's turn
+    // is the same, the memory of that launch is still in the pool, and the driver uses it again.
+    _Atomic uint64_t had[GA_DEVICES];
+    uint32_t references; // of the handle, and of each launch
+};
+
+// Executable graphs
+
+static bool is_own(const struct ga_memory_graph_block *b) {
+    return b->bytes != 0 && b->frees >= b->allocs;
+}
+
+static struct ga_memory_graph_exec *new_exec(struct ga_root *root,
+                                             const struct ga_memory_graph_blocks *blocks) {
+    struct ga_memory_graph_exec *x =
+        ga_records_take(root, &ga_memory_of(root)->graphs.unused, sizeof *x);
+    if (!x)
+        return NULL;
+    *x = (struct ga_memory_graph_exec){.blocks = *blocks, .references = 1};
+    for (uint32_t i = 0; i < blocks->count; i++)
+        if (is_own(&blocks->block[i]))
+            x->own[blocks->block[i].device] += blocks->block[i].bytes;
+    return x;
+}
+
+static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_exec *x) {
+    struct ga_memory_graph_blocks blocks = {0};
+    ga_self_lock(&g->lock);
+    if (--x->references == 0) {
+        blocks = x->blocks;
+        ga_records_give(&g->unused, x);
+    }
+    ga_self_unlock(&g->lock);
+    ga_memory_graph_blocks_drop(&blocks);
+}
+
+// Takes an executable graph out of the table, with the reference that the handle has. NULL: the
+// table does not have it.
+static struct ga_memory_graph_exec *take_exec(struct ga_memory_graphs *g, void *handle) {
+    struct ga_entry e;
+    ga_self_lock(&g->lock);
+    bool found = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    ga_self_unlock(&g->lock);
+    return found ? (struct ga_memory_graph_exec *)(uintptr_t)e.context : NULL;
+}
+
+// Finds an executable graph, with a reference more, which the caller drops.
+static struct ga_memory_graph_exec *find_exec(struct ga_memory_graphs *g, void *handle) {
+    struct ga_entry e;
+    ga_self_lock(&g->lock);
+    bool found = ga_table_find(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    struct ga_memory_graph_exec *x =
+        found ? (struct ga_memory_graph_exec *)(uintptr_t)e.context : NULL;
+    if (x)
+        x->references++;
+    ga_self_unlock(&g->lock);
+    return x;
+}
+
+// Puts an executable graph into the table. Returns the one whose reference the caller must drop: x
+// if there is no memory, or the one that had the handle before; or NULL.
+static struct ga_memory_graph_exec *put_exec(struct ga_memory_graphs *g, void *handle,
+                                             struct ga_memory_graph_exec *x) {
+    struct ga_entry e = {.key = (uint64_t)(uintptr_t)handle, .context = (uint64_t)(uintptr_t)x};
+    struct ga_entry old = {0};
+    ga_self_lock(&g->lock);
+    bool put = ga_table_put(&g->execs, &e, &old);
+    ga_self_unlock(&g->lock);
+    if (!put)
+        return x;
+    return old.key ? (struct ga_memory_graph_exec *)(uintptr_t)old.context : NULL;
+}
+
+// Launches and uploads
+
+static struct ga_memory_pool *graph_pool(const struct ga_memory_graph_start *s, uint32_t device) {
+    return ga_memory_pool_of_kind(s->root, s->at.driver, device, GA_MEMORY_POOL_OF_GRAPHS);
+}
+
+// Whether a launch makes a block that the graph leaves behind. The driver refuses it if the block
+// of an earlier launch is there, unless the graph frees that first: then its memory is used again.
+static bool leaves(const struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b) {
+    return b->bytes != 0 && !is_own(b) && !ga_memory_pool_holds(s->root, b->address);
+}
+
+static void untake_below(struct ga_memory_graph_start *s, uint32_t devices) {
+    for (uint32_t d = 0; d < devices; d++)
+        if (s->take[d].bytes)
+            ga_memory_pool_untake(&s->take[d]);
+}
+
+// False: refused.
+static bool take_on(struct ga_memory_graph_start *s, uint32_t device) {
+    struct ga_memory_take *t = &s->take[device];
+    t->root = s->root;
+    t->at = s->at;
+    t->kind = GA_MEMORY_GRAPH;
+    t->pool = graph_pool(s, device);
+    if (!t->pool)
+        return false;
+    // A launch cannot be called back: memory that may be new is admitted as new.
+    bool again = t->bytes == s->exec->own[device] &&
+                 atomic_load(&s->exec->had[device]) == ga_memory_pool_copy(s->root, t->pool).turn;
+    return ga_memory_pool_take(t, again ? GA_MEMORY_TAKE_AGAIN : GA_MEMORY_TAKE_NEW);
+}
+
+bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memory_at *at) {
+    const struct ga_memory_graph_exec *x = s->exec;
+    s->at = *at;
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        s->take[d] = (struct ga_memory_take){.bytes = x->own[d]};
+    for (uint32_t i = 0; i < x->blocks.count; i++)
+        if (leaves(s, &x->blocks.block[i]))
+            s->take[x->blocks.block[i].device].bytes += x->blocks.block[i].bytes;
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        if (s->take[d].bytes == 0 || take_on(s, d))
+            continue;
+        untake_below(s, d);
+        return false;
+    }
+    return true;
+}
+
+// Holds a block that a launch left behind. *left: bytes that open_start took for such blocks on the
+// device, and that no block holds yet. They do not cover a block if an earlier launch's block was
+// at its address in open_start, and another thread freed that before the driver launched. Such a
+// block is taken now; if there is no room for it, the pool is charged with it by a reading, as
+// kept.
+static void hold_left(struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b,
+                      uint64_t *left) {
+    struct ga_memory_take *opened = &s->take[b->device];
+    struct ga_memory_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
+    if (*left >= b->bytes) {
+        *left -= b->bytes;
+        ga_memory_pool_hold(opened, b->address, b->bytes);
+        return;
+    }
+    now.kind = GA_MEMORY_GRAPH;
+    now.pool = graph_pool(s, b->device);
+    if (!now.pool || !ga_memory_pool_take(&now, GA_MEMORY_TAKE_NOW))
+        return;
+    ga_memory_pool_hold(&now, b->address, b->bytes);
+    ga_memory_pool_taken(&now);
+}
+
+// The driver has launched a graph. A block that the graph leaves behind becomes the program's. A
+// block of another graph that it frees is pending on the launch's stream, and so are the bytes of
+// its own blocks, which it frees itself, until the stream has executed the launch.
+static void settle_launch(struct ga_memory_graph_start *s) {
+    struct ga_memory_graph_exec *x = s->exec;
+    uint64_t left[GA_DEVICES];
+    for (uint32_t d = 0; d < GA_DEVICES; d++)
+        left[d] = s->take[d].bytes - x->own[d];
+    for (uint32_t i = 0; i < x->blocks.count; i++) {
+        const struct ga_memory_graph_block *b = &x->blocks.block[i];
+        struct ga_entry e;
+        if (leaves(s, b))
+            hold_left(s, b, &left[b->device]);
+        else if (b->bytes == 0 && ga_memory_pool_withdraw(s->root, b->address, &e))
+            ga_memory_pending_add(s->root, &e, &s->at);
+    }
+    for (uint32_t d = 0; d < GA_DEVICES; d++) {
+        struct ga_memory_take *t = &s->take[d];
+        if (t->bytes == 0)
+            continue;
+        if (x->own[d])
+            ga_memory_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
+        ga_memory_pool_taken(t); // what there is no room for stays uncharged until there is
+        atomic_store(&x->had[d], ga_memory_pool_copy(s->root, t->pool).turn);
+    }
+}
+
+void ga_memory_graph_settle(struct ga_memory_graph_start *s, bool launched) {
+    if (launched)
+        settle_launch(s);
+    else
+        untake_below(s, GA_DEVICES);
+}
+
+bool ga_memory_graph_any(struct ga_root *root) {
+    return atomic_load(&ga_memory_of(root)->graphs.execs.most) != 0;
+}
+
+bool ga_memory_graph_find(struct ga_memory_graph_start *s, struct ga_root *root, void *handle) {
+    s->root = root;
+    s->exec = ga_memory_graph_any(root) ? find_exec(&ga_memory_of(root)->graphs, handle) : NULL;
+    return s->exec != NULL;
+}
+
+void ga_memory_graph_leave(struct ga_memory_graph_start *s) {
+    drop_reference(&ga_memory_of(s->root)->graphs, s->exec);
+}
+
+// Making and ending them
+
+bool ga_memory_graph_begin(struct ga_memory_graph_making *m,
+                           struct ga_memory_graph_blocks *blocks) {
+    m->exec = blocks->count ? new_exec(m->root, blocks) : NULL;
+    if (blocks->count && !m->exec)
+        ga_memory_graph_blocks_drop(blocks);
+    return m->exec || blocks->count == 0;
+}
+
+void ga_memory_graph_made(struct ga_memory_graph_making *m, void *handle) {
+    struct ga_memory_graph_exec *gone = m->exec;
+    if (!m->exec)
+        return;
+    if (handle)
+        gone = put_exec(&ga_memory_of(m->root)->graphs, handle, m->exec);
+    if (gone)
+        drop_reference(&ga_memory_of(m->root)->graphs, gone);
+}
+
+struct ga_memory_graph_exec *ga_memory_graph_ends(struct ga_root *root, void *handle) {
+    return take_exec(&ga_memory_of(root)->graphs, handle);
+}
+
+void ga_memory_graph_ended(struct ga_root *root, struct ga_memory_graph_exec *exec, void *handle,
+                           bool ended) {
+    struct ga_memory_graphs *g = &ga_memory_of(root)->graphs;
+    if (exec && !ended)
+        exec = put_exec(g, handle, exec);
+    if (exec)
+        drop_reference(g, exec);
+}
+
+void ga_memory_graph_blocks_drop(struct ga_memory_graph_blocks *blocks) {
+    if (blocks->block)
+        ga_os_unmap(blocks->block, blocks->size);
+    *blocks = (struct ga_memory_graph_blocks){0};
+}
