@@ -149,8 +149,8 @@ func (a *Arbiter) cycle(now time.Time) {
 		if a.stale { // 5
 			continue
 		}
-		a.unwatch()          // 7
-		if a.untangle(now) { // 8
+		a.unwatch()               // 7
+		if a.breakDeadlock(now) { // 8
 			a.changed()
 		}
 	}

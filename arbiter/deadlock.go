@@ -34,9 +34,9 @@ type Search struct {
 	began  time.Time
 }
 
-// untangle sets when the search that is not strict is due (looseAt), and makes a strict search if few requests wait. If many wait it only notes
-// that one is due (suspected). True: it ended a deadlock, or took back unused slots.
-func (a *Arbiter) untangle(now time.Time) bool {
+// breakDeadlock sets when the search that is not strict is due (looseAt), and makes a strict search if few requests wait, and the other one if
+// it is due. If many wait it only notes that a search is due (suspected). True: it ended a deadlock, or took back unused slots.
+func (a *Arbiter) breakDeadlock(now time.Time) bool {
 	holding, blocked := false, false
 	for _, t := range a.queue {
 		if a.holds(t.job) {
@@ -49,24 +49,16 @@ func (a *Arbiter) untangle(now time.Time) bool {
 	case a.looseAt.IsZero():
 		a.looseAt = now.Add(a.policy.DeadlockGrace)
 	}
-	if many := len(a.queue) > searchedAtOnce; many || !blocked {
+	if len(a.queue) > searchedAtOnce {
 		a.suspected = blocked && (a.suspected || a.moved || now.Sub(a.searchAgain) >= time.Second)
 		return false
 	}
 	a.suspected = false
-	return a.searchNow(now, true)
+	return blocked && a.searchNow(now, true) || a.looseDue(now) && a.searchNow(now, false)
 }
 
-// loosen ends deadlocks in which nothing has moved for deadlock_grace.
-func (a *Arbiter) loosen(now time.Time) {
-	for range 2 + 2*len(a.queue) {
-		if a.looseAt.IsZero() || now.Before(a.looseAt) || len(a.queue) > searchedAtOnce || !a.searchNow(now, false) {
-			return
-		}
-		a.changed()
-		a.cycle(now)
-	}
-}
+// looseDue reports whether a search that is not strict is due.
+func (a *Arbiter) looseDue(now time.Time) bool { return !a.looseAt.IsZero() && !now.Before(a.looseAt) }
 
 // searchNow looks for a deadlock and ends it. True: it did something.
 func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
@@ -101,8 +93,7 @@ func (a *Arbiter) searchDue() (due time.Time) {
 // Search returns a search that is due if many requests wait; nil: none is due, one is being made, or a client is absent. The caller calls Run without the
 // daemon's lock, and then Settle with it. Meanwhile all other methods of the arbiter may be called.
 func (a *Arbiter) Search(now time.Time) *Search {
-	loose := !a.looseAt.IsZero() && !now.Before(a.looseAt)
-	if a.searching || a.someAbsent() || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !loose {
+	if a.searching || a.someAbsent() || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
 		return nil
 	}
 	strict := a.suspected

@@ -17,7 +17,6 @@ func (a *Arbiter) pass(now time.Time) {
 	}
 	a.stale = true // they have aged
 	a.cycle(now)
-	a.loosen(now)
 	a.tell(now)
 }
 

@@ -21,7 +21,10 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 func (a *Arbiter) Note(device int) { a.Reading(device) }
 
 // Finish does what is due by now.
-func (a *Arbiter) Finish(now time.Time) { a.loosen(now) }
+func (a *Arbiter) Finish(now time.Time) {
+	a.stale = true
+	a.cycle(now)
+}
 
 // WaitsForBytes tells whether a ticket was refused for bytes on a device when it was last judged.
 func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
