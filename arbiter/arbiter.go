@@ -29,16 +29,16 @@ type Arbiter struct {
 	tickets   map[TicketID]*ticket // requests that wait
 	queue     []*ticket            // these, in the order in which they are served
 	sorted    time.Time            // when queue was last brought into order
-	decisions outbox[Result]
-	asking    *ticket   // the request that the running call decides
-	cycling   bool      // cycle runs
-	stale     bool      // since the last cycle something has changed by which a waiting request may be decided
-	cycleAt   time.Time // when a cycle is to be run for frees that were reported; zero: not by itself
-	looseAt   time.Time // when to look for a deadlock in which something might have moved; zero: never
-	moved     bool      // something has changed since the last search without the lock began
-	suspected bool      // a search without the lock is due
-	searching bool      // a search without the lock is being made
-	undo      []func()  // of a copy of the books: what a try takes back at its end
+	decisions []Result             // since Decisions was called last
+	asking    *ticket              // the request that the running call decides
+	cycling   bool                 // cycle runs
+	stale     bool                 // since the last cycle something has changed by which a waiting request may be decided
+	cycleAt   time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
+	looseAt   time.Time            // when to look for a deadlock in which something might have moved; zero: never
+	moved     bool                 // something has changed since the last search without the lock began
+	suspected bool                 // a search without the lock is due
+	searching bool                 // a search without the lock is being made
+	undo      []func()             // of a copy of the books: what a try takes back at its end
 
 	searchAgain time.Time // when the next search without the lock may begin
 	noticesDue  bool      // something has changed for requests that wait
@@ -59,7 +59,7 @@ type Arbiter struct {
 	waits    waitCounts
 	refusals reasonCounts
 	scratch  []candidate // kept between recalls
-	events   outbox[Event]
+	events   []Event     // since Events was called last
 	stats    figures.Stats
 
 	lastJob     JobID
@@ -229,19 +229,22 @@ func (a *Arbiter) Responsive(now time.Time, index int) {
 	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, d)})
 }
 
-// Events returns the events since the last call, oldest first. The slice is valid until the next call. Where nobody
-// calls for long, the oldest are dropped.
-func (a *Arbiter) Events() []Event { return a.events.take() }
+// Events returns the events since the last call, oldest first. If it is not called for long, the oldest are dropped.
+func (a *Arbiter) Events() []Event {
+	events := a.events
+	a.events = nil
+	return events
+}
 
 // event notes an event.
 func (a *Arbiter) event(e Event) {
-	if len(a.events.all) >= maxEvents {
-		a.events.all = slices.Delete(a.events.all, 0, maxEvents/2)
+	if len(a.events) >= maxEvents {
+		a.events = slices.Delete(a.events, 0, maxEvents/2)
 	}
 	if d := a.device(e.Device); d != nil {
 		e.UUID, e.processor = d.UUID, !d.IsGPU()
 	}
-	a.events.put(e)
+	a.events = append(a.events, e)
 }
 
 // leaseEvent notes an event with what it says of a lease. Without a text that is made when somebody wants it.

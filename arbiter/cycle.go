@@ -220,7 +220,7 @@ func (a *Arbiter) refuseLate(now time.Time) {
 		case t.done || !late(t):
 		case t.absent():
 			a.dropAbsent(now, t)
-			a.decisions.put(Result{Ticket: t.id, Reason: ReasonCancelled})
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Reason: ReasonCancelled})
 		default:
 			a.cancel(now, t, ReasonTimeout)
 		}

@@ -141,7 +141,7 @@ func (a *Arbiter) tell(now time.Time) {
 		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
 		if is != t.told {
 			t.told = is
-			a.decisions.put(Result{Ticket: t.id, Notice: new(m.standing(t))})
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.standing(t))})
 		}
 	}
 }

@@ -209,10 +209,10 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	}
 	if a.asking != t {
 		if answer.Granted && t.lease != nil && waited >= toldWait {
-			a.decisions.put(Result{Ticket: t.id, Notice: &Notice{Waited: waited,
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: &Notice{Waited: waited,
 				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
-		a.decisions.put(answer)
+		a.decisions = append(a.decisions, answer)
 	}
 }
 

@@ -108,9 +108,13 @@ func (t *ticket) result() Result {
 	return t.counted(Result{Waiting: t.id})
 }
 
-// Decisions returns what became of waiting requests since the last call, and notices to requests that go on waiting, oldest first. The slice is
-// valid until the next call. Every ticket that a request was told of is decided exactly once, however it ends.
-func (a *Arbiter) Decisions() []Result { return a.decisions.take() }
+// Decisions returns what became of waiting requests since the last call, and notices to requests that go on waiting, oldest first.
+// Every ticket that a request was told of is decided exactly once, however it ends.
+func (a *Arbiter) Decisions() []Result {
+	decisions := a.decisions
+	a.decisions = nil
+	return decisions
+}
 
 // Place tells the place of a waiting request, to be kept for when it comes again; the
 // zero Place for one that does not wait.
