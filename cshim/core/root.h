@@ -114,6 +114,7 @@ struct ga_root {
     _Atomic uint32_t warned; // the user has had the line about the missing daemon, or about its no
     _Atomic uint32_t told;   // the user of a bare preload has had the one line about refusals
     _Atomic uint32_t told_wait;     // and the one about waiting
+    _Atomic uint32_t told_crowded;  // the user was told that a request found no place in the queue
     _Atomic int barred;             // what kept us from a daemon that may be there; 0: nothing
     _Atomic uint64_t retry_at_ms;   // no attempt before
     _Atomic uint64_t mend_at_ms;    // the same, of one on the way

@@ -470,7 +470,7 @@ static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32
         uint64_t patience = read_crowded(a, &text);
         a->until_ms = patience < UINT64_MAX - a->first_ms ? a->first_ms + patience : 0;
         if (text[0] && asked == 1 &&
-            (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0))
+            atomic_exchange(root->env.in_job ? &root->told_crowded : &root->told_wait, 1) == 0)
             ga_log_user("%t", text);
     }
     if (a->until_ms != 0 && now >= a->until_ms) {
