@@ -73,12 +73,9 @@ func (a *Arbiter) SetRuleLimits(now time.Time, id uint64, c rules.Change) error 
 }
 
 // SetSlots sets slots.max of a device, as root.
-func (a *Arbiter) SetSlots(now time.Time, device, most int, _ Changer) error {
+func (a *Arbiter) SetSlots(now time.Time, device, most int) error {
 	return a.SetLimits(now, rules.Owner{Kind: rules.OfDevice, ID: uint64(device)}, "", rules.Change{Device: device, Slots: &most})
 }
-
-// Changer is root.
-type Changer struct{}
 
 // Snapshot returns the whole state, arranged.
 func (a *Arbiter) Snapshot(now time.Time) figures.Snapshot {

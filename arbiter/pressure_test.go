@@ -156,7 +156,7 @@ func TestPressure(t *testing.T) {
 			s.span(false, false, false, false)
 		},
 		"a slot is waited for": func(s *scene) {
-			if err := s.arb.SetSlots(s.now, 0, 1, arbiter.Changer{}); err != nil {
+			if err := s.arb.SetSlots(s.now, 0, 1); err != nil {
 				s.t.Fatal(err)
 			}
 			s.a.must(100)

@@ -834,7 +834,7 @@ func (d *drive) limits() {
 		dev, _ := pickOf(d, d.devices)
 		dev.slots = d.rng.IntN(4)
 		d.logf("device %d has %d slots", dev.index, dev.slots)
-		if err := d.arb.SetSlots(d.world.now, dev.index, dev.slots, arbiter.Changer{}); err != nil {
+		if err := d.arb.SetSlots(d.world.now, dev.index, dev.slots); err != nil {
 			d.fail("%v", err)
 		}
 		d.settled(nil)

@@ -238,7 +238,7 @@ func (d *drive) newArbiter() {
 	d.world = newWorld(d.t, d.policy, totals...)
 	d.world.now, d.world.pid = now, pid
 	for _, dev := range d.devices {
-		if err := d.arb.SetSlots(now, dev.index, dev.slots, arbiter.Changer{}); err != nil {
+		if err := d.arb.SetSlots(now, dev.index, dev.slots); err != nil {
 			d.fail("%v", err)
 		}
 	}

@@ -131,7 +131,7 @@ func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
 	one, two := w.client(0, 0), w.client(0, 0)
 	one.must(10)
 	two.must(10)
-	if err := w.arb.SetSlots(w.now, 0, 1, arbiter.Changer{}); err != nil {
+	if err := w.arb.SetSlots(w.now, 0, 1); err != nil {
 		t.Fatal(err)
 	}
 	one.free(10)
@@ -155,7 +155,7 @@ func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
 		t.Fatalf("%+v, %v", late, err)
 	}
 	w.job(t, arbiter.JobRequest{Exclusive: true, Devices: []int{0}})
-	if err := w.arb.SetSlots(w.now, 0, 2, arbiter.Changer{}); err != nil {
+	if err := w.arb.SetSlots(w.now, 0, 2); err != nil {
 		t.Fatal(err)
 	}
 	there.contexts(-1)
