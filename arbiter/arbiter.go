@@ -58,8 +58,7 @@ type Arbiter struct {
 	draining []*session       // ended, their memory not yet back
 	waits    waitCounts
 	refusals reasonCounts
-	scratch  []candidate // kept between recalls
-	events   []Event     // since Events was called last
+	events   []Event // since Events was called last
 	stats    figures.Stats
 
 	lastJob     JobID
@@ -285,15 +284,11 @@ func (a *Arbiter) device(index int) *device {
 // recap computes a device's capacity anew, and calls idle credit back where it
 // has fallen below what is committed.
 func (a *Arbiter) recap(now time.Time, d *device) {
-	a.setCapacity(d)
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.candidates(nil, over)
 		a.recall(nil, from, over)
 	}
-}
-
-func (a *Arbiter) setCapacity(d *device) {
-	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
 }
 
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.

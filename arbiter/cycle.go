@@ -234,7 +234,7 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 	v := a.judge(t)
 	if t.absent() {
 		if !v.final {
-			a.barAll(now, t) // also if it fits: the room that it needs is kept
+			a.bar(now, t) // also if it fits: the room that it needs is kept
 		}
 		return true
 	}
@@ -257,15 +257,8 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}
-	a.barAll(now, t)
+	a.bar(now, t)
 	return true
-}
-
-// barAll calls bar for each device of a waiting request.
-func (a *Arbiter) barAll(now time.Time, t *ticket) {
-	for i := range t.spots {
-		a.bar(now, t, &t.spots[i])
-	}
 }
 
 // narrows reports whether t and u are charged to the same job or the same shared budget. If so, serving t leaves less room for u there:
@@ -282,31 +275,25 @@ func (t *ticket) narrows(u *ticket) bool {
 	return false
 }
 
-// bar notes at which limits of a device a request waits, and adds it to the blockers of the limits at which it blocks later ones.
-func (a *Arbiter) bar(now time.Time, t *ticket, s *spot) {
-	for _, f := range t.waitsOn(s) {
-		f.gate().waits = true
-	}
-	a.blocks(now, t, s, func(l *limit, since time.Time) { l.block(t, since) })
-}
-
-// blocks calls do with each limit at which a waiting request blocks later ones on a device: the narrowest that refuses it, so that it does not
-// hold up the queues of wider ones. Jobs that have held memory on the device since before the time since may pass.
-func (a *Arbiter) blocks(now time.Time, t *ticket, s *spot, do func(l *limit, since time.Time)) {
-	narrowest := &s.device.bytes
-	if at := t.waitsOn(s); len(at) > 0 {
-		narrowest = at[0].limit
-	}
-	if narrowest.kind == limitsWish {
-		return
-	}
-	if narrowest.shared == nil {
-		for k := range s.asks.Limits(s.device.caps()) {
-			do(&s.device.entry[k], time.Time{})
+// bar notes at which limits a request waits, and has it block later requests on each of its devices at the narrowest limit that refuses it, so
+// that it does not hold up the queues of wider ones.
+func (a *Arbiter) bar(now time.Time, t *ticket) {
+	for i := range t.spots {
+		s := &t.spots[i]
+		narrowest := &s.device.bytes
+		for i, f := range t.waitsOn(s) {
+			if f.gate().waits = true; i == 0 {
+				narrowest = f.limit
+			}
 		}
-	}
-	if narrowest.kind == limitsBytes {
-		do(narrowest, blocksSince(now, t, s))
+		if narrowest.kind != limitsWish && narrowest.shared == nil {
+			for k := range s.asks.Limits(s.device.caps()) {
+				s.device.entry[k].block(t, time.Time{})
+			}
+		}
+		if narrowest.kind == limitsBytes {
+			narrowest.block(t, blocksSince(now, t, s))
+		}
 	}
 }
 

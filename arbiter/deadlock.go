@@ -226,9 +226,7 @@ func (a *Arbiter) admitAll(inTurn bool) {
 				}
 				again = true
 			case inTurn:
-				for i := range t.spots {
-					a.bar(a.sorted, t, &t.spots[i])
-				}
+				a.bar(a.sorted, t)
 			}
 		}
 	}

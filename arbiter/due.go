@@ -11,23 +11,18 @@ import (
 // pass decides the waiting requests whose time has come.
 func (a *Arbiter) pass(now time.Time) {
 	for _, d := range a.devices {
-		if d.waiting > 0 {
-			a.gather(now, d)
+		if d.waiting == 0 {
+			continue
+		}
+		for _, l := range slices.Collect(a.leasesOn(d)) { // a copy, because Freed runs a cycle, and leases may end by that
+			if l.notify && a.idle(l) > 0 { // the report of a free can be lost, with the connection to a daemon that was restarted
+				a.Freed(now, l.id)
+			}
 		}
 	}
 	a.stale = true // they have aged
 	a.cycle(now)
 	a.tell(now)
-}
-
-// gather takes back what lies idle below limits at which requests wait: a free's report
-// can be lost, with the connection to a daemon that was restarted.
-func (a *Arbiter) gather(now time.Time, d *device) {
-	for _, l := range slices.Collect(a.leasesOn(d)) { // a copy, because Freed runs a cycle, and leases may end by that
-		if l.notify && a.idle(l) > 0 {
-			a.Freed(now, l.id)
-		}
-	}
 }
 
 // Due returns when Tick has something to do that will not come about by itself; the zero

@@ -54,8 +54,7 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 // candidates returns the leases (but asker) whose idle credit would help at
 // the limit that refused, and what all of it would gain. Nothing is taken. This
 // looks at every lease there: for requests that are about to be refused.
-func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, accounting.Bytes) {
-	found, total := a.scratch[:0], accounting.Bytes(0)
+func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) (found []candidate, total accounting.Bytes) {
 	for l := range a.leasesBelow(r.Budget, r.Device) {
 		if l == asker {
 			continue
@@ -67,7 +66,6 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) ([]candidate, 
 			}
 		}
 	}
-	a.scratch = found[:0]
 	return found, total
 }
 
@@ -88,7 +86,6 @@ func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) 
 		}
 	}
 	a.recalled(asker, told)
-	clear(from) // the scratch must not keep leases alive
 }
 
 // recalled tells for whom credit was called back, from how many leases.
@@ -114,7 +111,6 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 		}
 		from, gain := a.candidates(asker, r)
 		if gain < r.Short {
-			clear(from)
 			return false
 		}
 		a.recall(asker, from, r)
@@ -148,8 +144,7 @@ func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
 		for r := range t.lease.Refusals(t.memory(t.bytes)) {
-			from, gain := a.candidates(t.lease, r)
-			clear(from)
+			_, gain := a.candidates(t.lease, r)
 			if gain < r.Short && !yield(reckon(r, t.bytes, gain)) {
 				return
 			}
@@ -169,8 +164,7 @@ func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal
 func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
 	for r := range l.Refusals(accounting.Whole(n)) {
-		from, gain := a.candidates(l, r)
-		clear(from)
+		_, gain := a.candidates(l, r)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
 	}
 	// Who asks now comes after those who wait. What is reserved for it does not concern them.
