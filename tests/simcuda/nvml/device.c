@@ -28,26 +28,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned length
     return nvml_text(out, length, text);
 }
 
-EXPORT nvmlReturn_t nvmlDeviceGetIndex(nvmlDevice_t d, unsigned *out) {
-    DEVICE(d, s, phys);
-    if (!out)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    int index = nvml_index(phys);
-    if (index < 0)
-        return NVML_ERROR_NOT_SUPPORTED;
-    *out = (unsigned)index;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetMinorNumber(nvmlDevice_t d, unsigned *out) {
-    DEVICE(d, s, phys);
-    (void)s;
-    if (!out)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *out = (unsigned)phys;
-    return NVML_SUCCESS;
-}
-
 // Version 2 ends before bus_id, version 1 before subsystem: each writes its own part alone.
 struct pci_info {
     char bus_id_legacy[16];
@@ -248,53 +228,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct
         return NVML_ERROR_INSUFFICIENT_SIZE;
     for (unsigned i = 0; i < n; i++)
         all->list[i] = (struct detail){list[i].pid, list[i].used, ~0u, ~0u, 0};
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetUtilizationRates(nvmlDevice_t d, unsigned rates[2]) {
-    DEVICE(d, s, phys);
-    LACKS(s, SIM_LACKS_UTILIZATION);
-    (void)phys;
-    if (!rates)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    rates[0] = rates[1] = 0;
-    return NVML_SUCCESS;
-}
-
-#define CONSTANT(name, value)                                                                      \
-    EXPORT nvmlReturn_t name(nvmlDevice_t d, int *out) {                                           \
-        DEVICE(d, s, phys);                                                                        \
-        (void)s, (void)phys;                                                                       \
-        if (!out)                                                                                  \
-            return NVML_ERROR_INVALID_ARGUMENT;                                                    \
-        *out = value;                                                                              \
-        return NVML_SUCCESS;                                                                       \
-    }
-CONSTANT(nvmlDeviceGetComputeMode, 0)
-CONSTANT(nvmlDeviceGetPersistenceMode, 1)
-CONSTANT(nvmlDeviceGetDisplayMode, 0)
-CONSTANT(nvmlDeviceGetDisplayActive, 0)
-CONSTANT(nvmlDeviceGetPerformanceState, 0)
-CONSTANT(nvmlDeviceGetBrand, 5)
-CONSTANT(nvmlDeviceGetArchitecture, 7)
-CONSTANT(nvmlDeviceGetMultiGpuBoard, 0)
-
-EXPORT nvmlReturn_t nvmlDeviceGetCudaComputeCapability(nvmlDevice_t d, int *major, int *minor) {
-    DEVICE(d, s, phys);
-    (void)s, (void)phys;
-    if (!major || !minor)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *major = SIM_COMPUTE_MAJOR;
-    *minor = SIM_COMPUTE_MINOR;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetTemperature(nvmlDevice_t d, int sensor, unsigned *out) {
-    DEVICE(d, s, phys);
-    (void)s, (void)phys;
-    if (!out || sensor != 0)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *out = 40;
     return NVML_SUCCESS;
 }
 

@@ -88,13 +88,6 @@ nvmlDevice_t nvml_handle(const struct sim_state *s, int phys) {
     return &handles[phys];
 }
 
-int nvml_index(int phys) {
-    for (unsigned i = 0; i < lib.count; i++)
-        if (lib.order[i] == phys)
-            return (int)i;
-    return -1;
-}
-
 // Notes the devices that are there at the initialisation: the library knows no others.
 static void look(struct sim_state *s) {
     lib.count = 0;
@@ -179,60 +172,12 @@ EXPORT const char *nvmlErrorString(nvmlReturn_t code) {
     return "Unknown Error";
 }
 
-static nvmlReturn_t answer(char *out, unsigned length, const char *text) {
-    if (!nvml_state())
-        return NVML_ERROR_UNINITIALIZED;
-    return nvml_text(out, length, text);
-}
-
 nvmlReturn_t nvml_text(char *out, unsigned length, const char *text) {
     if (!out)
         return NVML_ERROR_INVALID_ARGUMENT;
     if (length <= strlen(text))
         return NVML_ERROR_INSUFFICIENT_SIZE;
     strcpy(out, text);
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlSystemGetDriverVersion(char *out, unsigned length) {
-    return answer(out, length, "555.58.02");
-}
-
-EXPORT nvmlReturn_t nvmlSystemGetNVMLVersion(char *out, unsigned length) {
-    return answer(out, length, "12.555.58.02");
-}
-
-static nvmlReturn_t cuda_version(int *version) {
-    if (!version)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *version = SIM_DRIVER_VERSION;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion(int *v) {
-    return cuda_version(v);
-}
-EXPORT nvmlReturn_t nvmlSystemGetCudaDriverVersion_v2(int *v) {
-    return cuda_version(v);
-}
-
-// The name of any process of the machine, whether it uses a device or not.
-EXPORT nvmlReturn_t nvmlSystemGetProcessName(unsigned pid, char *out, unsigned length) {
-    char path[64], name[1024];
-    if (!nvml_state())
-        return NVML_ERROR_UNINITIALIZED;
-    if (!out || !length)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    snprintf(path, sizeof path, "/proc/%u/cmdline", pid);
-    FILE *f = fopen(path, "re");
-    if (!f)
-        return NVML_ERROR_NOT_FOUND;
-    size_t n = fread(name, 1, sizeof name - 1, f);
-    fclose(f);
-    name[n] = 0;
-    if (!name[0])
-        return NVML_ERROR_NOT_FOUND;
-    snprintf(out, length, "%s", name);
     return NVML_SUCCESS;
 }
 
@@ -292,29 +237,6 @@ EXPORT nvmlReturn_t nvmlDeviceGetHandleByUUID(const char *uuid, nvmlDevice_t *ou
     return NVML_ERROR_NOT_FOUND;
 }
 
-static nvmlReturn_t by_pci(const char *id, nvmlDevice_t *out) {
-    struct sim_state *s = nvml_state();
-    unsigned domain, bus, slot;
-    if (!s)
-        return NVML_ERROR_UNINITIALIZED;
-    if (!id || !out)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (sscanf(id, "%x:%x:%x", &domain, &bus, &slot) != 3)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    for (uint32_t i = 0; i < s->device_count; i++)
-        if (is_known(s, (int)i) && !s->dev[i].instance_of && s->dev[i].pci_domain == domain &&
-            s->dev[i].pci_bus == bus && s->dev[i].pci_device == slot)
-            return hand_out(s, (int)i, out);
-    return NVML_ERROR_NOT_FOUND;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId(const char *id, nvmlDevice_t *out) {
-    return by_pci(id, out);
-}
-EXPORT nvmlReturn_t nvmlDeviceGetHandleByPciBusId_v2(const char *id, nvmlDevice_t *out) {
-    return by_pci(id, out);
-}
-
 // MIG: a GPU is in MIG mode as long as it has instances.
 EXPORT nvmlReturn_t nvmlDeviceGetMigMode(nvmlDevice_t d, unsigned *current, unsigned *pending) {
     DEVICE(d, s, phys);
@@ -347,22 +269,4 @@ EXPORT nvmlReturn_t nvmlDeviceGetMigDeviceHandleByIndex(nvmlDevice_t d, unsigned
         if (s->dev[i].instance_of == (uint32_t)phys + 1 && is_known(s, (int)i) && index-- == 0)
             return hand_out(s, (int)i, out);
     return NVML_ERROR_NOT_FOUND;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceIsMigDeviceHandle(nvmlDevice_t d, unsigned *is) {
-    DEVICE(d, s, phys);
-    if (!is)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    *is = s->dev[phys].instance_of != 0;
-    return NVML_SUCCESS;
-}
-
-EXPORT nvmlReturn_t nvmlDeviceGetDeviceHandleFromMigDeviceHandle(nvmlDevice_t d,
-                                                                 nvmlDevice_t *out) {
-    DEVICE(d, s, phys);
-    if (!out)
-        return NVML_ERROR_INVALID_ARGUMENT;
-    if (!s->dev[phys].instance_of)
-        return NVML_ERROR_NOT_SUPPORTED;
-    return hand_out(s, (int)s->dev[phys].instance_of - 1, out);
 }

@@ -10,7 +10,6 @@
 
 typedef int nvmlReturn_t;
 typedef void *nvmlDevice_t;
-typedef void *nvmlEventSet_t;
 
 enum {
     NVML_SUCCESS = 0,
@@ -20,9 +19,7 @@ enum {
     NVML_ERROR_NOT_FOUND = 6,
     NVML_ERROR_INSUFFICIENT_SIZE = 7,
     NVML_ERROR_DRIVER_NOT_LOADED = 9,
-    NVML_ERROR_TIMEOUT = 10,
     NVML_ERROR_GPU_IS_LOST = 15,
-    NVML_ERROR_MEMORY = 20,
     NVML_ERROR_ARGUMENT_VERSION_MISMATCH = 25,
     NVML_ERROR_UNKNOWN = 999,
 };
@@ -31,7 +28,6 @@ enum { NVML_UUID_TEXT = 41 };
 
 struct sim_state *nvml_state(void); // NULL: not initialised
 nvmlReturn_t nvml_device(nvmlDevice_t handle, struct sim_state **s, int *phys);
-int nvml_index(int phys); // -1: a MIG instance, or not present at the initialisation
 nvmlDevice_t nvml_handle(const struct sim_state *s, int phys);
 nvmlReturn_t nvml_text(char *out, unsigned length, const char *text);
 void nvml_uuid(const struct sim_state *s, int phys, char out[NVML_UUID_TEXT]);
