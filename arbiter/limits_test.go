@@ -307,6 +307,35 @@ func TestSetProcessLimitsOfSeveralSessions(t *testing.T) {
 	}
 }
 
+// TestLimitsOfAProcessHoldLater checks that a live limit of a process holds for a session that the process opens later, and after a restart
+// for all of them; and that the limit goes with the process.
+func TestLimitsOfAProcessHoldLater(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	job := w.job(t, arbiter.JobRequest{})
+	p := w.process(1000, "twice")
+	first := w.clientOf(p, job, 0)
+	if err := w.arb.SetProcessLimits(w.now, rules.Change{Device: rules.AllDevices, Max: ptr(size(300))}, first.session); err != nil {
+		t.Fatal(err)
+	}
+	second := w.clientOf(p, job, 0)
+	second.must(300)
+	if o := second.alloc(1); o.Granted {
+		t.Errorf("a byte more than the limit of the process: %+v", o)
+	}
+	of := rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
+	next := newWorld(t, exact(unlimited()), 1000)
+	next.arb.RestoreLimits(of, "", w.arb.Limits(of))
+	again := next.clientOf(p, 0, 0)
+	again.must(300)
+	if o := again.alloc(1); o.Granted {
+		t.Errorf("after a restart, a byte more than the limit of the process: %+v", o)
+	}
+	next.arb.DropLimits(next.now, of)
+	if rows := next.arb.Limits(of); len(rows) != 0 {
+		t.Errorf("the process has ended, and has limits: %+v", rows)
+	}
+}
+
 // Whose daemon it is may pass the rules, as root may.
 func TestWhoMayPassTheRules(t *testing.T) {
 	w := newWorld(t, exact(size(gib)), 8*gib)

@@ -54,6 +54,8 @@ func TestWhichLimitCounts(t *testing.T) {
 		"root raises":                        {set{rule: 500, live: []Change{root(700)}}, 700, none, "root", "", 0},
 		"and the owner up to that":           {set{rule: 500, live: []Change{root(700), his(650)}}, 650, none, "bob", "", 0},
 		"root's later word takes his":        {set{rule: 500, live: []Change{his(100), root(700)}}, 700, none, "root", "", 0},
+		"root's word on one device too":      {set{rule: 500, live: []Change{{Device: AllDevices, Max: size(100), UID: owner}, {Max: size(700)}}}, 700, none, "root", "", 0},
+		"and his on another stays":           {set{rule: 500, live: []Change{{Device: AllDevices, Max: size(100), UID: owner}, {Device: 1, Max: size(700)}}}, 100, none, "bob", "", 0},
 		"that of one device before all's":    {set{rule: 500, live: []Change{{Device: AllDevices, Max: size(300)}, {Device: 1, Max: size(200)}}}, 300, none, "root", "", 0},
 		"of a job of processes, theirs":      {set{scope: ScopeProcess, rule: 500, live: []Change{root(700)}}, none, 700, "", "root", 0},
 		"of the process alone":               {set{rule: 500, own: []Change{root(50)}}, 500, 50, "the rule", "root", 0},
