@@ -28,7 +28,7 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 	return cl.replyAsked(h, r, out)
 }
 
-// decide has the arbiter decide on a request of a lease, and keeps what comes of it.
+// decide has the arbiter decide on a request of a lease, and writes down what comes of it.
 func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
 	d := cl.d
 	d.lock()
@@ -39,13 +39,25 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 		return arbiter.Result{}, err
 	}
 	r.Lease = l.ID
-	d.threadsLocked(d.now(), cl.s)
+	now := d.now()
+	d.threadsLocked(now, cl.s)
 	if retry { // next to the request, so that no other one gets what it leaves
 		place, forget := d.returnsLocked(cl.conn.Peer(), h)
 		r.Place = place
 		defer forget()
+		if r.Count < 0 {
+			r.Count = 0 // its client has said what it has since it gave that back, or is of an old version: then it stays counted
+		}
 	}
-	out := d.carryOutLocked(l, retry, r)
+	out := d.arb.Ask(now, r)
+	switch {
+	case r.What == arbiter.WantsBytes:
+		faults.At("alloc.decided")
+	case r.Count != 0:
+		l.Hide() // a stream may be charged, and what a context is expected to take is not free
+		d.keepObjectsLocked(l, r.What, out)
+		faults.At("objects.decided")
+	}
 	if out.Waiting != 0 {
 		cl.parkAskedLocked(h, l, r, out.Waiting)
 	} else {
@@ -70,11 +82,12 @@ func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request
 func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
-		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit), Text: cl.told(out)}
-		switch {
-		case out.Granted:
+		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit)}
+		if out.Granted {
 			rep.Granted = uint64(r.Bytes)
-		case out.Reason == arbiter.ReasonCrowded:
+			return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
+		}
+		if rep.Text = cl.told(out); out.Reason == arbiter.ReasonCrowded {
 			rep.Limit = patienceMillis(out.Patience)
 		}
 		return reply(cl, h, out, &rep)
@@ -121,24 +134,6 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) err
 		return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: out.Explain})
 	}
 	return ipc.Reply(cl.conn, h, status, rep, -1)
-}
-
-// carryOutLocked has the arbiter decide, and writes down what it counts.
-func (d *Daemon) carryOutLocked(l *shim.Lease, retry bool, r arbiter.Request) arbiter.Result {
-	if retry && r.Count < 0 {
-		r.Count = 0 // its client has said what it has since it gave that back, or is of an old version: then it stays counted
-	}
-	now := d.now()
-	out := d.arb.Ask(now, r)
-	switch {
-	case r.What == arbiter.WantsBytes:
-		faults.At("alloc.decided")
-	case r.Count != 0:
-		l.Hide() // a stream may be charged, and what a context is expected to take is not free
-		d.keepObjectsLocked(l, r.What, out)
-		faults.At("objects.decided")
-	}
-	return out
 }
 
 // freed is a free that saw NOTIFY.

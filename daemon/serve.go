@@ -135,7 +135,7 @@ func (cl *client) serve() {
 			err = cl.handle(m)
 			faults.At("request.answered")
 		}
-		if !isProtocolError(err) {
+		if err == nil || !isProtocolError(err) {
 			c.Accepted()
 		}
 		switch {
@@ -161,7 +161,7 @@ func (cl *client) serve() {
 // patience is how long a connection may be without a message that is one.
 const patience = 10 * time.Second
 
-// isProtocolError tells a message that was none.
+// isProtocolError reports whether an error is that of a malformed message.
 func isProtocolError(err error) bool {
 	var p *ipc.ProtocolError
 	return errors.As(err, &p)
@@ -204,10 +204,12 @@ func (cl *client) handle(m ipc.Message) error {
 		if cl.waiting() {
 			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only GiveUp and Freed may come", m.Header.Type)
 		}
-		if cl.streaming() {
-			return refused(ipc.StatusOrder, "%v while this connection has events sent: only GiveUp may come", m.Header.Type)
+		if cl.feed != nil {
+			if cl.streaming() {
+				return refused(ipc.StatusOrder, "%v while this connection has events sent: only GiveUp may come", m.Header.Type)
+			}
+			cl.endStream()
 		}
-		cl.endStream()
 		cl.waits = nil // whoever asks the next thing has read the reply to the last
 		cl.unread.Store(false)
 	}
