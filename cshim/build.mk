@@ -10,7 +10,7 @@ include tools/lines.mk
 # comes to the library; memory is what interfaces share; cuda, nvml, opencl and vulkan are what is known of each interface.
 SHIM_CORE := admit budget codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
-SHIM_MEMORY := async blocks graph idle pending pool sums
+SHIM_MEMORY := async blocks graph idle mapped pending pool sums
 SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host import limit memory order pool primary query stream teardown vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := call context device hooks image layer memory opencl query svm

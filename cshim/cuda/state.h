@@ -4,7 +4,6 @@
 #ifndef GA_CUDA_STATE_H
 #define GA_CUDA_STATE_H
 
-#include "core/records.h"
 #include "core/root.h"
 #include "cuda/cuda.h"
 
@@ -12,7 +11,6 @@
 enum {
     GA_SPACE_CUDA_ARRAY = 2,    // array, by its handle
     GA_SPACE_CUDA_MIPMAP = 3,   // mipmapped array, by its handle
-    GA_SPACE_CUDA_MEMORY = 4,   // memory of cuMemCreate, by the address of its ga_cuda_vmm_memory
     GA_SPACE_CUDA_HEAP = 5,     // device heap, by its context
     GA_SPACE_CUDA_BUFFER = 6,   // printf buffer, by its context
     GA_SPACE_CUDA_EXTERNAL = 7, // imported memory, by its handle
@@ -31,14 +29,6 @@ struct ga_primary {
     bool others;               // it was there before the first of these
 };
 
-// Memory without an address: vmm.c. In the tables the context of an entry is a pointer to memory.
-struct ga_cuda_vmm {
-    struct ga_table handles; // bytes: references by the handle
-    struct ga_table mapped;  // by address
-    struct ga_spin lock;     // guards the handles, and what the tables point to
-    struct ga_records unused;
-};
-
 struct ga_cuda_state {
     // Read by each call, and written seldom.
     _Atomic uint64_t context_epoch; // counts contexts that ended
@@ -51,7 +41,6 @@ struct ga_cuda_state {
     struct ga_spin contexts_lock;            // of who puts one in
     struct ga_primary primaries[GA_DEVICES]; // by ordinal
     _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
-    struct ga_cuda_vmm vmm;
 };
 
 #define GA_CUDA_STATE ((size_t)0) // its place: ga_root_state

@@ -16,7 +16,8 @@ _Static_assert(GA_CUDA_STATE + sizeof(struct ga_cuda_state) <= GA_MEMORY_STATE &
                    GA_NVML_STATE + sizeof(struct ga_nvml_state) <= GA_ROOT_STATES,
                "what each keeps has a place behind the root for itself");
 
-_Static_assert((int)GA_SPACE_PLAIN < (int)GA_SPACE_CUDA_ARRAY &&
+_Static_assert((int)GA_SPACE_PLAIN < (int)GA_SPACE_MEMORY &&
+                   (int)GA_SPACES_MEMORY_END <= (int)GA_SPACE_CUDA_ARRAY &&
                    (int)GA_SPACES_CUDA_END <= (int)GA_SPACE_OPENCL &&
                    (int)GA_SPACES_OPENCL_END <= (int)GA_SPACE_VULKAN &&
                    (int)GA_SPACES_VULKAN_END <= (int)GA_SPACES,

@@ -1,11 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of memory in stream order in a process, of all interfaces together. It lies behind the
+// The state of what interfaces share in a process: pools, graphs, mapped memory. It lies behind the
 // root, in the pages that a forked child finds zeroed.
 #ifndef GA_MEMORY_STATE_H
 #define GA_MEMORY_STATE_H
 
 #include "core/records.h"
 #include "memory/driver.h"
+
+// The space of keys (core/table.h) of memory that is mapped, by the address of its record: mapped.c
+enum { GA_SPACE_MEMORY = 1, GA_SPACES_MEMORY_END };
 
 // How the driver makes the pools of a device larger: pool.c
 struct ga_memory_granule {
@@ -37,6 +40,15 @@ struct ga_memory_graphs {
     struct ga_records unused;
 };
 
+// Memory without an address: mapped.c. In the tables the context of an entry is a pointer to
+// memory.
+struct ga_memory_mappings {
+    struct ga_table handles; // bytes: references by the handle
+    struct ga_table mapped;  // by address
+    struct ga_spin lock;     // guards the handles, and what the tables point to
+    struct ga_records unused;
+};
+
 struct ga_memory_state {
     // A thread for a program that idles: idle.c
     _Atomic uint32_t idle_thread;   // enum ga_memory_idle
@@ -47,9 +59,10 @@ struct ga_memory_state {
     struct ga_mutex asking;
     struct ga_memory_pools pools;
     struct ga_memory_graphs graphs;
+    struct ga_memory_mappings mappings;
 };
 
-#define GA_MEMORY_STATE ((size_t)64 << 10) // its place: ga_root_state
+#define GA_MEMORY_STATE ((size_t)32 << 10) // its place: ga_root_state
 static inline struct ga_memory_state *ga_memory_of(struct ga_root *root) {
     return ga_root_state(root, GA_MEMORY_STATE);
 }

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "memory/mapped.h"
+
+#include "core/host.h"
+#include "core/records.h"
+#include "memory/state.h"
+
+// Memory that a handle refers to, or that is mapped. Its charge is in root.blocks, under the
+// address of this record: a handle may be used again while what it stood for is still mapped.
+struct ga_memory_mapped {
+    uint64_t uses;   // references by handles, and mappings, also those that are being made
+    uint64_t host;   // bytes of host memory, which lives in no context; 0: it is a device's
+    uint32_t device; // of what is a device's
+    bool imported;   // another process's, and not charged: device and size are known
+    uint64_t size;   // then: the most that was seen to be mapped of it, 0: nothing yet
+};
+
+static struct ga_memory_mapped *new_memory(struct ga_root *root) {
+    struct ga_memory_mapped *m =
+        ga_records_take(root, &ga_memory_of(root)->mappings.unused, sizeof *m);
+    if (m)
+        *m = (struct ga_memory_mapped){.uses = 1};
+    return m;
+}
+
+static void drop_record(struct ga_root *root, struct ga_memory_mapped *m) {
+    ga_records_give(&ga_memory_of(root)->mappings.unused, m);
+}
+
+static struct ga_memory_mapped *memory_of(const struct ga_entry *e) {
+    return (struct ga_memory_mapped *)(uintptr_t)e->context;
+}
+
+static struct ga_key key_of(const struct ga_memory_mapped *m) {
+    return (struct ga_key){(uint64_t)(uintptr_t)m, GA_SPACE_MEMORY};
+}
+
+void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_entry entry;
+    ga_self_lock(&v->lock);
+    m->uses -= uses;
+    bool over = m->uses == 0;
+    ga_self_unlock(&v->lock);
+    if (!over)
+        return;
+    if (m->imported)
+        ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
+    if (m->host)
+        ga_host_give(root, m->host);
+    else if (ga_withdraw_key(root, key_of(m), &entry))
+        ga_release_entry(root, &entry); // else it is not charged
+    drop_record(root, m);
+}
+
+struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t handle) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_entry e;
+    ga_self_lock(&v->lock);
+    struct ga_memory_mapped *m = ga_table_find(&v->handles, handle, &e) ? memory_of(&e) : NULL;
+    if (m)
+        m->uses++;
+    ga_self_unlock(&v->lock);
+    return m;
+}
+
+// If the handle stood for other memory, that has ended out of our sight.
+bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_entry e;
+    struct ga_entry old = {0};
+    ga_self_lock(&v->lock);
+    bool known = ga_table_find(&v->handles, handle, &e) && memory_of(&e) == m;
+    e = (struct ga_entry){
+        .key = handle, .bytes = known ? e.bytes + 1 : 1, .context = (uint64_t)(uintptr_t)m};
+    bool put = ga_table_put(&v->handles, &e, &old);
+    ga_self_unlock(&v->lock);
+    if (put && old.key && memory_of(&old) != m)
+        ga_memory_mapped_leave(root, memory_of(&old), old.bytes);
+    return put;
+}
+
+bool ga_memory_mapped_open(struct ga_claim *c, struct ga_memory_mapped **memory, bool host,
+                           int device) {
+    *memory = new_memory(c->root);
+    if (!*memory)
+        return false;
+    (*memory)->host = host ? c->entry.bytes : 0;
+    if (host ? ga_host_take(c->root, c->entry.bytes) : ga_claim_take(c, device))
+        return true;
+    drop_record(c->root, *memory);
+    return false;
+}
+
+bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint64_t handle) {
+    c->entry.key = key_of(m).number;
+    c->entry.space = GA_SPACE_MEMORY;
+    m->device = c->entry.device;
+    if (!m->host && !ga_hold(c->root, &c->entry))
+        return false;
+    if (ga_memory_mapped_refer(c->root, handle, m))
+        return true;
+    if (!m->host)
+        ga_withdraw_key(c->root, key_of(m), &c->entry);
+    return false;
+}
+
+void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m) {
+    if (m->host)
+        ga_host_give(c->root, m->host);
+    else
+        ga_claim_drop(c);
+    drop_record(c->root, m);
+}
+
+void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device) {
+    struct ga_memory_mapped *m = ga_memory_mapped_use(root, handle);
+    if (m) {
+        if (!ga_memory_mapped_refer(root, handle, m))
+            ga_memory_mapped_leave(root, m, 1);
+        return;
+    }
+    m = new_memory(root);
+    if (!m)
+        return;
+    m->imported = device >= 0;
+    m->device = m->imported ? (uint32_t)device : 0;
+    if (!ga_memory_mapped_refer(root, handle, m))
+        drop_record(root, m);
+    else if (m->imported)
+        ga_tell_import(root, (uint32_t)device, 0, 1);
+}
+
+// References and mappings that are being made or ended
+
+struct ga_memory_mapped *ga_memory_mapped_release(struct ga_root *root, uint64_t handle) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_entry e;
+    struct ga_entry old;
+    ga_self_lock(&v->lock);
+    bool ours = ga_table_take(&v->handles, handle, &e);
+    if (ours && e.bytes > 1) {
+        e.bytes--;
+        ga_table_put(&v->handles, &e, &old);
+    }
+    ga_self_unlock(&v->lock);
+    return ours ? memory_of(&e) : NULL;
+}
+
+struct ga_memory_mapped *ga_memory_mapped_at(struct ga_root *root, uint64_t address) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_memory_mapped *m = NULL;
+    struct ga_entry e;
+    ga_self_lock(&v->lock);
+    if (ga_table_find(&v->mapped, address, &e)) {
+        m = memory_of(&e);
+    } else {
+        struct ga_walk walk = ga_table_walk(&v->mapped);
+        while (ga_table_next(&walk, &e))
+            if (address >= e.key && address - e.key < e.bytes)
+                m = memory_of(&e);
+    }
+    if (m)
+        m->uses++;
+    ga_self_unlock(&v->lock);
+    return m;
+}
+
+// What is mapped tells how large an import is, at least.
+static void measure(struct ga_root *root, struct ga_memory_mapped *m, uint64_t size) {
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    ga_self_lock(&v->lock);
+    uint64_t was = m->size;
+    if (size > was)
+        m->size = size;
+    ga_self_unlock(&v->lock);
+    if (size > was)
+        ga_tell_import(root, m->device, size - was, was ? 0 : -1);
+}
+
+void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint64_t address,
+                          uint64_t bytes, uint64_t offset) {
+    struct ga_entry e = {.key = address, .bytes = bytes, .context = (uint64_t)(uintptr_t)m};
+    struct ga_entry old = {0};
+    if (m && m->imported)
+        measure(root, m, offset + bytes);
+    // Without memory for the entry, what is mapped stays charged.
+    ga_self_put(&ga_memory_of(root)->mappings.mapped, &e, &old);
+    if (old.key && memory_of(&old)) // unmapped out of our sight
+        ga_memory_mapped_leave(root, memory_of(&old), 1);
+}
+
+void ga_memory_mapped_unmap(struct ga_root *root, uint64_t address, uint64_t bytes) {
+    struct ga_entry e;
+    for (uint64_t done = 0;
+         done < bytes && ga_self_take(&ga_memory_of(root)->mappings.mapped, address + done, &e);
+         done += e.bytes)
+        if (memory_of(&e))
+            ga_memory_mapped_leave(root, memory_of(&e), 1);
+}
