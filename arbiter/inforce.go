@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file puts limits in force: of a rule, of a job's request, and live ones. Whatever changed, renew computes the limits of the jobs
-// and processes below it anew, writes those that differ into the ledger, and tells the clients.
+// This file puts limits in force: of a rule, of a job's request, and live ones. After a change of any of these, renew computes the
+// limits of the jobs and processes below it, writes those that differ into the ledger, and tells the clients.
 
 // limitChange is a budget's new limits on a device.
 type limitChange struct {
@@ -234,7 +234,7 @@ func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
 	a.changed()
 }
 
-// moveTo has a budget of a job's, or of a process of it, count at another shared budget than it did; nil: at none.
+// moveTo puts a job's budget below another shared budget than it was; nil: below none.
 func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
 	old := *at
 	if to == old {

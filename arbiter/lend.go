@@ -6,7 +6,7 @@ import (
 )
 
 // This file lends the count of a lease's streams to its client: then the client counts a stream that is made or destroyed in the word of its
-// page, which has the cap as well, and tells nobody. While the count is lent the ledger has the count of the last look; streams and
+// page, which has the cap as well, and does not tell the daemon. While the count is lent the ledger has the count of the last look; streams and
 // takeStreams bring it up to date. A stream lives in a context, which keeps the slot. So the count is lent as long as the lease has a
 // context; before and afterwards, and where each stream is charged or is its thread's, the client asks.
 

@@ -15,10 +15,10 @@ import (
 // renew (inforce.go), and tells of it. RestoreLimits fills the table at the daemon's start.
 
 // SetLimits changes the live limits of a device, rule, user, cgroup, job or process, now and for what comes later. name is that of a
-// user; "": it is not known. What is lowered below what is held closes the credit words and takes idle credit back before this returns.
-// All or nothing. ErrNoJob, ErrNoSession, ErrNoRule and ErrNoDevice: the owner or the device is not there. ErrRange: the change makes no
-// sense. ErrPermission: the owner may only lower, and of devices, rules and cgroups only root may change anything. A *Result: a memory.min
-// has no room.
+// user; "": it is not known. If a limit falls below what is held, the credit words below it are closed, and idle credit is taken back, before
+// SetLimits returns. The change is made as a whole or not at all. ErrNoJob, ErrNoSession, ErrNoRule and ErrNoDevice: the owner or the device is
+// not there. ErrRange: the change makes no sense. ErrPermission: the owner may only lower, and of devices, rules and cgroups only root may
+// change anything. A *Result: a memory.min has no room.
 func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.Change) error {
 	of, err := a.LimitOwner(of)
 	if err != nil {
@@ -93,8 +93,8 @@ func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
 	a.lay(of, limits)
 }
 
-// DropLimits takes all live limits of an owner off the table, without an event. What still drains of a job or a process that has ended
-// keeps them.
+// DropLimits takes all live limits of an owner off the table, without an event. Draining leases of a job or a process that has ended
+// keep them.
 func (a *Arbiter) DropLimits(now time.Time, of rules.Owner) {
 	if a.limits[of] == nil {
 		return
@@ -178,7 +178,7 @@ type subject struct {
 	under  func(*job) bool // which jobs have programs under the limits
 }
 
-// limited has limits that follow from a rule, from what was asked for, and from rows of the table.
+// limited is a job, a process, a rule or an owner of caps: its limits follow from a rule, from what was asked for, and from rows of the table.
 type limited interface {
 	Memory(b rules.Bounds) rules.Memory
 	Streams() rules.Streams
