@@ -38,7 +38,7 @@ func (b *builder) cgroupFiles(of string, s *snapshot) ([]entry, bool) {
 	if of == "/" {
 		fields = slices.DeleteFunc(slices.Clone(fields), func(f fieldOfCgroup) bool { return f.Name == "memory.max" })
 	}
-	entries := b.knobs(values(fields, find), cgroupKnobs, Setting{Of: rules.Owner{Kind: rules.OfCgroup, Path: of}, Device: rules.AllDevices})
+	entries := b.knobs(values(fields, find), Setting{Of: rules.Owner{Kind: rules.OfCgroup, Path: of}, Device: rules.AllDevices})
 	return within(entry{id: ofCgroup(of), uid: b.uid}, entries), true
 }
 

@@ -54,23 +54,19 @@ func (o opener) reader() uint32 {
 	return o.uid
 }
 
-// The files that can be written, by what they are of.
-var (
-	deviceKnobs  = map[string]bool{"slots.max": true}
-	accountKnobs = map[string]bool{"memory.max": true, "memory.min": true, "streams.max": true}
-	// streams.max holds for each lease of a process, and is changed for all of them.
-	userKnobs   = map[string]bool{"memory.max": true}
-	cgroupKnobs = map[string]bool{"memory.max": true}
-	leaseKnobs  = map[string]bool{"memory.max": true, "memory.min": true}
-)
+// writable reports whether a file sets a live limit: streams.max holds for each lease of a process, and is changed for all of them.
+func (s *Setting) writable(name string) bool {
+	file := rules.FileNamed(name)
+	return s.Of.Has(file) && (file != rules.StreamsMax || s.Device == rules.AllDevices)
+}
 
-// knobs makes those of the entries writable that names names.
-func (b *builder) knobs(entries []entry, names map[string]bool, s Setting) []entry {
+// knobs makes those of the entries writable that set a live limit of s.Of.
+func (b *builder) knobs(entries []entry, s Setting) []entry {
 	if b.Control == nil {
 		return entries
 	}
 	for i := range entries {
-		if names[entries[i].name] {
+		if s.writable(entries[i].name) {
 			s := s
 			s.Name = entries[i].name
 			entries[i].set = func(ctx context.Context, value string, by opener) error {

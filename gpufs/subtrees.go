@@ -61,7 +61,7 @@ func (b *builder) deviceEntry(index int) entry {
 	}
 	return folder(b, entry{name: accounting.IndexName(index), id: identity{kind: kindDevice, device: index + 1}, uid: b.uid}, nil,
 		func(s *snapshot) (figures.DeviceState, bool) { return s.device(index) },
-		b.device, deviceKnobs, Setting{Of: rules.Owner{Kind: rules.OfDevice, ID: uint64(index)}, Device: index}, func() []entry {
+		b.device, Setting{Of: rules.Owner{Kind: rules.OfDevice, ID: uint64(index)}, Device: index}, func() []entry {
 			return []entry{table("leases", files.Leases), table("queue", files.Queue), table("unmanaged", files.Unmanaged)}
 		})
 }
@@ -100,7 +100,7 @@ func (b *builder) processEntry(p figures.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
 	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
 	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, part: part{pid: p.PID}},
-		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, accountKnobs, Setting{Of: processOwner(p.PID, p.StartTicks), Device: rules.AllDevices}, func() []entry {
+		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, Setting{Of: processOwner(p.PID, p.StartTicks), Device: rules.AllDevices}, func() []entry {
 			devices := numberedBy(deviceNumber,
 				func(s *snapshot) ([]int, bool) { p, ok := find(s); return p.Devices(), ok },
 				func(s *snapshot, n uint64) (int, bool) {
@@ -122,7 +122,7 @@ func (b *builder) processDeviceEntry(p figures.ProcessState, index int) entry {
 		p, ok := holding(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0
-	}, b.lease, leaseKnobs, Setting{Of: processOwner(p.PID, p.StartTicks), Device: index}, nil)
+	}, b.lease, Setting{Of: processOwner(p.PID, p.StartTicks), Device: index}, nil)
 }
 
 // jobs/ID
@@ -134,7 +134,7 @@ func (b *builder) jobs() *directory {
 func (b *builder) jobEntry(j figures.JobState) entry {
 	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID}, nil,
 		func(s *snapshot) (figures.JobState, bool) { return s.job(j.ID) },
-		b.job, accountKnobs, Setting{Of: rules.Owner{Kind: rules.OfJob, ID: j.ID}, Device: rules.AllDevices}, nil)
+		b.job, Setting{Of: rules.Owner{Kind: rules.OfJob, ID: j.ID}, Device: rules.AllDevices}, nil)
 }
 
 // processOwner names a process whose limits can be written.

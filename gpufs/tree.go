@@ -223,7 +223,7 @@ func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []e
 
 // folder makes an entry a directory that is there as long as find finds its thing, or, where that costs less to say, as there says (else
 // nil): with a file for each field, of which some can be written, and what more there is.
-func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*snapshot) (T, bool), fields []report.Field[T], knobs map[string]bool, setting Setting, more func() []entry) entry {
+func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*snapshot) (T, bool), fields []report.Field[T], setting Setting, more func() []entry) entry {
 	if there == nil {
 		there = func(s *snapshot) bool { _, ok := find(s); return ok }
 	}
@@ -235,7 +235,7 @@ func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*
 		if more != nil {
 			entries = append(entries, more()...)
 		}
-		return within(of, b.knobs(entries, knobs, setting)), true
+		return within(of, b.knobs(entries, setting)), true
 	}}
 	if of.pid != 0 {
 		of.dir.pid = func(string) int { return of.pid }

@@ -27,7 +27,7 @@ func (b *builder) users() *directory {
 func (b *builder) userEntry(name string, u figures.UserState) entry {
 	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid}, nil,
 		func(s *snapshot) (figures.UserState, bool) { return s.user(u.UID) },
-		b.user, userKnobs, Setting{Of: rules.Owner{Kind: rules.OfUser, ID: uint64(u.UID)}, Device: rules.AllDevices, UserName: u.Name}, nil)
+		b.user, Setting{Of: rules.Owner{Kind: rules.OfUser, ID: uint64(u.UID)}, Device: rules.AllDevices, UserName: u.Name}, nil)
 }
 
 func (s *snapshot) user(uid uint32) (figures.UserState, bool) {

@@ -62,20 +62,11 @@ func Wrong(way error, format string, args ...any) error {
 
 // String says what a change sets.
 func (c Change) String() string {
-	text := ""
-	if c.Max != nil {
-		text += " memory.max=" + c.Max.String()
+	var parts []string
+	for _, r := range c.Rows() {
+		parts = append(parts, fmt.Sprintf("%v=%v", r.File, r.Value))
 	}
-	if c.Min != nil {
-		text += " memory.min=" + c.Min.String()
-	}
-	if c.Streams != nil {
-		text += fmt.Sprintf(" streams.max=%d", *c.Streams)
-	}
-	if c.Slots != nil {
-		text += fmt.Sprintf(" slots.max=%d", *c.Slots)
-	}
-	text = strings.TrimPrefix(text, " ")
+	text := strings.Join(parts, " ")
 	if c.Device == AllDevices {
 		return fmt.Sprintf(wording.OnEveryGPU, text)
 	}

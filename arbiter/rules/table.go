@@ -45,6 +45,14 @@ const (
 	SlotsMax   // of a device
 )
 
+var fileNames = [...]string{MemoryMax: "memory.max", MemoryMin: "memory.min", StreamsMax: "streams.max", SlotsMax: "slots.max"}
+
+// String returns the file's name.
+func (f File) String() string { return fileNames[f] }
+
+// FileNamed returns the file with a name; 0: no limit has it.
+func FileNamed(name string) File { return File(max(0, slices.Index(fileNames[:], name))) }
+
 // Row is one live limit.
 type Row struct {
 	Device int // index, or AllDevices
