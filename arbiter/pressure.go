@@ -90,9 +90,14 @@ func (s *spot) waitsForBytes() bool { return len(s.full) > 0 && s.full[0].ofByte
 
 // countWaiting counts a ticket of a thread that begins to wait (by 1), or does no longer (by -1).
 func countWaiting(t *ticket, by int) {
-	if t.session != nil {
-		count(t.session.waits, t.thread, by)
+	s := t.session
+	if s == nil {
+		return
 	}
+	if s.waits == nil {
+		s.waits = make(map[uint32]int)
+	}
+	count(s.waits, t.thread, by)
 }
 
 // waiting returns how many threads of a process wait. Requests of an unknown thread are of one thread each.

@@ -70,7 +70,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	}
 	a.lastSession++
 	s := &session{Client: rules.Client{In: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
-		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve, waits: make(map[uint32]int)}
+		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
 	if r.Streams != 0 {
 		s.Asked.Streams = max(1, r.Streams)
 	}
