@@ -25,7 +25,9 @@ func (d *Daemon) recover() {
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {
-		found.close()
+		for _, x := range found.sessions {
+			d.release(x.session)
+		}
 		return
 	}
 	d.recoverLimitsLocked()
@@ -59,13 +61,21 @@ func (d *Daemon) recoverRecordsLocked(found *found) {
 
 // found is what there is of the processes that the records name. Processes whose requests broke the daemon are left out.
 type found struct {
-	facts map[procfacts.Started]rules.Process // of those that live
-	pages map[int]*ipc.LeasePage              // by the record of the session; nil: it cannot be opened
+	facts    map[procfacts.Started]rules.Process // of those that live
+	sessions []*recovered                        // all that are recorded, with the pages that could be opened
+}
+
+// recovered is a session of the last daemon's, with what is there of its process.
+type recovered struct {
+	*session
+	proc   rules.Process // of one that has ended its user alone
+	ended  bool
+	leases []int // their records
 }
 
 // findProcesses looks at the processes that the records name. It takes no lock: nobody changes a record yet.
 func (d *Daemon) findProcesses() *found {
-	f := &found{facts: map[procfacts.Started]rules.Process{}, pages: map[int]*ipc.LeasePage{}}
+	f := &found{facts: map[procfacts.Started]rules.Process{}}
 	look := func(pid uint32, start uint64) (lives bool) {
 		p := procfacts.Started{PID: int(pid), StartTicks: start}
 		if _, known := f.facts[p]; known || pid == 0 || d.barred[p] || d.stopping() {
@@ -78,9 +88,11 @@ func (d *Daemon) findProcesses() *found {
 		return lives
 	}
 	d.file.Sessions.Each(func(i int, r *statefile.Session) {
+		x := &recovered{session: sessionOf(i, r)}
 		if look(r.PID, r.StartTicks) {
-			f.pages[i] = findPage(int(r.PID), ipc.PageID{Dev: r.PageDev, Ino: r.PageInode})
+			x.page = findPage(x.peer.PID, x.pageID())
 		}
+		f.sessions = append(f.sessions, x)
 	})
 	d.file.Jobs.Each(func(_ int, r *statefile.Job) { look(r.RunnerPID, r.RunnerStart) })
 	d.file.Tickets.Each(func(_ int, r *statefile.Ticket) { look(r.PID, r.StartTicks) })
@@ -101,15 +113,6 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 	return process(f, p.PID), true
 }
 
-// close closes the pages that were opened.
-func (f *found) close() {
-	for _, page := range f.pages {
-		if page != nil {
-			_ = page.Close()
-		}
-	}
-}
-
 // open returns the facts and a pidfd of a process, which is -1 if none is to be had. gone: the process has ended.
 func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
 	proc, lives := f.facts[p]
@@ -120,38 +123,28 @@ func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd 
 	return proc, pidfd, gone
 }
 
-// recovered is a session of the last daemon's, with what is there of its process.
-type recovered struct {
-	*session
-	proc   rules.Process // of one that has ended its user alone
-	ended  bool
-	leases []int // their records
-}
-
 // recoverableLocked returns the sessions that can be taken up, each with its leases. Records that nothing is behind are free from here on.
 func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
-	d.file.Sessions.Each(func(i int, r *statefile.Session) {
-		x := &recovered{session: sessionOf(i, r)}
-		x.page = found.pages[i]
-		if barred := d.barred[startedOf(x.peer)]; barred || d.sessions[r.Token] != nil {
+	for _, x := range found.sessions {
+		if barred := d.barred[startedOf(x.peer)]; barred || d.sessions[x.token] != nil {
 			if !barred {
-				d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", r.PID)
+				d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", x.peer.PID)
 			}
 			d.release(x.session)
-			d.file.Sessions.Free(i)
-			return
+			d.file.Sessions.Free(x.index)
+			continue
 		}
 		if x.proc, x.life.pidfd, x.ended = found.open(d, startedOf(x.peer)); x.ended {
 			d.release(x.session)
 			x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
 		}
 		x.mapped.Store(!x.ended)
-		asRecorded(&x.proc, r.UID, r.GID, x.ended)
+		asRecorded(&x.proc, x.peer.UID, x.peer.GID, x.ended)
 		x.peer.Privileged, x.peer.Namespace = x.proc.Privileged, x.proc.Namespace
-		all, byIndex[uint32(i)] = append(all, x), x
-		d.sessions[r.Token] = x.session
-	})
+		all, byIndex[uint32(x.index)] = append(all, x), x
+		d.sessions[x.token] = x.session
+	}
 	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThreadLocked(int(t.Lease), t.Maker.Thread, i) })
 	d.file.Leases.Each(func(i int, l *statefile.Lease) {
 		if x := byIndex[l.Session]; x != nil {
