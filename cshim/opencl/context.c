@@ -19,7 +19,7 @@ struct ga_opencl_context {
 bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *devices,
                            ga_cl_uint count) {
     bool wanted[GA_DEVICES] = {false};
-    *s = (struct ga_opencl_slots){.root = ga_root_get(), .single = count == 1};
+    *s = (struct ga_opencl_slots){.root = ga_root_get()};
     if (!s->root)
         return !ga_root_denies();
     for (ga_cl_uint i = 0; devices && i < count; i++) {
@@ -62,7 +62,7 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
 }
 
 static void ended(ga_cl_context context, void *arg) {
-    ga_opencl_device_forget(context);
+    (void)context;
     ga_opencl_call_context_ended(arg);
 }
 
@@ -113,8 +113,6 @@ static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
         .handle = context};
     if (!tells_end(record, s->any))
         count(s->root, record);
-    else if (s->single)
-        ga_opencl_device_single(s->root, context, s->any);
     return true;
 }
 

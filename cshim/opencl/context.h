@@ -16,7 +16,6 @@
 struct ga_opencl_slots {
     struct ga_root *root; // NULL: not arbitrated, the driver alone decides
     ga_cl_device any;     // one of its devices
-    bool single;          // it is the only one
     struct ga_slots slots;
 };
 

@@ -82,29 +82,25 @@ static bool is_part(ga_cl_device device) {
     return !ask(device, GA_CL_DEVICE_PARENT_DEVICE, &whole, sizeof whole) || whole;
 }
 
-// False: nothing is known of it.
-static bool find_known(const struct ga_opencl_known *all, const void *handle, uintptr_t *what) {
-    for (size_t i = 0; handle && i < GA_OPENCL_KNOWN; i++) {
-        if (atomic_load_explicit(&all[i].handle, memory_order_acquire) == handle) {
-            *what = all[i].what;
-            return true;
-        }
-    }
-    return false;
+// Returns the number of a device that is known; −1: nothing is known of it.
+static int find_known(const struct ga_opencl_known *all, const void *device) {
+    for (size_t i = 0; device && i < GA_OPENCL_KNOWN; i++)
+        if (atomic_load_explicit(&all[i].device, memory_order_acquire) == device)
+            return all[i].number;
+    return -1;
 }
 
-// Where there is no room it is asked again.
-static void remember(struct ga_root *root, struct ga_opencl_known *all, void *handle,
-                     uintptr_t what) {
+// If there is no room, the device is asked again each time.
+static void remember(struct ga_root *root, void *device, int number) {
     struct ga_opencl_state *state = ga_opencl(root);
-    uintptr_t before;
+    struct ga_opencl_known *all = state->numbers;
     size_t next = 0;
     ga_self_lock(&state->lock);
-    while (next < GA_OPENCL_KNOWN && atomic_load(&all[next].handle))
+    while (next < GA_OPENCL_KNOWN && atomic_load(&all[next].device))
         next++;
-    if (next < GA_OPENCL_KNOWN && !find_known(all, handle, &before)) {
-        all[next].what = what;
-        atomic_store_explicit(&all[next].handle, handle, memory_order_release);
+    if (next < GA_OPENCL_KNOWN && find_known(all, device) < 0) {
+        all[next].number = number;
+        atomic_store_explicit(&all[next].device, device, memory_order_release);
     }
     ga_self_unlock(&state->lock);
 }
@@ -126,12 +122,12 @@ static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
 
 int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
     bool stays;
-    uintptr_t known;
-    if (GA_LIKELY(find_known(ga_opencl(root)->numbers, device, &known)))
-        return (int)known;
-    int number = device ? read_number(root, device, &stays) : -1;
+    int number = find_known(ga_opencl(root)->numbers, device);
+    if (GA_LIKELY(number >= 0))
+        return number;
+    number = device ? read_number(root, device, &stays) : -1;
     if (number >= 0 && stays && !is_part(device))
-        remember(root, ga_opencl(root)->numbers, device, (uintptr_t)number);
+        remember(root, device, number);
     return number;
 }
 
@@ -143,19 +139,6 @@ int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
         ga_session_lacks(root, (uint32_t)number))
         return -1;
     return number;
-}
-
-void ga_opencl_device_forget(ga_cl_context context) {
-    struct ga_root *root = atomic_load(&ga_root_pointer); // in a handler, too
-    for (size_t i = 0; root && i < GA_OPENCL_KNOWN; i++) {
-        void *one = context;
-        atomic_compare_exchange_strong(&ga_opencl(root)->singles[i].handle, &one, NULL);
-    }
-}
-
-void ga_opencl_device_single(struct ga_root *root, ga_cl_context context, ga_cl_device device) {
-    ga_opencl_device_forget(context);
-    remember(root, ga_opencl(root)->singles, context, (uintptr_t)device);
 }
 
 static int first_of(struct ga_root *root, const ga_cl_device *devices, size_t count,
@@ -172,12 +155,6 @@ int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_de
     ga_cl_device few[8];
     size_t size = 0;
     GA_FN_clGetContextInfo *get = GA_OPENCL_REAL(clGetContextInfo);
-    // The caller has the context, so that it does not end meanwhile.
-    uintptr_t single = 0;
-    bool known = find_known(ga_opencl(root)->singles, context, &single);
-    *device = (ga_cl_device)single;
-    if (GA_LIKELY(known))
-        return ga_opencl_device_used(root, *device);
     if (!get)
         return -1;
     if (get(context, GA_CL_CONTEXT_DEVICES, sizeof few, few, &size) == GA_CL_SUCCESS)

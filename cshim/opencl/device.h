@@ -18,10 +18,6 @@ int ga_opencl_device_used(struct ga_root *root, ga_cl_device device);
 // The number of the device that the memory of a context is charged to: its first that can be used,
 // and which that is. −1: there is none.
 int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_device *device);
-// A context has been made for this device alone; and one ends that may have been: nobody makes
-// another by its handle before that is done. As long as it lives its driver need not be asked.
-void ga_opencl_device_single(struct ga_root *root, ga_cl_context context, ga_cl_device device);
-void ga_opencl_device_forget(ga_cl_context context);
 // Whether the driver of a device is of OpenCL 3.0, or later.
 bool ga_opencl_device_is_3(ga_cl_device device);
 

@@ -18,10 +18,10 @@ enum {
 
 struct ga_opencl_context;
 
-// What is known of an object by its handle (device.c).
+// The number of a device (device.c).
 struct ga_opencl_known {
-    _Atomic(void *) handle; // written last, and NULL first; NULL: none
-    uintptr_t what;
+    _Atomic(void *) device; // the driver's; written last; NULL: none
+    int number;
 };
 #define GA_OPENCL_KNOWN 8
 
@@ -30,10 +30,8 @@ struct ga_opencl_state {
     _Atomic uint64_t freed;     // blocks that commands have freed so far: svm.c
     struct ga_spin lock;        // guards what follows
     struct ga_opencl_context *counted;
-    // Read without it: the numbers of devices, for as long as the process lives; and the devices of
-    // contexts that are for one alone, until their driver says that they end (context.c).
+    // Read without it; what is there stays for as long as the process lives.
     struct ga_opencl_known numbers[GA_OPENCL_KNOWN];
-    struct ga_opencl_known singles[GA_OPENCL_KNOWN];
 };
 
 #define GA_OPENCL_STATE ((size_t)128 << 10) // its place: ga_root_state
