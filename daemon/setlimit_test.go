@@ -173,3 +173,13 @@ func TestAWriteToAStoppingDaemon(t *testing.T) {
 		t.Errorf("%v", err)
 	}
 }
+
+// TestKindsOfOwners checks that owners of limits have the numbers of the wire and of the state file.
+func TestKindsOfOwners(t *testing.T) {
+	for kind, target := range map[rules.Kind]uint32{rules.OfProcess: ipc.LimitProcess, rules.OfJob: ipc.LimitJob, rules.OfDevice: ipc.LimitDevice,
+		rules.OfUser: ipc.LimitUser, rules.OfRule: ipc.LimitRule, rules.OfCgroup: ipc.LimitCgroup} {
+		if uint32(kind) != target {
+			t.Errorf("%d is %d on the wire", kind, target)
+		}
+	}
+}
