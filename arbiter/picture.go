@@ -110,29 +110,22 @@ func (p *picture) addSession(s *session) {
 	p.state.Processes = append(p.state.Processes, s.processState())
 }
 
-// addHolders adds those who have slots of a device to its row, one line for each job.
+// addHolders adds those who have slots of a device to its row, one line for each slot: figures.Snapshot.Arrange makes one for each job of them.
 func (p *picture) addHolders(d *device, to *figures.DeviceState) {
-	lines := make(map[*job]int, len(d.permits[permit.Slot]))
-	if len(d.permits[permit.Slot]) > 0 {
-		to.Holders = make([]figures.HolderState, 0, len(d.permits[permit.Slot]))
+	slots, sole, claims := d.permits[permit.Slot], d.permits[permit.Sole], d.permits[permit.Claim]
+	if len(slots) == 0 {
+		return
 	}
-	for _, h := range d.permits[permit.Slot] {
-		i, known := lines[h.Job]
-		if !known {
-			i = len(to.Holders)
-			lines[h.Job] = i
-			to.Holders = append(to.Holders, h.Job.holderState(h, p.now))
-		}
-		if line := &to.Holders[i]; h.since.Before(line.Since) {
-			line.Since, line.AgeMs = h.since, max(0, p.now.Sub(h.since).Milliseconds())
-		}
-		to.Holders[i].Slots++
+	to.Holders = make([]figures.HolderState, 0, len(slots))
+	for _, h := range slots {
+		line := h.Job.holderState(h, p.now)
 		switch {
-		case d.permits[permit.Sole][owner{Job: h.Job}] != nil:
-			to.Holders[i].Kind = figures.HoldsExclusive
-		case d.permits[permit.Claim][owner{Job: h.Job}] != nil:
-			to.Holders[i].Kind = figures.HoldsClaim
+		case sole[owner{Job: h.Job}] != nil:
+			line.Kind = figures.HoldsExclusive
+		case claims[owner{Job: h.Job}] != nil:
+			line.Kind = figures.HoldsClaim
 		}
+		to.Holders = append(to.Holders, line)
 	}
 }
 

@@ -351,9 +351,9 @@ func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	return sum
 }
 
-// holderState describes a job that has a device or slots of it, by one of its holders there.
+// holderState describes a job that has a device or slots of it, by one slot.
 func (j *job) holderState(h *holder, now time.Time) figures.HolderState {
 	p := &j.request.Process
 	return figures.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
-		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, Since: h.since, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
+		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, Slots: 1, Since: h.since, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
 }

@@ -15,8 +15,7 @@ func (s *Snapshot) Arrange() {
 	s.Processes = sorted(s.Processes, func(x, y *ProcessState) int { return cmp.Or(cmp.Compare(x.PID, y.PID), cmp.Compare(x.ID, y.ID)) })
 	s.Jobs = sorted(s.Jobs, func(x, y *JobState) int { return cmp.Compare(x.ID, y.ID) })
 	for i := range s.Devices {
-		d := &s.Devices[i]
-		d.Holders = sorted(d.Holders, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
+		s.Devices[i].Holders = byJob(s.Devices[i].Holders)
 	}
 	for i := range s.Budgets {
 		b := &s.Budgets[i]
@@ -24,6 +23,18 @@ func (s *Snapshot) Arrange() {
 		b.Jobs = slices.Compact(b.Jobs)
 	}
 	s.sumUsers()
+}
+
+// byJob makes one line of the lines of each job, with the number of its slots and since when it has the oldest of them.
+func byJob(slots []HolderState) (jobs []HolderState) {
+	for _, slot := range sorted(slots, func(x, y *HolderState) int { return cmp.Or(cmp.Compare(x.Job, y.Job), x.Since.Compare(y.Since)) }) {
+		if n := len(jobs); n > 0 && jobs[n-1].Job == slot.Job {
+			jobs[n-1].Slots += slot.Slots
+			continue
+		}
+		jobs = append(jobs, slot)
+	}
+	return sorted(jobs, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
 }
 
 // sorted returns rows in order. Rows are long: their places are sorted, and then each is moved once.
