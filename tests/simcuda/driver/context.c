@@ -392,6 +392,35 @@ EXPORT CUresult cuDevicePrimaryCtxReset_v2(CUdevice dev) {
     return primary_end(dev, true);
 }
 
+static CUresult primary_flags(CUdevice dev, unsigned flags, bool strict) {
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    if (flags & ~0x3fu)
+        return CUDA_ERROR_INVALID_VALUE;
+    CUresult rc = CUDA_SUCCESS;
+    pthread_mutex_lock(&drv.lock);
+    struct primary *p = &drv.primary[dev];
+    if (p->ctx && strict && flags != p->flags) {
+        rc = CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE;
+    } else {
+        p->flags = flags;
+        if (p->ctx)
+            p->ctx->flags = flags;
+    }
+    pthread_mutex_unlock(&drv.lock);
+    return rc;
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags(CUdevice dev, unsigned flags) {
+    ENTER();
+    return primary_flags(dev, flags, true);
+}
+
+EXPORT CUresult cuDevicePrimaryCtxSetFlags_v2(CUdevice dev, unsigned flags) {
+    ENTER();
+    return primary_flags(dev, flags, false);
+}
+
 EXPORT CUresult cuDevicePrimaryCtxGetState(CUdevice dev, unsigned *flags, int *active) {
     ENTER();
     if (!flags || !active)

@@ -162,6 +162,17 @@ EXPORT CUresult cuDeviceTotalMem(unsigned *bytes, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
+EXPORT CUresult cuDeviceComputeCapability(int *major, int *minor, CUdevice dev) {
+    ENTER();
+    if (!major || !minor)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (!dev_valid(dev))
+        return CUDA_ERROR_INVALID_DEVICE;
+    *major = SIM_COMPUTE_MAJOR;
+    *minor = SIM_COMPUTE_MINOR;
+    return CUDA_SUCCESS;
+}
+
 EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev) {
     ENTER();
     if (!id || len <= 0)
