@@ -30,17 +30,17 @@ struct ga_primary {
 };
 
 struct ga_cuda_state {
+    struct ga_table contexts;     // by handle
+    struct ga_spin contexts_lock; // of who puts one in
+
     // Read by each call, and written seldom.
     _Atomic uint64_t context_epoch; // counts contexts that ended
     _Atomic uint32_t device_count;  // 0: not asked yet
-    uint64_t pad[6];
 
     _Atomic uint8_t numbers[GA_DEVICES];     // + 1, by ordinal: device.c
     _Atomic uint8_t ordinals[GA_DEVICES];    // + 1, by number
-    struct ga_table contexts;                // by handle
-    struct ga_spin contexts_lock;            // of who puts one in
-    struct ga_primary primaries[GA_DEVICES]; // by ordinal
     _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
+    struct ga_primary primaries[GA_DEVICES]; // by ordinal
 };
 
 #define GA_CUDA_STATE ((size_t)0) // its place: ga_root_state
