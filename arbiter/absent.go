@@ -1,22 +1,17 @@
 package arbiter
 
-import (
-	"slices"
-	"time"
-)
+import "time"
 
 // Waiting requests with an absent client. After a restart of the daemon, and after a client resumed its session, the client has to ask again for
-// what it waited for (Place.Absent, Leave). Until it does (Return), its ticket blocks later requests as before, and is not granted. A client that
-// does not ask again within AbsentFor loses its place.
+// what it waited for (Place.Absent, Leave). Until it does (Return), its ticket is not granted. After a restart it blocks later requests as before;
+// after a resume it does not, because a client that resumes again and again could keep others out for ever. A client that
+// does not ask again within AbsentFor loses its place. In the search for deadlocks an absent request does not count as waiting: its job may go on.
 
 // AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
 const AbsentFor = 3 * time.Second
 
 // absent reports whether the client of a waiting request has yet to ask again.
 func (t *ticket) absent() bool { return !t.until.IsZero() }
-
-// someAbsent reports whether a request of an absent client waits.
-func (a *Arbiter) someAbsent() bool { return slices.ContainsFunc(a.queue, (*ticket).absent) }
 
 // Restore calls restore, which calls other methods of the arbiter to take up what an earlier daemon left. None of these decides on
 // waiting requests; one admission cycle at the end does.
@@ -28,11 +23,16 @@ func (a *Arbiter) Restore(now time.Time, restore func()) {
 	a.cycle(now)
 }
 
-// Leave marks a waiting request whose client has to ask again. Tickets that do not wait are ignored.
-func (a *Arbiter) Leave(now time.Time, id TicketID) {
-	if t := a.tickets[id]; t != nil {
-		t.until = now.Add(AbsentFor)
+// Leave marks waiting requests whose client has resumed its session and has to ask again. They block no other request any more. Tickets that do not
+// wait are ignored. None of them is granted, since the cycle runs when all are marked.
+func (a *Arbiter) Leave(now time.Time, ids []TicketID) {
+	for _, id := range ids {
+		if t := a.tickets[id]; t != nil {
+			t.until, t.left = now.Add(AbsentFor), true
+			a.changed()
+		}
 	}
+	a.cycle(now)
 }
 
 // Return removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller makes

@@ -104,16 +104,41 @@ func TestAbsentStarts(t *testing.T) {
 	}
 }
 
-// TestLeftClient: a request that waits is not granted either once its client has to ask again.
+// TestLeftClient: a request whose client has resumed its session keeps its place, is not granted, and blocks no other request until its client asks again.
 func TestLeftClient(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
-	holder, waiter := w.client(0, 0), w.client(0, 0)
+	holder, waiter, other := w.client(0, 0), w.client(0, 0), w.client(0, 0)
 	holder.must(1000)
-	ticket := waiter.wait(500)
-	w.arb.Leave(w.now, ticket)
-	holder.free(1000)
+	ticket, late := waiter.wait(500), other.wait(300)
+	w.arb.Leave(w.now, []arbiter.TicketID{ticket})
+	holder.free(500)
+	w.served(late)
+	last := w.client(0, 0).wait(400)
+	again := waiter.askAt(w.arb.Return(w.now, ticket), 500).Waiting
+	holder.free(300)
+	w.served(again)
+	holder.free(200)
+	other.free(300)
+	w.served(last)
+}
+
+// TestAbsentClientAndDeadlock: a job whose client is absent is not known to wait, so that nothing is refused for it; and a client that stays away does not
+// keep a deadlock of others from being found.
+func TestAbsentClientAndDeadlock(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	one, two, away := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
+	one.must(400)
+	two.must(400)
+	w.arb.Leave(w.now, []arbiter.TicketID{away.wait(300)})
+	ticket := one.wait(400)
+	w.arb.Leave(w.now, []arbiter.TicketID{ticket})
+	two.wait(400)
 	w.served()
-	if o := waiter.askAt(w.arb.Return(w.now, ticket), 500); !o.Granted {
-		t.Errorf("its client asks again: %+v", o)
+	if o := one.askAt(w.arb.Return(w.now, ticket), 400); o.Waiting == 0 {
+		t.Errorf("the elder one is back: %+v", o)
+	}
+	got := w.decided()
+	if len(got) != 1 || w.arb.Snapshot(w.now).Stats.Deadlocks != 1 {
+		t.Errorf("decided: %v", got)
 	}
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // A copy of the books, on which the search for a deadlock (deadlock.go) tries what would happen if jobs gave back what they hold. It has
-// the waiting requests and their jobs, and nothing of jobs that do not wait. It shares nothing that changes with the books that it
+// the waiting requests of clients that are there and their jobs, and nothing of other jobs. It shares nothing that changes with the books that it
 // was made of, so that it needs no lock.
 
 // copying is a copy that is being made.
@@ -33,7 +33,9 @@ func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 		c.device(d)
 	}
 	for _, t := range a.queue {
-		c.ticket(t)
+		if !t.absent() {
+			c.ticket(t)
+		}
 	}
 	for _, d := range a.devices {
 		c.permits(d)

@@ -233,7 +233,7 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 	a.noteSince(t)
 	v := a.judge(t)
 	if t.absent() {
-		if !v.final {
+		if !v.final && !t.left {
 			a.bar(now, t) // also if it fits: the room that it needs is kept
 		}
 		return true

@@ -62,9 +62,6 @@ func (a *Arbiter) looseDue(now time.Time) bool { return !a.looseAt.IsZero() && !
 
 // searchNow looks for a deadlock and ends it. True: it did something.
 func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
-	if a.someAbsent() {
-		return false // what an absent client holds and wants is known when it has asked again, or is gone
-	}
 	if a.dropUnused(now) {
 		return true
 	}
@@ -76,7 +73,7 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 // searchDue returns when the daemon must call Tick (few requests wait) or Search (many wait) to look for a deadlock; the zero time: not at all.
 func (a *Arbiter) searchDue() (due time.Time) {
 	switch {
-	case a.searching, a.someAbsent():
+	case a.searching:
 		return time.Time{}
 	case len(a.queue) <= searchedAtOnce:
 		return a.looseAt
@@ -90,10 +87,10 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// Search returns a search that is due if many requests wait; nil: none is due, one is being made, or a client is absent. The caller calls Run without the
+// Search returns a search that is due if many requests wait; nil: none is due, or one is being made. The caller calls Run without the
 // daemon's lock, and then Settle with it. Meanwhile all other methods of the arbiter may be called.
 func (a *Arbiter) Search(now time.Time) *Search {
-	if a.searching || a.someAbsent() || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
+	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
 		return nil
 	}
 	strict := a.suspected
@@ -318,7 +315,7 @@ func (s *Search) moved() (last time.Time) {
 // serveOutOfTurn serves a request that fits, past the earlier requests that block it, because those wait for what its job holds. True: it
 // was served.
 func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
-	if t.done {
+	if t.done || t.absent() {
 		return false
 	}
 	a.judge(t)

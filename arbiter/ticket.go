@@ -45,6 +45,7 @@ type ticket struct {
 	priority int
 	deadline time.Time // zero: none
 	until    time.Time // its client is absent, and loses its place then; zero: the client is there
+	left     bool      // its client is absent since a resume, and it blocks no other request
 
 	spots  []spot
 	any    bool                // one of the spots will do; else it needs all

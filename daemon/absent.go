@@ -172,16 +172,13 @@ func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
 	return absent{ticket, free}
 }
 
-// leaveLocked makes a parked request one of an absent client, which is told to ask again.
+// leaveLocked enters a parked request as one of an absent client, which is told to ask again. The caller tells the arbiter.
 func (d *Daemon) leaveLocked(p *parked) {
 	key := keyOf(p.cl.conn.Peer(), p.head)
-	if _, twice := d.queue.absent[key]; twice || p.place < 0 {
-		d.arb.Cancel(d.now(), p.ticket, arbiter.ReasonCancelled)
-		d.dropPlaceLocked(p)
-		return
+	if old, twice := d.queue.absent[key]; twice { // of another session of the process; its ticket is dropped in time
+		old.free()
 	}
-	d.arb.Leave(d.now(), p.ticket)
-	d.queue.absent[key] = absent{p.ticket, func() { d.file.Tickets.Free(p.place) }}
+	d.queue.absent[key] = absent{p.ticket, func() { d.dropPlaceLocked(p) }}
 }
 
 // returnsLocked returns the place of a request that waited before, for one that comes again. The caller makes the request next, and then calls

@@ -141,17 +141,20 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 // sendBackLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
 // reported its sums, and would not count what these requests are granted by replies on the old connections.
 func (d *Daemon) sendBackLocked(s *session) {
+	var left []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
 		if p.s != s {
 			continue
 		}
 		delete(d.queue.parked, ticket)
 		d.leaveLocked(p)
+		left = append(left, ticket)
 		p.over.Store(true)
 		p.cl.putLocked(func() {
 			_ = p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
 		})
 	}
+	d.arb.Leave(d.now(), left)
 }
 
 // settleLocked sets one lease to what the client says that it uses there, and writes that to the record. Of bytes that are not recorded it
