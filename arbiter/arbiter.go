@@ -36,15 +36,16 @@ type Arbiter struct {
 	cycleAt   time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
 	looseAt   time.Time            // when to look for a deadlock in which something might have moved; zero: never
 	moved     bool                 // something has changed since the last search without the lock began
-	suspected bool                 // a search without the lock is due
+	suspected bool                 // a strict search without the lock is due
 	searching bool                 // a search without the lock is being made
 	undo      []func()             // of a copy of the books: what a try takes back at its end
 
-	searchAgain time.Time // when the next search without the lock may begin
-	noticesDue  bool      // something has changed for requests that wait
-	noticedAt   time.Time
-	arrival     uint64 // number of the last request that arrived; it counts on over restarts of the daemon
-	lastTicket  TicketID
+	searchAgain    time.Time // when the next search without the lock may begin
+	searchedStrict bool      // the last search without the lock was strict
+	noticesDue     bool      // something has changed for requests that wait
+	noticedAt      time.Time
+	arrival        uint64 // number of the last request that arrived; it counts on over restarts of the daemon
+	lastTicket     TicketID
 
 	ticketsOf    map[uint32]int // by user
 	ticketsOfPID map[int]int    // by process

@@ -282,3 +282,38 @@ func TestSearchesRest(t *testing.T) {
 func (w *world) reads(pid int, n accounting.Bytes) {
 	w.arb.Observe(w.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: pid, Bytes: n}}})
 }
+
+// TestAStrictSearchDoesNotKeepTheOtherFromBeingMade: a job all of whose threads wait, and a change between any two searches, make a strict
+// search due each time. The search that finds a deadlock of jobs with other threads is made all the same.
+func TestAStrictSearchDoesNotKeepTheOtherFromBeingMade(t *testing.T) {
+	const n = 40
+	w := newWorld(t, waiting(), n, 1000, 1000)
+	all := make([]*client, n)
+	for i := range all {
+		all[i] = w.client(0, 0)
+		all[i].must(1)
+	}
+	for _, c := range all {
+		c.wait(2)
+	}
+	busy, blocked, moving := w.client(0, 1), w.client(0, 1).threaded(1), w.client(0, 2)
+	busy.must(900)
+	blocked.must(100)
+	blocked.wait(100) // no deadlock: busy may free at any time
+	moving.must(1)
+	for range 30 {
+		w.arb.Threads(w.now, moving.session, 2)
+		w.arb.Threads(w.now, moving.session, 3)
+		w.pass(time.Second)
+		if s := w.arb.Search(w.now); s != nil {
+			s.Run()
+			w.arb.Settle(w.now, s)
+		}
+		for _, why := range w.decided() {
+			if why == arbiter.ReasonDeadlock {
+				return
+			}
+		}
+	}
+	t.Error("the deadlock stands for 30 s")
+}

@@ -93,8 +93,8 @@ func (a *Arbiter) Search(now time.Time) *Search {
 	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
 		return nil
 	}
-	strict := a.suspected
-	a.suspected, a.moved = false, false
+	strict := a.suspected && !(a.searchedStrict && a.looseDue(now)) // if both are due they take turns
+	a.suspected, a.moved, a.searchedStrict = a.suspected && !strict, false, strict
 	if a.dropUnused(now) {
 		a.changed()
 		a.cycle(now)
