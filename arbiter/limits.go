@@ -116,7 +116,11 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 		if j == nil {
 			return of, fmt.Errorf("job %d: %w", of.ID, ErrNoJob)
 		}
-		return j.limitOwner(), nil
+		owner := j.limitOwner()
+		if owner.Kind == rules.OfProcess && len(a.sessionsOf(owner)) == 0 { // the process has ended, and its leases drain
+			return of, fmt.Errorf("job %d: %w", of.ID, ErrNoJob)
+		}
+		return owner, nil
 	case rules.OfRule:
 		rule, ok := a.policy.ByID(of.ID)
 		if !ok {

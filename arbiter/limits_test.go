@@ -425,3 +425,19 @@ func TestAChangeThatLooksLikeNone(t *testing.T) {
 		t.Errorf("%+v", e)
 	}
 }
+
+// TestTheJobOfAProcessThatHasEndedHasNoLimits: while the leases of a bare process drain its job is there, but has no process whose
+// limits could be changed.
+func TestTheJobOfAProcessThatHasEndedHasNoLimits(t *testing.T) {
+	w := newWorld(t, exact(unlimited()), 1000)
+	x := w.client(0, 0)
+	x.must(800)
+	job := arbiter.JobID(x.row().Job)
+	w.arb.EndSession(w.now, x.session)
+	if n := len(w.arb.Snapshot(w.now).Jobs); n != 1 {
+		t.Fatalf("%d jobs, want the one that drains", n)
+	}
+	if err := w.arb.SetJobLimits(w.now, job, rules.Change{Device: 0, Max: ptr(size(10))}); !errors.Is(err, arbiter.ErrNoJob) {
+		t.Errorf("job %d: %v, want %v", job, err, arbiter.ErrNoJob)
+	}
+}
