@@ -134,6 +134,28 @@ func TestResumeIsRefused(t *testing.T) {
 	wantUsed(t, p, 0)
 }
 
+// The program destroys a pool that kept bytes in an earlier session. They are in no sum of the present
+// one, so that a later Resume says only what was taken since.
+func TestPoolEndsAfterItsSession(t *testing.T) {
+	p, m := setup(t, nil)
+	c := m.start("dlsym")
+	for _, line := range []string{"pool own", "poolkeep own 64M", "stream s", "allocpool a 1000 s own", "freeasync a s", "sync s"} {
+		c.do(line, "ok")
+	}
+	wantUsed(t, p, 1000)
+	p.kill()
+	p = startPeer(t, p.socket, "resume", "0")
+	c.do("alloc b 10", "ok")
+	c.do("pooldestroy own", "ok")
+	p.kill()
+	p = startPeer(t, p.socket)
+	c.do("alloc c 10", "ok")
+	wantUsed(t, p, 20)
+	c.do("free b", "ok")
+	c.do("free c", "ok")
+	wantUsed(t, p, 0)
+}
+
 // The session begins anew between the two charges of a pitched block: the new one has all of it,
 // and all of it comes back.
 func TestResumeIsRefusedInACorrection(t *testing.T) {

@@ -30,7 +30,7 @@ static struct ga_memory_pool *use_locked(struct ga_memory_pools *p,
     *known = pool != NULL;
     if (!pool)
         pool = p->first;
-    while (!*known && pool && pool->kind != GA_MEMORY_POOL_UNUSED)
+    while (!*known && pool && (pool->kind != GA_MEMORY_POOL_UNUSED || pool->uses != 0))
         pool = pool->next;
     if (pool && !*known) {
         struct ga_memory_pool fresh = *like;
@@ -198,6 +198,7 @@ uint64_t ga_memory_pool_release(struct ga_root *root, struct ga_memory_pool *poo
     uint32_t notify = 0;
     uint64_t given = 0;
     struct ga_memory_pools *p = ga_memory_pools_begin(root);
+    ga_memory_pool_refresh(root, pool);
     pool->uses--;
     bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
                 pool->uses == 0;
