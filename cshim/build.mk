@@ -141,7 +141,7 @@ SHIM_TSAN_TESTS := $(patsubst %,$(SHIM_TEST)/tsan/%,async_stress races_test)
 $(SHIM_ASAN_TESTS): SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TSAN_TESTS): SHIM_AS := -fsanitize=thread
 $(SHIM_TEST)/asan/primary_test: SHIM_WRAPS := -Wl,--wrap=ga_table_walk
-$(SHIM_TEST)/asan/pools_test: SHIM_WRAPS := -Wl,--wrap=ga_root_alloc
+$(SHIM_TEST)/asan/pools_test: SHIM_WRAPS := -Wl,--wrap=ga_root_alloc -Wl,--wrap=ga_table_put
 $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: SHIM_WRAPS := -Wl,--wrap=ga_os_sleep_us
 $(SHIM_ASAN_TESTS): $(SHIM_TEST)/asan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/asan/obj/%.o)
 $(SHIM_TSAN_TESTS): $(SHIM_TEST)/tsan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/tsan/obj/%.o)

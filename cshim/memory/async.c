@@ -64,10 +64,12 @@ static enum ga_memory_outcome settle(struct ga_memory_async *a, uint64_t address
         return GA_MEMORY_AGAIN;
     }
     if (GA_UNLIKELY(!ga_memory_pool_hold(t, address, t->bytes))) {
-        if (!t->at.driver->free(address))
-            return GA_MEMORY_DONE;
-        ga_memory_pool_untake(t);
-        return GA_MEMORY_OVER;
+        bool freed = t->at.driver->free(address);
+        if (freed)
+            ga_memory_pool_untake(t);
+        else
+            ga_memory_pool_taken(t); // its bytes stay live, because no entry tells of their free
+        return freed ? GA_MEMORY_OVER : GA_MEMORY_DONE;
     }
     if (GA_LIKELY(ga_memory_pool_taken(t)))
         return GA_MEMORY_DONE;

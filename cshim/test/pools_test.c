@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// pools_test PEER: what a program frees out of our sight, and what is asked of a driver that does
-// not answer. Linked with ga_root_alloc wrapped (-Wl,--wrap), on the simulated driver (DRIVER is
-// its path).
+// pools_test PEER: what a program frees out of our sight, what is asked of a driver that does not
+// answer, and a block that there is no memory to remember. Linked with ga_root_alloc and
+// ga_table_put wrapped (-Wl,--wrap), on the simulated driver (DRIVER is its path).
 #include <dlfcn.h>
 #include <stdatomic.h>
 
@@ -42,6 +42,17 @@ void *__wrap_ga_root_alloc(struct ga_root *root, size_t size) {
     return __real_ga_root_alloc(root, size);
 }
 
+static bool no_memory;
+bool __real_ga_table_put(struct ga_table *table, const struct ga_entry *entry,
+                         struct ga_entry *old);
+bool __wrap_ga_table_put(struct ga_table *table, const struct ga_entry *entry,
+                         struct ga_entry *old);
+bool __wrap_ga_table_put(struct ga_table *table, const struct ga_entry *entry,
+                         struct ga_entry *old) {
+    old->key = 0;
+    return !no_memory && __real_ga_table_put(table, entry, old);
+}
+
 // The number of the driver's first device: another interface has named another one before.
 #define DEVICE 1
 
@@ -67,6 +78,27 @@ static ga_address take(size_t bytes) {
 
 static void give(ga_address p) {
     CHECK(cuMemFreeAsync(p, stream) == 0 && cuCtxSynchronize() == 0);
+}
+
+static ga_result frees_nothing(ga_address p) {
+    (void)p;
+    return GA_CUDA_NOT_READY;
+}
+
+// There is no memory to remember a block, and the driver does not take it back: the program has it,
+// and it stays charged. Later readings give back what the pool has beside it.
+static void not_remembered(void) {
+    GA_FN_cuMemFree_v2 *real = GA_REAL(cuMemFree_v2);
+    atomic_store(&ga_driver_functions[GA_ROW_cuMemFree_v2], (void *)frees_nothing);
+    no_memory = true;
+    ga_address p = take(MIB);
+    no_memory = false;
+    atomic_store(&ga_driver_functions[GA_ROW_cuMemFree_v2], (void *)real);
+    give(take(2 * MIB));
+    holds(MIB, 2 * MIB);
+    CHECK(cuMemPoolTrimTo(pool, 0) == 0);
+    holds(MIB, 0);
+    CHECK(real(p) == 0);
 }
 
 static void replaced_unseen(void) {
@@ -149,6 +181,7 @@ int main(int argc, char **argv) {
     replaced_unseen();
     without_a_name();
     is_not_vulkans();
+    not_remembered();
     test_daemon_stop(&peer);
     snprintf(command, sizeof command, "rm -r %s", folder);
     CHECK(system(command) == 0);
