@@ -159,11 +159,20 @@ func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 		_, _, err := r.living(pid)
 		return hasEnded(err), nil
 	}
-	line, err := os.Open(r.path(pid, "cmdline"))
+	if shows, err := r.showsText(pid, "cmdline"); err != nil || !shows {
+		return false, err
+	}
+	shows, err := r.showsText(pid, "environ") // the exec may have ended since it read as empty
+	return !shows, err
+}
+
+// showsText reports whether a file of a process is not empty.
+func (r *Reader) showsText(pid int, name string) (bool, error) {
+	file, err := os.Open(r.path(pid, name))
 	if err != nil {
 		return false, err
 	}
-	defer line.Close()
-	n, _ := io.ReadFull(line, make([]byte, 1))
+	defer file.Close()
+	n, _ := io.ReadFull(file, make([]byte, 1))
 	return n > 0, nil
 }

@@ -89,6 +89,36 @@ func TestWithEnvironOfOneInExec(t *testing.T) {
 	}
 }
 
+// TestWithEnvironOfOneThatEndsItsExec: an exec that ends just after the environment was read as empty does not hide the process.
+func TestWithEnvironOfOneThatEndsItsExec(t *testing.T) {
+	const variable = "GPUARB_TEST_ENVIRON=1"
+	r := NewReader()
+	r.Root = root(t, map[string]string{
+		"7/stat":    "7 (sh) S 1 7 7 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654" + statEnd,
+		"7/environ": "",
+	})
+	if err := unix.Mkfifo(r.path(7, "cmdline"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ended := make(chan error, 1)
+	go func() {
+		line, err := os.OpenFile(r.path(7, "cmdline"), os.O_WRONLY, 0) // until the reader opens it, after the environment
+		if err == nil {
+			err = os.WriteFile(r.path(7, "environ"), []byte(variable+"\x00"), 0o600)
+			_, why := line.WriteString("cat\x00")
+			err = errors.Join(err, why, line.Close())
+		}
+		ended <- err
+	}()
+	got := r.withEnviron(map[string]uint32{variable: uint32(os.Getuid())}, func() bool { return true })
+	if err := <-ended; err != nil {
+		t.Fatal(err)
+	}
+	if got[variable].PID != 7 {
+		t.Errorf("found %v", got)
+	}
+}
+
 // TestWithEnvironAmongMany: where processes always come and go it is known after a few passes
 // that none has the variable.
 func TestWithEnvironAmongMany(t *testing.T) {
