@@ -75,7 +75,7 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 // StatusTimeout when it has waited as long as it may, in the queue or not.
 func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
 	began := time.Now()
-	reply, err := openWaiting(ctx, path, open, told)
+	reply, err := openWaiting(ctx, path, open, told, false)
 	if !errors.Is(err, StatusCrowded) {
 		return reply, err
 	}
@@ -93,7 +93,7 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 	for errors.Is(err, StatusCrowded) && patient.Err() == nil {
 		select {
 		case <-again.C:
-			reply, err = openWaiting(patient, path, open, told)
+			reply, err = openWaiting(patient, path, open, told, true)
 		case <-patient.Done():
 		}
 	}
@@ -107,8 +107,9 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 	return reply, err
 }
 
-// openWaiting is OpenJob that returns StatusCrowded at once, with the reply that says how long the request may wait.
-func openWaiting(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
+// openWaiting is OpenJob that returns StatusCrowded at once, with the reply that says how long the request may wait. again: a daemon has
+// answered so before, and may be gone since.
+func openWaiting(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply), again bool) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
 	began := time.Now()
 	var latest WaitingReply
@@ -125,7 +126,7 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 		switch {
 		case err == nil:
 			return reply, nil
-		case refusedBy(err) || lost.IsZero() && !wentAway(err):
+		case refusedBy(err) || lost.IsZero() && !again && !wentAway(err):
 			return reply, err
 		case lost.IsZero():
 			lost = time.Now()

@@ -188,6 +188,7 @@ type claimDaemon struct {
 	holder  Token
 	parked  []asking
 	last    byte
+	crowded bool // there is no place in the queue
 	opened  []JobOpenRequest
 	numbers []uint64
 }
@@ -218,6 +219,8 @@ func (d *claimDaemon) answer(a asking) {
 			d.grant(a)
 		case req.Flags&JobNoWait != 0:
 			_ = Reply(a.conn, a.head, StatusBusy, &JobOpenReply{}, -1)
+		case d.crowded:
+			_ = Reply(a.conn, a.head, StatusCrowded, &JobOpenReply{Budget: NoLimit, Text: MakeText("crowded")}, -1)
 		default:
 			d.parked = append(d.parked, a)
 			_ = a.conn.Notice(a.head, &WaitingReply{Ticket: 1, Position: uint32(len(d.parked)), Text: MakeText("GPU 0")})
@@ -289,6 +292,38 @@ func TestClaimIsAskedAgain(t *testing.T) {
 	defer second.mu.Unlock()
 	if first.numbers[0] != second.numbers[0] || first.opened[0].Flags&JobRetry != 0 || second.opened[0].Flags&JobRetry == 0 {
 		t.Errorf("asked as %d with %#x, then as %d with %#x", first.numbers[0], first.opened[0].Flags, second.numbers[0], second.opened[0].Flags)
+	}
+}
+
+// TestClaimBesideTheQueueIsAskedAgain: a claim for which there is no place in the queue looks for a daemon that goes away between two
+// asks, as one in the queue does.
+func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
+	path := t.TempDir() + "/s"
+	start := func(d *claimDaemon) func() {
+		l, err := Listen(path, ListenOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return serveOn(l, d.handle)
+	}
+	stop := start(&claimDaemon{holder: Token{99}, crowded: true})
+	c := dial(t, path)
+	told, done := make(chan string, 2), make(chan error, 1)
+	go func() {
+		_, err := c.Claim(t.Context(), ClaimRequest{Told: func(n WaitingReply) { told <- n.Text.String() }})
+		done <- err
+		close(told)
+	}()
+	if got := wait(t, "the notice", told); got != "crowded" {
+		t.Errorf("told %q", got)
+	}
+	stop()
+	if got := wait(t, "the second notice", told); got != "the daemon at "+path+" is gone; waits for it to come back" {
+		t.Errorf("told %q", got)
+	}
+	defer start(&claimDaemon{})()
+	if err := wait(t, "the claim", done); err != nil {
+		t.Error(err)
 	}
 }
 
