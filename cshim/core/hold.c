@@ -56,6 +56,10 @@ void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold) {
 
 bool ga_hold_use(struct ga_root *root, uint32_t device) {
     struct ga_hold hold;
+    struct ga_entry e;
+    // Its retain holds it already, and the release is to end that, whatever is current then.
+    if (ga_self_find(&root->holds, key_of(device), &e) && e.context != 0)
+        return true;
     if (!ga_hold_ask(root, device, &hold))
         return false;
     if (add(root, &hold, true, 0))

@@ -13,7 +13,8 @@
 
 // Whether the slots of a device are the threads' here. Opens the lease.
 bool ga_hold_matters(struct ga_root *root, uint32_t device);
-// The calling thread uses something of a device; waits for a slot if need be. False: refused.
+// The calling thread uses something of a device; waits for a slot if need be. A thread that has
+// retained something there needs nothing more. False: refused.
 bool ga_hold_use(struct ga_root *root, uint32_t device);
 // It is done with all that it used so.
 void ga_hold_drop(struct ga_root *root);
