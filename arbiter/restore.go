@@ -138,7 +138,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.Force(accounting.Memory, granted)
 	l.SetAway(held.Away)
 	l.Force(accounting.Streams, streams)
-	l.lent, l.lentMost = l.countable(), believedStreams // it may be: its word tells
+	l.lent, l.lentMost = true, believedStreams // it may be, under the rules of the daemon before: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
 	if l.lost {
@@ -151,7 +151,9 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 		s.opened = l.opened
 	}
 	a.restoreObjects(now, l, held.Makers)
-	a.unlend(l)
+	if _, lent := l.word.Streams(); lent {
+		a.relend(l)
+	}
 	a.charge(now, l)
 	a.noteChain(l)
 	a.Refresh(l.id)

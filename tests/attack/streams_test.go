@@ -2,6 +2,8 @@ package attack
 
 import (
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"syscall"
 	"testing"
@@ -113,6 +115,28 @@ func TestStreamsLimitedLive(t *testing.T) {
 	say(t, p, "stream y", "err 2")
 	streamsAre(t, m, p, 4)
 	settle(t, m, []*rig.Program{p})
+}
+
+// TestStreamsLimitedWithoutADaemon lowers streams.max in the configuration while there is no daemon, and then has each stream charged.
+func TestStreamsLimitedWithoutADaemon(t *testing.T) {
+	t.Parallel()
+	const config = "schema_version = 1\n[defaults]\nstreams.max = "
+	m := streamsMachine(t, 8)
+	p := cudaprog(m)
+	say(t, p, "streamthreads 1 0 2", "ok 2")
+	restart := func(config string) {
+		t.Helper()
+		m.Kill()
+		check(t, os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(config), 0o600))
+		m.Start()
+	}
+	restart(config + "3\n")
+	say(t, p, "stream a", "ok")
+	say(t, p, "stream b", "err 2")
+	streamsAre(t, m, p, 3)
+	restart(config + "6\nstream_reserve = \"400M\"\n")
+	say(t, p, "stream c", "err 2")
+	streamsAre(t, m, p, 3)
 }
 
 // TestStreamsOfALiar: whatever a process writes into its count, the others' are right, and its own slot comes back.
