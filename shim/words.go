@@ -322,6 +322,7 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	// The client changes the word without a pause. To end that, take all credit out at once, and add afterwards what is to be there to what the
 	// client has freed meanwhile. This is the one change that is announced after the swap, because the credit is known only then: a daemon that dies
 	// in between leaves the idle credit counted as used, until the client resumes and says what it uses.
+	l.Record.Withdraw()
 	epoch := ipc.Word(l.word().Load()).Epoch()
 	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
 	old := ipc.Word(l.word().Swap(uint64(empty))).WithEpoch(epoch)

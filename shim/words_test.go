@@ -207,6 +207,31 @@ func TestSumIsConserved(t *testing.T) {
 	}
 }
 
+// A daemon that dies while it takes the word by force leaves no announcement of a swap that was lost: the next daemon would
+// take that for a change that was made.
+func TestALostSwapIsNotFinished(t *testing.T) {
+	b := newBench(t)
+	b.words.patience = 1
+	b.Give(0, 100)
+	b.Resize(100)
+	spent, calls := uint64(40), 0
+	died := func() (died bool) {
+		defer func() { died = recover() != nil }()
+		b.change(statefile.ChangeTake, 100, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
+			if calls++; calls > 1 {
+				panic("the daemon dies")
+			}
+			b.Lease.word().Add(-spent) // by the client, between the daemon's look at the word and its swap
+			return 0, flags, accounting.Bytes(100 - credit)
+		})
+		return
+	}()
+	b.record.Recover(ipc.Word(b.Lease.word().Load()).Epoch(), true)
+	if !died || b.record.Granted != 100 {
+		t.Errorf("%d bytes of 100 are granted after a swap that was lost; died: %v", b.record.Granted, died)
+	}
+}
+
 func conserve(t *testing.T, b bench) {
 	const threads, rounds = 4, 20000
 	held := make([]uint64, threads)

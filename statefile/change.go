@@ -37,6 +37,9 @@ func (l *Lease) Finish() {
 	atomic.StoreUint32(&l.Open, ChangeNone)
 }
 
+// Withdraw closes an announced change that was not made.
+func (l *Lease) Withdraw() { atomic.StoreUint32(&l.Open, ChangeNone) }
+
 // Grant writes down that bytes went to a thread, and what is granted in all. A client that never
 // hears of it says so when it resumes.
 func (l *Lease) Grant(after uint64) {
@@ -61,7 +64,7 @@ func (l *Lease) Recover(epoch uint16, pageKnown bool) {
 	case pageKnown && uint32(epoch) == l.Epoch, !pageKnown && l.After > l.Granted:
 		l.Finish()
 	}
-	atomic.StoreUint32(&l.Open, ChangeNone)
+	l.Withdraw()
 }
 
 // SetTexts stores two texts in one field: the second behind the NUL of the first, where a daemon
