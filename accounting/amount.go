@@ -13,7 +13,7 @@ const (
 	nAmounts
 )
 
-// rows is the table of amounts: what a new one needs is a row.
+// rows is the table of amounts. A new one needs a row here, and what reserves and bounds it (node.reserve, node.bounds).
 var rows = [nAmounts]struct {
 	most    Bytes // the most that one lease can hold, whatever its client says
 	awaited bool  // one may wait for it

@@ -5,7 +5,7 @@ import "time"
 // Waiting requests with an absent client. After a restart of the daemon, and after a client resumed its session, the client has to ask again for
 // what it waited for (Place.Absent, Leave). Until it does (Return), its ticket is not granted. After a restart it blocks later requests as before;
 // after a resume it does not, because a client that resumes again and again could keep others out for ever. A client that
-// does not ask again within AbsentFor loses its place. In the search for deadlocks an absent request does not count as waiting: its job may go on.
+// does not ask again within AbsentFor loses its place. In the copy of the books that the search for deadlocks makes an absent request does not count as waiting: its job may go on.
 
 // AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
 const AbsentFor = 3 * time.Second

@@ -119,7 +119,7 @@ func (a *Arbiter) changed() { a.stale, a.moved = true, true }
 //  4. For each request: refuse it if it can never fit. Grant it if it fits and no limit that it adds to is blocked. Refuse it if it
 //     may not wait for what it lacks. Else it waits, and blocks its narrowest full limit on each of its devices.
 //  5. If something was released meanwhile, or a request that comes earlier may be judged otherwise now, go to 3.
-//  6. Keep the set: a new request is judged against it alone.
+//  6. The set stays: a new request is judged against it alone.
 //  7. Tell the clients below full limits to report what they free, and the others to stop.
 //  8. Look for a deadlock, and go to 3 if one was ended.
 //

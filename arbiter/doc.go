@@ -14,7 +14,7 @@
 //
 //	lease ─ process budget ─ job budget ─ [shared budget] ─ device
 //
-// Invariants (numbered as in the ledger's documentation):
+// Invariants:
 //
 //   - A limit lowered below what is granted closes the words below it and takes
 //     the idle credit back before the call returns. They open again when the sum

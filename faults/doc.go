@@ -2,8 +2,8 @@
 // of what must be whole, a grant, say. It does so in a binary that was built with the tag
 // "faults" alone, by SIGKILL, at the place and the time that GPUARB_FAULT names:
 //
-//	GPUARB_FAULT=grant.announced     the first time that it comes there
-//	GPUARB_FAULT=grant.announced:3   the third time
+//	GPUARB_FAULT=grant.granted     the first time that it comes there
+//	GPUARB_FAULT=grant.granted:3   the third time
 //
 // It panics there, as a broken invariant does, if GPUARB_BREAK names the place: once for each byte of the file that
 // GPUARB_BREAKS_LEFT names, also in a daemon that has started itself again.

@@ -14,7 +14,7 @@
 //	swap      the client's credit word          (in the client's page)
 //	finish    Granted = granted afterwards      (Open = 0, last)
 //
-// A grant that goes straight to a thread changes no word, and is written down before its answer
+// A grant that goes straight to a thread changes no credit, and is written down before its answer
 // goes out; so are streams and contexts. What the client never heard of it does not say that it has
 // when it resumes, and no request has to be remembered.
 //

@@ -134,7 +134,7 @@ const (
 	ChangeNone uint32 = 0
 	ChangeTake uint32 = 1 // idle credit back out of the word
 	ChangeGive uint32 = 2 // idle credit into the word
-	ChangeFlag uint32 = 4 // flags only; granted stays
+	ChangeFlag uint32 = 4 // flags, or the epoch alone after a grant to a thread
 )
 
 // Lease is what a session holds on one device, with at most one announced change.

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // An interface: a vendor's library by which programs take what is arbitrated, as far as this
 // library is concerned. Its room fills one of these; hook/ finds the library and what it wraps of
-// it, and the core asks it what only it can tell. hook/interfaces.c lists them all.
+// it, and the core asks it what only it can tell. hook/interfaces.c lists those that are found by
+// look-ups.
 #ifndef GA_INTERFACE_H
 #define GA_INTERFACE_H
 
