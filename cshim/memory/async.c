@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The steps of an allocation before and after the driver's call. pool.h has the taking of bytes.
 #include "memory/async.h"
 
 enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_root *root,
@@ -22,8 +23,9 @@ enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_
                                           : GA_MEMORY_OF_NONE;
 }
 
-// If the device's pool changed while the driver was asked, charges the block to the pool that it
-// came from. False: that was refused, and nothing is taken.
+// Moves the bytes to the pool that the block came from, if another thread may have changed the
+// device's pool while the driver was asked. False: the bytes were refused there, and nothing is
+// taken.
 static bool follow(struct ga_memory_async *a, uint64_t address) {
     struct ga_memory_take *t = &a->take;
     if (GA_LIKELY(a->named || (a->turn != 0 && a->turn == ga_memory_pool_turn(t->root))))
@@ -40,8 +42,8 @@ static bool follow(struct ga_memory_async *a, uint64_t address) {
     return ga_memory_pool_take(t, GA_MEMORY_TAKE_NOW);
 }
 
-// Has the driver take back a block that is taken and held, with what the pool grew by for it.
-// False: it cannot.
+// Frees a block that has its bytes and its entry, and trims the pool by what it grew for the block.
+// False: another thread has freed it meanwhile, or the driver does not free it.
 static bool give_up(struct ga_memory_take *t, uint64_t address) {
     struct ga_entry entry;
     if (!ga_memory_pool_withdraw(t->root, address, &entry))

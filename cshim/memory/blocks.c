@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The blocks of pools, what makes pools give up memory, and the ends of pools. The sums are in
-// pool.c.
+// The table of the blocks of pools, the trimming of pools, and the ends of pools. pool.c has the
+// look-up and the charge of pools.
 #include "memory/pool.h"
 
 // Blocks
@@ -18,7 +18,9 @@ bool ga_memory_pool_hold(const struct ga_memory_take *t, uint64_t address, uint6
                          .device = (uint8_t)t->pool->device,
                          .kind = (uint8_t)t->kind};
     bool put = ga_self_put(&ga_memory_of(t->root)->pools.blocks, &e, &old);
-    if (GA_UNLIKELY(old.key != 0)) // a block at this address was freed by a call that we do not see
+    // The program has freed an earlier block at this address by a call that the library does not
+    // see.
+    if (GA_UNLIKELY(old.key != 0))
         ga_memory_pool_freed(t->root, &old, false);
     return put;
 }
@@ -55,9 +57,9 @@ void ga_memory_pool_freed(struct ga_root *root, const struct ga_entry *entry, bo
     ga_memory_pool_release(root, pool);
 }
 
-// Giving up
+// Trimming
 
-// Has the driver trim a pool down to keep bytes. False: it cannot.
+// Has the driver trim a pool down to keep bytes. False: it cannot, or refuses.
 static bool trim(struct ga_root *root, struct ga_memory_pool *pool, uint64_t keep) {
     struct ga_memory_pool now = ga_memory_pool_ask(root, pool);
     bool trimmed = now.driver->trim(root, &now, keep);
@@ -70,13 +72,15 @@ void ga_memory_pool_shed(struct ga_root *root, struct ga_memory_pool *pool) {
     ga_memory_pool_update(root, pool);
 }
 
+// Returns how many bytes a pool is charged with beyond its blocks and pending frees.
 static uint64_t kept_by(const struct ga_memory_pool *pool) {
     uint64_t held = pool->live + pool->freed;
     return pool->charge > held ? pool->charge - held : 0;
 }
 
-// Trims a pool by bytes, or as far as possible if that gives fewer: a pool gives up whole pieces of
-// memory, and blocks may lie in each of them. Returns how many bytes came back.
+// Trims a pool by bytes. If that gives fewer, because the driver gives up only whole pieces of
+// memory that no block lies in, trims it as far as possible. If this gives too few as well, the
+// pool is not trimmed again until its turn changes. Returns how many bytes were given back.
 static uint64_t squeeze(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes) {
     struct ga_memory_pool copy = ga_memory_pool_copy(root, pool);
     uint64_t kept = kept_by(&copy);
@@ -94,7 +98,7 @@ static uint64_t squeeze(struct ga_root *root, struct ga_memory_pool *pool, uint6
     return given;
 }
 
-// Returns the record behind another one (NULL: the first); NULL: that was the last.
+// Returns the record after pool in the list; pool NULL: the first. NULL: there are no more.
 static struct ga_memory_pool *next_of(struct ga_memory_pools *p,
                                       const struct ga_memory_pool *pool) {
     ga_self_lock(&p->lock);
@@ -103,7 +107,7 @@ static struct ga_memory_pool *next_of(struct ga_memory_pools *p,
     return next;
 }
 
-// Does for one pool what ga_memory_pool_reap does for all.
+// Does for one pool what ga_memory_pool_reap does for all. device −1: any.
 static uint64_t reap_one(struct ga_root *root, struct ga_memory_pool *pool, int device,
                          uint64_t wanted) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -147,7 +151,7 @@ void ga_memory_pool_change_end(struct ga_memory_pools *p) {
         atomic_fetch_sub(&p->changing, 1);
 }
 
-// Sets the handle of a pool. Returns how many calls ask the driver about the pool.
+// Sets the handle of a pool. Returns how many questions about the pool the driver has not answered.
 static uint32_t set_handle(struct ga_root *root, struct ga_memory_pool *pool, void *handle) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     ga_self_lock(&p->lock);
@@ -157,7 +161,7 @@ static uint32_t set_handle(struct ga_root *root, struct ga_memory_pool *pool, vo
     return asking;
 }
 
-#define ASKED_MS 5000 // how long a thread that destroys a pool waits for those that ask about it
+#define ASKED_MS 5000 // longest wait of a thread that destroys a pool for questions about the pool
 
 struct ga_memory_pool *ga_memory_pool_ends(struct ga_root *root,
                                            const struct ga_memory_driver *driver, void *handle) {

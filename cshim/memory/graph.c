@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
+// The records of executable graphs with memory nodes, and what a launch takes and leaves behind.
+// pool.h charges the memory; pending.h waits for what a launch frees.
 #include "memory/graph.h"
 
 #include "core/records.h"
 #include "memory/pending.h"
 
-// An executable graph with memory of its own, or that frees another's block. Its blocks do not
-// change. The driver allows one for each graph.
+// The record of an executable graph that allocates or frees memory. Its blocks never change. The
+// driver allows a graph with memory nodes only one executable graph.
 struct ga_memory_graph_exec {
     struct ga_memory_graph_blocks blocks;
-    uint64_t own[GA_DEVICES]; // bytes that it allocates and frees again
-    // ga_memory_pool.turn after its last launch; 0: it was not launched. As long as the pool's turn
-    // is the same, the memory of that launch is still in the pool, and the driver uses it again.
+    uint64_t own[GA_DEVICES]; // bytes that a launch allocates and frees again
+    // ga_memory_pool.turn after its last launch; 0: never launched. While the pool's turn is still
+    // this, the pool keeps the memory of that launch, and the driver uses it for the next one.
     _Atomic uint64_t had[GA_DEVICES];
-    uint32_t references; // of the handle, and of each launch
+    uint32_t references; // one of the table, and one of each launch that is being asked for
 };
 
 // Executable graphs
 
+// Reports whether the graph frees the block as often as it allocates the block.
 static bool is_own(const struct ga_memory_graph_block *b) {
     return b->bytes != 0 && b->frees >= b->allocs;
 }
@@ -45,8 +48,8 @@ static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_ex
     ga_memory_graph_blocks_drop(&blocks);
 }
 
-// Takes an executable graph out of the table, with the reference that the handle has. NULL: the
-// table does not have it.
+// Takes an executable graph out of the table; the caller has the table's reference then. NULL: the
+// graph is not in the table.
 static struct ga_memory_graph_exec *take_exec(struct ga_memory_graphs *g, void *handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -55,7 +58,7 @@ static struct ga_memory_graph_exec *take_exec(struct ga_memory_graphs *g, void *
     return found ? (struct ga_memory_graph_exec *)(uintptr_t)e.context : NULL;
 }
 
-// Finds an executable graph, with a reference more, which the caller drops.
+// Finds an executable graph, and adds a reference, which the caller must drop. NULL: not found.
 static struct ga_memory_graph_exec *find_exec(struct ga_memory_graphs *g, void *handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -68,8 +71,8 @@ static struct ga_memory_graph_exec *find_exec(struct ga_memory_graphs *g, void *
     return x;
 }
 
-// Puts an executable graph into the table. Returns the one whose reference the caller must drop: x
-// if there is no memory, or the one that had the handle before; or NULL.
+// Puts an executable graph into the table. Returns a graph whose reference the caller must drop: x
+// if there is no memory for the entry, else the graph that had the handle before; NULL: none.
 static struct ga_memory_graph_exec *put_exec(struct ga_memory_graphs *g, void *handle,
                                              struct ga_memory_graph_exec *x) {
     struct ga_entry e = {.key = (uint64_t)(uintptr_t)handle, .context = (uint64_t)(uintptr_t)x};
@@ -88,19 +91,21 @@ static struct ga_memory_pool *graph_pool(const struct ga_memory_graph_start *s, 
     return ga_memory_pool_of_kind(s->root, s->at.driver, device, GA_MEMORY_POOL_OF_GRAPHS);
 }
 
-// Whether a launch makes a block that the graph leaves behind. The driver refuses it if the block
-// of an earlier launch is there, unless the graph frees that first: then its memory is used again.
+// Reports whether a launch makes a new block that the graph does not free. If an earlier launch's
+// block is at the address, the launch makes none: either the graph frees that block first, and the
+// driver uses its memory again, or the driver refuses the launch.
 static bool leaves(const struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b) {
     return b->bytes != 0 && !is_own(b) && !ga_memory_pool_holds(s->root, b->address);
 }
 
+// Gives back what was taken of the devices below a number.
 static void untake_below(struct ga_memory_graph_start *s, uint32_t devices) {
     for (uint32_t d = 0; d < devices; d++)
         if (s->take[d].bytes)
             ga_memory_pool_untake(&s->take[d]);
 }
 
-// False: refused.
+// Takes the bytes of a launch on one device. False: refused.
 static bool take_on(struct ga_memory_graph_start *s, uint32_t device) {
     struct ga_memory_take *t = &s->take[device];
     t->root = s->root;
@@ -109,7 +114,7 @@ static bool take_on(struct ga_memory_graph_start *s, uint32_t device) {
     t->pool = graph_pool(s, device);
     if (!t->pool)
         return false;
-    // A launch cannot be called back: memory that may be new is admitted as new.
+    // A launch cannot be undone. Unless the pool surely keeps the memory, it is admitted as new.
     bool again = t->bytes == s->exec->own[device] &&
                  atomic_load(&s->exec->had[device]) == ga_memory_pool_copy(s->root, t->pool).turn;
     return ga_memory_pool_take(t, again ? GA_MEMORY_TAKE_AGAIN : GA_MEMORY_TAKE_NEW);
@@ -132,11 +137,11 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
     return true;
 }
 
-// Holds a block that a launch left behind. *left: bytes that open_start took for such blocks on the
-// device, and that no block holds yet. They do not cover a block if an earlier launch's block was
-// at its address in open_start, and another thread freed that before the driver launched. Such a
-// block is taken now; if there is no room for it, the pool is charged with it by a reading, as
-// kept.
+// Writes down a block that a launch left behind. *left: what is left of the bytes that
+// ga_memory_graph_open took for such blocks on the device. It may be too little: open takes nothing
+// for a block if an earlier launch's block is at its address, and another thread may have freed
+// that one before the driver launched. Then the bytes are taken now. If there is no room for them,
+// the block gets no entry, and a reading charges the pool with it as kept.
 static void hold_left(struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b,
                       uint64_t *left) {
     struct ga_memory_take *opened = &s->take[b->device];
@@ -154,9 +159,9 @@ static void hold_left(struct ga_memory_graph_start *s, const struct ga_memory_gr
     ga_memory_pool_taken(&now);
 }
 
-// The driver has launched a graph. A block that the graph leaves behind becomes the program's. A
-// block of another graph that it frees is pending on the launch's stream, and so are the bytes of
-// its own blocks, which it frees itself, until the stream has executed the launch.
+// Settles a launch. Blocks that the graph does not free become the program's. Until the stream has
+// executed the launch, these are pending on it: blocks of other graphs or allocations that the
+// graph frees, and the bytes of the blocks that it allocates and frees.
 static void settle_launch(struct ga_memory_graph_start *s) {
     struct ga_memory_graph_exec *x = s->exec;
     uint64_t left[GA_DEVICES];
@@ -176,7 +181,7 @@ static void settle_launch(struct ga_memory_graph_start *s) {
             continue;
         if (x->own[d])
             ga_memory_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
-        ga_memory_pool_taken(t); // what there is no room for stays uncharged until there is
+        ga_memory_pool_taken(t); // if false: uncharged until a later reading finds room for it
         atomic_store(&x->had[d], ga_memory_pool_copy(s->root, t->pool).turn);
     }
 }
@@ -202,7 +207,7 @@ void ga_memory_graph_leave(struct ga_memory_graph_start *s) {
     drop_reference(&ga_memory_of(s->root)->graphs, s->exec);
 }
 
-// Making and ending them
+// Making and destroying executable graphs
 
 bool ga_memory_graph_begin(struct ga_memory_graph_making *m,
                            struct ga_memory_graph_blocks *blocks) {

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// How the thread is started, what it does, and how it is stopped when the process exits.
 #include "memory/idle.h"
 
 #include <pthread.h>
@@ -8,12 +9,13 @@
 #include "hook/loader.h"
 #include "memory/state.h"
 
-#define LOOK_MS 100 // how often it looks whether somebody waits
+#define LOOK_MS 100 // interval at which the thread reads the credit words
 
+// NONE: not started; STARTED: running; ENDING: the process exits, or the thread cannot be created
 enum ga_memory_idle { NONE, STARTED, ENDING };
 
-// Looked up, not imported: before glibc 2.34 they are in a library that not every program has,
-// but every driver.
+// The functions that create a thread. They are looked up and not linked, because before glibc 2.34
+// they are in libpthread, which not every program has loaded. Every driver has.
 struct threads {
     int (*attr_init)(pthread_attr_t *);
     int (*attr_setdetachstate)(pthread_attr_t *, int);
@@ -42,6 +44,7 @@ static bool find_pthread(const struct ga_memory_driver *driver, struct threads *
            t->create && t->at_exit;
 }
 
+// Reports whether a device has bytes that the thread may be able to give back.
 static bool may_come(struct ga_root *root, uint32_t device) {
     return ga_root_pending(root, device) != 0;
 }
@@ -53,6 +56,7 @@ static bool is_pending(struct ga_root *root) {
     return false;
 }
 
+// Reports whether the daemon has asked for a device's bytes, and there are some.
 static bool is_waited_for(struct ga_root *root, uint32_t device) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
@@ -60,6 +64,10 @@ static bool is_waited_for(struct ga_root *root, uint32_t device) {
            (atomic_load(ga_credit_word(&view->page->lease[slot - 1])) & GA_FLAG_NOTIFY) != 0;
 }
 
+// Gives back bytes of the devices for which another job waits. It sets idle_busy before it reads
+// idle_thread, and end() writes idle_thread before it reads idle_busy: so either the thread sees
+// that the process exits, and does not call the driver, or end() waits until the driver has
+// returned.
 static void look(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!is_waited_for(root, d))
@@ -71,7 +79,9 @@ static void look(struct ga_root *root) {
     }
 }
 
-// Sleeps for as long as nothing is pending: who makes something pending sees that it does.
+// Sleeps while nothing is pending. It sets idle_sleeping before it reads what is pending; a thread
+// that makes bytes pending does so before it reads idle_sleeping (ga_memory_idle_wake). So one of
+// the two sees the other's write, and no wake-up is lost.
 static void rest(struct ga_root *root) {
     atomic_store(&ga_memory_of(root)->idle_sleeping, 1);
     if (is_pending(root))
@@ -94,11 +104,12 @@ static void *run(void *argument) {
     return NULL;
 }
 
-// The driver ends with the program, in handlers that were there before this one: from here on it
-// is not asked any more.
+// Stops the thread's calls of the driver when the process exits. Exit handlers run in reverse
+// order: the driver registered its own before this one, so that the driver works until this has
+// returned.
 static void end(void *argument) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
-    (void)argument; // not every runtime hands it on
+    (void)argument; // not every C library passes the argument of __cxa_atexit
     uint32_t started = STARTED;
     if (!atomic_compare_exchange_strong(&ga_memory_of(root)->idle_thread, &started, ENDING))
         return; // a forked child, which has no such thread
@@ -106,8 +117,9 @@ static void end(void *argument) {
         ga_os_sleep_us(1000);
 }
 
-// The vendor's driver runs on it, which nobody knows the needs of, and thread-local memory of the
-// program's counts as stack. What is not used of it costs address space alone.
+// Creates the thread, with a stack of 1 MiB, or of 8 MiB if that is too small. The vendor's driver
+// runs on the stack, and its needs are not known; thread-local memory of the program is part of it.
+// Unused stack costs address space alone.
 static bool create(const struct threads *t, struct ga_root *root) {
     static const size_t stacks[] = {1 << 20, 8 << 20};
     bool created = false;
@@ -129,7 +141,7 @@ static GA_NOINLINE void start(struct ga_root *root, const struct ga_memory_drive
     uint32_t none = NONE;
     if (!atomic_compare_exchange_strong(&ga_memory_of(root)->idle_thread, &none, STARTED))
         return;
-    // The program's signals are for its own threads.
+    // The new thread inherits the mask: the program's signals must go to the program's own threads.
     uint64_t blocked = ga_os_block_signals();
     if (!find_pthread(driver, &t) || t.at_exit(end, NULL, NULL) != 0 || !create(&t, root)) {
         atomic_store(&ga_memory_of(root)->idle_thread, ENDING);
@@ -142,7 +154,8 @@ void ga_memory_idle_wake(struct ga_root *root, const struct ga_memory_driver *dr
     if (GA_UNLIKELY(atomic_load_explicit(&ga_memory_of(root)->idle_thread, memory_order_relaxed) ==
                     NONE))
         start(root, driver);
-    // Behind what made it pending, which the thread looks for behind its own store.
+    // Orders the caller's write, which made bytes pending, before the read of idle_sleeping: see
+    // rest.
     atomic_thread_fence(memory_order_seq_cst);
     if (GA_UNLIKELY(
             atomic_load_explicit(&ga_memory_of(root)->idle_sleeping, memory_order_relaxed) != 0) &&

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that idles with bytes pending, or with pools that keep some, gives nothing back by
-// itself. While others wait for them (NOTIFY in the credit word), a thread of the library's own
-// does: from the first free in stream order on, with all signals blocked, and only as long as
-// there is something to give back.
+// The library's own thread. A program that calls no driver function does not notice that its
+// pending frees have executed, and its pools keep their memory. If another job waits for that
+// memory (the daemon has set NOTIFY in the credit word), the thread gives it back. It is started by
+// the first free in stream order, has all signals blocked, and sleeps while no bytes are pending or
+// kept.
 #ifndef GA_MEMORY_IDLE_H
 #define GA_MEMORY_IDLE_H
 
 #include "memory/driver.h"
 
-// There is something pending; starts the thread, or wakes it. The driver's library has the
-// functions that make a thread.
+// Starts the thread, or wakes it, because bytes are pending. The functions that create threads are
+// looked up in the driver's library.
 void ga_memory_idle_wake(struct ga_root *root, const struct ga_memory_driver *driver);
 
 #endif

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// The records of memory that a handle stands for, and the tables of handles and of mappings.
 #include "memory/mapped.h"
 
 #include "core/host.h"
 #include "core/records.h"
 #include "memory/state.h"
 
-// Memory that a handle refers to, or that is mapped. Its charge is in root.blocks, under the
-// address of this record: a handle may be used again while what it stood for is still mapped.
+// The record of memory that a handle stands for, or that is mapped. Memory of a device is charged
+// in root.blocks under the address of this record, not under the handle: the driver may give the
+// handle to other memory while this memory is still mapped.
 struct ga_memory_mapped {
-    uint64_t uses;   // references by handles, and mappings, also those that are being made
-    uint64_t host;   // bytes of host memory, which lives in no context; 0: it is a device's
-    uint32_t device; // of what is a device's
-    bool imported;   // another process's, and not charged: device and size are known
-    uint64_t size;   // then: the most that was seen to be mapped of it, 0: nothing yet
+    uint64_t uses;   // references to the handle, mappings, and uses that threads have
+    uint64_t host;   // size of host memory in bytes; 0: it is not host memory
+    uint32_t device; // number of the device, if it is on an arbitrated one
+    bool imported;   // it is another process's, on an arbitrated device, and not charged here
+    uint64_t size; // of imported memory: end of the highest mapped range in bytes; 0: never mapped
 };
 
 static struct ga_memory_mapped *new_memory(struct ga_root *root) {
@@ -49,7 +51,7 @@ void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, ui
     if (m->host)
         ga_host_give(root, m->host);
     else if (ga_withdraw_key(root, key_of(m), &entry))
-        ga_release_entry(root, &entry); // else it is not charged
+        ga_release_entry(root, &entry); // imported memory has no entry
     drop_record(root, m);
 }
 
@@ -64,7 +66,8 @@ struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t han
     return m;
 }
 
-// If the handle stood for other memory, that has ended out of our sight.
+// If the table has other memory under the handle, the program has released that memory by a call
+// that the library does not see.
 bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     struct ga_entry e;
@@ -131,7 +134,7 @@ void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device
         ga_tell_import(root, (uint32_t)device, 0, 1);
 }
 
-// References and mappings that are being made or ended
+// Uses
 
 struct ga_memory_mapped *ga_memory_mapped_release(struct ga_root *root, uint64_t handle) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
@@ -166,7 +169,8 @@ struct ga_memory_mapped *ga_memory_mapped_at(struct ga_root *root, uint64_t addr
     return m;
 }
 
-// What is mapped tells how large an import is, at least.
+// Notes that imported memory has at least size bytes, because a mapping ends there: the driver does
+// not say how large an import is.
 static void measure(struct ga_root *root, struct ga_memory_mapped *m, uint64_t size) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     ga_self_lock(&v->lock);
@@ -184,9 +188,9 @@ void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint
     struct ga_entry old = {0};
     if (m && m->imported)
         measure(root, m, offset + bytes);
-    // Without memory for the entry, what is mapped stays charged.
+    // If there is no memory for the entry, the use never ends, and the memory stays charged.
     ga_self_put(&ga_memory_of(root)->mappings.mapped, &e, &old);
-    if (old.key && memory_of(&old)) // unmapped out of our sight
+    if (old.key && memory_of(&old)) // unmapped by a call that the library does not see
         ga_memory_mapped_leave(root, memory_of(&old), 1);
 }
 

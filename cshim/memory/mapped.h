@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Memory without an address: a handle stands for it, it is mapped at addresses, and it is given
-// back after its last handle is released and its last mapping is gone. It is charged from its
-// making to then. The interface calls the driver between the functions below, which count its uses.
+// Memory that the program makes without an address. A handle stands for it, and
+// the program maps it at addresses. The driver takes it back when every reference to the handle is
+// released and every mapping is unmapped. It is charged from when it is made until then. A use is a
+// reference to the handle or a mapping; these functions count uses, and the interface
+// calls the driver in between.
 #ifndef GA_MEMORY_MAPPED_H
 #define GA_MEMORY_MAPPED_H
 
@@ -9,39 +11,48 @@
 
 struct ga_memory_mapped;
 
-// Takes the bytes of a claim that is begun: of a device by its number, or of page-locked host
-// memory. False: refused, and nothing was taken. True: one of the next two follows.
+// Takes the bytes of a claim that is begun (ga_claim_begin): of a device by its number, or of
+// page-locked host memory. Sets *memory to a new record. False: refused, and nothing is taken.
+// True: after the driver's answer the caller must call ga_memory_mapped_made or
+// ga_memory_mapped_undo.
 bool ga_memory_mapped_open(struct ga_claim *c, struct ga_memory_mapped **memory, bool host,
                            int device);
-// The driver has made it: puts it into the tables. False: there is no memory for that.
+// Writes down memory that the driver has made, under its handle. False: there is no memory for
+// that; the caller must have the driver release it, and call ga_memory_mapped_undo.
 bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint64_t handle);
-// The driver has not made it, or has it back.
+// Gives back the bytes of memory that the driver refused to make, or has back.
 void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m);
 
-// The driver has given out a handle of another process's memory, which is not charged here. Its
-// uses are counted all the same; a handle that is known has one reference more. device: the number
-// of the device that the memory is on; −1: of none that is arbitrated.
+// Writes down a handle that the program has imported. The memory is another process's, and is not
+// charged here, but its uses are counted, because the lease page shows imports. If the handle is
+// known, adds a reference to it. device: number of the device that the memory is on; −1: a device
+// that is not arbitrated, or host memory.
 void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device);
 
-// Takes a reference of a handle out of the table, before the driver is asked to end it, because the
-// driver may give the handle out again. The memory keeps the use: ga_memory_mapped_leave ends it,
-// or ga_memory_mapped_refer puts the reference back. NULL: the handle is none of ours.
+// Takes a reference to a handle out of the table. It is called before the driver is asked to
+// release the handle, because the driver may give the handle to other memory at once. The caller
+// has the reference's use, and must end it with ga_memory_mapped_leave, or put the reference back
+// with ga_memory_mapped_refer if the driver refused. NULL: the handle is not in the table.
 struct ga_memory_mapped *ga_memory_mapped_release(struct ga_root *root, uint64_t handle);
-// Finds the memory of a handle, or what is mapped at an address, which need not be the beginning of
-// a mapping; and counts a use of it. NULL: it is none of ours.
+// Finds the memory of a handle, and adds a use, which the caller has. NULL: not in the table.
 struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t handle);
+// Finds the memory that is mapped at an address, which may lie inside a mapping, and adds a use,
+// which the caller has. NULL: not in the table.
 struct ga_memory_mapped *ga_memory_mapped_at(struct ga_root *root, uint64_t address);
-// Ends uses. After the last one the driver has given the memory back, and so is its charge.
+// Ends uses. The last one gives the charge back, because the driver has taken the memory back.
 void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses);
-// The use becomes a reference by a handle. False: there is no memory for that, and the use stays.
+// Turns a use of the caller into a reference to a handle. False: there is no memory for that, and
+// the caller still has the use.
 bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m);
-// The use becomes a mapping of bytes of the memory, from offset on, at an address. m NULL: the
-// memory is none of ours; the mapping is remembered for its length, because one call may unmap
-// several.
+// Turns a use of the caller into a mapping, at an address, of bytes of the memory from offset on.
+// m NULL: the memory is not in the table; the mapping is written down for its length alone, because
+// ga_memory_mapped_unmap walks from one mapping to the next.
 void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint64_t address,
                           uint64_t bytes, uint64_t offset);
-// A range of whole mappings, next to each other, is unmapped. The program has the addresses to
-// itself, so that no other mapping comes there before this is called.
+// Ends the mappings in a range that the driver has unmapped. The range begins and ends with a
+// mapping and has no gaps. It is called after the driver's call, because no other mapping can be
+// there yet: the program has reserved the addresses, and must not map there before the call
+// returns.
 void ga_memory_mapped_unmap(struct ga_root *root, uint64_t address, uint64_t bytes);
 
 #endif

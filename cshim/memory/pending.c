@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// The adding and clearing of pending frees, and the questions about streams. sums.c has the
+// records.
 #include "memory/pending.h"
 
 #include "core/admit.h"
@@ -6,9 +8,9 @@
 
 // Adding
 
-// Adds bytes to a record with the pools locked by ga_memory_frees_begin, and unlocks them. If the
-// stream's context has ended since *at was filled in, the bytes have executed. The sweep for that
-// context may have passed before they were added, so it is done again.
+// Adds bytes to a record, whose pools ga_memory_frees_begin has locked, and unlocks the pools. If
+// the stream's context has ended since *at was filled in, the free has executed. The thread that
+// ended the context may have swept before the bytes were added here, so this thread sweeps again.
 static void add_and_end(struct ga_root *root, struct ga_memory_pools *p, struct ga_memory_frees *f,
                         const struct ga_memory_at *at, uint64_t bytes) {
     bool ended = at->context && at->driver->ended(root, at);
@@ -30,7 +32,9 @@ void ga_memory_pending_add_bytes(struct ga_root *root, struct ga_memory_pool *po
     struct ga_memory_pools *p = ga_memory_frees_begin(root, pool, at, &f);
     ga_memory_pool_refresh(root, pool);
     if (tag != pool->tag || !f) {
-        pool->live -= tag == pool->tag ? bytes : 0; // no memory to wait with
+        // Bytes of an earlier session are in no sum. Without memory for a record, counts the free
+        // as executed; the next reading charges the pool with what it has reserved.
+        pool->live -= tag == pool->tag ? bytes : 0;
         ga_memory_pool_count(root, pool);
         ga_memory_pools_end(p);
         return;
@@ -68,8 +72,9 @@ void ga_memory_pending_add_plain(struct ga_root *root, const struct ga_entry *en
 
 // Clearing
 
-// Clears a record, with the pools locked: its bytes have executed. A record that grew after turn,
-// or that has become another stream's since, is left as it is.
+// Clears a record, because its frees up to turn have executed. A record to which bytes were added
+// after turn, also because it has become another stream's, is left as it is. The caller has locked
+// the pools.
 static void clear_locked(struct ga_root *root, struct ga_memory_frees *f, uint64_t turn) {
     if (!ga_memory_frees_pending(f) || f->turn > turn)
         return;
@@ -84,7 +89,7 @@ static void clear(struct ga_root *root, struct ga_memory_frees *f, uint64_t turn
     ga_memory_pools_end(p);
 }
 
-// Copies a record. False: it has nothing pending, or nothing of a device (−1: of any).
+// Copies a record. False: nothing is pending in it, or its pool is not on device (−1: any).
 static bool copy_pending(struct ga_memory_pools *p, const struct ga_memory_frees *f, int device,
                          struct ga_memory_frees *copy) {
     ga_self_lock(&p->lock);
@@ -95,7 +100,7 @@ static bool copy_pending(struct ga_memory_pools *p, const struct ga_memory_frees
     return pending;
 }
 
-// Returns the record behind another one (NULL: the first); NULL: that was the last.
+// Returns the record after f in the list; f NULL: the first. NULL: there are no more.
 static struct ga_memory_frees *next_of(struct ga_memory_pools *p, const struct ga_memory_frees *f) {
     ga_self_lock(&p->lock);
     struct ga_memory_frees *next = f ? f->next : p->freed;
@@ -103,7 +108,8 @@ static struct ga_memory_frees *next_of(struct ga_memory_pools *p, const struct g
     return next;
 }
 
-// Asks streams that have freed something of a device (−1: of any).
+// Asks the streams with pending frees of a device (−1: of any), and clears the records of those
+// that have executed them. The caller has locked asking.
 static void look(struct ga_root *root, int device) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct ga_memory_frees copy;
@@ -117,9 +123,9 @@ static void look(struct ga_root *root, int device) {
     }
 }
 
-// How long a thread waits for another one that asks the driver. A thread that wants bytes from
-// pools waits until the other one has trimmed them: it may then find enough, else it trims pools
-// itself. A thread that only asks streams (wanted 0) gives up soon.
+// Longest wait, in ms, for another thread that asks the driver. A thread that wants bytes from
+// pools waits until the other thread has trimmed them (TRIM_MS), because that may give enough; if
+// not, it trims pools itself. A thread that only asks streams (wanted 0) gives up soon (LOOK_MS).
 #define LOOK_MS 100
 #define TRIM_MS 10000
 
@@ -132,12 +138,13 @@ uint64_t ga_memory_pending_reap(struct ga_root *root, uint32_t device, uint64_t 
     return given;
 }
 
+// Reports whether a record is of a stream in the context that at names.
 static bool is_in(const struct ga_memory_frees *f, const struct ga_memory_at *at) {
     return (at->context && f->at.context == at->context) ||
            (at->handle && f->at.handle == at->handle && f->at.driver == at->driver);
 }
 
-// Clears the records of a stream, or (stream NULL) of a context, that did not grow after a turn.
+// Clears the records of a stream (at->stream NULL: of a context) up to a turn.
 static void clear_all(struct ga_root *root, const struct ga_memory_at *at, uint64_t turn) {
     struct ga_memory_pools *p = ga_memory_pools_begin(root);
     for (struct ga_memory_frees *f = p->freed; f; f = f->next)
@@ -179,14 +186,16 @@ void ga_memory_pending_pause(struct ga_root *root) {
         ga_mutex_unlock(&ga_memory_of(root)->asking);
 }
 
-// A host function, in a thread of the driver's.
+// Notes that a destroyed stream has executed all its work. The driver calls it, in a thread of its
+// own. The record is never freed, and is not another stream's before this has run.
 static void watch(void *record) {
     struct ga_memory_frees *f = record;
     atomic_store(&f->passed, 1);
 }
 
-// Takes a stream's handle out of a record with pending frees, and has the record watched. False:
-// the record is not the stream's, which it may have ceased to be since it was copied.
+// Sets the stream of a record with pending frees to NULL, and marks the record as watched. False:
+// the record is not the stream's, or has nothing pending any more: either may have changed since
+// the caller copied it.
 static bool unname(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     ga_self_lock(&ga_memory_of(root)->pools.lock);
     bool is_its = f->at.stream == stream && ga_memory_frees_pending(f);
@@ -199,8 +208,8 @@ static bool unname(struct ga_root *root, struct ga_memory_frees *f, void *stream
     return is_its;
 }
 
-// Prepares a record for the end of its stream, which cannot be asked afterwards. If the frees have
-// not executed yet, a host function at the end of the stream's work sets f->passed.
+// Prepares a record for the end of its stream, about which the driver must not be asked afterwards.
+// If the frees have not executed yet, has the driver call watch after the stream's work.
 static void leave(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     struct ga_memory_frees copy;
     if (!copy_pending(&ga_memory_of(root)->pools, f, -1, &copy) || copy.at.stream != stream)
@@ -212,7 +221,7 @@ static void leave(struct ga_root *root, struct ga_memory_frees *f, void *stream)
     if (copy.at.driver->call_after(stream, watch, f))
         return;
     ga_self_lock(&ga_memory_of(root)->pools.lock);
-    f->watched = false; // its context's next synchronisation, or its end, settles it
+    f->watched = false; // the next synchronisation with its context clears it, or the context's end
     ga_self_unlock(&ga_memory_of(root)->pools.lock);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of pools, their sums, and the readings that set their charge. blocks.c has the blocks
-// of pools, and makes pools give up memory; async.c allocates from them.
+// The look-up of pools, the readings of their reserved bytes, which set their charge, and the
+// taking of bytes before an allocation. blocks.c has the blocks of pools, the trimming, and the
+// ends of pools; sums.c changes the sums; async.c and graph.c allocate.
 #include "memory/pool.h"
 
 #include "core/admit.h"
@@ -11,7 +12,8 @@ static bool has_handle(enum ga_memory_pool_kind kind) {
     return kind == GA_MEMORY_POOL_ORDINARY;
 }
 
-// Finds the record of a pool, by the driver, the handle or device, and the kind of another record.
+// Finds the record that has the driver and the kind of like, and its handle; for a kind without
+// handles, its device.
 static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
                                           const struct ga_memory_pool *like) {
     for (struct ga_memory_pool *pool = p->first; pool; pool = pool->next)
@@ -22,8 +24,9 @@ static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
     return NULL;
 }
 
-// Returns the record of a pool, with a use more: its own, or else the first unused one. *known:
-// whether it is its own. NULL: all are in use.
+// Returns the record that stands for the pool of like, with a use for the caller. *known: whether
+// it existed. If not, the first unused record becomes it. NULL: there is no unused one. An unused
+// record may have uses: a thread frees a block of an earlier session.
 static struct ga_memory_pool *use_locked(struct ga_memory_pools *p,
                                          const struct ga_memory_pool *like, bool *known) {
     struct ga_memory_pool *pool = find_locked(p, like);
@@ -105,7 +108,8 @@ struct ga_memory_pool *ga_memory_pool_of_kind(struct ga_root *root,
     return pool;
 }
 
-// Without a name for it, the driver's pool is of the kind that the device has one of.
+// Asks the driver for a device's pool, and returns its record. *named: whether the driver told the
+// handle. If not, it is the device's record of kind GA_MEMORY_POOL_NONE.
 static struct ga_memory_pool *ask_current(struct ga_root *root,
                                           const struct ga_memory_driver *driver, uint32_t device,
                                           bool *named) {
@@ -124,7 +128,8 @@ struct ga_memory_pool *ga_memory_pool_current(struct ga_root *root,
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct ga_memory_pool *pool = NULL;
     ga_self_lock(&p->lock);
-    uint64_t turn = ga_memory_pool_turn(root); // a pool that was destroyed has changed it
+    // The record in current is that of this pool still: to destroy a pool changes the turn, too.
+    uint64_t turn = ga_memory_pool_turn(root);
     if (turn != 0 && p->current[device].turn == turn && p->current[device].pool->driver == driver)
         pool = p->current[device].pool;
     if (pool)
@@ -151,8 +156,8 @@ struct ga_memory_pool *ga_memory_pool_named(struct ga_root *root,
                                driver->device_of_pool(root, handle, otherwise));
 }
 
-// ga_memory_pool_change_begin writes the two in the other order, so that a change that begins
-// between the two loads counts as under way.
+// ga_memory_pool_change_begin raises changing before changes. A change that begins between the two
+// loads here is seen in changing, or has ended; then the next call returns another number.
 uint64_t ga_memory_pool_turn(struct ga_root *root) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     uint64_t changes = atomic_load(&p->changes);
@@ -174,12 +179,14 @@ struct ga_memory_pool *ga_memory_pool_asked(struct ga_root *root,
 
 // Sums
 
+// Tells the daemon that bytes came back, if it asked for that. notify: what ga_give returned.
 static void tell(struct ga_root *root, uint32_t notify) {
     if (notify)
         ga_session_freed(root, notify - 1);
 }
 
-// Lowers the charge, which goes back into the credit word. Returns by how much.
+// Lowers the charge of a pool to charge, and puts the difference into the credit word. Returns the
+// difference; 0: the charge is not higher. *notify: for tell, if the daemon is to be told.
 static uint64_t lower_locked(struct ga_root *root, struct ga_memory_pool *pool, uint64_t charge,
                              uint32_t *notify) {
     uint64_t bytes = pool->charge > charge ? pool->charge - charge : 0;
@@ -232,13 +239,14 @@ void ga_memory_pool_answered(struct ga_root *root, struct ga_memory_pool *pool) 
     ga_self_unlock(&p->lock);
 }
 
-// A pool's reserved bytes, as the driver tells them.
+// A reading: what the driver says that a pool has reserved. The last four fields are copies of the
+// record's (sums.h), made before the driver was asked.
 struct reading {
-    uint64_t bytes;  // UINT64_MAX: not known
-    uint64_t number; // in the order in which readings of the pool began
-    uint64_t turn;   // of the pool, before the driver was asked
-    uint64_t asked;  // as of the pool, then
-    uint64_t blocks; // as of the pool, then
+    uint64_t bytes;  // reserved; UINT64_MAX: the driver does not say
+    uint64_t number; // ga_memory_pool.readings: later readings have greater numbers
+    uint64_t turn;
+    uint64_t asked;
+    uint64_t blocks;
 };
 
 static struct reading read_pool(struct ga_root *root, struct ga_memory_pool *pool) {
@@ -251,8 +259,8 @@ static struct reading read_pool(struct ga_root *root, struct ga_memory_pool *poo
     return r;
 }
 
-// Reads a pool that is met for the first time. The memory that it holds already was not taken
-// through this library, or is another process's.
+// Reads a pool whose record was just made. All reserved bytes are stale: they were not taken
+// through this library, or belong to another process.
 static void meet(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct reading r = read_pool(root, pool);
@@ -265,33 +273,34 @@ static void meet(struct ga_root *root, struct ga_memory_pool *pool) {
     ga_self_unlock(&p->lock);
 }
 
-// Drivers make pools larger by whole granules, and say nowhere how large these are: 2 MiB and
-// 32 MiB are known. Larger ones show in what a pool grows by for one block.
+// Granules of 2 MiB and of 32 MiB were seen. A larger granule shows in how much a pool grows for
+// one block.
 #define SMALL (2ull << 20)
 #define LARGE (32ull << 20)
 
-// Learns a granule from how much a pool grew while the driver was asked for blocks of bytes in sum.
-// For one block the difference is less than a granule. For blocks of several threads it may be
-// more, if the driver took several granules: then the result is too large until a reading shows
-// another multiple (granule_of).
+// Learns a lower bound of a device's granule. While the driver was asked for blocks of bytes in
+// all, the reserved bytes of a pool grew by grew. For one block the growth exceeds the block by
+// less than a granule. For blocks of several threads it may exceed them by more; then the bound is
+// too high, until granule_of sees a reading that is not a multiple of it.
 static void learn_locked(struct ga_memory_granule *g, uint64_t grew, uint64_t bytes) {
     if (grew > bytes && grew - bytes >= g->more_than)
         g->more_than = grew - bytes + 1;
 }
 
-// Returns the granule of a device; 0: none has shown.
+// Returns the granule of a device in bytes; 0: no pool has grown by more than it was asked for.
 static uint64_t granule_of(const struct ga_memory_granule *g) {
     uint64_t granule = g->readings % LARGE ? SMALL : LARGE;
     if (g->more_than == 0)
         return 0;
     while (granule < g->more_than)
         granule *= 2;
-    // Every reading is a whole number of granules.
+    // Each reading is a multiple of the granule, so that the lowest bit of all readings is one,
+    // too.
     return ga_os_least(granule, g->readings & (0 - g->readings));
 }
 
-// Sets the charge by a reading, unless a later one did. *missing: bytes that the charge lacks.
-// Returns the bytes that were given back.
+// Sets the charge of a pool by a reading, unless a later reading has set it. *missing: bytes by
+// which the charge is too low; they are not taken here. Returns how many bytes were given back.
 static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
                              const struct reading *r, uint64_t *missing, uint32_t *notify) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -301,17 +310,20 @@ static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
         return 0;
     pool->applied = r->number;
     if (r->bytes == UINT64_MAX)
-        // A destroyed pool cannot be read: its charge stays until its last block is freed.
+        // If the pool is destroyed, its charge stays until its last block is freed. A pool of a
+        // kind without handles is charged with its blocks and pending frees alone.
         return has_handle(pool->kind) ? 0
                                       : lower_locked(root, pool, pool->live + pool->freed, notify);
     uint64_t others = r->bytes > pool->live ? r->bytes - pool->live : 0;
     pool->stale = pool->stale < others ? pool->stale : others;
     bool current = r->asked == 0 && r->turn == pool->turn;
     g->readings |= r->bytes;
-    // Blocks that the driver is being asked for are live, and may or may not be in the reading.
+    // Blocks that the driver is being asked for are live. The reading has all, some or none of
+    // them: the pool has at least `least` and at most `most` bytes that are ours.
     uint64_t least = r->bytes - pool->stale;
     uint64_t most = least + pool->asked;
-    // A free that is not executed is in it: what a pool no longer holds has been.
+    // The memory of a free that has not executed is reserved still. If the reading has no room for
+    // all pending frees, the rest of them have executed.
     uint64_t late = most > pool->live ? most - pool->live : 0;
     if (pool->freed > late)
         ga_memory_frees_forget(p, pool, pool->freed - late);
@@ -327,7 +339,8 @@ static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
     return given;
 }
 
-// Charges bytes that are in flight to a pool. False: they are of another session.
+// Moves bytes in flight of the calling thread to the charge of a pool. False: they were admitted in
+// another session (tag) than the pool's, and stay in flight.
 static bool charge_locked(struct ga_memory_pool *pool, uint64_t bytes, uint16_t tag) {
     if (tag != pool->tag)
         return false;
@@ -336,6 +349,7 @@ static bool charge_locked(struct ga_memory_pool *pool, uint64_t bytes, uint16_t 
     return true;
 }
 
+// Charges a pool with bytes that were admitted for it, or gives them back if their session is over.
 static void charge_more(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes,
                         uint16_t tag) {
     struct ga_memory_pools *p = ga_memory_pools_begin(root);
@@ -367,14 +381,15 @@ uint64_t ga_memory_pool_update(struct ga_root *root, struct ga_memory_pool *pool
 
 // Taking
 
-// How often an allocation asks the streams whether they have executed a free before it asks the
-// daemon for new memory. So many questions take about as long as one request to the daemon.
+// How many times an allocation asks the streams whether their frees have executed, before it asks
+// the daemon for new memory. So many questions take about as long as one request to the daemon.
 #define LOOKS 32
 
-// Makes t->bytes live. spare: bytes that were admitted for that and are in flight; they join the
-// charge. Returns how many bytes the charge and spare are short of that; if it is not 0, nothing
-// has changed. anew: spare is all of t->bytes, so that the charge is not looked at.
-static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool anew) {
+// Makes t->bytes live, and adds spare to the charge: bytes that were admitted for this allocation
+// and are in flight. If charge and spare are less than the new sum of live and freed, changes
+// nothing, and returns the difference; else returns 0. If all_new is true, spare is t->bytes, and
+// none of the bytes that the stream has freed, or that the pool keeps, are used.
+static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool all_new) {
     struct ga_memory_pool *pool = t->pool;
     uint64_t lacks = 0;
     struct ga_memory_pools *p = ga_memory_pools_begin(t->root);
@@ -382,14 +397,14 @@ static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool anew) {
     if (spare == 0)
         t->tag = pool->tag;
     bool ours = t->tag == pool->tag;
-    t->again = anew || !ours ? 0 : ga_memory_frees_take(p, pool, &t->at, t->bytes);
+    t->again = all_new || !ours ? 0 : ga_memory_frees_take(p, pool, &t->at, t->bytes);
     uint64_t held = pool->live + pool->freed + t->bytes;
-    if (!anew && held > pool->charge + spare)
+    if (!all_new && held > pool->charge + spare)
         lacks = held - pool->charge - spare;
     if (lacks) {
         ga_memory_frees_give(p, pool, &t->at, t->again);
     } else {
-        // Bytes that were admitted in an earlier session are charged nowhere.
+        // The daemon of this session does not know bytes that were admitted in an earlier one.
         if (!ours || !charge_locked(pool, spare, t->tag))
             ga_inflight_add((uint32_t)pool->device, 0 - spare);
         pool->live += ours ? t->bytes : 0;
@@ -403,9 +418,9 @@ static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool anew) {
     return lacks;
 }
 
-// Takes t->bytes out of what the stream has freed and the pool keeps, and takes only what these
-// lack out of the credit word. now: the driver has allocated already, so that the daemon is asked
-// too.
+// Takes t->bytes out of what the stream has freed and the pool keeps, and what is missing out of
+// the credit word. now: the driver has allocated already, so that the daemon is asked if the credit
+// word has too little. False: refused; then nothing is taken.
 static bool take_kept(struct ga_memory_take *t, bool now) {
     uint32_t device = (uint32_t)t->pool->device;
     uint64_t lacks = take_from(t, 0, false);
@@ -420,6 +435,7 @@ static bool take_kept(struct ga_memory_take *t, bool now) {
     return false;
 }
 
+// Takes all of t->bytes as new memory. may_wait: asks the daemon if the credit word has too little.
 static bool take_new(struct ga_memory_take *t, bool may_wait) {
     uint32_t device = (uint32_t)t->pool->device;
     if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
@@ -429,6 +445,8 @@ static bool take_new(struct ga_memory_take *t, bool may_wait) {
     return true;
 }
 
+// Reports whether the allocation could have enough once pending frees have executed: then the
+// streams are asked before the daemon is.
 static bool is_worth_a_look(const struct ga_memory_take *t, const struct ga_memory_pool *pool) {
     return pool->freed != 0 && pool->charge - pool->live >= t->bytes &&
            !ga_admit_exceeds(t->root, (uint32_t)pool->device, t->bytes);
@@ -451,8 +469,8 @@ bool ga_memory_pool_take(struct ga_memory_take *t, enum ga_memory_take_how how) 
     return take_new(t, true);
 }
 
-// Reads the pool after the driver has answered an allocation. taken: it succeeded, else the bytes
-// are no longer live. Returns how many bytes the charge lacks by that reading.
+// Reads the pool after the driver has answered an allocation. taken: the driver allocated; if not,
+// the bytes are no longer live. Returns by how many bytes the charge is too low.
 static uint64_t settle(struct ga_memory_take *t, bool taken) {
     struct ga_memory_pool *pool = t->pool;
     uint32_t notify = 0;

@@ -1,68 +1,76 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of what interfaces share in a process: pools, graphs, mapped memory. It lies behind the
-// root, in the pages that a forked child finds zeroed.
+// The state of memory/ in a process, for all interfaces: pools, graphs, mapped memory, and the
+// thread that gives back for an idle program. It lies behind the root, in pages that fork() zeroes
+// in the child, because the child has none of its parent's GPU memory.
 #ifndef GA_MEMORY_STATE_H
 #define GA_MEMORY_STATE_H
 
 #include "core/records.h"
 #include "memory/driver.h"
 
-// The space of keys (core/table.h) of memory that is mapped, by the address of its record: mapped.c
+// In root.blocks, the keys of memory that a handle stands for (mapped.c): each key is the address
+// of a struct ga_memory_mapped. core/table.h says what a space of keys is.
 enum { GA_SPACE_MEMORY = 1, GA_SPACES_MEMORY_END };
 
-// How the driver makes the pools of a device larger: pool.c
+// Measurements of the granule of a device: drivers make a pool larger by a whole number of
+// granules, and do not say how large one is. granule_of in pool.c computes it from both fields.
 struct ga_memory_granule {
-    uint64_t readings;  // all sizes that pools were seen to have, by bitwise or
-    uint64_t more_than; // the granule is not smaller; 0: no rounding was seen
+    uint64_t readings; // bitwise or of all reserved sizes that were read, in bytes
+    uint64_t
+        more_than; // smallest granule that explains all growth seen, in bytes; 0: none was seen
 };
 
 // Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
 struct ga_memory_pools {
     struct ga_table blocks; // by address; an entry's context points to its struct ga_memory_pool
-    struct ga_memory_pool *first;  // nothing leaves this list
-    struct ga_memory_frees *freed; // nor this one
-    uint64_t frees;                // counts what was added to the latter
-    _Atomic uint64_t changes;      // of which pool a device takes from, begun so far
-    struct {
-        uint64_t turn; // ga_memory_pool_turn when the driver was asked
+    struct ga_memory_pool *first;  // records are added and used again, but never removed
+    struct ga_memory_frees *freed; // records are added and used again, but never removed
+    uint64_t frees;                // number of times that bytes were added to a record of freed
+    // Number of driver calls that began so far and may change which pool a device allocates from.
+    _Atomic uint64_t changes;
+    struct {           // the pool that each device allocates from, as the driver said last
+        uint64_t turn; // ga_memory_pool_turn before the driver was asked; 0: not known
         struct ga_memory_pool *pool;
     } current[GA_DEVICES];
     struct ga_memory_granule granule[GA_DEVICES];
-    struct ga_spin lock;       // guards the lists, and what is in them
-    _Atomic uint32_t in_use;   // 1: there was something in the lists
-    _Atomic uint32_t changing; // of the changes, how many are with the driver
+    struct ga_spin lock;       // guards both lists and their records, current and granule
+    _Atomic uint32_t in_use;   // 1: a list has, or had, a record; it never goes back to 0
+    _Atomic uint32_t changing; // number of the calls in changes that have not returned
 };
 
 // Executable graphs: graph.c
 struct ga_memory_graphs {
     struct ga_table execs; // by handle; an entry's context points to a struct ga_memory_graph_exec
-    struct ga_spin lock;   // guards it, and the counts
-    struct ga_records unused;
+    struct ga_spin lock;   // guards execs, and the reference counts of the graphs in it
+    struct ga_records unused; // records of struct ga_memory_graph_exec
 };
 
-// Memory without an address: mapped.c. In the tables the context of an entry is a pointer to
-// memory.
+// Memory that a handle stands for until it is mapped at addresses: mapped.c. In both tables the
+// context of an entry is a pointer to a struct ga_memory_mapped.
 struct ga_memory_mappings {
-    struct ga_table handles; // bytes: references by the handle
-    struct ga_table mapped;  // by address
-    struct ga_spin lock;     // guards the handles, and what the tables point to
-    struct ga_records unused;
+    struct ga_table handles;  // by handle; bytes of an entry: number of references to the handle
+    struct ga_table mapped;   // by address; context 0: memory that memory/ does not know
+    struct ga_spin lock;      // guards handles, and the records that both tables point to
+    struct ga_records unused; // records of struct ga_memory_mapped
 };
 
 struct ga_memory_state {
-    // A thread for a program that idles: idle.c
+    // The library's own thread, which gives memory back while the program idles: idle.c
     _Atomic uint32_t idle_thread;   // enum ga_memory_idle
-    _Atomic uint32_t idle_sleeping; // until there is something pending
-    _Atomic uint32_t idle_busy;     // it asks the driver
-    // The thread that holds this mutex asks the driver about streams and pools. No stream and no
-    // pool ends meanwhile.
+    _Atomic uint32_t idle_sleeping; // 1: it sleeps until bytes are pending or kept
+    _Atomic uint32_t idle_busy;     // 1: it calls the driver
+    // A thread holds this mutex while it asks the driver about streams, or has it trim pools.
+    // Before the driver ends a stream or begins a capture, the thread that calls it locks the mutex
+    // once: the questions that had begun are answered then, and later ones leave that stream out.
+    // Every wait for the mutex is bounded, because its holder waits for the driver. A thread whose
+    // wait was in vain goes on without the mutex.
     struct ga_mutex asking;
     struct ga_memory_pools pools;
     struct ga_memory_graphs graphs;
     struct ga_memory_mappings mappings;
 };
 
-#define GA_MEMORY_STATE ((size_t)32 << 10) // its place: ga_root_state
+#define GA_MEMORY_STATE ((size_t)32 << 10) // offset of this state behind the root (ga_root_state)
 static inline struct ga_memory_state *ga_memory_of(struct ga_root *root) {
     return ga_root_state(root, GA_MEMORY_STATE);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Changes of the sums that sums.h declares.
 #include "memory/sums.h"
 
 #include "core/credit.h"
@@ -39,6 +40,8 @@ static struct ga_memory_frees *find_locked(const struct ga_memory_pools *p,
     return f;
 }
 
+// Returns a record that may become another stream's, or NULL. A record that is still watched may
+// not, because the host function of the driver will write to it.
 static struct ga_memory_frees *unused_locked(const struct ga_memory_pools *p) {
     struct ga_memory_frees *f = p->freed;
     while (f && (ga_memory_frees_pending(f) || (f->watched && !atomic_load(&f->passed))))
@@ -79,8 +82,8 @@ uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *
     return taken;
 }
 
-// If the record has been used for another stream meanwhile, the bytes are left out of freed. They
-// stay in charge until the next reading, which says what the pool still holds.
+// If the record has become another stream's meanwhile, the bytes are not added to freed. They stay
+// in charge until the next reading, which tells what the pool has reserved.
 void ga_memory_frees_give(struct ga_memory_pools *p, struct ga_memory_pool *pool,
                           const struct ga_memory_at *at, uint64_t bytes) {
     struct ga_memory_frees *f = bytes ? find_locked(p, pool, at) : NULL;
@@ -105,6 +108,7 @@ void ga_memory_frees_forget(struct ga_memory_pools *p, struct ga_memory_pool *po
 
 // Pools
 
+// Brings what a sum contains of a pool from *counted to now.
 static void count_in(_Atomic uint64_t *sum, uint64_t *counted, uint64_t now) {
     atomic_fetch_add(sum, now - *counted);
     *counted = now;
@@ -116,7 +120,7 @@ void ga_memory_pool_count(struct ga_root *root, struct ga_memory_pool *pool) {
     count_in(&root->pooled[pool->device], &pool->counted.charge, pool->charge);
     count_in(&device->late, &pool->counted.late, pool->freed);
     count_in(&device->kept, &pool->counted.kept, pool->charge > held ? pool->charge - held : 0);
-    // The page tells pending bytes for people to read; nothing depends on them.
+    // The lease page shows the device's pending bytes to users; no decision depends on them.
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view && view->tag == pool->tag ? atomic_load(&view->slot[pool->device]) : 0;
     if (slot)
@@ -124,7 +128,7 @@ void ga_memory_pool_count(struct ga_root *root, struct ga_memory_pool *pool) {
                      ga_root_pending(root, (uint32_t)pool->device));
 }
 
-// If a new session has begun, it knows nothing of earlier charges, and root no longer counts them.
+// A new session begins with root.pooled at 0, so that counted.charge must be 0 as well.
 void ga_memory_pool_refresh(struct ga_root *root, struct ga_memory_pool *pool) {
     uint16_t now = atomic_load(&root->tag);
     if (pool->tag == now || pool->device < 0)

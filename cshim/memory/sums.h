@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The sums of each pool in bytes: live, freed (by stream) and charge. This file owns the records
-// and their lock. pool.h says what each sum means, and sets the charge; pending.h says when a free
-// counts as executed.
+// The records of pools and of stream-ordered frees, with their sums in bytes: live, freed and
+// charge. These functions lock the records and change sums; they do not call the driver. pool.h
+// says what each sum means, and sets the charge; pending.h says when a free counts as executed.
 #ifndef GA_MEMORY_SUMS_H
 #define GA_MEMORY_SUMS_H
 
@@ -9,106 +9,116 @@
 #include "memory/state.h"
 
 enum ga_memory_pool_kind {
-    GA_MEMORY_POOL_ORDINARY,
-    GA_MEMORY_POOL_OF_GRAPHS, // of a device: it has no handle
-    GA_MEMORY_POOL_NONE,      // of a device: blocks of no pool that were freed in stream order, and
-                              // blocks of a pool that the driver does not name
-    GA_MEMORY_POOL_UNUSED,    // stands for no pool
+    GA_MEMORY_POOL_ORDINARY,  // a pool that the driver has a handle for
+    GA_MEMORY_POOL_OF_GRAPHS, // graph memory of a device: the driver has no handle for it
+    GA_MEMORY_POOL_NONE,      // for each device: blocks of no pool that were freed in stream order,
+                              // and blocks whose pool the driver does not tell
+    GA_MEMORY_POOL_UNUSED,    // the record may be used for another pool
 };
 
-// A pool of the driver's. Guarded by ga_memory_pools.lock, with two exceptions: next never changes,
-// and device and kind do not change while the record is in use. A record is never freed. It stands
-// for its pool as long as the pool has a handle, live or freed bytes, or a use: a thread that looks
-// up a pool gets a use of it, and releases that when it has done with the record. After that its
-// kind is GA_MEMORY_POOL_UNUSED, and the next new pool gets the record.
+// The record of a pool of the driver. All fields are guarded by ga_memory_pools.lock, except that
+// next never changes, and that device and kind do not change while a thread has a use of the
+// record.
 //
-// A call that asks the driver about the pool counts in asking from before it reads the handle until
-// the driver has answered. A thread that destroys the pool takes the handle out of the record and
-// then waits until asking is 0.
+// Records are never freed. A thread that looks up a pool gets a use of its record, and releases the
+// use (ga_memory_pool_release) when it no longer reads the record. A record is its pool's as long
+// as the pool has a handle, live or freed bytes, or a use. Then its kind becomes
+// GA_MEMORY_POOL_UNUSED, and it may become the record of another pool. Blocks of an earlier session
+// may still point to it: their tag differs, so that their frees change no sum.
+//
+// A thread adds 1 to asking, reads the handle, asks the driver about the pool, and subtracts the 1.
+// A thread that destroys the pool first sets the handle to NULL, then waits until asking is 0, then
+// calls the driver. So the driver is never asked about a pool that it has destroyed.
 struct ga_memory_pool {
     struct ga_memory_pool *next;
     const struct ga_memory_driver *driver;
-    void *handle; // NULL: none, or the program destroys it: the driver must not be asked about it
+    void *handle; // NULL: the kind has none, or the program destroys the pool
     uint32_t uses;
-    uint32_t asking;
-    int device; // number; −1: a device that is not arbitrated; or GA_MEMORY_POOL_IN_HOST
+    uint32_t asking; // number of questions to the driver that are not answered
+    int device;      // number; −1: a device that is not arbitrated; or GA_MEMORY_POOL_IN_HOST
 #define GA_MEMORY_POOL_IN_HOST (-2)
     enum ga_memory_pool_kind kind;
-    uint16_t tag; // the session that the sums belong to
+    uint16_t tag; // number of the session that the sums are of
     uint64_t live, freed, charge;
-    uint64_t asked;   // part of live: blocks of allocations that are in the driver
-    uint64_t blocks;  // number of these blocks
-    uint64_t largest; // size of the largest freed block; at most charge less live when the pool was
-                      // last read
-    // Reserved bytes that are not charged: the library did not see them taken, or they were charged
-    // in an earlier session.
+    uint64_t asked;   // bytes of live that the driver is being asked for
+    uint64_t blocks;  // number of allocations that the driver is being asked for
+    uint64_t largest; // a block that is not larger may fit into memory that the pool keeps:
+                      // largest freed block, or charge - live at the last reading if that is less
+    // Reserved bytes that are not in charge, because the library did not see them taken, or because
+    // they were charged in an earlier session.
     uint64_t stale;
-    uint64_t turn;        // number of changes so far: blocks taken, and times that charge fell
-    uint64_t untrimmed;   // turn at which trimming gave fewer bytes than wanted
-    uint64_t readings;    // number of readings of its reserved bytes that have begun
-    uint64_t applied;     // number of the reading that charge is from
+    uint64_t turn;        // number of times that a block was taken, or charge fell
+    uint64_t untrimmed;   // turn at which trimming gave fewer bytes than wanted; 0: never
+    uint64_t readings;    // number of questions to the driver that have begun
+    uint64_t applied;     // number of the reading that charge was last set by
     uint64_t reserved;    // bytes of that reading
-    uint64_t reserved_at; // turn of that reading; UINT64_MAX: a block was taken beside it
-    struct {              // what ga_root.pooled, ga_device.late and .kept contain of this pool
+    uint64_t reserved_at; // turn of that reading; UINT64_MAX: a block was taken meanwhile
+    struct {              // part of ga_root.pooled, ga_device.late and .kept that is this pool's
         uint64_t charge, late, kept;
     } counted;
 };
 
-// Names a stream in a record of frees. It is filled in before the driver is asked to free, because
-// another thread may end the context, and the stream with it, while the driver frees.
+// Names a stream and its context. A wrapper fills it in before it calls the driver, because
+// another thread may end the context, and the stream with it, while the driver works.
 struct ga_memory_at {
     const struct ga_memory_driver *driver;
-    void *stream;
-    uint32_t thread;  // of a per-thread default stream, by its number
+    void *stream;     // handle
+    uint32_t thread;  // number of the thread whose default stream it is; 0: any other stream
     void *handle;     // of the stream's context
-    uint64_t context; // in which the stream is charged, by its serial number; 0: not known
-    uint64_t epoch;   // of the interface's contexts, when this was filled in
+    uint64_t context; // serial number of the context that the stream is charged in; 0: not known
+    uint64_t epoch;   // number of contexts that had ended when this was filled in
 };
 
-// ga_memory_frees is the sum of what one stream has freed in one pool. Records stay on their list
-// for ever, so that a walk over it need not hold the lock from one to the next; a record with
-// nothing pending is used again. Guarded by ga_memory_pools.lock, except what a watch writes.
+// The sum of what one stream has freed in one pool and is not known to have executed. Records are
+// never freed, so that a walk over the list may unlock between two of them. A record with 0 bytes
+// may become that of another stream. Guarded by ga_memory_pools.lock, except passed: a host
+// function of the driver writes it (pending.c).
 struct ga_memory_frees {
     struct ga_memory_frees *next;
     struct ga_memory_pool *pool;
-    struct ga_memory_at at; // handle NULL: nothing may be asked of the stream
+    struct ga_memory_at at; // its handle NULL: the driver must not be asked about the stream
     uint64_t bytes;
-    uint64_t turn;           // ga_memory_pools.frees when it last grew
-    bool watched;            // the program has destroyed the stream, whose last work sets passed
-    _Atomic uint32_t passed; // 1: that work was executed, so all frees were
+    uint64_t turn; // value of ga_memory_pools.frees when bytes were last added
+    bool watched;  // the stream was destroyed; the last function that it calls sets passed
+    _Atomic uint32_t passed; // 1: that function was called, so that all frees have executed
 };
 
-// Begins a move of bytes (ga_move_begin) and locks the pools; unlocks them and ends the move.
+// Begins a move of bytes (ga_move_begin), then locks the pools.
 struct ga_memory_pools *ga_memory_pools_begin(struct ga_root *root);
+// Unlocks the pools, then ends the move.
 void ga_memory_pools_end(struct ga_memory_pools *p);
-// Copies a record.
+// Returns a copy of a record, made with the pools locked.
 struct ga_memory_pool ga_memory_pool_copy(struct ga_root *root, const struct ga_memory_pool *pool);
-// With the pools locked, before the sums are used: if a new session has begun, makes all bytes of
-// the pool stale, because the daemon of the new session knows nothing of them.
+// Moves all bytes of the pool to stale if a new session has begun since its sums last changed: they
+// are charged nowhere in the new session. The caller has locked the pools, and must call this
+// before it changes a sum.
 void ga_memory_pool_refresh(struct ga_root *root, struct ga_memory_pool *pool);
-// With the pools locked, after a change of a pool's sums: adds the change to the sums of its device
-// in the root.
+// Adds what has changed in a pool's sums to the sums of its device in the root. The caller has
+// locked the pools. The pool is on an arbitrated device.
 void ga_memory_pool_count(struct ga_root *root, struct ga_memory_pool *pool);
 
-// With the pools locked: whether a record has something pending.
+// Reports whether a record has pending frees. The caller has locked the pools.
 static inline bool ga_memory_frees_pending(const struct ga_memory_frees *f) {
     return f->bytes != 0;
 }
-// With the pools locked, or of a copy: whether a record is of a stream.
+// Reports whether a record is that of a stream. The caller has locked the pools, or f is a copy.
 bool ga_memory_frees_at(const struct ga_memory_frees *f, const struct ga_memory_at *at);
-// As ga_memory_pools_begin, and finds or makes the record of a stream's frees in a pool. *record is
-// NULL if there is no memory for one; the pools are locked all the same.
+// Does what ga_memory_pools_begin does, and finds or makes the record of a stream's frees in a
+// pool. If there is no memory for one, *record is NULL, and the pools are locked all the same.
 struct ga_memory_pools *ga_memory_frees_begin(struct ga_root *root, struct ga_memory_pool *pool,
                                               const struct ga_memory_at *at,
                                               struct ga_memory_frees **record);
-// With the pools locked: takes up to bytes from what a stream has freed in a pool, and returns how
-// many.
+// Subtracts up to bytes from what a stream has freed in a pool, because an allocation on this
+// stream may use that memory again. Returns how many it subtracted. The caller has locked the
+// pools.
 uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *pool,
                               const struct ga_memory_at *at, uint64_t bytes);
-// With the pools locked: undoes ga_memory_frees_take, for as many bytes as it returned.
+// Adds bytes that ga_memory_frees_take has subtracted to the stream's frees again, because the
+// allocation was refused. The caller has locked the pools.
 void ga_memory_frees_give(struct ga_memory_pools *p, struct ga_memory_pool *pool,
                           const struct ga_memory_at *at, uint64_t bytes);
-// Counts bytes as executed, on any stream. The caller has locked the pools.
+// Subtracts bytes from what streams have freed in a pool, of any streams, because the pool's
+// reserved bytes show that these frees have executed. The caller has locked the pools.
 void ga_memory_frees_forget(struct ga_memory_pools *p, struct ga_memory_pool *pool, uint64_t bytes);
 
 #endif
