@@ -69,21 +69,29 @@ func (d *Daemon) ownerOfLocked(r *statefile.Limit) rules.Owner {
 	return of
 }
 
+// setBits are the bits of a record's Set that say which limits it has.
+var setBits = map[rules.File]uint32{rules.MemoryMax: ipc.SetMax, rules.MemoryMin: ipc.SetMin, rules.StreamsMax: ipc.SetStreams, rules.SlotsMax: ipc.SetSlots}
+
+// overrides reports whether a row on one device overrides an earlier one that the owner set on every device. Of all pairs of rows only
+// this one may be in either order in the table.
+func overrides(row rules.Row, earlier []rules.Row) bool {
+	return !row.Own && row.Device != rules.AllDevices && slices.ContainsFunc(earlier, func(r rules.Row) bool {
+		return r.Own && r.Device == rules.AllDevices && r.File == row.File
+	})
+}
+
 // setRow writes the value of a row into a record.
 func setRow(r *statefile.Limit, row rules.Row) {
 	count := uint32(row.Value.Bytes)
+	r.Set |= setBits[row.File]
 	switch row.File {
 	case rules.MemoryMax:
-		r.Set |= ipc.SetMax
 		r.Max, r.MaxPerMille = shim.WireSize(row.Value)
 	case rules.MemoryMin:
-		r.Set |= ipc.SetMin
 		r.Min, r.MinPerMille = shim.WireSize(row.Value)
 	case rules.StreamsMax:
-		r.Set |= ipc.SetStreams
 		r.Streams = count
 	case rules.SlotsMax:
-		r.Set |= ipc.SetSlots
 		r.Slots = count
 	}
 }
@@ -121,7 +129,8 @@ func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
 // are written before old ones are freed. If the daemon dies in between, both are left, and recoverLimits lets the one that sets more count.
 func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	var want []statefile.Limit
-	for _, row := range d.arb.Limits(of) {
+	rows := d.arb.Limits(of)
+	for n, row := range rows {
 		r := d.recordForLocked(of, row)
 		at := slices.IndexFunc(want, func(x statefile.Limit) bool {
 			return x.Device == r.Device && (x.Privileged == limitForces) == (r.Privileged == limitForces)
@@ -132,6 +141,9 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 		}
 		want[at].UID, want[at].Privileged = r.UID, r.Privileged
 		setRow(&want[at], row)
+		if overrides(row, rows[:n]) {
+			want[at].Set |= setBits[row.File] << statefile.LimitOverrides
+		}
 	}
 	left := slices.Clone(d.kept.of[of])
 	for _, next := range want {
@@ -214,29 +226,47 @@ func (d *Daemon) recoverLimitsLocked() {
 		all[of] = append(all[of], r)
 	})
 	for of, records := range all {
-		slices.SortStableFunc(records, func(x, y *statefile.Limit) int { return rankOf(x) - rankOf(y) })
 		name := ""
 		if of.Kind == rules.OfUser {
 			name = d.inv.UserName(uint32(of.ID))
 		}
-		var rows []rules.Row
-		for _, r := range records {
-			rows = append(rows, rowsOf(r)...)
-		}
-		rows = slices.DeleteFunc(rows, func(r rules.Row) bool { return !of.Has(r.File) })
+		rows := slices.DeleteFunc(inOrder(records), func(r rules.Row) bool { return !of.Has(r.File) })
 		d.arb.RestoreLimits(of, name, rows)
 	}
 }
 
-// rankOf returns a record's place in the order in which the limits of one owner are restored: those of the privileged before the owner's
-// own, those on every device before those on single ones, and of two for one device the one that sets more last.
-func rankOf(r *statefile.Limit) int {
-	rank := bits.OnesCount32(r.Set)
+// inOrder returns the rows of an owner's records in an order that has the effect of the one in which they were set.
+func inOrder(records []*statefile.Limit) (rows []rules.Row) {
+	type ranked struct {
+		rules.Row
+		rank int
+	}
+	var all []ranked
+	for _, r := range records {
+		for _, row := range rowsOf(r) {
+			all = append(all, ranked{row, rankOf(r, row.File)})
+		}
+	}
+	slices.SortStableFunc(all, func(x, y ranked) int { return x.rank - y.rank })
+	for _, r := range all {
+		rows = append(rows, r.Row)
+	}
+	return rows
+}
+
+// rankOf returns the place of a record's limit in the order in which the limits of one owner are restored: those of the privileged before the
+// owner's own, those on every device before those on single ones, and of two for one device the one of the record that sets more last. What
+// overrides the owner's own on every device comes next to these.
+func rankOf(r *statefile.Limit, file rules.File) int {
+	rank := bits.OnesCount32(r.Set & (1<<statefile.LimitOverrides - 1))
 	if r.Device >= 0 {
 		rank += 32
 	}
 	if r.Privileged != limitForces {
 		rank += 64
+	}
+	if r.Set>>statefile.LimitOverrides&setBits[file] != 0 {
+		rank += 48
 	}
 	return rank
 }

@@ -96,8 +96,8 @@ type Limit struct {
 	Target      uint32
 	ID          uint64
 	Start       uint64
-	Device      int32 // index, or below 0: every device
-	Set         uint32
+	Device      int32  // index, or below 0: every device
+	Set         uint32 // as in ipc.LimitRequest; LimitOverrides bits higher, which of these override the owner's own
 	Max         uint64
 	Min         uint64
 	MaxPerMille uint32
@@ -107,6 +107,10 @@ type Limit struct {
 	UID         uint32 // who changed them
 	Privileged  uint32 // 1: he might raise them; 2: whoever it was, they only lower
 }
+
+// LimitOverrides is how many bits above the bit of a limit in Limit.Set another bit says that, on its device, the limit overrides the one
+// that the owner had set on every device before.
+const LimitOverrides = 16
 
 // Session is one client process.
 type Session struct {

@@ -1,0 +1,45 @@
+package attack
+
+import (
+	"fmt"
+	"os/exec"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestLastWordOverARestart: of a limit that an owner set on every device, and of one that root set on a single device, the later one is in
+// force there, also with the next daemon.
+func TestLastWordOverARestart(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+	ann := m.Person(1000)
+	p := ann.Bare()
+	say(t, p, "alloc a 1M", "ok")
+	pid := fmt.Sprint(p.PID())
+	inForce := func(want accounting.Bytes) {
+		t.Helper()
+		for _, when := range []string{"at once", "after a restart", "after two restarts"} {
+			if l := m.Lease(p.PID(), 0); l.Budget != want {
+				t.Errorf("%s %v are in force, want %v", when, l.Budget.Human(), want.Human())
+			}
+			m.Kill()
+			m.Start()
+		}
+	}
+	limit := func(command func(...string) *exec.Cmd, args ...string) {
+		t.Helper()
+		if r := rig.Run(t, command(append([]string{"limit", pid}, args...)...)); r.Code != 0 {
+			t.Fatalf("gpuarb limit: %s", r.Stderr)
+		}
+	}
+	limit(ann.Gpuarb, "memory.max=300M")
+	limit(m.Gpuarb, "--device", "0", "memory.max=500M")
+	inForce(500 * mib)
+	limit(ann.Gpuarb, "memory.max=200M")
+	inForce(200 * mib)
+	limit(m.Gpuarb, "--device", "0", "memory.max=400M")
+	limit(ann.Gpuarb, "--device", "0", "memory.max=100M")
+	inForce(100 * mib)
+}
