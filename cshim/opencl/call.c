@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Gives back the bytes and slots of objects and contexts that end (call.h).
 #include "opencl/call.h"
 
 #include "core/admit.h"
@@ -14,8 +15,8 @@ void ga_opencl_call_give_back(void) {
     bytes->bytes = 0;
 }
 
-// In a handler that has interrupted this library there is no root: then the entry stays, until
-// another object has its handle.
+// In a signal handler that has interrupted this library, ga_root_get returns NULL. Then the entry
+// stays, and its bytes stay charged, until another object has the same key.
 void ga_opencl_call_ended(struct ga_key key) {
     struct ga_root *root = ga_root_get();
     struct ga_entry *bytes = &ga_opencl_call.bytes;
@@ -37,7 +38,8 @@ void ga_opencl_call_context_ended(struct ga_opencl_taken *context) {
         ga_opencl_call_end_all();
 }
 
-// A forked child has its parent's contexts, and none of their slots.
+// Gives back the slots of a context, and its record. A forked child has its parent's contexts in
+// its memory, but not their slots: the generation tells.
 static void give_slots_back(struct ga_root *root, struct ga_opencl_taken *context) {
     if (context->generation != atomic_load(&root->generation))
         return;

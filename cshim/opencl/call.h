@@ -1,44 +1,52 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the calling thread knows of the program's call that it is in, and what ends in the call.
+// The OpenCL call of the program that the calling thread is in, and the objects that end in it.
 //
 // An object lives as long as anything refers to it: the program, a command in a queue, another
-// object (OpenCL 3.0, 5.4.1: clReleaseMemObject). A count of the program's own releases says too
-// little, and CL_MEM_REFERENCE_COUNT is stale as soon as it is read. So the driver is asked to say
-// when an object ends (clSetMemObjectDestructorCallback, in every version from 1.1 on). It does so
-// right before it frees what the object had. What ends in a call of the program's is given back
-// when that call returns; what ends in a thread of the driver's own, at once.
+// object (OpenCL 3.0, 5.4.1: clReleaseMemObject). To count the program's own releases is therefore
+// not enough, and CL_MEM_REFERENCE_COUNT is stale as soon as it is read. So the library has the
+// driver call a function when an object ends (clSetMemObjectDestructorCallback, in every version
+// from 1.1 on). The driver calls it right before it frees the object's memory. If that happens in a
+// call of the program, the bytes are given back when the call returns, because the memory is free
+// then. In a thread of the driver they are given back at once, because nothing tells when it
+// returns.
 #ifndef GA_OPENCL_CALL_H
 #define GA_OPENCL_CALL_H
 
 #include "core/root.h"
 #include "core/slots.h"
 
-// What a context has taken: the first member of its record (context.c).
+// The slots that a context has taken. It is the first member of the context's record (context.c).
 struct ga_opencl_taken {
-    uint64_t generation; // of the root that the slots were taken in; 0: not in use
+    uint64_t generation; // of the root (it differs in a forked child); 0: the slots are given back
     struct ga_slots slots;
-    struct ga_opencl_taken *next; // of another context that has ended in the same call
+    struct ga_opencl_taken *next; // another context that has ended in the same call, or NULL
 };
 
+// The state of the calling thread.
 struct ga_opencl_call {
-    bool on;                          // it is in one
-    const void *caller;               // where in the program that is
-    bool layer;                       // it came by the layer, past the wrappers
-    uint32_t coming;                  // the row that a wrapper has called of the loader's, + 1,
-                                      // and that has not come to the layer
-    struct ga_entry bytes;            // in flight, of objects that have ended in it; bytes 0: none
-    struct ga_opencl_taken *contexts; // that have ended in it, or NULL
+    bool on;            // the thread is in an OpenCL call of the program
+    const void *caller; // return address of that call, in the program
+    bool layer;         // the call came through the OpenCL layer, not through a wrapper
+    // 1 + number of the row whose loader function a wrapper has called, and whose call the layer
+    // has not seen yet; 0: none.
+    uint32_t coming;
+    // One entry for all objects that have ended in the call. Its bytes are in flight; 0: none.
+    struct ga_entry bytes;
+    struct ga_opencl_taken *contexts; // contexts that have ended in the call, or NULL
 };
 extern __thread struct ga_opencl_call ga_opencl_call __attribute__((tls_model("initial-exec")));
 
-// Gives back the bytes of what has ended in the call, before it returns or takes others: a thread
-// has the bytes of one device in flight.
+// Gives back the bytes of objects that have ended in the call. It must be called before the call
+// returns, and before the thread takes bytes, because a thread can have the bytes of only one
+// device in flight.
 void ga_opencl_call_give_back(void);
-// The driver says that the object of an entry in root.blocks ends, or a context.
+// Takes the entry of an object out of root.blocks, because the driver says that the object ends.
 void ga_opencl_call_ended(struct ga_key key);
+// Notes that the driver says that a context ends.
 void ga_opencl_call_context_ended(struct ga_opencl_taken *context);
 
-// Says in which call the thread was already: it may be a callback of that one's. That goes on.
+// Begins a call. Returns the state of the call that the thread was in, for ga_opencl_call_end: the
+// program may call from a callback that another call makes.
 static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, bool layer,
                                                          uint32_t coming) {
     struct ga_opencl_call outer = ga_opencl_call;
@@ -49,8 +57,9 @@ static inline struct ga_opencl_call ga_opencl_call_begin(const void *caller, boo
     return outer;
 }
 
-// Ends the outermost call: gives back all that has ended in it.
+// Gives back the bytes and the slots of everything that has ended in the outermost call.
 void ga_opencl_call_end_all(void);
+// Ends a call, and goes on with the outer one. If there is no outer one, gives everything back.
 static inline void ga_opencl_call_end(const struct ga_opencl_call *outer) {
     ga_opencl_call.on = outer->on;
     ga_opencl_call.caller = outer->caller;
@@ -59,6 +68,7 @@ static inline void ga_opencl_call_end(const struct ga_opencl_call *outer) {
     if (GA_UNLIKELY(ga_opencl_call.bytes.bytes || ga_opencl_call.contexts) && !outer->on)
         ga_opencl_call_end_all();
 }
+// Reports whether the calling thread is in an OpenCL call of the program.
 static inline bool ga_opencl_call_is_on(void) {
     return ga_opencl_call.on;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Takes slots for a context, and gives them back when the context ends (context.h).
 #include "opencl/context.h"
 
 #include "core/admit.h"
@@ -7,12 +8,13 @@
 #include "opencl/device.h"
 #include "opencl/state.h"
 
-// A context, and what it has taken.
+// The record of a context.
 struct ga_opencl_context {
     struct ga_opencl_taken taken;
-    // Of one whose end the driver does not tell.
     ga_cl_context handle;
-    uint32_t references; // of the program's
+    // If the driver does not tell when the context ends: the program's references to it, and the
+    // next such context. Guarded by ga_opencl_state.lock.
+    uint32_t references;
     struct ga_opencl_context *next;
 };
 
@@ -34,7 +36,8 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
     return !s->any || ga_slots_take(s->root, &s->slots, wanted);
 }
 
-// What a list of properties says of one, which ends with 0.
+// Returns the value of a property in a list of names and values that ends with 0; 0: not in the
+// list.
 static intptr_t property(const intptr_t *properties, intptr_t name) {
     for (; properties && properties[0]; properties += 2)
         if (properties[0] == name)
@@ -49,7 +52,7 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
     GA_FN_clGetDeviceIDs *list = GA_OPENCL_REAL(clGetDeviceIDs);
     *s = (struct ga_opencl_slots){.root = NULL};
     if (!list || list(platform, type, 0, NULL, &count) != GA_CL_SUCCESS || count == 0)
-        return true; // the driver says why
+        return true; // the driver will fail the program's call, with the reason
     size_t size = count * sizeof(ga_cl_device);
     ga_cl_device *devices = ga_os_map(size);
     if (!devices)
@@ -61,12 +64,13 @@ bool ga_opencl_context_ask_type(struct ga_opencl_slots *s, const intptr_t *prope
     return asked;
 }
 
+// The driver calls it when a context ends.
 static void ended(ga_cl_context context, void *arg) {
     (void)context;
     ga_opencl_call_context_ended(arg);
 }
 
-// Counts the references of a context whose end no driver tells.
+// Begins to count the program's references to a context whose end the driver does not tell.
 static void count(struct ga_root *root, struct ga_opencl_context *record) {
     struct ga_opencl_state *state = ga_opencl(root);
     record->references = 1;
@@ -76,8 +80,8 @@ static void count(struct ga_root *root, struct ga_opencl_context *record) {
     ga_self_unlock(&state->lock);
 }
 
-// Counts one reference more or less. The record, where that was the last; it is in the list no
-// more.
+// Adds 1 or −1 to the counted references of a context. If none are left, takes its record out of
+// the list and returns it; else returns NULL.
 static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context context, int by) {
     struct ga_opencl_state *state = ga_opencl(root);
     struct ga_opencl_context *last = NULL;
@@ -96,13 +100,14 @@ static struct ga_opencl_context *change(struct ga_root *root, ga_cl_context cont
     return last;
 }
 
+// Has the driver call ended when the context ends. False: it cannot.
 static bool tells_end(const struct ga_opencl_context *record, ga_cl_device any) {
     return ga_opencl_device_is_3(any) &&
            GA_OPENCL_ASK(clSetContextDestructorCallback, record->handle, ended,
                          (void *)(uintptr_t)&record->taken);
 }
 
-// False: there is no memory to remember it by.
+// Makes the record of a context. False: no memory.
 static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
     struct ga_opencl_context *record =
         ga_records_take(s->root, &ga_opencl(s->root)->contexts, sizeof *record);
@@ -123,7 +128,8 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
     ga_slots_made(s->root, &s->slots);
     if (context && keep(s, context))
         return context;
-    // Better none than what nobody can account for.
+    // The driver made none, or there is no memory for its record: then it is released, because
+    // nothing would give its slots back.
     bool undone = context && GA_OPENCL_ASK(clReleaseContext, context);
     ga_slots_give(s->root, &s->slots);
     return undone ? ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES) : context;
@@ -137,8 +143,8 @@ ga_cl_int ga_opencl_context_retain(GA_FN_clRetainContext *real, ga_cl_context co
     return result;
 }
 
-// Counted before the driver is called, which may give the handle out again; refused by the driver,
-// it is counted again.
+// Counts the release before the driver is called, because the driver may give the handle to a new
+// context at once. If the driver refuses, counts the reference again.
 ga_cl_int ga_opencl_context_release(GA_FN_clReleaseContext *real, ga_cl_context context) {
     struct ga_root *root = ga_root_get();
     struct ga_opencl_context *last = root ? change(root, context, -1) : NULL;

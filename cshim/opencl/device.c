@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the identity of an OpenCL device, and remembers its number (device.h).
 #include "opencl/device.h"
 
 #include "core/device.h"
@@ -10,8 +11,9 @@ static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) 
     return GA_OPENCL_ASK(clGetDeviceInfo, device, what, size, value, NULL);
 }
 
-// As CUDA has it where a device has no UUID: the PCI address, as text, zero-padded. The slot is the
-// device's number there, and in its last three bits the function's.
+// Reads the identity of a device that has no UUID: its PCI address as text, padded with zeros, as
+// cshim/cuda does. In the slot that OpenCL tells, the low three bits are the PCI function, and the
+// bits above are the PCI device.
 static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
     ga_cl_uint bus;
     ga_cl_uint slot;
@@ -35,8 +37,8 @@ static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_
            GA_OPENCL_ASK(clGetPlatformInfo, platform, what, size, text, NULL);
 }
 
-// What the configuration calls the driver of a device that computes on the processor; NULL: it has
-// no word for it.
+// Returns the name that gpuarb's configuration has for the driver of a device that computes on the
+// CPU; NULL: it has none.
 static const char *driver_of(ga_cl_device device) {
     char text[512] = "";
     if (ask_platform(device, GA_CL_PLATFORM_NAME, text, sizeof text - 1) &&
@@ -48,7 +50,8 @@ static const char *driver_of(ga_cl_device device) {
     return NULL;
 }
 
-// *stays: it will be the same whenever this device is asked again.
+// Reads the identity of a device. *stays: whether a later call will read the same identity. The
+// device that a CPU driver is counted on may not be known yet.
 static bool read_identity(struct ga_root *root, ga_cl_device device, uint8_t identity[GA_UUID_SIZE],
                           bool *stays) {
     *stays = true;
@@ -68,7 +71,8 @@ static bool is_processor(struct ga_root *root, uint32_t number) {
     return ga_device_same(root->devices[number].uuid, ga_driver_processor);
 }
 
-// 0: another device than its own is its driver counted on, and the size of that is not known here.
+// Returns the size of a device's memory; 0: not known, because the driver is counted on another
+// device than it computes on.
 static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device device) {
     uint64_t total = 0;
     if (is_processor(root, number) == ga_opencl_device_computes_here(device))
@@ -76,13 +80,14 @@ static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device dev
     return total;
 }
 
-// A part of a device (clCreateSubDevices) ends, and its handle may be another one's.
+// Reports whether a device is a sub-device (clCreateSubDevices), or may be one. The number of a
+// sub-device is not remembered, because the driver may give its handle to another one later.
 static bool is_part(ga_cl_device device) {
     ga_cl_device whole = NULL;
     return !ask(device, GA_CL_DEVICE_PARENT_DEVICE, &whole, sizeof whole) || whole;
 }
 
-// Returns the number of a device that is known; −1: nothing is known of it.
+// Returns the number of a device that is remembered; −1: it is not.
 static int find_known(const struct ga_opencl_known *all, const void *device) {
     for (size_t i = 0; device && i < GA_OPENCL_KNOWN; i++)
         if (atomic_load_explicit(&all[i].device, memory_order_acquire) == device)
@@ -90,7 +95,7 @@ static int find_known(const struct ga_opencl_known *all, const void *device) {
     return -1;
 }
 
-// If there is no room, the device is asked again each time.
+// Remembers the number of a device. If all records are in use, the driver is asked each time.
 static void remember(struct ga_root *root, void *device, int number) {
     struct ga_opencl_state *state = ga_opencl(root);
     struct ga_opencl_known *all = state->numbers;
@@ -131,8 +136,8 @@ int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
     return number;
 }
 
-// Without a lease what a GPU is used for is refused, where a daemon's loss is closed. The processor
-// is everybody's, and most daemons never hear of it.
+// The CPU is not arbitrated by most daemons, and then must stay usable. A GPU that the daemon does
+// not know keeps its number: its use is refused later if on-loss is "closed".
 int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
     int number = ga_opencl_device_number(root, device);
     if (number >= 0 && is_processor(root, (uint32_t)number) &&
@@ -170,7 +175,7 @@ int ga_opencl_device_first(struct ga_root *root, ga_cl_context context, ga_cl_de
     return number;
 }
 
-// "OpenCL 3.0 …": OpenCL 3.0, 4.1, of CL_PLATFORM_VERSION.
+// CL_PLATFORM_VERSION is "OpenCL 3.0 …" (OpenCL 3.0, 4.1).
 bool ga_opencl_device_is_3(ga_cl_device device) {
     static const size_t major = sizeof "OpenCL " - 1;
     char version[512] = "";

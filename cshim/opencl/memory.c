@@ -16,13 +16,13 @@ bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits 
         return false;
     ga_cl_device first = NULL;
     int device = c->root ? ga_opencl_device_first(c->root, context, &first) : -1;
-    // The program's own memory is what the processor works in.
+    // With CL_MEM_USE_HOST_PTR a device that computes on the CPU uses the program's own memory.
     if (device >= 0 && flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first))
         device = -1;
     if (!ga_claim_take(c, device))
         return false;
     if (c->root)
-        ga_tell_soft(c->root); // a driver may take it when it is first used, and where
+        ga_tell_soft(c->root); // the driver may allocate it at its first use, on another device
     return true;
 }
 
@@ -30,12 +30,14 @@ static struct ga_key key_of(ga_cl_mem memory) {
     return (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_OPENCL};
 }
 
+// The driver calls it when a memory object ends.
 static void ended(ga_cl_mem memory, void *unused) {
     (void)unused;
     ga_opencl_call_ended(key_of(memory));
 }
 
-// False: nothing would say when it ends, or there is no memory to remember it by.
+// Writes a memory object down, and has the driver call ended when it ends. False: there is no
+// memory for that, or the driver cannot tell.
 static bool keep(struct ga_claim *c, ga_cl_mem memory) {
     c->entry.key = key_of(memory).number;
     c->entry.space = GA_SPACE_OPENCL;
@@ -50,7 +52,8 @@ static bool keep(struct ga_claim *c, ga_cl_mem memory) {
 ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->root || (memory && keep(c, memory)))
         return memory;
-    // Better none than what nobody can account for.
+    // The object could not be written down: it is released, because nothing would give its bytes
+    // back.
     bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
     ga_claim_drop(c);
     return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;

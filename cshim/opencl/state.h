@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What OpenCL's side knows in a process. It lies behind the root, in the pages that a forked child
-// finds zeroed.
+// The state of cshim/opencl in a process. It lies behind the root, in pages that fork() zeroes in
+// the child.
 #ifndef GA_OPENCL_STATE_H
 #define GA_OPENCL_STATE_H
 
@@ -10,31 +10,32 @@
 
 // OpenCL's spaces of keys (core/table.h).
 enum {
-    GA_SPACE_OPENCL = 10,         // memory object, by its handle
-    GA_SPACE_OPENCL_SVM = 11,     // shared virtual memory, by its address
-    GA_SPACE_OPENCL_COMMAND = 12, // the same, freed by a command that has not executed: svm.c
+    GA_SPACE_OPENCL = 10,     // memory object, by its handle
+    GA_SPACE_OPENCL_SVM = 11, // shared virtual memory, by its address
+    GA_SPACE_OPENCL_COMMAND =
+        12, // shared virtual memory that a command will free, by number: svm.c
     GA_SPACES_OPENCL_END,
 };
 
 struct ga_opencl_context;
 
-// The number of a device (device.c).
+// A device whose number is known (device.c).
 struct ga_opencl_known {
-    _Atomic(void *) device; // the driver's; written last; NULL: none
+    _Atomic(void *) device; // handle, written after number; NULL: the record is not in use
     int number;
 };
 #define GA_OPENCL_KNOWN 8
 
 struct ga_opencl_state {
-    struct ga_records contexts; // struct ga_opencl_context
-    _Atomic uint64_t freed;     // blocks that commands have freed so far: svm.c
-    struct ga_spin lock;        // guards what follows
-    struct ga_opencl_context *counted;
-    // Read without it; what is there stays for as long as the process lives.
+    struct ga_records contexts;        // struct ga_opencl_context
+    _Atomic uint64_t freed;            // number of blocks given to commands to free so far: svm.c
+    struct ga_spin lock;               // guards the two fields that follow
+    struct ga_opencl_context *counted; // contexts whose end the driver does not tell: context.c
+    // Written with the lock held, read without it. A record that is in use never changes.
     struct ga_opencl_known numbers[GA_OPENCL_KNOWN];
 };
 
-#define GA_OPENCL_STATE ((size_t)128 << 10) // its place: ga_root_state
+#define GA_OPENCL_STATE ((size_t)128 << 10) // offset of this state behind the root (ga_root_state)
 static inline struct ga_opencl_state *ga_opencl(struct ga_root *root) {
     return ga_root_state(root, GA_OPENCL_STATE);
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The wrappers for shared virtual memory (svm.h).
 #include "opencl/svm.h"
 
 #include "core/admit.h"
@@ -22,15 +23,16 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
     c.entry.space = GA_SPACE_OPENCL_SVM;
     if (address && ga_hold(c.root, &c.entry))
         return address;
-    // Better none than what nobody can account for.
+    // There is no memory to write the block down: it is freed again, because it could not be
+    // charged.
     if (address && GA_OPENCL_REAL(clSVMFree))
         GA_OPENCL_REAL(clSVMFree)(context, address);
     ga_claim_drop(&c);
     return NULL;
 }
 
-// Out of the table before the driver is called, which may give the address out again. It refuses
-// nothing, or says nothing of it.
+// Takes the block out of the table before the driver is called, because the driver may give the
+// address to another thread at once. clSVMFree returns no error.
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
     struct ga_claim c = {.root = ga_root_get()};
     bool ours = c.root && context && address && ga_withdraw_key(c.root, key_of(address), &c.entry);
@@ -39,20 +41,23 @@ void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_addr
         ga_claim_drop(&c);
 }
 
-// The blocks that one command frees. Once the command has executed, the driver may give their
-// addresses out again, so that until then each block's entry has a number of its own as its key.
+// The blocks that one command frees. They stay charged until the driver says that the command has
+// executed. The driver may give their addresses out before it says so; therefore each block's entry
+// gets a number as its key, which no other block ever has.
 struct command {
-    uint64_t first; // number of the first block; the others follow
-    uint64_t count;
+    uint64_t first; // number of the first block; the others have the numbers after it
+    uint64_t count; // of blocks
 };
-// A command is handed through the driver as one word: first above, count below.
+// A command is passed through the driver as a pointer-sized word: count in the low COUNT_BITS bits,
+// first in the bits above.
 #define COUNT_BITS 20
 
+// Returns the key of block i of a command.
 static struct ga_key key_in(const struct command *c, uint64_t i) {
     return (struct ga_key){c->first + i, GA_SPACE_OPENCL_COMMAND};
 }
 
-// Moves an entry to another key. Without memory for that its bytes go back.
+// Moves an entry to another key. If there is no memory for that, gives its bytes back.
 static void move(struct ga_root *root, struct ga_key from, struct ga_key to) {
     struct ga_entry entry;
     if (!ga_withdraw_key(root, from, &entry))
@@ -63,6 +68,7 @@ static void move(struct ga_root *root, struct ga_key from, struct ga_key to) {
         ga_release_entry(root, &entry);
 }
 
+// Moves the entries of the blocks from their addresses to numbers.
 static struct command detach(struct ga_root *root, ga_cl_uint count,
                              const ga_cl_address *addresses) {
     struct command c = {atomic_fetch_add(&ga_opencl(root)->freed, count) + 1, count};
@@ -72,18 +78,20 @@ static struct command detach(struct ga_root *root, ga_cl_uint count,
     return c;
 }
 
-// The driver did not take the command.
+// Moves the entries back to their addresses, because the driver refused the command.
 static void attach(struct ga_root *root, const struct command *c, const ga_cl_address *addresses) {
     for (uint64_t i = 0; i < c->count; i++)
         move(root, key_in(c, i), key_of(addresses[i]));
 }
 
+// Gives back the bytes of the blocks of a command.
 static void end(const struct command *c) {
     for (uint64_t i = 0; i < c->count; i++)
         ga_opencl_call_ended(key_in(c, i));
 }
 
-// A forked child's table has none of its parent's blocks.
+// The driver calls it when a command has executed. In a forked child it finds no blocks, because
+// the child's table is empty.
 static void done(ga_cl_event event, ga_cl_int status, void *arg) {
     uint64_t word = (uint64_t)(uintptr_t)arg;
     struct command c = {word >> COUNT_BITS, word & ((1u << COUNT_BITS) - 1)};
@@ -92,15 +100,17 @@ static void done(ga_cl_event event, ga_cl_int status, void *arg) {
     end(&c);
 }
 
-// Has the driver say when a command has executed. False: it cannot.
+// Has the driver call done when a command has executed. False: it cannot, or the command frees more
+// blocks than fit into COUNT_BITS.
 static bool watch(ga_cl_event event, const struct command *c) {
     void *word = (void *)(uintptr_t)(c->first << COUNT_BITS | c->count);
     return c->count >> COUNT_BITS == 0 &&
            GA_OPENCL_ASK(clSetEventCallback, event, GA_CL_COMPLETE, done, word);
 }
 
-// A function of the program's that is called in place of the driver's free frees the blocks itself,
-// by clSVMFree (OpenCL 3.0, 5.6.1).
+// If the program passes a function, the driver calls that instead of freeing the blocks, and the
+// function frees them by clSVMFree (OpenCL 3.0, 5.6.1), whose wrapper gives their bytes back. If
+// the driver cannot tell when the command has executed, the bytes are given back at once.
 ga_cl_int ga_opencl_svm_enqueue_free(GA_FN_clEnqueueSVMFree *real, ga_cl_queue queue,
                                      ga_cl_uint count, ga_cl_address *addresses, ga_cl_free *free,
                                      void *arg, ga_cl_uint waits, const ga_cl_event *wait_for,
