@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wrappers for allocations and frees in stream order. memory/async.h and memory/pending.h account
+// for them; cuda/host.h does for pools in host memory.
 #include "cuda/async.h"
 
 #include "cuda/capture.h"
@@ -8,14 +10,16 @@
 #include "memory/async.h"
 #include "memory/pending.h"
 
-// An allocation. Neither has a root if the driver alone decides.
+// An allocation that the driver is asked for. At most one of the two has a root; if neither has,
+// the allocation is not accounted for: it is captured, it is of 0 bytes, or its device is not
+// arbitrated.
 struct claim {
-    struct ga_memory_async device;
-    struct ga_claim host; // of a pool in host memory
+    struct ga_memory_async device; // from a pool of a device
+    struct ga_claim host;          // from a pool in host memory
 };
 
-// Takes the bytes of an allocation. False: refused. True: settle follows when the driver has
-// answered. how is ignored for pools of host memory.
+// Takes the bytes of an allocation. False: refused. True: the caller must call settle when the
+// driver has answered. how is ignored for pools in host memory.
 static bool open_claim(struct claim *c, uint64_t bytes, ga_pool pool, ga_stream stream,
                        enum ga_memory_take_how how) {
     uint64_t context;
@@ -41,6 +45,7 @@ static bool open_claim(struct claim *c, uint64_t bytes, ga_pool pool, ga_stream 
     return true;
 }
 
+// Settles an allocation after the driver's answer. *result may become an error.
 static enum ga_memory_outcome settle(struct claim *c, ga_result *result,
                                      const ga_address *address) {
     ga_address at = *result == GA_CUDA_SUCCESS ? *address : 0;
@@ -51,8 +56,10 @@ static enum ga_memory_outcome settle(struct claim *c, ga_result *result,
     return GA_MEMORY_DONE;
 }
 
-// An allocation that the driver took too much for is asked for once more, as new memory in full;
-// the program waits for that, if it may, while the driver holds nothing for it.
+// Takes the bytes, calls the driver, and settles. If the pool grew by more than there was room for,
+// the block was freed again, and the allocation is tried once more with all its bytes as new
+// memory. The program may wait for these in the second try, in which the driver keeps nothing for
+// it.
 #define ALLOCATES(real, pool, effective, address, bytes, ...)                                      \
     ({                                                                                             \
         ga_result result = GA_CUDA_OUT_OF_MEMORY;                                                  \
@@ -82,7 +89,7 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream) {
     struct ga_claim c = {.root = ga_root_get()};
-    // Captured, it frees when the graph runs: the block stays, and its charge.
+    // In a capture the driver frees when the graph is launched: the block stays charged until then.
     if (!c.root || ga_cuda_capturing(effective))
         return real(address, stream);
     struct ga_memory_at at = ga_cuda_order_at(c.root, effective);

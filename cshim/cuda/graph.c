@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wrappers for graphs. graph_nodes.c reads what memory a graph has; memory/graph.c accounts for it.
 #include "cuda/graph.h"
 
 #include "cuda/capture.h"
 #include "cuda/graph_nodes.h"
 #include "cuda/order.h"
 
-// A graph takes no memory if none with memory nodes was ever made.
+// Reports whether a launch must be refused because there is no daemon and memory is refused then.
+// If no graph with memory nodes was ever made, the launch takes no memory, and is not refused.
 static bool is_denied(const struct ga_root *known) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     return !known && root && ga_memory_graph_any(root) && ga_root_denies();
@@ -62,8 +64,8 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     return ga_cuda_graph_made(&m, result, exec);
 }
 
-// Launches that the driver has begun keep a reference to what the graph was before. If the new
-// graph has no memory nodes, the executable graph leaves the table.
+// Launches that have begun keep a reference to the record from before the update. If the new graph
+// has no memory nodes, the entry of the executable graph is taken out of the table.
 ga_result ga_cuda_graph_updated(struct ga_memory_graph_making *m, ga_result result,
                                 ga_exec handle) {
     if (m->exec || !m->root || result != GA_CUDA_SUCCESS)

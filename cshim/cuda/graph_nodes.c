@@ -1,17 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads which addresses a graph and its child graphs allocate and free. graph.c calls it.
 #include "cuda/graph_nodes.h"
 
 #include "cuda/device.h"
 
-#define DEPTH 16 // of graphs in graphs; the driver does not say how many it allows
+// Child graphs that are nested deeper than this are not read; the driver does not document a limit.
+#define DEPTH 16
 
-// A hash table by address while it is read, packed afterwards.
+// The blocks that were read so far: a hash table by address with open addressing. Afterwards the
+// blocks are moved to its beginning.
 struct reading {
     struct ga_root *root;
-    struct ga_memory_graph_block *place;
-    size_t places; // a power of two, or 0
-    uint32_t used;
-    bool failed;
+    struct ga_memory_graph_block *place; // address 0: empty
+    size_t places;                       // a power of two, or 0
+    uint32_t used;                       // number of places that are not empty
+    bool failed;                         // there was no memory
 };
 
 static struct ga_memory_graph_block *block_at(struct reading *r, uint64_t address) {
@@ -36,7 +39,7 @@ static bool grow(struct reading *r) {
     return true;
 }
 
-// NULL: no memory, and the reading has failed.
+// Finds the block at an address, or adds it. NULL: no memory; the reading has failed.
 static struct ga_memory_graph_block *at(struct reading *r, uint64_t address) {
     if (r->used * 2 >= r->places && !grow(r)) {
         r->failed = true;
@@ -110,7 +113,7 @@ bool ga_cuda_graph_blocks_read(struct ga_root *root, ga_graph graph,
                                struct ga_memory_graph_blocks *blocks) {
     struct reading r = {.root = root};
     *blocks = (struct ga_memory_graph_blocks){0};
-    // A driver without these has no memory nodes either.
+    // A driver without these functions is too old to have memory nodes.
     if (!GA_REAL(cuGraphGetNodes) || !GA_REAL(cuGraphNodeGetType))
         return true;
     read_graph(&r, graph, 0);

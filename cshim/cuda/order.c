@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The struct ga_memory_driver of CUDA, and the wrappers of the calls that synchronise.
 #include "cuda/order.h"
 
 #include "cuda/capture.h"
@@ -12,8 +13,9 @@ static bool is_handle(ga_stream stream) {
     return (uintptr_t)stream > (uintptr_t)GA_CUDA_STREAM_PER_THREAD;
 }
 
-// If the program was seen to make the stream in the context that this thread used last, the handle
-// of that context is known, and the driver is not asked for it.
+// If the library has seen the program make the stream, in the context that this thread used last,
+// the context's handle is known. Else the driver is asked for the stream's context; a default
+// stream is in the thread's current context.
 struct ga_memory_at ga_cuda_order_at(struct ga_root *root, ga_stream stream) {
     struct ga_memory_at at = {
         .driver = &ga_cuda_order,
@@ -38,7 +40,9 @@ struct ga_memory_at ga_cuda_order_at(struct ga_root *root, ga_stream stream) {
     return at;
 }
 
-// Asks a stream in its context, which need not be the thread's current one.
+// Asks whether a stream has executed its work, with the stream's context as the current one, and
+// makes the thread's own context current again. The thread's capture mode is relaxed meanwhile,
+// because cuStreamQuery would otherwise invalidate a capture that the program has begun.
 static bool query_in(ga_context wanted, ga_stream stream) {
     ga_context current = NULL;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
@@ -54,8 +58,9 @@ static bool query_in(ga_context wanted, ga_stream stream) {
     return passed;
 }
 
-// A stream that was not seen to be made may have ended unseen, and is not asked; nor is another
-// thread's default stream, nor one that is captured, or that a capture may depend on.
+// The driver is not asked about a stream that the library has not seen the program make, because it
+// may have ended; about another thread's default stream, because here the same handle means this
+// thread's own; and about a stream that is captured, or that a capture may depend on.
 static bool passed(struct ga_root *root, const struct ga_memory_at *at) {
     struct ga_entry entry;
     int status = GA_CUDA_CAPTURE_NONE;
@@ -106,7 +111,7 @@ static bool trim(struct ga_root *root, const struct ga_memory_pool *pool, uint64
     return trimmed;
 }
 
-// Returns a device's pool, as one of the driver's functions tells it; NULL: it has none.
+// Returns a device's pool, as told by the driver's function ask; NULL: it tells none.
 static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device ordinal) {
     ga_pool handle = NULL;
     return ask && ask(&handle, ordinal) == GA_CUDA_SUCCESS ? handle : NULL;
@@ -157,12 +162,13 @@ const struct ga_memory_driver ga_cuda_order = {
 
 // Synchronisations
 
-// NULL: nothing is pending, and no pool keeps anything.
+// Returns the root, or NULL if nothing was ever freed in stream order or allocated from a pool.
 static struct ga_root *root_if_pending(void) {
     struct ga_root *root = ga_root_get();
     return root && ga_memory_pending_any(root) ? root : NULL;
 }
 
+// Clears what has executed, if the driver has synchronised. Returns result.
 static ga_result synchronized(struct ga_root *root, const struct ga_memory_at *at, uint64_t turn,
                               ga_result result) {
     if (result == GA_CUDA_SUCCESS)
@@ -180,15 +186,16 @@ ga_result ga_cuda_sync_stream(GA_FN_cuStreamSynchronize *real, ga_stream effecti
     return synchronized(root, &at, turn, real(stream));
 }
 
-// The stream of an event is not known.
+// The driver does not tell on which stream an event was recorded, so that all streams are asked.
 ga_result ga_cuda_sync_event(GA_FN_cuEventSynchronize *real, ga_event event) {
     struct ga_root *root = root_if_pending();
     ga_result result = real(event);
     return root ? synchronized(root, NULL, 0, result) : result;
 }
 
-// Returns what a context's synchronisation covers. A green context's covers its own streams alone,
-// though it has the serial number of the primary context.
+// Describes all streams of a context, for a synchronisation with the context. A green context has
+// the serial number of the primary context, but its synchronisation waits only for its own streams;
+// so only the handle describes it.
 static struct ga_memory_at all_of(struct ga_root *root, ga_context handle) {
     struct ga_entry e;
     bool whole = ga_cuda_context_find(root, (uint64_t)(uintptr_t)handle, &e) &&

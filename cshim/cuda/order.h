@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA's driver as memory/ sees it, and the calls of the program that wait for a stream, after
-// which frees in stream order have executed.
+// The operations of CUDA's driver that memory/ calls (memory/driver.h), and wrappers of the calls
+// that wait for a stream, an event or a context, after which frees in stream order have executed.
 #ifndef GA_CUDA_ORDER_H
 #define GA_CUDA_ORDER_H
 
@@ -9,13 +9,13 @@
 
 extern const struct ga_memory_driver ga_cuda_order;
 
-// Describes a stream before the driver is asked.
+// Describes a stream for memory/. It must be called before the driver's call on the stream.
 struct ga_memory_at ga_cuda_order_at(struct ga_root *root, ga_stream stream);
 // Returns the record of a device's graph memory. NULL: no memory.
 struct ga_memory_pool *ga_cuda_order_graphs(struct ga_root *root, uint32_t device);
 
-// Call the driver's synchronisation, and clear what has executed by it. effective is the stream
-// that is meant, where stream is what the program passed.
+// Call the driver's synchronisation, and clear the frees that have executed by then. stream is the
+// program's argument; effective is the stream that the driver takes it for (graph.h).
 ga_result ga_cuda_sync_stream(GA_FN_cuStreamSynchronize *real, ga_stream effective,
                               ga_stream stream);
 ga_result ga_cuda_sync_event(GA_FN_cuEventSynchronize *real, ga_event event);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The wrappers that pool.h declares.
 #include "cuda/pool.h"
 
 #include "core/import.h"

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The calls by which the program makes, changes, trims and ends pools of stream-ordered memory.
-// Pools are charged in memory/pool.h.
+// Wrappers for the calls by which a program makes, trims and destroys pools of stream-ordered
+// memory. memory/pool.h accounts for pools.
 #ifndef GA_CUDA_POOL_H
 #define GA_CUDA_POOL_H
 

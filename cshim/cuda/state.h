@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What CUDA's side knows in a process. It lies behind the root, in the pages that a forked child
-// finds zeroed, and what was said of the root holds for it: all zero means "nothing done yet".
+// The state of cshim/cuda in a process. It lies behind the root, in pages that fork() zeroes in the
+// child; so all fields are 0 in a process that has not called the driver.
 #ifndef GA_CUDA_STATE_H
 #define GA_CUDA_STATE_H
 
@@ -18,32 +18,36 @@ enum {
     GA_SPACES_CUDA_END,
 };
 
-// What is known of a device's primary context: primary.c.
+// A device's primary context: primary.c.
 struct ga_primary {
-    struct ga_mutex turn; // of a call that makes it or may end it
-    // The thread that asks the daemon for it, and has the driver make it; the others wait for that.
+    struct ga_mutex turn; // held during a driver call that makes the context or may end it
+    // Held by the thread that asks the daemon for the context and has the driver make it. Other
+    // threads that need the context wait for it.
     struct ga_mutex asking;
-    _Atomic uint32_t refusals; // how often it was refused
-    struct ga_spin lock;       // guards what follows
-    uint32_t uses;             // retained, and not released since
-    bool others;               // it was there before the first of these
+    _Atomic uint32_t refusals; // number of times that the daemon refused the context
+    struct ga_spin lock;       // guards the two fields that follow
+    uint32_t uses;             // number of retains that were not released yet
+    bool others;               // the context existed before the first of these retains
 };
 
 struct ga_cuda_state {
     struct ga_table contexts;     // by handle
-    struct ga_spin contexts_lock; // of who puts one in
+    struct ga_spin contexts_lock; // held while an entry is looked up and then written
 
-    // Read by each call, and written seldom.
-    _Atomic uint64_t context_epoch; // counts contexts that ended
-    _Atomic uint32_t device_count;  // 0: not asked yet
+    // Each call reads these; they are seldom written.
+    _Atomic uint64_t
+        context_epoch; // number of contexts that have ended or whose handle left the table
+    _Atomic uint32_t device_count; // 0: the driver was not asked yet
 
-    _Atomic uint8_t numbers[GA_DEVICES];     // + 1, by ordinal: device.c
-    _Atomic uint8_t ordinals[GA_DEVICES];    // + 1, by number
-    _Atomic uint32_t alignment[GA_DEVICES];  // memory.c: texture alignment + 1, or 0
+    _Atomic uint8_t
+        numbers[GA_DEVICES]; // gpuarb's number + 1, by CUDA ordinal: device.c; 0: unknown
+    _Atomic uint8_t ordinals[GA_DEVICES]; // CUDA ordinal + 1, by gpuarb's number; 0: unknown
+    _Atomic uint32_t
+        alignment[GA_DEVICES]; // texture alignment in bytes + 1: memory.c; 0: not asked
     struct ga_primary primaries[GA_DEVICES]; // by ordinal
 };
 
-#define GA_CUDA_STATE ((size_t)0) // its place: ga_root_state
+#define GA_CUDA_STATE ((size_t)0) // offset of this state behind the root (ga_root_state)
 static inline struct ga_cuda_state *ga_cuda(struct ga_root *root) {
     return ga_root_state(root, GA_CUDA_STATE);
 }

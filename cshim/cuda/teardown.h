@@ -7,15 +7,17 @@
 #include "core/root.h"
 #include "cuda/driver.h"
 
-// Locks ga_cuda_state.asking around a call that may end a context, so that no other thread asks the
-// driver about streams and pools in that context meanwhile. Returns whether it is locked. It is not
-// if another thread has held it for five seconds, or if this thread has it already, because the
+// Locks ga_memory_state.asking around a call that may end a context, so that no other thread asks
+// the driver about streams and pools in that context meanwhile. Returns whether it is locked. It is
+// not if another thread has held it for five seconds, or if this thread has it already, because the
 // driver calls this function again while it ends another context.
 bool ga_cuda_teardown_begin(struct ga_root *root);
-// The call is over, and ga_cuda_context_end was called if it has ended a context.
+// Unlocks it if begun, after the call. The caller has called ga_cuda_context_end if a context
+// ended.
 void ga_cuda_teardown_finish(struct ga_root *root, bool begun);
 
-// ga_cuda_context_sweep.
+// Takes all entries with a context's serial number out of all tables but that of contexts. It is
+// the ga_cuda_context_sweep of context.h.
 void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial);
 
 ga_result ga_cuda_teardown_destroy(GA_FN_cuCtxDestroy_v2 *real, ga_context context);

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
+// Wrappers for memory that has a handle and is mapped (cuMemCreate, cuMemMap). memory/mapped.c
+// counts its uses and charges it.
 #include "cuda/vmm.h"
 
 #include "cuda/device.h"
 #include "memory/mapped.h"
 
-// False: refused. *m: the memory that the driver is asked for, unless it alone decides (no root).
+// Takes the bytes of memory that the program makes. False: refused. True: *m is its record, unless
+// c->root is NULL: then the memory is not accounted for.
 static bool open_claim(struct ga_claim *c, struct ga_memory_mapped **m, uint64_t bytes,
                        const struct ga_cu_memory_properties *properties) {
     *c = (struct ga_claim){.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
@@ -29,7 +32,8 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     ga_result result = real(handle, bytes, properties, flags);
     if (!c.root)
         return result;
-    // If the memory cannot be written down, the driver takes it back.
+    // If there is no memory for its entry, the driver is asked to release it. If the driver does
+    // not, the program has it, and its bytes stay in flight for good.
     if (result == GA_CUDA_SUCCESS && !ga_memory_mapped_made(&c, m, *handle)) {
         if (GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS)
             return result;
@@ -40,7 +44,8 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     return result;
 }
 
-// The device that a handle's memory is on; −1: none that is arbitrated.
+// Returns the number of the device that a handle's memory is on; −1: host memory, or a device that
+// is not arbitrated. A driver that cannot tell is taken to mean the current device.
 static int device_of(struct ga_root *root, ga_memory handle) {
     struct ga_cu_memory_properties_room room = {.properties = {0}};
     uint64_t context;
