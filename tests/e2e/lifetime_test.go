@@ -92,8 +92,8 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 	p.Want("alloc c 50M", "ok") // there is no daemon
 	m.Start()
 	rig.Eventually(t, "it has found the daemon", func() bool {
-		p.Want("stream s", "ok") // is asked for
-		p.Want("streamdestroy s", "ok")
+		p.Want("context x", "ok") // is asked for
+		p.Want("destroy x", "ok")
 		return m.Lease(pid, 0).Used != 1<<20
 	})
 	agree := func() {

@@ -73,6 +73,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"architecture.md", "", "", "not run: drawings"},
 	{"adding-an-entry-point.md", "", "GA_HOOK", "not run: an example of a row, for who changes the library"},
 	{"adding-an-entry-point.md", "c", "", "not run: an example of a function, for who changes the library"},
+	{"adding-an-interface.md", "c", "", "not run: an example of functions, for who adds an interface"},
 	{"performance.md", "", "make bench", "not run: it takes long, and make test runs each benchmark once"},
 }
 
