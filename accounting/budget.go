@@ -6,25 +6,27 @@ import (
 	"slices"
 )
 
-// Limits bounds what a budget holds on one device, in bytes. Min is reserved for
-// it, used or not (a Min above Max counts as Max); Max is the most that it may hold.
+// This file has the budgets and caps of the tree: it opens, moves and closes them, and sets their limits. node.go has the sums on each
+// device, reserve.go checks requests against the limits.
+
+// Limits are the limits of a budget on one device, in bytes. Min is reserved for the budget, used or not; a Min above Max counts as Max.
+// Max is the most that the leases below the budget may hold together.
 type Limits struct {
 	Min, Max Bytes
 }
 
-// Least is what is reserved.
+// Least returns how many bytes are reserved.
 func (l Limits) Least() Bytes { return min(l.Min, l.Max) }
 
-// Budget is a part of the tree of limits: on each device it has a node, with limits and sums
-// of its own. Owner is the caller's, the ledger never looks at it.
+// Budget is a part of the tree of limits: on each device it has a node, with limits and sums of its own.
 type Budget struct {
-	Owner any
+	Owner any // the caller's data, which the ledger does not read
 
 	up    *Budget   // parent in the tree; nil: a root
 	caps  []*Budget // caps, outside the tree, at which its sums count as well; the narrower ones first
 	isCap bool
 	nodes []*node // one for each device touched
-	below int     // budgets and leases
+	below int     // number of budgets and leases directly below
 }
 
 // OpenBudget adds a budget without limits below parent, or as a root when parent is nil.
@@ -34,11 +36,11 @@ func (l *Ledger) OpenBudget(parent *Budget) *Budget {
 	return b
 }
 
-// OpenCap adds a cap: a budget beside the tree that limits what the budgets below it hold and
-// promise together, wherever in the tree those are. It reserves nothing, and is below nothing.
+// OpenCap adds a cap: a budget outside the tree that limits what the budgets below it hold and promise together. Those may be
+// anywhere in the tree (SetCaps). A cap reserves nothing, and has no parent.
 func (l *Ledger) OpenCap() *Budget { return &Budget{isCap: true} }
 
-// CloseBudget removes a budget and what it has reserved. ErrBusy while leases or budgets are below it.
+// CloseBudget removes a budget and its reservations. ErrBusy: leases or budgets are below it.
 func (l *Ledger) CloseBudget(b *Budget) error {
 	if !b.Empty() {
 		return fmt.Errorf("budget with %d budgets and leases below it: %w", b.below, ErrBusy)
@@ -54,9 +56,8 @@ func (l *Ledger) CloseBudget(b *Budget) error {
 	return nil
 }
 
-// MoveBudget puts b, with all that is below it, under another parent (nil: makes
-// it a root). What it holds moves along, whether it fits there or not. ErrCycle
-// when parent is b or below it, or one of them is a cap.
+// MoveBudget puts b, with all that is below it, under another parent; nil: it becomes a root. The sums of b count there even if
+// they exceed the limits. ErrCycle: parent is b or below b, or one of them is a cap.
 func (l *Ledger) MoveBudget(b, parent *Budget) error {
 	if b.isCap || parent != nil && parent.isCap {
 		return ErrCycle
@@ -70,9 +71,9 @@ func (l *Ledger) MoveBudget(b, parent *Budget) error {
 	return nil
 }
 
-// SetCaps puts b, with all that is below it, under caps, the narrower ones first, in place of those that it had. The sums
-// of b count at each of them, whether they fit or not. caps must not name a cap twice, nor a cap of a budget above b. ErrCycle
-// when b is a cap, or one of caps is not.
+// SetCaps puts b, with all that is below it, under caps, the narrower ones first, in place of the caps that b had. The sums of b
+// count at each of them even if they exceed its limits. caps must not name a cap twice, nor a cap of a budget above b. ErrCycle: b is
+// a cap, or one of caps is not a cap.
 func (l *Ledger) SetCaps(b *Budget, caps ...*Budget) error {
 	if b.isCap || slices.ContainsFunc(caps, func(c *Budget) bool { return !c.isCap }) {
 		return ErrCycle
@@ -146,12 +147,11 @@ func (b *Budget) Chain() iter.Seq[*Budget] {
 	}
 }
 
-// Empty reports that no lease and no budget is below b.
+// Empty reports whether no lease and no budget is below b.
 func (b *Budget) Empty() bool { return b.below == 0 }
 
-// SetLimits sets a budget's limits on a device, whatever is held there: with Max
-// below that, the budget is over and its sum only falls. ErrNoDevice when there is
-// no such device.
+// SetLimits sets a budget's limits on a device. If leases below it hold more than Max, the budget is over its limit, and grants nothing until
+// enough is released. ErrNoDevice: there is no such device.
 func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	d := l.device(device)
 	if d == nil {
@@ -169,8 +169,8 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	return nil
 }
 
-// KeepBeside reserves n bytes of Beside for a budget on a device, in place of what was reserved of it. ErrNoDevice when there is
-// no such device.
+// KeepBeside reserves n bytes of Beside for a budget on a device, in place of the bytes of Beside that were reserved for it. ErrNoDevice: there
+// is no such device.
 func (l *Ledger) KeepBeside(b *Budget, device int, n Bytes) error {
 	d := l.device(device)
 	if d == nil {
@@ -185,7 +185,7 @@ func (l *Ledger) KeepBeside(b *Budget, device int, n Bytes) error {
 	return nil
 }
 
-// Kept returns what is reserved of Beside for a budget on a device, and how much of that nothing below it takes.
+// Kept returns how many bytes of Beside are reserved for a budget on a device, and how many of these are unused.
 func (b *Budget) Kept(device int) (all, left Bytes) {
 	a := b.on(device)
 	return a.kept, a.absorbs(Beside)
@@ -197,7 +197,7 @@ func (b *Budget) Limits(device int) Limits {
 	return Limits{Min: a.min, Max: a.max[Memory]}
 }
 
-// Reserved returns what is reserved on a device for a budget and those below it, used or not.
+// Reserved returns how many bytes are reserved on a device for a budget and the budgets below it, used or not.
 func (b *Budget) Reserved(device int) Bytes { return b.on(device).reserved() }
 
 // Account returns a budget's sums on a device.
@@ -206,22 +206,21 @@ func (b *Budget) Account(device int) Account {
 	return Account{Limit: a.max[Memory], Held: a.held[Memory], Committed: a.commit(Memory), Beside: a.commit(Beside)}
 }
 
-// Load returns what is held or promised on a device below b, its own reservation apart.
+// Load returns how many bytes are held or promised on a device below b, without b's own reservation.
 func (b *Budget) Load(device int) Bytes { return b.on(device).load[Memory] }
 
-// Over reports that the budget holds more than its Max on a device.
+// Over reports whether a budget holds more than its Max on a device.
 func (b *Budget) Over(device int) bool { return b.on(device).over(Memory) }
 
-// Leases yields the leases below b on a device. The ledger must not change
-// meanwhile except by Reserve and Release.
+// Leases yields the leases below b on a device. Meanwhile only Reserve and Release may be called.
 func (b *Budget) Leases(device int) iter.Seq[Holder] {
 	return func(yield func(Holder) bool) { b.on(device).leases(yield) }
 }
 
-// untouched is the node of a budget on a device where it has none.
+// untouched stands for the node of a budget on a device on which the budget has none. It is only read.
 var untouched = &node{max: unbounded()}
 
-// on returns b's node on a device, to be read.
+// on returns b's node on a device, only to be read.
 func (b *Budget) on(device int) *node {
 	for _, a := range b.nodes {
 		if a.dev.index == device {
@@ -231,7 +230,7 @@ func (b *Budget) on(device int) *node {
 	return untouched
 }
 
-// open returns b's node on d, with those above it, made where they were not there.
+// open returns b's node on d. If there is none, it makes it, and the nodes above it.
 func (b *Budget) open(d *device) *node {
 	if a := b.on(d.index); a != untouched {
 		return a

@@ -2,33 +2,35 @@ package accounting
 
 import "iter"
 
-// node is a place in the tree where amounts are summed up and bounded: a lease, a budget on a
-// device, a cap on a device, or the device itself. What a node holds counts at those that it
-// is linked to: at one in the tree, up to the device, and at a cap beside it, which may count at another cap.
+// This file has the tree of sums. Each change of a node's sums is added to the nodes above it at once, so that a check reads only
+// the nodes on the way up. reserve.go checks and changes what leases hold, budget.go links the nodes.
+
+// node is a place in the tree where amounts are summed up and limited: a lease, a budget on a device, a cap on a device, or the device itself. Its
+// sums count at its parent in the tree, up to the device, and at the caps that it is linked to. A cap counts at no other node.
 type node struct {
 	budget *Budget // nil: a lease, or a device
 	holder Holder  // of a lease
 	dev    *device
 
 	max  Amounts // the most that may be held
-	min  Bytes   // of memory: reserved, used or not
-	kept Bytes   // of Beside: reserved, used or not
-	held Amounts
-	load Amounts // Σ of what the kids claim; of a lease, what it holds
+	min  Bytes   // memory that is reserved, used or not
+	kept Bytes   // part of Beside that is reserved, used or not
+	held Amounts // what the leases at or below this node hold
+	load Amounts // sum of what the kids claim; of a lease, what it holds
 
-	tree link   // to the budget above, or the device
-	caps []link // to the caps, the narrower ones first
-	kids []*node
+	tree link    // to the budget above, or the device
+	caps []link  // to the caps, the narrower ones first
+	kids []*node // nodes that count here
 }
 
-// link is where a node counts, and its place among the kids there.
+// link is the edge from a node to a node at which it counts.
 type link struct {
-	to  *node
-	pos int
+	to  *node // nil: none
+	pos int   // index among the kids of to
 }
 
-// claim is what a node adds to those that it is linked to: what is held, and what is held or
-// promised.
+// claim is the amount that a node adds to the sums of the nodes at which it counts: held to their held, and load, which includes
+// reservations, to their load.
 type claim struct{ held, load Bytes }
 
 // unbounded returns limits that bound nothing.
@@ -41,11 +43,10 @@ func unbounded() (all Amounts) {
 
 func (a *node) claim(k Amount) claim { return claim{a.held[k], a.commit(k)} }
 
-// commit is what a claims from those that it is linked to: what is loaded on it or reserved
-// for it, whichever is more.
+// commit returns the part of a node's claim that includes reservations: its load or its own reservation, whichever is more.
 func (a *node) commit(k Amount) Bytes { return max(a.load[k], a.reserve(k)) }
 
-// reserve is the reservation in force: never more than may be held, and nothing for a cap.
+// reserve returns the reservation of a node that is in force: never more than the node may hold, and 0 for a cap.
 func (a *node) reserve(k Amount) Bytes {
 	switch {
 	case k == Streams || a.budget != nil && a.budget.isCap:
@@ -56,7 +57,7 @@ func (a *node) reserve(k Amount) Bytes {
 	return min(a.min, a.max[Memory], mostBytes)
 }
 
-// most returns the most of an amount that may be held: of a device's memory, what Beside leaves of it.
+// most returns the most of an amount that a node may hold. For the memory of a device it is the capacity less the load of Beside.
 func (a *node) most(k Amount) Bytes {
 	if k == Present {
 		return a.max[k].Less(a.load[Beside])
@@ -64,13 +65,13 @@ func (a *node) most(k Amount) Bytes {
 	return a.max[k]
 }
 
-// absorbs is what a's reservation still takes up of what is loaded on it.
+// absorbs returns the part of a's reservation that its load has not used up. That much can be added to its load before its claim grows.
 func (a *node) absorbs(k Amount) Bytes { return a.reserve(k).Less(a.load[k]) }
 
 // over reports that a holds more than it may.
 func (a *node) over(k Amount) bool { return a.held[k] > a.max[k] }
 
-// replace has a claim of a kid's be another one, here and at all above.
+// replace changes the claim of a kid from was to now, in the sums of this node and of all nodes above it.
 func (a *node) replace(k Amount, was, now claim) {
 	if was == now {
 		return
@@ -84,7 +85,7 @@ func (a *node) replace(k Amount, was, now claim) {
 	a.tell(k, before)
 }
 
-// tell tells those above that a's claim was another one.
+// tell passes a change of a's claim, which was another one before, on to the nodes at which a counts.
 func (a *node) tell(k Amount, was claim) {
 	now := a.claim(k)
 	if a.tree.to != nil {
@@ -95,7 +96,7 @@ func (a *node) tell(k Amount, was claim) {
 	}
 }
 
-// link makes a count at the node to. by is the link of a for that, and leads nowhere yet.
+// link makes a count at the node to. by is the field of a that stores the link; it must be empty.
 func (a *node) link(by *link, to *node) {
 	*by = link{to, len(to.kids)}
 	to.kids = append(to.kids, a)
@@ -104,7 +105,7 @@ func (a *node) link(by *link, to *node) {
 	}
 }
 
-// unlink is the reverse of link.
+// unlink undoes link. An empty link is ignored.
 func (a *node) unlink(by *link) {
 	to := by.to
 	if to == nil {
@@ -136,9 +137,9 @@ func (a *node) linkTo(to *node) *link {
 	return nil
 }
 
-// room is the most of an amount that a lets through, when reservations below it absorb slack.
-// What they absorb is loaded on a already, and so passes; unless more was promised below than
-// a may hold. A device promised no more than it had at the time.
+// room returns the most of an amount that the limit of a lets through, if slack of the request lies in reservations below a. The load of a counts
+// that part already, so that it passes. If more is promised below a budget than the budget may hold, the part passes only as far as
+// the bytes that are held leave room. A device keeps its promises even if its capacity has shrunk since, because it had the room when it made them.
 func (a *node) room(k Amount, slack Bytes) Bytes {
 	most := a.most(k)
 	if a.load[k] > most && a.budget != nil {
@@ -147,14 +148,13 @@ func (a *node) room(k Amount, slack Bytes) Bytes {
 	return slack.Plus(most.Less(a.load[k]))
 }
 
-// bounds reports whether a limits an amount: budgets limit Memory, the device Present and Beside, and both Streams.
+// bounds reports whether a limits an amount. Budgets limit Memory, devices Present and Beside, and both limit Streams.
 func (a *node) bounds(k Amount) bool {
 	return k == Streams || k == boundBy(a.budget) || k == Beside && a.budget == nil
 }
 
-// above yields the limits that a charge of a's comes to, the narrower ones first, and how much
-// of it the reservations passed before absorb. The device is the last; of a lease, its own
-// limit comes after that: no client holds 2^64 bytes.
+// above yields the limits at which a charge of a counts, the narrower ones first, each with how much of the charge lies in reservations
+// between a and that limit. The device comes last, but for a lease's own limit, which only keeps its sum below 2^64.
 func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
@@ -177,11 +177,11 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	}
 }
 
-// Growth is by how much the load of a budget above a (nil: of the device) grows when a
-// claims n bytes more: less than n, or nothing, where they are reserved below it already.
+// Growth returns by how many bytes the load of a budget above a (nil: of the device) grows if a claims n bytes more. Bytes that
+// lie in reservations below that budget add nothing.
 func (a *node) Growth(n Bytes, budget *Budget) Bytes { return a.grows(boundBy(budget), n, budget) }
 
-// grows is Growth for any amount.
+// grows returns the same as Growth, for any amount.
 func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
 	for at, slack := range a.above(k) {
 		if at.budget == budget {
@@ -191,7 +191,7 @@ func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
 	return 0
 }
 
-// way yields the nodes between a and one that it counts at, but for caps, which absorb nothing.
+// way yields the nodes of the tree between a and the node to, at which a counts. It leaves caps out, because they reserve nothing.
 func (a *node) way(to *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for a = a.tree.to; a != nil && a != to; a = a.tree.to {
@@ -215,7 +215,7 @@ func (a *node) leases(yield func(Holder) bool) bool {
 	return true
 }
 
-// reserved is what is kept for a node: its own memory.min, or the sum of those below it.
+// reserved returns the bytes that are reserved for a node: its own memory.min or the sum of those below it, whichever is more.
 func (a *node) reserved() (below Bytes) {
 	for _, kid := range a.kids {
 		below = below.Plus(kid.reserved())

@@ -2,8 +2,11 @@ package accounting
 
 import "iter"
 
-// Refusal says which limit refused a request first, going from the lease's own
-// budget up to the device, a budget's cap before the budget above it, and its figures.
+// This file changes what leases hold, and checks that against the limits above them. node.go has the sums of the tree, budget.go the limits.
+// The arbiter calls all of it under the daemon's lock.
+
+// Refusal is a limit that has no room for a request, with its figures. Limits are checked from the lease's own budget up to the device, the
+// caps of a budget before the budget above it.
 type Refusal struct {
 	Amount    Amount // Streams or Memory
 	Device    int
@@ -11,15 +14,13 @@ type Refusal struct {
 	Requested Bytes
 	Remaining Bytes // the most that this limit would have let through
 	Limit     Bytes // memory.max of the budget, or the device's capacity
-	// Short is by how much the sum at this limit must fall for the request to pass
-	// (Max: that, or more).
-	Short Bytes
+	Short     Bytes // bytes that must be released below this limit for the request to pass; Max: at least that many
 
 	at      *node
-	by      Amount // the amount that the limit bounds: Streams, Memory or Present
-	plain   bool   // the sum is what is held, reservations apart
-	path    []step // the request on its way up to the limit
-	yielded map[*node]Bytes
+	by      Amount          // the amount that the limit bounds: Streams, Memory or Present
+	plain   bool            // the limit counts only what is held, not what is reserved
+	path    []step          // the nodes from the lease up to the limit, with what the request adds to each
+	yielded map[*node]Bytes // bytes below each node of which Yield was asked so far
 }
 
 // step is how much a request adds to the load of one node.
@@ -28,11 +29,10 @@ type step struct {
 	delta Bytes
 }
 
-// Reserve hands amounts to a lease, or refuses and moves nothing. It passes
-// when no budget above the lease comes to hold or promise more than its Max, and
-// the device's commitment stays within the capacity or does not grow (which is so
-// inside memory.min, whatever became of the capacity). Its cost depends on the
-// depth of the tree alone.
+// Reserve adds amounts to what a lease holds, or returns the limit that refuses them and changes nothing. It grants them if
+// no budget above the lease comes to hold or promise more than its Max, and the sum promised on the device stays within
+// its capacity or does not grow. Inside a memory.min that sum does not grow, so that the request passes even if
+// the capacity has shrunk. The cost depends only on the depth of the tree.
 func (s *Lease) Reserve(need Amounts) *Refusal {
 	if r := s.Check(need); r != nil {
 		return r
@@ -44,7 +44,7 @@ func (s *Lease) Reserve(need Amounts) *Refusal {
 	return nil
 }
 
-// Check returns what Reserve would, and moves nothing.
+// Check returns the refusal that Reserve would return, and changes nothing.
 func (s *Lease) Check(need Amounts) (refused *Refusal) {
 	for t := range s.tight(need) {
 		return s.refuse(t, need[t.amount])
@@ -52,8 +52,8 @@ func (s *Lease) Check(need Amounts) (refused *Refusal) {
 	return nil
 }
 
-// Refusals yields every limit that refuses something of what a lease needs, from its own
-// budget up to the device; nothing where Reserve would pass.
+// Refusals yields each limit that refuses an amount that a lease needs, from its own budget up to the device. It yields nothing if
+// Reserve would grant the amounts.
 func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	return func(yield func(*Refusal) bool) {
 		for t := range s.tight(need) {
@@ -64,8 +64,7 @@ func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	}
 }
 
-// Tight yields the budgets that refuse something of what a lease needs, from its own up, and nil
-// for the device or the lease itself: as Refusals, without the figures.
+// Tight yields the budget of each limit that Refusals would yield, without the figures; nil: the limit is the device's, or the lease's own.
 func (s *Lease) Tight(need Amounts) iter.Seq2[Amount, *Budget] {
 	return func(yield func(Amount, *Budget) bool) {
 		for t := range s.tight(need) {
@@ -76,7 +75,7 @@ func (s *Lease) Tight(need Amounts) iter.Seq2[Amount, *Budget] {
 	}
 }
 
-// Room returns the most bytes that Reserve would let through now.
+// Room returns the most bytes that Reserve would grant now.
 func (s *Lease) Room() Bytes {
 	left := Max
 	for _, k := range [...]Amount{Memory, Present} {
@@ -87,8 +86,7 @@ func (s *Lease) Room() Bytes {
 	return left
 }
 
-// Left returns the most bytes by which the load of a budget on a device (nil: of the device) may
-// grow now.
+// Left returns by how many bytes the load of a budget on a device (nil: of the device itself) may grow now.
 func (l *Ledger) Left(b *Budget, device int) Bytes {
 	if b != nil {
 		return b.on(device).room(Memory, 0)
@@ -99,14 +97,15 @@ func (l *Ledger) Left(b *Budget, device int) Bytes {
 	return 0
 }
 
-// tight is a limit that has no room for what is needed of an amount.
+// tight is a limit that has too little room for an amount that a lease needs.
 type tight struct {
-	amount      Amount
-	at          *node
-	slack, left Bytes
+	amount Amount
+	at     *node
+	slack  Bytes // part of the request that lies in reservations below the limit, and so is counted there already
+	left   Bytes // the most that the limit would let through
 }
 
-// tight yields the limits that have no room for what a lease needs.
+// tight yields the limits that have too little room for the amounts that a lease needs.
 func (s *Lease) tight(need Amounts) iter.Seq[tight] {
 	return func(yield func(tight) bool) {
 		for k, n := range need {
@@ -132,7 +131,7 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 	return a.Growth(a.raised(boundBy(above), min), above)
 }
 
-// BesideGrowth returns by how much a device lacks more bytes beside its memory if a budget comes to have n of them reserved.
+// BesideGrowth returns by how many bytes the sum of Beside on a device grows if a budget has n bytes of Beside reserved there.
 func (l *Ledger) BesideGrowth(b *Budget, device int, n Bytes) Bytes {
 	d := l.device(device)
 	if d == nil {
@@ -142,12 +141,12 @@ func (l *Ledger) BesideGrowth(b *Budget, device int, n Bytes) Bytes {
 	return a.grows(Beside, a.raised(Beside, n), nil)
 }
 
-// raised returns by how much a claims more of an amount when it comes to have at least so much reserved, up to mostBytes.
+// raised returns by how much the claim of a node grows if least of an amount, at most mostBytes, is reserved for it.
 func (a *node) raised(k Amount, least Bytes) Bytes {
 	return max(a.load[k], min(least, mostBytes)).Less(a.commit(k))
 }
 
-// refuse builds the refusal of n at a limit.
+// refuse returns the refusal of n of an amount at a limit.
 func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.most(t.amount), at: t.at}
 	delta := n
@@ -166,8 +165,8 @@ func (s *Lease) refuse(t tight, n Bytes) *Refusal {
 	return r
 }
 
-// Yield returns by how much the sum at the limit that refused would fall further if s released n bytes after all those of which Yield was asked
-// before: less than n, or nothing, if they are reserved anyway. Leases below one reservation yield less together than each would alone.
+// Yield returns by how many bytes the sum at the limit that refused would fall if s released n bytes, after the releases of which Yield was
+// asked before. Bytes below a reservation that stays promised do not count: leases below one reservation yield less together than each would alone.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	n = min(n, s.Granted())
 	if r.by == Present {
@@ -191,7 +190,7 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	return n
 }
 
-// delta returns how much the request that was refused adds to a.
+// delta returns how much the request that was refused would add to the load of a.
 func (r *Refusal) delta(a *node) Bytes {
 	for _, s := range r.path {
 		if s.at == a {
@@ -201,9 +200,8 @@ func (r *Refusal) delta(a *node) Bytes {
 	return 0
 }
 
-// Force hands n of an amount to a lease, whatever the limits say: what a client holds
-// that lived through a restart. It returns how many it were; less than n only when
-// the lease would come to hold more than it ever can.
+// Force adds n of an amount to what a lease holds, without checking limits: a client holds it already, for example after a restart of the
+// daemon. It returns how much it added: less than n only if the lease would hold more than any lease can.
 func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	n = min(n, rows[k].most.Less(s.held[k]))
 	s.shift(k, n, 0)
@@ -213,8 +211,8 @@ func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	return n
 }
 
-// Release takes n of an amount back from a lease, at most what it has, and returns how much it took. Bytes that are away from the
-// device are taken first: if the client freed others, too little of the device is believed to be free, never too much.
+// Release takes n of an amount back from a lease, at most what the lease holds, and returns how much it took. It takes bytes that are away
+// from the device first: if the client freed bytes on the device instead, the ledger takes too little of the device for free, never too much.
 func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	has := s.held[k]
 	if k == Memory {
@@ -230,8 +228,8 @@ func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	return n
 }
 
-// Charge sets the bytes that count against the lease's budgets, and the
-// device's commitment, without having been handed out, whatever the limits say.
+// Charge sets how many bytes count against a lease's budgets and its device although they were never granted, such as overhead. It does
+// not check limits.
 func (s *Lease) Charge(n Bytes) {
 	n = min(n, mostBytes-s.Granted())
 	was := s.charged
@@ -241,9 +239,8 @@ func (s *Lease) Charge(n Bytes) {
 	s.shift(Present, n, was)
 }
 
-// CheckMin tells whether a budget's memory.min on a device could be raised to
-// min, and its reservation of Beside to beside: nil, or which limit has no room for
-// the difference. A device that is not there has room for nothing.
+// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Beside to beside, else the
+// limit that has no room for the difference. An unknown device has no room.
 func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
@@ -266,8 +263,7 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	return nil
 }
 
-// Overload returns what a device's commitment exceeds its capacity by, as the
-// refusal of an empty request there; nil when it does not.
+// Overload returns by how much the sum promised on a device exceeds its capacity, as the refusal of a request for 0 bytes; nil: it does not.
 func (l *Ledger) Overload(index int) *Refusal {
 	d := l.device(index)
 	if d == nil {
@@ -281,7 +277,7 @@ func (l *Ledger) Overload(index int) *Refusal {
 	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: most, Short: short, at: &d.node}
 }
 
-// shift adds and takes away of an amount all the way up from the lease.
+// shift changes how much a lease holds of an amount by add less take, in the lease and in all nodes above it.
 func (s *Lease) shift(k Amount, add, take Bytes) {
 	if add == take {
 		return
