@@ -15,7 +15,7 @@ import (
 // copying is a copy that is being made.
 type copying struct {
 	from, to *Arbiter
-	keeps    func(*job) bool // whether what a job holds is copied; if not, the job has given all of it back in the copy
+	keeps    func(*job) bool // reports whether what a job holds is copied; false: the job holds nothing in the copy
 	devices  map[*device]*device
 	shareds  map[*shared]*shared
 	jobs     map[*job]*job
@@ -43,7 +43,7 @@ func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 	return c.to
 }
 
-// device copies a device, on which nothing is held yet.
+// device copies a device, without what is held there.
 func (c *copying) device(d *device) {
 	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, live: d.live,
 		aparts: make(map[*lease]struct{})}
@@ -57,7 +57,7 @@ func (c *copying) device(d *device) {
 	_ = c.to.ledger.Probe(&n.direct, nil, n.Index)
 }
 
-// shared copies a budget that jobs share; nil: there is none.
+// shared copies a shared budget; nil: s is nil.
 func (c *copying) shared(s *shared) *shared {
 	if s == nil {
 		return nil
@@ -78,7 +78,7 @@ func (c *copying) shared(s *shared) *shared {
 	return n
 }
 
-// limits copies the limits of a budget, with its reservations only if reserves is true.
+// limits copies the limits of a budget. If reserves is false it leaves out the reservations.
 func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
 	for d := range c.devices {
 		l := from.Limits(d.Index)
@@ -145,7 +145,8 @@ func (c *copying) session(s *session, in *job) {
 	}
 }
 
-// lease copies a lease, with what it holds unless its job has given that back. spoiled keeps the copy from reading the client's credit word.
+// lease copies a lease, and what it holds unless its job has given that back. The copy is marked as spoiled, because it must not read the
+// client's credit word.
 func (c *copying) lease(l *lease, of *session) {
 	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
 	c.leases[l] = n
@@ -156,7 +157,7 @@ func (c *copying) lease(l *lease, of *session) {
 	of.leases = append(of.leases, n)
 }
 
-// holding is what a lease holds, its permits apart.
+// holding is the set of amounts that a lease holds, without its permits.
 type holding struct {
 	granted, away, charged accounting.Bytes
 	streams                int
@@ -169,7 +170,7 @@ func (l *lease) holding() holding {
 	return holding{l.Granted(), l.Away(), l.Charged(), l.Streams(), l.contexts, l.holds, l.beyond}
 }
 
-// hold has a lease of a copy that holds nothing hold these amounts.
+// hold gives these amounts to a lease of a copy that holds nothing.
 func (l *lease) hold(h holding) {
 	l.Force(accounting.Memory, h.granted)
 	l.Force(accounting.Streams, accounting.Bytes(h.streams))
@@ -179,8 +180,8 @@ func (l *lease) hold(h holding) {
 	l.SetBeside(l.free())
 }
 
-// permits copies the permits on a device of jobs that keep what they hold. A thread without a waiting request has none in the copy, because
-// it may still give them back by itself.
+// permits copies the permits on a device of jobs that keep what they hold. It leaves out the permits of threads without a waiting request, because
+// such a thread may still give them back.
 func (c *copying) permits(d *device) {
 	n := c.devices[d]
 	for o, h := range d.permits[permit.Slot] {
@@ -200,7 +201,7 @@ func (c *copying) permits(d *device) {
 	}
 }
 
-// kindsOf returns the kinds of permits that somebody has on a device.
+// kindsOf returns the kinds of permits that an owner has on a device.
 func (d *device) kindsOf(o owner) (kinds permit.Kinds) {
 	for k, set := range d.permits {
 		kinds[k] = set[o] != nil
@@ -208,7 +209,7 @@ func (d *device) kindsOf(o owner) (kinds permit.Kinds) {
 	return kinds
 }
 
-// waits reports whether the thread that has a permit also has a request that waits.
+// waits reports whether a thread that has a permit waits with a request.
 func waits(o owner) bool {
 	return slices.ContainsFunc(o.Job.tickets, func(t *ticket) bool { return t.session == o.Process && t.thread == o.Thread })
 }
@@ -226,7 +227,7 @@ func (c *copying) ticket(t *ticket) {
 	c.to.queue = append(c.to.queue, n)
 }
 
-// original returns the live request that a request of a copy stands for, and a live request itself.
+// original returns the live request of which t is a copy; if t is live, t itself.
 func (t *ticket) original() *ticket {
 	if t.live != nil {
 		return t.live
@@ -234,7 +235,7 @@ func (t *ticket) original() *ticket {
 	return t
 }
 
-// try calls do on a copy, and then undoes what giveBack and admitAll have done meanwhile, so that the copy is as before.
+// try calls do on a copy, and then undoes what giveBack and admitAll changed in do.
 func (a *Arbiter) try(do func()) {
 	queue := a.queue
 	a.queue, a.undo = slices.Clone(queue), nil
@@ -245,10 +246,10 @@ func (a *Arbiter) try(do func()) {
 	a.queue, a.undo = queue, nil
 }
 
-// undoes notes how a change of a copy is undone at the end of the try that makes it.
+// undoes adds a function that undoes one change of a copy. The enclosing try calls these functions, the last one first.
 func (a *Arbiter) undoes(back func()) { a.undo = append(a.undo, back) }
 
-// giveBack takes from a job of a copy what the given processes of it hold; without any given, all that the job holds.
+// giveBack takes from a job of a copy what the given processes of the job hold; if none are given, all that the job holds.
 func (a *Arbiter) giveBack(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
@@ -294,7 +295,7 @@ func (a *Arbiter) dropPermits(h *holder) {
 	h.Job.slots--
 }
 
-// sharesSlot reports whether a lease of the job still holds memory or objects for which the job has this slot.
+// sharesSlot reports whether a lease of the holder's job still holds memory or objects under this slot.
 func (a *Arbiter) sharesSlot(h *holder) bool {
 	for l := range h.Job.leasesOn(h.device) {
 		if l.slot == h && (l.Granted() > 0 || l.contexts+l.holds+l.Streams() > 0) {

@@ -16,10 +16,10 @@ import (
 type limit struct {
 	device   *device
 	kind     limitKind
-	shared   *shared   // the budget that jobs share whose bytes it limits; nil: it is none of those
+	shared   *shared   // the shared budget whose bytes it limits; nil: it limits the device itself
 	blockers []blocker // waiting requests that block later ones there, in the order of the last cycle
-	waits    bool      // a request was found to wait there in the last cycle
-	watched  bool      // the leases below report what they free
+	waits    bool      // the last cycle found a request that waits there
+	watched  bool      // the clients of the leases below it were told to report each free
 }
 
 // limitKind says what a limit limits.
@@ -27,8 +27,8 @@ type limitKind int
 
 const (
 	limitsBytes   limitKind = iota // the bytes of a device, or of a budget there that jobs share
-	limitsPermits                  // who has permits of a device: slots.max, a claim, or a job that has it alone
-	limitsWish                     // a program's own wish to be one of few: it blocks no other request
+	limitsPermits                  // the permits of a device: slots.max, a claim, or a job that has the device alone
+	limitsWish                     // a program's own slot limit, which blocks no other request
 )
 
 // makeLimits makes the limits that a new device has by itself.
@@ -52,7 +52,7 @@ func (s *shared) limitOn(d *device) *limit {
 	return l
 }
 
-// gate returns the limit that is watched for requests that wait at l: for all permits and wishes the slots of the device.
+// gate returns the limit whose fields waits and watched serve l. All permits and own slot limits of a device use those of its slots.
 func (l *limit) gate() *limit {
 	if l.kind == limitsBytes {
 		return l
@@ -63,7 +63,7 @@ func (l *limit) gate() *limit {
 // full is a limit that refuses a ticket.
 type full struct {
 	*limit
-	hard bool // it has no room; else only earlier requests block the ticket there
+	hard bool // the limit has no room; false: it has room, but earlier requests block the ticket there
 }
 
 // isHard reports whether the limit has no room.
@@ -78,14 +78,14 @@ func (f full) ofPermits() bool { return f.kind != limitsBytes }
 // blocker is a waiting request that blocks later ones at a limit.
 type blocker struct {
 	ticket *ticket
-	since  time.Time // requests of jobs that hold memory there since before this moment pass; the zero time: none passes
+	since  time.Time // requests of jobs that have held memory there since an earlier time are not blocked; the zero time: all are
 }
 
 // neverHeld is the value of since for a job that holds no memory: later than every real time.
 var neverHeld = time.Unix(1<<40, 0)
 
-// block adds a request to those that block later ones. It must be called in the order of the queue. A request that no job would be blocked
-// by which the last blocker does not block already is left out, so that since only falls from one blocker to the next.
+// block adds a request to the blockers of a limit. It must be called in the order of the queue. If the last blocker blocks each job that
+// the request would block, the request is left out, so that since falls from each blocker to the next.
 func (l *limit) block(t *ticket, since time.Time) {
 	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
 		return // the last blocker blocks the same jobs and more
@@ -93,7 +93,7 @@ func (l *limit) block(t *ticket, since time.Time) {
 	l.blockers = append(l.blockers, blocker{t, since})
 }
 
-// blockerOf returns the first request that blocks t at a limit, if the job of t has held memory there since that time; nil: none blocks it.
+// blockerOf returns the first request that blocks t at a limit; nil: none does. since is when the job of t began to hold memory there.
 func (a *Arbiter) blockerOf(l *limit, t *ticket, since time.Time) *ticket {
 	for _, b := range l.blockers {
 		if b.ticket != t && !b.ticket.done && !since.Before(b.since) && a.compare(b.ticket, t) < 0 {
@@ -103,12 +103,13 @@ func (a *Arbiter) blockerOf(l *limit, t *ticket, since time.Time) *ticket {
 	return nil
 }
 
-// behind reports whether a request is blocked at a limit.
+// behind reports whether an earlier request blocks t at a limit. since is as for blockerOf.
 func (a *Arbiter) behind(l *limit, t *ticket, since time.Time) bool {
 	return a.blockerOf(l, t, since) != nil
 }
 
-// changed notes that a waiting request may be decided now, or a deadlock may have formed: the next cycle looks at all of them.
+// changed notes that a waiting request can perhaps be decided now, or that a deadlock may have formed. The next cycle then judges all
+// waiting requests.
 func (a *Arbiter) changed() { a.stale, a.moved = true, true }
 
 // cycle is the admission cycle. It decides the waiting requests that can be decided, until there is none:
@@ -118,12 +119,13 @@ func (a *Arbiter) changed() { a.stale, a.moved = true, true }
 //  3. Start with an empty set of blocked limits.
 //  4. For each request: refuse it if it can never fit. Grant it if it fits and no limit that it adds to is blocked. Refuse it if it
 //     may not wait for what it lacks. Else it waits, and blocks its narrowest full limit on each of its devices.
-//  5. If something was released meanwhile, or a request that comes earlier may be judged otherwise now, go to 3.
-//  6. The set stays: a new request is judged against it alone.
-//  7. Tell the clients below full limits to report what they free, and the others to stop.
-//  8. Look for a deadlock, and go to 3 if one was ended.
+//  5. If something was released meanwhile, or the verdict on an earlier request may be another one now, go to 2. Step 4 tells the clients
+//     below a full limit, when a request first waits there, to report what they free: that counts as such a change.
+//  6. The set stays: a new request is judged against it, without a cycle.
+//  7. Stop watching limits at which no request waits any more.
+//  8. Look for a deadlock, and go to 2 if one was ended.
 //
-// At the end, also if no request waits, it opens the credit words below limits that are held to again.
+// At the end, also if no request waits, it opens the credit words below limits that are no longer exceeded.
 func (a *Arbiter) cycle(now time.Time) {
 	if a.cycling {
 		return
@@ -131,8 +133,8 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
 	a.noticesDue = a.noticesDue || a.stale
-	// Each pass decides a request, or begins to watch a limit, and there are finitely many of both: the bound is there only in case
-	// that is wrong, because a daemon that hangs would be worse than a request that is decided by a later cycle.
+	// Each pass decides a request or begins to watch a limit, so that the loop ends. The bound is for the case that this is wrong: a daemon
+	// that hangs would be worse than a request that only a later cycle decides.
 	for bound := 64 + 16*len(a.queue); a.stale && bound > 0; bound-- {
 		a.stale = false
 		if len(a.queue) == 0 { // 1
@@ -157,14 +159,14 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.checkAll(now)
 }
 
-// With more waiting requests than gatheredAbove, reports of frees are gathered for gatherFor before a cycle is run.
+// If more than gatheredAbove requests wait, one cycle is run for all reports of frees that come within gatherFor.
 const (
 	gatheredAbove = 32
 	gatherFor     = 2 * time.Millisecond
 )
 
-// cycleSoon runs a cycle at once, or, if many requests wait, has the Tick run it that is due gatherFor later (Due). Until then new requests are
-// judged against the limits that the last cycle left blocked.
+// cycleSoon runs a cycle at once. If many requests wait, it sets cycleAt instead: Due then returns that time, at which the daemon calls Tick, and
+// Tick runs the cycle. Until then new requests are judged against the limits that the last cycle left blocked.
 func (a *Arbiter) cycleSoon(now time.Time) {
 	if len(a.queue) <= gatheredAbove {
 		a.cycle(now)
@@ -201,8 +203,8 @@ func (a *Arbiter) clearLines() {
 	})
 }
 
-// unwatch stops watching limits at which no request waits any more. A lease keeps its NOTIFY flag until its client next reports a free;
-// Freed clears the flag then.
+// unwatch stops watching limits at which no request waits any more. The NOTIFY flag in a credit word stays set until the client reports the next
+// free; Freed then clears it.
 func (a *Arbiter) unwatch() {
 	a.allLines(func(l *limit) { l.watched = l.watched && l.waits })
 }
@@ -228,13 +230,13 @@ func (a *Arbiter) refuseLate(now time.Time) {
 }
 
 // consider judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
-// True: it goes on waiting, and blocks later ones; or a limit has begun to be watched for it, and the next pass judges it again.
+// True: it stays in the queue. It then blocks later requests, or a limit is newly watched for it and the next pass judges it again.
 func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteSince(t)
 	v := a.judge(t)
 	if t.absent() {
 		if !v.final && !t.left {
-			a.bar(now, t) // also if it fits: the room that it needs is kept
+			a.bar(now, t) // also if it fits: later requests must not take the room before its client asks again
 		}
 		return true
 	}
@@ -261,8 +263,8 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 	return true
 }
 
-// narrows reports whether t and u are charged to the same job or the same shared budget. If so, serving t leaves less room for u there:
-// u may have to be refused, or wait for a narrower limit than before.
+// narrows reports whether t and u are charged to the same job or the same shared budget. If they are, serving t leaves less room for u
+// there: u may then have to be refused, or wait at a narrower limit than before.
 func (t *ticket) narrows(u *ticket) bool {
 	if t.job == u.job {
 		return true
@@ -275,8 +277,9 @@ func (t *ticket) narrows(u *ticket) bool {
 	return false
 }
 
-// bar notes at which limits a request waits, and has it block later requests on each of its devices at the narrowest limit that refuses it, so
-// that it does not hold up the queues of wider ones.
+// bar marks the limits at which a request waits, and adds the request to the blockers of one limit on each of its devices: the narrowest that
+// refuses it, so that it does not hold up requests that wait only at wider limits. If that is not a shared budget or an own
+// slot limit, the request also blocks the permits that it asks for.
 func (a *Arbiter) bar(now time.Time, t *ticket) {
 	for i := range t.spots {
 		s := &t.spots[i]
@@ -313,8 +316,8 @@ func (a *Arbiter) noteSince(t *ticket) {
 	}
 }
 
-// heldSince returns since when a job holds memory on a device: the earliest opening of a lease that holds memory in use now, or of a
-// job or process that has a reservation there. neverHeld: the job holds none.
+// heldSince returns since when a job holds memory on a device: the earliest time at which a lease with memory in use there was opened, or
+// the job, or a process of it, that has a reservation there. neverHeld: the job holds none.
 func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	since := neverHeld
 	if j.budget.Account(d.Index).Committed == 0 {
@@ -339,8 +342,9 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	return since
 }
 
-// waitsOn returns the limits that a ticket waits for on a device. A ticket that one of several devices will do for waits on each device for
-// the limits that refuse it there. A ticket that needs all of its devices waits on each of them for the limits that refuse it on any.
+// waitsOn returns the limits at which a ticket waits on a device. If one of several devices is enough for the ticket, these are the limits
+// that refuse it on that device. If it needs all of its devices, these are the limits, on that device, of each sort that refuses it on any
+// of them.
 func (t *ticket) waitsOn(s *spot) (at []full) {
 	if t.any || len(t.spots) == 1 {
 		return s.full
@@ -360,9 +364,9 @@ func (t *ticket) waitsOn(s *spot) (at []full) {
 	return at
 }
 
-// watch begins to watch the limits that refuse a request. For each lease below such a limit it first sets NOTIFY in the credit word, so that
-// the client reports every later free, and then takes the idle credit back, so that every earlier free is counted. At the slots of a device it
-// takes back the count of streams that is lent to the client instead, and then the slots that nothing needs. True: one of the limits was not
+// watch begins to watch the limits that refuse a request. For each lease below a limit of bytes it first sets NOTIFY in the credit word, so that
+// the client reports each later free. Then it takes the idle credit back, so that each earlier free is counted. For permits it
+// takes back the counts of streams that are lent to the clients, and then the slots that no object needs. True: one of the limits was not
 // watched before, and the next pass judges the request again.
 func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 	for i := range t.spots {

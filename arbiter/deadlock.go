@@ -7,35 +7,35 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// The search for a deadlock. On a copy of the books (copy.go) all jobs that do not wait give back what they hold. Then requests
-// are admitted as in a cycle, and the job of each admitted request gives back what it holds, until no request can be
+// The search for a deadlock. On a copy of the arbiter's books (copy.go) all jobs that do not count as waiting give back what they hold. Then
+// requests are admitted as in a cycle, and the job of each admitted request gives back what it holds, until no request can be
 // admitted any more. The requests that are left, of jobs that hold something, wait for each other.
 //
-// There are two kinds of search. A strict one may be made at any time: a job counts as waiting if all of its threads wait. One that is not
-// strict is made after nothing has moved for deadlock_grace (looseAt): a job counts as waiting if it has a request that waits. In that search
-// the requests of one job count as a deadlock among themselves only if each process of it that holds something has a waiting request,
-// because a process without one may still give back what the requests wait for.
+// There are two kinds of search. A strict search may be made at any time: a job counts as waiting if all of its threads wait. A loose search is
+// made when nothing has moved for deadlock_grace (looseAt): a job counts as waiting if one of its requests waits. In a loose search
+// the requests of one job count as a deadlock among themselves only if each process of the job that holds something has a waiting request,
+// because a process without a waiting request may still give back what the requests wait for.
 
-// With at most searchedAtOnce waiting requests, each cycle looks for a deadlock itself. If more wait, that would take too long under the
-// daemon's lock: the daemon makes the search without it ([Arbiter.Search]).
+// If at most searchedAtOnce requests wait, each cycle searches itself. If more wait, that would take too long under the
+// daemon's lock: the daemon then searches without its lock ([Arbiter.Search]).
 const searchedAtOnce = 32
 
-// After a search without the lock the next one begins searchShare times as long later as the search took: searching uses at most a tenth of
-// a processor.
+// After a search without the lock the next search begins no sooner than searchShare times the duration of that search, so that searching uses
+// at most a tenth of a processor.
 const searchShare = 9
 
 // Search is a search for a deadlock on a copy of the books.
 type Search struct {
 	books  *Arbiter  // the copy
-	strict bool      // only jobs of which all threads wait count as waiting
-	turn   *ticket   // a live request that fits, but that earlier ones block: it is to be served; nil: none
-	victim *ticket   // the request that is to be refused; nil: none
-	others []*ticket // live requests that wait for what the process of victim holds; at least one of each job
+	strict bool      // only jobs all of whose threads wait count as waiting
+	turn   *ticket   // live request to be served: it fits, but earlier requests, which wait for its job, block it; nil: none
+	victim *ticket   // live request to be refused; nil: none
+	others []*ticket // the other live requests of the deadlock, or those that wait for what the process of victim holds
 	began  time.Time
 }
 
-// breakDeadlock sets when the search that is not strict is due (looseAt), and makes a strict search if few requests wait, and the other one if
-// it is due. If many wait it only notes that a search is due (suspected). True: it ended a deadlock, or took back unused slots.
+// breakDeadlock sets when the next loose search is due (looseAt). If few requests wait, it makes a strict search, and then a loose search if
+// that is due. If many wait it only notes that a strict search is due (suspected). True: it ended a deadlock, or took back unused slots.
 func (a *Arbiter) breakDeadlock(now time.Time) bool {
 	holding, blocked := false, false
 	for _, t := range a.queue {
@@ -44,7 +44,7 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 		}
 	}
 	switch {
-	case !holding: // no request waits for another one
+	case !holding: // no waiting job holds anything for which another could wait
 		a.looseAt = time.Time{}
 	case a.looseAt.IsZero():
 		a.looseAt = now.Add(a.policy.DeadlockGrace)
@@ -57,7 +57,7 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 	return blocked && a.searchNow(now, true) || a.looseDue(now) && a.searchNow(now, false)
 }
 
-// looseDue reports whether a search that is not strict is due.
+// looseDue reports whether a loose search is due.
 func (a *Arbiter) looseDue(now time.Time) bool { return !a.looseAt.IsZero() && !now.Before(a.looseAt) }
 
 // searchNow looks for a deadlock and ends it. True: it did something.
@@ -70,7 +70,7 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 	return a.end(now, s)
 }
 
-// searchDue returns when the daemon must call Tick (few requests wait) or Search (many wait) to look for a deadlock; the zero time: not at all.
+// searchDue returns when the daemon must call Tick (if few requests wait) or Search (if many wait) for the next search; the zero time: not at all.
 func (a *Arbiter) searchDue() (due time.Time) {
 	switch {
 	case a.searching:
@@ -79,7 +79,7 @@ func (a *Arbiter) searchDue() (due time.Time) {
 		return a.looseAt
 	}
 	if due = a.looseAt; a.suspected {
-		due = a.sorted // it is due already
+		due = a.sorted // in the past: the search is due already
 	}
 	if !due.IsZero() && due.Before(a.searchAgain) {
 		due = a.searchAgain
@@ -117,8 +117,8 @@ func (a *Arbiter) Settle(now time.Time, s *Search) {
 	}
 }
 
-// newSearch begins a search: it makes the copy. All requests are judged first, because the copy takes from the last verdict whether a request
-// only waits for its turn, and a grant since then may have left less room.
+// newSearch begins a search with a copy of the books. It judges all requests first, because the copy takes from the last verdict whether only
+// earlier requests block a request, and a grant since that verdict may have left less room.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
 		a.judge(t)
@@ -140,11 +140,11 @@ func (j *job) standsStill() bool {
 	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
 }
 
-// holds reports whether a job has anything that others could wait for: memory in use or reserved, a context or a permit.
+// holds reports whether a job holds anything for which others could wait: memory in use or reserved, a context or a permit.
 func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
-// dropUnused takes back the slots of waiting jobs that no object of theirs needs any more, though no message of the client said so. True:
-// there were some.
+// dropUnused takes back those slots of waiting jobs that none of the job's objects needs any more, even if no message of the client said so.
+// True: it took some back.
 func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
 	for _, t := range a.queue {
 		for _, d := range a.devices {
@@ -159,9 +159,9 @@ func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
 	return dropped
 }
 
-// Run searches on the copy alone, so that it needs no lock. First it looks for a request that would be served but for earlier ones that
-// block it, though those wait for its job (turn). Then it drops the blocking: jobs whose requests fit go on and give back what they hold. Of
-// the requests that are left, victim becomes the youngest one whose process would let another one go on by what it holds; if there is
+// Run searches on the copy only, so that it needs no lock. First it looks for a request that fits and is blocked only by earlier requests
+// that wait for its job (turn). If there is none, it admits requests without regard to their order, until those that are left wait for each
+// other. victim becomes the youngest of these whose process holds enough to let another request be admitted; if there is
 // none, the youngest of all that are left.
 func (s *Search) Run() {
 	s.books.try(func() {
@@ -193,8 +193,8 @@ func (s *Search) Run() {
 	}
 }
 
-// waitFor returns the live requests that those in all (of a copy) stand for; nil: none. Requests of t's own job are left out unless no
-// process of that job could go on by itself.
+// waitFor returns the live requests of which those in all are copies; nil: none. It leaves out requests of t's own job, unless the search is strict
+// or each process of that job that holds something waits (still).
 func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	for _, x := range all {
 		if x.job != t.job || s.strict || t.job.still {
@@ -204,8 +204,8 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	return others
 }
 
-// admitAll takes requests out of the queue of a copy that fit or are refused for good, and has their jobs give back what they hold, until no
-// request is left that fits. inTurn: a request that an earlier one blocks does not count as fitting.
+// admitAll removes from the queue of a copy the requests that fit or are refused for good, and gives back what their jobs hold, until no
+// request that is left fits. inTurn: a request that an earlier request blocks does not count as fitting.
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
@@ -229,8 +229,8 @@ func (a *Arbiter) admitAll(inTurn bool) {
 	}
 }
 
-// letsGoOn returns the requests of this copy that could go on if the process of t gave back what it holds; if t is a job's, the job. The copy
-// is as before then.
+// letsGoOn returns the requests of this copy that could be admitted if the process of t gave back what it holds; if t is a request for a job, if
+// that job did. At the end it undoes what it changed in the copy.
 func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
 	a.try(func() {
 		a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x.job == t.job && x.session == t.session })
@@ -253,8 +253,8 @@ func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
 	return others
 }
 
-// stands reports whether the deadlock that a search found still stands: on a new copy, in which only the jobs of its requests hold anything, the
-// victim's request still cannot be admitted.
+// stands reports whether the deadlock that a search found still stands: none of its requests has been decided, and the victim cannot be
+// admitted on a new copy in which only the jobs of these requests hold anything.
 func (a *Arbiter) stands(s *Search) bool {
 	in := map[*job]bool{s.victim.job: true}
 	for _, t := range s.others {
@@ -269,8 +269,8 @@ func (a *Arbiter) stands(s *Search) bool {
 	return slices.ContainsFunc(c.queue, func(t *ticket) bool { return t.original() == s.victim })
 }
 
-// end carries out what a search found: it refuses the victim, or serves the request that only waited for its turn. True: it did. A search that
-// is not strict is carried out only if nothing of its requests has moved for deadlock_grace; else looseAt is moved on.
+// end carries out what a search found: it refuses the victim, or serves the request that only earlier requests blocked. True: it did. The result of a
+// loose search is carried out only if none of its requests has moved for deadlock_grace; else end sets a later looseAt.
 func (a *Arbiter) end(now time.Time, s *Search) bool {
 	if !s.strict {
 		if s.turn == nil && s.victim == nil {
@@ -294,7 +294,7 @@ func (a *Arbiter) end(now time.Time, s *Search) bool {
 	return false
 }
 
-// moved returns when one of the requests of a deadlock began to wait, or one of their jobs last asked or freed something: the latest of these.
+// moved returns the latest time at which a request of the deadlock began to wait, or the job of one asked for or freed something.
 func (s *Search) moved() (last time.Time) {
 	all := s.others
 	if s.turn != nil {
@@ -312,8 +312,8 @@ func (s *Search) moved() (last time.Time) {
 	return last
 }
 
-// serveOutOfTurn serves a request that fits, past the earlier requests that block it, because those wait for what its job holds. True: it
-// was served.
+// serveOutOfTurn serves a request that fits before the earlier requests that block it, because those wait for what its job holds. False: it
+// does not fit any more.
 func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	if t.done || t.absent() {
 		return false
@@ -330,7 +330,7 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 // refuseVictim refuses the request that a search chose, and names in the message and the event one request of each job of the deadlock.
 func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	all := []*ticket{s.victim}
-	for _, t := range s.others { // one request of each job; for the victim's job that is the victim
+	for _, t := range s.others { // the first request of each job; the victim stands for its own job
 		if !slices.ContainsFunc(all, func(x *ticket) bool { return x.job == t.job }) && a.holds(t.job) {
 			all = append(all, t)
 		}
@@ -366,7 +366,7 @@ func (j *job) away(d *device) (away accounting.Bytes) {
 	return away
 }
 
-// held returns the bytes that a process holds on a device, overhead that is charged included; 0 once the process has ended.
+// held returns the bytes that a process holds on a device, including the overhead that its lease is charged for; 0: it holds none, or has ended.
 func (s *session) held(d *device) accounting.Bytes {
 	if l := s.leaseOn(d); l != nil && s.alive() {
 		return l.Granted().Plus(l.Charged())
@@ -384,7 +384,7 @@ func (j *job) holding() (holding []*session) {
 	return holding
 }
 
-// holds reports whether a process has anything that others could wait for.
+// holds reports whether a process holds anything for which others could wait.
 func (s *session) holds() bool {
 	return slices.ContainsFunc(s.leases, func(l *lease) bool {
 		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)

@@ -8,15 +8,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// A program can only use what is reserved for it when it has a context, which takes memory
-// of the device as well. So a reservation comes with headroom for one context: what a context
-// is known to cost there, beside memory.min and like all overhead at the device's expense.
-// A context that it was kept for neither waits nor is refused. With charge_overhead contexts
-// come out of the budgets, and of what is reserved there: then there is no headroom.
+// Headroom. A program needs a context to use the memory that is reserved for it, and the context takes memory of the device as well. So a
+// reservation comes with headroom: the known cost of one context, reserved on the device beside memory.min. As all overhead it is charged
+// to the device and not to a budget. The context for which headroom was reserved neither waits nor is refused. With charge_overhead
+// contexts are charged to the budgets, and so to the reservations there: then there is no headroom.
 
-// headroomCost is what a reservation on a device keeps for a context. Where nothing is known
-// of what one costs, something is assumed: two jobs that begin at the same time must not both
-// be promised the memory that their contexts will take.
+// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it returns a
+// guess: else two jobs that begin at the same time would both be promised the memory that their contexts will take.
 func (d *device) headroomCost() accounting.Bytes {
 	if d.policy.ChargeOverhead {
 		return 0
@@ -30,15 +28,15 @@ func (d *device) headroomCost() accounting.Bytes {
 	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
 }
 
-// mostMin is the most that can be reserved there at all, with a context beside it.
+// mostMin returns the most bytes that one memory.min on a device can reserve, with headroom beside it.
 func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headroomCost()) }
 
-// bounds is what limits there can be about.
+// bounds returns the figures of a device within which limits are computed.
 func (d *device) bounds() rules.Bounds {
 	return rules.Bounds{Device: d.Index, Processor: !d.IsGPU(), Total: d.Total, Reservable: d.mostMin()}
 }
 
-// headroomOf returns the budget with headroom that a lease's contexts take up: its process's, or its job's; nil: there is none.
+// headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job; nil: neither has headroom.
 func (l *lease) headroomOf() *accounting.Budget {
 	for _, b := range [...]*accounting.Budget{l.session.budget, l.session.job.budget} {
 		if all, _ := b.Kept(l.device.Index); all > 0 {
@@ -48,8 +46,8 @@ func (l *lease) headroomOf() *accounting.Budget {
 	return nil
 }
 
-// headroomFor returns the headroom that a budget has when it comes to reserve least bytes on a device. A budget that several jobs share has
-// none, because it is not one program's.
+// headroomFor returns the headroom of a budget if it reserves least bytes on a device: the headroom that it has, else that of a new reservation. A
+// shared budget has none, because its reservation is not one program's.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
 	if _, shared := b.Owner.(*shared); least == 0 || shared {
 		return 0
@@ -60,8 +58,7 @@ func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accou
 	return d.headroomCost()
 }
 
-// checkMin tells whether a budget can come to reserve least bytes on a device, with what that
-// keeps for a context: nil, or the limit that has no room for it.
+// checkMin returns nil if a budget can reserve least bytes on a device, with headroom; else the limit that has no room for that.
 func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Bytes) *accounting.Refusal {
 	return a.ledger.CheckMin(b, d.Index, least, d.headroomFor(b, least))
 }
@@ -70,7 +67,7 @@ func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Byt
 func (a *Arbiter) keepHeadrooms(now time.Time) {
 	keep := func(b *accounting.Budget) {
 		for _, d := range a.devices {
-			_ = a.ledger.KeepBeside(b, d.Index, 0) // it is there
+			_ = a.ledger.KeepBeside(b, d.Index, 0) // the device is there
 			_ = a.ledger.KeepBeside(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
 		}
 	}
@@ -85,17 +82,16 @@ func (a *Arbiter) keepHeadrooms(now time.Time) {
 	}
 }
 
-// trimHeadroom lowers the headroom to the known cost of a context, after the context that it
-// was kept for was measured.
+// trimHeadroom lowers the headroom for a lease to the known cost of a context, once the context that uses it has been measured.
 func (a *Arbiter) trimHeadroom(l *lease) {
 	if b := l.headroomOf(); b != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
 		all, _ := b.Kept(l.device.Index)
-		_ = a.ledger.KeepBeside(b, l.device.Index, min(all, l.device.contextCost())) // it is there
+		_ = a.ledger.KeepBeside(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
 	}
 }
 
-// contextsNeed is what n new contexts of a lease have to be granted. A context that headroom is
-// kept for needs nothing, and contexts that are gone have left their place.
+// contextsNeed returns the bytes that must be granted for n new contexts of a lease: their cost, less one context if unused headroom is there for
+// it, and less the bytes that ended contexts of the lease have freed.
 func (l *lease) contextsNeed(n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
@@ -103,7 +99,7 @@ func (l *lease) contextsNeed(n int) accounting.Bytes {
 	return l.device.contextCost().Times(uint64(n)).Less(l.beyond.Vacated())
 }
 
-// offered is what of its headroom the next context of a lease comes to have.
+// offered returns the bytes of headroom that the next context of a lease uses; 0: none.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
 		_, left = l.headroomOf().Kept(l.device.Index)
@@ -111,8 +107,9 @@ func (l *lease) offered() (left accounting.Bytes) {
 	return left
 }
 
-// isOffered reports whether headroom is there for the next context of a lease: as long as no process that the headroom is for has made the
-// context that it is kept for. A job's headroom is for its processes, and lies idle only if none of them has its own within that.
+// isOffered reports whether unused headroom is there for the next context of a lease. Headroom of a process is unused until that process
+// has a context on the device. Headroom of a job is unused until one of its processes has a context there, or headroom of its own, which
+// lies within the job's.
 func (l *lease) isOffered() bool {
 	b, j := l.headroomOf(), l.session.job
 	if b == nil {
@@ -128,7 +125,7 @@ func (l *lease) isOffered() bool {
 	})
 }
 
-// isFurther reports whether a ticket wants a context beyond the one that headroom was kept for.
+// isFurther reports whether a ticket asks for another context after the one that used the headroom.
 func (a *Arbiter) isFurther(t *ticket) bool {
 	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
 }

@@ -8,20 +8,23 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// verdict is the result of judging a ticket: it is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
+// This file judges whether a request fits: judge is the entry. cycle.go calls it for each waiting request, and queue.go for a new one;
+// serve.go carries the verdict out.
+
+// verdict is the result of judging a ticket: the ticket is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
 type verdict struct {
-	final   bool                // refused, whatever others release
-	spot    *spot               // the device on which it fits; some spot if it needs several devices and fits on all
-	reason  Reason              // of the refusal or the wait
+	final   bool                // refused even if all other jobs released what they hold
+	spot    *spot               // the device on which it fits; if it needs several devices and fits on all, any non-nil spot
+	reason  Reason              // why it is refused or waits
 	refusal *accounting.Refusal // the figures at the limit that refuses
 }
 
 // waits reports whether a request was judged to have to wait.
 func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
 
-// judge judges whether a ticket can be served now, and notes in its spots which limits refuse it. It grants nothing; but of the
-// ticket's own lease it may take back idle credit and lent streams, and count managed memory as away from the device, so that these are
-// not in its way.
+// judge judges whether a ticket can be served now, and notes in its spots which limits refuse it. It grants nothing. But from the
+// ticket's own lease it may take back idle credit and lent streams, and it may count the lease's managed memory as away from the device, because
+// these would take room that the ticket can use.
 func (a *Arbiter) judge(t *ticket) verdict {
 	for i := range t.spots {
 		t.spots[i].full = t.spots[i].full[:0]
@@ -34,7 +37,7 @@ func (a *Arbiter) judge(t *ticket) verdict {
 	return t.why
 }
 
-// memory returns the amounts that n bytes of a ticket's memory add: managed memory adds nothing to the device's sum.
+// memory returns the amounts that n bytes of a ticket's memory add to the sums. Managed memory adds nothing to the device's sum.
 func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	if t.managed {
 		return accounting.Apart(n)
@@ -59,8 +62,8 @@ func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	return all
 }
 
-// never returns a final verdict if a lease's request for these amounts is refused whatever others release: its device is lost, it asks for more
-// than could ever fit, or there is no room for an amount that no request may wait for, such as streams.
+// never returns a final verdict if a lease's request for these amounts cannot be granted even if all other jobs released what they hold: the
+// device is lost, the request is for more than could ever fit, or an amount has no room for which no request may wait, such as streams.
 func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	no := func(why Reason, r accounting.Refusal) verdict {
 		r.Device = l.device.Index
@@ -74,11 +77,11 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 	if takes[accounting.Present] == 0 { // managed memory: the device need not hold it
 		most = l.Max()
 	}
-	if n > most { // no idle credit that is called back could help
+	if n > most { // taking back idle credit cannot help
 		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
 			Remaining: min(l.Room(), most), Limit: most})
 	}
-	for k := range takes { // an amount that a request may wait for is judged later, with the requests that wait for it
+	for k := range takes { // amounts for which requests may wait are judged later, behind the requests that wait for them
 		if accounting.Amount(k).Awaited() {
 			takes[k] = 0
 		}
@@ -111,7 +114,7 @@ func (a *Arbiter) judgeLease(t *ticket) verdict {
 	}
 	a.takeApart(l)
 	if t.bytes > 0 && a.chained(t) {
-		t.taken = t.taken.Plus(a.take(l, a.idle(l))) // what its threads have freed goes back before it is judged
+		t.taken = t.taken.Plus(a.take(l, a.idle(l))) // first count what the process has freed
 	}
 	if t.kind == WantsBytes && !t.managed {
 		a.giveWay(l, t.bytes)
@@ -151,15 +154,15 @@ func (s *spot) verdict() verdict {
 	return verdict{reason: ReasonDeviceFull}
 }
 
-// judgeLimit notes whether a limit refuses a ticket on a device: because it has no room (hard), or because an earlier request blocks the ticket
-// there. It is called for the narrower limits first.
+// judgeLimit adds a limit to those that refuse a ticket on a device, if the limit has no room (hard) or an earlier request blocks the ticket
+// there. It must be called for narrower limits first.
 func (a *Arbiter) judgeLimit(t *ticket, s *spot, at *limit, hard bool) {
 	if hard || a.behind(at, t, s.since) {
 		s.full = append(s.full, full{at, hard})
 	}
 }
 
-// judgePermits judges whether a ticket can have the permits of a device that it asks for. wish is the program's own slot limit; 0: none.
+// judgePermits notes which limit, if any, refuses the permits of a device for which a ticket asks. wish is the program's own slot limit; 0: none.
 func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) {
 	if s.asks = asks; !asks[permit.Slot] {
 		return
@@ -178,8 +181,9 @@ func (a *Arbiter) judgePermits(t *ticket, s *spot, asks permit.Kinds, wish int) 
 	}
 }
 
-// tight asks the ledger which limits have no room for a lease's request: budgets that it shares with others, and the device (nil). final is
-// set if waiting cannot help: the lease's own budget has no room, or what the process itself uses leaves too little at such a limit.
+// tight returns the limits that have no room for a lease's request, as the ledger says: budgets that are shared with other jobs, and nil for the
+// device. It returns a final verdict if waiting cannot help: the lease's own budget has no room, or the process, or its job, itself uses
+// so much that too little is left at one of these limits.
 func (a *Arbiter) tight(t *ticket) (tight []*accounting.Budget, final verdict) {
 	l, need := t.lease, t.bytes
 	if need == 0 {
@@ -204,7 +208,7 @@ func (a *Arbiter) tight(t *ticket) (tight []*accounting.Budget, final verdict) {
 	return tight, final
 }
 
-// refusal returns the figures at the limit for which a ticket is refused, as if all idle credit had been called back.
+// refusal returns the figures at the limit that refuses a ticket, as if all idle credit had been taken back.
 func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	switch {
 	case t.why.refusal != nil:
@@ -234,7 +238,7 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
-// refusalOfStart returns the figures at the limit for which a job or a process is refused before it begins.
+// refusalOfStart returns the figures at the limit that refuses a job or a process before it begins.
 func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	var plain *accounting.Refusal
 	for i := range t.spots {
@@ -250,7 +254,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	return plain
 }
 
-// beyondOwn returns the refusal if a lease's own budget has no room for a request even with all of the lease's idle credit called back; else nil.
+// beyondOwn returns the refusal if a lease's own budget has no room for a request even after idle credit below it has been taken back; else nil.
 func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t) {
 		if reasonOf(r) == ReasonOverBudget { // also if a limit shared with others refuses it
@@ -260,8 +264,8 @@ func (a *Arbiter) beyondOwn(t *ticket) *accounting.Refusal {
 	return nil
 }
 
-// ownPart returns the bytes that a ticket's own lease has in use on its device; of a shared budget, the bytes that its whole job has in use
-// below it. A request never waits for its own process or job to free these.
+// ownPart returns the bytes for which a ticket must not wait, because its own program uses them: at a device the bytes that its lease has in
+// use there, at a shared budget (of) the bytes that its whole job has in use below that budget.
 func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
 		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.beyond.Cost()))
@@ -278,11 +282,11 @@ func (a *Arbiter) ownPart(t *ticket, of *shared) accounting.Bytes {
 	return all
 }
 
-// judgeStart judges what a job, or a process, takes before it begins: what it reserves, and for a job its slots, its claim or the sole use of its
-// devices. If it may choose a device, one without any slot holder is preferred to one that has room beside others.
+// judgeStart judges whether a job or a process can begin: whether there is room for its reservation, and for a job also its slots, its claim, or the
+// sole use of its devices. If any one of several devices is enough, it prefers a device whose slots are all free.
 func (a *Arbiter) judgeStart(t *ticket) verdict {
-	var worst, shared verdict // shared: among devices to choose from, the first that has room beside others
-	waits := false            // there is a device on which it may fit later
+	var worst, shared verdict // shared: the first device on which it fits beside other slot holders
+	waits := false            // it may fit on a device later
 	for i := range t.spots {
 		s := &t.spots[i]
 		v := verdict{final: true, reason: ReasonDeviceLost}
@@ -294,7 +298,7 @@ func (a *Arbiter) judgeStart(t *ticket) verdict {
 			return v
 		case v.spot != nil && t.any && shared.spot == nil:
 			shared = v
-		case v.final: // it never fits here, and blocks no other request
+		case v.final: // it can never fit here: a wish blocks no other request
 			s.full = append(s.full[:0], full{&s.device.wish, true})
 		case v.spot == nil:
 			waits = true
@@ -312,7 +316,7 @@ func (a *Arbiter) judgeStart(t *ticket) verdict {
 	return worst
 }
 
-// judgeSpot judges what a job or a process takes on one device before it begins.
+// judgeSpot is judgeStart for one device.
 func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	j, d := t.job, s.device
 	least, budget := t.reserves(d)
@@ -335,7 +339,7 @@ func (a *Arbiter) judgeSpot(t *ticket, s *spot) verdict {
 	return s.verdict()
 }
 
-// neverStarts returns a final verdict if a reservation can never have room on a device, below a shared budget, or within its own job.
+// neverStarts returns a final verdict if a reservation can never fit on a device, below a shared budget, or within its own job.
 func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *accounting.Budget) verdict {
 	if least == 0 {
 		return verdict{}
@@ -379,8 +383,8 @@ func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	return s.Memory(d.bounds()).Least(), s.budget
 }
 
-// growth returns by how many bytes a reservation makes the sum on the device grow. It counts what the rule reserves for the shared budget
-// above the job as well.
+// growth returns by how many bytes a reservation raises the sum that is promised on a device. That includes the reservation that the rule
+// makes for the shared budget above the job, if that is still to be made.
 func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
 	s := j.shared
 	if s == nil {

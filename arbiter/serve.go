@@ -9,8 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// admit serves a ticket that was judged to fit, and returns what became of it. If processes of its own job have meanwhile allocated idle
-// credit that was to make room for it, it is judged again: it waits for another limit, or is refused if waiting cannot help.
+// This file carries out verdicts (judge.go): it grants what was judged to fit, and refuses.
+
+// admit serves a ticket that was judged to fit, and returns the verdict in the end. If clients of its own job have since allocated from the
+// idle credit that was to make room for it, the ticket is judged again: it waits at another limit, or is refused if waiting cannot help.
 func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
 	if a.serve(now, t, v.spot) {
 		return v
@@ -22,7 +24,7 @@ func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
 	return v
 }
 
-// serve grants a ticket that was judged to fit. False: it does not fit any more, because processes of its own job have meanwhile allocated
+// serve grants a ticket that was judged to fit. False: it does not fit any more, because clients of its own job have allocated from the
 // idle credit that was to make room for it.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
 	switch t.kind {
@@ -48,7 +50,7 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	return true
 }
 
-// apply enters in the books what a lease asked for, and returns the receipt by which it can be taken back.
+// apply adds what a ticket asks for to the sums of its lease, and returns the receipt by which the grant can be taken back.
 func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	l, thread := t.lease, a.makes(t.lease, t.thread)
 	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
@@ -77,8 +79,8 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	return got
 }
 
-// fit reports whether the budgets above a lease have room for its request. If they have none, it first calls back idle credit below the
-// lease's own budgets.
+// fit reports whether the budgets above a lease have room for its request. If its own process's or job's budget has too little, it takes back
+// idle credit of other leases below that budget.
 func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chained(t) {
 		return true
@@ -91,14 +93,15 @@ func (a *Arbiter) fit(t *ticket) bool {
 	return t.short == nil
 }
 
-// helps calls idle credit back on devices on which a ticket lacks nothing but bytes, if that makes enough room: on the first such device if
-// one will do, else on each that the ticket needs. Idle credit that would not be enough stays with its leases. True: some was called back.
+// helps takes back idle credit on devices on which only the lack of bytes refuses a ticket, if that makes enough room there. If one device
+// is enough for the ticket, it stops at the first such device. Idle credit that would not make enough room stays with its leases. True: it
+// took some back.
 func (a *Arbiter) helps(t *ticket) (helped bool) {
 	for i := range t.spots {
 		s := &t.spots[i]
 		switch {
 		case len(s.full) == 0 && t.any:
-			return false // it is served here
+			return false // the ticket fits on this device already
 		case len(s.full) == 0:
 		case !s.lacks(func(f full) bool { return !f.hard || f.ofPermits() }) && a.helpsAt(t, s.device):
 			if helped = true; t.any {
@@ -111,7 +114,7 @@ func (a *Arbiter) helps(t *ticket) (helped bool) {
 	return helped
 }
 
-// helpsAt calls idle credit back on one device, if that makes room for a ticket there. False: it does not.
+// helpsAt takes back idle credit on one device, if that makes room for a ticket there. False: it would not.
 func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
@@ -124,10 +127,10 @@ func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
 	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(accounting.Whole(t.bytes)) })
 }
 
-// serveJob opens a job that was judged to fit with what it takes at its start.
+// serveJob opens a job that was judged to fit, with its reservations and permits.
 func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	j := t.job
-	var keeps []*device // only devices for which it was judged: where a cap has come since then it gets no slot
+	var keeps []*device // only devices on which its slot was judged: a slots.max set since then gives it none
 	for i := range t.spots {
 		if s := &t.spots[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
@@ -153,7 +156,7 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	a.finish(now, t, Result{Granted: true})
 }
 
-// reserve makes the reservation of a session that was judged to fit, and that of its job if the job is the session's own.
+// reserve makes the reservation of a session that was judged to fit. If its job has none yet, it first makes that of the job.
 func (a *Arbiter) reserve(s *session) {
 	s.pending = false
 	if s.job.pending {
@@ -166,7 +169,7 @@ func (a *Arbiter) reserve(s *session) {
 // reserveJob makes the reservations of a job that was judged to fit.
 func (a *Arbiter) reserveJob(j *job) {
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
-	a.changed() // requests that wait may have less room now
+	a.changed() // waiting requests may have less room now
 }
 
 // begin makes a job's reservations, and makes the job a holder of the devices in keeps until it ends.
@@ -185,11 +188,11 @@ func (a *Arbiter) grantJobPermits(now time.Time, j *job, d *device) {
 	h.kept, h.spare = true, j.keepsSpare(d)
 }
 
-// toldWait is how long a request must have waited for its program to be told that it was served.
+// toldWait is the shortest wait after which a program is told that its request was served.
 const toldWait = time.Second
 
-// finish records the decision of a ticket. A ticket that waited leaves the queue, and its decision goes to the daemon, unless the call that
-// made the ticket (a.asking) is still running and returns the decision itself.
+// finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is appended to those that Decisions
+// returns. If the call that made the ticket still runs (a.asking), that call returns the decision instead.
 func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	answer = t.counted(answer)
 	answer.Ticket = t.id
@@ -263,7 +266,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	}
 }
 
-// leaveIdle gives a lease the idle credit back that was taken from it for a request that is refused at once: a refusal takes nothing.
+// leaveIdle returns to a lease the idle credit that judge took for a request that is now refused without having waited.
 func (a *Arbiter) leaveIdle(t *ticket) {
 	if l := t.lease; t.taken > 0 && t.parked.IsZero() && !l.closed && l.Away() == 0 {
 		l.give(t.taken)
@@ -271,7 +274,7 @@ func (a *Arbiter) leaveIdle(t *ticket) {
 	t.taken = 0
 }
 
-// refuseStart returns the error for a job or a session that does not begin.
+// refuseStart returns the refusal of a job or a session that does not begin.
 func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
 	switch {
 	case text != "":
