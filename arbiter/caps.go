@@ -9,14 +9,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file has the caps: budgets for the live limits of users and of cgroups, which their programs have beside those of their rules.
+// This file has the caps: budgets for the live limits of users and cgroups. They limit programs in addition to the budgets that follow from the
+// programs' rules.
 
-// userOwner and cgroupOwner name users and cgroups in the table of live limits.
+// userOwner and cgroupOwner return the keys of users and cgroups in the table of live limits.
 func userOwner(uid uint32) rules.Owner    { return rules.Owner{Kind: rules.OfUser, ID: uint64(uid)} }
 func cgroupOwner(path string) rules.Owner { return rules.Owner{Kind: rules.OfCgroup, Path: path} }
 
-// cgroupsAround returns the budgets of the cgroups with a limit that a process runs in, in whichever hierarchy, the
-// narrower ones first.
+// cgroupsAround returns the budgets of the cgroups, of all hierarchies, that have a limit and contain a process, the narrower ones first.
 func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
 	if len(a.limits) == 0 {
 		return nil
@@ -34,10 +34,10 @@ func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
 	slices.SortFunc(all, func(x, y *shared) int {
 		return cmp.Or(len(y.key.cgroup)-len(x.key.cgroup), cmp.Compare(x.key.cgroup, y.key.cgroup))
 	})
-	return slices.Compact(all) // paths of two hierarchies may lie in one cgroup
+	return slices.Compact(all) // a process may have the same path in two hierarchies
 }
 
-// RunsIn reports whether a client that lives counts in a cgroup or below it.
+// RunsIn reports whether a live client runs in a cgroup or below it.
 func (a *Arbiter) RunsIn(of string) bool {
 	for _, s := range a.sessions {
 		if s.alive() && s.process.InCgroup(of) {
@@ -47,8 +47,7 @@ func (a *Arbiter) RunsIn(of string) bool {
 	return false
 }
 
-// capJob puts a job under what its user may hold in all, or under nothing where there is no
-// such limit.
+// capJob puts a job's budget under the cap of its user; if the user has no live limit, under none.
 func (a *Arbiter) capJob(j *job) {
 	var to *shared
 	j.User = a.limits[userOwner(j.request.Process.UID)]
@@ -63,7 +62,7 @@ func (a *Arbiter) capJob(j *job) {
 	})
 }
 
-// capSession puts a process under the cgroups around it that have a limit. It reports whether these are others than before.
+// capSession puts a process's budget under the caps of the cgroups around it. moved: these are others than before.
 func (a *Arbiter) capSession(s *session) (moved bool) {
 	old, to := s.cgroups, a.cgroupsAround(&s.process)
 	if slices.Equal(old, to) {
@@ -84,10 +83,10 @@ func (a *Arbiter) capSession(s *session) (moved bool) {
 	return true
 }
 
-// capKey is that of the budget under a cap.
+// capKey returns the key in a.shareds of the budget for the live limits of a user or cgroup.
 func capKey(of rules.Owner) sharedKey { return sharedKey{uid: uint32(of.ID), cgroup: of.Path} }
 
-// capOf returns the budget under a cap. It is made with its first job, or process.
+// capOf returns the budget for the live limits of a user or cgroup. It makes the budget when the first job or process comes under it.
 func (a *Arbiter) capOf(c *rules.Limits) *shared {
 	if s := a.shareds[capKey(c.Of)]; s != nil {
 		s.limit = c // it may have been changed
@@ -96,7 +95,7 @@ func (a *Arbiter) capOf(c *rules.Limits) *shared {
 	return a.share(&shared{key: capKey(c.Of), limit: c, who: c.String(), budget: a.ledger.OpenCap()})
 }
 
-// share puts a budget in place that jobs share.
+// share enters a shared budget among those of the arbiter.
 func (a *Arbiter) share(s *shared) *shared {
 	s.budget.Owner = s
 	a.shareds[s.key] = s

@@ -8,9 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
-// A copy of the books, on which the search for a deadlock (deadlock.go) tries what would happen if jobs gave back what they hold. It has
-// the waiting requests of clients that are there and their jobs, and nothing of other jobs. It shares nothing that changes with the books that it
-// was made of, so that it needs no lock.
+// A copy of the arbiter's books, on which the search for a deadlock (deadlock.go) tries what would happen if jobs gave back what they hold. It
+// has the waiting requests whose clients are not absent (absent.go), the jobs of these requests, and nothing of other jobs. The copy shares no
+// data that changes with the original, so that it needs no lock.
 
 // copying is a copy that is being made.
 type copying struct {

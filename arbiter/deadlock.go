@@ -87,8 +87,9 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// Search returns a search that is due if many requests wait; nil: none is due, or one is being made. The caller calls Run without the
-// daemon's lock, and then Settle with it. Meanwhile all other methods of the arbiter may be called.
+// Search begins a search without the lock if one is due. nil: none is due, few requests wait, or a search is being made. The caller
+// holds the daemon's lock; it gives the lock back, calls Run, takes the lock again and calls Settle. While Run runs, all other
+// methods of the arbiter may be called.
 func (a *Arbiter) Search(now time.Time) *Search {
 	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
 		return nil

@@ -8,24 +8,24 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file puts limits in force: of a rule, of a job's request, and live ones. After a change of any of these, renew computes the
-// limits of the jobs and processes below it, writes those that differ into the ledger, and tells the clients.
+// This file puts limits in force: the limits of a rule, of a job's request, and live limits. After a change of any of these, renew computes the
+// limits of the jobs and processes below it, writes the changed limits into the ledger, and shows them on the clients' lease pages.
 
-// limitChange is a budget's new limits on a device.
+// limitChange is a change of a budget's limits on a device.
 type limitChange struct {
 	budget *accounting.Budget
 	device *device
-	limits accounting.Limits
+	limits accounting.Limits // to be set; in the result of setLimits those before the change
 
-	kept accounting.Bytes // headroom, before the change; 0: none
+	kept accounting.Bytes // headroom before the change; 0: none
 }
 
-// everyJob picks all jobs.
+// everyJob returns true.
 func everyJob(*job) bool { return true }
 
-// renew puts the rules and the live limits in force for those jobs that under picks (nil: for those whose rule is another one than before),
-// and for their processes. With admit a memory.min that is raised must have room: else the
-// refusal is returned, and the ledger is as it was.
+// renew puts the rules and the live limits in force for the jobs for which under returns true, and for their processes. If under is nil, it
+// does so for the jobs whose rule or live limits are others than before. With admit, a raised memory.min must have room: else renew changes
+// no limits in the ledger and returns the refusal. The jobs are then linked to the refused limits, and the caller must link them again.
 func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accounting.Refusal {
 	var jobs []*job
 	for _, j := range a.jobs {
@@ -38,18 +38,19 @@ func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accou
 			return refused
 		}
 	} else {
-		for _, j := range jobs { // one after the other, which reads the memory of each once
+		for _, j := range jobs { // one job at a time, so that the data of each is read into the processor's cache once
 			a.renewJobs(now, []*job{j}, under != nil, false)
 		}
 	}
 	for p := range a.overs {
 		a.squeeze(now, p)
 	}
-	a.changed() // what jobs ask for may be another thing by now, though no sum has changed
+	a.changed() // the requests of jobs may ask for other amounts now, even if no sum has changed
 	return nil
 }
 
-// renewJobs is renew for these jobs. Unless all is set there is one, and nothing is done if its rule and its live limits are as they were.
+// renewJobs does the work of renew for some jobs. If all is false, jobs has one element, and renewJobs does nothing if its rule, its live limits
+// and its shared budgets are as before.
 func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accounting.Refusal {
 	changes := make([]limitChange, 0, 2*len(a.devices)*len(jobs))
 	moved := false
@@ -61,7 +62,7 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 		}
 		changes = a.jobChanges(changes, j)
 		for _, s := range j.sessions {
-			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of its own follows from the rule
+			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of the process follows from the rule
 				changes = a.sessionChanges(changes, s)
 			}
 		}
@@ -83,8 +84,8 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 	return nil
 }
 
-// link makes a job and its processes read their rule and their rows of the table of live limits, and places them below the budgets that
-// they share. It reports whether these are others than before.
+// link sets the rule and the live limits that a job and its processes read, and places their budgets below the shared budgets that follow from
+// these. moved: a budget is below another shared budget than before.
 func (a *Arbiter) link(j *job) (moved bool) {
 	p, shared, up := &j.request.Process, j.shared, j.cap
 	j.Rule = a.policy.For(*p)
@@ -98,7 +99,7 @@ func (a *Arbiter) link(j *job) (moved bool) {
 	return moved
 }
 
-// linkSession is link for a process. The job of a bare process has its live limits already.
+// linkSession does the same for a process. Live limits of a bare process are set for its job only.
 func (a *Arbiter) linkSession(s *session) (moved bool) {
 	if s.job.run {
 		s.Live = a.owned(s.limitOwner(), &s.process)
@@ -106,7 +107,7 @@ func (a *Arbiter) linkSession(s *session) (moved bool) {
 	return a.capSession(s)
 }
 
-// owned returns the live limits of a job or a process, whose user is known by now.
+// owned returns the live limits of a job or a process, and enters the user there.
 func (a *Arbiter) owned(of rules.Owner, p *rules.Process) *rules.Limits {
 	l := a.limits[of]
 	if l != nil {
@@ -115,10 +116,11 @@ func (a *Arbiter) owned(of rules.Owner, p *rules.Process) *rules.Limits {
 	return l
 }
 
-// renewLease tells a lease's client of its limits.
+// renewLease shows a lease's limits on the client's page, and opens the credit word again if no limit is exceeded any more. moved: the lease is below
+// another shared budget than before.
 func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
 	if moved {
-		a.noteChain(l) // it may have brought more than there is room for
+		a.noteChain(l) // with this lease the new budget may hold more than its limit
 	}
 	l.SetStreamsMax(s.Streams().Max)
 	a.relend(l)
@@ -130,17 +132,17 @@ func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
 		a.flag(l)
 	}
 	l.word.Limit(l.maxInForce())
-	if a.reflag(l); moved && l.contended() { // a request may wait at a budget that it has come under
+	if a.reflag(l); moved && l.contended() { // a request may wait at the new budget
 		a.recallAll(l)
 	}
 }
 
-// jobChanges appends those limits of a job's budget, and of those it shares, that are not what they were.
+// jobChanges appends the changes of limits of a job's budget and of the shared budgets above it.
 func (a *Arbiter) jobChanges(changes []limitChange, j *job) []limitChange {
 	for _, d := range a.devices {
 		for s := range j.shares {
 			l := s.limits(d)
-			if j.pending { // what the rule reserves for all of them is part of what it waits for
+			if j.pending { // the job waits for that reservation too
 				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
 			}
 			changes = appendChange(changes, s.budget, d, l)
@@ -150,7 +152,7 @@ func (a *Arbiter) jobChanges(changes []limitChange, j *job) []limitChange {
 	return changes
 }
 
-// sessionChanges appends those limits of a session's budget, and of the cgroups around it, that are not what they were. A dead one reserves nothing.
+// sessionChanges appends the changes of limits of a session's budget and of the cgroups around its process. A dead session reserves nothing.
 func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
 	for _, d := range a.devices {
 		l := s.limits(d)
@@ -165,7 +167,7 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 	return changes
 }
 
-// appendChange appends a budget's limits on a device if they are not what they were: of a job's thousand processes hardly any.
+// appendChange appends a change if a budget's limits on a device differ from l. Usually few of a job's processes have changed limits.
 func appendChange(changes []limitChange, b *accounting.Budget, d *device, l accounting.Limits) []limitChange {
 	if l == b.Limits(d.Index) {
 		return changes
@@ -173,22 +175,22 @@ func appendChange(changes []limitChange, b *accounting.Budget, d *device, l acco
 	return append(changes, limitChange{budget: b, device: d, limits: l})
 }
 
-// memory is a shared budget's limits on a device, with what they come from.
+// memory returns a shared budget's limits on a device, and which setting each comes from.
 func (s *shared) memory(d *device) rules.Memory {
 	if s.limit != nil {
 		return s.limit.Memory(d.bounds())
 	}
 	m := s.rule.Memory(d.bounds())
-	if d.IsGPU() { // as each program's own is of none but GPUs
+	if d.IsGPU() { // memory.min reserves memory of GPUs only
 		m.Min, m.MinBy = d.bounds().Amount(s.rule.Min), s.rule.Name+", shared"
 	}
 	return m
 }
 
-// limits are a shared budget's limits on a device.
+// limits returns a shared budget's limits on a device.
 func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
 
-// inForce are limits as they are in force: where nothing is kept any more, or not yet, without Min.
+// inForce returns the limits of m that are in force on a device. keeps: the reservation is made now; else Min is 0.
 func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 	if !keeps {
 		m.Min = 0
@@ -197,9 +199,8 @@ func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 	return m.Limits
 }
 
-// setLimits writes limits into the ledger, and returns those that it changed
-// (with what they were). With admit, a memory.min that is raised must have room, or
-// nothing is changed.
+// setLimits writes limits into the ledger, and returns the changes that it made, each with the limits before it. With admit, a raised
+// memory.min must have room: else setLimits undoes the changes that it made before, and returns the refusal.
 func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChange, refused *accounting.Refusal) {
 	for _, c := range changes {
 		old := c.budget.Limits(c.device.Index)
@@ -227,14 +228,14 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	return nil, refused
 }
 
-// putLimits writes limits, with the headroom that is kept for what they reserve.
+// putLimits writes limits into the ledger, and the headroom that goes with their reservation.
 func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
-	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // it is there
+	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // the device is there
 	_ = a.ledger.KeepBeside(c.budget, c.device.Index, headroom)
 	a.changed()
 }
 
-// moveTo puts a job's budget below another shared budget than it was; nil: below none.
+// moveTo puts a job's budget below the shared budget to, instead of the one in *at; nil: no shared budget. put changes the ledger.
 func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
 	old := *at
 	if to == old {
@@ -243,7 +244,7 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 	*at = to
 	a.changed()
 	if err := put(b, budgetOf(to)); err != nil {
-		panic("arbiter: " + err.Error()) // a job's is above no other one, and no cap
+		panic("arbiter: " + err.Error()) // a job's budget is not a cap, and no shared budget is below it
 	}
 	a.dropShared(old)
 }

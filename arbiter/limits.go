@@ -12,13 +12,13 @@ import (
 )
 
 // This file changes the table of live limits (rules/table.go): SetLimits checks a change, writes it into the table, puts it in force by
-// renew (inforce.go), and tells of it. RestoreLimits fills the table at the daemon's start.
+// renew (inforce.go), and adds an event for the audit log. RestoreLimits fills the table at the daemon's start.
 
-// SetLimits changes the live limits of a device, rule, user, cgroup, job or process, now and for what comes later. name is that of a
-// user; "": it is not known. If a limit falls below what is held, the credit words below it are closed, and idle credit is taken back, before
-// SetLimits returns. The change is made as a whole or not at all. ErrNoJob, ErrNoSession, ErrNoRule and ErrNoDevice: the owner or the device is
-// not there. ErrRange: the change makes no sense. ErrPermission: the owner may only lower, and of devices, rules and cgroups only root may
-// change anything. A *Result: a memory.min has no room.
+// SetLimits changes the live limits of a device, rule, user, cgroup, job or process, at once and for programs that start later. name is the
+// name of a user whose limits they are; "": not known. If a limit falls below the bytes that are held, SetLimits closes the credit words below
+// it and takes idle credit back before it returns. The change is made as a whole or not at all. ErrNoJob, ErrNoSession, ErrNoRule and
+// ErrNoDevice: the owner or the device does not exist. ErrRange: a value makes no sense. ErrPermission: an owner tried to raise a limit, or a user
+// other than root tried to change limits of a device, rule or cgroup. A *Result: there is no room for a memory.min.
 func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.Change) error {
 	of, err := a.LimitOwner(of)
 	if err != nil {
@@ -40,7 +40,7 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	}
 	next.Set(c, force)
 	a.lay(of, next)
-	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can bring a memory.min back too
+	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can raise the memory.min that it capped
 		a.lay(of, had)
 		for _, j := range a.jobs {
 			if s.under(j) {
@@ -58,8 +58,8 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	return nil
 }
 
-// lay makes these the live limits of an owner. Limits of users and cgroups that limit nothing are forgotten. Devices see them at once, all
-// other owners by relink.
+// lay replaces the live limits of an owner in the table; nil removes them. Limits of users and cgroups that limit nothing are removed. A device
+// reads the new limits at once; jobs and processes read them when link is called for them.
 func (a *Arbiter) lay(of rules.Owner, limits *rules.Limits) {
 	if d := a.device(int(of.ID)); of.Kind == rules.OfDevice && d != nil {
 		d.live = limits
@@ -79,9 +79,9 @@ func (a *Arbiter) Limits(of rules.Owner) []rules.Row {
 	return nil
 }
 
-// RestoreLimits puts live limits into the table again after a restart of the daemon, unchecked. It must be called before the jobs and
-// sessions are restored whose limits they are. name is that of a user; "": it is not known. Of two rows for the same file and device the
-// last counts.
+// RestoreLimits puts live limits into the table again after a restart of the daemon, without checking them. It must be called before the jobs
+// and sessions with these limits are restored. name is the name of a user whose limits they are; "": not known. Of two rows for the same
+// file and device the last counts.
 func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
 	limits := &rules.Limits{Of: of, User: name}
 	for _, r := range rows {
@@ -93,8 +93,8 @@ func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
 	a.lay(of, limits)
 }
 
-// DropLimits takes all live limits of an owner off the table, without an event. Draining leases of a job or a process that has ended
-// keep them.
+// DropLimits removes all live limits of an owner from the table, without an event. Leases that still drain after their job or process has ended
+// keep the limits that are in force.
 func (a *Arbiter) DropLimits(now time.Time, of rules.Owner) {
 	if a.limits[of] == nil {
 		return
@@ -106,9 +106,9 @@ func (a *Arbiter) DropLimits(now time.Time, of rules.Owner) {
 	}
 }
 
-// LimitOwner returns the owner under which the table has the limits of the owner that is asked for: of a process without a start time the
-// process that has the PID now, of a bare process's job the process, of a rule's number the rule as it is configured. ErrNoJob,
-// ErrNoSession, ErrNoRule: the owner is not there.
+// LimitOwner returns the key under which the table has the limits of an owner. A process without a start time becomes the process that has the
+// PID now, the job of a bare process becomes the process, and the number of a rule becomes the rule as it is configured. ErrNoJob,
+// ErrNoSession, ErrNoRule: the owner does not exist, or the only process of the job has ended.
 func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 	switch of.Kind {
 	case rules.OfJob:
@@ -137,7 +137,7 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 	return of, nil
 }
 
-// limitOwner names a job in the table of live limits. A bare process's job has the limits of its process.
+// limitOwner returns the key of a job in the table of live limits. The job of a bare process has the limits of the process.
 func (j *job) limitOwner() rules.Owner {
 	if j.run {
 		return rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)}
@@ -145,15 +145,15 @@ func (j *job) limitOwner() rules.Owner {
 	return processOwner(&j.request.Process)
 }
 
-// limitOwner names a session's process in the table of live limits.
+// limitOwner returns the key of a session's process in the table of live limits.
 func (s *session) limitOwner() rules.Owner { return processOwner(&s.process) }
 
 func processOwner(p *rules.Process) rules.Owner {
 	return rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
 }
 
-// sessionsOf returns the sessions of a live process, the oldest first. If the start time is not given, and processes that had the PID one
-// after the other have sessions, they are those of the last.
+// sessionsOf returns the sessions of a live process, the oldest first. If the start time is not given, and several processes with sessions have
+// had the PID, it returns the sessions of the process that started last.
 func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	for _, s := range a.sessions {
 		p := &s.process
@@ -170,19 +170,20 @@ func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	return found
 }
 
-// subject describes the owner of limits that are changed: how its limits are found, checked and told.
+// subject describes an owner whose limits are changed: how to find and check its limits, and what to call it.
 type subject struct {
 	of     rules.Owner
 	owner  rules.Process   // user who may lower the limits
-	who    string          // for errors
-	whose  string          // for events
-	now    func() limited  // limits in force; nil: of a device
-	device *device         // that has the limits; nil: of all other owners
-	job    *job            // that has the limits, or whose process has; nil: of all other owners
-	under  func(*job) bool // which jobs have programs under the limits
+	who    string          // name of the owner for errors
+	whose  string          // name of the owner for events
+	now    func() limited  // returns the limits in force; nil: the owner is a device
+	device *device         // the owner; nil: the owner is not a device, or does not exist
+	job    *job            // the owner, or the job of the process that is; nil: the owner is neither job nor process
+	under  func(*job) bool // reports whether a job has programs under the limits
 }
 
-// limited is a job, a process, a rule or an owner of caps: its limits follow from a rule, from what was asked for, and from rows of the table.
+// limited is a job, a process, a rule, or the live limits of a user or cgroup. Its limits follow from a rule, from a job's request, and from
+// rows of the table.
 type limited interface {
 	Memory(b rules.Bounds) rules.Memory
 	Streams() rules.Streams
@@ -247,7 +248,7 @@ func (s *subject) ofProcess(x *session) {
 	s.who, s.whose = fmt.Sprintf("process %d", x.process.PID), wording.Owned(x.process.User, x.name())
 }
 
-// check returns an error if a change makes no sense for a subject, or is not permitted. force: the change passes the rules.
+// check returns an error if a change makes no sense for a subject, or is not permitted. force: the change may exceed the limits of the rules.
 func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	switch force, err = c.Forces(s.owner.UID); {
 	case err != nil:
@@ -273,15 +274,15 @@ func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	return force, nil
 }
 
-// standing is a limit as it is in force.
+// standing is the value of a limit in force.
 type standing struct {
-	device *device // nil: on all
+	device *device // nil: all devices
 	file   string
 	value  accounting.Bytes
 	text   func(accounting.Bytes) string
 }
 
-// standings returns the limits that a change sets as they are in force now.
+// standings returns the values in force now of the limits that a change sets.
 func (s *subject) standings(on []*device, c rules.Change) (all []standing) {
 	if c.Slots != nil {
 		all = append(all, standing{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
@@ -300,7 +301,7 @@ func (s *subject) standings(on []*device, c rules.Change) (all []standing) {
 	return all
 }
 
-// countText writes a streams.max or slots.max, of which one value stands for no limit.
+// countText returns a function that formats a streams.max or slots.max. The value none stands for no limit.
 func countText(none accounting.Bytes) func(accounting.Bytes) string {
 	return func(n accounting.Bytes) string {
 		if n == none {
@@ -310,8 +311,7 @@ func countText(none accounting.Bytes) func(accounting.Bytes) string {
 	}
 }
 
-// audit tells who changed which limit of whose from what to what, device by device where they
-// differ. There is no event for a limit that is in force as it was.
+// audit adds an event for each limit that a change has changed, on each device: who changed it, whose it is, and its old and new value.
 func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []standing) {
 	for i, is := range s.standings(a.devices, c) {
 		if is.value == was[i].value {
@@ -337,8 +337,8 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []standin
 	}
 }
 
-// Given returns what a session's job was given, or had changed on every device, beyond what the
-// rules say; a Size with Max set stands for nothing. streams is the limit in force.
+// Given returns the memory.max that was set last on all devices for a session's job, else the one that the job's request asked for. A Size
+// with Max set: neither, only the rules limit it. streams is the streams.max in force.
 func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
 	most = accounting.Size{Max: true}
 	s := a.sessions[id]

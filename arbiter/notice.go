@@ -11,11 +11,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// noticeEvery is how often a waiting client hears of changes, at most.
+// This file makes the notices that tell waiting clients how their requests stand. The daemon sends them.
+
+// noticeEvery is the shortest time between two notices to a waiting client.
 const noticeEvery = time.Second
 
-// Notice tells how a ticket stands at this moment; the zero Notice for one that does not
-// wait. What is told so is not told again by Decisions before it changes.
+// Notice returns how a waiting ticket stands now, and notes that its client knows that: Decisions returns another notice only when that has
+// changed. The zero Notice: the ticket does not wait.
 func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	t := a.tickets[id]
 	if t == nil {
@@ -26,7 +28,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	return m.standing(t)
 }
 
-// obstacle returns the limit at which a ticket stands in line: the narrowest that refuses it.
+// obstacle returns the limit at which a ticket waits, for notices: the narrowest that refuses it.
 func (t *ticket) obstacle() *limit {
 	for i := range t.spots {
 		if s := &t.spots[i]; len(s.full) > 0 && (!s.device.lost || i == len(t.spots)-1) {
@@ -36,17 +38,17 @@ func (t *ticket) obstacle() *limit {
 	return &t.spots[0].device.bytes
 }
 
-// moment describes all waiting requests at one time. It finds once, for all of them, which ones come before each and
-// which programs hold what each waits for.
+// moment describes all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all requests
+// that wait there.
 type moment struct {
 	a         *Arbiter
 	now       time.Time
-	positions map[*ticket]int // place among the requests that the same limit refuses; 1 is next
-	held      map[*limit]string
-	states    map[*limit]string
+	positions map[*ticket]int   // position among the requests that the same limit refuses; 1: next
+	held      map[*limit]string // text that names the holders at a limit
+	states    map[*limit]string // stateOf of a limit
 }
 
-// moment counts where all waiting requests stand.
+// moment counts the positions of all waiting requests.
 func (a *Arbiter) moment(now time.Time) *moment {
 	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
 	before := make(map[*limit]int)
@@ -76,7 +78,7 @@ func (m *moment) listed() []*ticket {
 	return all
 }
 
-// standing says how a ticket stands.
+// standing returns the notice that says how a ticket stands.
 func (m *moment) standing(t *ticket) Notice {
 	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
 	held := once(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
@@ -92,7 +94,7 @@ func (m *moment) standing(t *ticket) Notice {
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
-// once is what is the same for all that wait at one limit.
+// once returns the text of a limit in known. If there is none yet, it enters the one that find returns.
 func once(known map[*limit]string, at *limit, find func(*limit) string) string {
 	text, ok := known[at]
 	if !ok {
@@ -102,7 +104,7 @@ func once(known map[*limit]string, at *limit, find func(*limit) string) string {
 	return text
 }
 
-// stateOf is what a notice is about: it is told again when that changes.
+// stateOf returns a text that changes when the holders at a limit change, so that waiting clients get another notice.
 func (a *Arbiter) stateOf(at *limit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d", at.device.Index, at.kind)
@@ -130,7 +132,8 @@ func (a *Arbiter) stateOf(at *limit) string {
 	return b.String()
 }
 
-// tell sends notices to those for whom something has changed, once a second.
+// tell adds a notice to the decisions for each waiting request whose position, or the holders at whose limit, have changed. It does so at most
+// once in noticeEvery.
 func (a *Arbiter) tell(now time.Time) {
 	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
 		return
@@ -146,7 +149,7 @@ func (a *Arbiter) tell(now time.Time) {
 	}
 }
 
-// noticesAt is when notices are due; zero: nothing has changed.
+// noticesAt returns when tell is due; zero: nothing has changed.
 func (a *Arbiter) noticesAt() time.Time {
 	if !a.noticesDue {
 		return time.Time{}

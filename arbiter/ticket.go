@@ -11,34 +11,36 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Notice tells a waiting request how it stands.
+// This file has the ticket, the arbiter's record of a request, and the calls that cancel tickets and tell of them. cycle.go decides tickets.
+
+// Notice says how a waiting request stands.
 type Notice struct {
 	Position int // 1: next at the limit that refuses it
 	Waited   time.Duration
-	Text     string // one line for people: what it waits for, who holds that and since when
+	Text     string // one line for users: what the request waits for, which program holds that, and since when
 }
 
 // spot is a device on which a ticket may be served, and what refuses it there.
 type spot struct {
 	device *device
-	full   []full       // the limits that refuse it, the narrower ones first: shared budgets, permits, the bytes of the device
-	asks   permit.Kinds // the permits to be taken there
-	since  time.Time    // the job has held memory there since then, when this was judged; neverHeld: it holds none
+	full   []full       // the limits that refuse the ticket there, the narrower ones first: shared budgets, permits, the bytes of the device
+	asks   permit.Kinds // the permits that the ticket would take there
+	since  time.Time    // since when the job had held memory there when the ticket was last judged; neverHeld: it held none
 }
 
-// ticket is a request, also before it is known to have to wait.
+// ticket is a request that is being decided or waits.
 type ticket struct {
 	id       TicketID
 	place    Place
 	kind     What
 	job      *job
-	session  *session // nil for a job's
-	lease    *lease   // nil for a job's and a session's
+	session  *session // nil: a job asks
+	lease    *lease   // nil: a job or a session asks
 	thread   uint32
-	bytes    accounting.Bytes // what it takes of its device, or of its budgets
-	managed  bool             // bytes are of managed memory
+	bytes    accounting.Bytes // bytes that it adds to the sums of its device or its budgets
+	managed  bool             // bytes are managed memory
 	taken    accounting.Bytes // idle credit of its lease that was taken back to judge it, and goes back to the lease if it is refused at once
-	count    int              // of streams, contexts or holds
+	count    int              // number of streams, contexts or holds
 	noWait   bool
 	aside    bool // Request.Aside
 	asked    bool // Request.Again
@@ -48,30 +50,30 @@ type ticket struct {
 	left     bool      // its client is absent since a resume, and it blocks no other request
 
 	spots  []spot
-	any    bool                // one of the spots will do; else it needs all
-	again  bool                // it came before, and has kept its place
-	why    verdict             // as last judged
-	short  *accounting.Refusal // with all idle credit counted in, where that was found not to suffice
-	parked time.Time           // zero: it does not wait
+	any    bool                // one of the spots is enough; false: the ticket needs all
+	again  bool                // the request was made before, and has kept its place
+	why    verdict             // the last verdict
+	short  *accounting.Refusal // the limit at which even all idle credit did not make room; nil: none was found
+	parked time.Time           // when it began to wait; zero: it does not wait
 
-	live     *ticket // in a copy of the books: the request that this one was copied from; nil in the books themselves
-	turnOnly bool    // of a copy: nothing refused live but that others come first
+	live     *ticket // in a copy of the books: the request of which this is a copy; nil in the books themselves
+	turnOnly bool    // in a copy: only earlier requests block live
 
 	done   bool
 	answer Result
 	told   told
 }
 
-// told is what the waiting client knows.
+// told is the state of a ticket that was last sent to the waiting client.
 type told struct {
 	position int
-	state    string
+	state    string // stateOf
 }
 
-// alone is the one spot of a ticket that a lease has.
+// alone returns the only spot of a lease's ticket.
 func (t *ticket) alone() *spot { return &t.spots[0] }
 
-// shares yields the budgets that a ticket's process, or job, shares with others, the narrower ones first.
+// shares yields the shared budgets above a ticket's process, or its job, the narrower ones first.
 func (t *ticket) shares(yield func(*shared) bool) {
 	if t.session != nil {
 		t.session.shares(yield)
@@ -93,7 +95,7 @@ func (t *ticket) lacks(sort func(full) bool) bool {
 // lacks reports whether a limit of this sort refuses a ticket on a device.
 func (s *spot) lacks(sort func(full) bool) bool { return slices.ContainsFunc(s.full, sort) }
 
-// onlyBehind reports that nothing refuses a ticket but that others come first.
+// onlyBehind reports whether a ticket fits, so that only earlier requests block it. If one device is enough for it, it must fit on one.
 func (t *ticket) onlyBehind() bool {
 	if !t.any {
 		return !t.lacks(full.isHard)
@@ -101,7 +103,7 @@ func (t *ticket) onlyBehind() bool {
 	return slices.ContainsFunc(t.spots, func(s spot) bool { return !s.lacks(full.isHard) })
 }
 
-// result is what is known of a ticket at the end of the call that made it.
+// result returns the result of a request at the end of the call that made it: the decision, or that it waits.
 func (t *ticket) result() Result {
 	if t.done {
 		return t.answer
@@ -109,16 +111,16 @@ func (t *ticket) result() Result {
 	return t.counted(Result{Waiting: t.id})
 }
 
-// Decisions returns what became of waiting requests since the last call, and notices to requests that go on waiting, oldest first.
-// Every ticket that a request was told of is decided exactly once, however it ends.
+// Decisions returns the decisions on waiting requests since the last call, and the notices for requests that still wait, oldest first.
+// Each ticket that was returned as waiting is decided exactly once.
 func (a *Arbiter) Decisions() []Result {
 	decisions := a.decisions
 	a.decisions = nil
 	return decisions
 }
 
-// Place tells the place of a waiting request, to be kept for when it comes again; the
-// zero Place for one that does not wait.
+// Place returns the place of a waiting request, which the daemon records so that the request gets it again after a restart. The zero Place: the
+// ticket does not wait.
 func (a *Arbiter) Place(id TicketID) Place {
 	if t := a.tickets[id]; t != nil {
 		return t.place
@@ -126,7 +128,7 @@ func (a *Arbiter) Place(id TicketID) Place {
 	return Place{}
 }
 
-// Owner returns the process whose ticket it is; of a request for a job, the job's runner. False if the ticket does not wait.
+// Owner returns the process that a waiting ticket belongs to; for a job's ticket the job's runner. False: the ticket does not wait.
 func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	t := a.tickets[id]
 	if t == nil {
@@ -135,7 +137,7 @@ func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	return *t.process(), true
 }
 
-// process is whose request it is.
+// process returns the process that made the request.
 func (t *ticket) process() *rules.Process {
 	if t.session != nil {
 		return &t.session.process
@@ -143,7 +145,7 @@ func (t *ticket) process() *rules.Process {
 	return &t.job.request.Process
 }
 
-// name is how people know who waits.
+// name returns the name, for users, of the program or job that waits.
 func (t *ticket) name() string {
 	if t.session != nil {
 		return t.session.name()
@@ -151,8 +153,7 @@ func (t *ticket) name() string {
 	return t.job.name()
 }
 
-// Cancel takes a ticket out of the queue and decides it with the reason; false when it
-// does not wait.
+// Cancel takes a ticket out of the queue and refuses it with a reason. False: it does not wait.
 func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 	t := a.tickets[id]
 	if t == nil {
@@ -163,8 +164,8 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 	return true
 }
 
-// CancelAll cancels those of the tickets that wait, and returns how many they were. It runs one cycle after all of them are cancelled, so
-// that none of them is granted what the others leave. As CancelJob it refuses requests of their jobs for which there was no place.
+// CancelAll cancels the tickets of a list that wait, and returns how many did. It runs one cycle after all are cancelled, so that none of them is
+// granted what the others leave. As in CancelJob, requests of their jobs for which there was no place are refused when their clients ask again.
 func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	for _, id := range ids {
 		if t := a.tickets[id]; t != nil {
@@ -177,8 +178,8 @@ func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	return n
 }
 
-// CancelJob cancels all tickets of a job, its own among them, and returns how many they were. Its requests for which there was no place in
-// the queue are refused when their clients ask again.
+// CancelJob cancels all tickets of a job and its processes, and returns how many there were. Requests for which there was no place in the
+// queue are refused when their clients ask again.
 func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	j := a.jobs[id]
 	if j == nil {
@@ -190,7 +191,7 @@ func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	return n
 }
 
-// cancelOf cancels those of a job's tickets that are meant, and returns how many they were.
+// cancelOf cancels the tickets of a job for which meant returns true, and returns how many there were.
 func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n int) {
 	for _, t := range slices.Clone(j.tickets) {
 		if meant(t) {
@@ -201,7 +202,7 @@ func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n i
 	return n
 }
 
-// cancel decides a ticket without its having been served.
+// cancel refuses a waiting ticket because of its deadline or on request, with an event. The caller runs the cycle.
 func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	a.changed()
 	kind, text := EventCancelled, wording.Cancelled
@@ -219,7 +220,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, text)
 }
 
-// eventOf is an event about a ticket.
+// eventOf returns an event about a ticket.
 func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Event {
 	e := Event{Time: now, Kind: kind, Device: -1, What: t.kind.asked(), Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
 		WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
@@ -234,8 +235,7 @@ func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Even
 	return e
 }
 
-// Threads tells how many threads of a client ever made an intercepted call and live;
-// 0: not known.
+// Threads sets how many live threads of a client have made an intercepted call; 0: not known.
 func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)
