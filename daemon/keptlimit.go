@@ -1,7 +1,7 @@
 package daemon
 
-// This file keeps the arbiter's table of live limits in the state file, so that limits hold over a restart of the
-// daemon. setlimit.go changes limits; folders.go ends those of cgroups whose folders are gone.
+// This file writes the arbiter's table of live limits to the state file and reads it back, so that live limits outlive a restart of the
+// daemon. setlimit.go changes limits; folders.go ends the limits of cgroups whose folders are gone.
 
 import (
 	"math"
@@ -15,27 +15,28 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// keptLimits says where the records are.
+// keptLimits is the index of the records of limits in the state file.
 type keptLimits struct {
-	of    map[rules.Owner][]int // records of each owner
-	count *counts               // records, by who made the change; a device's are root's
-	paths map[uint64]int        // records of the paths of cgroups, by their numbers
+	of    map[rules.Owner][]int // indexes of each owner's records
+	count *counts               // number of records, by the user who made the change
+	paths map[uint64]int        // indexes of the records of cgroups' paths, by the numbers of the paths
 }
 
 func newKeptLimits() keptLimits {
 	return keptLimits{of: map[rules.Owner][]int{}, count: newCounts(limitBounds), paths: map[uint64]int{}}
 }
 
-// ofNobody is the start of a process in records of a user's and a cgroup's limits: a daemon before these records finds no process for it.
+// ofNobody is the start time in records of limits of users and cgroups. A daemon of an older version, which takes such a record for that of
+// a process, finds no process with it.
 const ofNobody = ^uint64(0)
 
 // The values of Limit.Privileged in the state file.
 const (
-	limitForces = 1 // the limit passes the rules
-	limitLowers = 2 // it was taken from a client's page, and only lowers
+	limitForces = 1 // a privileged user set the limit, which may exceed the rules
+	limitLowers = 2 // the limit was read from a client's page, and counts only if it lowers
 )
 
-// recordForLocked returns a record, without values, in which limits of an owner on a device are kept.
+// recordForLocked returns a record without values for a row of an owner.
 func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit {
 	r := statefile.Limit{Target: uint32(of.Kind), ID: of.ID, Start: of.Start, Device: int32(row.Device), UID: row.UID}
 	switch of.Kind {
@@ -55,7 +56,7 @@ func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit 
 	return r
 }
 
-// ownerOfLocked returns whose limits a record has.
+// ownerOfLocked returns the owner of the limits in a record.
 func (d *Daemon) ownerOfLocked(r *statefile.Limit) rules.Owner {
 	of := rules.Owner{Kind: rules.Kind(r.Target), ID: r.ID, Start: r.Start}
 	switch of.Kind {
@@ -96,7 +97,7 @@ func setRow(r *statefile.Limit, row rules.Row) {
 	}
 }
 
-// rowsOf returns the rows of the table that a record has.
+// rowsOf returns the rows of the table that a record stands for.
 func rowsOf(r *statefile.Limit) []rules.Row {
 	request := ipc.LimitRequest{Set: r.Set, Max: r.Max, MaxShare: r.MaxPerMille, Min: r.Min, MinShare: r.MinPerMille,
 		Streams: min(r.Streams, math.MaxInt32), Slots: min(r.Slots, math.MaxInt32)}
@@ -109,8 +110,8 @@ func rowsOf(r *statefile.Limit) []rules.Row {
 	return rows
 }
 
-// roomForLimitLocked returns an error if a change needs a record more than there may be. It is asked before the change is made, but for
-// a device's: root is told in the log.
+// roomForLimitLocked returns an error if a change needs one more record and there may be no more. It is called before the change is made. Changes
+// of a device's limits are always made: if there is no room, the log says so.
 func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
 	rows := d.arb.Limits(of)
 	isNew := func(next rules.Row) bool {
@@ -122,11 +123,12 @@ func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
 	return d.kept.count.full(0, change.UID, change.Privileged)
 }
 
-// keepLimitsLocked makes the records of an owner equal the rows that the table has of it now: one record for the rows on a device that the
-// owner set, another one for those that pass the rules.
+// keepLimitsLocked makes the records of an owner equal to the rows that the arbiter's table has of it: for each device one record of the
+// rows that the owner set, and one of the rows that a privileged user set.
 //
-// A record in force is not written to, because half of it would be the old and half the new limit if the daemon died meanwhile. New records
-// are written before old ones are freed. If the daemon dies in between, both are left, and recoverLimits lets the one that sets more count.
+// It does not write to a live record, because a daemon that died meanwhile would leave half of the old limit and half of the new one. It writes
+// new records before it frees old ones. If the daemon dies in between, both are left, and recoverLimitsLocked lets the record with more limits
+// count. If the table is full, it frees an old record first: a daemon that dies in between has then lost that limit.
 func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	var want []statefile.Limit
 	rows := d.arb.Limits(of)
@@ -146,17 +148,24 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 		}
 	}
 	left := slices.Clone(d.kept.of[of])
-	for _, next := range want {
+	want = slices.DeleteFunc(want, func(next statefile.Limit) (kept bool) {
 		at := slices.IndexFunc(left, func(i int) bool {
 			is := *d.file.Limits.At(i)
 			is.Live = 0
 			return is == next
 		})
-		if at >= 0 {
+		if kept = at >= 0; kept {
 			left = slices.Delete(left, at, at+1)
-			continue
 		}
+		return kept
+	})
+	for _, next := range want {
 		i, row, err := d.file.Limits.New()
+		if err != nil && len(left) > 0 { // the table is full
+			d.freeLimitLocked(left[0])
+			left = left[1:]
+			i, row, err = d.file.Limits.New()
+		}
 		if err != nil {
 			d.log.Warn("a changed limit will not outlive this daemon", "err", err)
 			continue
@@ -173,7 +182,7 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	d.dropCgroupLocked(of)
 }
 
-// knownLimitLocked enters a record where it is looked for.
+// knownLimitLocked enters a record in the index.
 func (d *Daemon) knownLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	of := d.ownerOfLocked(r)
@@ -181,7 +190,7 @@ func (d *Daemon) knownLimitLocked(i int) {
 	d.kept.count.add(0, r.UID)
 }
 
-// freeLimitLocked drops a record.
+// freeLimitLocked frees a record and removes it from the index.
 func (d *Daemon) freeLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	of := d.ownerOfLocked(r)
@@ -194,13 +203,13 @@ func (d *Daemon) freeLimitLocked(i int) {
 	d.file.Limits.Free(i)
 }
 
-// dropLimitsLocked takes all live limits of an owner off.
+// dropLimitsLocked removes all live limits of an owner, from the arbiter's table and from the state file.
 func (d *Daemon) dropLimitsLocked(of rules.Owner) {
 	d.arb.DropLimits(d.now(), of)
 	d.keepLimitsLocked(of)
 }
 
-// dropRuleLimitsLocked drops the records of live limits of rules: the configuration says itself again what they give.
+// dropRuleLimitsLocked frees the records of live limits of rules that the arbiter has dropped, because the configuration was loaded again.
 func (d *Daemon) dropRuleLimitsLocked() {
 	for of := range d.kept.of {
 		if of.Kind == rules.OfRule {
@@ -209,9 +218,9 @@ func (d *Daemon) dropRuleLimitsLocked() {
 	}
 }
 
-// recoverLimitsLocked fills the table with what the last daemon kept. It must be called before jobs and sessions are taken up, which
-// then begin with their limits. A record that makes no sense is dropped, and so is that of a rule that the configuration has no longer
-// as it was.
+// recoverLimitsLocked fills the arbiter's table with the limits that the last daemon kept. It must be called before jobs and sessions are
+// recovered, so that they begin with their limits. It frees the records of rules that are no longer in the configuration, or have changed
+// there, and of cgroups whose path is not known.
 func (d *Daemon) recoverLimitsLocked() {
 	d.recoverCgroupsLocked()
 	all := map[rules.Owner][]*statefile.Limit{}
@@ -254,9 +263,9 @@ func inOrder(records []*statefile.Limit) (rows []rules.Row) {
 	return rows
 }
 
-// rankOf returns the place of a record's limit in the order in which the limits of one owner are restored: those of the privileged before the
-// owner's own, those on every device before those on single ones, and of two for one device the one of the record that sets more last. What
-// overrides the owner's own on every device comes next to these.
+// rankOf returns the rank of a limit in a record among those of one owner, which are restored in order of their ranks: limits of privileged users
+// before the owner's own, limits for all devices before those for one device, and of two records for one device the one with more limits last. A limit
+// of one device that overrides the owner's own limit for all devices comes right after that.
 func rankOf(r *statefile.Limit, file rules.File) int {
 	rank := bits.OnesCount32(r.Set & (1<<statefile.LimitOverrides - 1))
 	if r.Device >= 0 {
@@ -271,17 +280,18 @@ func rankOf(r *statefile.Limit, file rules.File) int {
 	return rank
 }
 
-// dropOrphanLimitsLocked drops the limits of jobs and processes that have not been taken up.
+// dropOrphanLimitsLocked drops the limits of jobs and processes that were not recovered, and the records that a daemon left that died while it
+// wrote.
 func (d *Daemon) dropOrphanLimitsLocked() {
 	for of := range d.kept.of {
 		_, err := d.arb.LimitOwner(of)
 		if err != nil && (of.Kind == rules.OfJob || of.Kind == rules.OfProcess) {
 			d.dropLimitsLocked(of)
 		} else {
-			d.keepLimitsLocked(of) // the last daemon may have died as it freed the first of two records
+			d.keepLimitsLocked(of) // the last daemon may have died before it freed the old record
 		}
 	}
-	for id := range d.kept.paths { // or before it wrote the limit
+	for id := range d.kept.paths { // it may have died after it wrote a path and before it wrote the limit
 		d.dropCgroupLocked(rules.Owner{Kind: rules.OfCgroup, Path: d.cgroupLocked(id)})
 	}
 }

@@ -113,6 +113,32 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	}
 }
 
+// TestAFullTableKeepsALimitThatIsChangedAgain: the new record takes the place of the old one, so that the limit outlives the daemon.
+func TestAFullTableKeepsALimitThatIsChangedAgain(t *testing.T) {
+	b := newBench(t, 1<<30)
+	c := b.child(1 << 20)
+	change := func(bytes uint64) {
+		t.Helper()
+		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: 0, Max: bytes}
+		if err := b.limit(asker{privileged: true}, r, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(1 << 28)
+	b.lock()
+	for {
+		if _, _, err := b.file.Limits.New(); err != nil {
+			break
+		}
+	}
+	b.unlock()
+	change(1 << 27)
+	b.restart()
+	if l := b.lease(c.pid, 0); l.Budget != 1<<27 {
+		t.Errorf("after a restart: %d bytes, want %d", l.Budget, 1<<27)
+	}
+}
+
 // TestALongChangeIsCounted: of both ways in which a limit is changed.
 func TestALongChangeIsCounted(t *testing.T) {
 	b := newClockedBench(t, 1<<30)
