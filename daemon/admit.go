@@ -11,13 +11,15 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// alloc decides on bytes: the slow path of an allocation.
+// This file answers requests of a lease: for memory, streams and contexts, and queries of how much memory there is.
+
+// alloc answers a request for bytes, which a client makes if its credit is too small for an allocation.
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
 		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread})
 }
 
-// ask has a request of a lease decided, whatever it asks for, and answers it or tells that it waits.
+// ask decides on a request of a lease for anything, and sends the reply, or a notice that the request waits.
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
 	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
@@ -28,7 +30,7 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 	return cl.replyAsked(h, r, out)
 }
 
-// decide has the arbiter decide on a request of a lease, and writes down what comes of it.
+// decide asks the arbiter for a decision on a request of a lease, and records a grant or the waiting request.
 func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
 	d := cl.d
 	d.lock()
@@ -41,12 +43,12 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	r.Lease = l.ID
 	now := d.now()
 	d.threadsLocked(now, cl.s)
-	if retry { // next to the request, so that no other one gets what it leaves
+	if retry { // under the same lock as the request, so that no other request gets what the old ticket leaves
 		place, forget := d.returnsLocked(cl.conn.Peer(), h)
 		r.Place = place
 		defer forget()
 		if r.Count < 0 {
-			r.Count = 0 // its client has said what it has since it gave that back, or is of an old version: then it stays counted
+			r.Count = 0 // the client's Resume has reported the lower count; a client of an old version keeps the higher count
 		}
 	}
 	out := d.arb.Ask(now, r)
@@ -54,7 +56,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
 	case r.Count != 0:
-		l.Hide() // a stream may be charged, and what a context is expected to take is not free
+		l.Hide() // the room that the page shows may have shrunk: streams can be charged, and a context takes memory
 		d.keepObjectsLocked(l, r.What, out)
 		faults.At("objects.decided")
 	}
@@ -66,8 +68,8 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	return out, nil
 }
 
-// parkAskedLocked has a request of a lease wait. It is apart from decide for what it needs on the
-// heap, which an answer at once does not.
+// parkAskedLocked parks a request of a lease that must wait. It is a function of its own because its closures move its arguments to the heap, which a
+// request that is decided at once need not pay for.
 func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
 	cl.d.parkLocked(cl, cl.s.caller, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
@@ -78,7 +80,7 @@ func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request
 	cl.d.noteAskedLocked(cl.waits, l, r)
 }
 
-// replyAsked tells what became of a request of a lease.
+// replyAsked sends the reply for a decided request of a lease.
 func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
@@ -107,7 +109,7 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 	return reply(cl, h, out, &rep)
 }
 
-// patienceMillis returns how long a client may go on asking, as replies with StatusCrowded say it.
+// patienceMillis returns how long a client may ask again, in the encoding of replies with StatusCrowded.
 func patienceMillis(patience time.Duration) uint64 {
 	if patience < 0 {
 		return ipc.NoLimit
@@ -115,8 +117,8 @@ func patienceMillis(patience time.Duration) uint64 {
 	return uint64(patience.Milliseconds())
 }
 
-// told is the line that a refused program is to print: of its first refusal, and of each that is about
-// the client itself rather than about what others hold.
+// told returns the line that a refused program must print: for its first refusal, and for each refusal whose cause is not memory that other programs
+// hold, but the program's own threads or the full queue. "": it prints none.
 func (cl *client) told(out arbiter.Result) (text ipc.Text) {
 	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
 		text = addressed(cl.s.caller, out.Explain)
@@ -124,7 +126,7 @@ func (cl *client) told(out arbiter.Result) (text ipc.Text) {
 	return text
 }
 
-// reply sends what became of a request with its body, or as an error where there is none.
+// reply sends a decision with its body; if the status is an error, which has no body, as an error.
 func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) error {
 	status := ipc.StatusOK
 	if !out.Granted {
@@ -136,7 +138,7 @@ func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) err
 	return ipc.Reply(cl.conn, h, status, rep, -1)
 }
 
-// freed is a free that saw NOTIFY.
+// freed handles the report of a client that freed memory while NOTIFY was set in its credit word.
 func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
 	d.lock()
@@ -152,13 +154,13 @@ func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	return nil
 }
 
-// query answers what a program's own memory query should say.
+// query answers a Query request: the total and free memory that a program sees when it asks for them.
 func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
 	room, err := cl.room(&ipc.RoomRequest{Device: r.Device})
 	return ipc.QueryReply{Total: room.Total, Used: room.Used, Room: room.Room}, err
 }
 
-// room is the same with the word that it was summed by.
+// room answers a Room request: as query, and with the credit word for which the figures hold.
 func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	d, s := cl.d, cl.s
 	dev, ok := d.deviceByUUID(r.Device)
@@ -185,7 +187,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	return rep, nil
 }
 
-// reasonStatuses spell the arbiter's reasons on the wire.
+// reasonStatuses maps the arbiter's reasons to the statuses of replies.
 var reasonStatuses = map[arbiter.Reason]ipc.Status{
 	arbiter.ReasonOverBudget: ipc.StatusOverBudget, arbiter.ReasonSharedFull: ipc.StatusSharedFull,
 	arbiter.ReasonDeviceFull: ipc.StatusDeviceFull, arbiter.ReasonTooLarge: ipc.StatusTooLarge,

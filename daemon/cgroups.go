@@ -8,10 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// This file keeps the paths of cgroups that have live limits. A record of a limit has no room for a path: the path has a record of its
-// own, and the limit has the path's number.
+// This file keeps the paths of cgroups with live limits in the state file. A record of a limit (keptlimit.go) has no room for a path: the
+// path has a record of its own, and the record of the limit has the number of the path.
 
-// cgroupID returns the number that a path gets in records unless another path has it; then it gets the next free number.
+// cgroupID returns the number of a path in records. If another path has that number, the path gets the next free number instead.
 func cgroupID(path string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(path))
@@ -41,7 +41,7 @@ func (d *Daemon) cgroupLocked(id uint64) string {
 	return ""
 }
 
-// roomForCgroupLocked returns an error if the path of one more cgroup could not be kept.
+// roomForCgroupLocked returns an error if a path is not kept yet and there is no room for one more.
 func (d *Daemon) roomForCgroupLocked(path string) error {
 	if _, known := d.kept.paths[d.cgroupIDLocked(path)]; !known && len(d.kept.paths) >= statefile.MaxCgroups {
 		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
@@ -49,7 +49,8 @@ func (d *Daemon) roomForCgroupLocked(path string) error {
 	return nil
 }
 
-// keepCgroupLocked writes the path of a cgroup down, and when its limits end. It must be called before the limit itself is written.
+// keepCgroupLocked writes the record of a cgroup's path, which also says with which folder the limits end. It must be called before the limit
+// itself is written.
 func (d *Daemon) keepCgroupLocked(path string, change limitChange) {
 	id := d.cgroupIDLocked(path)
 	at, known := d.kept.paths[id]
@@ -75,7 +76,7 @@ func (d *Daemon) keepCgroupLocked(path string, change limitChange) {
 	}
 }
 
-// dropCgroupLocked frees the record of the path of an owner of limits if the last limit is gone.
+// dropCgroupLocked frees the record of the path of a cgroup that has no limit any more. Other owners are ignored.
 func (d *Daemon) dropCgroupLocked(of rules.Owner) {
 	if of.Kind != rules.OfCgroup || len(d.kept.of[of]) > 0 {
 		return
@@ -87,13 +88,13 @@ func (d *Daemon) dropCgroupLocked(of rules.Owner) {
 	}
 }
 
-// recoverCgroupsLocked takes up the paths that the last daemon kept.
+// recoverCgroupsLocked reads the paths that the last daemon kept, and frees records that cannot be valid.
 func (d *Daemon) recoverCgroupsLocked() {
 	d.file.Cgroups.Each(func(at int, r *statefile.Cgroup) {
 		path := r.PathOf()
 		_, twice := d.kept.paths[r.ID]
 		_, other := d.kept.paths[d.cgroupIDLocked(path)]
-		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // no path is moved further from its hash than there are paths
+		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // a number differs from the path's hash by less than the number of paths
 			d.file.Cgroups.Free(at)
 			return
 		}

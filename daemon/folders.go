@@ -1,10 +1,10 @@
 package daemon
 
 // This file ends limits of cgroups when the cgroup's folder is removed. A limit that was set by path stays, so that a service
-// that is started again has it. A limit that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder
-// that the cgroup had then, as in the kernel's own tree. If a container's monitor is killed, no program tells the daemon that
-// the folder is gone. So the daemon looks at the folders once a second, and before it takes in a client: a folder that is made
-// again at the path is another one. cgroups.go keeps the records of the paths.
+// that is started again has the limit. A limit that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder
+// that the cgroup had then, as in cgroupfs. If a container's monitor is killed, no program tells the daemon that
+// the folder is gone. So the daemon checks the folders once a second, and also before it admits a client, because a new folder
+// at the same path must not inherit the limit. cgroups.go keeps the records of the paths.
 
 import (
 	"maps"
@@ -22,12 +22,12 @@ import (
 type binding uint8
 
 const (
-	toPath   binding = iota // never: it stays until it is taken off
+	toPath   binding = iota // never: the limit stays until a user removes it
 	toFolder                // when the folder that the cgroup has now is removed
-	asBefore                // as the limit that the cgroup has already; without one, as toFolder
+	asBefore                // when the limit that the cgroup already has would end; if it has none, as toFolder
 )
 
-// hierarchies returns the folders at which the root of a hierarchy of cgroups is mounted, v2 first.
+// hierarchies returns the folders at which the roots of cgroup hierarchies are mounted, v2 first; nil: they cannot be read.
 func hierarchies() (points []string) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {
@@ -45,8 +45,8 @@ func hierarchies() (points []string) {
 	return points
 }
 
-// folderAt returns the lower half of a folder's inode number; 0: there is no folder. The kernel counts these numbers up, so that
-// a folder that is made again at a path has another one.
+// folderAt returns the lower half of a folder's inode number; 0: there is no folder. In cgroupfs the kernel counts these numbers up, so that
+// a new folder at the same path has another number.
 func folderAt(dir string) uint32 {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -55,7 +55,7 @@ func folderAt(dir string) uint32 {
 	return uint32(stat.Ino)
 }
 
-// folderFor returns the number of a cgroup's folder in the first hierarchy that has it, as folderAt does; 0: no hierarchy has it, or the
+// folderFor returns folderAt of a cgroup's folder, in the first hierarchy that has the folder. 0: no hierarchy has it, or the
 // asker is not privileged, so that the request will be refused.
 func folderFor(by asker, path string) uint32 {
 	if !by.privileged || rules.CheckCgroup(path) != nil {
@@ -69,7 +69,7 @@ func folderFor(by asker, path string) uint32 {
 	return 0
 }
 
-// boundFolders returns the folders with which limits end, by the paths of their cgroups.
+// boundFolders returns the numbers of the folders with which limits end, by the paths of the cgroups.
 func (d *Daemon) boundFolders() map[string]uint32 {
 	d.lock()
 	defer d.unlock()
@@ -82,8 +82,8 @@ func (d *Daemon) boundFolders() map[string]uint32 {
 	return bound
 }
 
-// lookAtFolders takes off the limits of cgroups whose folders are gone, unless a client that lives still counts in the cgroup. With
-// cgroups in it looks only at the folders of these and above them: what a client makes it do does not grow with the number of limits.
+// lookAtFolders drops the limits of cgroups whose folders are gone, unless a live client still counts in the cgroup. If in is given, it checks
+// only the folders of these cgroups and of those above them, so that the work for one new client does not grow with the number of limits.
 func (d *Daemon) lookAtFolders(in ...string) {
 	bound := d.boundFolders()
 	if len(in) > 0 {
@@ -101,7 +101,7 @@ func (d *Daemon) lookAtFolders(in ...string) {
 	if len(bound) == 0 || points == nil {
 		return
 	}
-	d.reaper.Sync() // so that clients that ran there and have ended do not count any more
+	d.reaper.Sync() // first end the sessions of clients that ran there and have ended
 	d.lock()
 	defer d.unlock()
 	for path, folder := range bound {

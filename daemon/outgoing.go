@@ -6,7 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// This file sends what is decided about requests that wait. decidedLocked and parkLocked (queue.go) put messages into the queue of a
+// This file sends notices and replies of waiting requests. decidedLocked and parkLocked (queue.go) put the messages into the queue of a
 // connection under the daemon's lock, in the order of the decisions. The goroutine that gives the lock back sends them (unlock, in lock.go).
 
 // outgoing is a connection's queue of messages about a request that waits: notices, and the reply. mu guards it, and is held for no longer
@@ -14,7 +14,7 @@ import (
 type outgoing struct {
 	mu      sync.Mutex
 	queue   []func()
-	sending bool // a goroutine is in flush, and sends all that is put in meanwhile
+	sending bool // a goroutine runs flush, and also sends the messages that are put in meanwhile
 }
 
 // putLocked puts a function that sends one message into the queue of the client's connection.
@@ -25,8 +25,8 @@ func (cl *client) putLocked(send func()) {
 	cl.d.queue.touched = append(cl.d.queue.touched, cl)
 }
 
-// flush sends what is in the queue, in order. It does not wait for the client: one that does not read its messages loses notices, and at
-// last its connection. If a function of the queue panics, the daemon starts again.
+// flush sends the messages in the queue, in order. It does not wait for the client: a client that does not read its messages loses notices, and
+// in the end its connection. If a function of the queue panics, the daemon starts again.
 func (o *outgoing) flush() {
 	o.mu.Lock()
 	if o.sending {
@@ -41,7 +41,7 @@ func (o *outgoing) flush() {
 		send()
 		o.mu.Lock()
 	}
-	o.sending, o.queue = false, nil
+	o.sending, o.queue = false, nil // still under mu: a message that was put in before is sent, a later one has its own flush
 	o.mu.Unlock()
 }
 
@@ -60,7 +60,7 @@ func (p *parked) replyLocked(send func() error) {
 		d.lock()
 		defer d.unlock()
 		if d.stopping() {
-			return // what the client holds is settled when it resumes
+			return // the client reports what it holds when it resumes
 		}
 		d.dropPlaceLocked(p)
 		if err != nil {

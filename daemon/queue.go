@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// parked is a request that waits. Its client's goroutine goes on to read from the connection; the notices and the reply go through the
-// connection's queue (outgoing.go). The daemon's lock guards all but over.
+// parked is a waiting request of a client that is connected. The goroutine of the connection still reads from it meanwhile; notices and
+// the reply go through the connection's queue (outgoing.go). The daemon's lock guards all fields but over.
 type parked struct {
 	cl     *client
 	s      *session // the session that asks; nil: it asks for a session or a job
@@ -25,24 +25,24 @@ type parked struct {
 	// daemon's lock is held for decide, and not for that function.
 	decide func(arbiter.Result) (receipt, func() error)
 
-	over atomic.Bool // the reply is in the queue
+	over atomic.Bool // the reply is in the connection's queue
 }
 
 // waiters is the set of requests that wait.
 type waiters struct {
 	parked  map[arbiter.TicketID]*parked
 	absent  map[requestKey]absent
-	touched []*client     // whose queues got messages since the lock was taken
-	due     time.Time     // when the clock wakes the arbiter; zero: not at all
-	sooner  chan struct{} // due was moved forward
+	touched []*client     // clients whose queues got messages since the lock was taken
+	due     time.Time     // when to call the arbiter's Tick; zero: not at all
+	sooner  chan struct{} // gets a signal when due is set to an earlier time
 }
 
 func newWaiters() waiters {
 	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, sooner: make(chan struct{}, 1)}
 }
 
-// parkLocked enters a request that must wait, and tells its client how it stands. caller is the name of the program that its notices begin
-// with; "": the client adds that itself.
+// parkLocked enters a request that must wait, and sends its client a first notice. caller is the name of the program with which its notices
+// begin; "": the client adds that itself.
 func (d *Daemon) parkLocked(cl *client, caller string, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Result) (receipt, func() error)) {
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, caller: caller, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	d.queue.parked[ticket] = p
@@ -55,7 +55,7 @@ func (p *parked) waitingReply(n arbiter.Notice) *ipc.WaitingReply {
 		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: addressed(p.caller, n.Text)}
 }
 
-// addressed returns a text that begins with the program that it is about.
+// addressed returns a text that begins with the name of the program.
 func addressed(caller, text string) ipc.Text {
 	if caller == "" || text == "" {
 		return ipc.MakeText(text)
@@ -71,8 +71,8 @@ func signal(c chan struct{}) {
 	}
 }
 
-// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. A decision for a ticket that is not parked is of an absent client's request,
-// or of one that is over.
+// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. If the ticket is not parked, the client is
+// absent (absent.go), or the request has had its reply.
 func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p := d.queue.parked[decision.Ticket]
 	switch {
@@ -94,15 +94,15 @@ func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p.replyLocked(send)
 }
 
-// abandon cleans up after a connection that was closed. A request that waits on it is cancelled. unread: the client has not read all that was
-// sent to it, or a reply could not be sent; what the last reply granted is taken back.
+// abandon cleans up after a connection was closed. It cancels the request that waits on the connection. unread: the client has not read all
+// messages, or a reply could not be sent; abandon then takes back what the last reply granted.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
 	switch {
-	case d.stopping(): // what the client holds is settled when it resumes
+	case d.stopping(): // the client reports what it holds when it resumes
 	case waiting:
 		d.arb.Cancel(d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	case unread:
@@ -110,7 +110,7 @@ func (cl *client) abandon(unread bool) {
 	}
 }
 
-// giveUp cancels the request that waits on this connection, because the client asks for that. A decision that was made before stands.
+// giveUp cancels the request that waits on this connection, because the client asks for that. If it was decided before, the decision stands.
 func (cl *client) giveUp(ipc.Message) error {
 	cl.endStream()
 	if !cl.waiting() {
@@ -123,8 +123,9 @@ func (cl *client) giveUp(ipc.Message) error {
 	return nil
 }
 
-// dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It is
-// called after stopping has become true, so that no decision is sent any more, and sends at once, because the connections are closed next.
+// dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It
+// is called after stopping has become true, so that no decision is sent any more. It does not use the queues, because the connections are
+// closed next.
 func (d *Daemon) dismissLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
@@ -132,8 +133,8 @@ func (d *Daemon) dismissLocked() {
 	}
 }
 
-// tickWhenDue calls the arbiter's Tick if it is due. It returns when to be called again; nil: when sooner wakes it, because unlock sets the next
-// due time.
+// tickWhenDue calls the arbiter's Tick if it is due. It returns a channel that receives when tickWhenDue must be called again; nil: no time is
+// set. The caller also waits for sooner, because the deferred unlock may set an earlier time.
 func (d *Daemon) tickWhenDue() <-chan time.Time {
 	d.lock()
 	defer d.unlock()
@@ -143,7 +144,7 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 		d.countThreadsLocked()
 		d.searchDeadlockLocked()
 		d.arb.Tick(d.now())
-		d.queue.due = time.Time{} // unlock finds it anew
+		d.queue.due = time.Time{} // unlock sets it again
 	}
 	if d.queue.due.IsZero() {
 		return nil
@@ -151,15 +152,15 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
-// searchDeadlockLocked begins to look for a deadlock if many requests wait and a search is due. The search runs in a goroutine of its own and
-// without the lock, so that no deadline waits for it.
+// searchDeadlockLocked starts a search for a deadlock if many requests wait and a search is due. The search runs in its own goroutine and
+// without the lock, so that deadlines are kept meanwhile.
 func (d *Daemon) searchDeadlockLocked() {
 	search := d.arb.Search(d.now())
 	if search == nil {
 		return
 	}
 	d.wg.Go(func() {
-		defer d.unlock() // also after a panic of Run: it starts the daemon again
+		defer d.unlock() // if Run panics, the lock is not held: unlock starts the daemon again and does not return
 		search.Run()
 		d.lock()
 		d.arb.Settle(d.now(), search)
@@ -179,7 +180,7 @@ func (d *Daemon) countThreadsLocked() {
 	}
 }
 
-// threadsLocked tells the arbiter what a session's page says of its threads.
+// threadsLocked tells the arbiter the number of threads that a session's page shows.
 func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	if s.page == nil {
 		return
@@ -190,8 +191,8 @@ func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	}
 }
 
-// cancelRequest cancels a ticket, the tickets of a job, or, if neither is named, those of the client's descendants. A user may cancel the
-// tickets of that user's programs, root any.
+// cancelRequest cancels a ticket, the tickets of a job, or, if neither is named, the tickets of the client's descendants. A user may cancel
+// tickets of programs of that user, root all tickets.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
@@ -219,9 +220,9 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
 }
 
-// cancelBelow cancels the requests of the client's descendants that run as the client's user; of all descendants if the client is
-// privileged. It returns how many they were. The daemon looks the descendants up, because it sees their PIDs in all namespaces, and does
-// so without its lock.
+// cancelBelow cancels the requests of the client's descendants that run as the client's user; if the client is privileged, of all descendants. It
+// returns how many it cancelled. The daemon, and not the client, finds the descendants, because it sees the PIDs of all namespaces. It reads
+// /proc for that without its lock, and then checks the tickets again.
 func (cl *client) cancelBelow() uint64 {
 	d, peer := cl.d, cl.conn.Peer()
 	var below []arbiter.TicketID
@@ -241,8 +242,8 @@ func (cl *client) cancelBelow() uint64 {
 	return uint64(d.arb.CancelAll(d.now(), below, arbiter.ReasonCancelled))
 }
 
-// keepPlaceLocked writes a parked request's place to the state file, and returns the index of the record. -1: the table is full, and the request
-// waits at the end after a restart of the daemon.
+// keepPlaceLocked writes the place of a parked request to the state file, and returns the index of the record. -1: the table is full; after a restart
+// of the daemon the request then comes last.
 func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
 	index, record, err := d.file.Tickets.New()
 	if errors.Is(err, statefile.ErrFull) {

@@ -14,12 +14,12 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// recover takes up what the daemon before this one left in the state file: limits, jobs, sessions with their leases, and waiting requests. Processes
-// that live keep what they hold, and their pages are opened again through /proc; those that died meanwhile drain. Nothing is judged: sums may
-// exceed limits, and then only fall.
+// recover reads the limits, jobs, sessions with their leases, and waiting requests that the last daemon left in the state file, and continues them.
+// Live processes keep what they hold, and their lease pages are opened again through /proc. Leases of processes that have died drain. No limit is
+// checked: sums may exceed limits, and then nothing is granted until they have fallen.
 //
-// First it looks at all processes that the records name, without the lock, because /proc may hang. If the daemon is stopped meanwhile it leaves the
-// file to the next one as it is.
+// First it reads the facts of all processes that the records name, without the daemon's lock, because /proc may hang. If the daemon is
+// stopped meanwhile, it leaves the file unchanged to the next daemon.
 func (d *Daemon) recover() {
 	found := d.findProcesses()
 	d.lock()
@@ -33,12 +33,12 @@ func (d *Daemon) recover() {
 	d.recoverLimitsLocked()
 	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(found) })
 	d.recoverTicketsLocked(found)
-	d.arb.Tick(d.now()) // words that a limit closes: what is freed before the first second is over is not spent
+	d.arb.Tick(d.now()) // close credit words above limits now: their clients must not spend what they free before the first regular tick
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
-// recoverRecordsLocked takes up jobs and sessions.
+// recoverRecordsLocked recovers jobs, and then sessions.
 func (d *Daemon) recoverRecordsLocked(found *found) {
 	sessions, members := d.recoverableLocked(found), map[uint64][]*recovered{}
 	for _, x := range sessions {
@@ -59,21 +59,21 @@ func (d *Daemon) recoverRecordsLocked(found *found) {
 	d.dropOrphanLimitsLocked()
 }
 
-// found is what there is of the processes that the records name. Processes whose requests broke the daemon are left out.
+// found has the facts of the processes that the records name. Barred processes, whose requests broke the daemon, are left out.
 type found struct {
-	facts    map[procfacts.Started]rules.Process // of those that live
-	sessions []*recovered                        // all that are recorded, with the pages that could be opened
+	facts    map[procfacts.Started]rules.Process // facts of the live processes
+	sessions []*recovered                        // all recorded sessions, with the pages that could be opened
 }
 
-// recovered is a session of the last daemon's, with what is there of its process.
+// recovered is a session of the last daemon.
 type recovered struct {
 	*session
-	proc   rules.Process // of one that has ended its user alone
-	ended  bool
-	leases []int // their records
+	proc   rules.Process // facts of its process; if that has ended, only its user and group
+	ended  bool          // the process has ended
+	leases []int         // indexes of the records of its leases
 }
 
-// findProcesses looks at the processes that the records name. It takes no lock: nobody changes a record yet.
+// findProcesses reads the facts of the processes that the records name. It takes no lock, because no other goroutine changes records yet.
 func (d *Daemon) findProcesses() *found {
 	f := &found{facts: map[procfacts.Started]rules.Process{}}
 	look := func(pid uint32, start uint64) (lives bool) {
@@ -99,8 +99,8 @@ func (d *Daemon) findProcesses() *found {
 	return f
 }
 
-// factsOf returns the facts of a process, if it still is the one with this start time. If the facts cannot be read it counts as that one: they are then
-// what the record says.
+// factsOf returns the facts of a live process with this PID and start time. If the facts of the PID cannot be read, the process counts as
+// live, with no facts but these two.
 func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 	f, err := d.inv.Facts(p.PID)
 	switch {
@@ -113,7 +113,7 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 	return process(f, p.PID), true
 }
 
-// open returns the facts and a pidfd of a process, which is -1 if none is to be had. gone: the process has ended.
+// open returns the facts and a pidfd of a process; -1: no pidfd could be opened. gone: the process has ended.
 func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
 	proc, lives := f.facts[p]
 	if pidfd, gone = d.stillThere(p); !lives {
@@ -123,7 +123,8 @@ func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd 
 	return proc, pidfd, gone
 }
 
-// recoverableLocked returns the sessions that can be taken up, each with its leases. Records that nothing is behind are free from here on.
+// recoverableLocked returns the sessions that can be recovered, each with its leases. It frees the records of other sessions, and of leases
+// without a session.
 func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
 	for _, x := range found.sessions {
@@ -156,7 +157,7 @@ func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 	return all
 }
 
-// recoverJobLocked makes a job of a record. members are the sessions that were in it.
+// recoverJobLocked recovers a job from its record. members are the sessions of the job.
 func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members []*recovered) {
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
@@ -201,14 +202,13 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members
 	d.knownJobLocked(j)
 }
 
-// boundMinLocked takes a reservation off a record that is more than any device has: it was never
-// granted, the file has been damaged.
+// boundMinLocked removes a reservation from a record if it is more than any device has. It was never granted: the file is damaged.
 func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	if r.Min == ipc.NoLimit || len(d.devices()) == 0 {
 		return
 	}
 	for _, dev := range d.devices() {
-		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: it is not known
+		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: the total is not known
 			return
 		}
 	}
@@ -216,9 +216,9 @@ func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	r.Min = ipc.NoLimit
 }
 
-// asMember returns what is known of a runner that is dead, so that its job stays under the rule that it began under: its user's name
-// and groups, where it ran and what it may do are those of a process of the job that lives. Without such a process it is not
-// privileged: root of a container, whose namespaces nobody can read any more, must not become privileged by a restart.
+// asMember returns facts for a dead runner, so that the same rule matches its job as before: user name, groups, cgroups and privileges are
+// copied from a live process of the job. Without such a process the runner is not privileged: root of a container, whose namespaces can no
+// longer be read, must not become privileged by a restart of the daemon.
 func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	if isAdmin(r.UID) {
@@ -235,8 +235,8 @@ func asMember(r *statefile.Job, members []*recovered) rules.Process {
 	return proc
 }
 
-// recoverJobOfLocked makes a session's job again where its own record made no sense, with the
-// limits that the session's page shows. No other job may get its number before.
+// recoverJobOfLocked makes a session's job again if the job's record could not be used, with the limits that the session's page shows. It must be
+// called before a new job could get the number.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
 	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil {
 		return
@@ -248,11 +248,11 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 	}
 }
 
-// recoverSessionLocked makes a session known everywhere again, with its leases.
+// recoverSessionLocked enters a session and its leases in the arbiter and in the daemon's tables again.
 func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
 	d.applyLocked(startedOf(s.peer))
-	if d.jobByID[s.job] == nil { // its number may be another's by now
+	if d.jobByID[s.job] == nil { // a later job may get this number
 		s.job = 0
 	}
 	id, err := d.arb.RestoreSession(d.now(), s.request(x.proc))
@@ -281,8 +281,8 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 	d.showLocked(s)
 }
 
-// recoverLeaseLocked has a session hold again what a record says. A record that cannot be, as the file may have been
-// damaged or the device has gone with what was held there, is free from here on.
+// recoverLeaseLocked recovers a lease of a session from its record. If that is not possible, it frees the record: the file is damaged, or the
+// device is gone, and so is the memory that was held there.
 func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	s, l := x.session, d.file.Leases.At(i)
 	dev, ok := d.deviceByUUID(l.UUID)
@@ -304,8 +304,8 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	d.knownLeaseLocked(s, held)
 }
 
-// mend finishes what was under way in a lease of the session's, and holds its record to what can be on a
-// device of total bytes (0: not known).
+// mend completes the change of a lease's record that the last daemon had begun when it died, and lowers figures that cannot be on a device
+// of total bytes; 0: not known.
 func (s *session) mend(l *statefile.Lease, total uint64) {
 	var epoch uint16
 	var streams uint64
@@ -334,7 +334,7 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 	}
 }
 
-// refreshLocked has a session's page show what the arbiter thinks of its leases.
+// refreshLocked writes the arbiter's figures and limits of a session's leases to the session's page.
 func (d *Daemon) refreshLocked(s *session) {
 	for l := range s.open() {
 		d.arb.Refresh(l.ID)

@@ -15,8 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// mayChange returns when the asker may change a limit, or returns the context's error if that ended before. A privileged asker
-// never waits.
+// This file changes live limits, for writes into the filesystem and for requests on a connection. keptlimit.go keeps them in the state file.
+
+// mayChange waits until the asker may change a limit: changes of a user who makes many have to wait. It returns the context's error if
+// the context ends before. A privileged asker never waits.
 func (d *Daemon) mayChange(ctx context.Context, by asker) error {
 	if by.privileged {
 		return nil
@@ -24,14 +26,14 @@ func (d *Daemon) mayChange(ctx context.Context, by asker) error {
 	return d.changes.Wait(ctx, by.uid)
 }
 
-// limitChange is a change of live limits. Those of a cgroup may end by themselves.
+// limitChange is a change of live limits. Limits of a cgroup may end when the cgroup's folder is removed.
 type limitChange struct {
 	rules.Change
 	bind   binding
-	folder uint32 // folder for bind, as folderAt returns it; 0: the cgroup has no folder
+	folder uint32 // folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
 }
 
-// Set changes a limit that somebody wrote into the filesystem.
+// Set changes a limit when a process writes it into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	by := writer(s)
 	if d.mayChange(ctx, by) != nil {
@@ -45,7 +47,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 		return errors.Join(unix.EINVAL, err)
 	}
 	change := d.requested(by, &r, s.Of.Path)
-	if s.Of.Kind == rules.OfCgroup { // as in the kernel's own tree, the limit ends with the folder
+	if s.Of.Kind == rules.OfCgroup { // as in cgroupfs, the limit ends with the folder
 		change.bind, change.folder = asBefore, folderFor(by, s.Of.Path)
 	}
 	if err := d.change(by, s.Of, s.UserName, change); err != nil {
@@ -54,7 +56,7 @@ func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	return nil
 }
 
-// ownerIn returns whose limits a request is about: a cgroup's, if there is a path.
+// ownerIn returns the owner whose limits a request changes: the cgroup, if a path is given.
 func ownerIn(r *ipc.LimitRequest, cgroup string) rules.Owner {
 	of := rules.Owner{Kind: rules.Kind(r.Target), ID: r.ID, Path: cgroup}
 	if of.Kind == rules.OfDevice {
@@ -66,11 +68,11 @@ func ownerIn(r *ipc.LimitRequest, cgroup string) rules.Owner {
 	return of
 }
 
-// change makes a change for the asker, and logs it if it is refused. name is that of a user whose limits they are.
+// change makes a change for the asker, and logs a refusal. name is the name of a user whose limits they are.
 func (d *Daemon) change(by asker, of rules.Owner, name string, change limitChange) error {
 	d.lock()
 	defer d.unlock()
-	if d.stopping() { // what there is is the next daemon's
+	if d.stopping() { // the state file belongs to the next daemon now
 		return errStopped
 	}
 	began := d.now()
@@ -81,16 +83,16 @@ func (d *Daemon) change(by asker, of rules.Owner, name string, change limitChang
 	if err != nil {
 		d.refusedChangeLocked(by.uid, of, name, change.String(), err)
 	}
-	d.changes.Took(by.uid, d.now().Sub(began)) // its cost counts as the user's
+	d.changes.Took(by.uid, d.now().Sub(began)) // the user's next change waits accordingly
 	return err
 }
 
-// refusedChangeLocked logs who wanted to change what of whose, and why that was refused.
+// refusedChangeLocked logs a refused change: the user who asked, the owner of the limits, the change, and the reason.
 func (d *Daemon) refusedChangeLocked(uid uint32, of rules.Owner, name, change string, err error) {
 	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", d.ownerNameLocked(of, name), "change", change, "err", err)
 }
 
-// changeLocked changes live limits, shows that in the pages of those whose limits they are, and writes it down.
+// changeLocked changes live limits, shows them on the lease pages of the programs below them, and keeps them in the state file.
 func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) error {
 	of, err := d.arb.LimitOwner(of)
 	if err == nil {
@@ -116,7 +118,7 @@ func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) e
 	return nil
 }
 
-// errnoOf says by which errno a write is refused.
+// errnoOf returns the errno with which a write into the filesystem fails.
 func errnoOf(err error) unix.Errno {
 	var refusal *arbiter.Result
 	switch {
@@ -142,7 +144,7 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 	return cl.changeLimit(&r.Limit, r.Path.String())
 }
 
-// changeLimit changes a limit: of a cgroup, where there is a path.
+// changeLimit changes a limit for the client; of a cgroup, if a path is given.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
 	by := askerOf(cl.conn.Peer())
 	err := errStopped
@@ -187,8 +189,8 @@ func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 	return fmt.Sprintf("process %d", of.ID)
 }
 
-// requested returns the change that is asked for, of a cgroup if a path is given. It must be called without the lock, because it
-// asks the user database for the asker's name, and the kernel for the asker's cgroups.
+// requested returns the change that a request asks for; of a cgroup, if a path is given. It must be called without the daemon's lock, because it
+// looks the asker's name up in the user database and reads the asker's cgroups in /proc.
 func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
@@ -208,7 +210,7 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 	return change
 }
 
-// changeIn returns what a request sets.
+// changeIn returns a change with the limits that a request sets.
 func changeIn(r *ipc.LimitRequest) (change rules.Change) {
 	if r.Set&ipc.SetMax != 0 {
 		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))

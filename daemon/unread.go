@@ -5,16 +5,16 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// receipt is what the last reply of a connection gave, for as long as the client is not known to have read it: a client that asks the next thing has.
-// If the connection ends before that, the daemon takes it back, and the client counts nothing for it. The zero receipt is nothing.
+// receipt describes an undelivered grant: what the last reply on a connection gave its client. A client that sends its next request has read the
+// reply. If the connection ends before that, the daemon takes the grant back, and the client does not count it. The zero receipt: nothing was given.
 type receipt struct {
-	job   *job            // that was opened
-	s     *session        // that was opened
-	lease *shim.Lease     // that was given got
-	got   arbiter.Receipt // what its request was granted
+	job   *job            // job that was opened; nil: none
+	s     *session        // session that was opened; nil: none
+	lease *shim.Lease     // lease whose request was granted; nil: none
+	got   arbiter.Receipt // grant for lease
 }
 
-// gaveLocked notes what a reply that is about to be sent gives.
+// gaveLocked notes the receipt of a reply that is about to be sent.
 func (cl *client) gaveLocked(r receipt) {
 	if r.lease != nil && r.got == (arbiter.Receipt{}) || r == (receipt{}) {
 		return
@@ -23,7 +23,7 @@ func (cl *client) gaveLocked(r receipt) {
 	cl.unread.Store(true)
 }
 
-// takeBackLocked undoes, once, what the last reply gave. It is for a connection that has ended with that reply unread.
+// takeBackLocked takes back what the last reply gave, at most once. It is called when a connection ended before the client read the reply.
 func (cl *client) takeBackLocked() {
 	d, r := cl.d, cl.last
 	switch {
@@ -31,10 +31,10 @@ func (cl *client) takeBackLocked() {
 	case r.s != nil:
 		d.endSessionLocked(r.s)
 	case r.job != nil:
-		if r.job.told == cl { // else its runner has asked again, and has read the reply on another connection
+		if r.job.told == cl { // else the runner has asked again on another connection, and was told of the job there
 			d.endRunnerLocked(r.job)
 		}
-	case !cl.s.dead && cl.s.taken == cl.taken: // else the client has said itself what it has
+	case !cl.s.dead && cl.s.taken == cl.taken: // else the client has resumed and reported what it holds
 		d.keepObjectsLocked(r.lease, r.got.What, d.arb.TakeBack(d.now(), r.got))
 	}
 }

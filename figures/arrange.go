@@ -5,9 +5,9 @@ import (
 	"slices"
 )
 
-// Arrange sorts the rows of a snapshot that was just copied, and adds up what users have. Who makes a snapshot calls it once, and holds no lock
-// meanwhile: with 16,384 leases it takes longer than the copy. Leases are in the order of their devices and then of their age, processes in
-// that of their PIDs, jobs in that of their numbers, and those who hold a device in the order in which they got it.
+// Arrange sorts the rows of a snapshot that was just copied, and adds up the usage of each user. The caller makes the snapshot under the
+// daemon's lock, and calls Arrange once, without the lock: with 16,384 leases it takes longer than the copy. It sorts leases by device and
+// then by age, processes by PID, jobs by number, and the holders of a device by the time at which they got their first slot.
 func (s *Snapshot) Arrange() {
 	s.Leases = sorted(s.Leases, func(x, y *LeaseState) int {
 		return cmp.Or(cmp.Compare(x.Device, y.Device), x.Opened.Compare(y.Opened), cmp.Compare(x.ID, y.ID))
@@ -25,7 +25,7 @@ func (s *Snapshot) Arrange() {
 	s.sumUsers()
 }
 
-// byJob makes one line of the lines of each job, with the number of its slots and since when it has the oldest of them.
+// byJob merges the rows of each job into one row, with the number of the job's slots and the time at which it got the oldest of them.
 func byJob(slots []HolderState) (jobs []HolderState) {
 	for _, slot := range sorted(slots, func(x, y *HolderState) int { return cmp.Or(cmp.Compare(x.Job, y.Job), x.Since.Compare(y.Since)) }) {
 		if n := len(jobs); n > 0 && jobs[n-1].Job == slot.Job {
@@ -37,7 +37,7 @@ func byJob(slots []HolderState) (jobs []HolderState) {
 	return sorted(jobs, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
 }
 
-// sorted returns rows in order. Rows are long: their places are sorted, and then each is moved once.
+// sorted returns a sorted copy of rows. Rows are large: it sorts pointers, and then copies each row once.
 func sorted[T any](rows []T, order func(x, y *T) int) []T {
 	if len(rows) == 0 {
 		return rows
@@ -54,7 +54,7 @@ func sorted[T any](rows []T, order func(x, y *T) int) []T {
 	return to
 }
 
-// sumUsers adds up what each user has by the rows of the user's jobs and of their leases.
+// sumUsers adds up the memory and the streams of each user from the rows of the user's jobs and of their leases.
 func (s *Snapshot) sumUsers() {
 	users := make(map[uint32]*UserState, len(s.Users))
 	for i := range s.Users {
@@ -65,7 +65,7 @@ func (s *Snapshot) sumUsers() {
 		j := &s.Jobs[i]
 		u := users[j.UID]
 		if of[j.ID] = u; u == nil {
-			continue // he came while the snapshot was made
+			continue // the user came after the users were copied
 		}
 		for _, d := range j.Devices {
 			u.Used = u.Used.Plus(d.Used)
