@@ -8,13 +8,20 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Ask decides on a request of a lease, or counts what it gives back. Refused, nothing has moved
-// (but a slot with nothing in it goes back where others wait or slots are narrower than jobs, and
-// idle credit with it); larger than could ever fit, no word was even looked at (idle credit then
-// counts as used in Remaining). For bytes its cost is the depth of the tree of budgets, however
-// many leases there are; only a request that is about to be refused looks at the others at that
-// limit. The first object of who has no slot waits for one. The cost of a context is reserved
-// until the device's own figures show it.
+// This file decides on requests of leases: for memory, streams, contexts and holds. queue.go, judge.go and serve.go have what happens
+// to a request that cannot be granted at once.
+
+// Ask decides on a request of a lease, or counts the objects that it gives back.
+//
+// A refusal changes nothing, with one exception: if other requests wait, or slots belong to processes or threads, a slot under which the lease holds
+// nothing goes back, and its idle credit too. A request that could never fit is refused before any credit word is read; idle credit
+// then counts as used in Remaining.
+//
+// A request for bytes that fits costs as much as the tree of budgets is deep, however many leases there are. Only a request that a limit
+// refuses makes Ask read the other leases below that limit.
+//
+// If slots are limited, the first object of a holder without a slot waits for a slot. The cost of a new context is reserved until the figures of
+// the device show its memory.
 func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
@@ -38,14 +45,14 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.What == WantsBytes {
-		if l.closed { // what was freed goes back before anything is given
+		if l.closed { // freed bytes go back before the lease is granted more
 			a.settle(now, l)
 		}
 		for other := range l.device.aparts {
 			a.takeApart(other)
 		}
 		if r.Managed {
-			a.take(l, a.idle(l)) // idle credit counts against the device, managed memory need not
+			a.take(l, a.idle(l)) // idle credit counts at the device, where managed memory need not
 		} else {
 			a.giveWay(l, r.Bytes)
 		}
@@ -61,15 +68,15 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
 	defer a.cycle(now)
-	if r.What == WantsBytes && l.contended() { // what it freed goes back before it gets more than others
+	if r.What == WantsBytes && l.contended() { // other requests wait: what the client freed goes back first
 		a.recallAll(l)
 	}
 	a.ask(now, t)
 	return t.result()
 }
 
-// TakeBack takes back what a client never heard that it was granted. Bytes become credit of the lease, as if
-// the client had freed them; where they cannot, its own sum settles them when it resumes.
+// TakeBack takes back a grant of which the client never read the reply. Bytes are added to the credit word of the lease, as if the client had freed
+// them. If the word cannot take them, they stay counted until the client resumes and reports its own sum.
 func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
 	if r.What != WantsBytes {
 		return a.Ask(now, Request{Lease: r.Lease, What: r.What, Count: -r.Count, Thread: r.Thread})
@@ -80,7 +87,7 @@ func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
 	return Result{Granted: true}
 }
 
-// takes is what a request adds to the sums by itself.
+// takes returns the amounts that a request adds to the sums, without the memory that its objects cost.
 func (r *Request) takes() accounting.Amounts {
 	if r.What == WantsStreams {
 		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
@@ -91,7 +98,7 @@ func (r *Request) takes() accounting.Amounts {
 	return accounting.Whole(r.Bytes)
 }
 
-// counted returns the result of a ticket with how many there are of what a lease asks for.
+// counted returns a result of a ticket with Current and Max filled in.
 func (t *ticket) counted(r Result) Result {
 	if t.lease == nil {
 		return r
@@ -99,7 +106,7 @@ func (t *ticket) counted(r Result) Result {
 	return t.lease.counted(t.kind, r)
 }
 
-// counted returns a result with how many of what there are.
+// counted returns a result with the number of streams or contexts of the lease filled in.
 func (l *lease) counted(what What, o Result) Result {
 	switch what {
 	case WantsStreams:
@@ -110,7 +117,7 @@ func (l *lease) counted(what What, o Result) Result {
 	return o
 }
 
-// settled reports that a lease has a slot that is its own for as long as it holds something.
+// settled reports whether a lease has a slot that stays with it for as long as it holds something.
 func (l *lease) settled() bool {
 	h := l.slot
 	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob)
@@ -124,7 +131,7 @@ func (a *Arbiter) touch(now time.Time, l *lease) {
 	}
 }
 
-// grant hands memory out if it fits.
+// grant adds memory to a lease's sums and shows it in the credit word, if it fits. False: it does not fit, and nothing has changed.
 func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 	n, before := all[accounting.Memory], l.Granted()
 	if l.Reserve(all) != nil {
@@ -145,7 +152,7 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 	return true
 }
 
-// reasonOf says whose limit refused.
+// reasonOf returns the reason for a refusal, by the owner of the limit that refused.
 func reasonOf(r *accounting.Refusal) Reason {
 	switch {
 	case r.Budget == nil:
@@ -156,8 +163,8 @@ func reasonOf(r *accounting.Refusal) Reason {
 	return ReasonOverBudget
 }
 
-// refuse counts a refusal and says why; text says it where the figures do not, and aside what
-// is free and not for this one.
+// refuse counts a refusal of a lease's request and returns the result with its message. text is the message; "": it is made from the figures of
+// r, and from aside, which says what is free but kept for other requests.
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
 	o := Result{Reason: reason, First: a.denied(l), Explain: text}
 	a.countRefusal(l.session.job.person, reason)
@@ -170,7 +177,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	j := l.session.job
 	j.denial, j.denied = l.session.name()+": "+o.Explain, now
 	switch reason {
-	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // there is an event that says more
+	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has made an event that says more
 	default:
 		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Lease: l.id, Reason: reason,
 			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
@@ -178,7 +185,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	return o
 }
 
-// deniedEvent tells that a process was refused something.
+// deniedEvent adds an event: a process was refused a request.
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	e.about(&s.process)
 	e.in(s.job)
@@ -186,7 +193,7 @@ func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	a.event(e)
 }
 
-// denied counts a refusal, and tells whether it is the first one of a process.
+// denied counts a refusal, and reports whether it is the first of the process.
 func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++

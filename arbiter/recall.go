@@ -10,10 +10,12 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// candidate is a lease with idle credit that would help at a limit.
+// This file takes back idle credit: bytes that are granted to a lease, and that its client does not use. It also gives leases a surplus of them.
+
+// candidate is a lease whose idle credit would make room at a limit.
 type candidate struct {
 	lease *lease
-	gain  accounting.Bytes // by which it would help if those found before it gave theirs
+	gain  accounting.Bytes // bytes by which the sum at the limit would fall, after the candidates found before gave their credit
 }
 
 // leasesOn yields a device's leases.
@@ -32,7 +34,7 @@ func (j *job) leasesOn(d *device) iter.Seq[*lease] {
 	}
 }
 
-// owners yields those who hold the ledger's leases.
+// owners yields the arbiter's leases for leases of the ledger.
 func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
 		for h := range seq {
@@ -51,9 +53,8 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 	return owners(b.Leases(device))
 }
 
-// candidates returns the leases (but asker) whose idle credit would help at
-// the limit that refused, and what all of it would gain. Nothing is taken. This
-// looks at every lease there: for requests that are about to be refused.
+// candidates returns the leases, other than asker, whose idle credit would make room at the limit that refused, and how much room all of
+// it would make. It takes nothing. It reads every lease below the limit, and so is called only before a request is refused or has to wait.
 func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) (found []candidate, total accounting.Bytes) {
 	for l := range a.leasesBelow(r.Budget, r.Device) {
 		if l == asker {
@@ -69,8 +70,7 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) (found []candi
 	return found, total
 }
 
-// recall calls back what a limit is short of, from those who have most idle
-// credit first, so that few are disturbed.
+// recall takes back as much idle credit as a limit is short of, from the leases with the largest gain first, so that it changes few credit words.
 func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) {
 	slices.SortStableFunc(from, func(x, y candidate) int { return cmp.Compare(y.gain, x.gain) })
 	short, told := r.Short, Event{Kind: EventRecalled, Device: r.Device}
@@ -88,7 +88,7 @@ func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) 
 	a.recalled(asker, told)
 }
 
-// recalled tells for whom credit was called back, from how many leases.
+// recalled adds an event that says for which lease credit was taken back, and from how many leases.
 func (a *Arbiter) recalled(asker *lease, told Event) {
 	if told.Bytes == 0 {
 		return
@@ -101,8 +101,8 @@ func (a *Arbiter) recalled(asker *lease, told Event) {
 	a.event(told)
 }
 
-// recallFor calls back what others than asker have idle until nothing refuses any more, one limit after the other;
-// nothing, where it would not suffice.
+// recallFor takes back idle credit of leases other than asker, one limit after the other, until check returns nil. At a limit at which all of it
+// would not make enough room it takes nothing and returns false.
 func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool {
 	for range 8 {
 		r := check()
@@ -118,12 +118,12 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 	return check() == nil
 }
 
-// makeRoom calls back the idle credit of others until a lease's ticket has room at each limit that refuses it. It returns nil, or the refusal
-// with what would have been granted at that limit. A refusal takes nothing from anybody.
+// makeRoom takes back the idle credit of other leases until a lease's ticket has room at each limit that refuses it. It returns nil, or the refusal
+// with the bytes that would have been granted at that limit. If it can tell before that there would not be enough, it takes nothing.
 func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	l, need := t.lease, t.memory(t.bytes)
 	r := a.shortage(t)
-	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have taken from their words meanwhile
+	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have allocated from their credit words meanwhile
 		if r = l.Check(need); r != nil {
 			r = reckon(r, t.bytes, 0)
 		}
@@ -131,8 +131,8 @@ func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	return r
 }
 
-// shortage returns nil if the idle credit of others would make room for the bytes of a lease's ticket, else the refusal with what would have
-// been granted at that limit. Nothing is taken.
+// shortage returns nil if the idle credit of other leases would make room for the bytes of a lease's ticket, else the refusal at the first
+// limit at which it would not, with the bytes that would have been granted there. It takes nothing.
 func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t) {
 		return r
@@ -140,7 +140,7 @@ func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 	return nil
 }
 
-// shortages yields the refusals at all limits at which idle credit would not make room.
+// shortages yields the refusals at all limits at which the idle credit of other leases would not make room.
 func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
 		for r := range t.lease.Refusals(t.memory(t.bytes)) {
@@ -152,22 +152,22 @@ func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	}
 }
 
-// reckon completes the refusal of n bytes: what would have been granted with all that could have been called back.
+// reckon completes the refusal of n bytes. Remaining becomes what would have been granted after taking back all idle credit, which would have
+// made room for gain bytes.
 func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal {
 	r.Requested, r.Remaining = n, min(max(r.Remaining, n.Plus(gain).Less(r.Short)), n-1)
 	return r
 }
 
-// beyond is the most, up to n bytes, that a request of a lease would be granted now beyond
-// what its own word has: with the idle credit of others called back, and behind those who
-// wait. Nothing moves.
+// beyond returns the most, up to n bytes, that a request of a lease would be granted now, after taking back the idle credit of other leases and
+// behind all waiting requests. The credit in the lease's own word is not counted. It changes nothing.
 func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
 	for r := range l.Refusals(accounting.Whole(n)) {
 		_, gain := a.candidates(l, r)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
 	}
-	// Who asks now comes after those who wait. What is reserved for it does not concern them.
+	// A new request ranks behind all tickets. They do not block the part of it that lies in reservations.
 	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}}
@@ -183,7 +183,7 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 	return most
 }
 
-// countLimit counts that a request met a limit, whether recalls made room or not.
+// countLimit counts that limits refused a request at first, even if taking back idle credit then made room.
 func (a *Arbiter) countLimit(t *ticket) {
 	if t.lease == nil || t.bytes == 0 || !a.chained(t) {
 		return
@@ -197,8 +197,8 @@ func (a *Arbiter) countLimit(t *ticket) {
 	}
 }
 
-// surplus gives a lease some credit beyond its request, so that its next
-// allocations need not ask; not where that were more than an eighth of the room.
+// surplus gives a lease some credit beyond its request, at most an eighth of the room that is left, so that its next allocations need not ask
+// the daemon.
 func (a *Arbiter) surplus(l *lease) {
 	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled || l.Away() > 0 {
 		return
@@ -210,7 +210,7 @@ func (a *Arbiter) surplus(l *lease) {
 	l.give(n)
 }
 
-// give adds n idle bytes to a lease's credit word if there is room for them.
+// give reserves n bytes and adds them to a lease's credit word as idle credit. If there is no room, or the word cannot take them, it changes nothing.
 func (l *lease) give(n accounting.Bytes) {
 	granted := l.Granted()
 	if l.Reserve(accounting.Whole(n)) == nil && !l.word.Give(granted, n) {
@@ -218,5 +218,5 @@ func (l *lease) give(n accounting.Bytes) {
 	}
 }
 
-// leastSurplus is not worth changing a word for.
+// leastSurplus is the smallest surplus that is worth a change of the credit word.
 const leastSurplus accounting.Bytes = 64 << 10

@@ -13,22 +13,22 @@ type Reason uint8
 // The reasons.
 const (
 	ReasonNone       Reason = iota
-	ReasonOverBudget        // more than the budget of the process or job has left
-	ReasonSharedFull        // a budget shared with others (user, cgroup, rule) has no room
+	ReasonOverBudget        // the budget of the process or job has too little left
+	ReasonSharedFull        // a budget shared with other jobs (user, cgroup, rule) has no room
 	ReasonDeviceFull        // the device has no room
 	ReasonTooLarge          // larger than could ever fit
 	ReasonStreams           // streams.max reached
 	ReasonDeviceLost        // the device fell off the bus
-	ReasonDenied            // asked for more than a rule allows
+	ReasonDenied            // a rule does not allow the amount
 	ReasonNoLease           // no such lease, or its session has ended
 	ReasonRange             // a count that makes no sense
-	ReasonBusy              // it would have to wait, and is not to
-	ReasonTimeout           // it waited as long as it may
-	ReasonCancelled         // its ticket was cancelled, or its process is gone
-	ReasonDeadlock          // it was the youngest of a circle of waiters
-	ReasonSlots             // slots.max is reached, or the device is another's alone
-	ReasonThreads           // more threads hold something than are remembered
-	ReasonCrowded           // it may wait, and there is no place in the queue: the client asks again
+	ReasonBusy              // it would have to wait, and its client or rule does not let it; or the user has a claim already
+	ReasonTimeout           // the request waited as long as it may
+	ReasonCancelled         // the ticket was cancelled, or its process is gone
+	ReasonDeadlock          // the request was chosen to break a deadlock
+	ReasonSlots             // slots.max is reached, or another job has the device alone
+	ReasonThreads           // more threads of the process hold something than the arbiter keeps track of
+	ReasonCrowded           // the request may wait, but the queue is full: the client asks again
 	reasons
 )
 
@@ -49,42 +49,42 @@ func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
 // Result is the decision on a request of a lease, a job or a process. The Result of a refused request is also an error.
 type Result struct {
-	Ticket  TicketID // of a request that has waited; 0: it was decided when it was made
-	Waiting TicketID // the request waits, and the decision comes later, out of [Arbiter.Decisions]; 0: it is decided
-	Notice  *Notice  // how a request stands that goes on waiting; nil: it is decided
+	Ticket  TicketID // ticket of a request that has waited; 0: it was decided when it was made
+	Waiting TicketID // ticket of a request that waits, whose decision [Arbiter.Decisions] returns later; 0: it is decided
+	Notice  *Notice  // how a request stands that still waits; nil: it is decided
 
 	Granted bool
-	Receipt Receipt  // what was granted, to be taken back if the client never hears of it
-	Job     *JobInfo // the job that was asked for; nil: it was not granted
+	Receipt Receipt  // the grant, to be taken back if the client never reads the reply
+	Job     *JobInfo // the job that was asked for; nil: the request was not for a job, or was refused
 
-	Reason    Reason // of a refusal
+	Reason    Reason // reason of a refusal
 	Requested accounting.Bytes
 	Remaining accounting.Bytes // what would have been granted at the limit that refused
-	Limit     accounting.Bytes // that limit
+	Limit     accounting.Bytes // value of that limit
 	Holders   string           // the largest holders at that limit
-	Explain   string           // one line for people: what, where, and what to do
-	First     bool             // the first refusal of a process: to be printed
+	Explain   string           // one line for users: what was refused, by which limit, and what to do
+	First     bool             // this is the first refusal of the process, which its client prints
 
-	Current int // streams, or contexts, that there are, whatever was decided
-	Max     int // streams that there may be
+	Current int // streams or contexts of the lease after the decision
+	Max     int // the most streams that the lease may have
 
-	Patience time.Duration // of ReasonCrowded: how long the client may go on asking; negative: without end
+	Patience time.Duration // how long the client may ask again after ReasonCrowded; negative: without end
 }
 
-// Error returns the line for people of a refusal.
+// Error returns the line for users of a refusal.
 func (r *Result) Error() string { return r.Explain }
 
-// Receipt is what a request was granted; the zero Receipt is nothing. Its slot goes back with the last of
-// what its holder has.
+// Receipt describes a grant, so that it can be taken back; the zero Receipt: nothing was granted. A slot is not part of it: the slot
+// goes back when its holder has given back all else.
 type Receipt struct {
 	Lease  LeaseID
 	What   What
 	Bytes  accounting.Bytes
-	Count  int // of streams, contexts or holds
+	Count  int // number of streams, contexts or holds
 	Thread uint32
 }
 
-// Receipt is that of a request that is granted: nothing, where it gives back or tells what is there.
+// Receipt returns the receipt for a granted request. It is zero if the request gives objects back or only reports them.
 func (r *Request) Receipt() Receipt {
 	switch {
 	case r.What == WantsBytes:
@@ -95,8 +95,7 @@ func (r *Request) Receipt() Receipt {
 	return Receipt{}
 }
 
-// Errors of requests that are wrong rather than refused. They come wrapped in
-// the number or name in question.
+// Errors of requests that name something unknown, or an ID that is in use. They come wrapped in a text with the number or name.
 var (
 	ErrNoSession = errors.New("no such session")
 	ErrNoJob     = errors.New("no such job")

@@ -15,7 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// leaseState describes a lease that was just looked at.
+// This file describes leases, devices, jobs, budgets and users for a snapshot (figures.Snapshot).
+
+// leaseState describes a lease whose usage was just read (look).
 func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 	p := &l.session.process
 	granted := l.Granted()
@@ -29,7 +31,7 @@ func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container, Opened: l.opened, ID: uint64(l.id),
 	}
 	for sh := range l.session.shares {
-		if to.Shared == "" || !sh.ofCgroup() { // of cgroups the innermost
+		if to.Shared == "" || !sh.ofCgroup() { // the budget of the user or the rule, else that of the innermost cgroup
 			to.Shared = sh.who
 		}
 	}
@@ -40,7 +42,7 @@ func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 	}
 }
 
-// state is how a lease is doing.
+// state returns the state of a lease.
 func (l *lease) state() figures.State {
 	switch {
 	case l.gone():
@@ -70,7 +72,7 @@ func worse(x, y figures.State) figures.State {
 	return figures.StateRunning
 }
 
-// deviceState describes a device whose leases were just looked at.
+// deviceState describes a device. The usage of its leases was just read.
 func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	sums := a.ledger.Device(d.Index)
 	state := figures.DeviceState{
@@ -98,8 +100,8 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	return state
 }
 
-// activity tells whether a lease is active, which it is from the moment that it queues
-// until it has given its slot back, where there are slots to be had; and since when.
+// activity fills in whether a lease is active, and since when. A lease is active while one of its requests waits, and while it has a slot of a
+// device with slots.max.
 func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 	since := time.Time{}
 	for _, t := range l.session.job.tickets {
@@ -120,7 +122,7 @@ func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 	}
 }
 
-// ticketState describes one that waits.
+// ticketState describes a waiting request.
 func (m *moment) ticketState(t *ticket) figures.TicketState {
 	p, stand := t.process(), m.standing(t)
 	state := figures.TicketState{
@@ -137,7 +139,7 @@ func (m *moment) ticketState(t *ticket) figures.TicketState {
 	return state
 }
 
-// addToStats adds one that waits to the figures of the queue.
+// addToStats adds a waiting request to the figures of the queue.
 func (t *ticket) addToStats(now time.Time, s *figures.Stats) {
 	s.QueueDepth++
 	s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
@@ -156,7 +158,7 @@ func (s *session) processState() figures.ProcessState {
 	}
 }
 
-// state is how a process is doing: as the worst of its leases.
+// state returns the state of a process: the worst of its own state and the states of its leases.
 func (s *session) state() figures.State {
 	state := figures.StateRunning
 	if !s.alive() {
@@ -194,7 +196,7 @@ func (a *Arbiter) jobState(j *job, now time.Time) figures.JobState {
 	return state
 }
 
-// setBy tells what a lease's limits come from: of several that are as tight, the narrowest.
+// setBy fills in which settings a lease's limits come from. If several limits are equal, it names the narrowest.
 func (l *lease) setBy(to *figures.LeaseState) {
 	b := l.device.bounds()
 	chain := []rules.Memory{l.session.Memory(b), l.session.job.Memory(b)}
@@ -220,7 +222,7 @@ func (l *lease) setBy(to *figures.LeaseState) {
 	to.StreamsBy = l.session.Streams().By
 }
 
-// peopleShown are the users to be shown: those remembered, and those who have a limit.
+// peopleShown returns the users to be shown: those whose counts are kept, and those who have a limit.
 func (a *Arbiter) peopleShown() []*person {
 	all := slices.Collect(maps.Values(a.people.of))
 	for of, c := range a.limits {
@@ -243,8 +245,8 @@ func (a *Arbiter) userState(p *person) figures.UserState {
 	return state
 }
 
-// budgetStates describes the budgets that jobs share, by name, and the limits of users and
-// cgroups, whether anything of theirs runs or not, and which is whose; their jobs add what they use.
+// budgetStates describes the shared budgets and the limits of users and cgroups, also of those of which no program runs, sorted by name. The map
+// leads to the description of each shared budget, to which addToBudget adds the usage of its jobs.
 func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
 	for of, c := range a.limits {
@@ -280,7 +282,7 @@ func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.Bu
 	return states, at
 }
 
-// addToBudget counts what a process of a job uses of a budget that it shares.
+// addToBudget adds the usage of a process to the description of a shared budget above it.
 func (a *Arbiter) addToBudget(to *figures.BudgetState, s *session) {
 	if job, n := uint64(s.job.id), len(to.Jobs); n == 0 || to.Jobs[n-1] != job {
 		to.Jobs = append(to.Jobs, job)
@@ -293,7 +295,7 @@ func (a *Arbiter) addToBudget(to *figures.BudgetState, s *session) {
 	}
 }
 
-// state is a shared budget's part in the state that no device has.
+// state describes a shared budget, without its figures on devices.
 func (s *shared) state() figures.BudgetState {
 	if s.ofCgroup() {
 		return figures.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
@@ -309,7 +311,7 @@ func (s *shared) state() figures.BudgetState {
 	return figures.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
 }
 
-// ruleStates describes the rules, in the order that they are asked in.
+// ruleStates describes the rules, in the order in which they are matched.
 func (a *Arbiter) ruleStates() []figures.RuleState {
 	states := make([]figures.RuleState, len(a.policy.Rules))
 	for i, r := range a.policy.All() {
@@ -325,7 +327,7 @@ func (a *Arbiter) ruleStates() []figures.RuleState {
 	return states
 }
 
-// deviceState is a job's account on a device. A device that it never touched costs nothing.
+// deviceState describes a job's limits and usage on a device.
 func (j *job) deviceState(d *device) figures.JobDeviceState {
 	limits, by := j.limits(d), j.Memory(d.bounds())
 	if j.Each() {
@@ -341,7 +343,7 @@ func (j *job) deviceState(d *device) figures.JobDeviceState {
 	return state
 }
 
-// reservedBelow is what the budgets that jobs share reserve on a device, with what is below them.
+// reservedBelow returns the bytes that the shared budgets of rules, and the budgets below them, reserve on a device.
 func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	for _, s := range a.shareds {
 		if s.limit == nil {
@@ -351,7 +353,7 @@ func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 	return sum
 }
 
-// holderState describes a job that has a device or slots of it, by one slot.
+// holderState describes one slot of a job. figures.Snapshot.Arrange adds the slots of each job up.
 func (j *job) holderState(h *holder, now time.Time) figures.HolderState {
 	p := &j.request.Process
 	return figures.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,

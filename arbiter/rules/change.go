@@ -12,55 +12,56 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Change sets limits while programs run; what is nil stays.
+// This file checks changes of live limits: who may make them, and whether their values make sense. table.go has the limits.
+
+// Change sets live limits while programs run. Limits whose pointer is nil stay as they are.
 type Change struct {
 	Device   int              // index, or AllDevices
-	Min, Max *accounting.Size // Max with Size.Max set: no limit of its own
-	Streams  *int             // of each lease; on all devices, whatever Device says
-	Slots    *int             // of a device; 0: no limit
-	UID      uint32
-	User     string // his name; "": not known
-	PID      int    // the process that asks; 0: not known
-	// Privileged: the asker may do anything. Others may only lower, and only what is theirs.
+	Min, Max *accounting.Size // memory.min and memory.max; Max with Size.Max set: no limit
+	Streams  *int             // streams of each lease on all devices; Device does not matter
+	Slots    *int             // slots of a device; 0: no limit
+	UID      uint32           // user of the asker
+	User     string           // name of that user; "": not known
+	PID      int              // PID of the asker; 0: not known
+	// Privileged: the asker may make any change. Other askers may only lower limits of what they own.
 	Privileged bool
 	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there.
 	Namespace uint64
 	// Inside: the asker runs in the cgroup whose limit this is, and may not raise it.
 	Inside bool
-	// Lowers: it only lowers what is the target's own. It was in force before, as the target's page shows, so that Namespace is not
-	// checked and no event tells of it.
+	// Lowers: the change comes from the lease page of a client that resumes. The limit was in force before, so that Namespace is not
+	// checked and no event is made. It counts only if it lowers a limit.
 	Lowers bool
 }
 
 // AllDevices in Change.Device means every device.
 const AllDevices = -1
 
-// NoStreams as a Change's Streams of a user takes that limit off.
+// NoStreams in Change.Streams removes the streams.max of a user.
 const NoStreams = math.MaxInt32
 
-// Errors of requests that are wrong rather than refused. They come as what is told by
-// a sentence; see [Wrong].
+// Errors of requests that are wrong. They are wrapped in an error whose text is a sentence for the user; see [Wrong].
 var (
 	ErrRange      = errors.New("out of range")
 	ErrPermission = errors.New("not permitted")
 )
 
-// wrong is a sentence for people about a request of which an error above says in what way it is wrong.
+// wrong is an error with a sentence for users as its text. It wraps one of the errors above.
 type wrong struct {
 	sentence string
 	way      error
 }
 
-// Error returns the sentence alone, which says all.
+// Error returns the sentence, without the text of the wrapped error.
 func (w *wrong) Error() string { return w.sentence }
 func (w *wrong) Unwrap() error { return w.way }
 
-// Wrong makes the error of a request that is wrong in one of the ways above: its text is the sentence, and nothing else.
+// Wrong returns an error that wraps way, one of the errors above, and has only the sentence as its text.
 func Wrong(way error, format string, args ...any) error {
 	return &wrong{fmt.Sprintf(format, args...), way}
 }
 
-// String says what a change sets.
+// String describes what a change sets, for messages.
 func (c Change) String() string {
 	var parts []string
 	for _, r := range c.Rows() {
@@ -98,11 +99,11 @@ func (c Change) Denied(format string, args ...any) error {
 	return Wrong(ErrPermission, format+"%s", append(args, wording.NotRoot(c.Namespace))...)
 }
 
-// MayPass reports whether who makes the change may pass the rules.
+// MayPass reports whether the asker may set limits above those of the rules.
 func (c Change) MayPass() bool { return c.Privileged || root(c.UID, c.Namespace) }
 
-// Forces tells whether a change of an owner's limits passes the rule; ErrPermission where they
-// are not for its maker to change.
+// Forces reports whether a change of an owner's limits may exceed the rules. owner is the owner's UID. ErrPermission: the asker is another
+// user, and not privileged.
 func (c Change) Forces(owner uint32) (bool, error) {
 	force := c.MayPass() && !c.Lowers
 	if !force && c.UID != owner {
@@ -114,8 +115,8 @@ func (c Change) Forces(owner uint32) (bool, error) {
 // NotOwner returns the error of a change by an asker that does not own its target.
 func (c Change) NotOwner() error { return c.Denied(wording.NotOwner, wording.User(c.UID, c.User)) }
 
-// CheckOwner returns an error if an owner of this kind has no limit that the change sets, or if only root may set it: ErrRange,
-// ErrPermission. who names the owner.
+// CheckOwner returns ErrRange if the change sets a limit that this kind of owner does not have, and ErrPermission if only root may set it. who is
+// the name of the owner.
 func (c Change) CheckOwner(of Owner, who string) error {
 	kind := kinds[of.Kind]
 	given := c.Rows()
@@ -140,7 +141,7 @@ func (of Owner) Has(file File) bool { return slices.Contains(kinds[of.Kind].file
 var kinds = map[Kind]struct {
 	files  []File
 	others string // message for a change of other files; its argument is the owner
-	roots  string // message if anybody but root changes a limit; "": the owner may lower it as well
+	roots  string // message for a user other than root who changes a limit; "": the owner may lower the limits too
 }{
 	OfProcess: {[]File{MemoryMax, MemoryMin, StreamsMax}, wording.NoSlotsOf, ""},
 	OfJob:     {[]File{MemoryMax, MemoryMin, StreamsMax}, wording.NoSlotsOf, ""},
@@ -150,7 +151,7 @@ var kinds = map[Kind]struct {
 	OfCgroup:  {[]File{MemoryMax}, wording.CgroupHasMax, wording.CgroupIsRoots},
 }
 
-// maxCgroup is the most bytes of a path that can have a limit: in a message the path ends in a NUL.
+// maxCgroup is the length in bytes of the longest path of a cgroup that can have a limit: a message has 512 bytes for it, and ends it with a NUL.
 const maxCgroup = 511
 
 // CheckCgroup returns ErrRange if a path is not that of a cgroup that can have a limit. The root has none, as in cgroup v2.
@@ -168,11 +169,11 @@ func CheckCgroup(of string) error {
 	return nil
 }
 
-// On reports whether the change is for a device too.
+// On reports whether the change is for a device, alone or among all.
 func (c Change) On(device int) bool { return c.Device == AllDevices || c.Device == device }
 
-// CheckStreams tells whether a change of streams.max makes sense and is permitted. What only
-// lowers changes nothing where it would raise something.
+// CheckStreams returns an error if a change of streams.max makes no sense or is not permitted. With Lowers a value that is too high is not an
+// error: it then changes nothing.
 func (c Change) CheckStreams(is Streams, force bool) error {
 	switch {
 	case c.Streams == nil:
@@ -184,7 +185,7 @@ func (c Change) CheckStreams(is Streams, force bool) error {
 	return nil
 }
 
-// CheckMemory is CheckStreams for the limits on one device.
+// CheckMemory returns an error if a change of memory.max or memory.min on one device makes no sense or is not permitted.
 func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	if c.Lowers {
 		return nil

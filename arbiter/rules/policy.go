@@ -14,25 +14,21 @@ type Policy struct {
 	Defaults Settings
 	Rules    []Rule // the first that matches decides
 	Devices  []DeviceRule
-	// Surplus is how much credit is given beyond a request when there is room;
-	// 0: DefaultSurplus, NoSurplus: none.
+	// Surplus is the most bytes of credit that a lease is given beyond its request; 0: DefaultSurplus, NoSurplus: none.
 	Surplus accounting.Bytes
 	// ChargeOverhead counts a lease's overhead against its own budget, instead
 	// of the device's capacity.
 	ChargeOverhead bool
-	// DeadlockGrace is how long a circle of waiters stands in which something may yet
-	// move; 0: DefaultDeadlockGrace.
+	// DeadlockGrace is how long a deadlock must stand before it is broken if a job in it has threads that do not wait; 0: DefaultDeadlockGrace.
 	DeadlockGrace time.Duration
-	// ContextReserve is the first guess of what a context costs; a sixteenth of the
-	// device at most. The zero Size: nothing, until one was seen.
+	// ContextReserve is the cost of a context until one was measured; a sixteenth of the device at most. The zero Size: 0 until then.
 	ContextReserve accounting.Size
-	// ContextGuess is what a reservation assumes that its context costs where neither
-	// ContextReserve nor a context that was seen tells it.
+	// ContextGuess is the headroom of a reservation while the cost of a context is not known from ContextReserve or a measured context.
 	ContextGuess accounting.Size
 
-	live     Table   // what was changed of its rules since it was put in force
-	terms    []Terms // what each of Rules gives, without live limits
-	defaults Terms
+	live     Table   // live limits, of which those of rules are used
+	terms    []Terms // settings that each of Rules gives, without live limits
+	defaults Terms   // settings of processes that no rule matches
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -46,7 +42,7 @@ func DefaultPolicy() Policy {
 	}
 }
 
-// InForce returns the policy with what the zero Policy leaves open filled in. Its rules have the live limits that the table has of them.
+// InForce returns the policy with default values for the fields that are zero. Its rules get their live limits from the table.
 func (p Policy) InForce(live Table) Policy {
 	d := &p.Defaults
 	if d.Max == (accounting.Size{}) {
@@ -75,8 +71,8 @@ func (p Policy) InForce(live Table) Policy {
 	return p
 }
 
-// rules returns what each rule's settings give in the place of the defaults. Each rule has a number of its own: that of its key, or
-// the next one if another rule has that.
+// rules returns the settings of each rule over the defaults. Each rule has a number (Terms.ID) of its own: that of its key, or, if another
+// rule has that number, the next free one.
 func (p *Policy) rules() []Terms {
 	all := make([]Terms, len(p.Rules))
 	of := make(map[uint64]Key)
@@ -105,7 +101,8 @@ func (p *Policy) ForDevice(d Device) DeviceRule {
 	return DeviceRule{}
 }
 
-// For returns what the first matching rule gives now, over the defaults. The policy must be in force, here and below.
+// For returns the settings for a process: those of the first rule that matches it, with live limits; else the defaults. For, All and ByID
+// need a policy that InForce has returned.
 func (p *Policy) For(proc Process) Terms {
 	for i := range p.Rules {
 		if p.Rules[i].Match.matches(proc) {
@@ -115,7 +112,7 @@ func (p *Policy) For(proc Process) Terms {
 	return p.defaults
 }
 
-// All are the terms of the rules, in the order that they are asked in.
+// All returns the settings of all rules, in the order in which they are matched.
 func (p *Policy) All() []Terms {
 	all := make([]Terms, len(p.terms))
 	for i := range all {
@@ -124,7 +121,7 @@ func (p *Policy) All() []Terms {
 	return all
 }
 
-// ByID returns what the rule with a number ([Terms.ID]) gives now. False: there is no such rule.
+// ByID returns the settings of the rule with a number ([Terms.ID]), with live limits. False: there is no such rule.
 func (p *Policy) ByID(id uint64) (Terms, bool) {
 	if i := slices.IndexFunc(p.terms, func(t Terms) bool { return t.ID == id }); i >= 0 {
 		return p.now(i), true
@@ -132,7 +129,7 @@ func (p *Policy) ByID(id uint64) (Terms, bool) {
 	return Terms{}, false
 }
 
-// now returns the terms of a rule with its live limits.
+// now returns the settings of a rule with its live limits.
 func (p *Policy) now(i int) Terms {
 	t := p.terms[i]
 	t.Live = p.live[t.Owner()]

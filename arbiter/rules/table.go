@@ -8,12 +8,12 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file is the table of live limits: what was changed since the limits of a rule or of a request were first in force. A row's key is
-// whose limit it is ([Owner]), which one ([File]), on which device, and whether the owner or somebody privileged set it. The arbiter has
+// This file is the table of live limits: limits that were changed while programs ran, in place of those of a rule or a request. The key of a row is
+// the owner of the limit ([Owner]), the name of the limit ([File]), the device, and whether the owner or a privileged user set it. The arbiter has
 // one table for devices, rules, users, cgroups, jobs and processes. Jobs, sessions, rules, devices and caps point to their rows there;
-// rule.go, job.go and this file make limits of them. The daemon keeps each row in its state file.
+// rule.go, job.go and this file compute limits from them. The daemon keeps each row in its state file.
 
-// Kind says what has limits. The values are those of the wire and of the state file.
+// Kind is the kind of an owner of limits. Its values are those of the wire and of the state file.
 type Kind uint32
 
 // The kinds.
@@ -26,23 +26,23 @@ const (
 	OfCgroup
 )
 
-// Owner names whose limits they are.
+// Owner identifies the owner of limits.
 type Owner struct {
 	Kind  Kind
-	ID    uint64 // PID, number of the job, index of the device, number of the user, Terms.ID of the rule; 0: a cgroup's
-	Start uint64 // start time of a process, Terms.Says of a rule; 0: of all others
-	Path  string // path of a cgroup of v2, as /proc/PID/cgroup has it; "": of all others
+	ID    uint64 // PID, number of the job, index of the device, UID, or Terms.ID of the rule; 0: a cgroup
+	Start uint64 // start time of a process, or Terms.Says of a rule; 0: all other kinds
+	Path  string // path of a cgroup, as /proc/PID/cgroup has it; "": all other kinds
 }
 
-// File says which limit, by the name of the file that shows it. The values are those of the state file.
+// File identifies a limit by the file that shows it. Its values are those of the state file.
 type File uint32
 
 // The files.
 const (
 	MemoryMax File = iota + 1
 	MemoryMin
-	StreamsMax // of each lease; one row on all devices
-	SlotsMax   // of a device
+	StreamsMax // streams of each lease; its row is for all devices
+	SlotsMax   // slots of a device
 )
 
 var fileNames = [...]string{MemoryMax: "memory.max", MemoryMin: "memory.min", StreamsMax: "streams.max", SlotsMax: "slots.max"}
@@ -50,17 +50,17 @@ var fileNames = [...]string{MemoryMax: "memory.max", MemoryMin: "memory.min", St
 // String returns the file's name.
 func (f File) String() string { return fileNames[f] }
 
-// FileNamed returns the file with a name; 0: no limit has it.
+// FileNamed returns the file with a name; 0: no limit has that name.
 func FileNamed(name string) File { return File(max(0, slices.Index(fileNames[:], name))) }
 
 // Row is one live limit.
 type Row struct {
 	Device int // index, or AllDevices
 	File   File
-	Value  accounting.Size // of streams and slots: how many, with Max for no limit
+	Value  accounting.Size // bytes, or the number of streams or slots; Max set: no limit
 	UID    uint32          // user who set it
-	Own    bool            // set by the owner, who stays within what the rules and somebody privileged allow
-	Lowers bool            // it never raises anything
+	Own    bool            // the owner set it, within the limits of the rules and of privileged users; false: a privileged user set it
+	Lowers bool            // it counts only if it lowers the limit
 }
 
 // Table lists the live limits of each owner.
@@ -71,7 +71,7 @@ type Limits struct {
 	Of   Owner
 	UID  uint32 // user who may lower them
 	User string // name of that user; "": not known
-	Rows []Row  // in the order in which they were set, since the last word counts; not changed in place
+	Rows []Row  // in the order in which they were set; the last counts; Add replaces the slice and leaves the old one as it is
 }
 
 // Set adds a row for each file that a change sets. force: the change passes the rules.
@@ -82,8 +82,8 @@ func (l *Limits) Set(c Change, force bool) {
 	}
 }
 
-// Add adds a row behind all others. It takes the place of rows for the same file and devices; but a row of the owner does not take the
-// place of what somebody privileged set, within which it stays.
+// Add appends a row, and removes earlier rows for the same file whose devices it covers. But a row of the owner does not remove the row
+// of a privileged user, which limits it.
 func (l *Limits) Add(r Row) {
 	rows := slices.DeleteFunc(slices.Clone(l.Rows), func(old Row) bool {
 		return old.File == r.File && (r.Device == AllDevices || r.Device == old.Device) && (old.Own || !r.Own)
@@ -91,7 +91,7 @@ func (l *Limits) Add(r Row) {
 	l.Rows = append(rows, r)
 }
 
-// of returns the rows in force for a file on a device: that of somebody privileged, and that of the owner within it; nil: there is none.
+// of returns the rows in force for a file on a device: the last row of a privileged user, and the row that the owner set after that; nil: none.
 func (l *Limits) of(device int, file File) (forced, own *Row) {
 	if l == nil {
 		return nil, nil
@@ -108,7 +108,7 @@ func (l *Limits) of(device int, file File) (forced, own *Row) {
 	return forced, own
 }
 
-// last returns the value that was set last for a file on a device; nil: none was.
+// last returns the value that was set last for a file on a device; nil: none was set.
 func (l *Limits) last(device int, file File) *accounting.Size {
 	forced, own := l.of(device, file)
 	switch {
@@ -120,7 +120,7 @@ func (l *Limits) last(device int, file File) *accounting.Size {
 	return nil
 }
 
-// Max returns the memory.max that was set last on all devices; nil: none was.
+// Max returns the memory.max that was set last for all devices; nil: none was set.
 func (l *Limits) Max() *accounting.Size { return l.last(AllDevices, MemoryMax) }
 
 // Slots returns the slots.max that was set on a device, 0 for no limit, and who set it. ok is false if none was set.
@@ -132,10 +132,10 @@ func (l *Limits) Slots(device int) (most int, by string, ok bool) {
 	return int(forced.Value.Bytes), l.by(forced), true
 }
 
-// by names who set a row, for messages.
+// by names the user who set a row, for messages.
 func (l *Limits) by(r *Row) string { return wording.Setter(r.UID, l.UID, l.User) }
 
-// Unlimited reports that no row limits anything.
+// Unlimited reports whether no row sets a limit: all say "max".
 func (l *Limits) Unlimited() bool {
 	return !slices.ContainsFunc(l.Rows, func(r Row) bool { return !r.Value.Max })
 }
@@ -148,7 +148,7 @@ func (l *Limits) String() string {
 	return wording.User(uint32(l.Of.ID), l.User)
 }
 
-// Memory returns what all programs of a user, or in a cgroup, may hold together on a device.
+// Memory returns how much all programs of a user, or in a cgroup, may hold together on a device.
 func (l *Limits) Memory(b Bounds) Memory {
 	m := Unlimited()
 	m.change(l, b)
@@ -165,7 +165,7 @@ func (l *Limits) Streams() Streams {
 	return s
 }
 
-// lower lowers the streams of a lease to what its user's leases may have.
+// lower lowers the streams.max of a lease to that of each lease of its user.
 func (l *Limits) lower(s *Streams) {
 	if l == nil {
 		return
@@ -177,7 +177,7 @@ func (l *Limits) lower(s *Streams) {
 	s.most = min(s.most, most.Max)
 }
 
-// change puts live limits in force.
+// change replaces the limits of m on a device by live limits.
 func (m *Memory) change(l *Limits, b Bounds) {
 	forced, own := l.of(b.Device, MemoryMax)
 	if forced != nil {
@@ -201,7 +201,7 @@ func (m *Memory) change(l *Limits, b Bounds) {
 	}
 }
 
-// change puts live limits in force, and the least that makes sense.
+// change replaces the limits of s by live limits, and raises a result below 1 to 1.
 func (s *Streams) change(l *Limits) {
 	forced, own := l.of(AllDevices, StreamsMax)
 	if forced != nil {
