@@ -10,11 +10,11 @@ import "time"
 // AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
 const AbsentFor = 3 * time.Second
 
-// absent reports whether the client of a waiting request has yet to ask again.
+// absent reports whether the client of a waiting request still has to ask again.
 func (t *ticket) absent() bool { return !t.until.IsZero() }
 
-// Restore calls restore, which calls other methods of the arbiter to take up what an earlier daemon left. None of these decides on
-// waiting requests; one admission cycle at the end does.
+// Restore calls restore, which enters in the arbiter, by calls of other methods, what an earlier daemon left. No cycle runs in these calls; one runs
+// at the end.
 func (a *Arbiter) Restore(now time.Time, restore func()) {
 	a.cycling = true
 	restore()
@@ -23,8 +23,8 @@ func (a *Arbiter) Restore(now time.Time, restore func()) {
 	a.cycle(now)
 }
 
-// Leave marks waiting requests whose client has resumed its session and has to ask again. They block no other request any more. Tickets that do not
-// wait are ignored. None of them is granted, since the cycle runs when all are marked.
+// Leave marks waiting requests whose client has resumed its session and has to ask again. From then on they block no other request. Tickets
+// that do not wait are ignored. None of these requests is granted, because the cycle runs after all of them are marked.
 func (a *Arbiter) Leave(now time.Time, ids []TicketID) {
 	for _, id := range ids {
 		if t := a.tickets[id]; t != nil {
@@ -35,8 +35,8 @@ func (a *Arbiter) Leave(now time.Time, ids []TicketID) {
 	a.cycle(now)
 }
 
-// Return removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller makes
-// that request before any other. The zero Place: no such ticket waits.
+// Return removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller must make
+// that request before any other call. The zero Place: no such ticket waits.
 func (a *Arbiter) Return(now time.Time, id TicketID) (place Place) {
 	if t := a.tickets[id]; t != nil && t.absent() {
 		place = t.place
@@ -55,7 +55,7 @@ func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
 	a.changed()
 }
 
-// ends returns when a waiting request is dropped because of the time; the zero time: never.
+// ends returns when a waiting request is refused because of its deadline or, if its client is absent, dropped; the zero time: never.
 func (t *ticket) ends() time.Time {
 	if t.absent() {
 		return t.until

@@ -31,8 +31,8 @@ type absent struct {
 	free   func() // frees its rows in the state file
 }
 
-// requestOf returns the number by which a request is known when it comes again. Numbers count within a session, and a Hello has none yet; it
-// gets 0, because a process has only one Hello that waits.
+// requestOf returns the number that identifies a request when its client asks again. Numbers count within a session. A Hello comes before the
+// session, and gets 0, because only one Hello of a process can wait.
 func requestOf(h ipc.Header) uint64 {
 	if h.Type == ipc.TypeHello {
 		return 0
@@ -44,7 +44,7 @@ func keyOf(peer ipc.Peer, h ipc.Header) requestKey {
 	return requestKey{startedOf(peer), h.Type, requestOf(h)}
 }
 
-// bootTime returns t as the time since the machine's start, by a clock that cannot be set.
+// bootTime converts t to the time since the machine's start, by a clock that cannot be set, so that another daemon can read it.
 func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
 
 // fromBootTime is the inverse of bootTime.
@@ -52,8 +52,8 @@ func (c clock) fromBootTime(at int64) time.Time {
 	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
 }
 
-// recoverTicketsLocked makes tickets of the rows of waiting requests. It must be called when jobs and sessions are taken up, and before any other
-// row of the state file is used: jobs and sessions that wait for their start have rows that are not committed.
+// recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions were recovered, and before a new
+// row of the state file is taken: jobs and sessions that wait for their start have rows that are not committed, and so count as free.
 func (d *Daemon) recoverTicketsLocked(found *found) {
 	var rows []int
 	d.file.Tickets.Each(func(i int, _ *statefile.Ticket) { rows = append(rows, i) })
@@ -67,7 +67,7 @@ func (d *Daemon) recoverTicketsLocked(found *found) {
 	})
 }
 
-// recoverTicketLocked makes a ticket of one row. A row of a process that has ended, or of which there is nothing that waits, is free from here on.
+// recoverTicketLocked makes a ticket from one row. If the process has ended, or the arbiter does not let the request wait, it frees the row.
 func (d *Daemon) recoverTicketLocked(i int, found *found) {
 	r := d.file.Tickets.At(i)
 	key := requestKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
@@ -90,8 +90,8 @@ func (d *Daemon) recoverTicketLocked(i int, found *found) {
 	d.queue.absent[key] = x
 }
 
-// waitAgainLocked makes the arbiter's ticket of a row, with a function that frees the row of its job or session. The zero value: it has nothing to
-// wait for.
+// waitAgainLocked makes the arbiter's ticket from a row, with a function that frees the row of the job or session that it is to open. The zero
+// value: there is no such job, session or lease, or the arbiter does not let the request wait.
 func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules.Process) absent {
 	place := arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since), Absent: true}
 	switch key.typ {
@@ -116,7 +116,8 @@ func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules
 	return absent{d.arb.Ask(d.now(), ask).Waiting, func() {}}
 }
 
-// leaseOfTicketLocked returns the lease that asked for what a row says; if the row does not say which, the first one of the process. nil: there is none.
+// leaseOfTicketLocked returns the lease whose request a row has; if the row does not name the lease, the first lease of the process. nil:
+// there is none.
 func (d *Daemon) leaseOfTicketLocked(r *statefile.Ticket, key requestKey) *shim.Lease {
 	for _, s := range d.ofProcess[key.PID] {
 		if s.dead || startedOf(s.peer) != key.Started {
@@ -143,7 +144,7 @@ func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place a
 	asRecorded(&proc, record.UID, record.GID, false)
 	request := jobRequest(proc, record)
 	request.Place = place
-	info, _ := d.arb.OpenJob(d.now(), request) // refused: the client is told when it asks again
+	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
 	return d.heldRow(info.Waiting, func() { d.file.Jobs.Free(i) })
 }
 
@@ -163,7 +164,7 @@ func (d *Daemon) sessionWaitsAgainLocked(key requestKey, proc rules.Process, pla
 	return d.heldRow(info.Waiting, func() { d.file.Sessions.Free(i) })
 }
 
-// heldRow returns the absent request with a ticket, which keeps a row; without a ticket it frees the row.
+// heldRow returns the absent request with a ticket, whose free frees a row. Without a ticket it frees the row and returns the zero value.
 func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
 	if ticket == 0 {
 		free()
@@ -181,8 +182,8 @@ func (d *Daemon) leaveLocked(p *parked) {
 	d.queue.absent[key] = absent{p.ticket, func() { d.dropPlaceLocked(p) }}
 }
 
-// returnsLocked returns the place of a request that waited before, for one that comes again. The caller makes the request next, and then calls
-// forget, which frees the rows: so that a daemon that dies in between leaves the place to the next one.
+// returnsLocked returns the place of an absent request, whose client asks again. The caller must make the new request next, and then call
+// forget, which frees the rows of the absent one. If the daemon dies in between, the rows keep the place for the next daemon.
 func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
 	key := keyOf(peer, h)
 	x, ok := d.queue.absent[key]
@@ -193,7 +194,7 @@ func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place
 	return d.arb.Return(d.now(), x.ticket), x.free
 }
 
-// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time, has ended, or somebody cancelled it.
+// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has ended, or a user cancelled it.
 func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
 	for key, x := range d.queue.absent {
 		if x.ticket == ticket {
@@ -206,7 +207,7 @@ func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
 // ticketUnit is the unit of the bytes in a waiting request's row.
 const ticketUnit = 1 << 20
 
-// noteAskedLocked writes into the row of a parked request what it asks for.
+// noteAskedLocked writes the lease and the amount of a parked request into its row.
 func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
 	if p.place < 0 {
 		return

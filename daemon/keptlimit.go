@@ -263,9 +263,9 @@ func inOrder(records []*statefile.Limit) (rows []rules.Row) {
 	return rows
 }
 
-// rankOf returns the rank of a limit in a record among those of one owner, which are restored in order of their ranks: limits of privileged users
-// before the owner's own, limits for all devices before those for one device, and of two records for one device the one with more limits last. A limit
-// of one device that overrides the owner's own limit for all devices comes right after that.
+// rankOf returns the rank of a limit in a record among those of one owner, which are restored in order of their ranks: limits of privileged
+// users before the owner's own, limits for all devices before those for one device, and of two records for one device the one with more
+// limits last. A limit of one device that overrides the owner's own limit for all devices comes right after that.
 func rankOf(r *statefile.Limit, file rules.File) int {
 	rank := bits.OnesCount32(r.Set & (1<<statefile.LimitOverrides - 1))
 	if r.Device >= 0 {

@@ -14,10 +14,14 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// maxClaimed is the most streams, and the most contexts, that a client's message or a record is believed to have.
+// This file answers Resume requests: a client that lost its connection, or its daemon, reports what it holds. recover.go reads the state file
+// before that.
+
+// maxClaimed limits the number of streams, and of contexts, that is taken from a client's message or a record.
 const maxClaimed = 1 << 16
 
-// resume takes a session up again: the recorded one (takeUp), or, if no record has its token, a new one made of what the client reports (adopt).
+// resume continues the recorded session of a client (takeUp). If no record has its token, it opens a new session from what the client
+// reports (adopt).
 func (cl *client) resume(m ipc.Message) error {
 	defer closeFD(m.FD)
 	var req ipc.ResumeRequest
@@ -46,7 +50,7 @@ func (cl *client) resume(m ipc.Message) error {
 	return cl.replyHello(m.Header, s, fresh)
 }
 
-// pageOffer is a lease page for a session that has none. It is opened before the lock is taken, and closed by resume if it was not used.
+// pageOffer is a lease page for a session that has none. pageFor opens it without the lock. If takeUp does not use it, resume closes it.
 type pageOffer struct {
 	page  *ipc.LeasePage // nil: none is needed, or the session has taken it
 	fresh bool           // a new page, which the client has to map
@@ -87,7 +91,7 @@ func (d *Daemon) awaitFigures(req *ipc.ResumeRequest, peer ipc.Peer) {
 	}
 }
 
-// knownUse returns the bytes of a client on a device that the record of its session has, or that the device shows, if that is more.
+// knownUse returns how many bytes a client uses on a device: the larger of the bytes in the record of its session and those that the device shows.
 func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	d.lock()
 	defer d.unlock()
@@ -100,8 +104,8 @@ func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	return known
 }
 
-// takeUp takes up a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: what was granted
-// in a reply that the client never read goes back, and what it freed in a message that the daemon never read is free.
+// takeUp continues a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: bytes that were
+// granted in a reply that the client never read go back, and bytes that it freed in a message that the daemon never read are free.
 func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	d.lock()
@@ -111,7 +115,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 		return nil, false, err
 	}
 	if s.page == nil {
-		if offer.page == nil { // it was not there yet when pageFor looked
+		if offer.page == nil { // the session was recovered after pageFor had looked for it
 			delete(s.conns, c)
 			return nil, false, refused(ipc.StatusShuttingDown, "the session is just being taken up: resume again")
 		}
@@ -157,8 +161,8 @@ func (d *Daemon) sendBackLocked(s *session) {
 	d.arb.Leave(d.now(), left)
 }
 
-// settleLocked sets one lease to what the client says that it uses there, and writes that to the record. Of bytes that are not recorded it
-// counts as many as a request would have been granted, or as the device shows. A lease that is not recorded is opened.
+// settleLocked sets the bytes of one lease to those that the client reports, and writes them to the record. Of bytes above the recorded ones it
+// counts only as many as a request would be granted now, or as the device shows. If the lease is not recorded, it opens the lease.
 func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
@@ -191,8 +195,8 @@ func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
 	return nil
 }
 
-// takePageLocked gives a session the page that is offered, because its own could not be opened again. In a new page the credit of a lease is what is
-// granted to it less what the client says that it uses.
+// takePageLocked gives the offered page to a session whose own page could not be opened again. In a new page it sets the credit of each lease to the
+// granted bytes less the bytes that the client reports as used.
 func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
 	s.page = offer.page
 	offer.page = nil
@@ -221,8 +225,8 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 	}
 }
 
-// adopt makes a session of what a client reports, because no record has its token. Its leases are unverified until the figures of the
-// devices agree.
+// adopt opens a session from what a client reports, because no record has its token. Its leases are unverified until the figures of the
+// devices agree with them.
 func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
 	proc, err := d.facts(c)
@@ -277,16 +281,16 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	return s, nil
 }
 
-// openUnreservedLocked opens the session of a program that says that it holds memory, which no record confirms. It makes no
-// reservation: the session gets its leases at once, so that it must not wait for room; and without room nothing is reserved on
-// the word of a client.
+// openUnreservedLocked opens the session of a program that reports memory which no record confirms. It makes no reservation. The session must get
+// its leases at once, and so cannot wait for room; and a client's report alone must not reserve memory for which there is no room. The
+// caller then tries reserveLocked.
 func (d *Daemon) openUnreservedLocked(r arbiter.SessionRequest) (info arbiter.SessionInfo, err error) {
 	r.Unreserved = true
 	info.ID, err = d.arb.RestoreSession(d.now(), r)
 	return info, err
 }
 
-// reserveLocked makes the reservation that a session was opened without. False: there is no room for it.
+// reserveLocked makes the reservation of a session that openUnreservedLocked opened. False: there is no room for it.
 func (d *Daemon) reserveLocked(s *session) bool {
 	if !d.arb.Reserve(d.now(), s.id) {
 		return false
@@ -295,11 +299,11 @@ func (d *Daemon) reserveLocked(s *session) bool {
 	return true
 }
 
-// reservesPerTick is how many reservations are tried again in a second.
+// reservesPerTick is the number of reservations that are tried again at each tick, once a second.
 const reservesPerTick = 16
 
-// reserveAgainLocked tries again to make the reservations of sessions that go on without: reservesPerTick of them, in the random
-// order of a map, so that each has its turn.
+// reserveAgainLocked tries again to make the reservations of sessions without theirs: of reservesPerTick sessions, in the random
+// order of a map, so that each session is tried in the end.
 func (d *Daemon) reserveAgainLocked() {
 	tried := 0
 	for _, s := range d.sessions {
@@ -315,9 +319,9 @@ func (d *Daemon) reserveAgainLocked() {
 	}
 }
 
-// endDamagedLocked ends the sessions that a damaged file has of a process which now reports itself what it holds: those that have no connection,
-// and whose page could not be opened or is the one that the process sends under another token. Otherwise the process's memory would be
-// counted twice for as long as it lives.
+// endDamagedLocked ends sessions that a damaged state file has of a process, because the process now reports under another token what it holds. These
+// are the sessions of the process without a connection whose page could not be opened, or is the page that the process has sent. Otherwise the
+// process's memory would be counted twice until the process ends.
 func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
@@ -331,8 +335,8 @@ func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	}
 }
 
-// forgetLocked drops a session and its leases at once, without waiting until the devices show that its memory is free: the process reports that
-// memory in another session.
+// forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is free, because the process reports
+// that memory in another session.
 func (d *Daemon) forgetLocked(s *session) {
 	leases := slices.Collect(s.open())
 	d.buryLocked(s)
