@@ -74,7 +74,8 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 // keeps reports whether a job takes a slot of a device at its start and keeps it to its
 // end: by claim, to be alone there, or, where slots are jobs', where there is a cap and on a
 // device that it names or has memory reserved on. One that never waits keeps all of its own,
-// whosever slots are: nobody is to have them when its program comes to use them.
+// whosever slots are: nobody is to have them when its program comes to use them. A memory.min that is changed
+// while the job runs takes no slot and gives none back, so that a restart of the daemon does not either.
 func (j *job) keeps(d *device) bool {
 	if !j.run || j.released || j.ended || d.lost || !j.given(d) {
 		return false
@@ -83,7 +84,9 @@ func (j *job) keeps(d *device) bool {
 	if r.Exclusive || r.Claim || r.Any || r.NoWait {
 		return true
 	}
-	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || j.Memory(d.bounds()).Min > 0)
+	atStart := j.Job
+	atStart.Live = nil
+	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || atStart.Memory(d.bounds()).Min > 0)
 }
 
 // asks are the permits that a job takes of each device that it keeps.

@@ -43,3 +43,28 @@ func TestLastWordOverARestart(t *testing.T) {
 	limit(ann.Gpuarb, "--device", "0", "memory.max=100M")
 	inForce(100 * mib)
 }
+
+// TestSlotOfAJobOverARestart: a memory.min that is set while a job runs takes no slot, and a job keeps its slot when its memory.min is taken
+// off, also with the next daemon.
+func TestSlotOfAJobOverARestart(t *testing.T) {
+	t.Parallel()
+	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
+	for _, x := range []struct {
+		flag, change string
+		want         int
+	}{{"--min=0", "memory.min=50M", 0}, {"--min=50M", "memory.min=0", 1}} {
+		p := m.Interact(m.Gpuarb("run", "--name", "j", x.flag, "--", "sh", "-c", "echo ready; exec cat"))
+		if r := rig.Run(t, m.Gpuarb("limit", "--job", "j", x.change)); r.Code != 0 {
+			t.Fatalf("gpuarb limit: %s", r.Stderr)
+		}
+		for _, when := range []string{"at once", "after a restart"} {
+			if n := m.Snapshot().Devices[0].SlotsCurrent; n != x.want {
+				t.Errorf("a job with %s, then %s: %s %d slots are taken, want %d", x.flag, x.change, when, n, x.want)
+			}
+			m.Kill()
+			m.Start()
+		}
+		p.End()
+		rig.Eventually(t, "it has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
+	}
+}
