@@ -5,16 +5,16 @@
 #include "core/import.h"
 #include "vulkan/device.h"
 
-// Spread over all numbers.
+// Mixes the bits of a number, so that the results for neighbouring numbers are far apart.
 static uint64_t mix(uint64_t x) {
     x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
     x = (x ^ x >> 27) * 0x94d049bb133111ebull;
     return x ^ x >> 31;
 }
 
-// A handle is what a driver or a layer makes of it: an address, or a number that each device gives
-// out anew. So a block is known by its device, too. Addresses that are neighbours stay so, as the
-// table likes it.
+// Returns the key of a block. A handle may be an address, or a number that drivers and layers give
+// out for each device from the beginning; so the key contains the device, as the salt. The salt is
+// added to the handle, because the table is fast if neighbouring handles have neighbouring keys.
 static struct ga_key key_of(const struct ga_vulkan_device *device, ga_vk_memory memory) {
     return (struct ga_key){memory + device->salt, GA_SPACE_VULKAN};
 }
@@ -23,7 +23,8 @@ void ga_vulkan_memory_start(struct ga_vulkan_device *device) {
     device->salt = mix((uint64_t)(uintptr_t)device);
 }
 
-// Records are pages, so that the heap finds room in the address.
+// Returns the context of an entry: the device's record and the heap. Records are page-aligned, so
+// that the heap fits into the low bits of the address.
 static uint64_t context_of(const struct ga_vulkan_device *device, uint32_t heap) {
     return (uint64_t)(uintptr_t)device + heap;
 }
@@ -36,11 +37,11 @@ void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[
             held[e.context % GA_VK_HEAPS] += e.bytes;
 }
 
-// How what a program asks for is known.
+// Where the memory of an allocation comes from.
 enum source {
-    OWN,      // it is new
-    IMPORTED, // it is somebody's already, and costs nothing here
-    HOST,     // it is the program's own memory
+    OWN,      // the driver allocates it: it is charged
+    IMPORTED, // another allocation, perhaps of another process, which is charged there
+    HOST,     // memory of the host that the program has already: it is not charged
 };
 
 static bool is_given(const struct ga_vk_memory_info *info, int32_t type) {
@@ -54,8 +55,9 @@ static enum source source_of(const struct ga_vk_memory_info *info) {
                                                        : OWN;
 }
 
-// Returns the device of a group that memory is charged to: the first that is named, else the first.
-// If a heap is each device's own, the others get as much of it: that the devices' own figures show.
+// Returns the device of a group that an allocation is charged to: the first device in the program's
+// device mask, or the first of the group. If each device has a heap of its own, the driver
+// allocates on the other devices too; the daemon sees that in their own figures.
 static const struct ga_vulkan_part *charged(const struct ga_vulkan_device *device,
                                             const struct ga_vk_memory_info *info) {
     const struct ga_vk_allocate_flags *flags =
@@ -67,7 +69,7 @@ static const struct ga_vulkan_part *charged(const struct ga_vulkan_device *devic
     return &device->part[0];
 }
 
-// Takes bytes of a device, unless the daemon lacks it. False: refused.
+// Takes the bytes of an allocation on a device, if the daemon knows the device. False: refused.
 static bool take(struct ga_claim *c, const struct ga_vulkan_part *part) {
     struct ga_entry *e = &c->entry;
     int number = ga_vulkan_device_number(c->root, part);
@@ -90,16 +92,16 @@ static bool begin(struct ga_claim *c, const struct ga_vulkan_device *device,
     if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[heap]))
         return true;
     if (!ga_claim_begin(c) || (c->root && info->size >> 48))
-        return false; // more than there is anywhere, and than an entry can say
+        return false; // no device has that much, and an entry has only 48 bits for it
     if (!c->root)
         return true;
-    ga_tell_soft(c->root); // a driver may move it to the machine's memory
+    ga_tell_soft(c->root); // the driver may move it to host memory
     c->entry.context = context_of(device, heap);
     c->entry.space = GA_SPACE_VULKAN;
     return take(c, charged(device, info));
 }
 
-// Notes imported memory. The first device of a group stands for all.
+// Writes imported memory down. In a group it counts on the first device.
 static void note(const struct ga_vulkan_device *device, const struct ga_vk_memory_info *info,
                  ga_vk_memory memory) {
     bool known = device->parts && info->memory_type < device->types &&
@@ -134,7 +136,7 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
         c.entry.key = key_of(device, *memory).number;
         if (ga_hold(c.root, &c.entry))
             return result;
-        // Without memory to remember it by: better none than what nobody can account for.
+        // There is no memory for its entry: it is freed again, because it could not be charged.
         device->next.vkFreeMemory(handle, *memory, allocator);
         result = GA_VK_OUT_OF_HOST_MEMORY;
     }
@@ -142,7 +144,8 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
     return result;
 }
 
-// The memory leaves the table before the driver is called, which may give its handle out again.
+// Takes the block out of the table before the driver is called, because the driver may give its
+// handle to another thread at once.
 void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void *allocator) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     if (!device)

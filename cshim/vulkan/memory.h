@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Device memory: charged by what was asked for. In a group of devices one of them is charged.
+// Wrappers for Vulkan's device memory. An allocation is charged with the size that the program
+// asked for. In a group of devices only one device is charged with it.
 #ifndef GA_VULKAN_MEMORY_H
 #define GA_VULKAN_MEMORY_H
 
@@ -8,13 +9,13 @@
 // Vulkan's space of keys (core/table.h): memory of a logical device, by key_of in memory.c.
 enum { GA_SPACE_VULKAN = 14, GA_SPACES_VULKAN_END };
 
-// Before the first one, of a logical device that is to be made.
+// Sets the salt of a logical device. Must be called when the program makes the device.
 void ga_vulkan_memory_start(struct ga_vulkan_device *device);
-// What a logical device has left when it is destroyed.
+// Gives back all memory that the program has not freed when it destroys a logical device.
 void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device *device);
 
-// What the process has of each heap of a device, by its number: added up on each call, by a look at
-// all that is held.
+// Adds to held how many bytes of each heap of a device (by gpuarb's number) the process has. It
+// walks the whole table of blocks.
 void ga_vulkan_memory_held(struct ga_root *root, uint32_t device, uint64_t held[GA_VK_HEAPS]);
 
 #endif
