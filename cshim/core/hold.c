@@ -13,16 +13,18 @@ static uint64_t key_of(uint32_t device) {
     return (uint64_t)ga_self.number << 8 | device;
 }
 
-// Whether the calling thread has an entry that needs no other hold: what was retained in an earlier
-// session was told to this one's daemon.
+// Reports whether the calling thread has an entry, so that it needs no new hold. An entry of an
+// earlier session counts only if it has retains: the message that opened the session has reported
+// these.
 static bool has(struct ga_root *root, uint32_t device) {
     struct ga_entry e;
     return ga_self_find(&root->holds, key_of(device), &e) &&
            (e.context != 0 || e.tag == atomic_load(&root->tag));
 }
 
-// Adds uses and retains to the calling thread's entry. hold: what the entry is for if it is not
-// there; else it goes back. Without memory for the entry the thread has no slot of its own.
+// Adds a use or retains to the calling thread's entry, and makes the entry of hold if there is
+// none. If there is one, or no memory for one, gives hold back. False: no memory; the thread has no
+// slot of its own.
 static bool add(struct ga_root *root, const struct ga_hold *hold, bool use, uint32_t retains) {
     struct ga_entry e = {.key = key_of(hold->device),
                          .tag = hold->tag,
@@ -57,7 +59,8 @@ void ga_hold_unask(struct ga_root *root, const struct ga_hold *hold) {
 bool ga_hold_use(struct ga_root *root, uint32_t device) {
     struct ga_hold hold;
     struct ga_entry e;
-    // Its retain holds it already, and the release is to end that, whatever is current then.
+    // The retain keeps the thread's slot. The release must end it, whatever context is current
+    // then, so that no use is added.
     if (ga_self_find(&root->holds, key_of(device), &e) && e.context != 0)
         return true;
     if (!ga_hold_ask(root, device, &hold))
@@ -79,7 +82,8 @@ void ga_hold_drop(struct ga_root *root) {
     }
 }
 
-// Finds an entry of a device that something was retained by: the calling thread's, or else any.
+// Returns the key of an entry of a device that has retains: the calling thread's or, if that has
+// none, any. 0: there is none.
 static uint64_t find_retained(struct ga_root *root, uint32_t device) {
     struct ga_entry e;
     uint64_t key = 0;
@@ -92,7 +96,7 @@ static uint64_t find_retained(struct ga_root *root, uint32_t device) {
     return key;
 }
 
-// Takes one retain of a device, or all.
+// Subtracts one retain of a device, or all.
 static void release(struct ga_root *root, uint32_t device, bool all) {
     for (uint64_t key; (key = find_retained(root, device)) != 0;)
         if (ga_session_return_hold(root, key, all ? UINT64_MAX : 1) && !all)

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The policy without a daemon, the opening of leases, and the sending of requests (session.h).
 #include "core/session.h"
 
 #include <errno.h>
@@ -12,12 +13,12 @@
 #include "core/tell.h"
 #include "core/wait.h"
 
-#define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
-#define RETRY_MS 1000 // and how often afterwards
-#define MEND_MS 100
-#define ROOM_MS 5000 // how long a connection that there is no room for is tried for
+#define LOSS_MS 2000  // for so long a lost daemon is tried to reach before the policy applies
+#define RETRY_MS 1000 // interval of the attempts after that
+#define MEND_MS 100   // interval of the attempts by threads that free memory
+#define ROOM_MS 5000  // for so long a connection is tried that the daemon has no room for
 
-// Why there may be a daemon all the same.
+// Returns why the daemon may run although it could not be reached, for a message; "": no reason.
 static const char *bar(struct ga_root *root) {
     switch (atomic_load(&root->barred)) {
     case 0:
@@ -51,8 +52,9 @@ static void bury(struct ga_root *root);
 
 #define BURY_EVERY 10
 
-// What a thread does that waits. Bytes of its process that have come back nobody else can find, and
-// they may be what it waits for; so may be what its pools keep.
+// Is called now and then by a thread that waits for the daemon (ga_look). Gives back frees of this
+// process that have executed, and memory that its pools keep: no other process can, and the thread
+// may be waiting for these bytes. At every tenth call looks for dead threads as well.
 static void look(struct ga_root *root, uint32_t looks) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         ga_interface_reap(root, d, UINT64_MAX);
@@ -60,17 +62,18 @@ static void look(struct ga_root *root, uint32_t looks) {
         bury(root);
 }
 
-// Tries until it works or the time is up; the steps grow from 1 ms.
+// Tries to open the link until it is open or the time is up, with pauses that grow from 1 to 50 ms.
 static bool look_for_daemon(struct ga_root *root) {
     uint64_t step_us = 1000;
     for (;;) {
         if (ga_link_open(root, look))
             return true;
         uint64_t now = ga_os_now_ms();
-        bool again = atomic_load(&root->busy)
-                         ? ga_link_is_asked_again(root, now) // the last time it is told so
-                         : atomic_load(&root->link) == GA_LINK_LOST &&
-                               now + step_us / 1000 < root->lost_at_ms + LOSS_MS;
+        bool again =
+            atomic_load(&root->busy)
+                ? ga_link_is_asked_again(root, now) // the daemon had no room for the process
+                : atomic_load(&root->link) == GA_LINK_LOST &&
+                      now + step_us / 1000 < root->lost_at_ms + LOSS_MS;
         if (!again || atomic_load(&root->hello_refused) || ga_link_is_silent(root))
             return false;
         ga_os_sleep_us(step_us);
@@ -84,14 +87,14 @@ static bool is_over(struct ga_root *root) {
     return view && atomic_load((_Atomic uint32_t *)&view->page->ended) != 0;
 }
 
-// The caller holds root->linking.
+// Marks the link as lost, now. The caller has locked root->linking.
 static void lose(struct ga_root *root) {
     atomic_store(&root->link, GA_LINK_LOST);
     atomic_store(&root->retry_at_ms, 0);
     root->lost_at_ms = ga_os_now_ms();
 }
 
-// A limit that cannot be read is not "no limit".
+// Refuses because a limit in the environment is malformed: it must not mean "no limit".
 static enum ga_way refuse_wrong(struct ga_root *root) {
     if (atomic_exchange(&root->warned, 1) == 0)
         ga_log_user("%s=%s is no %s: device memory is refused", root->env.wrong,
@@ -109,7 +112,7 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
     if (atomic_load(&root->link) == GA_LINK_LIVE && is_over(root))
         lose(root);
     if (atomic_load(&root->link) == GA_LINK_NONE && root->env.in_job)
-        lose(root); // there was a daemon just now: it opened the job
+        lose(root); // a daemon has opened this process's job: it is worth LOSS_MS of attempts
     bool live = atomic_load(&root->link) == GA_LINK_LIVE;
     if (!live && ga_os_coarse_ms() >= atomic_load(&root->retry_at_ms)) {
         uint64_t began = ga_os_now_ms();
@@ -120,12 +123,12 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
             uint64_t now = ga_os_now_ms();
             bool slow = 4 * (now - began) > RETRY_MS && root->lost_at_ms + LOSS_MS < began;
             uint64_t pause = slow && !ga_link_is_silent(root) ? 4 * (now - began) : RETRY_MS;
-            // What was refused may be had the next time.
+            // A daemon that refused may grant the next time.
             bool soon = atomic_load(&root->hello_refused) || atomic_load(&root->busy);
             atomic_store(&root->retry_at_ms, soon ? 0 : now + pause);
         }
     }
-    // Before another thread tries again: meanwhile nothing is known.
+    // Applies the policy before it unlocks: another thread that tries again resets what it reads.
     enum ga_way way = live ? GA_WAY_ASK : policy(root);
     ga_link_unlock(root);
     return way;
@@ -160,9 +163,10 @@ static bool some_lane_lives(struct ga_root *root) {
     return false;
 }
 
-// A descriptor for a lane that has none: the one that the link was opened on, or a new one.
-// −EAGAIN: there is no room for one more now. −EBUSY: the process has come where it cannot connect
-// (another root or user, a filter of system calls, no more descriptors); the others must do.
+// Connects a lane that has no connection: gives it the one that the link was opened on, or a new
+// one. Returns the descriptor. −EAGAIN: the daemon has no room for another connection now. −EBUSY:
+// the process can no longer connect, because it has changed its root directory or user, has a
+// filter of system calls, or has no more descriptors; the requests must do with the other lanes.
 static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     ga_link_lock(root);
     int fd = -1;
@@ -183,8 +187,8 @@ static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
     return fd;
 }
 
-// Tells the user that the daemon does not know a device, whose memory is refused under gpuarb run.
-// The text is the daemon's, which sends it once for each job.
+// Tells the user that the daemon does not know a device, so that the device's memory is refused.
+// The daemon has written the text, and sends it once for each job.
 static void tell_unknown(struct ga_root *root, const struct ga_reply *reply) {
     if (reply->header.status == GA_STATUS_NO_DEVICE &&
         atomic_load(&root->on_loss) == GA_LOSS_CLOSED &&
@@ -202,7 +206,8 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
         ga_self_go_away();
-        // Not for ever. It saves requests, no more: a lease that two open is one.
+        // Bounded, because it only saves requests: two threads may open the lease, and get the same
+        // one.
         bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
         view = atomic_load(&root->view);
         uint32_t epoch = atomic_load(&root->link_epoch);
@@ -225,7 +230,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
                        (uint64_t)reply.header.status);
                 tell_unknown(root, &reply);
-                // It may have room the next time, and nothing is to be had till then.
+                // The daemon has no room for the lease now. It may have room for the next request.
                 if (reply.header.status == GA_STATUS_TOO_MANY)
                     way = GA_WAY_REFUSED;
                 else
@@ -237,14 +242,14 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         ga_self_come_back();
         if (way != GA_WAY_ASK)
             return way;
-        // A device that the daemon does not arbitrate is as good as no daemon.
+        // For a device that the daemon does not know, the policy without a daemon applies.
         if (atomic_load(&d->refused) == atomic_load(&root->link_epoch) + 1)
             return atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
     }
 }
 
-// Asks whether the daemon knows a device. A query does, because it opens no lease: the daemon takes
-// an Attach to an unknown device as use that it cannot limit, and tells the user so.
+// Asks whether the daemon knows a device. It sends a Query, not an Attach, because the daemon takes
+// an Attach to an unknown device for use that it cannot limit, and tells the user so.
 static void ask_whether_known(struct ga_root *root, uint32_t device) {
     struct ga_device *d = &root->devices[device];
     struct ga_wire_query_request query;
@@ -276,26 +281,26 @@ static bool is_final(const struct ga_reply *reply) {
            reply->header.status != GA_STATUS_NO_SESSION;
 }
 
-// A request on its way, over as many attempts as it takes.
+// A request that is being asked, in one or more attempts.
 struct asking {
     uint16_t type;
     int device;
     void *body;
     size_t size;
     struct ga_reply *reply;
-    uint32_t *flags;   // in the body, of what asks for something or gives it back, or NULL
-    bool waits;        // the daemon may let it wait
-    bool aside;        // but not on this connection, because there was none left to wait on
-    uint64_t first_ms; // when it was sent first, if it has found no place in the queue
-    uint64_t until_ms; // until when it may wait then; 0: without end
-    uint32_t asked_in; // the session that may have seen it
-    bool gives;        // something back that is counted no more since given_in, a link
-    uint32_t given_in;
-    int quick_failures;
-    uint64_t no_room_since;
+    uint32_t *flags;    // flags in the body; NULL: this type of request has none
+    bool waits;         // the daemon may let the request wait
+    bool aside;         // this attempt must not wait, because all lanes to wait on are in use
+    uint64_t first_ms;  // when the request first found the queue full; 0: it has not
+    uint64_t until_ms;  // when it must be given up after that; 0: never
+    uint32_t asked_in;  // tag of the session to which an attempt was sent; 0: none
+    bool gives;         // it tells that objects were destroyed
+    uint32_t given_in;  // epoch of the link since which this process does not count these objects
+    int quick_failures; // attempts in a row that failed at once
+    uint64_t no_room_since; // when a lane could first not be connected; 0: it could
 };
 
-// What its body says of it.
+// Sets flags and waits, as the type and the body of the request say.
 static void look_into(struct asking *a) {
     struct ga_wire_alloc_request *bytes = a->body;
     struct ga_wire_context_request *object = a->body; // a stream's is laid out alike
@@ -312,8 +317,8 @@ static void look_into(struct asking *a) {
 
 enum outcome { ANSWERED, AGAIN, HUNG };
 
-// There is no connection to be had: at once that of a daemon that is gone, or, for a while, one
-// more than there may be.
+// Counts an attempt that got no connection. If the daemon has no room for one more, counts it only
+// after ROOM_MS, and pauses; if other lanes must do (−EBUSY), only pauses.
 static void count_failure(struct asking *a, int error) {
     uint64_t now = ga_os_now_ms();
     a->no_room_since = a->no_room_since ? a->no_room_since : now;
@@ -323,7 +328,7 @@ static void count_failure(struct asking *a, int error) {
         ga_os_sleep_us(20000);
 }
 
-// Writes the slot of the device into the body, and which session that is.
+// Writes the slot of the device's lease into the body, and the tag of the session into the reply.
 static void address(struct ga_root *root, struct asking *a) {
     struct ga_view *view = atomic_load(&root->view);
     a->reply->tag = view->tag;
@@ -333,8 +338,8 @@ static void address(struct ga_root *root, struct asking *a) {
     ga_os_copy(a->body, &slot, sizeof slot);
 }
 
-// Returns the flags of an attempt. An earlier daemon does not know GA_FLAG_ASIDE, and refuses what
-// would wait, and says no time-out.
+// Returns the flags of an attempt. A daemon of an earlier version does not know GA_FLAG_ASIDE: it
+// gets GA_FLAG_NO_WAIT instead, and refuses a request that would have to wait.
 static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
     uint32_t flags = *a->flags & ~GA_FLAG_RETRY;
     bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
@@ -347,7 +352,8 @@ static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
     return flags | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
 }
 
-// One attempt on a lane that is the caller's.
+// Sends the request once, on a lane that the caller has, and waits for the reply. Returns 0 or
+// −errno.
 static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&lane->epoch);
@@ -359,7 +365,8 @@ static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a
     return ga_wait_exchange(root, lane, &request, reply, look);
 }
 
-// The daemon of another link has been told what there is without it.
+// Reports whether a request that tells of destroyed objects need not be sent any more: the lane
+// belongs to a later link, and the message that opened this link did not count these objects.
 static bool is_settled(struct ga_root *root, const struct ga_lane *lane, const struct asking *a) {
     return a->gives && atomic_load(&lane->epoch) != a->given_in &&
            (atomic_load(&root->able) & GA_ABLE_OBJECTS);
@@ -401,8 +408,9 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
 static enum outcome attempt(struct ga_root *root, struct asking *a) {
     if (a->waits && ga_threads_publish(root))
         bury(root);
-    // What may be had at once is not held up by those that wait on all connections but the few that
-    // are kept for others. Where no more can be made, none must be waited on.
+    // Requests wait on all lanes but a few (ga_lane_take_to_wait), so that there is a lane for
+    // requests that are answered at once. If no more lanes can be connected, no request may wait on
+    // one.
     struct ga_lane *lane = NULL;
     if (a->waits && GA_LIKELY(!atomic_load(&root->walled)))
         lane = ga_lane_take_to_wait(root);
@@ -431,19 +439,20 @@ static enum ga_way insist(struct ga_root *root, struct asking *a) {
     return policy(root);
 }
 
-// The request was in the queue at last, and was given up because its time was over.
+// Reports whether the request was in the queue, and was given up because its time was over.
 static bool is_late(const struct asking *a) {
     return a->reply->header.status == GA_STATUS_CANCELLED && a->until_ms != 0 &&
            ga_os_now_ms() >= a->until_ms;
 }
 
-// The request may wait, and there was no place for it in the queue, or not in time.
+// Reports whether the request may wait, but found no place in the queue, or found it too late.
 static bool is_crowded(const struct asking *a) {
     uint32_t status = a->reply->header.status;
     return status == GA_STATUS_CROWDED || (status == GA_STATUS_BUSY && a->aside) || is_late(a);
 }
 
-// Reads how long the request may wait, in ms (UINT64_MAX: without end), and the line that says so.
+// Returns how long the daemon lets the request wait, in ms (UINT64_MAX: no limit). *text: the
+// daemon's line about that for the user.
 static uint64_t read_crowded(const struct asking *a, const uint8_t **text) {
     const struct ga_reply *reply = a->reply;
     switch (a->type) {
@@ -459,8 +468,8 @@ static uint64_t read_crowded(const struct asking *a, const uint8_t **text) {
     }
 }
 
-// Has a request asked again in a while that found no place in the queue: true. False: it has waited
-// as long as it may, which its reply says from now on. asked is how often it was asked.
+// Pauses, and prepares a request that found no place in the queue for being asked again. False: its
+// time is over, and the reply is set to "timed out". asked: number of times that it was asked.
 static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32_t asked) {
     uint64_t now = ga_os_now_ms();
     if (a->first_ms == 0)
@@ -505,12 +514,13 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
     } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && is_crowded(&a)) &&
              ask_later(root, &a, asked));
     if (type != GA_TYPE_QUERY && type != GA_TYPE_ROOM)
-        atomic_fetch_add(&root->asked, 1); // it may have changed what is free
+        atomic_fetch_add(&root->asked,
+                         1); // free memory may have changed: cached readings are stale
     return way;
 }
 
-// Tells the daemon of a link (its epoch) what is given back, once it counts no more here: to a
-// daemon of later that is no news.
+// Tells the daemon that objects were destroyed. This process no longer counts them since the link
+// of an epoch; a daemon that was told the counts by a later link need not be told.
 static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *body, size_t size,
                     uint32_t epoch) {
     struct ga_reply reply = {.request = 0};
@@ -530,7 +540,7 @@ void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device,
                      uint32_t maker, uint16_t tag) {
     struct ga_wire_context_request request = ga_objects_request(what, -count, 0, maker);
     ga_move_begin(root);
-    bool ours = tag == atomic_load(&root->tag); // else the session is over
+    bool ours = tag == atomic_load(&root->tag); // false: the session has ended
     uint32_t epoch = atomic_load(&root->link_epoch);
     if (ours)
         ga_objects_add(root, what, device, maker, -count);
@@ -558,10 +568,11 @@ bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains
     return had;
 }
 
-// Some of the entries: whether their threads live is not asked under the table's locks.
+// Entries are copied in batches, because system calls must not be made under the table's locks.
 #define BATCH 32
 
-// What moves in the table meanwhile is found the next time.
+// Ends the uses of threads that are dead. Entries that move in the table meanwhile may be missed;
+// they are found by a later call.
 static void return_holds(struct ga_root *root) {
     struct ga_entry e, batch[BATCH];
     int pid = ga_os_pid();
@@ -588,16 +599,17 @@ static void return_holds(struct ga_root *root) {
     } while (count == BATCH);
 }
 
-// Gives back what threads held that have died.
+// Gives back the slots that dead threads held.
 static void bury(struct ga_root *root) {
-    // Who is opening a session has none to give back to, and would wait for itself.
+    // A thread that opens a session would wait for itself, because a request needs a session.
     if (ga_mutex_is_mine(&root->linking))
         return;
-    ga_tell(root); // without what threads did that have died
+    ga_tell(root); // the page no longer tells of calls of threads that have died
     return_holds(root);
 }
 
-// A daemon that was restarted hears from us what is in use. One attempt, by one thread.
+// Tries once to open the link again, so that a restarted daemon learns what this process uses. At
+// most one thread does so every MEND_MS.
 static void mend(struct ga_root *root) {
     if (atomic_load(&root->link) != GA_LINK_LOST ||
         ga_os_coarse_ms() < atomic_load(&root->mend_at_ms) || !ga_link_try_lock(root))
@@ -607,8 +619,9 @@ static void mend(struct ga_root *root) {
     ga_link_unlock(root);
 }
 
-// When no connection takes it their buffers are full of what the daemon has yet to read, and it
-// will look at the word then; the next free sees NOTIFY again, too.
+// If the send buffer of the connection is full, the notice is dropped: the daemon has notices to
+// read, and reads the credit word after that. If NOTIFY is still set, the next free sends a notice
+// as well.
 GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
     struct ga_wire_freed_notice notice = {.slot = slot};
     uint32_t epoch = atomic_load(&root->link_epoch);
@@ -621,8 +634,8 @@ GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
     int fd = ga_lane_fd(root, lane);
     if (fd < 0)
         fd = connect_lane(root, lane);
-    // A buffer that is full is full of notices that are yet to be read: nothing else is sent
-    // without waiting for its reply.
+    // A full buffer can only contain notices: all other messages are followed by a wait for the
+    // reply.
     int error =
         fd < 0 ? fd : ga_message_send(fd, GA_TYPE_FREED, request, &notice, sizeof notice, -1, 0);
     bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;

@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session with the daemon: found, opened, kept over the daemon's restarts.
+// The session of a process with the daemon: how the daemon is found, a session opened, requests
+// sent, and the session resumed after the daemon has restarted. lane.h has the connections, link.h
+// the messages that open and resume a session, wait.h the wait for a reply.
 #ifndef GA_SESSION_H
 #define GA_SESSION_H
 
@@ -7,38 +9,43 @@
 #include "core/objects.h"
 #include "core/root.h"
 
-// What to do with a request.
+// How the caller must answer a request of the program.
 enum ga_way {
-    GA_WAY_ASK = 0,     // there is a session
-    GA_WAY_OPEN = 1,    // no daemon: go on without
-    GA_WAY_CLOSED = 2,  // no daemon: refuse
-    GA_WAY_REFUSED = 3, // there is one, which refused to open the session: so is the request
+    GA_WAY_ASK = 0,     // there is a session: as the daemon answers
+    GA_WAY_OPEN = 1,    // there is no daemon, and the policy is to go on without limits: grant
+    GA_WAY_CLOSED = 2,  // there is no daemon, and the policy is to refuse: refuse
+    GA_WAY_REFUSED = 3, // refuse: the daemon opens no session or lease, or a limit in the
+                        // environment is malformed
 };
 
-// Makes sure that there is a session, or says what the policy is. Cheap when there is one,
-// and (at most one attempt a second) when there is none.
+// Opens a session if there is none. If that fails, returns what the policy says. At most one
+// attempt is made in a second; in between the call is cheap.
 enum ga_way ga_session_ensure(struct ga_root *root);
-// The same, and the lease on the device is open: view->slot[device] is not 0.
+// Does what ga_session_ensure does, and opens the lease on a device: if it returns GA_WAY_ASK,
+// view->slot[device] is not 0.
 enum ga_way ga_session_attach(struct ga_root *root, uint32_t device);
-// Whether the daemon that there is has no such device. It is asked for the lease.
+// Reports whether the daemon does not know a device. It may open the lease on the device to find
+// out.
 bool ga_session_lacks(struct ga_root *root, uint32_t device);
 
-// Sends a request and waits for its reply, over the daemon's death if need be: then it is sent
-// again with the same number, and with GA_FLAG_RETRY. Only GA_WAY_ASK leaves a reply. With a
-// device ≥ 0 its lease is opened first, and its slot is written into the body's first word each
-// time. A daemon that does not answer within GA_REPLY_MS counts as gone; once it has answered that
-// the request waits, there is no such limit.
+// Sends a request and waits for its reply. If the connection breaks, sends the request again with
+// the same number and with GA_FLAG_RETRY, to the restarted daemon if need be. *reply is valid only
+// if it returns GA_WAY_ASK. device: number, or −1. If it is not −1, the lease on the device is
+// opened first, and the lease's slot is written into the first word of the body at each attempt. A
+// daemon that does not answer within GA_REPLY_MS counts as gone. If it answers that the request
+// waits, there is no limit any more.
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply);
-// Gives back objects of the session that they are counted in (tag); nothing, where that is over.
-// Waits for its reply, not for anything else.
+// Tells the daemon that objects (contexts, streams, holds) were destroyed, and waits for the reply.
+// tag: the session in which they are counted; if that session has ended, does nothing.
 void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
                      uint32_t maker, uint16_t tag);
-// Tells the daemon that a free saw NOTIFY in the credit word of a slot. Waits for nothing but a
-// connection.
+// Tells the daemon that a free found the flag NOTIFY in the credit word of a slot: another job
+// waits for bytes. Does not wait for a reply, but may wait for a connection.
 void ga_session_freed(struct ga_root *root, uint32_t slot);
-// Takes retains, or the use (0), from the hold that has this key in root->holds (hold.h), and gives
-// the hold back after the last of them. False: it has none.
+// Subtracts retains from the hold that has a key in root->holds (hold.h); retains 0: ends its use
+// instead. If neither retains nor a use are left, gives the hold back to the daemon. False: the
+// hold had no retains, or no use.
 bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains);
 
 #endif

@@ -1,29 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
-// Waiting for a reply that may be long in coming: the daemon says that the request waits, and
-// for what, and the thread stays on its connection until the reply itself comes.
+// The wait for a reply that may take long. The daemon first answers that the request waits, and for
+// what; the thread stays on its connection until the reply itself comes.
 #ifndef GA_WAIT_H
 #define GA_WAIT_H
 
 #include "core/message.h"
 #include "core/root.h"
 
-// What a thread that waits does from time to time for its process. looks: how often it has.
+// A function that a waiting thread calls now and then, to give back what its process no longer
+// needs. looks: number of calls during this wait.
 typedef void ga_look(struct ga_root *root, uint32_t looks);
 
-// One to send, on a lane that is the caller's.
+// A request to send.
 struct ga_request {
     uint16_t type;
     uint64_t number;
     const void *body;
     size_t size;
-    int fd;            // that goes along, or −1
-    uint64_t until_ms; // when it is given up if it waits, as ga_os_now_ms; 0: never
+    int fd;            // descriptor that is sent with it; −1: none
+    uint64_t until_ms; // if it waits, it is given up at this time (ga_os_now_ms); 0: never
 };
 
-// Sends a request and waits for its reply: for GA_REPLY_MS, then −ETIMEDOUT. Once the daemon has
-// answered that the request waits (reply->waited), there is no such limit, and look is called now
-// and then. Other errors are those of
-// ga_message_receive; −EPIPE also when the program has closed the connection.
+// Sends a request on a lane that the caller has taken, and waits for its reply. Returns 0 or
+// −errno: −ETIMEDOUT after GA_REPLY_MS; −EPIPE also if the program has closed the connection; other
+// errors are those of ga_message_receive. After the daemon has answered that the request waits
+// (reply->waited), there is no time limit, and look is called now and then.
 int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
                      struct ga_reply *reply, ga_look *look);
 
