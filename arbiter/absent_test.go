@@ -142,3 +142,18 @@ func TestAbsentClientAndDeadlock(t *testing.T) {
 		t.Errorf("decided: %v", got)
 	}
 }
+
+// TestAbsentClientKeepsAPlaceForMoreThanCouldFit: after a restart the amount of a request is known only roughly. If it seems too large, the
+// request blocks no other and is not refused: its client asks again for the exact amount, in the same place.
+func TestAbsentClientKeepsAPlaceForMoreThanCouldFit(t *testing.T) {
+	x := newAbsence(t)
+	place := arbiter.Place{Arrival: 8, Since: x.now, Absent: true}
+	var ticket arbiter.TicketID
+	x.arb.Restore(x.now, func() { ticket = x.newcomer.askAt(place, 1001).Waiting })
+	if n := x.arb.Snapshot(x.now).Stats.Denied; ticket == 0 || n != 0 {
+		t.Fatalf("ticket %d, %d refusals", ticket, n)
+	}
+	if got := x.arb.Return(x.now, ticket); got.Arrival != place.Arrival {
+		t.Errorf("its place is %+v, want arrival %d", got, place.Arrival)
+	}
+}

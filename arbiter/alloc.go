@@ -41,7 +41,8 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		a.countObjects(now, l, r)
 		return l.counted(r.What, Result{Granted: true})
 	}
-	if v := a.never(l, r.takes()); v.final {
+	// Of an absent client's request the daemon knows the amount only rounded up, and not whether it is managed memory: its exact request is refused.
+	if v := a.never(l, r.takes()); v.final && !r.Place.Absent {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.What == WantsBytes {
