@@ -34,7 +34,7 @@ type Arbiter struct {
 	cycling   bool                 // cycle runs
 	stale     bool                 // since the last cycle something has changed by which a waiting request may be decided
 	cycleAt   time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
-	looseAt   time.Time            // when to look for a deadlock in which something might have moved; zero: never
+	looseAt   time.Time            // when the next loose search for a deadlock is due (deadlock.go); zero: never
 	moved     bool                 // something has changed since the last search without the lock began
 	suspected bool                 // a strict search without the lock is due
 	searching bool                 // a search without the lock is being made

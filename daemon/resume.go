@@ -128,7 +128,7 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 	d.sendBackLocked(s)
 	for _, rl := range req.Leases[:req.Count] {
 		if err = d.settleLocked(s, rl); err != nil {
-			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", s.peer.PID, "err", err)
+			d.log.Warn("discarding the saved session: it does not match what its process reports", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			cl.s = nil
 			d.endSessionLocked(s)
@@ -329,7 +329,7 @@ func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 			continue
 		}
 		if s.page == nil || s.page.ID() == sent {
-			d.log.Warn("what is recorded of a session is not what its process has: it begins anew", "client_pid", proc.PID)
+			d.log.Warn("discarding the saved session: it does not match what its process reports", "client_pid", proc.PID)
 			d.forgetLocked(s)
 		}
 	}
