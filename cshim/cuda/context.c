@@ -16,7 +16,8 @@ bool ga_cuda_context_find(struct ga_root *root, uint64_t key, struct ga_entry *e
     return ga_self_find(&ga_cuda(root)->contexts, key, entry);
 }
 
-// A driver may make the handle of a green context and that of its context from one address.
+// A green context and the context made from it may have the same handle; so green contexts have
+// keys in a space of their own.
 static struct ga_key key_of_green(ga_green green) {
     return (struct ga_key){(uint64_t)(uintptr_t)green, GA_SPACE_CUDA_GREEN};
 }
@@ -25,6 +26,7 @@ bool ga_cuda_context_find_green(struct ga_root *root, ga_green green, struct ga_
     return ga_self_find_key(&ga_cuda(root)->contexts, key_of_green(green), entry);
 }
 
+// Gives a context back to the daemon, if it is counted.
 static void give_back(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind != GA_CUDA_CONTEXT_OF_GREEN && entry->kind != GA_CUDA_CONTEXT_UNTOLD)
         ga_admit_return(root, GA_OBJECT_CONTEXT, entry->device, 1, (uint32_t)entry->bytes,
@@ -68,10 +70,11 @@ static bool is_context(const struct ga_entry *entry) {
     return entry->kind <= GA_CUDA_CONTEXT_CREATED;
 }
 
-// Gives an entry its serial number and puts it in. A primary context may have been met by another
-// thread before its maker comes here: then it has a number. A created context whose handle is known
-// has it from one that has ended: out of our sight, or by a thread that has not come to write that
-// down. False: no memory.
+// Gives an entry its serial number, and puts it into the table. If another thread has found a
+// primary context in use before its maker comes here, the context has a number, and keeps it. If
+// the handle of a created context is in the table, it is that of a context that has ended: by a
+// call that the library does not see, or in another thread, which has not taken it out of the table
+// yet. False: no memory.
 static bool put_made(struct ga_root *root, struct ga_entry *entry, struct ga_entry *old) {
     struct ga_cuda_state *s = ga_cuda(root);
     uint64_t fresh = next_serial();
@@ -84,7 +87,8 @@ static bool put_made(struct ga_root *root, struct ga_entry *entry, struct ga_ent
     return put;
 }
 
-// The context that an entry replaced was counted already, or has ended.
+// Gives back the context whose entry was replaced by another one: it is the same context, which is
+// now counted twice, or it has ended.
 static void replaced(struct ga_root *root, const struct ga_entry *old, const struct ga_entry *by) {
     if (!old->key)
         return;
@@ -98,13 +102,13 @@ void ga_cuda_context_made(struct ga_claim *c) {
     struct ga_entry old = {0};
     if (!c->root)
         return;
-    // Without memory to remember it by it stays counted.
+    // Without memory for its entry the context stays counted for good.
     if (put_made(c->root, &c->entry, &old))
         replaced(c->root, &old, &c->entry);
     ga_tell_made(c->root, c->entry.device);
 }
 
-// Changes an entry of a context that is in the table. False: it is there no more.
+// Replaces the entry of a context in the table. False: the context is not in the table any more.
 static bool change(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_cuda_state *s = ga_cuda(root);
     struct ga_entry old;
@@ -116,7 +120,7 @@ static bool change(struct ga_root *root, const struct ga_entry *entry) {
     return there;
 }
 
-// Without memory to remember it by it has no number.
+// If there is no memory for the entry, the context gets serial number 0, and is not counted.
 struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context, uint32_t device,
                                        uint8_t kind) {
     struct ga_cuda_state *s = ga_cuda(root);
@@ -127,7 +131,7 @@ struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context,
                              .kind = GA_CUDA_CONTEXT_UNTOLD};
     struct ga_entry old = {0};
     ga_self_lock(&s->contexts_lock);
-    // What was merely met does not take away what is known better.
+    // An entry that is there may say more than "found in use", and is not replaced.
     bool known = ga_table_find(&s->contexts, entry.key, &old) && old.device == device;
     bool put = !known && ga_table_put(&s->contexts, &entry, &old);
     ga_self_unlock(&s->contexts_lock);
@@ -137,7 +141,8 @@ struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context,
         entry.context = 0;
         return entry;
     }
-    replaced(root, &old, &entry); // the address of one that ended unseen, used again elsewhere
+    // The driver gave the handle of a context that ended unseen to one on another device.
+    replaced(root, &old, &entry);
     ga_admit_object(root, GA_OBJECT_CONTEXT, device, GA_FLAG_NOTICED, &entry.tag);
     entry.kind = kind;
     if (!change(root, &entry)) // another thread has ended it meanwhile
@@ -184,8 +189,8 @@ bool ga_cuda_context_lives(struct ga_root *root, uint64_t serial) {
 
 #define BATCH 16
 
-// Takes handles with a serial number out of the table, some at a time: that of the context, and of
-// what stands for it. Returns how many.
+// Takes up to BATCH entries with a serial number out of the table: those of the context, and of
+// green contexts that have its number. Returns how many.
 static uint32_t take_some(struct ga_root *root, uint64_t serial, struct ga_entry taken[BATCH]) {
     struct ga_cuda_state *s = ga_cuda(root);
     uint32_t count = 0;

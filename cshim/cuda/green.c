@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The making, conversion and destruction of green contexts (green.h).
 #include "cuda/green.h"
 
 #include "cuda/context.h"
@@ -7,7 +8,8 @@
 #include "cuda/state.h"
 #include "cuda/teardown.h"
 
-// The handle of a primary context that a green one keeps: retaining it a moment makes nothing.
+// Returns the handle of the primary context that a green context keeps alive; NULL: the driver does
+// not tell. It retains and releases the primary context, which exists, so that nothing is made.
 static ga_context primary_handle(ga_cu_device device) {
     ga_context context = NULL;
     if (!GA_ASK(cuDevicePrimaryCtxRetain, &context, device))
@@ -19,11 +21,13 @@ static ga_context primary_handle(ga_cu_device device) {
     return context;
 }
 
-// What a green context is asked for with: its own, and the primary context if that is not there.
+// The contexts that are asked for when a green context is made: the green one, and the primary one
+// if it does not exist.
 struct asks {
     struct ga_claim own, primary;
 };
 
+// Writes down a green context that the driver has made, and the primary context.
 static void record(struct asks *a, ga_green green, ga_cu_device device) {
     ga_context home = primary_handle(device);
     uint64_t serial = 0;
@@ -44,7 +48,7 @@ static void record(struct asks *a, ga_green green, ga_cu_device device) {
     ga_cuda_context_made(&a->own);
 }
 
-// False: refused.
+// Asks for both contexts; first: the primary one does not exist. False: refused.
 static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
     a->primary = (struct ga_claim){.root = NULL};
     if (!ga_cuda_context_ask(&a->own, device))
@@ -66,7 +70,7 @@ static ga_result settle(struct asks *a, ga_result result, const ga_green *green,
     return result;
 }
 
-// The first one on a device makes the primary context too.
+// The driver makes the primary context as well if it does not exist.
 ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
                                ga_cu_device device, unsigned int flags) {
     struct ga_root *root = ga_root_get();
@@ -85,6 +89,7 @@ ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, vo
     return result;
 }
 
+// Takes the contexts that cuCtxFromGreenCtx made from a green context out of the table.
 static void forget_conversions(struct ga_root *root, ga_green green) {
     uint64_t found;
     struct ga_entry e;
@@ -99,7 +104,8 @@ static void forget_conversions(struct ga_root *root, ga_green green) {
     } while (found);
 }
 
-// Memory and streams stay: they are the primary context's, which ends here if nobody else keeps it.
+// Memory and streams of a green context belong to the primary context, and stay. The primary
+// context ends here if this green context was the last that kept it alive.
 ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
@@ -119,7 +125,7 @@ ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     return result;
 }
 
-// What is taken while the converted context is current lies in the primary one.
+// Memory that is allocated while the converted context is current belongs to the primary context.
 ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *context,
                                 ga_green green) {
     ga_result result = real(context, green);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Green contexts: a part of a device's processors. One counts as a context and keeps the
-// primary one, in which its memory lies; its streams are streams.
+// Wrappers for green contexts. A green context is a part of a device's multiprocessors. It counts
+// as a context, and keeps the primary context alive, to which its memory belongs. Its streams count
+// as streams.
 #ifndef GA_CUDA_GREEN_H
 #define GA_CUDA_GREEN_H
 

@@ -8,8 +8,8 @@
 #include "cuda/device.h"
 #include "hook/loader.h"
 
-// At the end of a thread that held something. A forked child has copies of the thread's memory,
-// and holds nothing.
+// Ends the holds of a thread that ends. A forked child has a copy of the thread's memory, but no
+// holds: the generation tells.
 static void thread_ends(void *unused) {
     (void)unused;
     struct ga_root *root = atomic_load(&ga_root_pointer);
@@ -17,8 +17,10 @@ static void thread_ends(void *unused) {
         ga_hold_drop(root);
 }
 
-// By what C++ ends thread-local objects with: nothing has to be linked for it, and nothing runs in
-// threads that never held. Without it, or when the thread is killed, somebody finds out later.
+// Has thread_ends called when the calling thread ends, by the function with which C++ destroys
+// thread-local objects: it need not be linked, and nothing runs in threads that never had a hold.
+// If the C library lacks it, or the thread is killed, another thread ends the holds later
+// (session.c).
 static void watch_end(void) {
     const struct ga_loader *loader = ga_loader_get();
     int (*at_exit)(void (*)(void *), void *, void *) = NULL;
@@ -31,19 +33,19 @@ static void watch_end(void) {
         at_exit(thread_ends, NULL, (void *)(uintptr_t)thread_ends);
 }
 
-// The thread is about to use a context. False: it is to have no slot.
+// Takes a hold for a context that the thread is about to use, if it needs one. False: refused.
 static bool hold_context(struct ga_root *root, ga_context context) {
     struct ga_entry entry;
     bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)context, &entry);
-    // Who meets it first counts as its maker, and the maker holds it anyway.
+    // The thread that wrote the context down counts as its maker, and has its slot already.
     if (!known || (uint32_t)entry.bytes == ga_self.number || !ga_hold_matters(root, entry.device))
         return true;
     watch_end();
     return ga_hold_use(root, entry.device);
 }
 
-// Another thread may have ended the context before this one wrote it down: nothing else would take
-// it out of the table again.
+// Reports whether another thread has ended the context before this thread wrote it down, and if so
+// takes it out of the table again: nothing else would.
 static bool has_ended(struct ga_root *root, uint64_t serial, uint64_t epoch) {
     ga_cu_device ordinal;
     if (!ga_cuda_context_any_ended(root, epoch) || GA_ASK(cuCtxGetDevice, &ordinal))
@@ -52,7 +54,8 @@ static bool has_ended(struct ga_root *root, uint64_t serial, uint64_t epoch) {
     return true;
 }
 
-// Refused to hold it, what the thread asks for next will be, too.
+// If the hold is refused, the context is used all the same, because it is current already; the
+// thread's next request for a slot is refused as well.
 bool ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     hold_context(root, context);
     struct ga_entry met = ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);

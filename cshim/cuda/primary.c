@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The retains and releases of primary contexts, and who asks the daemon for one (primary.h).
 #include "cuda/primary.h"
 
 #include "core/admit.h"
@@ -9,21 +10,22 @@
 #include "cuda/state.h"
 #include "cuda/teardown.h"
 
-// Where slots are the threads', each thread that retains it takes one, its maker too, and keeps it
-// until it lets go.
+// If slots are counted by thread, each thread that retains a primary context takes a slot, also the
+// thread that makes the context, and keeps the slot until it releases.
 
-// Of one that is known: what is retained was asked for.
+// Returns gpuarb's number of a device that has one: a retained context was asked for.
 static uint32_t number_of(struct ga_root *root, ga_cu_device device) {
     return (uint32_t)ga_cuda_device_number(root, device);
 }
 
+// Locks a device's ga_primary.lock; the caller unlocks it.
 static struct ga_primary *lock(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = &ga_cuda(root)->primaries[device];
     ga_self_lock(&p->lock);
     return p;
 }
 
-// others: somebody else had it already.
+// Counts a retain. others: the context existed before.
 static void count_use(struct ga_root *root, ga_cu_device device, bool others) {
     struct ga_primary *p = lock(root, device);
     if (p->uses++ == 0)
@@ -31,6 +33,7 @@ static void count_use(struct ga_root *root, ga_cu_device device, bool others) {
     ga_self_unlock(&p->lock);
 }
 
+// Counts a release that did not end the context.
 static void let_go(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     if (p->uses)
@@ -39,6 +42,7 @@ static void let_go(struct ga_root *root, ga_cu_device device) {
     ga_hold_release(root, number_of(root, device));
 }
 
+// Sets the counts to 0, because the context has ended.
 static void all_let_go(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     p->uses = 0;
@@ -53,7 +57,8 @@ bool ga_cuda_primary_active(ga_cu_device device) {
     return GA_ASK(cuDevicePrimaryCtxGetState, device, &flags, &active) && active != 0;
 }
 
-// The serial number of a device's primary context as far as it was noticed; 0 when it was not.
+// Returns the serial number of a device's primary context; 0: it is not in the table. An entry of
+// kind PRIMARY is surely it; one that was found in use most likely is.
 static uint64_t serial_of(struct ga_root *root, ga_cu_device device) {
     uint32_t number = number_of(root, device);
     bool sure = false;
@@ -69,13 +74,14 @@ static uint64_t serial_of(struct ga_root *root, ga_cu_device device) {
     return found;
 }
 
-// The driver's call and what is written down about it are one step: else one thread's end of the
-// context could be taken for the end of the one that another has made since. Bounded, because it
-// is a wait for the driver.
+// A turn makes a driver call and its accounting one step. Without it, this could happen: one thread
+// ends the context, another makes a new one, and the first then takes the new one out of the table.
+// The wait for a turn is bounded, because it is a wait for the driver.
 #define TURN_MS 5000
 
-// False: it goes on without. The driver calls destructors of the CUDA runtime, and of whoever asked
-// it to, when a context ends; what they call of ours is inside their thread's own turn.
+// Begins a turn. False: the caller goes on without one, because the driver is busy, or because the
+// thread is in a turn already: when a context ends, the driver calls destructors of the CUDA
+// runtime and of the program, which may call these wrappers.
 static bool begin_turn(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = &ga_cuda(root)->primaries[device];
     if (ga_mutex_lock(&p->turn, TURN_MS))
@@ -92,13 +98,13 @@ static void end_turn(struct ga_root *root, ga_cu_device device, bool mine) {
         ga_mutex_unlock(&p->turn);
 }
 
-// Who asks
+// Asking
 
-// False: it goes on without.
+// Waits until no other thread asks for the context. False: the caller goes on without.
 static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
     bool mine = ga_mutex_lock(&p->asking, 0);
     if (!mine && ga_mutex_is_mine(&p->asking))
-        return false; // from a handler that interrupted it
+        return false; // this is a signal handler that has interrupted the asking thread
     if (!mine) {
         ga_threads_aside(root, true);
         ga_mutex_lock(&p->asking, -1);
@@ -131,16 +137,17 @@ void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
 
 // Retain
 
-// One retain on its way.
+// A retain that the driver is being asked for.
 struct retaining {
     struct ga_root *root;
     GA_FN_cuDevicePrimaryCtxRetain *real;
     ga_context *context;
     ga_cu_device device;
-    struct ga_hold hold; // the thread's
+    struct ga_hold hold; // of the calling thread
 };
 
-// ask: what was asked for, if the context is to be made; without a root it is there.
+// Calls the driver and accounts for the retain. ask: the context that was asked for, because it is
+// to be made; its root is NULL if the context exists. others: the context exists.
 static ga_result retain(struct retaining *r, struct ga_claim *ask, bool others) {
     ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
@@ -159,7 +166,7 @@ static ga_result retain(struct retaining *r, struct ga_claim *ask, bool others) 
     return result;
 }
 
-// False: it is not there.
+// Retains a context that exists. False: it does not exist.
 static bool retain_living(struct retaining *r, ga_result *result) {
     struct ga_claim none = {.root = NULL};
     bool turn = begin_turn(r->root, r->device);
@@ -170,14 +177,16 @@ static bool retain_living(struct retaining *r, ga_result *result) {
     return lives;
 }
 
-// Asked for before a turn is taken, because that may wait.
+// Retains a context that does not exist. It asks the daemon before it begins the turn, because the
+// daemon may let it wait. *refused: the daemon refused.
 static ga_result retain_new(struct retaining *r, bool *refused) {
     struct ga_claim ask;
     *refused = !ga_cuda_context_ask(&ask, r->device);
     if (*refused)
         return GA_CUDA_OUT_OF_MEMORY;
     bool turn = begin_turn(r->root, r->device);
-    bool lives = ga_cuda_primary_active(r->device); // made by a way that nobody sees
+    bool lives =
+        ga_cuda_primary_active(r->device); // true: made by a call that the library does not see
     ga_result result = retain(r, &ask, lives);
     end_turn(r->root, r->device, turn);
     return result;
@@ -192,7 +201,7 @@ static ga_result retain_anyhow(struct retaining *r) {
         if (way == GA_PRIMARY_LIVES) {
             if (retain_living(r, &result))
                 return result;
-            continue; // it has ended since
+            continue; // it has ended in the meantime
         }
         bool refused;
         result = retain_new(r, &refused);
@@ -201,7 +210,7 @@ static ga_result retain_anyhow(struct retaining *r) {
     }
 }
 
-// The thread's slot comes first, then, where it is not there yet, the context.
+// Asks for the thread's hold first, and then for the context if it does not exist.
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device) {
     struct ga_root *root = ga_root_get();
@@ -224,8 +233,8 @@ void ga_cuda_primary_ended(struct ga_root *root, ga_cu_device device) {
     all_let_go(root, device);
 }
 
-// Whether it lives on without one of the retains that were seen, as far as that was seen. A
-// driver's own count nobody can read.
+// Reports whether the context will live after one release, by the retains that the library has
+// seen: the driver does not tell its own count.
 static bool lives_on(struct ga_root *root, ga_cu_device device) {
     struct ga_primary *p = lock(root, device);
     bool lives = p->uses > 1 || (p->uses == 1 && p->others);
@@ -239,9 +248,9 @@ void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device) {
     ga_self_unlock(&p->lock);
 }
 
-// After a reset those who retained it have nothing to hold, though they still have to release it.
-// It may also end when it was expected to live on, if another thread has let go of it out of our
-// sight.
+// A reset ends the context, and all holds on it, although the program still has to release its
+// retains. A release may end the context even if lives_on said otherwise: another thread may have
+// released it by a call that the library does not see.
 ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu_device device) {
     struct ga_root *root = ga_root_get();
     if (!root || ga_cuda_device_number(root, device) < 0)

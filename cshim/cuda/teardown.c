@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The wrappers that end contexts, and the sweep (teardown.h).
 #include "cuda/teardown.h"
 
 #include "core/admit.h"
@@ -57,7 +58,8 @@ ga_result ga_cuda_teardown_destroy(GA_FN_cuCtxDestroy_v2 *real, ga_context conte
     return root ? end(root, real, context) : real(context);
 }
 
-// Adds to the uses of a context beyond its first. False: it has no such.
+// Adds or (more false) subtracts a use by cuCtxAttach. False: the context is not known, or has no
+// such use left.
 static bool add_use(struct ga_root *root, ga_context context, bool more) {
     struct ga_entry entry;
     struct ga_entry old;
@@ -82,7 +84,7 @@ ga_result ga_cuda_teardown_attach(GA_FN_cuCtxAttach *real, ga_context *context,
     return result;
 }
 
-// The last detach destroys.
+// The last detach destroys the context.
 ga_result ga_cuda_teardown_detach(GA_FN_cuCtxDetach *real, ga_context context) {
     struct ga_root *root = context ? ga_root_get() : NULL;
     if (!root)
