@@ -1,40 +1,44 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the page says of the blocks that the process holds, so that the daemon can tell what a
-// driver rounds up from memory that no call names: LeaseSlot.Counts in wire.h.
+// Publishes to the lease page how many blocks the process has (LeaseSlot.Counts in wire.h). The
+// daemon needs the number to tell the driver's rounding of blocks from memory that the program took
+// by calls which the library does not see.
 //
-// Too few blocks would have rounding charged, so the page never lags behind: it has the most that
-// there were of each shard of the table, and learns of more before a call returns. Of fewer it
-// learns when the daemon is asked, at most once a second.
+// If the page had too few blocks, the daemon would charge rounding. So the page gets a greater
+// number before the call that made the block returns; it contains the highest number of blocks of
+// each shard of the table. A smaller number is published only when the daemon is asked for
+// something, at most once a second.
 #ifndef GA_TELL_H
 #define GA_TELL_H
 
 #include "core/root.h"
 
-// Writes it into every slot that is attached.
+// Writes the numbers into the slot of every lease of the process.
 void ga_tell(struct ga_root *root);
-// Counts anew, if that is due.
+// Counts the blocks again, and publishes the number, if the last count is a second old.
 void ga_tell_again(struct ga_root *root);
-// From here on some of what is charged may not be on the device.
+// Publishes that some charged bytes may not be on the device.
 void ga_tell_soft(struct ga_root *root);
-// One more pool that memory is taken from.
+// Publishes that the process allocates from one more pool.
 void ga_tell_pool(struct ga_root *root);
-// So many more bytes of other processes' memory are imported on a device, and so many more pieces
-// of which nobody tells the size; either may be less than none. As long as there are such pieces,
-// nothing is beyond what they explain.
+// Adds bytes to the imported memory of other processes on a device, and unknown to the number of
+// imports whose size is not known; both may be negative (0 - bytes). While there are imports of
+// unknown size, the daemon takes all unexplained usage for theirs.
 void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
 // Adds bytes (0 - bytes: takes them away) to what the lease page says of managed memory: blocks in
 // use that the driver moves out of the device if others need the room.
 void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
 
-// The calling thread is about to ask for a context, and to have the driver make it; and it is done
-// with that. Until then no reading of the device is expected to show it.
+// Publishes that the calling thread asks for a context and then has the driver make it: until
+// ga_tell_made the daemon does not expect to see the context's memory on the device.
 void ga_tell_making(struct ga_root *root, uint32_t device);
+// Publishes that the call is over, whether or not the driver made the context.
 void ga_tell_made(struct ga_root *root, uint32_t device);
 // Writes how much page-locked host memory is held (host.c) into the page, which may be a new one.
 void ga_tell_host(struct ga_root *root);
 
-// After something was put into the table of blocks.
+// Must be called after an entry was put into the table of blocks. Publishes the number if it has
+// grown.
 static inline void ga_tell_more(struct ga_root *root) {
     if (GA_UNLIKELY(atomic_load_explicit(&root->blocks.most, memory_order_relaxed) !=
                     atomic_load_explicit(&root->blocks.told, memory_order_relaxed)))
