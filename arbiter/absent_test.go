@@ -48,6 +48,15 @@ func TestAbsentClientBlocks(t *testing.T) {
 	x.served(late)
 }
 
+// TestAbsentClientWithoutAPlace: a request of an absent client whose place was lost waits last, and is not granted either.
+func TestAbsentClientWithoutAPlace(t *testing.T) {
+	w := newWorld(t, waiting(), 1000)
+	absent := w.client(0, 0)
+	if o := absent.askAt(arbiter.Place{Absent: true}, 500); o.Granted || o.Waiting == 0 {
+		t.Errorf("nobody asked: %+v", o)
+	}
+}
+
 // TestAbsentClientWaitsOn: a request that comes again and does not fit yet waits in its old place, as long as it may from its first arrival on.
 func TestAbsentClientWaitsOn(t *testing.T) {
 	x := newAbsence(t)

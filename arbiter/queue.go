@@ -126,7 +126,7 @@ func (a *Arbiter) arrive(now time.Time, t *ticket) {
 		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have given it out
 	} else {
 		a.arrival++
-		t.place = Place{Arrival: a.arrival, Since: now}
+		t.place.Arrival, t.place.Since = a.arrival, now
 	}
 	if t.place.Absent {
 		t.place.Absent, t.until = false, now.Add(AbsentFor)
