@@ -68,6 +68,7 @@ func asked(b *testing.B, m *rig.Machine, p *process) (a answers) {
 	b.Helper()
 	before := cpu(b, m)
 	b.ResetTimer()
+	b.StartTimer() // an earlier call has stopped it
 	answer := p.ask(b, fmt.Sprint(b.N))
 	b.StopTimer()
 	if _, err := fmt.Sscan(answer, &a.p50, &a.p99, &a.mean, &a.echo50, &a.echo99, &a.echoMean); err != nil {
