@@ -207,8 +207,8 @@ func TestSaturation(t *testing.T) {
 	}
 }
 
-// What leases take of a device beside their memory, and what is reserved of that, lowers what the device has to share; a reservation counts once
-// with what is taken below it.
+// Contexts and other overhead of leases (Beside), and reservations of it, lower the capacity of the device. A reservation and the overhead below
+// it count once.
 func TestBesideLowersTheCapacity(t *testing.T) {
 	l := machine(t, 1000)
 	job := l.OpenBudget(nil)

@@ -300,7 +300,7 @@ func (m *model) reserve(t *rapid.T, l *modelLease, n accounting.Bytes) {
 		l.granted += n
 		return
 	}
-	if !refused || n > mostHeld-l.granted-l.charged { // one lease cannot hold so much
+	if !refused || n > mostHeld-l.granted-l.charged { // more than one lease can hold
 		return
 	}
 	if got, _ := owner(r.Budget); got != at {

@@ -72,7 +72,7 @@ func (w *world) wish(t *testing.T, r arbiter.SessionRequest) *client {
 	return c.on(0)
 }
 
-// With a context the slot stays, and its streams concern nobody. Without one the daemon hears of the end of the last stream.
+// While a lease has a context it keeps its slot, so the daemon need not know of its streams. Without one the daemon hears of the end of the last stream.
 func TestStreamsStayLentBesideAContext(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000)
 	c, next := w.client(0, 0), w.client(0, 0)

@@ -108,8 +108,8 @@ func (a *Arbiter) tidy(now time.Time, t *ticket) {
 // askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.
 const askedAgain = 2 * time.Second
 
-// turnAway answers a request that may wait, but for which there is no place in the queue. That is no refusal, and it is not counted as
-// one: the client asks again until the request has waited as long as it may.
+// turnAway answers a request that may wait, but for which there is no place in the queue. This answer is not a refusal, and no counter of
+// refusals rises: the client asks again until the request has waited as long as it may.
 func (a *Arbiter) turnAway(now time.Time, t *ticket, why string) {
 	a.leaveIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})

@@ -1003,7 +1003,7 @@ func (d *drive) finish() {
 // TestQueueAgainstReference takes some hundred thousand random steps, half of them where contexts cost something.
 func TestQueueAgainstReference(t *testing.T) { againstReference(t, 80) }
 
-// againstReference compares the arbiter with the reference over random steps from each of so many seeds, an even number.
+// againstReference compares the arbiter with the reference over random steps. seeds is the number of sequences, and even.
 func againstReference(t *testing.T, seeds uint64) {
 	const steps = 2000
 	for part := range uint64(2) {

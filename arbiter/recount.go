@@ -7,9 +7,9 @@ import (
 )
 
 // Recount takes a living client's own sum of the bytes that it uses in a lease, at a moment when none of them moves: when it resumes its
-// session. If that is less than is known, answers never arrived: their bytes go back, and the client asks for them anew. If it is more, bytes
-// were taken while there was no daemon: as many of them count as asking would have got, or as the device shows ([Arbiter.Shows]), so that a client's
-// word alone pushes nobody aside.
+// session. If it is less than the arbiter has granted, the client did not receive some answers: their bytes go back, and the client asks
+// again for them. If it is more, the client took bytes while there was no daemon. The arbiter counts as many of these as it would have granted, or as the
+// device shows ([Arbiter.Shows]); a client's word alone takes no room from other programs.
 //
 // Recount returns what is granted then; it touches no credit. A lease that is unknown, ended, lost or spoiled stays as it is. The caller must call
 // [Arbiter.Freed] when the word knows what is granted: waiting requests are served then, when the lease's slot is free too if the lease holds

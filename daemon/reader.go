@@ -54,7 +54,7 @@ type reader struct {
 	since  time.Time     // when it last answered, or was first asked
 	asking bool          // a reading is under way
 	failed bool          // the last one got no answer
-	booked chan struct{} // closed when the next reading for the books is over; nil: nobody waits for it
+	booked chan struct{} // closed when the next reading for the books is over; nil: no goroutine waits for that
 
 	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
 }

@@ -23,7 +23,7 @@ type Control interface {
 // Setting is a limit as somebody wrote it.
 type Setting struct {
 	Of       rules.Owner // whose limit it is
-	UserName string      // of the user whose limit it is; "": it is nobody's
+	UserName string      // of the user whose limit it is; "": the limit has no user
 	Device   int         // index; rules.AllDevices: every device
 	Name     string      // the file's: memory.max, slots.max, …
 	Value    string      // without white space around it; never empty

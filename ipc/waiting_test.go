@@ -262,19 +262,22 @@ func TestClaimRefused(t *testing.T) {
 	}
 }
 
+// start serves a socket until the function that it returns is called.
+func (d *claimDaemon) start(t *testing.T, path string) (stop func()) {
+	t.Helper()
+	l, err := Listen(path, ListenOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serveOn(l, d.handle)
+}
+
 // TestClaimIsAskedAgain: a daemon that goes away while a claim waits is asked again when
 // it is back, with the same number and the flag that says so.
 func TestClaimIsAskedAgain(t *testing.T) {
 	path := t.TempDir() + "/s"
-	start := func(d *claimDaemon) func() {
-		l, err := Listen(path, ListenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return serveOn(l, d.handle)
-	}
 	first := &claimDaemon{holder: Token{99}}
-	stop := start(first)
+	stop := first.start(t, path)
 	c := dial(t, path)
 	waits, done := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
@@ -284,7 +287,7 @@ func TestClaimIsAskedAgain(t *testing.T) {
 	wait(t, "the notice", waits)
 	stop()
 	second := &claimDaemon{}
-	defer start(second)()
+	defer second.start(t, path)()
 	if err := wait(t, "the claim", done); err != nil {
 		t.Fatal(err)
 	}
@@ -299,14 +302,7 @@ func TestClaimIsAskedAgain(t *testing.T) {
 // asks, as one in the queue does.
 func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
 	path := t.TempDir() + "/s"
-	start := func(d *claimDaemon) func() {
-		l, err := Listen(path, ListenOptions{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		return serveOn(l, d.handle)
-	}
-	stop := start(&claimDaemon{holder: Token{99}, crowded: true})
+	stop := (&claimDaemon{holder: Token{99}, crowded: true}).start(t, path)
 	c := dial(t, path)
 	told, done := make(chan string, 2), make(chan error, 1)
 	go func() {
@@ -321,7 +317,7 @@ func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
 	if got := wait(t, "the second notice", told); got != "the daemon at "+path+" is gone; waits for it to come back" {
 		t.Errorf("told %q", got)
 	}
-	defer start(&claimDaemon{})()
+	defer (&claimDaemon{}).start(t, path)()
 	if err := wait(t, "the claim", done); err != nil {
 		t.Error(err)
 	}

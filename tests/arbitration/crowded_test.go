@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The library lets so many threads of a process wait in the queue, each on a connection of its own (GA_LANES_TO_WAIT).
+// waitingThreads is how many threads of one process the library lets wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
 const waitingThreads = 44
 
 // crowdOf is a program with more threads than can wait in the queue. Each allocates 1 MiB and frees it.

@@ -34,9 +34,8 @@ func everyWay(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p
 	})
 }
 
-// handles is how a machine's driver gives out handles. One in two uses them again as soon
-// as may be, as real drivers do; the other never, so that one which is used after its end
-// is found out.
+// handles says whether a machine's driver gives out the handle of an ended object again. Every other machine does so at
+// once, as real drivers may; the others never do, so that a test finds a handle that is used after its object has ended.
 func handles(way string, more ...string) []string {
 	if way == "gpa" {
 		more = append(more, "SIMCUDA_REUSE_HANDLES=1")
