@@ -12,19 +12,6 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// signalTo sends a signal; a stopped process is stopped when it returns.
-func signalTo(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	check(t, syscall.Kill(pid, sig))
-	if sig == syscall.SIGSTOP {
-		rig.Eventually(t, "it is stopped", func() bool {
-			text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-			check(t, err)
-			return strings.HasPrefix(string(text[strings.LastIndexByte(string(text), ')')+1:]), " T")
-		})
-	}
-}
-
 // TestStoppedClients: programs that are stopped, with credit and streams and requests on
 // their way, hold nobody up; what they have idle is called back all the same.
 func TestStoppedClients(t *testing.T) {
@@ -37,7 +24,7 @@ func TestStoppedClients(t *testing.T) {
 		say(t, p, "alloc a 100M", "ok")
 		say(t, p, "free a", "ok") // idle credit from here on
 		pids = append(pids, p.PID())
-		signalTo(t, pids[len(pids)-1], syscall.SIGSTOP)
+		m.Halt(pids[len(pids)-1])
 		stopped = append(stopped, p)
 	}
 	p := cudaprog(m)
@@ -76,7 +63,7 @@ func TestStoppedDaemon(t *testing.T) {
 			})
 		}
 		for range 5 {
-			signalTo(t, m.DaemonPID(), syscall.SIGSTOP)
+			m.Halt(m.DaemonPID())
 			check(t, syscall.Kill(m.DaemonPID(), syscall.SIGCONT))
 		}
 		wg.Wait()

@@ -147,7 +147,7 @@ func TestOneDaemonForAState(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
 	p := cudaprog(m)
 	say(t, p, "alloc a 100M", "ok")
-	check(t, unix.Kill(m.DaemonPID(), unix.SIGSTOP)) // it would make its socket again
+	m.Halt(m.DaemonPID()) // it would make its socket again
 	check(t, os.Remove(m.Socket))
 	check(t, os.Remove(m.Socket+".lock"))
 	r := rig.Run(t, m.Command(append(m.Env(), rig.NoProcessor...), gpuarbd(t), "--socket", m.Socket, "--mount", "none"))

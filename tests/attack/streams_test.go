@@ -32,7 +32,7 @@ func TestStreamsWithoutAMessage(t *testing.T) {
 	m := streamsMachine(t, 4)
 	p := cudaprog(m)
 	say(t, p, "stream first", "ok")
-	signalTo(t, m.DaemonPID(), syscall.SIGSTOP)
+	m.Halt(m.DaemonPID())
 	for range 50 {
 		say(t, p, "stream a", "ok")
 		say(t, p, "stream b -1", "ok")
@@ -40,7 +40,7 @@ func TestStreamsWithoutAMessage(t *testing.T) {
 		say(t, p, "streamdestroy a", "ok")
 	}
 	say(t, p, "stream a", "ok")
-	signalTo(t, m.DaemonPID(), syscall.SIGCONT)
+	check(t, syscall.Kill(m.DaemonPID(), syscall.SIGCONT))
 	streamsAre(t, m, p, 2)
 	say(t, p, "streamdestroy a", "ok")
 	settle(t, m, []*rig.Program{p})

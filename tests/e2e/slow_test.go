@@ -17,9 +17,7 @@ func TestSlowDaemonIsSaid(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
 	const said = "gpuarb: waiting for the daemon to answer"
-	if err := unix.Kill(m.DaemonPID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	m.Halt(m.DaemonPID())
 	beside := m.Terminal(120, 20, "$G devices --json 2>"+m.Dir+"/said >"+m.Dir+"/json; echo end $?; exec cat")
 	quiet := m.Terminal(120, 20, "$G devices; echo end $?; exec cat", "GPUARB_QUIET=1")
 	onto := m.Terminal(120, 20, "$G devices; echo end $?; exec cat")

@@ -72,9 +72,7 @@ func stoppedDaemon(t *testing.T, m *rig.Machine) {
 	p := program(t, m, "dlsym", limited(m, 512*mib))
 	p.Want("alloc a 1M", "ok")
 	pid := p.PID()
-	if err := unix.Kill(m.DaemonPID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	m.Halt(m.DaemonPID())
 	for _, step := range []string{"alloc b 400M", "free b", "alloc b 2M"} {
 		p.Want(step, "ok")
 	}

@@ -49,9 +49,7 @@ func TestStuck(t *testing.T) {
 func TestReadOfAStoppedDaemon(t *testing.T) {
 	m := New(&victim{TB: t}, Options{Devices: "1G", Life: time.Hour})
 	read := make(chan error, 1)
-	if err := unix.Kill(m.DaemonPID(), unix.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	m.Halt(m.DaemonPID())
 	go func() {
 		_, err := os.ReadFile(m.Mount + "/leases")
 		read <- err
