@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// entry is a row of a table of keys in docs/configuration.md, of which the manual page gpuarb.toml(5) is made.
+// entry is a row of a table of keys in docs/admin/configuration.md, of which the manual page gpuarb.toml(5) is made.
 type entry struct {
 	section, key, kind, fallback, meaning string
 	sections                              []string // that the heading names; section is one alone, where the row says so
@@ -22,7 +22,7 @@ var (
 // entries reads the rows of all tables whose columns are a key, its type and its default.
 func entries(t *testing.T) []entry {
 	t.Helper()
-	text, err := os.ReadFile("../docs/configuration.md")
+	text, err := os.ReadFile("../docs/admin/configuration.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -90,13 +90,13 @@ func TestEveryKeyHasAnEntry(t *testing.T) {
 				}
 			}
 			if found != 1 {
-				t.Errorf("%s in %s has %d entries in docs/configuration.md, want 1", key, where, found)
+				t.Errorf("%s in %s has %d entries in docs/admin/configuration.md, want 1", key, where, found)
 			}
 		}
 	}
 	for i, e := range all {
 		if !used[i] {
-			t.Errorf("docs/configuration.md has %s in %v, which is no key there", e.key, e.sections)
+			t.Errorf("docs/admin/configuration.md has %s in %v, which is no key there", e.key, e.sections)
 		}
 	}
 }

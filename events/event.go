@@ -16,7 +16,7 @@ const Version = 1
 // Kind says what an event is about.
 type Kind string
 
-// The kinds of events. docs/events.md says when each of them is written, and with which fields.
+// The kinds of events. docs/reference/events.md says when each of them is written, and with which fields.
 const (
 	Granted       Kind = "granted"        // a program, or a job, was given something without waiting
 	Refused       Kind = "refused"        // a request was refused, or waited in vain
@@ -50,7 +50,7 @@ var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Con
 	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Lost}
 
 // Event is one line of the history. A field that a line does not have is absent from it: which are there
-// follows from the kind. docs/events.schema.json has the same in JSON's own words.
+// follows from the kind. docs/reference/events.schema.json has the same in JSON's own words.
 type Event struct {
 	V    int       `json:"v"`
 	Time time.Time `json:"time"`

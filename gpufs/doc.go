@@ -1,5 +1,5 @@
 // Package gpufs serves the state of the daemon as a filesystem, for cat and its
-// like. docs/gpufs.md is the reference for its users.
+// like. docs/reference/gpufs.md is the reference for its users.
 //
 // The tree is made when it is looked at: every lookup, listing and first read asks
 // the View for a snapshot, and no answer is cached by the kernel. What is read at

@@ -9,9 +9,9 @@ import (
 	"unsafe"
 )
 
-// TestProtocolPage holds the tables of docs/protocol.md to the code.
+// TestProtocolPage holds the tables of docs/reference/protocol.md to the code.
 func TestProtocolPage(t *testing.T) {
-	page := readDoc(t, "protocol.md")
+	page := readDoc(t, "reference/protocol.md")
 	comma := func(n int) string {
 		if n < 1000 {
 			return itoa(n)
@@ -63,9 +63,9 @@ func mentions(cell, number string) bool {
 	return regexp.MustCompile(`(^|\D)` + number + `(\D|$)`).MatchString(cell)
 }
 
-// TestLeasePagePage holds the offsets in docs/lease-page.md to the code.
+// TestLeasePagePage holds the offsets in docs/reference/lease-page.md to the code.
 func TestLeasePagePage(t *testing.T) {
-	page := readDoc(t, "lease-page.md")
+	page := readDoc(t, "reference/lease-page.md")
 	var p Page
 	var s LeaseSlot
 	for name, offset := range map[string]uintptr{

@@ -190,7 +190,7 @@ func TestRequests(t *testing.T) {
 			t.Errorf("no line %s", line)
 		}
 	}
-	page, err := os.ReadFile("../docs/metrics.md")
+	page, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -233,9 +233,9 @@ type badWriter struct{}
 
 func (badWriter) Write([]byte) (int, error) { return 0, fmt.Errorf("full") }
 
-// TestReference holds docs/metrics.md and what is exported against each other: names, types, labels and kinds.
+// TestReference holds docs/reference/metrics.md and what is exported against each other: names, types, labels and kinds.
 func TestReference(t *testing.T) {
-	page, err := os.ReadFile("../docs/metrics.md")
+	page, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

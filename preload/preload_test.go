@@ -272,9 +272,9 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPageForOtherDistributions: what docs/control.md has people write themselves is what enable writes.
+// TestPageForOtherDistributions: what docs/admin/control.md has people write themselves is what enable writes.
 func TestPageForOtherDistributions(t *testing.T) {
-	page, err := os.ReadFile("../docs/control.md")
+	page, err := os.ReadFile("../docs/admin/control.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -283,7 +283,7 @@ func TestPageForOtherDistributions(t *testing.T) {
 		"LD_PRELOAD DEFAULT=/usr/lib/gpuarb/libgpuarb.so\nGPUARB_VULKAN DEFAULT=1\n",
 	} {
 		if !strings.Contains(string(page), "```\n"+want+"```\n") {
-			t.Errorf("docs/control.md lacks\n%s", want)
+			t.Errorf("docs/admin/control.md lacks\n%s", want)
 		}
 	}
 }

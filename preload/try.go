@@ -18,7 +18,7 @@ func (m Machine) exists(t Target) error {
 	case User, Group:
 		for _, service := range sessionServices {
 			if _, err := os.Stat(m.path(filepath.Join(pamRoot, service))); err != nil {
-				return fmt.Errorf("%w: the sessions of this system are set up in another way than Debian's; see docs/control.md for the lines to add by hand", err)
+				return fmt.Errorf("%w: the sessions of this system are set up in another way than Debian's; see docs/admin/control.md for the lines to add by hand", err)
 			}
 		}
 		if _, err := m.entry(t); err != nil {

@@ -12,7 +12,7 @@ import (
 // What --json and leases.json print. The wire has types of its own (package accounting), since
 // a daemon and a command of two versions understand each other; these here follow one
 // convention: null for "none", "not known" and "no limit", amounts end in _bytes and durations
-// in _ms, and what a state says is not said by a boolean as well. docs/json.md has each key.
+// in _ms, and what a state says is not said by a boolean as well. docs/reference/json.md has each key.
 
 // Index is a device's index; in JSON the processor's is −1.
 type Index int

@@ -11,7 +11,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes; docs/exit-codes.md says what they mean. They are never reused for another thing.
+// The exit codes; docs/reference/exit-codes.md says what they mean. They are never reused for another thing.
 const (
 	exitOK          = 0
 	exitFailed      = 1

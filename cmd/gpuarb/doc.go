@@ -9,7 +9,7 @@
 // What a command found out goes to stdout, every message to stderr, as one line that
 // begins with "gpuarb: " and says what was wrong, where, and what to do.
 //
-// docs/exit-codes.md has the exit codes. `gpuarb run` exits with the code of the program that it
+// docs/reference/exit-codes.md has the exit codes. `gpuarb run` exits with the code of the program that it
 // started, or 128 + n when signal n ended the program (or the wait before it), as a shell does; its
 // own codes can be told from the program's, as with timeout(1).
 //

@@ -12,7 +12,7 @@ import (
 )
 
 // What the commands print with --json that are not about the daemon's state; the others are
-// types of package report, and the convention is the same: null for none. docs/json.md has
+// types of package report, and the convention is the same: null for none. docs/reference/json.md has
 // each key.
 
 // show prints what a command found: as JSON with --json, else as text.

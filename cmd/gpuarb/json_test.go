@@ -21,7 +21,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-var update = flag.Bool("update", false, "write docs/json.schema.json anew")
+var update = flag.Bool("update", false, "write docs/reference/json.schema.json anew")
 
 // printed is what each command prints with --json.
 var printed = map[string]reflect.Type{
@@ -39,13 +39,13 @@ var withoutJSON = map[string]string{
 	"metrics": "Prometheus' format",
 }
 
-// key is a key as docs/json.md has it.
+// key is a key as docs/reference/json.md has it.
 type key struct{ name, kind, meaning string }
 
-// documented reads docs/json.md: the keys of each command, in their order.
+// documented reads docs/reference/json.md: the keys of each command, in their order.
 func documented(t *testing.T) map[string][]key {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/json.md")
+	text, err := os.ReadFile("../../docs/reference/json.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func documented(t *testing.T) map[string][]key {
 	return all
 }
 
-// kindOf is the type of a value in docs/json.md.
+// kindOf is the type of a value in docs/reference/json.md.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -102,7 +102,7 @@ func keysOf(t reflect.Type, prefix string) (keys []key) {
 	return keys
 }
 
-// TestJSONIsDocumented: each command with --json has its keys in docs/json.md, and they
+// TestJSONIsDocumented: each command with --json has its keys in docs/reference/json.md, and they
 // follow the convention.
 func TestJSONIsDocumented(t *testing.T) {
 	docs := documented(t)
@@ -114,7 +114,7 @@ func TestJSONIsDocumented(t *testing.T) {
 		want := keysOf(of, "")
 		for _, k := range want {
 			if !slices.Contains(got, k) {
-				t.Errorf("docs/json.md, gpuarb %s: no line for `%s` (%s)", name, k.name, k.kind)
+				t.Errorf("docs/reference/json.md, gpuarb %s: no line for `%s` (%s)", name, k.name, k.kind)
 			}
 			if strings.ContainsAny(k.name, ",-") || regexp.MustCompile(`_(s|sec|seconds|ns|mib)$`).MatchString(k.name) {
 				t.Errorf("gpuarb %s: the key %s is against the convention", name, k.name)
@@ -122,15 +122,15 @@ func TestJSONIsDocumented(t *testing.T) {
 		}
 		for _, k := range got {
 			if !slices.Contains(want, k) {
-				t.Errorf("docs/json.md, gpuarb %s: `%s` (%s) is not printed", name, k.name, k.kind)
+				t.Errorf("docs/reference/json.md, gpuarb %s: `%s` (%s) is not printed", name, k.name, k.kind)
 			}
 		}
 	}
 	var walk func(*cobra.Command)
 	walk = func(c *cobra.Command) {
 		name := strings.TrimPrefix(c.CommandPath(), "gpuarb ")
-		if _, known := printed[name]; !known && c.Flags().Lookup("json") != nil && name != "events" { // docs/events.md has its keys
-			t.Errorf("gpuarb %s has --json, and no keys in this test and docs/json.md", name)
+		if _, known := printed[name]; !known && c.Flags().Lookup("json") != nil && name != "events" { // docs/reference/events.md has its keys
+			t.Errorf("gpuarb %s has --json, and no keys in this test and docs/reference/json.md", name)
 		}
 		if c.IsAvailableCommand() && !c.HasSubCommands() && c.Flags().Lookup("json") == nil && withoutJSON[strings.Fields(name)[0]] == "" && withoutJSON[name] == "" {
 			t.Errorf("gpuarb %s has no --json, and this test has no reason for that", name)
@@ -181,7 +181,7 @@ func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string
 	return map[string]any{"type": "integer"}
 }
 
-// TestSchema: docs/json.schema.json is what the commands print.
+// TestSchema: docs/reference/json.schema.json is what the commands print.
 func TestSchema(t *testing.T) {
 	definitions := map[string]any{}
 	docs := documented(t)
@@ -198,7 +198,7 @@ func TestSchema(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	path := "../../docs/json.schema.json"
+	path := "../../docs/reference/json.schema.json"
 	if *update {
 		if err := os.WriteFile(path, append(want, '\n'), 0o644); err != nil {
 			t.Fatal(err)
@@ -212,7 +212,7 @@ func TestSchema(t *testing.T) {
 // TestOutputsFollowTheSchema runs the commands, and holds what they print against the file
 // that users have: with everything there, and with nothing.
 func TestOutputsFollowTheSchema(t *testing.T) {
-	text, err := os.ReadFile("../../docs/json.schema.json")
+	text, err := os.ReadFile("../../docs/reference/json.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}

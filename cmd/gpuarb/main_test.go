@@ -367,7 +367,7 @@ func wantStderr(t *testing.T, got outcome, text string) {
 	}
 }
 
-// TestExitCodes goes through the table of docs/exit-codes.md.
+// TestExitCodes goes through the table of docs/reference/exit-codes.md.
 func TestExitCodes(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	bare := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })

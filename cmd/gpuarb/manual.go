@@ -27,8 +27,8 @@ func (a *app) shareCommand() *cobra.Command {
 // documents are the pages on files.
 func documents(folder string) []manual.Document {
 	return []manual.Document{
-		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Path: filepath.Join(folder, "configuration.md"), See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
-		{Name: "gpuarb-files", Short: "the files that gpuarbd shows its state in", Path: filepath.Join(folder, "gpufs.md"), See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarbd(8)"}},
+		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Path: filepath.Join(folder, "admin/configuration.md"), See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
+		{Name: "gpuarb-files", Short: "the files that gpuarbd shows its state in", Path: filepath.Join(folder, "reference/gpufs.md"), See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarbd(8)"}},
 	}
 }
 

@@ -22,7 +22,7 @@ import (
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 
-// The exit codes; docs/exit-codes.md explains them.
+// The exit codes; docs/reference/exit-codes.md explains them.
 const (
 	exitFailed = 1
 	exitUsage  = 2

@@ -33,7 +33,7 @@ type engine struct{ run, image string }
 // and the daemon outside shows it.
 func play(t *testing.T, begin func(*rig.Machine) engine) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/containers.md")
+	page, err := os.ReadFile("../../docs/admin/containers.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func TestManualPages(t *testing.T) {
 			check("gpuarb", c[1:], "gpuarb-"+c[1]+".1")
 		}
 	}
-	for page, document := range map[string]string{"gpuarb.toml.5": "configuration.md", "gpuarb-files.5": "gpufs.md"} {
+	for page, document := range map[string]string{"gpuarb.toml.5": "admin/configuration.md", "gpuarb-files.5": "reference/gpufs.md"} {
 		checkDocument(t, text[page], filepath.Join("../../docs", document))
 	}
 }

@@ -70,7 +70,7 @@ var mistakes = []struct {
 }
 
 // TestMistakes: whatever somebody gets wrong, he is told in words what it was, with the exit status
-// that docs/exit-codes.md gives it, and nothing is printed that a script would take for the answer.
+// that docs/reference/exit-codes.md gives it, and nothing is printed that a script would take for the answer.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

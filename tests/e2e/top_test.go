@@ -147,12 +147,12 @@ func TestTopPlain(t *testing.T) {
 	}
 }
 
-// TestTopPage runs the commands of docs/top.md on a terminal, as they stand there; that of ssh without it,
+// TestTopPage runs the commands of docs/reference/top.md on a terminal, as they stand there; that of ssh without it,
 // since what it gives is a terminal.
 func TestTopPage(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
-	page, err := os.ReadFile("../../docs/top.md")
+	page, err := os.ReadFile("../../docs/reference/top.md")
 	if err != nil {
 		t.Fatal(err)
 	}

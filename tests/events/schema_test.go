@@ -9,13 +9,13 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 )
 
-// schema is docs/events.schema.json.
+// schema is docs/reference/events.schema.json.
 type schema struct{ *jsonschema.Resolved }
 
 // load reads the schema.
 func load(t *testing.T) schema {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/events.schema.json")
+	text, err := os.ReadFile("../../docs/reference/events.schema.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,9 +58,9 @@ func TestSchemaRefuses(t *testing.T) {
 	}
 }
 
-// TestPage: docs/events.md has a row for each field and each kind of the schema.
+// TestPage: docs/reference/events.md has a row for each field and each kind of the schema.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../../docs/events.md")
+	page, err := os.ReadFile("../../docs/reference/events.md")
 	if err != nil {
 		t.Fatal(err)
 	}

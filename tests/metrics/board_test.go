@@ -113,7 +113,7 @@ func TestBoardAndAlerts(t *testing.T) {
 			t.Errorf("%s: %s: %v", where, query, err)
 		}
 	}
-	page, err := os.ReadFile("../../docs/metrics.md")
+	page, err := os.ReadFile("../../docs/reference/metrics.md")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,2 +1,2 @@
-// Package notebooks starts Jupyter's own kernel, and a JupyterHub, as docs/notebooks.md has them.
+// Package notebooks starts Jupyter's own kernel, and a JupyterHub, as docs/admin/notebooks.md has them.
 package notebooks

@@ -18,10 +18,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// notebook returns a machine with the kernel of docs/notebooks.md, and an environment in which a notebook server finds that kernel.
+// notebook returns a machine with the kernel of docs/admin/notebooks.md, and an environment in which a notebook server finds that kernel.
 func notebook(t *testing.T) (m *rig.Machine, env []string) {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/notebooks.md")
+	page, err := os.ReadFile("../../docs/admin/notebooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestFullKilledServer(t *testing.T) {
 
 // TestFullHub: with the page's line in the configuration of a JupyterHub, a notebook of a user's server has 8 GiB.
 func TestFullHub(t *testing.T) {
-	page, err := os.ReadFile("../../docs/notebooks.md")
+	page, err := os.ReadFile("../../docs/admin/notebooks.md")
 	if err != nil {
 		t.Fatal(err)
 	}

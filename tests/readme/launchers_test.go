@@ -7,12 +7,12 @@ import (
 	"testing"
 )
 
-// What follows runs what docs/ci.md has for test runners that Debian 12 lacks.
+// What follows runs what docs/admin/ci.md has for test runners that Debian 12 lacks.
 
-// ciPage is the text of docs/ci.md.
+// ciPage is the text of docs/admin/ci.md.
 func ciPage(t *testing.T) string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/ci.md")
+	text, err := os.ReadFile("../../docs/admin/ci.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,9 +28,9 @@ func ciPage(t *testing.T) string {
 func TestLauncherOfCMake(t *testing.T) {
 	m := regexp.MustCompile("`cmake -D(CMAKE_TEST_LAUNCHER)=(\"[^\"`]+\")`").FindStringSubmatch(ciPage(t))
 	if m == nil {
-		t.Fatal("docs/ci.md has no launcher for CMake")
+		t.Fatal("docs/admin/ci.md has no launcher for CMake")
 	}
-	play(t, []step{{page: "ci.md", command: `cd "$(mktemp -d)"
+	play(t, []step{{page: "admin/ci.md", command: `cd "$(mktemp -d)"
 cat >main.c <<'.'
 #include <stdlib.h>
 int main(void) { return getenv("GPUARB_JOB") == NULL; }
@@ -57,9 +57,9 @@ func TestRunnerOfCargo(t *testing.T) {
 	_, block, _ := strings.Cut(ciPage(t), "```sh\n")
 	block, _, ok := strings.Cut(block, "```")
 	if !ok {
-		t.Fatal("docs/ci.md has no commands for nextest")
+		t.Fatal("docs/admin/ci.md has no commands for nextest")
 	}
-	play(t, []step{{page: "ci.md", command: `cargo() {
+	play(t, []step{{page: "admin/ci.md", command: `cargo() {
 	test "$*" = "nextest run" || { echo "cargo $*"; return; }
 	$(printenv "CARGO_TARGET_$(tr a-z- A-Z_ <<<x86_64-unknown-linux-gnu)_RUNNER") sh -c 'echo "in a job: ${GPUARB_JOB:+yes}"' </dev/null
 }

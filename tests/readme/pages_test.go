@@ -1,6 +1,7 @@
 package readme
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -10,28 +11,35 @@ import (
 	"github.com/gpuarb/gpuarb/config"
 )
 
-// block is what stands between two fences of a page.
+// block is a fenced block of a page. page is its path below docs/; the README of the project is README.md.
 type block struct{ page, kind, text string }
 
 // blocks are those of the README and of all pages.
 func blocks(t *testing.T) (list []block) {
 	t.Helper()
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages := []string{"../../README.md"}
+	err := filepath.WalkDir("../../docs", func(path string, entry fs.DirEntry, err error) error {
+		if filepath.Ext(path) == ".md" {
+			pages = append(pages, path)
+		}
+		return err
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range append(pages, "../../README.md") {
+	for _, path := range pages {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)
 		}
+		name := strings.TrimPrefix(strings.TrimPrefix(path, "../../"), "docs/")
 		parts := strings.Split("\n"+string(text), "\n```")
 		if len(parts)%2 == 0 {
 			t.Fatalf("%s: a block does not end", path)
 		}
 		for i := 1; i < len(parts); i += 2 {
 			kind, rest, _ := strings.Cut(parts[i], "\n")
-			list = append(list, block{filepath.Base(path), kind, rest})
+			list = append(list, block{name, kind, rest})
 		}
 	}
 	return list
@@ -44,37 +52,37 @@ var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "sh", "make demo", "not run: the gate runs these two on a newcomer's machine"},
 	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
 	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
-	{"ci.md", "console", "", "tests/readme TestCI"},
-	{"ci.md", "sh", "", "tests/readme TestRunnerOfCargo"},
-	{"configuration.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
-	{"configuration.md", "ini", "# systemctl edit", "tests/systemd TestFullSystemdPages"},
-	{"containers.md", "sh", "", "tests/containers TestFullPodman"},
-	{"control.md", "sh", "", "tests/systemd TestFullSystemdPages"},
-	{"control.md", "ini", "[Service]", "tests/systemd TestFullSystemdWrapped"},
-	{"control.md", "", "session ", "preload TestPageForOtherDistributions"},
-	{"control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
-	{"gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
-	{"gpufs.md", "console", "$ cat /gpu/devices/0/memory.pressure", "tests/pressure TestSome"},
-	{"gpufs.md", "console", "$ gpuarb events --kind limit_changed", "tests/events TestLimitChanged"},
-	{"gpufs.md", "", "", "not run: a tree and tables, not commands"},
-	{"http.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
-	{"http.md", "nginx", "", "not run: another program's configuration"},
-	{"metrics.md", "sh", "cat /gpu/metrics", "tests/metrics TestEveryWay"},
-	{"metrics.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
-	{"metrics.md", "promql", "", "not run: it takes dcgm-exporter, and a GPU of NVIDIA's"},
-	{"notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
-	{"notebooks.md", "python", "", "tests/notebooks TestFullHub"},
-	{"processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
-	{"top.md", "sh", "", "tests/e2e TestTopPage"},
-	{"upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
-	{"user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"admin/ci.md", "console", "", "tests/readme TestCI"},
+	{"admin/ci.md", "sh", "", "tests/readme TestRunnerOfCargo"},
+	{"admin/configuration.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"admin/configuration.md", "ini", "# systemctl edit", "tests/systemd TestFullSystemdPages"},
+	{"admin/containers.md", "sh", "", "tests/containers TestFullPodman"},
+	{"admin/control.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"admin/control.md", "ini", "[Service]", "tests/systemd TestFullSystemdWrapped"},
+	{"admin/control.md", "", "session ", "preload TestPageForOtherDistributions"},
+	{"admin/control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
+	{"reference/gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
+	{"reference/gpufs.md", "console", "$ cat /gpu/devices/0/memory.pressure", "tests/pressure TestSome"},
+	{"reference/gpufs.md", "console", "$ gpuarb events --kind limit_changed", "tests/events TestLimitChanged"},
+	{"reference/gpufs.md", "", "", "not run: a tree and tables, not commands"},
+	{"reference/http.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"reference/http.md", "nginx", "", "not run: another program's configuration"},
+	{"reference/metrics.md", "sh", "cat /gpu/metrics", "tests/metrics TestEveryWay"},
+	{"reference/metrics.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"reference/metrics.md", "promql", "", "not run: it takes dcgm-exporter, and a GPU of NVIDIA's"},
+	{"admin/notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
+	{"admin/notebooks.md", "python", "", "tests/notebooks TestFullHub"},
+	{"admin/processor.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"reference/top.md", "sh", "", "tests/e2e TestTopPage"},
+	{"admin/upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
+	{"admin/user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 
-	{"architecture.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
-	{"architecture.md", "", "", "not run: drawings"},
-	{"adding-an-entry-point.md", "", "GA_HOOK", "not run: an example of a row, for who changes the library"},
-	{"adding-an-entry-point.md", "c", "", "not run: an example of a function, for who changes the library"},
-	{"adding-an-interface.md", "c", "", "not run: an example of functions, for who adds an interface"},
-	{"performance.md", "", "make bench", "not run: it takes long, and make test runs each benchmark once"},
+	{"development/architecture.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
+	{"development/architecture.md", "", "", "not run: drawings"},
+	{"development/adding-an-entry-point.md", "", "GA_HOOK", "not run: an example of a row, for who changes the library"},
+	{"development/adding-an-entry-point.md", "c", "", "not run: an example of a function, for who changes the library"},
+	{"development/adding-an-interface.md", "c", "", "not run: an example of functions, for who adds an interface"},
+	{"development/performance.md", "", "make bench", "not run: it takes long, and make test runs each benchmark once"},
 }
 
 // TestPagesAreRun: what a page has a reader type, or write down, is run by a test, or it is said here why not.
@@ -148,17 +156,17 @@ func TestConfigurationsOfThePages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePage: the writes of docs/gpufs.md are in force when they return.
+// TestLimitsOfThePage: the writes of docs/reference/gpufs.md are in force when they return.
 func TestLimitsOfThePage(t *testing.T) {
 	list := []step{
-		{page: "gpufs.md", command: `gpuarb run -- python3 -c 'import ctypes, signal
+		{page: "reference/gpufs.md", command: `gpuarb run -- python3 -c 'import ctypes, signal
 cuda, c = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
 assert cuda.cuInit(0) == 0 and cuda.cuDevicePrimaryCtxRetain(ctypes.byref(c), 0) == 0
 signal.pause()' &
 until pid=$(awk 'NR > 1 { print $1 }' /gpu/leases) && [ "$pid" ]; do read -rt 0.02 <> <(:); done`},
 	}
 	for _, b := range blocks(t) {
-		if b.page == "gpufs.md" && b.kind == "sh" {
+		if b.page == "reference/gpufs.md" && b.kind == "sh" {
 			for line := range strings.Lines(strings.TrimSpace(b.text)) {
 				command := strings.TrimLeft(strings.TrimSpace(line), "#$ ")
 				file := strings.ReplaceAll(command[strings.Index(command, "/gpu/"):], "4242", "$pid")
@@ -170,5 +178,5 @@ until pid=$(awk 'NR > 1 { print $1 }' /gpu/leases) && [ "$pid" ]; do read -rt 0.
 	if len(list) != 3 {
 		t.Errorf("%d commands: %v", len(list)-1, list)
 	}
-	play(t, append(list, step{page: "gpufs.md", command: "kill %1; wait %1 2>/dev/null"}))
+	play(t, append(list, step{page: "reference/gpufs.md", command: "kill %1; wait %1 2>/dev/null"}))
 }

@@ -162,9 +162,9 @@ func TestTranscript(t *testing.T) {
 	play(t, steps(t, "../../README.md"))
 }
 
-// TestCI runs docs/ci.md, with the test runners of Debian.
+// TestCI runs docs/admin/ci.md, with the test runners of Debian.
 func TestCI(t *testing.T) {
-	play(t, steps(t, "../../docs/ci.md"))
+	play(t, steps(t, "../../docs/admin/ci.md"))
 }
 
 // play runs commands in one shell.

@@ -170,10 +170,10 @@ func TestVariablesAreDocumented(t *testing.T) {
 			t.Errorf("a page names %s, which nothing reads", name)
 		}
 	}
-	table := read(t, "docs/configuration.md")
+	table := read(t, "docs/admin/configuration.md")
 	for _, name := range slices.Sorted(maps.Keys(inCode)) {
 		if !strings.Contains(table, "`"+name+"`") {
-			t.Errorf("docs/configuration.md does not say what %s is", name)
+			t.Errorf("docs/admin/configuration.md does not say what %s is", name)
 		}
 	}
 }

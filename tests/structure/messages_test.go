@@ -11,7 +11,7 @@ import (
 var (
 	use      = regexp.MustCompile(`Use:\s+"([a-z]+)`)
 	command  = regexp.MustCompile("`gpuarb ((?:[a-z]+ )*[a-z]+)?((?: --[a-z-]+)*)")
-	page     = regexp.MustCompile(`\b(docs/[a-z-]+\.md)`)
+	page     = regexp.MustCompile(`\bdocs/(?:[a-z-]+/)*[a-zA-Z.-]+\.(?:md|json)\b`)
 	flagMade = regexp.MustCompile(`"([a-z][a-z-]*)"`)
 )
 
@@ -33,7 +33,7 @@ func TestWhatMessagesNameIsThere(t *testing.T) {
 	parents := map[string]bool{"config": true, "queue": true, "help": true}
 	told := 0
 	for _, name := range files(t) {
-		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "tests/") || name == "CHANGELOG.md" || name == "docs/decisions.md" {
+		if strings.HasSuffix(name, "_test.go") || strings.HasPrefix(name, "tests/") || name == "CHANGELOG.md" || strings.HasPrefix(name, "docs/decisions/") {
 			continue
 		}
 		text := read(t, name)

@@ -42,7 +42,7 @@ func TestPackageDocs(t *testing.T) {
 
 // The architecture's page has every part, and says of none that it is yet to come.
 func TestArchitectureHasEveryPart(t *testing.T) {
-	page := read(t, "docs/architecture.md")
+	page := read(t, "docs/development/architecture.md")
 	parts := map[string]bool{"systemd": true, "docs": true, "tools": true}
 	for _, p := range packages(t) {
 		part, _, _ := strings.Cut(strings.TrimPrefix(strings.TrimPrefix(p.ImportPath, module), "/"), "/")
@@ -50,12 +50,12 @@ func TestArchitectureHasEveryPart(t *testing.T) {
 	}
 	for part, is := range parts {
 		if is && !strings.Contains(page, "`"+part+"/`") {
-			t.Errorf("docs/architecture.md does not say what %s/ is", part)
+			t.Errorf("docs/development/architecture.md does not say what %s/ is", part)
 		}
 	}
 	for _, promise := range []string{"This version has", "words of\nlater", "is yet to come"} {
 		if i := strings.Index(page, promise); i >= 0 {
-			t.Errorf("docs/architecture.md speaks of what is to come: %q", page[max(0, i-40):min(len(page), i+60)])
+			t.Errorf("docs/development/architecture.md speaks of what is to come: %q", page[max(0, i-40):min(len(page), i+60)])
 		}
 	}
 }

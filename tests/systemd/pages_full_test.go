@@ -36,7 +36,7 @@ func TestFullSystemdPages(t *testing.T) {
 	h.shell("useradd --create-home --shell /bin/bash ann; groupadd students; usermod --append --groups students ann; loginctl enable-linger ann")
 	h.shell("printf '[Service]\\nExecStart=/bin/sleep infinity\\n' >/etc/systemd/system/model.service; systemctl daemon-reload; systemctl start model")
 	before := h.shell("cd /etc; find . -type f -exec md5sum {} + | sort")
-	for _, block := range blocks(t, "control.md") {
+	for _, block := range blocks(t, "admin/control.md") {
 		t.Logf("%s\n%s", block, h.shell("set -e\n"+block))
 		if strings.Contains(block, "enable") {
 			h.shell("gpuarb status | grep -E '^(unit|user|group|all) '")
@@ -49,7 +49,7 @@ func TestFullSystemdPages(t *testing.T) {
 	h.who()
 
 	// As a user, with a terminal's environment. The first block has the daemon answer; the last ends it.
-	own := blocks(t, "user-daemon.md")
+	own := blocks(t, "admin/user-daemon.md")
 	as := func(script string) string {
 		const login = "cat >/tmp/script <<'.'\nset -e\nexport XDG_RUNTIME_DIR=/run/user/$(id -u)\n"
 		return h.shell(login + script + "\n.\nsu --login ann --command 'bash /tmp/script' 2>&1")
@@ -72,7 +72,7 @@ func TestFullSystemdPages(t *testing.T) {
 	// make is the checkout's here; on the machine it is what it runs.
 	here(t, "sh", "-c", "mkdir -p '"+h.root+"/mnt/checkout/tools' && cp -r README.md LICENSE CHANGELOG.md docs systemd '"+h.root+"/mnt/checkout' && cp -r --parents cshim/vulkan/gpuarb_layer.json metrics/board '"+h.root+"/mnt/checkout' && cp tools/install.sh '"+h.root+
 		"/mnt/checkout/tools' && mkdir '"+h.root+"/mnt/checkout/build' && cp -r build/gpuarb build/gpuarbd build/libgpuarb.so build/gpuarb-probe build/share '"+h.root+"/mnt/checkout/build'")
-	for i, block := range blocks(t, "upgrade.md") {
+	for i, block := range blocks(t, "admin/upgrade.md") {
 		block = strings.ReplaceAll(block, "make install PREFIX=/usr", "PREFIX=/usr tools/install.sh build")
 		block = strings.ReplaceAll(block, "make uninstall PREFIX=/usr", "PREFIX=/usr tools/install.sh --remove")
 		got := h.shell("set -e; cd /mnt/checkout\n" + block)
@@ -89,7 +89,7 @@ func TestFullSystemdPages(t *testing.T) {
 
 // who plays what is said of who may ask the daemon, and of who changed a limit.
 func (h *host) who() {
-	_, line, _ := strings.Cut(blocksOf(h.t, "gpufs.md", "console")[0], "$ ")
+	_, line, _ := strings.Cut(blocksOf(h.t, "reference/gpufs.md", "console")[0], "$ ")
 	line, _, _ = strings.Cut(line, "\n")
 	h.shell("echo 2 >/gpu/devices/0/slots.max; echo max >/gpu/devices/0/slots.max")
 	for _, command := range []string{line, "journalctl -u gpuarbd GPUARB_KIND=limit_changed"} {
@@ -99,7 +99,7 @@ func (h *host) who() {
 	}
 	const dropIn = "/etc/systemd/system/gpuarbd.socket.d/who.conf"
 	const state = "; systemctl daemon-reload; systemctl restart gpuarbd.socket gpuarbd.service; stat -c '%a %G' /run/gpuarb/gpuarb.sock"
-	got := h.shell("mkdir $(dirname " + dropIn + "); cat >" + dropIn + " <<'.'\n" + blocksOf(h.t, "configuration.md", "ini")[0] + ".\n:" + state)
+	got := h.shell("mkdir $(dirname " + dropIn + "); cat >" + dropIn + " <<'.'\n" + blocksOf(h.t, "admin/configuration.md", "ini")[0] + ".\n:" + state)
 	if got != "660 gpuarb" {
 		h.t.Errorf("the socket is %s", got)
 	}

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// wrappedSocket is the socket unit for the service that docs/control.md starts by `gpuarb run`.
+// wrappedSocket is the socket unit for the service that docs/admin/control.md starts by `gpuarb run`.
 const wrappedSocket = `[Socket]
 ListenStream=/run/wrapped.sock
 `
@@ -23,7 +23,7 @@ func TestFullSystemdWrapped(t *testing.T) {
 	h := boot(t)
 	here(t, "cp", "build/programs/service", h.root+"/usr/bin/model-server")
 	unit := strings.NewReplacer("WatchdogSec=30", "WatchdogSec=2", "--memory 8G --min 8G", "--memory 64M --min 64M").
-		Replace(blocksOf(t, "control.md", "ini")[0])
+		Replace(blocksOf(t, "admin/control.md", "ini")[0])
 	h.shell("cat >/etc/systemd/system/wrapped.socket <<'.'\n" + wrappedSocket + ".")
 	for _, c := range []struct{ name, unit string }{
 		{"as the page has it", unit},

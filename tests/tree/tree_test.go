@@ -33,10 +33,10 @@ type row struct {
 	seen  bool
 }
 
-// reference reads the table of docs/gpufs.md.
+// reference reads the table of docs/reference/gpufs.md.
 func reference(t *testing.T) map[string]*row {
 	t.Helper()
-	page, err := os.ReadFile("../../docs/gpufs.md")
+	page, err := os.ReadFile("../../docs/reference/gpufs.md")
 	if err != nil {
 		t.Fatal(err)
 	}

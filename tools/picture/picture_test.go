@@ -18,7 +18,7 @@ func TestPictures(t *testing.T) {
 	if err != nil || len(pictures) == 0 {
 		t.Fatalf("no pictures: %v", err)
 	}
-	pages := read(t, filepath.Join(top, "README.md")) + read(t, filepath.Join(top, "docs", "top.md"))
+	pages := read(t, filepath.Join(top, "README.md")) + read(t, filepath.Join(top, "docs", "reference", "top.md"))
 	for _, path := range pictures {
 		name := filepath.Base(path)
 		got, want := read(t, path), draw(read(t, filepath.Join(top, "top", "testdata", "picture-"+strings.TrimSuffix(name, ".svg")+".txt")))
@@ -26,7 +26,7 @@ func TestPictures(t *testing.T) {
 			t.Errorf("%s is not what its golden file looks like: `make pictures` draws it anew", path)
 		}
 		if !strings.Contains(pages, "pictures/"+name) {
-			t.Errorf("neither README.md nor docs/top.md shows %s", path)
+			t.Errorf("neither README.md nor docs/reference/top.md shows %s", path)
 		}
 		for d := xml.NewDecoder(strings.NewReader(got)); ; {
 			if _, err := d.Token(); errors.Is(err, io.EOF) {

@@ -1,5 +1,5 @@
 // Command shape measures how large a checkout is and how much of it one request crosses, and prints tables for
-// docs/architecture.md. sources.go decides which files count as what, count.go counts lines, circle.go, golang.go and
+// docs/development/architecture.md. sources.go decides which files count as what, count.go counts lines, circle.go, golang.go and
 // clang.go find files that use each other in a circle, crossing.go runs the daemon.
 //
 //	make shape [AT=COMMIT] [LIST=yes]
