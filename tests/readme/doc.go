@@ -1,3 +1,3 @@
-// Package readme runs the commands of README.md and docs/admin/ci.md as they stand there and holds
-// what they print against the transcript; and it knows by which test each other page's are run.
+// Package readme runs the commands of README.md, docs/tour.md and docs/admin/ci.md as written, and compares what they
+// print with the transcript. It also lists, for the commands of each other page, the test that runs them.
 package readme

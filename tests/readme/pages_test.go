@@ -52,6 +52,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "sh", "make demo", "not run: the gate runs these two on a newcomer's machine"},
 	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
 	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
+	{"tour.md", "console", "", "tests/readme TestTour"},
 	{"admin/ci.md", "console", "", "tests/readme TestCI"},
 	{"admin/ci.md", "sh", "", "tests/readme TestRunnerOfCargo"},
 	{"admin/configuration.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},

@@ -61,6 +61,7 @@ var differing = []struct {
 	show string
 }{
 	{regexp.MustCompile(`0x[0-9a-f]+`), "0x…"},
+	{regexp.MustCompile(`\(reserved\) for \d+ ?m?s\b`), "(reserved)"}, // an age near zero is not shown
 	{regexp.MustCompile(`\b(for|after|within) \d+ ?(ms|s)\b`), "$1 …"},
 	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
 	{regexp.MustCompile(`\bPID \d+\)`), "PID)"},
@@ -160,6 +161,11 @@ const machine = `
 // daemon that has no flags.
 func TestTranscript(t *testing.T) {
 	play(t, steps(t, "../../README.md"))
+}
+
+// TestTour runs docs/tour.md in the same way.
+func TestTour(t *testing.T) {
+	play(t, steps(t, "../../docs/tour.md"))
 }
 
 // TestCI runs docs/admin/ci.md, with the test runners of Debian.
