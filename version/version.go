@@ -2,4 +2,4 @@ package version
 
 // Version is the version of this build. A release sets it with
 // -ldflags "-X github.com/gpuarb/gpuarb/version.Version=1.2.3".
-var Version = "0.1.0-dev"
+var Version = "0.1.0"
