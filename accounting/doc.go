@@ -15,4 +15,6 @@
 //     holds and its memory.min) ≤ capacity, or nothing is granted beyond memory.min.
 //
 // Nothing here is safe for concurrent use: the daemon's one lock owns it.
+//
+// docs/glossary.md explains the terms.
 package accounting

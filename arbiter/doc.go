@@ -35,4 +35,6 @@
 //
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and
 // holds it over the calls to a Word too.
+//
+// docs/glossary.md explains the terms.
 package arbiter

@@ -11,4 +11,6 @@
 //
 // It decides nothing: what a limit means is the arbiter's.
 // Everything here is safe for concurrent use; a Config is not changed after Load.
+//
+// docs/glossary.md explains the terms.
 package config

@@ -15,4 +15,6 @@
 //
 // Each device has a goroutine that reads it (reader.go), and nothing else asks a
 // driver: one that hangs holds up its own figures alone.
+//
+// docs/glossary.md explains the terms.
 package daemon

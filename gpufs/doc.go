@@ -14,4 +14,6 @@
 // no more of its time than one does.
 //
 // This package alone imports go-fuse. It knows no socket and no policy.
+//
+// docs/glossary.md explains the terms.
 package gpufs

@@ -10,4 +10,6 @@
 // The package knows bytes, not policy: it never decides whether a request is
 // granted. It imports nothing else of this module. The prose of the protocol,
 // for people who write another client, is docs/reference/protocol.md.
+//
+// docs/glossary.md explains the terms.
 package ipc

@@ -4,4 +4,6 @@
 // All values of one text are of one moment, except those of the daemon's own process. Memory is in bytes, time in seconds.
 // The number of series is bounded by what there is of devices, users and rules, unless the configuration asks for those
 // of jobs.
+//
+// docs/glossary.md explains the terms.
 package metrics

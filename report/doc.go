@@ -11,4 +11,6 @@
 // Every function is pure: it reads its arguments, writes to its writer and keeps
 // nothing. All are safe for concurrent use as long as nobody changes the snapshot.
 // The only errors are those of the writer.
+//
+// docs/glossary.md explains the terms.
 package report

@@ -19,4 +19,6 @@
 // when it resumes, and no request has to be remembered.
 //
 // Records are written only under the daemon's lock. Nothing here decides anything.
+//
+// docs/glossary.md explains the terms.
 package statefile
