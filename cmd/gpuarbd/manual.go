@@ -15,23 +15,28 @@ const shareFlag = "write-share"
 func writeShare(cmd *cobra.Command, folder string) error {
 	book := manual.Book{
 		Root: cmd, Chapter: 8, Date: manual.Date(os.Getenv), See: []string{"gpuarb(1)", "gpuarb.toml(5)", "gpuarb-files(5)"},
-		Sections: []manual.Section{
-			{Title: "SIGNALS", Items: []manual.Item{
-				{Word: "HUP", Meaning: "Reads the configuration again; if it has mistakes, the one in force stays."},
-				{Word: "TERM, INT", Meaning: "Stops. Programs keep running, and the next daemon takes them over."},
-			}},
-			{Title: "EXIT STATUS", Items: []manual.Item{
-				{Word: "0", Meaning: "It was told to stop, or `--check-config` found nothing."},
-				{Word: "1", Meaning: "It could not start, or could not go on."},
-				{Word: "2", Meaning: "The command line is wrong."},
-				{Word: "78", Meaning: "The configuration has mistakes."},
-			}},
-			{Title: "FILES", Items: []manual.Item{
-				{Word: config.DefaultPath, Meaning: "The configuration, with conf.d/*.toml beside it."},
-				{Word: "/gpu", Meaning: "The daemon's state, as files."},
-				{Word: "/run/gpuarb", Meaning: "The daemon's socket, and a record of what it has granted, for the next daemon."},
-			}},
-		},
+		Sections: sections(),
 	}
 	return book.Write(folder)
+}
+
+// sections returns the parts of the manual page that the flags do not say: signals, exit codes and files.
+func sections() []manual.Section {
+	return []manual.Section{
+		{Title: "SIGNALS", Items: []manual.Item{
+			{Word: "HUP", Meaning: "Reads the configuration again; if it has mistakes, the one in force stays."},
+			{Word: "TERM, INT", Meaning: "Stops. Programs keep running, and the next daemon takes them over."},
+		}},
+		{Title: "EXIT STATUS", Items: []manual.Item{
+			{Word: "0", Meaning: "It was told to stop, or `--check-config` found nothing."},
+			{Word: "1", Meaning: "It could not start, or could not go on."},
+			{Word: "2", Meaning: "The command line is wrong."},
+			{Word: "78", Meaning: "The configuration has mistakes, and there is no earlier one without mistakes to start with."},
+		}},
+		{Title: "FILES", Items: []manual.Item{
+			{Word: config.DefaultPath, Meaning: "The configuration, with conf.d/*.toml beside it."},
+			{Word: "/gpu", Meaning: "The daemon's state, as files."},
+			{Word: "/run/gpuarb", Meaning: "The daemon's socket, and a record of what it has granted, for the next daemon."},
+		}},
+	}
 }
