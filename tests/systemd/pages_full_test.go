@@ -80,10 +80,12 @@ func TestFullSystemdPages(t *testing.T) {
 			t.Errorf("%s\n%s\nwant %q", block, got, want)
 		}
 	}
-	block := strings.NewReplacer("make && sudo make install PREFIX=/usr", "PREFIX=/usr tools/install.sh build; systemctl daemon-reload", "sudo ", "").
-		Replace(blocks(t, "../README.md")[1])
-	if got := h.shell("set -e; cd /mnt/checkout\n" + block); strings.Contains(got, "FAIL") || !strings.Contains(got, "GPU 0") {
-		t.Errorf("%s\n%s", block, got)
+	for _, block := range []string{blocks(t, "../README.md")[1], blocks(t, "admin/install.md")[0]} {
+		block = strings.NewReplacer("make && sudo make install PREFIX=/usr", "PREFIX=/usr tools/install.sh build; systemctl daemon-reload", "sudo ", "").
+			Replace(block)
+		if got := h.shell("set -e; cd /mnt/checkout\n" + block); strings.Contains(got, "FAIL") || !strings.Contains(got, "GPU 0") {
+			t.Errorf("%s\n%s", block, got)
+		}
 	}
 }
 
