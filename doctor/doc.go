@@ -1,3 +1,8 @@
-// Package doctor looks at a machine, and says what is wrong with it and what to do: drivers, library, socket, mount, and who uses
-// a GPU outside of gpuarb. How the daemon is asked, and how findings are shown, is the command's.
+// Package doctor examines a machine for `gpuarb doctor`, and says what is wrong and what to do. It
+// examines the drivers, the library, the socket, the mount, and programs that use a GPU without
+// gpuarb.
+//
+// The main type is Doctor. It changes nothing on the machine. A check that may hang has a time
+// limit and a goroutine or process of its own; otherwise one goroutine makes all checks. cmd/gpuarb
+// connects to the daemon and prints the findings.
 package doctor

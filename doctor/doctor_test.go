@@ -33,7 +33,7 @@ func machine(t *testing.T, files map[string]string) string {
 func examine(t *testing.T, root string, env map[string]string, state *figures.Snapshot) map[string][]Finding {
 	t.Helper()
 	d := &Doctor{
-		Root: root, Patience: 5 * time.Second, Executable: "/nowhere/bin/gpuarb",
+		Root: root, Timeout: 5 * time.Second, Executable: "/nowhere/bin/gpuarb",
 		Getenv: func(name string) string { return env[name] },
 		Slow:   func(string) func() { return func() {} },
 		Ask: func(context.Context) (figures.Snapshot, string, error) {
@@ -127,10 +127,10 @@ func TestDoctorKernel(t *testing.T) {
 	with, bare := machine(t, version), t.TempDir()
 	version["usr/local/nvidia/lib64/libcuda.so.1"] = ""
 	aside := machine(t, version)
-	absent, idle, works := probed{outcome: "absent"}, probed{outcome: "caught"}, probed{outcome: "caught", devices: 1}
+	absent, idle, works := probeResult{outcome: "absent"}, probeResult{outcome: "caught"}, probeResult{outcome: "caught", devices: 1}
 	for _, c := range []struct {
 		root string
-		cuda probed
+		cuda probeResult
 		want Verdict
 		text string
 	}{
@@ -153,13 +153,13 @@ func TestDoctorKernel(t *testing.T) {
 // TestDoctorKnowsMoreThanTheDaemon: where NVML has GPUs and the daemon none, it says what differs between the two.
 func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 	for _, c := range []struct {
-		nvml         probed
+		nvml         probeResult
 		path         string // LD_LIBRARY_PATH
 		text, advice string
 	}{
-		{probed{outcome: "absent"}, "", "", "nvidia-smi"},
-		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "/b:/a/", ", and NVML has 2 here, as LD_LIBRARY_PATH leads to /a", "ldconfig"},
-		{probed{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "looks again every three seconds"},
+		{probeResult{outcome: "absent"}, "", "", "nvidia-smi"},
+		{probeResult{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "/b:/a/", ", and NVML has 2 here, as LD_LIBRARY_PATH leads to /a", "ldconfig"},
+		{probeResult{outcome: "caught", path: "/a/libnvidia-ml.so.1", devices: 2}, "", ", and NVML (/a/libnvidia-ml.so.1) has 2 here", "looks again every three seconds"},
 	} {
 		d := &Doctor{state: &figures.Snapshot{}, nvml: c.nvml, Getenv: func(string) string { return c.path }}
 		d.checkDevices()
@@ -171,13 +171,13 @@ func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 
 // TestProbesAnswer: what a driver prints is not taken for the answer.
 func TestProbesAnswer(t *testing.T) {
-	want := probed{outcome: "not caught", path: "/a b/c", devices: 2, detail: "x, y"}
+	want := probeResult{outcome: "not caught", path: "/a b/c", devices: 2, detail: "x, y"}
 	for text, ok := range map[string]bool{
 		"cuda\tnot caught\t/a b/c\t2\tx, y\n":                                          true,
 		"cuda\tcaught\t/x\t1\t\nhello cuda\n\ncuda\tnot caught\t/a b/c\t2\tx, y\ncuda": true,
 		"": false, "cuda": false, "nvml\tcaught\t/x\t1\t\n": false, "cuda\tcaught\t/x\tmany\t\n": false,
 	} {
-		if got, found := answerOf(text, "cuda"); found != ok || ok && got != want {
+		if got, found := parseAnswer(text, "cuda"); found != ok || ok && got != want {
 			t.Errorf("%q: %v, %+v", text, found, got)
 		}
 	}
@@ -187,23 +187,23 @@ func TestProbesAnswer(t *testing.T) {
 func TestWhyItFails(t *testing.T) {
 	for _, c := range []struct {
 		api          string
-		got          probed
+		got          probeResult
 		text, advice string
 	}{
-		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -9"},
+		{"vulkan", probeResult{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -9"},
 			"Vulkan cannot be used: /lib/v: vkCreateInstance fails with -9 (VK_ERROR_INCOMPATIBLE_DRIVER): the loader found no Vulkan driver", "libGLX_nvidia.so.0"},
-		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -3"}, "fails with -3 (VK_ERROR_INITIALIZATION_FAILED): a Vulkan driver or a layer", "VK_LOADER_DEBUG=all"},
-		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -1"}, "fails with -1 (VK_ERROR_OUT_OF_HOST_MEMORY): the loader", "VK_LOADER_DEBUG=all"},
-		{"vulkan", probed{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -77"}, "/lib/v: vkCreateInstance fails with -77", "reinstall it, if programs are to use Vulkan"},
-		{"opencl", probed{outcome: "caught", path: "/lib/o", detail: "clGetPlatformIDs fails with -1001"},
+		{"vulkan", probeResult{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -3"}, "fails with -3 (VK_ERROR_INITIALIZATION_FAILED): a Vulkan driver or a layer", "VK_LOADER_DEBUG=all"},
+		{"vulkan", probeResult{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -1"}, "fails with -1 (VK_ERROR_OUT_OF_HOST_MEMORY): the loader", "VK_LOADER_DEBUG=all"},
+		{"vulkan", probeResult{outcome: "broken", path: "/lib/v", detail: "vkCreateInstance fails with -77"}, "/lib/v: vkCreateInstance fails with -77", "reinstall it, if programs are to use Vulkan"},
+		{"opencl", probeResult{outcome: "caught", path: "/lib/o", detail: "clGetPlatformIDs fails with -1001"},
 			"OpenCL is caught: /lib/o, 0 devices; clGetPlatformIDs fails with -1001 (CL_PLATFORM_NOT_FOUND_KHR): ", "/etc/OpenCL/vendors"},
-		{"cuda", probed{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 100"}, "0 devices; cuInit fails with 100 (CUDA_ERROR_NO_DEVICE): CUDA finds no GPU", "--gpus all"},
-		{"cuda", probed{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 1"}, "0 devices; cuInit fails with 1", "without gpuarb"},
+		{"cuda", probeResult{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 100"}, "0 devices; cuInit fails with 100 (CUDA_ERROR_NO_DEVICE): CUDA finds no GPU", "--gpus all"},
+		{"cuda", probeResult{outcome: "caught", path: "/lib/c", detail: "cuInit fails with 1"}, "0 devices; cuInit fails with 1", "without gpuarb"},
 	} {
 		d := &Doctor{}
 		for _, a := range apis {
 			if a.name == c.api {
-				d.judge(a, c.got)
+				d.reportAPI(a, c.got)
 			}
 		}
 		if f := d.findings[0]; f.Verdict != Note || f.Advice == nil || !strings.Contains(f.Text, c.text) || !strings.Contains(*f.Advice, c.advice) {

@@ -1,5 +1,7 @@
 package doctor
 
+// This file checks /dev/fuse, the mount, and the limit on descriptors.
+
 import (
 	"errors"
 	"fmt"
@@ -16,19 +18,19 @@ func (d *Doctor) checkFuse() {
 	info, err := os.Stat(fuse)
 	switch {
 	case err != nil:
-		d.found("fuse", Note, "modprobe fuse, or give the container the device (--device /dev/fuse); or run gpuarbd --mount none: the commands work without /gpu", "no /dev/fuse: %v", reasonOf(err))
+		d.add("fuse", Note, "modprobe fuse, or give the container the device (--device /dev/fuse); or run gpuarbd --mount none: the commands work without /gpu", "no /dev/fuse: %v", causeOf(err))
 	case info.Mode()&os.ModeCharDevice == 0:
-		d.found("fuse", Note, "", "/dev/fuse is no device")
+		d.add("fuse", Note, "", "/dev/fuse is no device")
 	case unix.Access(fuse, unix.R_OK|unix.W_OK) != nil:
-		d.found("fuse", Note, "the system's daemon does not need it; one of your own does: ask for access, or use --mount none",
+		d.add("fuse", Note, "the system's daemon does not need it; one of your own does: ask for access, or use --mount none",
 			"/dev/fuse is not yours to open")
 	default:
-		d.found("fuse", Fine, "", "/dev/fuse can be opened")
+		d.add("fuse", Fine, "", "/dev/fuse can be opened")
 	}
 }
 
-// reasonOf is the system's word alone; the path is in the message already.
-func reasonOf(err error) error {
+// causeOf returns the system error in err without the path, which the message has already.
+func causeOf(err error) error {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
 		return errno
@@ -39,7 +41,7 @@ func reasonOf(err error) error {
 func (d *Doctor) checkMounts() {
 	mounts, err := d.processes().Mounts()
 	if err != nil {
-		d.found("mount", Unknown, "", "the table of mounts cannot be read: %v", reasonOf(err))
+		d.add("mount", Unknown, "", "the table of mounts cannot be read: %v", causeOf(err))
 		return
 	}
 	some := false
@@ -50,32 +52,32 @@ func (d *Doctor) checkMounts() {
 		}
 	}
 	if !some {
-		d.found("mount", Note, "", "nothing of gpuarb is mounted here; the commands work without")
+		d.add("mount", Note, "", "nothing of gpuarb is mounted here; the commands work without")
 	}
 }
 
 func (d *Doctor) checkMount(point string) {
-	text, err := readInTime(d.path(filepath.Join(point, "version")), d.Patience)
+	text, err := readWithTimeout(d.path(filepath.Join(point, "version")), d.Timeout)
 	served := strings.TrimSpace(string(text))
 	switch {
 	case errors.Is(err, unix.ENOTCONN):
-		d.found("mount", Wrong, "start gpuarbd, which mounts again, or take it away with umount "+point,
+		d.add("mount", Wrong, "start gpuarbd, which mounts again, or take it away with umount "+point,
 			"%s was left behind by a daemon that is gone", point)
 	case errors.Is(err, unix.EACCES):
-		d.found("mount", Note, "", "%s belongs to another user's daemon", point)
+		d.add("mount", Note, "", "%s belongs to another user's daemon", point)
 	case err != nil:
-		d.found("mount", Wrong, "restart gpuarbd", "%s/version cannot be read: %v", point, reasonOf(err))
+		d.add("mount", Wrong, "restart gpuarbd", "%s/version cannot be read: %v", point, causeOf(err))
 	case d.state != nil && served != d.state.Version:
-		d.found("mount", Wrong, "restart gpuarbd, or take the mount away with umount "+point,
+		d.add("mount", Wrong, "restart gpuarbd, or take the mount away with umount "+point,
 			"%s is served by version %q, the daemon is %q", point, served, d.state.Version)
 	default:
-		d.found("mount", Fine, "", "%s is alive, version %s", point, served)
+		d.add("mount", Fine, "", "%s is alive, version %s", point, served)
 	}
 }
 
-// readInTime reads a file that may hang. The reader of one that does is left behind;
-// the program ends soon anyway.
-func readInTime(path string, patience time.Duration) ([]byte, error) {
+// readWithTimeout reads a file whose read may hang. A goroutine that hangs is abandoned, because
+// the program ends soon.
+func readWithTimeout(path string, timeout time.Duration) ([]byte, error) {
 	type result struct {
 		text []byte
 		err  error
@@ -88,24 +90,24 @@ func readInTime(path string, patience time.Duration) ([]byte, error) {
 	select {
 	case r := <-done:
 		return r.text, r.err
-	case <-time.After(patience):
-		return nil, fmt.Errorf("no answer within %v", patience)
+	case <-time.After(timeout):
+		return nil, fmt.Errorf("no answer within %v", timeout)
 	}
 }
 
-// fewDescriptors is a limit under which a CUDA program, with some forty descriptors
-// of the driver's and one or two of the shim's, may run out.
+// fewDescriptors is a limit at which a CUDA program may run out of descriptors. The driver uses
+// about forty, and the library one or two.
 const fewDescriptors = 256
 
 func (d *Doctor) checkLimits() {
 	var descriptors unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &descriptors); err != nil {
-		d.found("limits", Unknown, "", "the limit on descriptors cannot be read: %v", err)
+		d.add("limits", Unknown, "", "the limit on descriptors cannot be read: %v", err)
 		return
 	}
 	if descriptors.Cur < fewDescriptors {
-		d.found("limits", Note, "ulimit -n 1024", "only %d descriptors for each process of yours", descriptors.Cur)
+		d.add("limits", Note, "ulimit -n 1024", "only %d descriptors for each process of yours", descriptors.Cur)
 		return
 	}
-	d.found("limits", Fine, "", "%d descriptors for each process of yours", descriptors.Cur)
+	d.add("limits", Fine, "", "%d descriptors for each process of yours", descriptors.Cur)
 }

@@ -1,5 +1,8 @@
 package preload
 
+// This file writes and removes a marked block of lines in a file. enable.go and everywhere.go use
+// it.
+
 import (
 	"bytes"
 	"errors"
@@ -13,21 +16,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// block is what is written into one file, between two lines of comment that say whose it is. It
-// goes before all that is there, so that taking it out leaves the file as it was, whether or not that
-// ended in a newline, and with what others changed in it meanwhile.
+// block is a block of lines in a file, between two comment lines that name its target. A block is
+// inserted before the other lines. So its removal leaves the other lines as they are, with later
+// changes of other programs, and also if the file does not end in a newline.
 type block struct {
-	path   string // of the file
-	target Target
-	lines  string // each with its newline
-	needs  string // a path without which it is not written; "": it always is
+	path     string // path of the file
+	target   Target
+	lines    string // lines of the block, each with its newline
+	requires string // path without which the block is not written; "": always write it
 }
 
 func (m Machine) block(t Target, path, lines string) block {
 	return block{path: m.path(path), target: t, lines: lines}
 }
 
-// Words of the first line that say what of the file's surroundings is new as well.
+// These words in the first line say that the file, or a folder above it, was created for the block.
 const (
 	newFile   = "; file made"
 	newFolder = "; folder made"
@@ -39,7 +42,7 @@ func (b block) begin() string {
 
 func (b block) end() string { return fmt.Sprintf("# gpuarb end: %v\n", b.target) }
 
-// span returns where the block lies in a text; from < 0: it is not there.
+// span returns the position of the block in a text. from is below 0 if the block is not there.
 func (b block) span(text []byte) (from, to int, err error) {
 	begin := []byte(b.begin())
 	from = bytes.Index(text, begin)
@@ -53,11 +56,11 @@ func (b block) span(text []byte) (from, to int, err error) {
 	return from, from + length + len(b.end()), nil
 }
 
-// insert writes the block, in the place of one that is there already. Whoever reads the file sees
-// the old text or the new one. Nothing is written where it says the same already.
+// insert writes the block. If it is there already, it is replaced. A reader of the file sees the
+// old text or the new text, never a part. If the text does not change, nothing is written.
 func (b block) insert() error {
-	if b.needs != "" {
-		if _, err := os.Stat(b.needs); err != nil {
+	if b.requires != "" {
+		if _, err := os.Stat(b.requires); err != nil {
 			return nil
 		}
 	}
@@ -75,7 +78,7 @@ func (b block) insert() error {
 	if err != nil {
 		return err
 	}
-	if from >= 0 { // what is new besides was written down then
+	if from >= 0 { // what was created then is recorded in the first line
 		first, _, _ := strings.Cut(string(old[from:]), "\n")
 		made = strings.TrimSuffix(strings.TrimPrefix(first, b.begin()), ")")
 	} else {
@@ -89,7 +92,7 @@ func (b block) insert() error {
 	return replace(b.path, []byte(text))
 }
 
-// makeFolders makes the folders that are missing above the file, and returns a word for each.
+// makeFolders creates the missing folders above the file, and returns a word for each.
 func (b block) makeFolders() (made string, err error) {
 	var missing []string
 	for dir := filepath.Dir(b.path); ; dir = filepath.Dir(dir) {
@@ -107,8 +110,8 @@ func (b block) makeFolders() (made string, err error) {
 	return made, nil
 }
 
-// remove takes the block out, and with it a file and folders that were made for it and that nobody
-// else put anything into. false: it was not there.
+// remove removes the block. It also removes a file and folders that were created for the block, if
+// they are empty otherwise. It returns false if the block was not there.
 func (b block) remove() (bool, error) {
 	old, err := os.ReadFile(b.path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -131,7 +134,7 @@ func (b block) remove() (bool, error) {
 	}
 	dir := filepath.Dir(b.path)
 	for range strings.Count(first, newFolder) {
-		if os.Remove(dir) != nil { // others have put something there
+		if os.Remove(dir) != nil { // the folder has other files
 			break
 		}
 		dir = filepath.Dir(dir)
@@ -139,8 +142,8 @@ func (b block) remove() (bool, error) {
 	return true, nil
 }
 
-// replace gives a file another text at once: a reader, and a machine that loses power, has the one
-// or the other. Owner and mode stay.
+// replace gives a file a new text at once. A reader, and a machine that loses power, has the old
+// text or the new text. Owner and mode stay.
 func replace(path string, text []byte) error {
 	mode, uid, gid := fs.FileMode(0o644), os.Geteuid(), os.Getegid()
 	info, err := os.Lstat(path)
@@ -177,7 +180,7 @@ func syncFolder(path string) error {
 	return dir.Sync()
 }
 
-// lock has one of us at a time change the files below a folder.
+// lock makes sure that only one gpuarb at a time changes the files below a folder.
 func lock(path string) (unlock func(), err error) {
 	dir, err := os.Open(path)
 	if err != nil {

@@ -1,22 +1,25 @@
 package preload
 
+// This file enables and disables a target. files.go says which blocks a target needs, block.go
+// writes them, and verify.go starts programs to verify the result.
+
 import (
 	"errors"
 	"fmt"
 	"slices"
 )
 
-// Enable puts a target's programs under the library at a path of the machine. Before anything is
-// written a program is started with the library, and another after it, in the way of the
-// target's; where that one fails all is as it was before.
+// Enable puts the programs of a target under the library at a path of the machine. It starts a
+// program with the library before it writes anything. After that it starts another
+// program as the target's programs start. If the second program fails, Enable restores all files.
 func (m Machine) Enable(t Target, library, memory string) error {
-	if err := m.trusted(library); err != nil {
+	if err := m.checkTrusted(library); err != nil {
 		return err
 	}
-	if err := m.exists(t); err != nil {
+	if err := m.checkTarget(t); err != nil {
 		return err
 	}
-	if err := m.loads(library, "LD_PRELOAD="+library); err != nil {
+	if err := m.checkLoads(library, "LD_PRELOAD="+library); err != nil {
 		return err
 	}
 	unlock, err := lock(m.path("/etc"))
@@ -27,15 +30,15 @@ func (m Machine) Enable(t Target, library, memory string) error {
 	if err := m.write(t, library, memory); err != nil {
 		return err
 	}
-	if err := m.try(t, library); err != nil {
+	if err := m.verify(t, library); err != nil {
 		_, undone := m.removeAll(t)
 		return errors.Join(fmt.Errorf("%w; nothing was changed", err), undone)
 	}
 	return nil
 }
 
-// write writes all that it takes, or nothing. The loader's list comes last, and is taken back first: its record can be made anew
-// in a folder that the other files keep.
+// write writes all blocks or none. The loader's list is written last and removed first. Its record
+// is in a folder that other blocks need too, so the record can be created again there.
 func (m Machine) write(t Target, library, memory string) error {
 	err := m.insert(m.blocks(t, library, memory, m.preloaded(t, library)))
 	if err == nil && t.Kind == All {
@@ -62,7 +65,8 @@ func (m Machine) insert(blocks []block) error {
 	return nil
 }
 
-// Disable takes out what Enable wrote, and leaves all else; false: there was nothing.
+// Disable removes what Enable wrote, and nothing else. It returns false if Enable had written
+// nothing.
 func (m Machine) Disable(t Target) (bool, error) {
 	unlock, err := lock(m.path("/etc"))
 	if err != nil {
@@ -76,8 +80,8 @@ func (m Machine) Disable(t Target) (bool, error) {
 	return found, err
 }
 
-// removeAll takes the blocks out in the opposite order: who reads them meanwhile finds none that
-// names a file that is gone.
+// removeAll removes the blocks in the opposite order, so that no block names a file that is already
+// gone.
 func (m Machine) removeAll(t Target) (found bool, err error) {
 	if t.Kind == All {
 		found, err = m.unlistEverywhere()

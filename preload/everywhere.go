@@ -1,5 +1,8 @@
 package preload
 
+// This file puts all programs of a machine under the library: by the loader's list
+// /etc/ld.so.preload, and by an environment for sessions and services. enable.go calls it.
+
 import (
 	"errors"
 	"fmt"
@@ -13,32 +16,33 @@ func (m Machine) record(lines string) block {
 	return m.block(Target{Kind: All}, everywhereRecord, lines)
 }
 
-// Where programs get GPUARB_VULKAN from, for which the loader's list has no place: without it Vulkan's loader does not open the
-// library as a layer.
+// The loader's list cannot set GPUARB_VULKAN, without which the Vulkan loader does not open the
+// library as a layer. Sessions and services get the variable from these files.
 const (
 	everywhereSessions = "/etc/gpuarb/everywhere-sessions.conf"
 	everywhereServices = "/etc/systemd/system.conf.d/" + dropInName
 )
 
-// environments are the blocks that give all sessions and services the variable. They are written as far as this system has a way
-// for it: one without systemd, or without Debian's files for PAM, is none the worse for that.
+// environments returns the blocks that give the variable to all sessions and services. A block is
+// written only if the system has a place for it. A system without systemd, or without Debian's
+// files for PAM, works without that block.
 func (m Machine) environments() []block {
 	all := Target{Kind: All}
 	services := m.block(all, everywhereServices, "[Manager]\nDefaultEnvironment=GPUARB_VULKAN=1\n")
-	services.needs = m.path("/etc/systemd")
+	services.requires = m.path("/etc/systemd")
 	sessions := m.block(all, everywhereSessions, "GPUARB_VULKAN DEFAULT=1\n")
-	sessions.needs = m.path(filepath.Join(pamRoot, sessionServices[0]))
+	sessions.requires = m.path(filepath.Join(pamRoot, sessionServices[0]))
 	list := []block{services, sessions}
 	for _, service := range sessionServices {
 		b := m.block(all, filepath.Join(pamRoot, service), "session optional pam_env.so readenv=0 conffile="+everywhereSessions+"\n")
-		b.needs = b.path
+		b.requires = b.path
 		list = append(list, b)
 	}
 	return list
 }
 
-// listEverywhere puts the library before all that is in the list. A line of ours that named another
-// place of it is taken out first.
+// listEverywhere puts the library before all other entries of the list. If a line of gpuarb names
+// another path of the library, that line is removed first.
 func (m Machine) listEverywhere(library string) error {
 	if _, err := m.unlistEverywhere(); err != nil {
 		return err
@@ -46,7 +50,7 @@ func (m Machine) listEverywhere(library string) error {
 	old, err := os.ReadFile(m.path(preloadList))
 	lines := "# library " + library + "\n"
 	if errors.Is(err, fs.ErrNotExist) {
-		lines, err = lines+listMade, nil
+		lines, err = lines+listCreated, nil
 	}
 	if err != nil {
 		return err
@@ -67,8 +71,8 @@ func (m Machine) listEverywhere(library string) error {
 	return nil
 }
 
-// unlistEverywhere takes our line out of the list, and the list away where it was made for it and
-// has nothing else.
+// unlistEverywhere removes the line of gpuarb from the list. It removes the list itself if the list
+// was created for that line and has no other entry.
 func (m Machine) unlistEverywhere() (bool, error) {
 	record := m.record("")
 	text, err := os.ReadFile(record.path)
@@ -85,9 +89,9 @@ func (m Machine) unlistEverywhere() (bool, error) {
 	list := m.path(preloadList)
 	old, err := os.ReadFile(list)
 	if err == nil {
-		rest := without(string(old), entry.Library+"\n")
+		rest := removeLine(string(old), entry.Library+"\n")
 		switch {
-		case rest == "" && strings.Contains(string(text), listMade):
+		case rest == "" && strings.Contains(string(text), listCreated):
 			err = os.Remove(list)
 		case rest != string(old):
 			err = replace(list, []byte(rest))
@@ -99,8 +103,8 @@ func (m Machine) unlistEverywhere() (bool, error) {
 	return record.remove()
 }
 
-// without takes the first line that is this one out of a text.
-func without(text, line string) string {
+// removeLine removes the first line of the text that equals line.
+func removeLine(text, line string) string {
 	if rest, ok := strings.CutPrefix(text, line); ok {
 		return rest
 	}

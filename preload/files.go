@@ -1,18 +1,21 @@
 package preload
 
+// This file computes the blocks of a target: what is written, and where. enable.go writes the
+// blocks.
+
 import (
 	"fmt"
 	"path/filepath"
 	"strings"
 )
 
-// blocks is what a target's files are to contain. others are further libraries that its programs
-// preload already.
+// blocks returns the blocks of a target. others are libraries that the target's programs preload
+// already.
 func (m Machine) blocks(t Target, library, memory string, others []string) []block {
 	libraries := strings.Join(append([]string{library}, others...), ":")
 	switch t.Kind {
 	case Unit:
-		return []block{m.block(t, filepath.Join(dropInRoot, t.Name+".d", dropInName), dropIn(libraries, memory))}
+		return []block{m.block(t, filepath.Join(dropInRoot, t.Name+".d", dropInName), dropInText(libraries, memory))}
 	case All:
 		return m.environments()
 	}
@@ -23,13 +26,13 @@ func (m Machine) blocks(t Target, library, memory string, others []string) []blo
 	}
 	list := []block{m.block(t, file, text)}
 	for _, service := range sessionServices {
-		list = append(list, m.block(t, filepath.Join(pamRoot, service), session(t, file)))
+		list = append(list, m.block(t, filepath.Join(pamRoot, service), sessionLines(t, file)))
 	}
 	return list
 }
 
-// dropIn has a service start after the daemon, with the library.
-func dropIn(libraries, memory string) string {
+// dropInText returns a drop-in that starts a service after the daemon, with the library.
+func dropInText(libraries, memory string) string {
 	text := "[Unit]\nWants=gpuarbd.socket\nAfter=gpuarbd.socket gpuarbd.service\n[Service]\n" +
 		"Environment=\"LD_PRELOAD=" + escapeUnit(libraries) + "\"\n" +
 		"Environment=\"GPUARB_VULKAN=1\"\n"
@@ -39,12 +42,12 @@ func dropIn(libraries, memory string) string {
 	return text
 }
 
-// escapeUnit keeps systemd from reading a specifier out of 25%.
+// escapeUnit escapes "%", so that systemd does not read 25% as a specifier.
 func escapeUnit(text string) string { return strings.ReplaceAll(text, "%", "%%") }
 
-// session gives the sessions of a user or of a group an environment. For others the second
-// line is passed over; a module that is missing does the same.
-func session(t Target, environment string) string {
+// sessionLines returns lines for PAM that give an environment to the sessions of a user or a group.
+// In other sessions the second line is skipped, also if the module of the first line is missing.
+func sessionLines(t Target, environment string) string {
 	who := "user = " + t.Name
 	if t.Kind == Group {
 		who = "user ingroup " + t.Name

@@ -1,5 +1,8 @@
 package preload
 
+// This file owns Machine: it runs programs on the machine, and checks that the library can be
+// trusted.
+
 import (
 	"bytes"
 	"context"
@@ -14,22 +17,22 @@ import (
 	"time"
 )
 
-// Machine is a system that programs run on: the one that we run on, with Root "/", or another that
-// lies below a folder, as for systemctl --root.
+// Machine is a system with programs: the running system with Root "/", or another system below a
+// folder, as for systemctl --root.
 type Machine struct {
-	Root     string
-	Patience time.Duration // with each program that is started to try something
+	Root    string
+	Timeout time.Duration // time limit of each program that is started as a test
 }
 
-// Here says whether it is the system that we run on.
+// Here reports whether the machine is the running system.
 func (m Machine) Here() bool { return m.Root == "/" }
 
 func (m Machine) path(name string) string { return filepath.Join(m.Root, name) }
 
-// trusted says why programs of everybody should not load a library: whoever can write the file, or
-// replace a folder above it, decides what they do; whom it is closed to gets a message for each
-// program.
-func (m Machine) trusted(library string) error {
+// checkTrusted returns an error if programs of all users should not load the library. A user who
+// can write the file, or replace a folder above it, would control all programs. A user who cannot
+// read it would get a message from each program.
+func (m Machine) checkTrusted(library string) error {
 	if !filepath.IsAbs(library) || strings.ContainsAny(library, " :#\"\\$%@{}") {
 		return fmt.Errorf("%s: the library has to lie under an absolute path without blanks and signs; install gpuarb (make install)", library)
 	}
@@ -58,7 +61,7 @@ func (m Machine) trusted(library string) error {
 	}
 }
 
-// command is a program that is run on the machine.
+// command returns a program that will run on the machine.
 func (m Machine) command(ctx context.Context, env []string, name string, args ...string) *exec.Cmd {
 	cmd := exec.CommandContext(ctx, name, args...)
 	cmd.Env = append([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL=C"}, env...)
@@ -70,7 +73,7 @@ func (m Machine) command(ctx context.Context, env []string, name string, args ..
 	return cmd
 }
 
-// programPath is where the machine has a program.
+// programPath returns the path of a program on the machine.
 func (m Machine) programPath(name string) string {
 	for _, dir := range []string{"/usr/bin", "/bin", "/usr/sbin", "/sbin"} {
 		if _, err := os.Stat(m.path(filepath.Join(dir, name))); err == nil && !filepath.IsAbs(name) {
@@ -80,9 +83,9 @@ func (m Machine) programPath(name string) string {
 	return name
 }
 
-// output runs a program and returns what it prints; what it says on stderr is an error.
+// output runs a program and returns its output. Text on stderr is an error.
 func (m Machine) output(env []string, name string, args ...string) (string, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), m.Patience)
+	ctx, cancel := context.WithTimeout(context.Background(), m.Timeout)
 	defer cancel()
 	cmd := m.command(ctx, env, name, args...)
 	var stderr bytes.Buffer
@@ -91,7 +94,7 @@ func (m Machine) output(env []string, name string, args ...string) (string, erro
 	said := strings.TrimSpace(stderr.String())
 	switch {
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s has not ended after %v", name, m.Patience)
+		return "", fmt.Errorf("%s has not ended after %v", name, m.Timeout)
 	case err != nil && said != "":
 		return "", fmt.Errorf("%s: %s", name, said)
 	case err != nil:
@@ -102,9 +105,10 @@ func (m Machine) output(env []string, name string, args ...string) (string, erro
 	return string(out), nil
 }
 
-// loads starts a small program twice: once only to be told by the loader what it loads, then in
-// earnest. The loader complains of a library that it cannot load, and goes on without.
-func (m Machine) loads(library string, env ...string) error {
+// checkLoads starts a small program twice. The first time the loader only lists what it loads; the
+// second time the program runs. The loader complains about a library that it cannot load, and
+// continues without it.
+func (m Machine) checkLoads(library string, env ...string) error {
 	listed, err := m.output(append(env, "LD_TRACE_LOADED_OBJECTS=1"), "true")
 	if err == nil && !strings.Contains(listed, library) {
 		err = errors.New("the loader passes it over")

@@ -51,7 +51,7 @@ func tree(t *testing.T, root string) string {
 // machineWith is a machine that has these files.
 func machineWith(t *testing.T, files map[string]string) Machine {
 	t.Helper()
-	m := Machine{Root: t.TempDir(), Patience: time.Minute}
+	m := Machine{Root: t.TempDir(), Timeout: time.Minute}
 	check(t, os.MkdirAll(m.path("/etc"), 0o755))
 	for name, text := range files {
 		check(t, os.MkdirAll(filepath.Dir(m.path(name)), 0o755))
@@ -255,18 +255,18 @@ func TestUntrusted(t *testing.T) {
 		m := machineWith(t, map[string]string{library: ""})
 		check(t, os.Chmod(m.path(library), 0o755))
 		check(t, os.Chmod(m.Root, 0o755))
-		if err := m.trusted(library); err != nil {
+		if err := m.checkTrusted(library); err != nil {
 			t.Fatal(err)
 		}
 		check(t, spoil(m))
-		if err := m.trusted(library); err == nil {
+		if err := m.checkTrusted(library); err == nil {
 			t.Errorf("%s, and it is taken", name)
 		}
 	}
 }
 
 func TestWords(t *testing.T) {
-	got := words("A=1 \"LD_PRELOAD=/lib/a.so /lib/b.so\" \"MODEL=a b\" B=\n")
+	got := splitVariables("A=1 \"LD_PRELOAD=/lib/a.so /lib/b.so\" \"MODEL=a b\" B=\n")
 	if want := []string{"A=1", "LD_PRELOAD=/lib/a.so /lib/b.so", "MODEL=a b", "B="}; !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
@@ -279,7 +279,7 @@ func TestPageForOtherDistributions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		session(Target{Kind: Group, Name: "students"}, "/etc/gpuarb/students.conf"),
+		sessionLines(Target{Kind: Group, Name: "students"}, "/etc/gpuarb/students.conf"),
 		"LD_PRELOAD DEFAULT=/usr/lib/gpuarb/libgpuarb.so\nGPUARB_VULKAN DEFAULT=1\n",
 	} {
 		if !strings.Contains(string(page), "```\n"+want+"```\n") {

@@ -1,5 +1,8 @@
 package preload
 
+// This file finds out what is enabled, from the files alone, and counts the processes that have the
+// library.
+
 import (
 	"fmt"
 	"os"
@@ -11,18 +14,18 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// Entry is one target that is put under the library.
+// Entry is a target that is put under the library.
 type Entry struct {
 	Target
 	Library string
-	Memory  string // GPUARB_MEMORY of its programs
+	Memory  string // GPUARB_MEMORY of its programs; "": none
 	File    string
-	Running int  // its processes that run now
-	Held    int  // of those, which have the library loaded
-	Known   bool // whether that could be seen
+	Running int  // number of its processes that run now
+	Loaded  int  // number of its processes that have the library loaded
+	Known   bool // whether the processes could be counted
 }
 
-// Entries lists what is written on the machine, from the files alone.
+// Entries returns what is enabled on the machine, from the files alone.
 func (m Machine) Entries() ([]Entry, error) {
 	var all []Entry
 	files, err := filepath.Glob(m.path(filepath.Join(dropInRoot, "*.d", dropInName)))
@@ -74,7 +77,7 @@ func parse(text string) (entry Entry, found bool) {
 	return entry, false
 }
 
-// read takes what a line of a block says.
+// read reads a line of a block into e.
 func (e *Entry) read(line string) {
 	line = strings.ReplaceAll(strings.Trim(strings.TrimPrefix(line, "Environment="), `"`), "%%", "%")
 	line = strings.Replace(line, " DEFAULT=", "=", 1)
@@ -89,16 +92,16 @@ func (e *Entry) read(line string) {
 	}
 }
 
-// process is one that runs on this machine.
+// process is a process of this machine.
 type process struct {
 	uid    uint32
 	groups []uint32
-	unit   string // of systemd's, by its cgroup
-	held   bool
+	unit   string // unit of systemd, from its cgroup
+	loaded bool
 }
 
-// Count looks which processes of each entry run, and which of them have the library loaded. Other users' can
-// be seen by root alone.
+// Count counts the processes of each entry, and those that have the library loaded. Only root can
+// see processes of other users.
 func (m Machine) Count(entries []Entry) {
 	if !m.Here() {
 		return
@@ -107,7 +110,7 @@ func (m Machine) Count(entries []Entry) {
 	var all []process
 	known := os.Geteuid() == 0
 	for _, pid := range pids {
-		if p, ok := look(pid); ok {
+		if p, ok := readProcess(pid); ok {
 			all = append(all, p)
 		}
 	}
@@ -119,17 +122,17 @@ func (m Machine) Count(entries []Entry) {
 			id = fields[2]
 		}
 		for _, p := range all {
-			if p.of(e.Target, id) {
+			if p.belongsTo(e.Target, id) {
 				e.Running++
-				if p.held {
-					e.Held++
+				if p.loaded {
+					e.Loaded++
 				}
 			}
 		}
 	}
 }
 
-func (p process) of(t Target, id string) bool {
+func (p process) belongsTo(t Target, id string) bool {
 	switch t.Kind {
 	case Unit:
 		return p.unit == t.Name
@@ -141,8 +144,9 @@ func (p process) of(t Target, id string) bool {
 	return true
 }
 
-// look reads what there is to know of a process; false: it has ended, or is the kernel's own.
-func look(pid int) (p process, ok bool) {
+// readProcess reads facts about a process. It returns false for a process that has ended, and for a
+// kernel thread.
+func readProcess(pid int) (p process, ok bool) {
 	if arguments, err := procfacts.Here.Arguments(pid); err != nil || len(arguments) == 0 {
 		return p, false
 	}
@@ -152,23 +156,23 @@ func look(pid int) (p process, ok bool) {
 	}
 	p.unit = procfacts.Here.Unit(pid)
 	maps, _ := os.ReadFile(fmt.Sprintf("/proc/%d/maps", pid))
-	p.held = strings.Contains(string(maps), "/libgpuarb.so")
+	p.loaded = strings.Contains(string(maps), "/libgpuarb.so")
 	return p, true
 }
 
-// State says in words how far an entry's programs are under the library.
+// State says how many programs of an entry run under the library.
 func (e Entry) State() string {
 	switch {
 	case !e.Known:
 		return "not looked at (that takes root)"
 	case e.Running == 0:
 		return "nothing runs"
-	case e.Held == e.Running:
-		return fmt.Sprintf("all %d processes", e.Held)
-	case e.Held == 0 && e.Kind == Unit:
+	case e.Loaded == e.Running:
+		return fmt.Sprintf("all %d processes", e.Loaded)
+	case e.Loaded == 0 && e.Kind == Unit:
 		return "not until it is restarted"
-	case e.Held == 0:
+	case e.Loaded == 0:
 		return fmt.Sprintf("none of %d processes; new sessions will", e.Running)
 	}
-	return fmt.Sprintf("%d of %d processes", e.Held, e.Running)
+	return fmt.Sprintf("%d of %d processes", e.Loaded, e.Running)
 }

@@ -1,5 +1,7 @@
 package preload
 
+// This file owns Target, whose programs are put under the library, and the paths of the files.
+
 import (
 	"errors"
 	"fmt"
@@ -9,18 +11,18 @@ import (
 	"strings"
 )
 
-// Kind is what kind of programs is put under the library.
+// Kind is a kind of target.
 type Kind string
 
-// The kinds. Each is the name of the flag of `gpuarb enable` as well.
+// The kinds. Each is also the name of a flag of `gpuarb enable`.
 const (
-	Unit  Kind = "unit"  // a service of systemd's
+	Unit  Kind = "unit"  // a service of systemd
 	User  Kind = "user"  // the sessions of a user
 	Group Kind = "group" // the sessions of all members of a group
 	All   Kind = "all"   // every program of the machine
 )
 
-// Target is whose programs are put under the library. Name is empty with All.
+// Target names the programs that are put under the library. Name is empty for All.
 type Target struct {
 	Kind Kind
 	Name string
@@ -28,13 +30,13 @@ type Target struct {
 
 func (t Target) String() string { return strings.TrimSpace(string(t.Kind) + " " + t.Name) }
 
-// The names that systemd and useradd take; no other could be written into their files.
+// The names that systemd and useradd accept. Their files cannot hold other names.
 var (
 	unitName = regexp.MustCompile(`^[A-Za-z0-9:_.\\@-]+\.service$`)
 	userName = regexp.MustCompile(`^[A-Za-z0-9_.][A-Za-z0-9_.-]*\$?$`)
 )
 
-// NewTarget checks a name. That of a service may lack its ".service".
+// NewTarget checks a name. The name of a service may lack ".service".
 func NewTarget(kind Kind, name string) (Target, error) {
 	if kind == Unit && !strings.HasSuffix(name, ".service") {
 		if slices.Contains([]string{".socket", ".slice", ".scope", ".timer", ".target"}, filepath.Ext(name)) {
@@ -62,14 +64,15 @@ const (
 )
 
 const (
-	// preloadList is the loader's list of what it loads into every program. It has the library alone,
-	// in a line of its own: glibc takes what stands behind a second # for names of libraries.
+	// preloadList is the list of libraries that the loader adds to all programs. The line of the
+	// library holds nothing else, because glibc reads text after a second # as names of libraries.
 	preloadList = "/etc/ld.so.preload"
-	// everywhereRecord says which line of the list is ours, and whether the list was made for it.
+	// everywhereRecord records the line of gpuarb in the list, and whether the list was created for
+	// it.
 	everywhereRecord = "/etc/gpuarb/everywhere.conf"
-	listMade         = "# the list was made for it\n"
+	listCreated      = "# the list was made for it\n"
 )
 
-// sessionServices are the files that PAM's configuration of each service includes for its sessions:
-// those with somebody at the keyboard, and those without (cron, systemd --user, sudo).
+// sessionServices are the files that PAM includes for sessions: those with a user at a terminal,
+// and those without (cron, systemd --user, sudo).
 var sessionServices = []string{"common-session", "common-session-noninteractive"}

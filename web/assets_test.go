@@ -47,7 +47,7 @@ var (
 // TestOwnFiles: nothing is loaded from elsewhere, nothing is inline, and no text becomes markup. What is referred to is served.
 func TestOwnFiles(t *testing.T) {
 	at := map[string]bool{".": true, "state": true, "history": true, "events": true, "metrics": true}
-	for _, file := range served {
+	for _, file := range embeddedFiles {
 		at[strings.TrimPrefix(file.at, "/")] = true
 	}
 	refers := regexp.MustCompile(`(?:src|href)="([^"#]+)"|fetch\('([^']+)'|EventSource\('([^']+)'|from '\./([^']+)'`)

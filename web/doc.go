@@ -1,10 +1,15 @@
 // Package web serves the page over HTTP: what every user may ask the daemon, read-only.
 //
-// It runs in a process of its own without privileges (package worker) and is a client of the daemon's
-// socket like any other. A watcher asks for the state and keeps the last hour of it; requests are
-// answered from what the watcher has, so that readers cost the daemon nothing, however many there are.
+// It runs in a process of its own without privileges (package worker) and is a client of the
+// daemon's socket as any program is. The main type is server. A watcher asks the daemon for its
+// state and keeps the last hour of it. Requests are answered from what the watcher has, so the
+// number of readers does not matter to the daemon. The watcher and the reader of the event history
+// each have a goroutine; the types that they share with requests have a mutex each.
 //
-// Requests are not trusted: see guard.go for which are answered at all, and limits.go for how much readers
-// can use. What the daemon says about programs is not trusted either, since users choose their names and arguments.
-// The page inserts them into the document as text, and its Content-Security-Policy allows no script but its own.
+// Requests are not trusted: guard.go says which requests are answered, and limits.go how much
+// readers can use. Text about programs is not trusted either, because users choose names and
+// arguments. The page inserts it into the document as text. Its Content-Security-Policy allows only
+// its own scripts.
+//
+// The package changes nothing: it offers no limits, no signals and no cancelling.
 package web

@@ -1,5 +1,8 @@
 package web
 
+// This file refuses requests that could harm: requests that do not only read, requests for unknown
+// host names, and requests from pages of other sites. server.go puts the guard before all handlers.
+
 import (
 	"net"
 	"net/http"
@@ -8,17 +11,19 @@ import (
 	"strings"
 )
 
-// policy is the Content-Security-Policy: a document loads from this origin alone, without inline scripts, styles or frames.
+// policy is the Content-Security-Policy. A document loads only from this origin, without inline
+// scripts, styles or frames.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
 	"base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
 
-// guard passes on only requests that read, name one of our hosts, and come from no other site's page.
+// guard passes on requests that only read, name a known host, and do not come from a page of
+// another site.
 type guard struct {
 	hosts map[string]bool // lower case
 	next  http.Handler
 }
 
-// newGuard takes the names that the configuration adds to the machine's own.
+// newGuard adds hosts from the configuration to the names of this machine.
 func newGuard(hosts []string, next http.Handler) *guard {
 	g := &guard{hosts: map[string]bool{"localhost": true}, next: next}
 	if name, err := os.Hostname(); err == nil {
@@ -30,7 +35,7 @@ func newGuard(hosts []string, next http.Handler) *guard {
 	return g
 }
 
-// ServeHTTP sets the headers that every answer has, refusals included.
+// ServeHTTP sets the headers of every answer, refusals included.
 func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h := w.Header()
 	h.Set("Content-Security-Policy", policy)
@@ -43,7 +48,7 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		h.Set("Allow", "GET, HEAD")
 		http.Error(w, "only GET and HEAD are answered: nothing can be changed here", http.StatusMethodNotAllowed)
-	case !g.isOurs(r):
+	case !g.isKnownHost(r):
 		http.Error(w, "gpuarb does not answer requests for this host name: add it to hosts in [http] of gpuarb.toml", http.StatusMisdirectedRequest)
 	case isForeign(r):
 		http.Error(w, "requests from pages of other sites are refused", http.StatusForbidden)
@@ -52,9 +57,10 @@ func (g *guard) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// isOurs says whether the Host of a request is one of ours. A page of another site can make its own name resolve to
-// this machine (DNS rebinding); its requests then carry that name.
-func (g *guard) isOurs(r *http.Request) bool {
+// isKnownHost reports whether the Host of a request is a name of this machine. A page of another
+// site can make its own name resolve to this machine (DNS rebinding); its requests then carry that
+// name.
+func (g *guard) isKnownHost(r *http.Request) bool {
 	host := hostOf(r.Host)
 	if g.hosts[host] {
 		return true
@@ -66,7 +72,7 @@ func (g *guard) isOurs(r *http.Request) bool {
 	return addr.IsLoopback() || isLocal(r, addr)
 }
 
-// hostOf is the host of a Host header, without its port, lower case.
+// hostOf returns the host of a Host header in lower case, without the port.
 func hostOf(header string) string {
 	host, _, err := net.SplitHostPort(header)
 	if err != nil {
@@ -75,13 +81,14 @@ func hostOf(header string) string {
 	return strings.ToLower(strings.TrimSuffix(host, "."))
 }
 
-// isLocal says whether addr is the local address at which the request arrived.
+// isLocal reports whether the request arrived at the local address addr.
 func isLocal(r *http.Request, addr netip.Addr) bool {
 	local, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
 	return ok && local.AddrPort().Addr().Unmap().WithZone("") == addr.Unmap().WithZone("")
 }
 
-// isForeign says whether a page of another site sent the request. Following a link from there is allowed: it shows that page no answer.
+// isForeign reports whether a page of another site sent the request. A link on such a page may be
+// followed, because the page does not see the answer.
 func isForeign(r *http.Request) bool {
 	if origin := r.Header.Get("Origin"); origin != "" {
 		_, host, ok := strings.Cut(origin, "://")

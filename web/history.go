@@ -1,5 +1,8 @@
 package web
 
+// This file keeps the last hour of the states, and answers /history. watcher.go adds a point in
+// each step.
+
 import (
 	"cmp"
 	"encoding/json"
@@ -12,42 +15,43 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// The last hour, at one point each step. What one point and one answer can hold is bounded, so that
-// ten thousand leases make neither large.
+// The last hour has one point in each step. The size of a point and of an answer is bounded, so
+// that ten thousand leases make neither large.
 const (
 	historyStep   = 5 * time.Second
 	historyPoints = 720
-	// holdersAtOnce of a device have a figure of their own in a point, and holdersShown a line of their own in an
-	// answer: those with most. What the others have is one figure.
+	// In a point, the holdersAtOnce largest holders of a device have a figure of their own. In an
+	// answer, the holdersShown largest holders have a line of their own. All others share one
+	// figure.
 	holdersAtOnce = 16
 	holdersShown  = 24
 )
 
-// holder is a job as a point remembers it.
+// holder is a job as a point stores it.
 type holder struct {
-	Job  uint64 `json:"job"` // 0: all others
-	PID  int    `json:"pid"` // of its oldest process on the device
+	Job  uint64 `json:"job"` // 0: all others together
+	PID  int    `json:"pid"` // PID of its oldest process on the device
 	User string `json:"user"`
-	Name string `json:"name"` // that its user gave it, else the command
+	Name string `json:"name"` // name that the user gave the job, or the command
 }
 
-// share is what a job had of a device.
+// share is the use of a device by a job.
 type share struct {
-	of   unique.Handle[holder] // shared by all points in which it says the same
+	of   unique.Handle[holder] // shared with all points in which these facts are equal
 	used accounting.Bytes
 }
 
-// devicePoint is a device at one moment.
+// devicePoint is a device at one time.
 type devicePoint struct {
 	index                                int
 	capacity, reserved, total, unmanaged accounting.Bytes
-	shares                               []share // by what they had, most first
+	shares                               []share // by use, largest first
 }
 
-// point is all devices at one moment.
+// point is all devices at one time.
 type point struct {
 	at      time.Time
-	devices []devicePoint // none: the daemon did not answer
+	devices []devicePoint // empty: the daemon did not answer
 }
 
 // history is a ring of points.
@@ -55,15 +59,15 @@ type history struct {
 	step time.Duration
 
 	mu    sync.Mutex
-	ring  []point // at most cap
-	first int     // the oldest, once the ring is full
+	ring  []point // at most cap(ring) points
+	first int     // index of the oldest point, if the ring is full
 }
 
 func newHistory(step time.Duration, points int) *history {
 	return &history{step: step, ring: make([]point, 0, points)}
 }
 
-// add puts a point at the end, in place of the oldest where there is no room.
+// add adds a point at the end. If the ring is full, the point replaces the oldest.
 func (h *history) add(at time.Time, s *figures.Snapshot) {
 	p := point{at: at}
 	if s != nil {
@@ -81,13 +85,13 @@ func (h *history) add(at time.Time, s *figures.Snapshot) {
 	h.first = (h.first + 1) % len(h.ring)
 }
 
-// sharesOf are what the jobs have of a device, the most first.
+// sharesOf returns the use of a device by each job, largest first.
 func sharesOf(s *figures.Snapshot, device int) []share {
 	type sum struct {
 		of   holder
 		used accounting.Bytes
 	}
-	at := map[uint64]int{} // in sums, by job
+	at := map[uint64]int{} // index into sums, by job
 	var sums []sum
 	for i := range s.Leases {
 		l := &s.Leases[i]
@@ -95,7 +99,7 @@ func sharesOf(s *figures.Snapshot, device int) []share {
 			continue
 		}
 		k, ok := at[l.Job]
-		if !ok { // leases are by age: this is the oldest
+		if !ok { // leases are sorted by age, so this is the oldest
 			k = len(sums)
 			at[l.Job] = k
 			sums = append(sums, sum{of: holder{l.Job, l.PID, l.User, cmp.Or(l.JobName, l.Command)}})
@@ -117,32 +121,32 @@ func sharesOf(s *figures.Snapshot, device int) []share {
 	return shares
 }
 
-// series is what one job had of a device at each time; null where no daemon answered.
+// series is the use of a device by a job at each time; null: the daemon did not answer.
 type series struct {
 	holder
 	Used []*accounting.Bytes `json:"used_bytes"`
 }
 
-// deviceHistory is a device in the last hour, in columns as long as the times.
+// deviceHistory is the last hour of a device. Each column has one entry for each time.
 type deviceHistory struct {
 	Index     int                 `json:"index"`
 	Capacity  []*accounting.Bytes `json:"capacity_bytes"`
 	Reserved  []*accounting.Bytes `json:"reserved_bytes"`
 	Total     []*accounting.Bytes `json:"total_bytes"`
 	Unmanaged []*accounting.Bytes `json:"unmanaged_bytes"`
-	Holders   []*series           `json:"holders"` // the most over the hour first, all others last
+	Holders   []*series           `json:"holders"` // largest sum over the hour first, all others together last
 }
 
 // lastHour is the answer to /history.
 type lastHour struct {
 	StepMs  int64            `json:"step_ms"`
-	Times   []int64          `json:"times_ms"` // since 1970
+	Times   []int64          `json:"times_ms"` // milliseconds since 1970
 	Devices []*deviceHistory `json:"devices"`
-	Events  []*mark          `json:"events"`
+	Events  []*pageEvent     `json:"events"`
 }
 
-// JSON spells the last hour, with what happened in it.
-func (h *history) JSON(events *happened) ([]byte, error) {
+// JSON returns the last hour and its events as JSON.
+func (h *history) JSON(events *eventLog) ([]byte, error) {
 	hour := h.hour()
 	hour.Events = events.since(time.Now().Add(-h.step * historyPoints))
 	return json.Marshal(hour)
@@ -170,18 +174,18 @@ func (h *history) hour() lastHour {
 	return out
 }
 
-// points are a copy of the ring, oldest first. What a point refers to does not change any more.
+// points returns a copy of the ring, oldest first. The data of a point never changes.
 func (h *history) points() []point {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return append(slices.Clone(h.ring[h.first:]), h.ring[:h.first]...)
 }
 
-// columns collects one device's history.
+// columns collects the history of one device.
 type columns struct {
 	*deviceHistory
 	byJob map[uint64]*series
-	area  map[uint64]float64 // by which the jobs are ordered
+	area  map[uint64]float64 // sum of the use over all times, by which the jobs are sorted
 }
 
 func newColumns(index, n int) *columns {
@@ -200,13 +204,14 @@ func (c *columns) add(i int, d *devicePoint) {
 			s = &series{Used: make([]*accounting.Bytes, len(c.Capacity))}
 			c.byJob[of.Job] = s
 		}
-		s.holder = of // as it was seen last
+		s.holder = of // the latest facts
 		s.Used[i] = &sh.used
 		c.area[of.Job] += float64(sh.used)
 	}
 }
 
-// finish orders the jobs, puts those that are too many together, and fills in zeros where a job had nothing.
+// finish sorts the jobs, sums up the jobs beyond holdersShown, and fills in zeros for times without
+// use.
 func (c *columns) finish() {
 	c.Holders = make([]*series, 0, len(c.byJob))
 	for _, s := range c.byJob {
@@ -234,7 +239,7 @@ func (c *columns) finish() {
 	}
 }
 
-// addUp adds another's column to this one.
+// addUp adds the column of other to this column.
 func (s *series) addUp(other *series) {
 	for i, used := range other.Used {
 		if used == nil {

@@ -26,7 +26,7 @@ func lease(job uint64, pid int, used accounting.Bytes) figures.LeaseState {
 // columnsOf is what /history says of the first device: a line for each holder, and one for the capacity.
 func columnsOf(t *testing.T, h *history) (lines []string) {
 	t.Helper()
-	text, err := h.JSON(&happened{})
+	text, err := h.JSON(&eventLog{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,37 +1,42 @@
 package web
 
+// This file hands messages to all readers of /events. stream.go sends them to one reader.
+
 import (
 	"slices"
 	"sync"
 )
 
 const (
-	// maxFollowers is how many readers of /events there may be at a time.
+	// Number of readers of /events at a time.
 	maxFollowers = 64
-	// unreadMost is how many messages a follower may leave unread; one more, and it is dropped.
-	unreadMost = 8
+	// Number of messages that a follower may leave unread. With one more it is dropped.
+	maxUnread = 8
 )
 
-// event spells a server-sent event; data is one line.
+// event returns a server-sent event. data must be a single line.
 func event(name string, data []byte) []byte {
 	return slices.Concat([]byte("event: "+name+"\ndata: "), data, []byte("\n\n"))
 }
 
-// hub hands messages to all followers, and waits for none of them. The watcher and happened send, serveEvents enters and leaves.
+// hub hands messages to all followers without waiting for them. The watcher and the eventLog send;
+// serveEvents adds and removes followers.
 type hub struct {
-	places *places
+	peerSlots *peerSlots
 
 	mu        sync.Mutex
 	followers map[*follower]bool
 }
 
-// follower is one reader of /events.
+// follower is a reader of /events.
 type follower struct {
-	messages chan []byte // closed when it was too slow, or another peer's reader has its place
-	leave    func()      // gives its place back
+	messages chan []byte // closed if the reader was too slow, or if a reader of another peer took its slot
+	leave    func()      // frees its slot
 }
 
-func newHub() *hub { return &hub{places: newPlaces(maxFollowers), followers: map[*follower]bool{}} }
+func newHub() *hub {
+	return &hub{peerSlots: newPeerSlots(maxFollowers), followers: map[*follower]bool{}}
+}
 
 func (h *hub) len() int {
 	h.mu.Lock()
@@ -39,27 +44,27 @@ func (h *hub) len() int {
 	return len(h.followers)
 }
 
-// enter adds a follower of a peer; false: there are too many.
+// enter adds a follower of a peer. It returns false if there are too many.
 func (h *hub) enter(peer string) (*follower, bool) {
-	f := &follower{messages: make(chan []byte, unreadMost)}
+	f := &follower{messages: make(chan []byte, maxUnread)}
 	h.mu.Lock()
 	h.followers[f] = true
 	h.mu.Unlock()
 	var ok bool
-	if f.leave, ok = h.places.enter(peer, func() { h.drop(f) }); !ok {
+	if f.leave, ok = h.peerSlots.enter(peer, func() { h.drop(f) }); !ok {
 		h.drop(f)
 		return nil, false
 	}
 	return f, true
 }
 
-// leave takes a follower away. It may have been dropped already.
+// leave removes a follower, which may have been dropped already.
 func (h *hub) leave(f *follower) {
 	h.drop(f)
 	f.leave()
 }
 
-// drop ends a follower's messages.
+// drop ends the messages of a follower.
 func (h *hub) drop(f *follower) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -73,7 +78,7 @@ func (h *hub) dropLocked(f *follower) {
 	}
 }
 
-// send gives a message to all, and drops those that have left too many unread.
+// send hands a message to all followers, and drops those that have left too many unread.
 func (h *hub) send(message []byte) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

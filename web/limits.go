@@ -1,35 +1,40 @@
 package web
 
+// This file bounds what readers can use: connections, time and memory. peerslots.go shares the
+// connections among the peers.
+
 import (
 	"context"
 	"net"
 	"time"
 )
 
-// Bounds of what readers can use: connections, and time for a request and an answer.
+// Limits on connections, and on the time for a request and an answer.
 const (
 	maxConns       = 256
-	headerWithin   = 5 * time.Second
-	requestWithin  = 10 * time.Second
-	answerWithin   = 30 * time.Second
-	idleAtMost     = 60 * time.Second
+	headerTimeout  = 5 * time.Second
+	requestTimeout = 10 * time.Second
+	answerTimeout  = 30 * time.Second
+	idleTimeout    = 60 * time.Second
 	maxHeaderBytes = 8 << 10
 )
 
-// sendBuffer bounds what the kernel keeps for a reader that does not read: behind it, messages are left unread.
+// sendBuffer bounds what the kernel keeps for a reader that does not read. When it is full,
+// messages are left unread.
 const sendBuffer = 64 << 10
 
-// boundedListener accepts so many connections at a time, which their peers share (places); others are closed.
+// boundedListener accepts a bounded number of connections at a time, which their peers share.
+// Others are closed.
 type boundedListener struct {
 	net.Listener
-	places *places
+	peerSlots *peerSlots
 }
 
-func bound(l net.Listener, most int) *boundedListener {
-	return &boundedListener{l, newPlaces(most)}
+func newBoundedListener(l net.Listener, most int) *boundedListener {
+	return &boundedListener{l, newPeerSlots(most)}
 }
 
-// Accept waits for a connection that has a place.
+// Accept waits for a connection that gets a slot.
 func (l *boundedListener) Accept() (net.Conn, error) {
 	for {
 		c, err := l.Listener.Accept()
@@ -40,39 +45,39 @@ func (l *boundedListener) Accept() (net.Conn, error) {
 			_ = b.SetWriteBuffer(sendBuffer)
 		}
 		peer := peerOf(c)
-		leave, ok := l.places.enter(peer, func() { _ = c.Close() })
+		leave, ok := l.peerSlots.enter(peer, func() { _ = c.Close() })
 		if ok {
-			return &placedConn{c, peer, leave}, nil
+			return &countedConn{c, peer, leave}, nil
 		}
 		_ = c.Close()
 	}
 }
 
-// placedConn gives its place back as it is closed.
-type placedConn struct {
+// countedConn frees its slot when it is closed.
+type countedConn struct {
 	net.Conn
 	peer  string
 	leave func()
 }
 
 // Close closes the connection.
-func (c *placedConn) Close() error {
+func (c *countedConn) Close() error {
 	defer c.leave()
 	return c.Conn.Close()
 }
 
-// peerKey is the key at which a request's context has its connection's peer.
+// peerKey is the key of the peer in the context of a request.
 type peerKey struct{}
 
 func withPeer(ctx context.Context, c net.Conn) context.Context {
-	if c, ok := c.(*placedConn); ok {
+	if c, ok := c.(*countedConn); ok {
 		return context.WithValue(ctx, peerKey{}, c.peer)
 	}
 	return ctx
 }
 
-// peerIn is whose a request is.
-func peerIn(ctx context.Context) string {
+// peerFrom returns the peer that sent a request.
+func peerFrom(ctx context.Context) string {
 	peer, _ := ctx.Value(peerKey{}).(string)
 	return peer
 }

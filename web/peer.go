@@ -1,5 +1,8 @@
 package web
 
+// This file finds out who is at the other end of a connection. limits.go asks, so that one user
+// cannot take all connections.
+
 import (
 	"encoding/binary"
 	"errors"
@@ -11,8 +14,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// peerOf is whose a connection is: a user of this machine, as the kernel knows it, or another machine. Behind a proxy or a
-// tunnel it is the proxy's user.
+// peerOf returns the peer of a connection: a user of this machine, as the kernel knows it, or
+// another machine. Behind a proxy or a tunnel the peer is the proxy's user.
 func peerOf(c net.Conn) string {
 	switch c := c.(type) {
 	case *net.UnixConn:
@@ -21,14 +24,15 @@ func peerOf(c net.Conn) string {
 		}
 	case *net.TCPConn:
 		local, remote := addressOf(c.LocalAddr()), addressOf(c.RemoteAddr())
-		// Any address of 127.0.0.0/8 is anybody's, so an address of this machine names nobody.
+		// Every user may use any address of 127.0.0.0/8, so an address of this machine identifies
+		// no user.
 		if remote.Addr().IsLoopback() || remote.Addr() == local.Addr() {
 			if uid, err := tcpUser(remote, local); err == nil {
 				return userPeer(uid)
 			}
 			return "this machine"
 		}
-		return networkOf(remote.Addr())
+		return peerNetwork(remote.Addr())
 	}
 	return "unknown"
 }
@@ -44,8 +48,8 @@ func addressOf(a net.Addr) netip.AddrPort {
 	return netip.AddrPortFrom(at.Addr().Unmap().WithZone(""), at.Port())
 }
 
-// networkOf is what one machine has of addresses: an IPv4 address, or an IPv6 network of 64 bits.
-func networkOf(a netip.Addr) string {
+// peerNetwork returns the addresses of one machine: an IPv4 address, or an IPv6 network of 64 bits.
+func peerNetwork(a netip.Addr) string {
 	if a.Is6() {
 		if prefix, err := a.Prefix(64); err == nil {
 			return prefix.String()
@@ -54,7 +58,7 @@ func networkOf(a netip.Addr) string {
 	return a.String()
 }
 
-// unixUser is the user who has connected to a Unix socket.
+// unixUser returns the user that has connected to a Unix socket.
 func unixUser(c *net.UnixConn) (uint32, error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
@@ -78,8 +82,9 @@ const (
 	diagUser    = 64 // idiag_uid
 )
 
-// tcpUser returns the user of the TCP socket of this machine that is bound to the address at and connected to the address to.
-// The kernel is asked for this one socket (sock_diag(7)); /proc/net/tcp, and netlink's SocketGet, would go through those of all programs.
+// tcpUser returns the user of a TCP socket of this machine that is bound to the address at and
+// connected to the address to. It asks the kernel only for this socket (sock_diag(7)).
+// /proc/net/tcp, and netlink's SocketGet, would read the sockets of all programs.
 func tcpUser(at, to netip.AddrPort) (uint32, error) {
 	request := nl.NewNetlinkRequest(nl.SOCK_DIAG_BY_FAMILY, 0)
 	request.AddRawData(diagQuestion(at, to))

@@ -1,5 +1,8 @@
 package web
 
+// This file runs the worker process. cmd/gpuarbd calls Run when the daemon has started it; package
+// worker has the daemon's side.
+
 import (
 	"bufio"
 	"context"
@@ -18,18 +21,19 @@ import (
 )
 
 const (
-	// maxSettings bounds the line of settings.
+	// Largest size of the line of settings, in bytes.
 	maxSettings = 64 << 10
-	// workerFiles is how many descriptors the process may have: one for each connection, and what Go itself needs.
+	// Number of descriptors that the process may have: one for each connection, and some for the Go
+	// runtime.
 	workerFiles = maxConns + 64
-	// workerMemory is the soft memory limit of Go's runtime, in bytes.
+	// Soft memory limit of the Go runtime, in bytes.
 	workerMemory = 256 << 20
 )
 
-// Run is the whole life of the worker; cmd/gpuarbd calls it. leash is the process's standard input, a pipe from the daemon: its
-// first line has the settings, and when it is closed, as when the daemon dies, Run ends.
-func Run(leash io.Reader, log *slog.Logger) error {
-	in := bufio.NewReaderSize(leash, maxSettings)
+// Run runs the worker; cmd/gpuarbd calls it. stdin is a pipe from the daemon. Its first line has
+// the settings. When the pipe is closed, for example because the daemon died, Run ends.
+func Run(stdin io.Reader, log *slog.Logger) error {
+	in := bufio.NewReaderSize(stdin, maxSettings)
 	settings, err := readSettings(in)
 	if err != nil {
 		return err
@@ -37,7 +41,8 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	if os.Geteuid() == 0 {
 		return errors.New("this process runs as root: the page is served without privileges, or not at all")
 	}
-	// As of root's `gpuarbd --user`, whose folder is root's alone. Any other reason passes, and the page says it.
+	// This happens under `gpuarbd --user` of root, whose folder is closed to others. Any other
+	// error passes here, and the page shows it.
 	if err := unix.Access(settings.Socket, unix.W_OK); errors.Is(err, unix.EACCES) {
 		return fmt.Errorf("it would be served as user %d, who may not come to the daemon's socket %s: %w", os.Geteuid(), settings.Socket, err)
 	}
@@ -48,7 +53,7 @@ func Run(leash io.Reader, log *slog.Logger) error {
 	if err != nil {
 		return fmt.Errorf("the listening socket: %w", err)
 	}
-	if unixListener, ok := l.(*net.UnixListener); ok {
+	if unixListener, ok := l.(*net.UnixListener); ok { // the daemon owns the socket file
 		unixListener.SetUnlinkOnClose(false) // it is the daemon's
 	}
 	ctx, cancel := context.WithCancel(context.Background())
@@ -57,15 +62,15 @@ func Run(leash io.Reader, log *slog.Logger) error {
 		_, _ = io.Copy(io.Discard, in)
 		cancel()
 	}()
-	from := newSource(settings.Socket)
+	from := newDaemonClient(settings.Socket)
 	s := newServer(from.Snapshot, from.Metrics)
-	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stopped to do so
+	s.watcher.alive = func() { _, _ = os.Stdout.WriteString(".") } // the daemon ends a process that stops to do so
 	go s.watcher.run(ctx)
 	go s.watcher.events.follow(ctx, from)
 	return s.serve(ctx, l, settings.Hosts, log)
 }
 
-// readSettings reads the line that the daemon sends.
+// readSettings reads the line of settings from the daemon.
 func readSettings(in *bufio.Reader) (s worker.Settings, err error) {
 	line, err := in.ReadSlice('\n')
 	if err != nil {
@@ -74,12 +79,13 @@ func readSettings(in *bufio.Reader) (s worker.Settings, err error) {
 	return s, json.Unmarshal(line, &s)
 }
 
-// confine gives up what the process inherits and does not need. None of it may fail the page.
+// confine gives up resources that the process inherits and does not need. A failure does not
+// matter.
 func confine() {
 	limit := &unix.Rlimit{Cur: workerFiles, Max: workerFiles}
 	_ = unix.Setrlimit(unix.RLIMIT_NOFILE, limit)
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
-	// The daemon is the last that the kernel kills for memory; the page is nothing special.
+	// The kernel kills the daemon last when memory is short. The page has no such need.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("0"), 0)
 	debug.SetMemoryLimit(workerMemory)
 }

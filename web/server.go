@@ -1,5 +1,7 @@
 package web
 
+// This file routes requests to handlers. run.go starts the server.
+
 import (
 	"context"
 	"embed"
@@ -13,19 +15,19 @@ import (
 //go:embed assets
 var assets embed.FS
 
-// Content types, written out because those of package mime depend on the machine.
+// Content types are written out because those of package mime depend on the machine.
 const (
 	typeHTML   = "text/html; charset=utf-8"
 	typeCSS    = "text/css; charset=utf-8"
 	typeScript = "text/javascript; charset=utf-8"
 	typeSVG    = "image/svg+xml"
 	typeJSON   = "application/json"
-	// typeMetrics is Prometheus' text format.
+	// The text format of Prometheus.
 	typeMetrics = "text/plain; version=0.0.4; charset=utf-8"
 )
 
-// served are the embedded files, and their paths.
-var served = []struct{ at, name, contentType string }{
+// embeddedFiles are the files of the page, and their paths.
+var embeddedFiles = []struct{ at, name, contentType string }{
 	{"/{$}", "page.html", typeHTML},
 	{"/page.css", "page.css", typeCSS},
 	{"/page.js", "page.js", typeScript},
@@ -39,21 +41,21 @@ var served = []struct{ at, name, contentType string }{
 // server answers requests from what its watcher has.
 type server struct {
 	watcher *watcher
-	metrics shared
-	hour    shared
+	metrics cachedText
+	hour    cachedText
 }
 
-// newServer takes how the daemon is asked for its state, and for its metrics.
+// newServer makes a server. state and metrics ask the daemon for its state and its metrics.
 func newServer(state func(context.Context) (figures.Snapshot, error), metrics func(context.Context) ([]byte, error)) *server {
 	w := newWatcher(state)
-	return &server{watcher: w, metrics: shared{make: metrics},
-		hour: shared{make: func(context.Context) ([]byte, error) { return w.history.JSON(w.events) }}}
+	return &server{watcher: w, metrics: cachedText{make: metrics},
+		hour: cachedText{make: func(context.Context) ([]byte, error) { return w.history.JSON(w.events) }}}
 }
 
 // handler routes all paths, behind the guard.
 func (s *server) handler(hosts []string) http.Handler {
 	mux := http.NewServeMux()
-	for _, file := range served {
+	for _, file := range embeddedFiles {
 		mux.HandleFunc(file.at, func(w http.ResponseWriter, _ *http.Request) { serveFile(w, file.name, file.contentType) })
 	}
 	mux.HandleFunc("/state", s.serveState)
@@ -72,7 +74,7 @@ func serveFile(w http.ResponseWriter, name, contentType string) {
 	send(w, contentType, data)
 }
 
-// send answers with data. An error is the reader's, who has gone.
+// send answers with data. An error of writing means that the reader has disconnected.
 func send(w http.ResponseWriter, contentType string, data []byte) {
 	w.Header().Set("Content-Type", contentType)
 	_, _ = w.Write(data)
@@ -87,7 +89,7 @@ func (s *server) serveState(w http.ResponseWriter, _ *http.Request) {
 	send(w, typeJSON, now.state)
 }
 
-// unavailable says that the daemon does not answer, and why.
+// unavailable answers that the daemon does not answer, and why.
 func unavailable(w http.ResponseWriter, why error) {
 	w.Header().Set("Content-Type", typeJSON)
 	w.WriteHeader(http.StatusServiceUnavailable)
@@ -112,17 +114,17 @@ func (s *server) serveMetrics(w http.ResponseWriter, r *http.Request) {
 	send(w, typeMetrics, text)
 }
 
-// serve serves a listener until ctx ends.
+// serve answers requests at a listener until ctx ends.
 func (s *server) serve(ctx context.Context, l net.Listener, hosts []string, log *slog.Logger) error {
 	h := &http.Server{
 		Handler:           s.handler(hosts),
-		ReadHeaderTimeout: headerWithin, ReadTimeout: requestWithin, WriteTimeout: answerWithin,
-		IdleTimeout: idleAtMost, MaxHeaderBytes: maxHeaderBytes,
+		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: answerTimeout,
+		IdleTimeout: idleTimeout, MaxHeaderBytes: maxHeaderBytes,
 		BaseContext: func(net.Listener) context.Context { return ctx }, ConnContext: withPeer,
 		ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 	}
 	defer context.AfterFunc(ctx, func() { h.Close() })()
-	err := h.Serve(bound(l, maxConns))
+	err := h.Serve(newBoundedListener(l, maxConns))
 	if ctx.Err() != nil {
 		return nil
 	}

@@ -48,18 +48,18 @@ func (d *daemon) metrics(context.Context) ([]byte, error) {
 func start(t *testing.T, d *daemon) (url string, s *server) {
 	t.Helper()
 	s = newServer(d.ask, d.metrics)
-	s.watcher.pace = time.Millisecond
+	s.watcher.interval = time.Millisecond
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	served, watched := make(chan error, 1), make(chan struct{})
-	go func() { served <- s.serve(ctx, l, nil, slog.New(slog.DiscardHandler)) }()
+	embeddedFiles, watched := make(chan error, 1), make(chan struct{})
+	go func() { embeddedFiles <- s.serve(ctx, l, nil, slog.New(slog.DiscardHandler)) }()
 	go func() { defer close(watched); s.watcher.run(ctx) }()
 	t.Cleanup(func() {
 		cancel()
-		if err := bounded.Receive(t, "the server ends", served); err != nil {
+		if err := bounded.Receive(t, "the server ends", embeddedFiles); err != nil {
 			t.Error(err)
 		}
 		<-watched
@@ -214,7 +214,7 @@ func TestSlowReader(t *testing.T) {
 	h := newHub()
 	slow, _ := h.enter("a")
 	quick, _ := h.enter("b")
-	for i := range unreadMost + 1 {
+	for i := range maxUnread + 1 {
 		h.send([]byte("x"))
 		if string(<-quick.messages) != "x" {
 			t.Fatalf("message %d is another", i)
@@ -227,7 +227,7 @@ func TestSlowReader(t *testing.T) {
 	for range slow.messages {
 		n++
 	}
-	if n != unreadMost {
+	if n != maxUnread {
 		t.Errorf("%d messages for the slow one", n)
 	}
 	h.leave(slow) // a second time
@@ -269,7 +269,7 @@ func TestNobodyLooks(t *testing.T) {
 // TestMetricsAreShared: those who ask within a second share an answer, and what went wrong is nobody's.
 func TestMetricsAreShared(t *testing.T) {
 	d := &daemon{}
-	m := &shared{make: d.metrics}
+	m := &cachedText{make: d.metrics}
 	if _, err := m.get(t.Context()); !errors.Is(err, errAway) {
 		t.Errorf("without a daemon: %v", err)
 	}
@@ -292,7 +292,7 @@ func TestBoundedConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l := bound(raw, 1)
+	l := newBoundedListener(raw, 1)
 	accepted := make(chan net.Conn, 2)
 	go func() {
 		defer close(accepted)
@@ -325,8 +325,8 @@ func TestBoundedConnections(t *testing.T) {
 	if c, ok := <-accepted; ok {
 		t.Errorf("one more is accepted: %v", c)
 	}
-	if l.places.taken != 0 || len(l.places.of) != 0 {
-		t.Errorf("%d places are taken, by %v", l.places.taken, l.places.of)
+	if l.peerSlots.taken != 0 || len(l.peerSlots.of) != 0 {
+		t.Errorf("%d places are taken, by %v", l.peerSlots.taken, l.peerSlots.of)
 	}
 }
 
@@ -344,7 +344,7 @@ func TestHistoryIsShared(t *testing.T) {
 		if again := ask(); again != first {
 			t.Errorf("within a second it is made again: %s", again)
 		}
-		time.Sleep(sharedFor)
+		time.Sleep(cacheFor)
 		if later := ask(); !strings.Contains(later, `"index":5`) {
 			t.Errorf("a second later it is the same: %s", later)
 		}

@@ -1,5 +1,8 @@
 package web
 
+// This file writes a state as the JSON that /state and /events send. Package report writes the
+// parts.
+
 import (
 	"bytes"
 	"encoding/json"
@@ -11,7 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// stateJSON spells a snapshot as one object in one line, of the arrays that the commands print with --json.
+// stateJSON returns a snapshot as a JSON object in one line. Its arrays are those that the commands
+// print with --json.
 func stateJSON(s figures.Snapshot) ([]byte, error) {
 	version, err := json.Marshal(s.Version)
 	if err != nil {
@@ -36,9 +40,9 @@ func stateJSON(s figures.Snapshot) ([]byte, error) {
 	return line.Bytes(), nil
 }
 
-// downJSON spells that the daemon does not answer.
+// downJSON returns the JSON that says why the daemon does not answer.
 func downJSON(why error) []byte {
-	text, _ := json.Marshal(struct { // of one string: it cannot fail
+	text, _ := json.Marshal(struct { // one string, so it cannot fail
 		Error string `json:"error"`
 	}{why.Error()})
 	return text

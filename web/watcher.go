@@ -1,5 +1,8 @@
 package web
 
+// This file asks the daemon for its state periodically. history.go keeps the answers, and hub.go
+// sends them to the readers.
+
 import (
 	"context"
 	"errors"
@@ -9,48 +12,50 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// view is the daemon as it was when it was asked last.
+// view is the latest answer of the daemon, or why there was none.
 type view struct {
-	state []byte // as JSON; nil: it did not answer
-	err   error  // why it did not
+	state []byte // state as JSON; nil: the daemon did not answer
+	err   error  // why the daemon did not answer
 }
 
-// watcher asks the daemon for its state periodically, as often for many readers as for one.
+// watcher asks the daemon for its state periodically. The number of readers does not change how
+// often.
 type watcher struct {
-	ask     func(context.Context) (figures.Snapshot, error)
-	history *history
-	events  *happened
-	pace    time.Duration // while somebody follows
-	hub     *hub
-	alive   func() // called again and again, at most some seconds apart while the daemon answers
+	ask      func(context.Context) (figures.Snapshot, error)
+	history  *history
+	events   *eventLog
+	interval time.Duration // pause between two questions while there are followers
+	hub      *hub
+	alive    func() // called repeatedly, at most some seconds apart while the daemon answers
 
 	mu   sync.Mutex
 	last view
-	wake chan struct{} // there is a new follower
+	wake chan struct{} // receives when there is a new follower
 }
 
-// errNotYet is what is known before the daemon was asked first.
-var errNotYet = errors.New("the daemon has not been asked yet")
+// errNotAsked is the state before the first question to the daemon.
+var errNotAsked = errors.New("the daemon has not been asked yet")
 
-// bytesAtOnce is how much of the state may go to one follower in a second. A long state is asked for and sent
-// less often.
+// bytesAtOnce bounds how much of the state is sent to a follower in a second. A long state is asked
+// for and sent less often.
 const bytesAtOnce = 256 << 10
 
 func newWatcher(ask func(context.Context) (figures.Snapshot, error)) *watcher {
 	hub := newHub()
-	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &happened{hub: hub}, pace: time.Second,
-		hub: hub, alive: func() {}, last: view{err: errNotYet}, wake: make(chan struct{}, 1)}
+	return &watcher{ask: ask, history: newHistory(historyStep, historyPoints), events: &eventLog{hub: hub}, interval: time.Second,
+		hub: hub, alive: func() {}, last: view{err: errNotAsked}, wake: make(chan struct{}, 1)}
 }
 
-// run polls until ctx ends: once for each step of the history, and more often while there are followers.
+// run polls until ctx ends: once in each step of the history, and more often while there are
+// followers.
 func (w *watcher) run(ctx context.Context) {
-	next := time.Now() // point of the history
+	next := time.Now() // time of the next point of the history
 	for {
 		w.alive()
-		took := w.look(ctx, &next)
+		took := w.poll(ctx, &next)
 		pause := time.Until(next)
 		if w.hub.len() > 0 {
-			pause = min(pause, max(w.pace, took))
+			pause = min(pause, max(w.interval, took))
 		}
 		timer := time.NewTimer(pause)
 		select {
@@ -64,8 +69,9 @@ func (w *watcher) run(ctx context.Context) {
 	}
 }
 
-// look asks once, sends the answer to the followers, and returns the shortest pause until the next look.
-func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
+// poll asks the daemon once and sends the answer to the followers. It returns the shortest pause
+// until the next question.
+func (w *watcher) poll(ctx context.Context, next *time.Time) time.Duration {
 	snapshot, err := w.ask(ctx)
 	if ctx.Err() != nil {
 		return 0
@@ -83,7 +89,7 @@ func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
 			point = nil
 		}
 		w.history.add(at, point)
-		// A machine that slept goes on from where it is.
+		// After the machine was suspended, continue from the present time.
 		if *next = next.Add(w.history.step); next.Before(at) {
 			*next = at.Add(w.history.step)
 		}
@@ -92,26 +98,27 @@ func (w *watcher) look(ctx context.Context, next *time.Time) time.Duration {
 	return time.Duration(len(now.state)) * time.Second / bytesAtOnce
 }
 
-// latest is the last view.
+// latest returns the latest view.
 func (w *watcher) latest() view {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.last
 }
 
-// follow subscribes a peer's reader to the messages from now on. ok is false if there are too many followers.
+// follow subscribes a reader of a peer to the messages from now on. ok is false if there are too
+// many followers.
 func (w *watcher) follow(peer string) (f *follower, ok bool) {
 	if f, ok = w.hub.enter(peer); !ok {
 		return nil, false
 	}
 	select {
-	case w.wake <- struct{}{}: // the last view may be as old as a step
+	case w.wake <- struct{}{}: // the latest view may be as old as a step
 	default:
 	}
 	return f, true
 }
 
-// message is the view as a server-sent event.
+// message returns the view as a server-sent event.
 func (v view) message() []byte {
 	if v.state == nil {
 		return event("down", downJSON(v.err))

@@ -1,5 +1,9 @@
 package main
 
+// This file owns what every command shares: the exit codes, the errors that carry one, and messages
+// to the user on stderr. run (root.go) turns the error of a command into the exit code of the
+// process. json.go has the output on stdout.
+
 import (
 	"errors"
 	"fmt"
@@ -11,7 +15,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// The exit codes; docs/reference/exit-codes.md says what they mean. They are never reused for another thing.
+// // The exit codes; docs/reference/exit-codes.md explains each. A code is never reused for another
+// meaning.
 const (
 	exitOK          = 0
 	exitFailed      = 1
@@ -26,13 +31,13 @@ const (
 	exitRunSignal   = 128 // + the signal's number
 )
 
-// app is the command line: the flags that several commands have.
+// app is the command line: it holds the flags that several commands have.
 type app struct {
 	socket string // --socket
 	json   bool   // --json
 }
 
-// exitError ends the program with a code. With err nil there is nothing to say.
+// exitError ends the program with a code. If err is nil, no message is printed.
 type exitError struct {
 	code int
 	err  error
@@ -47,8 +52,8 @@ func (e *exitError) Error() string {
 
 func (e *exitError) Unwrap() error { return e.err }
 
-// coded is an error with its exit code, or this one where it has none.
-func coded(err error, code int) *exitError {
+// withCode returns the exitError that err wraps. If err wraps none, it returns err with code.
+func withCode(err error, code int) *exitError {
 	var exit *exitError
 	if errors.As(err, &exit) {
 		return exit
@@ -61,13 +66,15 @@ func fail(code int, format string, args ...any) error {
 	return &exitError{code, fmt.Errorf(format, args...)}
 }
 
-// say prints a message for people: one line on stderr, with gpuarb's name before it.
+// say prints a message for users: one line on stderr, which begins with "gpuarb: ".
 func (a *app) say(format string, args ...any) {
 	text := strings.TrimSpace(fmt.Sprintf(format, args...))
 	fmt.Fprintf(os.Stderr, "gpuarb: %s\n", strings.ReplaceAll(printable(text), "\n", "\n  "))
 }
 
-// printable spells as Go does what a terminal would obey, as in an argument that a message repeats. What is escaped already stays.
+// printable escapes the control characters of text as a Go string literal does, so that a terminal
+// does not obey them. Arguments that a message repeats may contain such characters. Escapes that
+// text has already stay as they are.
 func printable(text string) string {
 	var b strings.Builder
 	for _, r := range text {

@@ -1,5 +1,9 @@
 package main
 
+// This file has `gpuarb claim`: a device for a shell, or for a command (--exec), and its release.
+// claimkeeper.go has the background process that holds the claim of a shell. jobrequest.go has the
+// flags that claim shares with run.
+
 import (
 	"cmp"
 	"fmt"
@@ -17,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// claimOptions is what claim can be asked for besides what run can.
+// claimOptions are the flags of claim: those that run has too, and its own.
 type claimOptions struct {
 	jobOptions
 	try        bool
@@ -48,7 +52,7 @@ daemon, 75 when none is free and waiting is ruled out, 124 when the wait timed o
 when signal n ended the wait; with --exec COMMAND's own, 126 and 127 as with run.`,
 		RunE: func(command *cobra.Command, args []string) error {
 			if err := a.claim(command.Flags(), &options, args); err != nil {
-				return coded(err, exitFailed)
+				return withCode(err, exitFailed)
 			}
 			return nil
 		},
@@ -86,7 +90,7 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 		}
 		return fail(code, "this shell has claim %d already; eval \"$(gpuarb claim --release)\" ends it", held)
 	}
-	if _, inside := a.jobAround(); inside {
+	if _, inside := a.enclosingJob(); inside {
 		return fail(exitFailed, "this is inside the job of a `gpuarb run`, whose budget, slot and devices its programs share; "+
 			"give --device any to that one, or leave its job: env -u GPUARB_JOB gpuarb claim …")
 	}
@@ -109,23 +113,23 @@ func (a *app) claim(flags *pflag.FlagSet, options *claimOptions, args []string) 
 	}
 	defer client.Close()
 	if options.exec {
-		return a.claimFor(library, client.Path(), request, args)
+		return a.claimForCommand(library, client.Path(), request, args)
 	}
 	if options.holder == 0 {
-		if err := a.shellHolds(client.Path(), options, &request); err != nil {
+		if err := a.refuseSecondClaim(client.Path(), options, &request); err != nil {
 			return err
 		}
 	}
 	return a.claimForShell(options, library, client.Path(), request)
 }
 
-// shellHolds refuses a second claim of a shell that has one and did not take its variables: it
-// would wait for itself. Who only asks which device it got may have several, as long as there
-// is one that it does not hold.
-func (a *app) shellHolds(socket string, options *claimOptions, request *ipc.JobOpenRequest) error {
+// refuseSecondClaim returns an error if the shell has a claim already and did not take its
+// variables, because a second claim would wait for the first. With --index or --json a shell may
+// have several claims, unless the new one could only get devices that the shell holds.
+func (a *app) refuseSecondClaim(socket string, options *claimOptions, request *ipc.JobOpenRequest) error {
 	holder, err := shellOf(os.Getppid())
 	if err != nil {
-		return nil // claimForShell says so
+		return nil // claimForShell reports the error
 	}
 	claims := claimsOf(holder, socket)
 	if len(claims) == 0 {
@@ -134,9 +138,9 @@ func (a *app) shellHolds(socket string, options *claimOptions, request *ipc.JobO
 	what := "a device"
 	snapshot, err := a.snapshot()
 	if err == nil {
-		what = cmp.Or(heldBy(snapshot.Devices, claims), what)
+		what = cmp.Or(heldDevices(snapshot.Devices, claims), what)
 	}
-	if (a.json || options.index) && (err != nil || !waitsForOwn(snapshot.Devices, claims, request)) {
+	if (a.json || options.index) && (err != nil || !waitsForOwnClaims(snapshot.Devices, claims, request)) {
 		return nil
 	}
 	code := exitFailed
@@ -147,8 +151,8 @@ func (a *app) shellHolds(socket string, options *claimOptions, request *ipc.JobO
 		"`gpuarb claim --release` gives it back, and eval \"$(gpuarb claim)\" takes one with its variables", what, claims[0])
 }
 
-// heldBy names the devices that some claims have.
-func heldBy(devices []figures.DeviceState, claims []int) string {
+// heldDevices returns the names of the devices that the claims hold.
+func heldDevices(devices []figures.DeviceState, claims []int) string {
 	var held []string
 	for i := range devices {
 		if isHeldBy(&devices[i], claims) {
@@ -162,9 +166,9 @@ func isHeldBy(device *figures.DeviceState, claims []int) bool {
 	return slices.ContainsFunc(device.Holders, func(h figures.HolderState) bool { return slices.Contains(claims, h.PID) })
 }
 
-// waitsForOwn reports whether a request would wait for nothing but claims of the shell's own: they
-// have all devices that it chooses among, or one of those that it names.
-func waitsForOwn(devices []figures.DeviceState, claims []int, request *ipc.JobOpenRequest) bool {
+// waitsForOwnClaims reports whether only claims of the shell itself block a request. With JobAny
+// they hold all devices of the request; otherwise they hold at least one of these.
+func waitsForOwnClaims(devices []figures.DeviceState, claims []int, request *ipc.JobOpenRequest) bool {
 	own := 0
 	for _, index := range request.Device[:request.Devices] {
 		for i := range devices {
@@ -176,15 +180,16 @@ func waitsForOwn(devices []figures.DeviceState, claims []int, request *ipc.JobOp
 	return own > 0 && (request.Flags&ipc.JobAny == 0 || own == int(request.Devices))
 }
 
-// hint tells on a terminal, which no shell reads, how the output is meant to be used.
+// hint says how the output is meant to be used, if a terminal shows the output instead of a shell
+// reading it.
 func (a *app) hint(format string, args ...any) {
 	if terminalWidth() > 0 {
 		a.say(format, args...)
 	}
 }
 
-// claimFor claims for a program, as run does for its job.
-func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []string) error {
+// claimForCommand claims a device for a command (--exec), as run does for its job.
+func (a *app) claimForCommand(library, path string, request ipc.JobOpenRequest, args []string) error {
 	program, err := lookUp(args[0], os.Getenv("PATH"))
 	if err != nil {
 		return err
@@ -203,7 +208,8 @@ func (a *app) claimFor(library, path string, request ipc.JobOpenRequest, args []
 	return a.supervise(program, args, launch.Environ(os.Environ()), caught, func() { a.cancelTickets(path, job.Job) })
 }
 
-// claimForShell leaves the claim with a keeper, and prints what its programs need.
+// claimForShell starts a keeper, which holds the claim, and prints the variables that programs
+// need.
 func (a *app) claimForShell(options *claimOptions, library, path string, request ipc.JobOpenRequest) error {
 	holder := options.holder
 	if holder == 0 {
@@ -213,7 +219,7 @@ func (a *app) claimForShell(options *claimOptions, library, path string, request
 		}
 	}
 	request.Command = ipc.MakeText(fmt.Sprintf("%s[%d] (gpuarb claim)", commandName(holder), holder))
-	keeper, job, err := a.startKeeper(keepRequest{Path: path, Holder: holder, Job: request})
+	keeper, job, err := a.startKeeper(claimRequest{Path: path, Holder: holder, Job: request})
 	if err != nil {
 		return err
 	}
@@ -228,14 +234,14 @@ func (a *app) claimForShell(options *claimOptions, library, path string, request
 	return keeper.keep()
 }
 
-// claimVariables are what a claim changes in the environment.
+// claimVariables are the environment variables that a claim changes.
 var claimVariables = []string{"CUDA_DEVICE_ORDER", "CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES", "ZE_AFFINITY_MASK",
 	"HIP_VISIBLE_DEVICES", "GPU_DEVICE_ORDINAL", "LD_PRELOAD", "ASAN_OPTIONS", "GPUARB_SOCKET", "GPUARB_JOB",
 	"GPUARB_VULKAN", "VK_ADD_LAYER_PATH", "VK_LAYER_PATH", "VK_INSTANCE_LAYERS"}
 
-// claimed is what `gpuarb claim --json` prints.
+// claimed is the output of `gpuarb claim --json`.
 type claimed struct {
-	Claim       int               `json:"claim"` // GPUARB_CLAIM
+	Claim       int               `json:"claim"` // value of GPUARB_CLAIM, the PID of the keeper
 	Job         uint64            `json:"job"`
 	Devices     []claimedDevice   `json:"devices"`
 	Environment map[string]string `json:"environment"`
@@ -245,7 +251,7 @@ type claimed struct {
 type claimedDevice struct {
 	Index   uint32 `json:"index"`
 	Vendor  string `json:"vendor"`
-	Ordinal uint32 `json:"ordinal"` // among the vendor's devices
+	Ordinal uint32 `json:"ordinal"` // number among the devices of this vendor, from 0
 }
 
 func (a *app) printClaim(options *claimOptions, launch shim.Launch, keeper int, job ipc.JobOpenReply) error {
@@ -286,7 +292,7 @@ func describeClaim(environ []string, keeper int, job ipc.JobOpenReply) claimed {
 	return c
 }
 
-// exports are shell commands that bring what a claim changes to what environ has.
+// exports returns shell commands that give each of claimVariables the value that it has in environ.
 func exports(environ []string) string {
 	var b strings.Builder
 	for _, name := range claimVariables {
@@ -299,8 +305,8 @@ func exports(environ []string) string {
 	return b.String()
 }
 
-// releaseClaim ends a claim, and prints what undoes its variables. Those were in the
-// keeper's own environment, which is the shell's from before.
+// releaseClaim ends a claim, and prints the shell commands that restore the variables. Their former
+// values are in the environment of the keeper, which it got from the shell.
 func (a *app) releaseClaim(args []string) error {
 	if len(args) > 1 {
 		return fail(exitUsage, "one claim at a time: gpuarb claim --release [NUMBER]")
@@ -326,21 +332,21 @@ func (a *app) releaseClaim(args []string) error {
 	if err != nil {
 		return fail(exitFailed, "claim %d: %w", pid, err)
 	}
-	if own || text == os.Getenv(claimName) { // this shell's own: it has the variables
-		if err = a.tell("%sunset %s\n", exports(before), claimName); err == nil {
+	if own || text == os.Getenv(claimName) { // this shell has the variables of the claim
+		if err = a.printf("%sunset %s\n", exports(before), claimName); err == nil {
 			a.hint("the claim is given back; where its variables were set, eval \"$(gpuarb claim --release)\" takes them out of this shell")
 		}
 	}
 	return err
 }
 
-// unsetClaim prints what undoes the variables of a claim that has ended. What they were before
-// it nobody knows any more.
+// unsetClaim prints the shell commands that remove the variables of a claim that has ended. The
+// values before the claim are lost, because only the keeper had them.
 func (a *app) unsetClaim(stale bool) error {
 	a.say("this shell has no claim")
 	before := ""
 	if stale {
 		before = exports(shim.Without(os.Environ()))
 	}
-	return a.tell("%sunset %s\n", before, claimName)
+	return a.printf("%sunset %s\n", before, claimName)
 }

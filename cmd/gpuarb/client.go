@@ -1,5 +1,9 @@
 package main
 
+// This file connects to the daemon, asks it questions, and explains in plain words why the daemon
+// could not be reached or refused. Every command that needs the daemon calls it. Package ipc has
+// the protocol.
+
 import (
 	"context"
 	"errors"
@@ -14,14 +18,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience is how long the daemon may take over an answer. It answers in
-// microseconds; one that needs longer is stopped or stuck.
-const patience = 10 * time.Second
+// daemonTimeout bounds how long the daemon may take to answer. It usually answers within
+// microseconds; a daemon that needs longer is stopped or stuck.
+const daemonTimeout = 10 * time.Second
 
-// theDaemon is what most commands wait for.
+// theDaemon says what most commands wait for, for slow.
 const theDaemon = "the daemon to answer"
 
-// socketPaths is where the daemon is looked for, in order.
+// socketPaths returns the paths at which the socket of the daemon may be, in the order of the
+// search.
 func (a *app) socketPaths() []string {
 	if a.socket != "" {
 		return []string{a.socket}
@@ -38,11 +43,11 @@ func (a *app) dial(ctx context.Context) (*ipc.Client, error) {
 	if err != nil {
 		return nil, &exitError{exitUnavailable, explainNoDaemon(err)}
 	}
-	a.sayInstead(client.Path())
+	a.sayOtherDaemon(client.Path())
 	return client, nil
 }
 
-// connect opens a session of a tool with the daemon, as dial.
+// connect dials the daemon and opens a session without a lease.
 func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	client, err := a.dial(ctx)
 	if err != nil {
@@ -55,9 +60,9 @@ func (a *app) connect(ctx context.Context) (*ipc.Client, error) {
 	return client, nil
 }
 
-// ask does something in a session of a tool, and says what it waits for where that takes long.
+// ask calls do with a session of the daemon. If that takes long, ask says what it waits for.
 func (a *app) ask(do func(context.Context, *ipc.Client) error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
 	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
@@ -71,34 +76,34 @@ func (a *app) ask(do func(context.Context, *ipc.Client) error) error {
 // snapshot asks the daemon for its whole state.
 func (a *app) snapshot() (snapshot figures.Snapshot, err error) {
 	err = a.ask(func(ctx context.Context, client *ipc.Client) (err error) {
-		a.sayWhich(client.Path())
+		a.sayWhichDaemon(client.Path())
 		snapshot, err = snapshotOf(ctx, client)
 		return err
 	})
-	a.sayMistaken(snapshot)
+	a.sayConfigMistakes(snapshot)
 	return snapshot, err
 }
 
-// sayMistaken says on standard error, beside a table, that the configuration files have mistakes and are not in force. It says
-// nothing if they have none.
-func (a *app) sayMistaken(s figures.Snapshot) {
+// sayConfigMistakes says on stderr that the configuration files have mistakes and are therefore not
+// in force. Without mistakes it prints nothing.
+func (a *app) sayConfigMistakes(s figures.Snapshot) {
 	if text, advice := report.ConfigMistakes(s.Config); text != "" {
 		a.say("%s\n%s", text, advice)
 	}
 }
 
-// sayInstead says that the user's own daemon has died, where another answers in its place: its
-// socket outlives it only then.
-func (a *app) sayInstead(answers string) {
+// sayOtherDaemon says that the daemon of the user has died and another daemon answers instead. The
+// socket file of a daemon remains only if the daemon died.
+func (a *app) sayOtherDaemon(answers string) {
 	if own := a.socketPaths()[0]; own != answers && isSocket(own) {
 		a.say("your own daemon at %s does not answer; this is the system's at %s. Start yours again (gpuarbd --user), or remove its socket",
 			own, answers)
 	}
 }
 
-// sayWhich names the daemon whose table follows, where the user's own answers beside the
-// system's. Nobody is asked: that would have systemd start the other one.
-func (a *app) sayWhich(answers string) {
+// sayWhichDaemon names the daemon that answers, if the user and the system each have a socket. It
+// connects to neither, because a connection would make systemd start the other daemon.
+func (a *app) sayWhichDaemon(answers string) {
 	paths := a.socketPaths()
 	if other := paths[len(paths)-1]; paths[0] == answers && other != answers && isSocket(other) {
 		a.say("this is your own daemon at %s; for the system's: --socket %s", answers, other)
@@ -122,8 +127,9 @@ func snapshotOf(ctx context.Context, client *ipc.Client) (figures.Snapshot, erro
 	return snapshot, nil
 }
 
-// quietly opens a session of a tool at the first of some paths where a daemon answers, and prints nothing.
-func quietly(ctx context.Context, paths []string) (*ipc.Client, error) {
+// connectQuietly opens a session at the first of paths at which a daemon answers, and prints
+// nothing.
+func connectQuietly(ctx context.Context, paths []string) (*ipc.Client, error) {
 	client, err := ipc.DialAny(ctx, paths)
 	if err != nil {
 		return nil, explainNoDaemon(err)
@@ -135,9 +141,10 @@ func quietly(ctx context.Context, paths []string) (*ipc.Client, error) {
 	return client, nil
 }
 
-// quietSnapshot is the daemon's state; nothing is printed about which daemon answers, or that none does.
+// quietSnapshot returns the state of the daemon. It does not print which daemon answers, or that
+// none does.
 func (a *app) quietSnapshot(ctx context.Context) (s figures.Snapshot, err error) {
-	client, err := quietly(ctx, a.socketPaths())
+	client, err := connectQuietly(ctx, a.socketPaths())
 	if err != nil {
 		return s, err
 	}
@@ -145,7 +152,8 @@ func (a *app) quietSnapshot(ctx context.Context) (s figures.Snapshot, err error)
 	return snapshotOf(ctx, client)
 }
 
-// withDaemon does something with the daemon at one of some paths, for so long at the most.
+// withDaemon calls do with a connection to the daemon at one of paths. All of it takes at most the
+// time most.
 func withDaemon(paths []string, most time.Duration, do func(context.Context, *ipc.Client) error) error {
 	ctx, cancel := context.WithTimeout(context.Background(), most)
 	defer cancel()
@@ -157,7 +165,7 @@ func withDaemon(paths []string, most time.Duration, do func(context.Context, *ip
 	return do(ctx, client)
 }
 
-// explainNoDaemon says where a daemon was looked for, and what to do.
+// explainNoDaemon says where the daemon was searched for, and what to do.
 func explainNoDaemon(err error) error {
 	var none *ipc.NoDaemonError
 	if !errors.As(err, &none) {
@@ -172,7 +180,7 @@ func explainNoDaemon(err error) error {
 	return errors.New(none.Advising(advice))
 }
 
-// explainCall says why a daemon that took the connection did not do what it was asked.
+// explainCall says why a daemon that accepted the connection did not do what it was asked for.
 func explainCall(path string, err error) error {
 	var reply *ipc.ReplyError
 	switch {

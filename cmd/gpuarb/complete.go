@@ -15,21 +15,24 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Shell completion: the shell runs gpuarb (cobra's __complete) with the words typed so far, and gets a line for each
-// candidate, with a description after a tab. The daemon is asked at every press of the key, so nothing is printed on stderr
-// and the wait is short.
+// This file completes words in a shell. The shell runs gpuarb (cobra's __complete) with the words
+// typed so far. It reads a line for each candidate, with a description after a tab. Completion asks
+// the daemon each time the user presses the key, so it prints nothing on stderr and waits only
+// briefly.
 
-// completionPatience is how long completion waits for the daemon.
-const completionPatience = time.Second
+// completionTimeout bounds how long completion waits for the daemon.
+const completionTimeout = time.Second
 
-// harmless matches words without characters that mean something to a shell. Users choose the names of their jobs, and a shell
-// evaluates the words before the one that it completes: another user's $(…) must not get there.
+// harmless matches words without characters that have a meaning in a shell. Users choose the names
+// of their jobs, and a shell evaluates the words before the word that it completes. So a name such
+// as $(…), which another user chose, must not be offered.
 var harmless = regexp.MustCompile(`^[A-Za-z0-9_.@+%,=/][A-Za-z0-9_.@+%,=/-]*$`)
 
-// fromState completes a word with what find returns of the daemon's state, without the words given already.
+// fromState completes a word from the state of the daemon, with the candidates that find returns.
+// Words that are on the command line already are left out.
 func (a *app) fromState(find func(figures.Snapshot) []cobra.Completion) cobra.CompletionFunc {
 	return func(_ *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		ctx, cancel := context.WithTimeout(context.Background(), completionPatience)
+		ctx, cancel := context.WithTimeout(context.Background(), completionTimeout)
 		defer cancel()
 		snapshot, err := a.quietSnapshot(ctx)
 		if err != nil {
@@ -46,7 +49,7 @@ func (a *app) fromState(find func(figures.Snapshot) []cobra.Completion) cobra.Co
 	}
 }
 
-// once completes the first argument alone.
+// once completes only the first argument.
 func once(of cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -56,7 +59,7 @@ func once(of cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// described is a candidate, described by the user, the job's name and the command.
+// described returns a candidate with a description: the user, the name of the job and the command.
 func described(word, user, name, command string) cobra.Completion {
 	about := user + ": "
 	if name != "" {
@@ -74,7 +77,7 @@ func shortened(text string) string {
 	return text
 }
 
-// offerProcesses are the PIDs of programs that use gpuarb.
+// offerProcesses returns the PIDs of the programs that use gpuarb.
 func offerProcesses(s figures.Snapshot) (all []cobra.Completion) {
 	for _, p := range s.Processes {
 		all = append(all, described(strconv.Itoa(p.PID), p.User, p.JobName, p.Command))
@@ -82,7 +85,7 @@ func offerProcesses(s figures.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-// offerJobs are the numbers of jobs, and the names of those that have one.
+// offerJobs returns the numbers of the jobs, and the names of jobs that have a name.
 func offerJobs(s figures.Snapshot) (all []cobra.Completion) {
 	for _, j := range s.Jobs {
 		all = append(all, described(strconv.FormatUint(j.ID, 10), j.User, j.Name, j.Command))
@@ -100,7 +103,7 @@ func offerTickets(s figures.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-// offerUsers are the users whose programs use gpuarb.
+// offerUsers returns the users whose programs use gpuarb.
 func offerUsers(s figures.Snapshot) (all []cobra.Completion) {
 	for _, j := range s.Jobs {
 		all = append(all, j.User)
@@ -108,7 +111,7 @@ func offerUsers(s figures.Snapshot) (all []cobra.Completion) {
 	return all
 }
 
-// offerCgroups are those in which programs run that use gpuarb, or which have a limit.
+// offerCgroups returns the cgroups that have a limit, or in which a program uses gpuarb.
 func offerCgroups(s figures.Snapshot) (all []cobra.Completion) {
 	for at := range s.Cgroups() {
 		if at != "/" {
@@ -127,12 +130,13 @@ func offerRules(s figures.Snapshot) (all []cobra.Completion) {
 
 // completeFlag completes the value of a flag of a command.
 func completeFlag(command *cobra.Command, name string, of cobra.CompletionFunc) {
-	if err := command.RegisterFlagCompletionFunc(name, of); err != nil {
+	if err := command.RegisterFlagCompletionFunc(name, of); err != nil { // the flag exists
 		panic(err) // the flag is there
 	}
 }
 
-// completeDevices offers the devices for --device and --prefer: nobody claims the processor, and what is preferred is a GPU.
+// completeDevices offers devices for --device and --prefer. The processor cannot be claimed, and
+// --prefer takes only GPUs.
 func (a *app) completeDevices(command *cobra.Command) {
 	for _, name := range []string{"device", "prefer"} {
 		if command.Flags().Lookup(name) == nil {
@@ -144,7 +148,8 @@ func (a *app) completeDevices(command *cobra.Command) {
 	}
 }
 
-// offerDevices are the devices, with whichever is free and the processor, or without.
+// offerDevices returns the devices. If free is true, "any" is the first candidate; the processor is
+// returned only if processor is true.
 func offerDevices(s figures.Snapshot, free, processor bool) (all []cobra.Completion) {
 	if free {
 		all = append(all, cobra.CompletionWithDesc(anyDevice, "whichever is free"))
@@ -157,7 +162,7 @@ func offerDevices(s figures.Snapshot, free, processor bool) (all []cobra.Complet
 	return all
 }
 
-// tomlFiles has the shell offer configuration files.
+// tomlFiles tells the shell to offer configuration files.
 func tomlFiles(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	return []cobra.Completion{"toml"}, cobra.ShellCompDirectiveFilterFileExt
 }

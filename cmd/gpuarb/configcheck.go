@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb config` and its command `check`. configdiff.go has the command `diff`.
+// Package config finds the mistakes.
+
 import (
 	"cmp"
 	"context"
@@ -30,7 +33,7 @@ func (a *app) configCommand() *cobra.Command {
 			"none does " + config.DefaultPath + "), and warns of what is allowed and cannot be meant:\n" +
 			"a rule that is never used, a user or group that does not exist, a size that looks as if its unit was\n" +
 			"forgotten. Nothing is changed. Where a daemon answers, the devices of the machine are known too.",
-		Args:              takes(0, 1),
+		Args:              argumentCount(0, 1),
 		ValidArgsFunction: once(tomlFiles),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configCheck(strings.Join(args, ""), len(args) > 0)
@@ -39,12 +42,12 @@ func (a *app) configCommand() *cobra.Command {
 	return command
 }
 
-// checkResult is what `gpuarb config check --json` prints.
+// checkResult is the output of `gpuarb config check --json`.
 type checkResult struct {
 	OK       bool            `json:"ok"`
 	Files    []string        `json:"files"`
 	Mistakes []configMistake `json:"mistakes"`
-	Warnings []configMistake `json:"warnings"` // of what is allowed
+	Warnings []configMistake `json:"warnings"` // about settings that are allowed, but probably wrong
 }
 
 type configMistake struct {
@@ -53,7 +56,7 @@ type configMistake struct {
 	Reason string `json:"reason"`
 }
 
-// mistakesOf are mistakes as JSON has them.
+// mistakesOf returns mistakes in the form of the JSON output.
 func mistakesOf(all config.Mistakes) []configMistake {
 	list := make([]configMistake, len(all))
 	for i, m := range all {
@@ -100,8 +103,8 @@ func (a *app) configCheck(path string, named bool) error {
 	return err
 }
 
-// sayMistakes prints the mistakes on stderr, each line beginning with file and line, as
-// compilers do and editors expect.
+// sayMistakes prints the mistakes on stderr. Each line begins with file and line, as editors expect
+// from a compiler.
 func (a *app) sayMistakes(mistakes config.Mistakes) {
 	fmt.Fprintln(os.Stderr, printable(mistakes.Error()))
 	a.say("%s in the configuration", report.Count(len(mistakes), "mistake"))
@@ -114,24 +117,24 @@ func (a *app) sayWarnings(warnings config.Mistakes) {
 	}
 }
 
-// knownMachine is what can be found out about this machine without a word to anybody: its users
-// and groups, and its devices where a daemon answers, with that one's state.
+// knownMachine returns the users, groups and devices of this machine, without any message to the
+// user. The devices, and the state of the daemon, are known only if a daemon answers.
 func (a *app) knownMachine() (config.Machine, *figures.Snapshot) {
 	m := config.Machine{User: inDatabase("passwd"), Group: inDatabase("group")}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
 	snapshot, err := a.quietSnapshot(ctx)
 	if err != nil {
 		return m, nil
 	}
 	for _, d := range snapshot.Devices {
-		m.Devices = append(m.Devices, matched(d))
+		m.Devices = append(m.Devices, ruleDevice(d))
 	}
 	return m, &snapshot
 }
 
-// inDatabase tells whether getent, which asks the directory services too, finds a name. nil:
-// there is no getent.
+// inDatabase returns a function that reports whether getent finds a name. getent asks directory
+// services too. The function is nil if the machine has no getent.
 func inDatabase(database string) func(name string) bool {
 	getent, err := exec.LookPath("getent")
 	if err != nil {
@@ -144,5 +147,5 @@ func inDatabase(database string) func(name string) bool {
 	}
 }
 
-// notInDatabase is how getent says that it does not find a name.
+// notInDatabase is the exit code of getent for a name that it does not find.
 const notInDatabase = 2

@@ -1,5 +1,9 @@
 package main
 
+// This file has `gpuarb config diff`: it compares what the daemon has in force with the
+// configuration files. Package config compares the keys of two files; liveDiff compares limits that
+// were changed live.
+
 import (
 	"cmp"
 	"errors"
@@ -17,7 +21,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// difference is what `gpuarb config diff --json` prints of a key or limit that is not in force as the files have it.
+// difference is an entry of the output of `gpuarb config diff --json`: a key or a limit.
 type difference struct {
 	Kind    string  `json:"kind"` // differsLive or differsFile
 	Part    string  `json:"part"`
@@ -28,9 +32,9 @@ type difference struct {
 	By      *string `json:"set_by"`
 }
 
-// How something differs.
+// The kinds of a difference.
 const (
-	differsLive = "live" // somebody changed it while programs run
+	differsLive = "live" // a user changed the limit while programs run
 	differsFile = "file" // the files were changed, and not read again
 )
 
@@ -43,7 +47,7 @@ the files and not read again (systemctl reload gpuarbd), and limits of rules, us
 changed live (gpuarb limit, or a write below /gpu). gpuarb limit shows the limits of single processes
 and jobs. FILE is compared instead of the files that the daemon read. The exit status is 0 when nothing
 differs and 1 when something does, as with diff(1).`,
-		Args:              takes(0, 1),
+		Args:              argumentCount(0, 1),
 		ValidArgsFunction: once(tomlFiles),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return a.configDiff(args)
@@ -73,7 +77,7 @@ func (a *app) configDiff(args []string) error {
 	for _, d := range config.Differences(snapshot.Config.Text, loaded.String()) {
 		found = append(found, difference{Kind: differsFile, Part: d.Part, Key: d.Key, InForce: report.Unless(d.Old, ""), InFiles: report.Unless(d.Fresh, "")})
 	}
-	found = append(found, liveDifferences(snapshot, loaded)...)
+	found = append(found, diffLive(snapshot, loaded)...)
 	err = a.show(found, func(w io.Writer) error {
 		for _, d := range found {
 			fmt.Fprintln(w, d)
@@ -105,36 +109,37 @@ func orNothing(value *string) string {
 	return *value
 }
 
-// liveDifferences are the limits that somebody changed of what the configuration gives, but those that are back where they were.
-func liveDifferences(s figures.Snapshot, loaded *config.Config) []difference {
-	l := &live{state: s, files: config.Parts(loaded.String())}
-	l.ofRules()
-	l.ofUsers()
-	l.ofDevices(loaded)
+// diffLive returns the limits that users changed live and that differ from the files now.
+func diffLive(s figures.Snapshot, loaded *config.Config) []difference {
+	l := &liveDiff{state: s, files: config.Parts(loaded.String())}
+	l.addRules()
+	l.addUsers()
+	l.addDevices(loaded)
 	return l.all
 }
 
-// live are the differences of a state to what files give.
-type live struct {
+// liveDiff collects the differences between the state of the daemon and the files.
+type liveDiff struct {
 	state figures.Snapshot
 	files []config.Part
 	all   []difference
 }
 
-func (l *live) add(part, key string, device *int, inForce, inFiles, by string) {
+func (l *liveDiff) add(part, key string, device *int, inForce, inFiles, by string) {
 	if inForce != cmp.Or(inFiles, noLimit) {
 		l.all = append(l.all, difference{differsLive, part, key, device, report.Unless(inForce, ""), report.Unless(inFiles, ""), &by})
 	}
 }
 
-// addMemory is add for a memory.max, which is the same however it is spelled.
-func (l *live) addMemory(part string, device int, inForce accounting.Bytes, inFiles, by string) {
+// addMemory adds a memory.max if its amount differs. Two spellings of the same amount do not
+// differ.
+func (l *liveDiff) addMemory(part string, device int, inForce accounting.Bytes, inFiles, by string) {
 	if inForce != amountOf(inFiles, l.state.Devices, device) {
 		l.add(part, "memory.max", &device, sizeInFile(inForce), inFiles, by)
 	}
 }
 
-func (l *live) ofRules() {
+func (l *liveDiff) addRules() {
 	defaults := config.Named(l.files, "defaults")
 	inForce := slices.DeleteFunc(config.Parts(l.state.Config.Text), func(p config.Part) bool { return !p.Is("rule") })
 	for i, r := range l.state.Rules {
@@ -154,7 +159,7 @@ func (l *live) ofRules() {
 	}
 }
 
-func (l *live) ofUsers() {
+func (l *liveDiff) addUsers() {
 	for _, b := range l.state.Budgets {
 		if b.Rule != "" || b.Scope != "user" {
 			continue
@@ -170,13 +175,13 @@ func (l *live) ofUsers() {
 	}
 }
 
-func (l *live) ofDevices(loaded *config.Config) {
+func (l *liveDiff) addDevices(loaded *config.Config) {
 	for _, d := range l.state.Devices {
 		if d.SlotsBy == "" || d.SlotsBy == "the configuration" {
 			continue
 		}
 		inFiles := ""
-		if n := loaded.Policy.ForDevice(matched(d)).SlotsMax; n > 0 {
+		if n := loaded.Policy.ForDevice(ruleDevice(d)).SlotsMax; n > 0 {
 			inFiles = countInFile(n)
 		}
 		l.add(deviceName(d.Index), "slots.max", &d.Index, countInFile(d.SlotsMax), inFiles, d.SlotsBy)
@@ -187,7 +192,7 @@ func deviceName(index int) string { return "device " + strconv.Itoa(index) }
 
 func sizeInFile(n accounting.Bytes) string { return `"` + accounting.Absolute(n).WithUnit() + `"` }
 
-// noLimit is how a file says that there is none.
+// noLimit is the value in a file for no limit.
 const noLimit = `"max"`
 
 func countInFile(n int) string {
@@ -197,7 +202,7 @@ func countInFile(n int) string {
 	return strconv.Itoa(n)
 }
 
-// amountOf is what a size in a file, or none there, comes to on a device.
+// amountOf returns the bytes of a size in a file on a device. An empty size means no limit.
 func amountOf(inFile string, devices []figures.DeviceState, index int) accounting.Bytes {
 	size, err := accounting.ParseSize(strings.Trim(cmp.Or(inFile, noLimit), `"`))
 	i := slices.IndexFunc(devices, func(d figures.DeviceState) bool { return d.Index == index })

@@ -1,5 +1,8 @@
 package main
 
+// This file finds devices by the names that users give them. choosedevice.go, limittarget.go and
+// plan.go use it.
+
 import (
 	"fmt"
 	"slices"
@@ -13,17 +16,17 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// anyDevice as --device asks for whichever is free.
+// anyDevice is the value of --device that asks for any device that is free.
 const anyDevice = "any"
 
-// processorDevice as --device names the processor.
+// processorDevice is the value of --device that names the processor.
 const processorDevice = accounting.VendorCPU
 
-// uuidPrefix begins every UUID as NVIDIA spells it. It may be left out.
+// uuidPrefix begins the UUIDs of NVIDIA devices. Users may leave it out.
 const uuidPrefix = "gpu-"
 
-// findDevice returns the device that name stands for: an index, a UUID or the
-// beginning of one, a PCI address, or cpu for the processor.
+// findDevice returns the device that has the name: an index, a UUID or the beginning of a UUID, a
+// PCI address, or "cpu" for the processor.
 func findDevice(devices []figures.DeviceState, name string) (figures.DeviceState, error) {
 	if strings.EqualFold(name, processorDevice) {
 		if i := slices.IndexFunc(devices, func(d figures.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
@@ -45,7 +48,7 @@ func findDevice(devices []figures.DeviceState, name string) (figures.DeviceState
 	return found[0], nil
 }
 
-// noGPU is for a device that is named on a machine that has none.
+// noGPU returns the error for a device that was named on a machine without a GPU.
 func noGPU(name string) error {
 	return fmt.Errorf("device %q: the daemon knows no GPU on this machine; `gpuarb doctor` says why", name)
 }
@@ -61,13 +64,13 @@ func isNamed(device figures.DeviceState, name string) bool {
 	return strings.HasPrefix(uuid, wanted) || device.IsGPU() && strings.HasPrefix(strings.TrimPrefix(uuid, uuidPrefix), wanted)
 }
 
-// matched is a device as the configuration's match.* see it.
-func matched(d figures.DeviceState) rules.Device {
+// ruleDevice returns a device in the form that the match.* keys of the configuration use.
+func ruleDevice(d figures.DeviceState) rules.Device {
 	return rules.Device{Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Total: d.Total}
 }
 
-// normalPCI spells a PCI address without the leading zeros of its domain, which some
-// tools write with eight digits, some with four, and some not at all.
+// normalPCI returns a PCI address without the leading zeros of its domain. Tools write the domain
+// with eight digits, with four digits, or not at all.
 func normalPCI(address string) string {
 	address = strings.ToLower(address)
 	if strings.Count(address, ":") == 1 {

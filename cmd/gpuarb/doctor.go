@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb doctor`: it calls package doctor, which examines the machine, and prints
+// the findings.
+
 import (
 	"context"
 	"fmt"
@@ -19,16 +22,16 @@ func (a *app) doctorCommand() *cobra.Command {
 		Short: "check this machine, and say what to do about what is wrong",
 		Long: "Checks the daemon, its socket, the GPUs, the shim, whether CUDA, NVML, OpenCL and Vulkan are caught, /dev/fuse, the mount, and who uses a GPU outside of gpuarb.\n" +
 			"Exits with 0 when nothing is wrong, else with 1.",
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(*cobra.Command, []string) error {
-			d := &doctor.Doctor{Root: "/", Patience: 5 * time.Second, Executable: executable(), Environ: os.Environ(), Getenv: os.Getenv,
+			d := &doctor.Doctor{Root: "/", Timeout: 5 * time.Second, Executable: executable(), Environ: os.Environ(), Getenv: os.Getenv,
 				Ask: a.stateForDoctor, Slow: a.slow}
 			return a.findings(d.Examine())
 		},
 	})
 }
 
-// stateForDoctor is the daemon's state, and the socket that took the connection.
+// stateForDoctor returns the state of the daemon, and the socket that accepted the connection.
 func (a *app) stateForDoctor(ctx context.Context) (state figures.Snapshot, socket string, err error) {
 	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
@@ -40,7 +43,7 @@ func (a *app) stateForDoctor(ctx context.Context) (state figures.Snapshot, socke
 	return state, client.Path(), err
 }
 
-// findings prints what was found. The error has the exit code, when something is wrong.
+// findings prints the findings. If one of them is a fault, the returned error has the exit code.
 func (a *app) findings(all []doctor.Finding) error {
 	err := a.show(all, func(w io.Writer) error {
 		for _, f := range all {

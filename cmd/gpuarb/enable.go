@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb enable`, `disable` and `status`. Package preload changes the files of the
+// machine.
+
 import (
 	"cmp"
 	"errors"
@@ -18,7 +21,7 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// targetOptions is whose programs enable and disable are about.
+// targetOptions are the flags of enable and disable, which say whose programs are meant.
 type targetOptions struct {
 	unit, user, group string
 	all, now          bool
@@ -34,7 +37,7 @@ func (o *targetOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.root, "root", "/", "the system below this folder, as with systemctl --root")
 }
 
-// target is the one that the flags name.
+// target returns the target that the flags name.
 func (o *targetOptions) target(flags *pflag.FlagSet) (preload.Target, error) {
 	var none, found preload.Target
 	for kind, name := range map[preload.Kind]string{preload.Unit: o.unit, preload.Group: o.group, preload.User: o.user, preload.All: ""} {
@@ -59,7 +62,8 @@ func (o *targetOptions) target(flags *pflag.FlagSet) (preload.Target, error) {
 	return found, nil
 }
 
-// systemAt is the system that is meant. To change it takes root; doing is the command that does.
+// systemAt returns the system below the folder root. If doing is not empty, the command with that
+// name changes the system, which only root may do.
 func (a *app) systemAt(root, doing string) (preload.Machine, error) {
 	path, err := filepath.Abs(root)
 	if err == nil {
@@ -71,7 +75,7 @@ func (a *app) systemAt(root, doing string) (preload.Machine, error) {
 	if doing != "" && os.Getuid() != 0 {
 		return preload.Machine{}, fail(exitFailed, "only root may do this, because it changes how other people's programs start: sudo gpuarb %s", doing)
 	}
-	return preload.Machine{Root: path, Patience: 30 * time.Second}, nil
+	return preload.Machine{Root: path, Timeout: 30 * time.Second}, nil
 }
 
 func (a *app) enableCommand() *cobra.Command {
@@ -87,7 +91,7 @@ them: those of a service (a drop-in for its unit), of the sessions of a user or 
 and after anything is written; where it fails, nothing is changed. What runs already stays
 as it is: restart the service (--now), log in again. gpuarb disable takes it back,
 gpuarb status lists it.`,
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			return a.enable(command.Flags(), &options, memory, noExports)
 		},
@@ -127,10 +131,10 @@ func (a *app) enable(flags *pflag.FlagSet, options *targetOptions, memory string
 			return &exitError{exitFailed, err}
 		}
 	}
-	return a.tell("enabled: %v%s\n", target, afterwards(machine, target, options.now))
+	return a.printf("enabled: %v%s\n", target, afterwards(machine, target, options.now))
 }
 
-// libraryOn finds the library as programs of the machine will name it.
+// libraryOn returns the path of the library as programs of the machine name it.
 func (a *app) libraryOn(machine preload.Machine, noExports bool) (string, error) {
 	if machine.Here() {
 		library, err := a.libraryFor(noExports)
@@ -153,7 +157,7 @@ func (a *app) libraryOn(machine preload.Machine, noExports bool) (string, error)
 	return "", fmt.Errorf("gpuarb is not installed in %s (looked for %s)", machine.Root, strings.Join(paths, ", "))
 }
 
-// afterwards says when a change takes effect: programs that run already are left alone.
+// afterwards says when a change takes effect, because programs that run already keep their state.
 func afterwards(machine preload.Machine, target preload.Target, restarted bool) string {
 	switch {
 	case !machine.Here() || restarted:
@@ -173,7 +177,7 @@ func (a *app) disableCommand() *cobra.Command {
 		Short: "take back what gpuarb enable did",
 		Long: `Takes out what gpuarb enable wrote, to the byte. What others have changed in those files stays.
 What runs already keeps the library until it is restarted.`,
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			return a.disable(command.Flags(), &options)
 		},
@@ -201,7 +205,7 @@ func (a *app) disable(flags *pflag.FlagSet, options *targetOptions) error {
 	case !found:
 		return fail(exitFailed, "%v was not enabled; `gpuarb status` lists what is", target)
 	}
-	return a.tell("disabled: %v%s\n", target, afterwards(machine, target, options.now))
+	return a.printf("disabled: %v%s\n", target, afterwards(machine, target, options.now))
 }
 
 func (a *app) statusCommand() *cobra.Command {
@@ -209,7 +213,7 @@ func (a *app) statusCommand() *cobra.Command {
 	command := a.jsonFlag(&cobra.Command{
 		Use:   "status",
 		Short: "list what gpuarb enable has put under gpuarb, and what of it runs so",
-		Args:  takes(0, 0),
+		Args:  argumentCount(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return a.status(root) },
 	})
 	command.Flags().StringVar(&root, "root", "/", "the system below this folder")

@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb events`: it prints the event history of the daemon, and with --follow stays
+// over restarts of the daemon. Package events has the events.
+
 import (
 	"bytes"
 	"context"
@@ -19,7 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// eventOptions is what `gpuarb events` is asked for.
+// eventOptions are the flags of `gpuarb events`.
 type eventOptions struct {
 	follow bool
 	user   string
@@ -35,9 +38,9 @@ func (a *app) eventsCommand() *cobra.Command {
 		Long: `Shows the daemon's event history, one line per event, the oldest first: as sentences, or with --json as the
 lines of /gpu/events. Without --follow it ends with the newest one. With --follow it goes on, over a restart
 of the daemon too. Where events were lost, a line says so.`,
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
-			for _, name := range []string{"user", "job", "kind"} { // as of a variable that is not set: everybody's are not asked for
+			for _, name := range []string{"user", "job", "kind"} { // an empty value often comes from a variable that is not set: refuse it, because without the flag all events are shown
 				if f := command.Flags().Lookup(name); f.Changed && strings.Trim(f.Value.String(), "[]") == "" {
 					return fail(exitUsage, "--%s: it is empty; without it, all events are shown", name)
 				}
@@ -58,14 +61,14 @@ of the daemon too. Where events were lost, a line says so.`,
 
 // eventPrinter prints lines of the history as they come.
 type eventPrinter struct {
-	out   io.Writer
-	o     eventOptions
-	json  bool
-	color bool
-	reach ipc.EventsRequest // what has not been printed yet
-	some  bool              // something was printed
+	out      io.Writer
+	o        eventOptions
+	json     bool
+	color    bool
+	position ipc.EventsRequest // where the part begins that has not been printed yet
+	printed  bool              // whether anything was printed
 
-	failed error // of reading or printing a line: unlike one of the connection, it ends --follow
+	failed error // error of reading or printing a line; it ends --follow, unlike an error of the connection
 }
 
 func (a *app) events(o eventOptions) error {
@@ -78,20 +81,20 @@ func (a *app) events(o eventOptions) error {
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	if o.follow {
-		p.reach.Flags = ipc.EventsFollow
-		go func() { stop(awaitUnread(os.Stdout)) }() // the write that would find it out may be hours away
+		p.position.Flags = ipc.EventsFollow
+		go func() { stop(awaitNoReader(os.Stdout)) }() // because the next write, which would find the missing reader, may be hours away
 	}
-	client, err := a.dial(ctx) // it may take as long as it likes, and needs no session
+	client, err := a.dial(ctx) // without a time limit, and without a session, which events do not need
 	if err != nil {
 		return err
 	}
-	a.sayWhich(client.Path())
+	a.sayWhichDaemon(client.Path())
 	for {
-		err = client.Events(ctx, p.reach, p.part)
+		err = client.Events(ctx, p.position, p.printPart)
 		_ = client.Close()
 		var refused *ipc.ReplyError
 		switch {
-		case err == nil && !p.some && isNobody(o.user):
+		case err == nil && !p.printed && isUnknownUser(o.user):
 			return fail(exitFailed, "this machine has no user %s, and no event is about one", o.user)
 		case err == nil:
 			return nil
@@ -112,15 +115,16 @@ func (a *app) events(o eventOptions) error {
 	}
 }
 
-// awaitUnread returns once a file has no reader left, with the error of writing to it. A file that is neither pipe nor socket is left alone.
-// The write is of an empty line, since an empty write would not fail; as any other it ends the program by SIGPIPE where that is not ignored.
-func awaitUnread(f *os.File) error {
+// awaitNoReader waits until a pipe or socket f has no reader left, and returns the error of writing
+// to it. For any other file it never returns. It writes an empty line, because an empty write would
+// not fail. If SIGPIPE is not ignored, that write ends the program, as any other write would.
+func awaitNoReader(f *os.File) error {
 	info, err := f.Stat()
 	if err != nil || info.Mode()&(os.ModeNamedPipe|os.ModeSocket) == 0 {
 		select {}
 	}
 	for err == nil { // a named pipe may have another reader by now
-		// Without any event asked for, it is POLLERR and POLLHUP that end it.
+		// POLLERR and POLLHUP are reported even though no event is asked for.
 		if n, _ := unix.Poll([]unix.PollFd{{Fd: int32(f.Fd())}}, -1); n > 0 {
 			_, err = f.WriteString("\n")
 		}
@@ -128,20 +132,21 @@ func awaitUnread(f *os.File) error {
 	return err
 }
 
-// isNobody tells that a name is surely no user's of this machine; a number may be one's in a container.
-func isNobody(name string) bool {
+// isUnknownUser reports whether this machine certainly has no user of that name. A number may be
+// the ID of a user in a container, so it is never unknown.
+func isUnknownUser(name string) bool {
 	known := inDatabase("passwd")
 	_, err := strconv.ParseUint(name, 10, 32)
 	return name != "" && err != nil && known != nil && !known(name)
 }
 
-// The pauses between two attempts to reach the next daemon.
+// The pause between two attempts to reach the next daemon doubles from leastPause to mostPause.
 const (
 	leastPause = 50 * time.Millisecond
 	mostPause  = time.Second
 )
 
-// reconnect waits for the next daemon at the same socket, for as long as it takes.
+// reconnect waits without a time limit until a daemon answers at path again.
 func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
 	a.say("the daemon at %s has gone; waiting for the next one", path)
 	for pause := leastPause; ; pause = min(2*pause, mostPause) {
@@ -158,18 +163,18 @@ func (a *app) reconnect(ctx context.Context, path string) (*ipc.Client, error) {
 	}
 }
 
-// part prints the lines of one message.
-func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
+// printPart prints the lines of one message of the daemon.
+func (p *eventPrinter) printPart(part ipc.EventsPart, lines []byte) error {
 	var text bytes.Buffer
 	var unreadable error
 	for line := range bytes.Lines(lines) {
 		e, err := events.Parse(line)
 		if err != nil && !p.json {
 			unreadable = fail(exitFailed, "the daemon sent an event that cannot be read: %w; are daemon and gpuarb of one version?", err)
-			break // after those before it
+			break // the lines before it are printed
 		}
 		switch {
-		case err != nil: // of another version: whoever asked for JSON may know it
+		case err != nil: // an event of another version, which a reader of JSON may know
 			text.Write(line)
 		case !p.o.wants(&e):
 		case p.json:
@@ -178,15 +183,16 @@ func (p *eventPrinter) part(part ipc.EventsPart, lines []byte) error {
 			text.WriteString(p.sentence(&e))
 		}
 	}
-	p.reach.Daemon, p.reach.Offset = part.Daemon, part.Next
-	p.some = p.some || text.Len() > 0
+	p.position.Daemon, p.position.Offset = part.Daemon, part.Next
+	p.printed = p.printed || text.Len() > 0
 	if _, p.failed = text.WriteTo(p.out); p.failed == nil {
 		p.failed = unreadable
 	}
 	return p.failed
 }
 
-// wants tells whether an event passes the filters. Lost lines of no one user pass too: any of them may have matched.
+// wants reports whether an event passes the filters. "Lost lines" without a user pass too, because
+// any of the lost lines may have matched.
 func (o *eventOptions) wants(e *events.Event) bool {
 	if e.Kind == events.Lost && e.UID == nil {
 		return true
@@ -202,18 +208,18 @@ func (o *eventOptions) wants(e *events.Event) bool {
 		(len(o.kind) == 0 || slices.Contains(o.kind, string(e.Kind)))
 }
 
-// kindColors are the colours of kinds on a terminal, by SGR's numbers: green for what was given, yellow for what waits or was
-// taken away, red for what went wrong.
+// kindColors are the colours of events on a terminal, as SGR numbers. Green means given, yellow
+// means waiting or taken away, red means failed.
 var kindColors = map[events.Kind]string{
 	events.Granted: "32", events.Served: "32", events.Within: "32", events.Verified: "32", events.DeviceFound: "32", events.DeviceWoke: "32",
 	events.Waited: "33", events.Recalled: "33", events.Over: "33", events.Unmanaged: "33", events.Kept: "33", events.Excess: "33", events.Died: "33", events.Lost: "33",
 	events.Refused: "31", events.Deadlock: "31", events.DeviceLost: "31", events.DeviceHung: "31", events.DeviceUnknown: "31", events.Clamped: "31",
 }
 
-// kindWidth is that of the longest kind.
+// kindWidth is the width of the longest kind, in characters.
 const kindWidth = 14
 
-// sentence is an event as a line for people.
+// sentence returns an event as a line for users.
 func (p *eventPrinter) sentence(e *events.Event) string {
 	kind := fmt.Sprintf("%-*s", kindWidth, report.Escape(string(e.Kind)))
 	if color := kindColors[e.Kind]; p.color && color != "" {

@@ -11,11 +11,11 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// What the commands print with --json that are not about the daemon's state; the others are
-// types of package report, and the convention is the same: null for none. docs/reference/json.md has
-// each key.
+// This file prints results on stdout, as JSON or as text. It also has the JSON types that no other
+// file of this package has. Package report has those for the state of the daemon.
+// docs/reference/json.md describes each key; null means none.
 
-// show prints what a command found: as JSON with --json, else as text.
+// show prints the result of a command: as JSON with --json, otherwise as text.
 func (a *app) show(found any, text func(w io.Writer) error) error {
 	var b bytes.Buffer
 	if a.json {
@@ -31,13 +31,13 @@ func (a *app) show(found any, text func(w io.Writer) error) error {
 	return err
 }
 
-// tell prints what a command has done, or has found where there is no more to it than a line.
-func (a *app) tell(format string, args ...any) error {
+// printf prints on stdout what a command has done, or a result of one line.
+func (a *app) printf(format string, args ...any) error {
 	_, err := fmt.Fprintf(os.Stdout, format, args...)
 	return err
 }
 
-// statusRow is what `gpuarb status --json` prints of a target.
+// statusRow is an entry of the output of `gpuarb status --json`.
 type statusRow struct {
 	Kind    string  `json:"kind"`
 	Name    *string `json:"name"`
@@ -45,7 +45,7 @@ type statusRow struct {
 	Memory  *string `json:"memory"`
 	File    string  `json:"file"`
 	Running *int    `json:"processes"`
-	Held    *int    `json:"processes_held"`
+	Loaded  *int    `json:"processes_held"`
 }
 
 func statusRows(entries []preload.Entry) []statusRow {
@@ -53,7 +53,7 @@ func statusRows(entries []preload.Entry) []statusRow {
 	for _, e := range entries {
 		row := statusRow{Kind: string(e.Kind), Name: report.Unless(e.Name, ""), Library: e.Library, Memory: report.Unless(e.Memory, ""), File: e.File}
 		if e.Known {
-			row.Running, row.Held = &e.Running, &e.Held
+			row.Running, row.Loaded = &e.Running, &e.Loaded
 		}
 		rows = append(rows, row)
 	}

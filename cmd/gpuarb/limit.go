@@ -1,5 +1,9 @@
 package main
 
+// This file has `gpuarb limit`: it reads the command line, sends the change to the daemon, and
+// shows limits. limittarget.go has what limits there are, and how a name on the command line is
+// looked up.
+
 import (
 	"context"
 	"errors"
@@ -50,7 +54,7 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 			return a.ask(func(ctx context.Context, client *ipc.Client) error { return a.limit(ctx, client, whose) })
 		},
 	}
-	for _, t := range targets {
+	for _, t := range limitKinds {
 		if t.flag != "" {
 			command.Flags().String(t.flag, "", t.usage)
 		}
@@ -63,13 +67,14 @@ Sizes: 4G, 4GiB, 4096M, bytes, 25% (of each device), max. K, M and G are binary.
 	return a.jsonFlag(command)
 }
 
-// completeLimit completes the arguments of limit: a PID, unless a flag says whose limit it is, then the limits not given yet.
+// completeLimit completes the arguments of limit. If no flag says whose limit it is, the first
+// argument is a PID. The others are the limits that are not on the command line yet.
 func (a *app) completeLimit(command *cobra.Command, args []string, begun string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	if strings.Contains(begun, "=") {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	kind, flags := ipc.LimitProcess, command.Flags()
-	for _, t := range targets {
+	for _, t := range limitKinds {
 		if t.kind != ipc.LimitDevice && flags.Changed(t.flag) {
 			kind = t.kind
 		}
@@ -80,9 +85,9 @@ func (a *app) completeLimit(command *cobra.Command, args []string, begun string)
 		if !flags.Changed("device") {
 			return all, cobra.ShellCompDirectiveNoFileComp
 		}
-		kind = ipc.LimitDevice // the device's own limits, unless a PID follows
+		kind = ipc.LimitDevice // limits of the device, unless a PID follows
 	}
-	for _, name := range targetOf(kind).limits {
+	for _, name := range limitKindOf(kind).limits {
 		if !slices.ContainsFunc(args, func(given string) bool { return strings.HasPrefix(given, name+"=") }) {
 			all = append(all, cobra.CompletionWithDesc(name+"=", limitMeanings[name]))
 		}
@@ -90,7 +95,7 @@ func (a *app) completeLimit(command *cobra.Command, args []string, begun string)
 	return all, cobra.ShellCompDirectiveNoFileComp | cobra.ShellCompDirectiveNoSpace
 }
 
-// limitMeanings say what a limit is a limit of.
+// limitMeanings say what each limit means.
 var limitMeanings = map[string]string{
 	"memory.max": "the most memory: 4G, 25%, max", "memory.min": "what is reserved of that: 4G, 25%",
 	"streams.max": "the most streams of a process", "slots.max": "how many jobs may have work there at once",
@@ -99,15 +104,15 @@ var limitMeanings = map[string]string{
 // withFolder is the flag for a limit that ends when the folder of its cgroup is removed.
 const withFolder = "with-folder"
 
-// readLimited reads whose limits change, and how. What is looked up by a name comes later.
-func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
-	w := &limited{target: targetOf(ipc.LimitDevice), request: ipc.LimitRequest{Device: ipc.AllDevices}}
+// readLimited reads whose limits change, and how. limitTarget.resolve looks the names up later.
+func readLimited(flags *pflag.FlagSet, args []string) (*limitTarget, error) {
+	w := &limitTarget{limitKind: limitKindOf(ipc.LimitDevice), request: ipc.LimitRequest{Device: ipc.AllDevices}}
 	w.device, _ = flags.GetString(w.flag)
 	named := 0
-	for i, t := range targets {
-		// An empty name is as none, but that of a job is said to be wrong.
+	for i, t := range limitKinds {
+		// An empty name counts as no name, except for a job, where it is an error.
 		if name, _ := flags.GetString(t.flag); t.kind != ipc.LimitDevice && (name != "" || t.kind == ipc.LimitJob && flags.Changed(t.flag)) {
-			w.target, w.name = &targets[i], name
+			w.limitKind, w.name = &limitKinds[i], name
 			named++
 		}
 	}
@@ -116,9 +121,9 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 		if err != nil && ipc.CheckName(w.name) != nil {
 			return nil, fmt.Errorf("--job: %q is neither the number nor the name of a job; `gpuarb jobs` shows both", w.name)
 		}
-		w.request.ID = id // 0: by name, which comes later
+		w.request.ID = id // 0: resolve looks the name up
 	}
-	if w.kind == ipc.LimitCgroup && w.name != "/" { // in which all programs are: it has no limit, and shows what they hold
+	if w.kind == ipc.LimitCgroup && w.name != "/" { // the root contains all programs: it has no limit, but its usage can be shown
 		if err := rules.CheckCgroup(w.name); err != nil {
 			return nil, fmt.Errorf("--cgroup: %w", err)
 		}
@@ -128,7 +133,7 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 		if err != nil || pid == 0 {
 			return nil, fmt.Errorf("%q is no PID and no LIMIT=VALUE", args[0])
 		}
-		w.target, w.request.ID = targetOf(ipc.LimitProcess), pid
+		w.limitKind, w.request.ID = limitKindOf(ipc.LimitProcess), pid
 		args = args[1:]
 		named++
 	}
@@ -152,7 +157,7 @@ func readLimited(flags *pflag.FlagSet, args []string) (*limited, error) {
 }
 
 func setLimit(request *ipc.LimitRequest, name, value string) error {
-	t := targetOf(request.Target)
+	t := limitKindOf(request.Target)
 	if !slices.Contains(t.limits, name) {
 		are := "are"
 		if len(t.limits) == 1 {
@@ -170,7 +175,7 @@ func setLimit(request *ipc.LimitRequest, name, value string) error {
 	return nil
 }
 
-func (a *app) limit(ctx context.Context, client *ipc.Client, w *limited) error {
+func (a *app) limit(ctx context.Context, client *ipc.Client, w *limitTarget) error {
 	if err := w.resolve(ctx, client); err != nil {
 		return err
 	}
@@ -190,22 +195,22 @@ func (a *app) limit(ctx context.Context, client *ipc.Client, w *limited) error {
 	return nil
 }
 
-// showLimits prints the limits in force, and what set them.
-func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limited) error {
-	s, limits, err := w.now(ctx, client)
+// showLimits prints the limits in force, and what set each.
+func (a *app) showLimits(ctx context.Context, client *ipc.Client, w *limitTarget) error {
+	s, limits, err := w.currentLimits(ctx, client)
 	if err != nil {
 		return err
 	}
-	a.sayMistaken(s)
+	a.sayConfigMistakes(s)
 	width := terminalWidth()
 	return a.show(limits, func(to io.Writer) error { return report.Style{Width: width, Human: width > 0}.Limits(to, limits) })
 }
 
-// sayOver says where more is held than a limit allows that was just set.
-func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limited) {
-	snapshot, limits, err := w.now(ctx, client)
+// sayOver says which targets hold more memory than the limit that was just set.
+func (a *app) sayOver(ctx context.Context, client *ipc.Client, w *limitTarget) {
+	snapshot, limits, err := w.currentLimits(ctx, client)
 	if err != nil {
-		return // the change is made all the same
+		return // the change has been made
 	}
 	who := w.name
 	if w.kind == ipc.LimitProcess || w.kind == ipc.LimitJob {

@@ -1,5 +1,7 @@
 package main
 
+// This file starts the program. doc.go describes the command, and root.go runs the command line.
+
 import "os"
 
 func main() {

@@ -1,5 +1,8 @@
 package main
 
+// This file has the parts of the manual pages that commands do not describe themselves. Package
+// manual writes the pages.
+
 import (
 	"os"
 	"path/filepath"
@@ -9,13 +12,14 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// shareCommand is called by the build (Makefile, target share): it writes the manual pages and completions that are installed.
+// shareCommand returns the command that the build calls (target share of the Makefile). It writes
+// the manual pages and completions that are installed.
 func (a *app) shareCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:    "write-share FOLDER DOCS",
 		Short:  "write the manual pages and completions below FOLDER; those on files are made of the documents in DOCS",
 		Hidden: true,
-		Args:   takes(2, 2),
+		Args:   argumentCount(2, 2),
 		RunE: func(command *cobra.Command, args []string) error {
 			book := manual.Book{Root: command.Root(), Chapter: 1, Date: manual.Date(os.Getenv), Sections: ownSections(), Documents: documents(args[1]),
 				See: []string{"gpuarb.toml(5)", "gpuarb-files(5)", "gpuarbd(8)", "nvidia-smi(1)"}}
@@ -24,7 +28,7 @@ func (a *app) shareCommand() *cobra.Command {
 	}
 }
 
-// documents are the pages on files.
+// documents returns the manual pages about files, which are made from documents.
 func documents(folder string) []manual.Document {
 	return []manual.Document{
 		{Name: "gpuarb.toml", Short: "configuration of gpuarbd", Path: filepath.Join(folder, "admin/configuration.md"), See: []string{"gpuarb-config(1)", "gpuarb-files(5)", "gpuarbd(8)"}},
@@ -32,7 +36,7 @@ func documents(folder string) []manual.Document {
 	}
 }
 
-// ownSections are what gpuarb's own page has besides what the commands say of themselves.
+// ownSections returns the sections of gpuarb(1) that are not made from the commands.
 func ownSections() []manual.Section {
 	return []manual.Section{
 		{Title: "EXIT STATUS", Items: []manual.Item{

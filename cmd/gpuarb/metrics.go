@@ -1,5 +1,7 @@
 package main
 
+// This file has `gpuarb metrics`. Package metrics, which the daemon uses, computes the metrics.
+
 import (
 	"context"
 	"errors"
@@ -16,14 +18,14 @@ func (a *app) metricsCommand() *cobra.Command {
 		Short: "print the daemon's metrics in Prometheus' text format, as /gpu/metrics",
 		Long: `Prints the daemon's metrics at this moment in Prometheus' text format, as /gpu/metrics. The textfile
 collector of node_exporter can take them: gpuarb metrics > gpuarb.prom`,
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(*cobra.Command, []string) error { return a.metrics() },
 	}
 }
 
 func (a *app) metrics() error {
 	return a.ask(func(ctx context.Context, client *ipc.Client) error {
-		a.sayWhich(client.Path())
+		a.sayWhichDaemon(client.Path())
 		text, err := client.Metrics(ctx)
 		switch {
 		case errors.Is(err, ipc.StatusUnknownType):

@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb plan`, which computes how much memory programs need together, before any of
+// them runs. planreserve.go has plan --min.
+
 import (
 	"errors"
 	"fmt"
@@ -12,21 +15,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// customaryReserve is the working pool of one stream, unless another is given.
-const customaryReserve accounting.Bytes = 256 << 20
+// defaultReserve is the working pool of one stream, unless the user gives another size.
+const defaultReserve accounting.Bytes = 256 << 20
 
-// plan is what `gpuarb plan --json` prints.
+// plan is the output of `gpuarb plan --json`.
 type plan struct {
 	Arms          uint64           `json:"arms"`
 	Streams       uint64           `json:"streams"`
 	StreamReserve accounting.Bytes `json:"stream_reserve_bytes"`
 	Total         accounting.Bytes `json:"total_bytes"`
-	Saturated     bool             `json:"saturated"` // the true total is larger
+	Saturated     bool             `json:"saturated"` // the true total is larger than a uint64
 }
 
 func (a *app) planCommand() *cobra.Command {
 	var wanted plan
-	var reserve, least string
+	var reserve, minSize string
 	command := a.jsonFlag(&cobra.Command{
 		Use:   "plan --arms A {--streams S | --min SIZE}",
 		Short: "print how much memory A programs take together, before anything runs",
@@ -36,7 +39,7 @@ func (a *app) planCommand() *cobra.Command {
 			"beside each, at what one is known to cost there, and how many of the programs run at once. A program\n" +
 			"of several processes needs a context for each: those beyond the first take free memory, unless\n" +
 			"it runs with --per-process, where each process reserves for itself.",
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			given := command.Flags().Changed("stream-reserve")
 			streams, reserves := command.Flags().Changed("streams"), command.Flags().Changed("min")
@@ -46,7 +49,7 @@ func (a *app) planCommand() *cobra.Command {
 			case reserves && (streams || given):
 				return fail(exitUsage, "--min and --streams are planned one at a time: give one of them")
 			case reserves:
-				return a.planReservations(wanted.Arms, least)
+				return a.planReservations(wanted.Arms, minSize)
 			case !streams:
 				return fail(exitUsage, "nothing to plan: give --streams S, or --min SIZE")
 			}
@@ -56,7 +59,7 @@ func (a *app) planCommand() *cobra.Command {
 	command.Flags().Uint64Var(&wanted.Arms, "arms", 0, "how many run at once")
 	command.Flags().Uint64Var(&wanted.Streams, "streams", 0, "streams of each")
 	command.Flags().StringVar(&reserve, "stream-reserve", "", "memory of each stream, as 256M")
-	command.Flags().StringVar(&least, "min", "", "memory that each reserves, as 2G")
+	command.Flags().StringVar(&minSize, "min", "", "memory that each reserves, as 2G")
 	return command
 }
 
@@ -82,7 +85,7 @@ func (a *app) plan(p plan, reserve string, given bool) error {
 	})
 }
 
-// saturatingProduct returns a × b, or the largest number and true.
+// saturatingProduct returns a × b. If that is too large, it returns the largest uint64 and true.
 func saturatingProduct(a, b uint64) (uint64, bool) {
 	high, low := bits.Mul64(a, b)
 	if high != 0 {
@@ -91,12 +94,12 @@ func saturatingProduct(a, b uint64) (uint64, bool) {
 	return low, false
 }
 
-// environmentReserve reads GPUARB_STREAM_RESERVE. A value that cannot be read is reported and
-// ignored: nothing runs here.
+// environmentReserve reads GPUARB_STREAM_RESERVE. An invalid value is reported and ignored, because
+// plan starts no program.
 func (a *app) environmentReserve() accounting.Bytes {
 	text := os.Getenv("GPUARB_STREAM_RESERVE")
 	if text == "" {
-		return customaryReserve
+		return defaultReserve
 	}
 	reserve, err := parseReserve(text)
 	if err == nil && reserve == 0 {
@@ -104,7 +107,7 @@ func (a *app) environmentReserve() accounting.Bytes {
 	}
 	if err != nil {
 		a.say("GPUARB_STREAM_RESERVE=%s is ignored: %v", text, err)
-		return customaryReserve
+		return defaultReserve
 	}
 	return reserve
 }

@@ -1,5 +1,7 @@
 package main
 
+// This file has `gpuarb queue`, which shows the waiting requests, and `gpuarb queue cancel`.
+
 import (
 	"context"
 	"math"
@@ -20,14 +22,14 @@ func (a *app) queueCommand() *cobra.Command {
 		Short: "take requests out of the queue, by the number that queue shows",
 		Long: "Takes requests out of the queue. Whoever waits gets the error that he would have got\n" +
 			"without waiting, so gpuarb run and claim end with 75. Your own, or as root anybody's.",
-		Args:              takes(1, math.MaxInt),
+		Args:              argumentCount(1, math.MaxInt),
 		ValidArgsFunction: a.fromState(offerTickets),
 		RunE:              func(_ *cobra.Command, args []string) error { return a.queueCancel(args) },
 	})
 	return queue
 }
 
-// queueCancel cancels tickets: all that it can, and fails if one was not there.
+// queueCancel cancels all tickets that it can. It fails if one of the tickets did not wait.
 func (a *app) queueCancel(args []string) error {
 	tickets := make([]uint64, len(args))
 	for i, arg := range args {

@@ -1,5 +1,8 @@
 package main
 
+// This file carries out a command line: it finds the command, runs it, and turns its error into a
+// message and an exit code. main calls run. Each command is in a file of its own.
+
 import (
 	"bytes"
 	"errors"
@@ -14,14 +17,14 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// run carries out one command line, and returns the exit code.
+// run carries out a command line, and returns the exit code.
 func (a *app) run(args []string) int {
 	root := a.rootCommand()
 	if command, rest, err := root.Find(args); err == nil && command.Flags().Lookup(waitFlag) != nil {
 		args = append([]string{command.Name()}, joinWait(command.Flags(), rest)...)
 	}
 	root.SetArgs(args)
-	var help bytes.Buffer // cobra does not look whether its text could be written
+	var help bytes.Buffer // a buffer, because cobra ignores errors of writing its text
 	root.SetOut(&help)
 	root.SetErr(os.Stderr)
 	command, err := root.ExecuteC()
@@ -34,13 +37,13 @@ func (a *app) run(args []string) int {
 	var exit *exitError
 	var output *os.PathError
 	failed, usage := exitFailed, exitUsage
-	if command.Name() == runName { // its other codes are the program's
+	if command.Name() == runName { // the other codes of run are those of the program
 		failed, usage = exitRunFailed, exitRunFailed
 	}
 	switch {
 	case errors.As(err, &output) && output.Path == os.Stdout.Name():
 		exit = &exitError{failed, fmt.Errorf("the output cannot be written: %w", output.Err)}
-	case !errors.As(err, &exit): // cobra's own: flags and arguments
+	case !errors.As(err, &exit): // error of cobra itself, about flags or arguments
 		exit = &exitError{usage, fmt.Errorf("%w%s", explainFlag(err), see(command, err))}
 	}
 	if exit.err != nil {
@@ -49,7 +52,7 @@ func (a *app) run(args []string) int {
 	return exit.code
 }
 
-// see names the help for a command line that is wrong.
+// see refers to the help of a command whose command line is wrong.
 func see(command *cobra.Command, err error) string {
 	link := "; see"
 	if strings.HasSuffix(err.Error(), "?") {
@@ -61,7 +64,7 @@ func see(command *cobra.Command, err error) string {
 	return fmt.Sprintf("%s `%s --help`", link, command.CommandPath())
 }
 
-// explainFlag says what a flag takes, where the parser has only strconv's words for it.
+// explainFlag says which values a flag takes, if the parser has only the error of strconv.
 func explainFlag(err error) error {
 	var flag *pflag.InvalidValueError
 	var read *strconv.NumError
@@ -75,7 +78,7 @@ func explainFlag(err error) error {
 	case "uint64":
 		return fmt.Errorf("--%s: %q is no number from 0 to %d", name, value, uint64(math.MaxUint64))
 	}
-	return fmt.Errorf("--%s: %q is no number from 1 to %d", name, value, math.MaxInt32) // streams, a PID
+	return fmt.Errorf("--%s: %q is no number from 1 to %d", name, value, math.MaxInt32) // a number of streams or a PID
 }
 
 func (a *app) rootCommand() *cobra.Command {
@@ -125,7 +128,7 @@ func (a *app) rootCommand() *cobra.Command {
 			command.Short = "print what makes a shell complete gpuarb's commands and flags"
 			command.Args, command.RunE = cobra.ArbitraryArgs, wantsSubcommand
 			for _, shell := range command.Commands() {
-				shell.Args = takes(0, 0)
+				shell.Args = argumentCount(0, 0)
 			}
 		}
 	}

@@ -1,5 +1,9 @@
 package main
 
+// This file has `gpuarb run`: it opens a job, starts the program in it, and waits for the program.
+// jobrequest.go reads the flags, openjob.go opens the job, enclosingjob.go runs a program in a job
+// that exists already. supervise.go and exec.go start the program.
+
 import (
 	"context"
 	"errors"
@@ -66,7 +70,7 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 		},
 	}
 	flags := command.Flags()
-	flags.SetInterspersed(false) // what follows COMMAND is the command's
+	flags.SetInterspersed(false) // arguments after COMMAND belong to the command
 	options.addTo(flags)
 	flags.StringVar(&options.name, "name", "", "what the job is called in tables, messages and logs, and where commands take its number")
 	flags.BoolVar(&options.summary, "summary", false, "end with a line on stderr: most memory used, time waited, requests refused; =false: never")
@@ -80,30 +84,30 @@ bytes, 25% (of each device), max. K, M and G are binary.`,
 	return command
 }
 
-// runFailure gives every failure of gpuarb itself the code that tells it from the
-// program's own.
+// runFailure gives failures of gpuarb itself the exit code that differs from usual codes of
+// programs.
 func runFailure(err error) error {
 	if err == nil {
 		return nil
 	}
-	exit := coded(err, exitRunFailed)
+	exit := withCode(err, exitRunFailed)
 	if exit.code < exitTimeout && exit.code != exitBusy && exit.err != nil {
 		return &exitError{exitRunFailed, err}
 	}
 	return exit
 }
 
-// runProgram opens a job, starts the program in it, and waits for it.
+// runProgram opens a job, starts the program in it, and waits for the program.
 func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []string) error {
 	program, err := lookUp(args[0], os.Getenv("PATH"))
 	if err != nil {
-		program = args[0] // after what is wrong with the flags
+		program = args[0] // reported later, because faults in the flags come first
 	}
 	if err := a.checkEnvironment(); err != nil {
 		return err
 	}
-	if around, inside := a.jobAround(); inside {
-		return a.runInside(around, flags, options, program, args, err)
+	if around, inside := a.enclosingJob(); inside {
+		return a.runInJob(around, flags, options, program, args, err)
 	}
 	request, size, wrong := options.request(flags)
 	if wrong != nil {
@@ -138,31 +142,31 @@ func (a *app) runProgram(flags *pflag.FlagSet, options *jobOptions, args []strin
 		return jobRefused(who, err)
 	}
 	switch {
-	case options.asSeen && job.Devices == request.Devices:
-		job.Devices = 0 // the environment stays as its user wrote it
+	case options.asVisible && job.Devices == request.Devices:
+		job.Devices = 0 // the environment stays as the user wrote it
 	case options.min != "" && options.device == "" && options.prefer == "" && job.Devices > 0:
 		a.say("%s: --min %s fits GPU %s alone: the program is given no other", who, options.min, indices(job))
 	}
 	if flags.Changed(noExportsFlag) {
-		job.Text = ipc.Text{} // the command line has chosen, not the rule
+		job.Text = ipc.Text{} // the command line decides, instead of the rule
 	}
 	launch, err := launchOf(library, client.Path(), job)
 	if err != nil {
 		return err
 	}
-	if options.becomes(flags) {
-		return a.become(program, args, launch.Environ(os.Environ()), options.dieWithParent)
+	if options.usesExec(flags) {
+		return a.execProgram(program, args, launch.Environ(os.Environ()), options.dieWithParent)
 	}
 	cancel := func() { a.cancelTickets(client.Path(), job.Job) }
-	watched := a.watchBeside(client.Path(), who, job.Job)
+	stopWatching := a.watchBypassing(client.Path(), who, job.Job)
 	err = a.supervise(program, args, launch.Environ(os.Environ()), caught, cancel)
-	watched()
-	a.summarize(client.Path(), who, job.Job, options.summaryWish(flags))
+	stopWatching()
+	a.summarize(client.Path(), who, job.Job, options.summaryMode(flags))
 	return err
 }
 
-// summaryWish is what the command line says of a line at the end.
-func (o *jobOptions) summaryWish(flags *pflag.FlagSet) summaryWish {
+// summaryMode returns whether the flags ask for a summary at the end.
+func (o *jobOptions) summaryMode(flags *pflag.FlagSet) summaryMode {
 	switch {
 	case o.summary:
 		return summaryAlways
@@ -172,9 +176,10 @@ func (o *jobOptions) summaryWish(flags *pflag.FlagSet) summaryWish {
 	return summaryIfNeeded
 }
 
-// jobRefused says what was refused, where the daemon's own words do not, and whom it is about: several runs may write into one log.
+// jobRefused adds to a refusal the name of the job, because several runs may write into the same
+// log. If the text of the daemon does not say that the job was refused, jobRefused adds that too.
 func jobRefused(who string, err error) error {
-	exit := coded(err, exitFailed)
+	exit := withCode(err, exitFailed)
 	reason := exit.err
 	switch {
 	case reason == nil:
@@ -185,10 +190,9 @@ func jobRefused(who string, err error) error {
 	return &exitError{exit.code, fmt.Errorf("%s: %w", who, reason)}
 }
 
-// prepare connects to the daemon, and completes the request with the devices that it
-// knows.
+// prepare connects to the daemon, and adds devices to the request.
 func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size accounting.Size) (*ipc.Client, error) {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
 	defer a.slow(theDaemon)()
 	client, err := a.connect(ctx)
@@ -206,7 +210,8 @@ func (a *app) prepare(request *ipc.JobOpenRequest, options *jobOptions, size acc
 	return client, nil
 }
 
-// launchOf returns what programs of a job are given: library, unless the job's rule chooses the build without exports.
+// launchOf returns how programs of a job start. They get library, unless the rule of the job
+// chooses the build without exports.
 func launchOf(library, path string, job ipc.JobOpenReply) (shim.Launch, error) {
 	if job.Text.String() == ipc.BuildNoExports {
 		var err error

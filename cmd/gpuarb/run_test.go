@@ -140,7 +140,7 @@ func TestTakenWithinTheEnvironment(t *testing.T) {
 	}
 	const all = "all"
 	for _, c := range []struct{ env, flags, want string }{
-		{"CUDA_VISIBLE_DEVICES=1", "", all}, // takes nothing
+		{"CUDA_VISIBLE_DEVICES=1", "", all}, // argumentCount nothing
 		{"CUDA_VISIBLE_DEVICES=1", "--no-wait", "1"},
 		{"CUDA_VISIBLE_DEVICES=1", "--exclusive", "1"},
 		{"CUDA_VISIBLE_DEVICES=1", "--min 1G", "1"},

@@ -1,5 +1,7 @@
 package main
 
+// This file prints the last line of `gpuarb run`: how much the job used, and how long it waited.
+
 import (
 	"context"
 	"errors"
@@ -10,25 +12,25 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// summaryPatience bounds how long a run that has ended waits for its figures.
-const summaryPatience = 2 * time.Second
+// summaryTimeout bounds how long a run that has ended waits for the figures of its job.
+const summaryTimeout = 2 * time.Second
 
-// summaryWish is whether a run ends with a line of what became of it.
-type summaryWish int
+// summaryMode is whether a run ends with a summary line.
+type summaryMode int
 
 const (
-	summaryIfNeeded summaryWish = iota // where something of it waited or was refused
+	summaryIfNeeded summaryMode = iota // print it if a request waited or was refused
 	summaryAlways
 	summaryNever
 )
 
-// summarize says what became of a job whose command has ended.
-func (a *app) summarize(path, who string, job ipc.Token, wish summaryWish) {
+// summarize prints the summary of a job whose command has ended.
+func (a *app) summarize(path, who string, job ipc.Token, wish summaryMode) {
 	if wish == summaryNever || wish == summaryIfNeeded && a.quiet() {
 		return
 	}
-	a.sayBeside(path, who, job)
-	tally, err := tallyOf([]string{path}, job, summaryPatience)
+	a.sayBypassing(path, who, job)
+	tally, err := tallyOf([]string{path}, job, summaryTimeout)
 	switch {
 	case err == nil && (wish == summaryAlways || tally.Waits > 0 || tally.Refused > 0 || tally.Unknown > 0):
 		a.say("%s: %s", who, summary(tally))
@@ -50,8 +52,8 @@ func tallyOf(paths []string, job ipc.Token, most time.Duration) (tally ipc.JobTa
 	return tally, err
 }
 
-// summary is the line: what was used at most, of how much, how long requests waited, and how
-// many were refused.
+// summary returns the line: the largest usage and its limit, the time that requests waited, and the
+// number of refused requests.
 func summary(t ipc.JobTallyReply) string {
 	var used []wording.Use
 	for _, d := range t.Device[:min(t.Devices, ipc.PageSlots)] {

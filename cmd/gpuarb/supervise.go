@@ -1,5 +1,9 @@
 package main
 
+// This file starts the program of `gpuarb run` or `claim --exec` as a child, forwards signals to
+// it, and waits for its end. doc.go explains which signals are forwarded. exec.go replaces gpuarb
+// by the program instead.
+
 import (
 	"errors"
 	"fmt"
@@ -16,17 +20,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// defaultPath is searched when there is no PATH, as execvp(3) does.
+// defaultPath is searched if PATH is empty, as execvp(3) does.
 const defaultPath = "/bin:/usr/bin"
 
-// lookUp finds the program as execvp(3) does: a name with a slash is a path, any
-// other is searched for in PATH. The error has the exit code for it.
+// lookUp finds a program as execvp(3) does. A name with a slash is a path; any other name is
+// searched for in PATH. The error has its exit code.
 func lookUp(name, path string) (string, error) {
 	if name == "" {
 		return "", fail(exitRunNotFound, "the command is empty")
 	}
 	if strings.Contains(name, "/") {
-		return name, nil // what is wrong with it, execve says
+		return name, nil // execve reports what is wrong with it
 	}
 	if path == "" {
 		path = defaultPath
@@ -37,7 +41,7 @@ func lookUp(name, path string) (string, error) {
 			folder = "."
 		}
 		candidate := folder + "/" + name // not Join: "./x" must keep its slash
-		info, err := os.Stat(candidate)
+		info, err := os.Stat(candidate)  // filepath.Join would remove the "./"
 		if err != nil || info.IsDir() {
 			continue
 		}
@@ -52,16 +56,16 @@ func lookUp(name, path string) (string, error) {
 	return "", fail(exitRunNotFound, "%s: command not found in PATH (%s)", name, path)
 }
 
-// executable is the absolute path of this program.
+// executable returns the absolute path of this program.
 func executable() string {
 	path, err := os.Executable()
 	if err != nil {
-		return "/usr/bin/gpuarb" // no /proc: look where it is installed
+		return "/usr/bin/gpuarb" // without /proc, use the place of the installation
 	}
 	return path
 }
 
-// library finds the shim.
+// library returns the path of the library.
 func (a *app) library() (string, error) {
 	library, err := shim.FindLibrary(executable(), os.Getenv)
 	if err != nil {
@@ -70,7 +74,8 @@ func (a *app) library() (string, error) {
 	return library, nil
 }
 
-// libraryFor returns the build of the library that a program needs: without exports if it has variables named like driver functions.
+// libraryFor returns the build of the library that a program needs. A program that has variables
+// named like driver functions needs the build without exports.
 func (a *app) libraryFor(noExports bool) (string, error) {
 	library, err := a.library()
 	if err != nil || !noExports {
@@ -79,9 +84,10 @@ func (a *app) libraryFor(noExports bool) (string, error) {
 	return shim.WithoutExports(library)
 }
 
-// supervise starts the program and waits for it, and for nothing that it leaves
-// behind. It returns nil for exit code 0, else an error with the code. Before a signal
-// is passed on that is to end the program, cancel is called, which ends its waiting.
+// supervise starts the program and waits until it ends; it does not wait for processes that the
+// program leaves behind. It returns nil for exit code 0, otherwise an error with the code. Before a
+// signal that may end the program is forwarded, supervise calls cancel, which ends the waits of the
+// program.
 func (a *app) supervise(program string, args, environ []string, caught chan os.Signal, cancel func()) error {
 	// The kernel sends the parent-death signal when the thread that started the
 	// child ends, so this thread must last as long as the child.
@@ -89,7 +95,7 @@ func (a *app) supervise(program string, args, environ []string, caught chan os.S
 	defer runtime.UnlockOSThread()
 
 	a.warnOutside(program, args)
-	signal.Notify(caught, passedSignals...) // before the program can send one, or ask for one
+	signal.Notify(caught, passedSignals...) // before the program can send a signal, or make another process send one
 	process, err := start(program, args, environ)
 	if err != nil {
 		return startFailure(program, err)
@@ -109,7 +115,7 @@ func (a *app) supervise(program string, args, environ []string, caught chan os.S
 	return exitStatus(state)
 }
 
-// start starts the program as env(1) would. It gets SIGTERM when gpuarb is killed.
+// start starts the program as env(1) would. The program gets SIGTERM if gpuarb is killed.
 func start(program string, args, environ []string) (process *os.Process, err error) {
 	err = orShell(spawn.Program{Path: program, Args: args, Environ: environ, DeathSignal: unix.SIGTERM}, func(p spawn.Program) error {
 		process, err = p.Start()
@@ -118,7 +124,8 @@ func start(program string, args, environ []string) (process *os.Process, err err
 	return process, err
 }
 
-// orShell executes a program. A script without an interpreter line goes to the shell, as with execvp(3).
+// orShell executes a program. A script without an interpreter line is run by the shell, as
+// execvp(3) does.
 func orShell(program spawn.Program, execute func(spawn.Program) error) error {
 	err := execute(program)
 	if errors.Is(err, unix.ENOEXEC) {
@@ -154,8 +161,9 @@ func exitStatus(state *os.ProcessState) error {
 	return &exitError{code: state.ExitCode()}
 }
 
-// catchSignals begins to catch what is passed on. It begins before there is a program:
-// what comes until then is not lost. Signals that were ignored when gpuarb was started stay ignored.
+// catchSignals starts to catch the signals that are forwarded. It is called before the program
+// starts, so that no signal is lost. Signals that were ignored when gpuarb was started stay
+// ignored.
 func catchSignals() (caught chan os.Signal, stop func()) {
 	caught = make(chan os.Signal, 64)
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
@@ -171,22 +179,24 @@ func catchSignals() (caught chan os.Signal, stop func()) {
 	return caught, func() { signal.Stop(caught) }
 }
 
-// lastSignal is the highest number of a signal.
+// lastSignal is the highest signal number.
 const lastSignal unix.Signal = 64
 
-// keptSignals are never ignored: SIGCHLD because gpuarb waits for the program's end, SIGURG because Go's runtime sends it to itself.
+// keptSignals are never ignored. gpuarb needs SIGCHLD to wait for the program, and the Go runtime
+// sends SIGURG to itself.
 var keptSignals = []unix.Signal{unix.SIGCHLD, unix.SIGURG}
 
-// passedSignals are the signals that gpuarb passes on to a program, also one that it was started to ignore: the
-// program may have a handler of its own for it. They are all signals that other processes may send to it, except those of a terminal's
-// job control, which reach the whole group, and those that a process causes itself.
+// passedSignals are the signals that gpuarb forwards to the program. They include signals that
+// gpuarb was started to ignore, because the program may have a handler of its own. They are all
+// signals that other processes may send. Left out are the signals of job control, which reach the
+// whole group, and signals that a process causes itself.
 var passedSignals = append([]os.Signal{
 	unix.SIGHUP, unix.SIGINT, unix.SIGQUIT, unix.SIGTERM, unix.SIGUSR1, unix.SIGUSR2, unix.SIGCONT, unix.SIGWINCH,
 	unix.SIGALRM, unix.SIGVTALRM, unix.SIGIO, unix.SIGPWR,
 }, realTimeSignals()...)
 
-// realTimeSignals returns the real-time signals that Go's runtime can catch: those that C's library leaves to programs, without the
-// first of them.
+// realTimeSignals returns the real-time signals that the Go runtime can catch. These are the
+// signals that the C library leaves to programs, except the first.
 func realTimeSignals() (all []os.Signal) {
 	const first unix.Signal = 35
 	for sig := first; sig <= lastSignal; sig++ {
@@ -195,8 +205,8 @@ func realTimeSignals() (all []os.Signal) {
 	return all
 }
 
-// forward passes on what is caught until done. A signal that comes before the end of
-// the program and is handled after it finds nobody, and does no harm.
+// forward forwards the signals that are caught until done is closed. A signal that is handled after
+// the end of the program has no effect.
 func forward(caught <-chan os.Signal, process *os.Process, cancel func(), done <-chan struct{}) {
 	for {
 		select {
@@ -213,9 +223,9 @@ func forward(caught <-chan os.Signal, process *os.Process, cancel func(), done <
 	}
 }
 
-// fromTerminal guesses whether a terminal sent sig, to the whole foreground group and
-// so to the program too. The sender is not known here; that our group is in the
-// foreground of our terminal is taken for a yes.
+// fromTerminal guesses whether a terminal sent sig. A terminal sends it to the whole foreground
+// group, and so to the program too. The sender is not known here. The answer is yes if the group of
+// gpuarb is in the foreground of its terminal.
 func fromTerminal(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGQUIT, unix.SIGWINCH:

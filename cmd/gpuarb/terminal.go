@@ -1,5 +1,7 @@
 package main
 
+// This file finds out about the terminal: its width, and whether messages may be printed on it.
+
 import (
 	"cmp"
 	"os"
@@ -9,17 +11,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// quiet tells that the library is to print nothing, and so nobody who did not ask for it.
+// quiet reports whether GPUARB_QUIET is set. The library then prints nothing, and so gpuarb prints
+// no message that the user did not ask for.
 func (a *app) quiet() bool {
 	value := os.Getenv("GPUARB_QUIET")
 	return value != "" && value != "0"
 }
 
-// slowAfter is how long a command may take before it says what it waits for.
+// slowAfter is the time after which a command says what it waits for.
 const slowAfter = time.Second
 
-// slow says on stderr what is being waited for, if that takes longer than slowAfter and stderr is a terminal. The
-// caller calls done when the wait is over.
+// slow says on stderr what the command waits for, if the wait takes longer than slowAfter and
+// stderr is a terminal. The caller must call done when the wait is over.
 func (a *app) slow(what string) (done func()) {
 	if !isTerminal(os.Stderr) || a.quiet() {
 		return func() {}
@@ -28,20 +31,20 @@ func (a *app) slow(what string) (done func()) {
 	return func() { timer.Stop() }
 }
 
-// customaryWidth is that of a terminal that does not say how wide it is.
-const customaryWidth = 80
+// defaultWidth is used for a terminal that does not report its width, in columns.
+const defaultWidth = 80
 
-// terminalWidth is how many columns the terminal has that stdout is; 0: it is none. COLUMNS
-// says otherwise, as it does to ps(1).
+// terminalWidth returns the columns of the terminal on stdout; 0: stdout is not a terminal. COLUMNS
+// overrides the width, as it does for ps(1).
 func terminalWidth() int {
 	size, err := unix.IoctlGetWinsize(int(os.Stdout.Fd()), unix.TIOCGWINSZ)
 	if err != nil {
 		return 0
 	}
-	return cmp.Or(cells(os.Getenv("COLUMNS")), int(size.Col), customaryWidth)
+	return cmp.Or(cells(os.Getenv("COLUMNS")), int(size.Col), defaultWidth)
 }
 
-// cells reads a width or height from the environment; 0: it is none.
+// cells reads a width or height from the environment; 0: not a number.
 func cells(text string) int {
 	n, err := strconv.ParseUint(text, 10, 15)
 	if err != nil {
@@ -50,7 +53,7 @@ func cells(text string) int {
 	return int(n)
 }
 
-// isTerminal says whether a file is a terminal.
+// isTerminal reports whether a file is a terminal.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TCGETS)
 	return err == nil

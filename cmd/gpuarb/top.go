@@ -1,5 +1,8 @@
 package main
 
+// This file has `gpuarb top`: it reads the flags and the environment, and starts package top.
+// topdaemon.go has the connection to the daemon.
+
 import (
 	"cmp"
 	"context"
@@ -17,8 +20,8 @@ import (
 )
 
 const (
-	pipeWidth     = 120                    // columns of `gpuarb top --once` where no terminal has another width
-	shortInterval = 100 * time.Millisecond // the shortest that --interval may be
+	pipeWidth     = 120                    // columns of `gpuarb top --once` if no terminal has another width
+	shortInterval = 100 * time.Millisecond // shortest value of --interval
 )
 
 func (a *app) topCommand() *cobra.Command {
@@ -33,7 +36,7 @@ or as a tree of jobs. ? lists the keys. Every change asks for confirmation first
 NO_COLOR turns colours off; in a locale that is not UTF-8 only ASCII is drawn. --once prints the
 screen once, with all its rows, for a pipe or a file; with --compact each device has one line, and
 the output has as many lines as LINES says: watch gpuarb top --once --compact`,
-		Args: takes(0, 0),
+		Args: argumentCount(0, 0),
 		RunE: func(command *cobra.Command, _ []string) error {
 			if options.Sort != "" && !slices.Contains(top.SortKeys(), options.Sort) {
 				return fail(exitUsage, "--sort: there is no %q; there are %s", options.Sort, config.AndList(top.SortKeys()))
@@ -62,7 +65,7 @@ the output has as many lines as LINES says: watch gpuarb top --once --compact`,
 	return command
 }
 
-// isUTF8 says whether the locale's character encoding is UTF-8.
+// isUTF8 reports whether the character encoding of the locale is UTF-8.
 func isUTF8() bool {
 	for _, name := range []string{"LC_ALL", "LC_CTYPE", "LANG"} {
 		if value := strings.ToLower(os.Getenv(name)); value != "" {
@@ -72,8 +75,8 @@ func isUTF8() bool {
 	return false
 }
 
-// colours is the environment as the terminal library reads it: to it NO_COLOR has to be a boolean,
-// while by no-color.org any text counts.
+// colours returns the environment for the terminal library. The library takes NO_COLOR for a
+// boolean, but by no-color.org any text turns colours off.
 func (a *app) colours() []string {
 	if os.Getenv("NO_COLOR") == "" {
 		return os.Environ()
@@ -81,23 +84,24 @@ func (a *app) colours() []string {
 	return append(os.Environ(), "NO_COLOR=1")
 }
 
-// underShell says whether a shell with job control has started this process: of its session, and not of
-// its group. Without one, as under `ssh host gpuarb top`, the group is orphaned and the kernel discards
-// SIGTSTP: the terminal library would wait for ever to be resumed.
+// underShell reports whether a shell with job control has started this process: its parent is in
+// the same session, and in another process group. Without such a shell, as under `ssh host gpuarb
+// top`, the group is orphaned, and the kernel discards SIGTSTP. The terminal library would then
+// wait for ever to be resumed.
 func underShell() bool {
 	session, err := unix.Getsid(os.Getppid())
 	if err != nil {
 		return false
 	}
 	group, err := unix.Getpgid(os.Getppid())
-	own, _ := unix.Getsid(0) // of a process itself, which cannot fail
+	own, _ := unix.Getsid(0) // cannot fail for the process itself
 	return err == nil && session == own && group != unix.Getpgrp()
 }
 
-// spentSoFar is the processor time of this process.
+// spentSoFar returns the processor time that this process has used.
 func spentSoFar() time.Duration {
 	var usage unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // which cannot fail
+	_ = unix.Getrusage(unix.RUSAGE_SELF, &usage) // cannot fail
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }
 
@@ -115,19 +119,19 @@ func (a *app) topOnce(options top.Options) error {
 	return top.Once(colorprofile.NewWriter(os.Stdout, a.colours()), snapshot, options, width, height)
 }
 
-// top shows the screen until it is left.
+// top shows the screen until the user leaves it.
 func (a *app) top(options top.Options) error {
 	if terminalWidth() == 0 || !isTerminal(os.Stdin) || slices.Contains([]string{"", "dumb"}, os.Getenv("TERM")) {
 		return fail(exitUsage, "top needs a terminal that it can draw on; `gpuarb top --once` prints the same once, `watch gpuarb top --once --compact` again and again")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 	defer cancel()
-	client, err := a.dial(ctx) // where there is none, the screen would be of no use
+	client, err := a.dial(ctx) // without a daemon the screen would be of no use
 	if err != nil {
 		return err
 	}
 	_ = client.Close()
-	if err := top.Run(newWatched(client.Path()), options, a.colours()); err != nil {
+	if err := top.Run(newTopDaemon(client.Path()), options, a.colours()); err != nil {
 		return fmt.Errorf("the terminal: %w", err)
 	}
 	return nil

@@ -1,5 +1,8 @@
 package main
 
+// This file reports command lines that do not fit: unknown commands, and wrong numbers of
+// arguments. It also has `gpuarb help`.
+
 import (
 	"fmt"
 	"strings"
@@ -8,7 +11,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// unknownCommand says that there is no such command below another one, and which may be meant.
+// unknownCommand returns the error for an unknown command below parent, with commands of similar
+// names.
 func unknownCommand(parent *cobra.Command, name string) error {
 	var known []string
 	for _, c := range parent.Commands() {
@@ -24,7 +28,7 @@ func unknownCommand(parent *cobra.Command, name string) error {
 	return fmt.Errorf("%s", text)
 }
 
-// wantsSubcommand fails for a command that is nothing without one of those below it.
+// wantsSubcommand fails because the command does nothing without a subcommand.
 func wantsSubcommand(command *cobra.Command, args []string) error {
 	if len(args) > 0 {
 		return unknownCommand(command, args[0])
@@ -36,9 +40,9 @@ func wantsSubcommand(command *cobra.Command, args []string) error {
 	return fmt.Errorf("%s: say what to do: %s", command.Name(), strings.Join(known, ", "))
 }
 
-// takes has a command say in plain words how many arguments it takes: so many at the least, and one,
-// none or any number at the most.
-func takes(least, most int) cobra.PositionalArgs {
+// argumentCount returns a check of the number of arguments, with an error in plain words. most is
+// 0, 1 or any larger number, which means no upper limit.
+func argumentCount(least, most int) cobra.PositionalArgs {
 	return func(c *cobra.Command, args []string) error {
 		switch {
 		case most == 0 && len(args) > 0 && c.HasSubCommands():
@@ -54,7 +58,7 @@ func takes(least, most int) cobra.PositionalArgs {
 	}
 }
 
-// helpCommand is `gpuarb help`, which fails where there is no such command.
+// helpCommand returns `gpuarb help`, which fails if the command does not exist.
 func (a *app) helpCommand(root *cobra.Command) *cobra.Command {
 	return &cobra.Command{
 		Use:   "help [COMMAND]",

@@ -12,20 +12,21 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// What of the devices this program's own environment lets a program see: CUDA_VISIBLE_DEVICES and
-// its like, read as the vendors' libraries read them.
+// This file computes which devices the environment lets a program see. It reads
+// CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES and ZE_AFFINITY_MASK as the libraries of the vendors
+// do. choosedevice.go calls it.
 
-// pool is what `any` is taken from: the devices that work, of a vendor (0: of each), and of those
-// the ones that can be seen.
+// pool returns the devices from which --device any is chosen: the visible devices of a vendor (0:
+// of every vendor) that work.
 func (a *app) pool(all []figures.DeviceState, vendor uint32) []figures.DeviceState {
-	seen := a.seen(all)
+	seen := a.visible(all)
 	return filter(all, func(d figures.DeviceState) bool {
 		return !d.Lost && (vendor == 0 || vendor == ipc.Vendors[d.Vendor]) && contains(seen, d)
 	})
 }
 
-// seen are the devices that can be seen, in the order in which they are.
-func (a *app) seen(all []figures.DeviceState) (seen []figures.DeviceState) {
+// visible returns the devices that a program sees, in the order in which it sees them.
+func (a *app) visible(all []figures.DeviceState) (seen []figures.DeviceState) {
 	for _, vendor := range []uint32{ipc.VendorNVIDIA, ipc.VendorAMD, ipc.VendorIntel} {
 		of := filter(all, func(d figures.DeviceState) bool { return ipc.Vendors[d.Vendor] == vendor })
 		list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[vendor])
@@ -37,8 +38,8 @@ func (a *app) seen(all []figures.DeviceState) (seen []figures.DeviceState) {
 	return seen
 }
 
-// listed are the devices of one vendor that a list names. CUDA and ROCm read it up to the first
-// entry that names no device, or one for the second time.
+// listed returns the devices of one vendor that a list names. CUDA and ROCm stop reading at the
+// first entry that names no device, or a device that was named before.
 func listed(of []figures.DeviceState, vendor uint32, list string) (found []figures.DeviceState) {
 	for _, name := range strings.Split(list, ",") {
 		device, ok := entry(of, vendor, strings.TrimSpace(name))
@@ -52,9 +53,9 @@ func listed(of []figures.DeviceState, vendor uint32, list string) (found []figur
 	return found
 }
 
-// entry is the device that one entry of a list names: by its number among the vendor's, by its UUID,
-// or the beginning of that where no other begins so. An instance of MIG is named with the UUID of its GPU
-// (MIG-GPU-…/1/0), and one tile of Intel's with its device (0.1).
+// entry returns the device that one entry of a list names. A name is the number among the devices
+// of the vendor, the UUID, or the beginning of only one UUID. The name of a MIG instance contains
+// the UUID of its GPU (MIG-GPU-…/1/0), and the name of an Intel tile begins with its device (0.1).
 func entry(of []figures.DeviceState, vendor uint32, name string) (device figures.DeviceState, ok bool) {
 	if vendor == ipc.VendorIntel {
 		name, _, _ = strings.Cut(name, ".")
@@ -62,7 +63,7 @@ func entry(of []figures.DeviceState, vendor uint32, name string) (device figures
 	if n, err := strconv.ParseUint(name, 10, 31); err == nil {
 		for i, device := range of {
 			if vendor == ipc.VendorNVIDIA {
-				i = device.Index // it begins with 0, and a card that does not answer leaves a gap
+				i = device.Index // NVIDIA numbers begin with 0, and a card that does not answer leaves a gap
 			}
 			if i == int(n) {
 				return device, true
@@ -83,17 +84,18 @@ func entry(of []figures.DeviceState, vendor uint32, name string) (device figures
 	return found[0], true
 }
 
-// takes reports whether something is taken at the start, or looked for there.
-func (o *jobOptions) takes() bool { return o.noWait || o.min != "" || o.exclusive }
+// reservesAtStart reports whether the job takes devices or memory at its start, or asks for them
+// there.
+func (o *jobOptions) reservesAtStart() bool { return o.noWait || o.min != "" || o.exclusive }
 
-// chooseSeen has a job that takes something at its start take it on the devices that its program is
-// going to see. What it reserves must fit one of them.
-func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []figures.DeviceState) error {
+// chooseVisible restricts a job that takes something at its start to the devices that its program
+// will see. The reservation must fit on at least one of them.
+func (a *app) chooseVisible(request *ipc.JobOpenRequest, o *jobOptions, all []figures.DeviceState) error {
 	works := func(d figures.DeviceState) bool { return !d.Lost }
-	if !o.takes() || a.unclear(all) {
+	if !o.reservesAtStart() || a.ambiguous(all) {
 		return nil
 	}
-	seen := filter(a.seen(all), works)
+	seen := filter(a.visible(all), works)
 	if len(seen) == len(filter(all, works)) {
 		return nil
 	}
@@ -101,21 +103,22 @@ func (a *app) chooseSeen(request *ipc.JobOpenRequest, o *jobOptions, all []figur
 		if o.min != "" || o.exclusive {
 			return fail(exitUnavailable, "no device: CUDA_VISIBLE_DEVICES and its like let the program see none; `gpuarb devices` lists them")
 		}
-		request.Flags &^= ipc.JobNoWait // nobody can be in its way
+		request.Flags &^= ipc.JobNoWait // no other job can block this one
 		return nil
 	}
 	fit := filter(seen, func(d figures.DeviceState) bool { return reserves(request, d) <= mostMin(d) })
 	if len(fit) == 0 {
-		fit = seen // the daemon says what could be
+		fit = seen // the daemon says how much would be possible
 	}
-	o.asSeen = len(fit) == len(seen)
+	o.asVisible = len(fit) == len(seen)
 	setDevices(request, fit)
 	return nil
 }
 
-// unclear reports whether the environment names devices in a way that only the driver can tell: by their
-// number where the fastest is the first, or instances of MIG by UUIDs of their own.
-func (a *app) unclear(all []figures.DeviceState) bool {
+// ambiguous reports whether the environment names devices in a way that only the driver can
+// resolve. Examples are numbers if CUDA_DEVICE_ORDER puts the fastest device first, and MIG
+// instances with UUIDs of their own.
+func (a *app) ambiguous(all []figures.DeviceState) bool {
 	list, set := shim.LookupEnv(os.Environ(), shim.VisibilityVariables[ipc.VendorNVIDIA])
 	if !set || len(all) < 2 {
 		return false
@@ -126,7 +129,7 @@ func (a *app) unclear(all []figures.DeviceState) bool {
 		name = strings.TrimSpace(name)
 		_, err := strconv.ParseUint(name, 10, 31)
 		_, known := entry(all, ipc.VendorNVIDIA, name)
-		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // with MIG, the program's numbers are not the daemon's
+		if err == nil && (instances || order != "" && order != "PCI_BUS_ID") || // with MIG, the numbers of the program are not those of the daemon
 			strings.HasPrefix(name, "MIG-") && !strings.HasPrefix(name, "MIG-GPU-") && !known {
 			return true
 		}
@@ -134,12 +137,12 @@ func (a *app) unclear(all []figures.DeviceState) bool {
 	return false
 }
 
-// mostMin is the most that can be reserved on a device at all, with a context beside it.
+// mostMin returns the largest reservation that a device allows, in addition to a context.
 func mostMin(d figures.DeviceState) accounting.Bytes {
 	return d.Total.Less(d.Reserve).Less(d.Context)
 }
 
-// reserves is what a job reserves on a device.
+// reserves returns the bytes that a job reserves on a device.
 func reserves(request *ipc.JobOpenRequest, d figures.DeviceState) accounting.Bytes {
 	switch {
 	case request.Min != ipc.NoLimit:

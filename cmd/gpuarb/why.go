@@ -1,5 +1,7 @@
 package main
 
+// This file has `gpuarb why`: it finds the jobs that are meant; package report explains them.
+
 import (
 	"fmt"
 	"io"
@@ -22,7 +24,7 @@ what can be done. Without an argument it tells of the job that it runs in, and o
 your jobs. A number is taken for a process if
 one of that PID uses gpuarb, else for a job, by the number that gpuarb jobs shows. NAME is that of
 gpuarb run --name: all jobs of that name are told of.`,
-		Args: takes(0, 1),
+		Args: argumentCount(0, 1),
 		ValidArgsFunction: once(a.fromState(func(s figures.Snapshot) []cobra.Completion {
 			return append(offerProcesses(s), offerJobs(s)...)
 		})),
@@ -75,21 +77,20 @@ func (a *app) why(args []string) error {
 	})
 }
 
-// ownJob is the number of the job that this command runs in; 0: in none, or in none that a
-// daemon knows any more.
+// ownJob returns the number of the job that this command runs in; 0: no job that a daemon knows.
 func (a *app) ownJob() uint64 {
 	job, err := ipc.ParseToken(os.Getenv("GPUARB_JOB"))
 	if err != nil || job.IsZero() {
 		return 0
 	}
-	tally, err := tallyOf(a.socketPaths(), job, patience)
+	tally, err := tallyOf(a.socketPaths(), job, daemonTimeout)
 	if err != nil {
 		return 0
 	}
 	return tally.Job
 }
 
-// unmanaged finds a process that uses a device without gpuarb; nil: there is none of that PID.
+// unmanaged returns the process with this PID that uses a device without gpuarb, or nil.
 func unmanaged(s figures.Snapshot, pid uint64) *figures.UnmanagedState {
 	for _, u := range s.Unmanaged() {
 		if uint64(u.PID) == pid {
@@ -99,7 +100,8 @@ func unmanaged(s figures.Snapshot, pid uint64) *figures.UnmanagedState {
 	return nil
 }
 
-// jobOf is the job of a process, or of gpuarb run itself, or the number as it is.
+// jobOf returns the job of a process, or of a `gpuarb run`. If no process has the number, it
+// returns the number.
 func jobOf(s figures.Snapshot, number uint64) uint64 {
 	if p := s.Process(int(number)); p != nil {
 		return p.Job

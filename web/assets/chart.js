@@ -1,16 +1,17 @@
-// One device's chart: the memory that jobs used, stacked, with the capacity and the reservations as lines. It can
-// be read with the mouse, by touch and by the keyboard; page.js learns by onread that another point (at) is selected.
+// This file draws the chart of a device: the memory that jobs used, stacked, with the capacity and
+// the reservations as lines. A reader can select a point with the mouse, by touch and by the
+// keyboard. The callback onread tells page.js that another point is selected.
 
 import { HOUR, UNIT, clock } from './model.js';
 
-const FEWEST_MS = 5 * 60e3; // the shortest time that a chart spans
+const FEWEST_MS = 5 * 60e3; // shortest time that a chart spans
 
 export class Chart {
   /** onread is called when another point is selected. */
   constructor(root, onread) {
     this.root = root;
     this.onread = onread;
-    this.at = null; // the selected point; null: none is, and the last one counts
+    this.at = null; // index of the selected point; null: none is selected, and the last counts
     this.plot = null;
     this.shape = '';
     root.addEventListener('keydown', (e) => this.key(e));
@@ -27,13 +28,13 @@ export class Chart {
     if (this.plot && (this.plot.width !== width || this.plot.height !== height)) this.plot.setSize({ width, height });
   }
 
-  /** show draws a track. colors are those of its stack, from the bottom up. */
+  /** show draws a track. colors are the colours of its stack, from the bottom up. */
   show(model, track, total, colors) {
     this.model = model;
     this.track = track;
     this.total = total;
     const stack = track.stack();
-    const shape = JSON.stringify([stack.map((h) => h.job), colors, total, style('--ink')]); // which tells dark from light
+    const shape = JSON.stringify([stack.map((h) => h.job), colors, total, style('--ink')]); // the colour differs between dark and light
     const data = this.data(stack);
     if (this.plot && shape === this.shape) {
       this.plot.setData(data, false);
@@ -46,7 +47,7 @@ export class Chart {
     if (this.at !== null) this.place(Math.min(this.at, model.times.length - 1));
   }
 
-  /** data are the columns that are drawn: the sums from the top of the stack down, each over the next, then the lines. */
+  /** data returns the columns to draw: the sums of the stack, from the top down, then the lines. */
   data(stack) {
     const sums = [];
     let below = this.model.times.map(() => 0);
@@ -97,7 +98,7 @@ export class Chart {
     };
   }
 
-  /** short says whether so little is shown that seconds count. */
+  /** short reports whether the chart spans so little time that seconds matter. */
   short() {
     const { min, max } = this.range();
     return max - min < 600 && this.root.clientWidth > 480;
@@ -135,7 +136,7 @@ export class Chart {
     this.onread();
   }
 
-  /** place puts the cursor at a point. */
+  /** place moves the cursor to a point. */
   place(i) {
     const left = this.plot.valToPos(this.model.times[i] / 1000, 'x');
     this.plot.setCursor({ left, top: 0 });

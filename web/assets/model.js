@@ -1,11 +1,12 @@
-// What the page knows: the last hour of each device in columns, as /history has it, continued by the
-// states that arrive on /events. page.js shows it; nothing here touches the document.
+// This file holds what the page knows: the last hour of each device, in columns as /history has it.
+// The states that arrive on /events continue it. page.js shows it; this file does not touch the
+// document.
 
 export const HOUR = 3600e3;
-export const OTHERS = 0; // the "job" of all that have no column of their own
+export const OTHERS = 0; // stands for all jobs that have no column of their own
 export const UNIT = 2 ** 30;
 
-/** bytes spells an amount: in GiB, or in MiB where that says more. */
+/** bytes formats an amount: in GiB, or in MiB if it is small. */
 export function bytes(n) {
   if (n === null || n === undefined) return '–';
   if (n === 0) return '0';
@@ -18,12 +19,12 @@ function round(x) {
   return String(Number(x.toFixed(digits)));
 }
 
-/** short is a command without the folder of its program. */
+/** short returns a command without the folder of its program. */
 export function short(command) {
   return command.replace(/^\S*\//, '');
 }
 
-/** span spells milliseconds as people say them. */
+/** span formats milliseconds for users. */
 export function span(ms) {
   const s = Math.floor(ms / 1000);
   if (s < 60) return `${s} s`;
@@ -32,7 +33,7 @@ export function span(ms) {
   return `${Math.floor(s / 86400)} d ${Math.floor(s / 3600) % 24} h`;
 }
 
-/** clock spells a moment as a time of day. */
+/** clock formats a time as the time of day. */
 export function clock(ms, seconds = true) {
   const style = { hour: '2-digit', minute: '2-digit', hourCycle: 'h23' };
   if (seconds) style.second = '2-digit';
@@ -47,7 +48,7 @@ export class Track {
     this.holders = new Map(); // job → {job, pid, user, name, used: []}
   }
 
-  /** put sets the point at i: null for one without figures. */
+  /** put sets the point at i. device is null if the point has no figures. */
   put(i, device, shares) {
     this.columns.capacity[i] = device ? device.capacity_bytes : null;
     this.columns.reserved[i] = device ? device.reserved_bytes : null;
@@ -63,7 +64,7 @@ export class Track {
     }
   }
 
-  /** drop forgets the oldest points, and the jobs that have nothing in the others. */
+  /** drop removes the n oldest points, and the jobs without use in the remaining points. */
   drop(n) {
     for (const c of Object.values(this.columns)) c.splice(0, n);
     for (const [job, h] of this.holders) {
@@ -72,20 +73,20 @@ export class Track {
     }
   }
 
-  /** stack lists the jobs from the bottom up: by their numbers, all others on top. */
+  /** stack returns the jobs from the bottom up, sorted by number; OTHERS is on top. */
   stack() {
     return [...this.holders.values()].filter((h) => h.used.some((v) => v > 0))
       .sort((a, b) => (a.job === OTHERS) - (b.job === OTHERS) || a.job - b.job);
   }
 }
 
-/** Model is all that the page knows. */
+/** Model holds everything that the page knows. */
 export class Model {
   constructor() {
     this.step = 5000;
     this.state = null;
     this.events = []; // {id, time_ms, device, kind, text}, oldest first
-    this.lastEvent = 0; // id of the newest
+    this.lastEvent = 0; // id of the newest event
     this.forget();
   }
 
@@ -94,7 +95,7 @@ export class Model {
     this.tracks = new Map();
   }
 
-  /** load takes an answer of /history. */
+  /** load replaces the model by an answer of /history. */
   load(history) {
     this.forget();
     this.step = history.step_ms;
@@ -111,14 +112,14 @@ export class Model {
     }
   }
 
-  /** apply takes a state. It moves the last point, until that is a step away from the one before. */
+  /** apply adds a state. It moves the last point until that point is a step after the point before it. */
   apply(state) {
     this.state = state;
     const n = this.times.length;
     const last = this.times[n - 1];
     let at = n;
     if (n > 1 && state.time_ms - this.times[n - 2] < this.step) at = n - 1;
-    else if (n > 0 && state.time_ms - last > 4 * this.step) { // no state arrived meanwhile: a gap
+    else if (n > 0 && state.time_ms - last > 4 * this.step) { // no state arrived meanwhile, so there is a gap
       this.point(n, last + this.step, null);
       at = n + 1;
     }
@@ -130,7 +131,7 @@ export class Model {
     }
   }
 
-  /** happen takes an event, unless it is there already. Events older than the hour go. */
+  /** happen adds an event that the model does not have. It removes events that are older than an hour. */
   happen(event) {
     if (event.id <= this.lastEvent) return;
     this.lastEvent = event.id;
@@ -151,17 +152,17 @@ export class Model {
     }
   }
 
-  /** eventsNear are those at most a step away from a time, on a device or on none. */
+  /** eventsNear returns the events at most a step before a time, of a device or of no single device. */
   eventsNear(index, time) {
     return this.events.filter((e) => (e.device === index || e.device === null) &&
       e.time_ms > time - this.step && e.time_ms <= time);
   }
 }
 
-// As many jobs of a device have a column as the history keeps apart.
+// APART is the number of jobs of a device that have a column of their own, as in the history.
 const APART = 16;
 
-/** sharesOf sums a device's leases up by job. */
+/** sharesOf sums up the leases of a device by job. */
 function sharesOf(state, index) {
   const shares = new Map();
   for (const l of state.leases) {

@@ -1,18 +1,19 @@
-// The page: shows the model (model.js) in the document, and keeps it up to date from /history and /events. Users choose the
-// names of programs and jobs: they get into the document as text, by h() alone.
+// This file shows the model (model.js) in the document, and updates it from /history and /events.
+// Users choose the names of programs and jobs, so these names enter the document only as text,
+// through h().
 
 import { Model, OTHERS, bytes, clock, short, span } from './model.js';
 import { Chart } from './chart.js';
 
 const COLORS = 10; // --c0 to --c9 of page.css
-const TABLE_STEP = 5 * 60e3; // between two rows of the table below a chart
+const TABLE_STEP = 5 * 60e3; // time between two rows of the table below a chart
 const MAX_ROWS = 200;
 
 const model = new Model();
 const views = new Map(); // device → View
 const find = (id) => document.getElementById(id);
 
-/** h makes an element. Children are elements, or texts. */
+/** h makes an element. Its children are elements or texts. */
 function h(tag, attributes = {}, ...children) {
   const e = document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) {
@@ -22,13 +23,13 @@ function h(tag, attributes = {}, ...children) {
   return e;
 }
 
-/** fill replaces what an element holds, unless it says the same already. */
+/** fill replaces the children of an element, unless they are equal already. */
 function fill(element, ...children) {
   const fresh = h('div', {}, ...children);
   if (element.innerHTML !== fresh.innerHTML) element.replaceChildren(...fresh.childNodes);
 }
 
-/** table makes one whose rows are cards on a narrow screen. A cell is a text or an element. */
+/** table makes a table whose rows become cards on a narrow screen. A cell is a text or an element. */
 function table(caption, heads, rows) {
   return h('table', {},
     h('caption', { class: 'unseen' }, caption),
@@ -38,7 +39,7 @@ function table(caption, heads, rows) {
 
 const empty = (text) => h('p', { class: 'empty' }, text);
 
-/** Colors gives each job a colour that no other current job has, as long as there are enough. */
+/** Colors gives each job a colour that no other current job has, as long as there are enough colours. */
 class Colors {
   constructor() { this.of = new Map(); }
 
@@ -106,7 +107,7 @@ class View {
     fill(this.facts, ...facts.map(([k, v]) => h('div', {}, h('dt', {}, k), h('dd', {}, v))));
   }
 
-  /** read shows the figures of the selected point, else of the last. */
+  /** read shows the figures of the selected point, or of the last point. */
   read() {
     const last = model.times.length - 1;
     const at = this.chart.at ?? last;
@@ -135,14 +136,14 @@ class View {
       state ? h('span', { class: `badge ${state}` }, state) : null, h('span', { class: 'much' }, bytes(used)));
   }
 
-  /** say gives the same to screen readers, as the value of the slider that the chart is. */
+  /** say gives these figures to screen readers, as the value of the slider that represents the chart. */
   say(at, last, shown, capacity) {
     const words = shown.filter(([, used]) => used > 0).map(([s, used]) => `${short(s.name) || 'all others'} ${bytes(used)}`);
     const text = `${clock(model.times[at])}: ${words.join(', ') || 'not used'}; capacity ${bytes(capacity)}`;
     for (const [name, value] of [['valuemax', last], ['valuenow', at], ['valuetext', text]]) this.plot.setAttribute(`aria-${name}`, value);
   }
 
-  /** fillRows fills the table in, while it is open. */
+  /** fillRows fills the table if it is open. */
   fillRows() {
     if (!this.details.open || !this.device) return;
     const { capacity, reserved } = model.tracks.get(this.index).columns;
@@ -216,7 +217,7 @@ function show() {
   document.title = `${bytes(used)} · gpuarb`;
 }
 
-/** connection says how the page is doing: live, lost (it has no connection) or down (the daemon does not answer). */
+/** connection shows the state of the connection: live, lost, or down (the daemon does not answer). */
 function connection(state, text, banner = '') {
   document.body.dataset.connection = state;
   find('status').textContent = text;
@@ -258,14 +259,14 @@ function close() {
   clearTimeout(retry);
 }
 
-/** lost says so, and tries to connect again: what was missed meanwhile is in /history. */
+/** lost shows that the connection is lost, and connects again later. /history has what was missed. */
 function lost() {
   close();
   connection('lost', 'connection lost', `The connection is lost; the page tries again.${shownAt()}`);
   retry = setTimeout(open, 2000);
 }
 
-// A page in the background takes no connection.
+// A page in the background uses no connection.
 document.addEventListener('visibilitychange', () => { if (document.hidden) close(); else open(); });
 matchMedia('(prefers-color-scheme: dark)').addEventListener('change', () => { if (model.state) show(); });
 find('where').textContent = location.hostname;

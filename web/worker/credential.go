@@ -1,5 +1,7 @@
 package worker
 
+// This file chooses the user that the worker runs as. keeper.go starts the worker.
+
 import (
 	"errors"
 	"os/user"
@@ -9,17 +11,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// userName is the user that systemd-sysusers creates for the worker; without it, nobody is used.
+// userName is the user that systemd-sysusers creates for the worker. Without it the worker runs as
+// the user nobody.
 const (
 	userName = "gpuarb-http"
 	nobody   = 65534
 )
 
-// credentialFor is the user and group of the worker of a daemon that runs as uid: the same user, or, for root, one that
-// owns nothing and has no supplementary groups.
+// credentialFor returns the user and group of the worker of a daemon that runs as uid. The worker
+// of root's daemon runs as a user that owns nothing, without supplementary groups. Any other worker
+// runs as the user of its daemon.
 func credentialFor(uid int, socket string) (*syscall.Credential, error) {
 	if uid != 0 {
-		return nil, nil // that of its parent
+		return nil, nil // the credential of its parent
 	}
 	uidOf, gidOf := uint32(nobody), uint32(nobody)
 	if u, err := user.Lookup(userName); err == nil {
@@ -30,7 +34,8 @@ func credentialFor(uid int, socket string) (*syscall.Credential, error) {
 		}
 		uidOf, gidOf = uint32(id), uint32(group)
 	}
-	// A site may restrict the daemon's socket to a group (SocketGroup=). The worker then needs that group, and has no other.
+	// An administrator may restrict the daemon's socket to a group (SocketGroup=). The worker then
+	// needs that group, and gets no other.
 	var stat unix.Stat_t
 	if unix.Stat(socket, &stat) == nil && stat.Mode&0o002 == 0 && stat.Mode&0o020 != 0 && stat.Gid != 0 {
 		gidOf = stat.Gid

@@ -1,7 +1,13 @@
-// Package worker is the daemon's side of the process that serves the page (package web): a second gpuarbd without
-// privileges, which learns of GPUs only what the daemon's socket tells every user. The daemon runs a Keeper.
+// Package worker is the daemon's side of the process that serves the page (package web). That
+// process is a second gpuarbd without privileges. About GPUs it learns only what the daemon's
+// socket tells every user.
 //
-// The daemon opens the listening socket (so that it may be a port below 1024, or in a folder of root's) and
-// hands it down; it never accepts or reads there. The worker ends with the daemon, however the daemon ends, and is
-// restarted when it dies. While there is none, nothing listens.
+// The main type is Keeper, which the daemon runs. It starts the worker and watches its heartbeats.
+// Set and Is may be called from any goroutine; one goroutine, locked to its thread, does everything
+// else.
+//
+// The daemon opens the listening socket and passes it on, so that the socket may use a port below
+// 1024, or lie in a folder of root. The daemon never accepts or reads there. The worker ends with
+// the daemon, however the daemon ends, and is restarted when it dies. While there is no worker, no
+// process listens.
 package worker

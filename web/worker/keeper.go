@@ -1,5 +1,8 @@
 package worker
 
+// This file starts the worker, watches it and starts it again. listen.go opens the socket,
+// credential.go chooses the user.
+
 import (
 	"cmp"
 	"context"
@@ -19,71 +22,74 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the first argument of a gpuarbd that is to serve the page. It is no
-// command for people: the process expects the listening socket and its settings.
+// Command is the first argument of a gpuarbd that serves the page. Users do not call it: the
+// process expects the listening socket and its settings.
 const Command = "serve-http"
 
-// ListenerFD is the descriptor at which the worker finds the listening socket.
+// ListenerFD is the descriptor of the listening socket in the worker.
 const ListenerFD = 3
 
 const (
 	firstPause = 500 * time.Millisecond
 	longPause  = 30 * time.Second
-	// provenAfter is how long a worker has to live for the pauses to begin anew.
-	provenAfter = time.Minute
-	// endPatience is for a worker that was told to end.
-	endPatience = 500 * time.Millisecond
-	// beatEvery is how often it is looked whether a worker has written to its standard output, which it does every few seconds.
-	beatEvery = 15 * time.Second
-	// beatsMissed in a row end it. One may be missed by a machine that was frozen, daemon and worker alike.
-	beatsMissed = 2
+	// A worker that has lived for this long resets the pause before the next start.
+	stableAfter = time.Minute
+	// Time that a worker has to end when its standard input is closed.
+	endTimeout = 500 * time.Millisecond
+	// Time between two checks of the heartbeat. A worker writes to its standard output every few
+	// seconds.
+	heartbeatCheck = 15 * time.Second
+	// A worker that misses this number of checks in a row is ended. A machine that was frozen may
+	// miss one check.
+	maxMissedHeartbeats = 2
 )
 
-// Settings is what the worker is told, as one line of JSON at its standard input, which
-// stays open as long as it is to live.
+// Settings are what the daemon tells the worker, as one line of JSON on its standard input. That
+// input stays open as long as the worker should live.
 type Settings struct {
-	Socket string   `json:"socket"` // the daemon's
-	Hosts  []string `json:"hosts"`  // further names that browsers may call it by
+	Socket string   `json:"socket"` // path of the daemon's socket
+	Hosts  []string `json:"hosts"`  // further host names that browsers may use
 }
 
-// Keeper keeps a worker serving at the wanted address. The daemon has one, and calls Set after each reading of the configuration.
+// Keeper keeps a worker serving at the wanted address. The daemon has one Keeper, and calls Set
+// each time it has read the configuration.
 type Keeper struct {
-	log     *slog.Logger
-	socket  string
-	mode    os.FileMode // of a socket file
-	program string
-	changed chan Wanted
-	pid     atomic.Int64 // of the worker that runs; 0: none does
-	beats   time.Duration
+	log             *slog.Logger
+	socket          string
+	mode            os.FileMode // mode of the socket file
+	program         string
+	changed         chan Wanted
+	pid             atomic.Int64 // PID of the running worker; 0: none
+	heartbeatPeriod time.Duration
 }
 
-// New makes a keeper; nothing happens before Run. mode is that of a socket file.
+// New makes a Keeper, which does nothing before Run. mode is the mode of the socket file.
 func New(log *slog.Logger, socket string, mode os.FileMode) *Keeper {
-	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", beats: beatEvery, changed: make(chan Wanted, 1)}
+	return &Keeper{log: log, socket: socket, mode: mode, program: "/proc/self/exe", heartbeatPeriod: heartbeatCheck, changed: make(chan Wanted, 1)}
 }
 
-// Set says where the page is to be served from now on.
+// Set sets the address at which the page is served from now on.
 func (k *Keeper) Set(w Wanted) {
 	for {
 		select {
 		case k.changed <- w:
 			return
-		case <-k.changed: // an older value that was not read yet
+		case <-k.changed: // an older value that Run has not read
 		}
 	}
 }
 
-// Is says whether a process is the worker.
+// Is reports whether a process is the worker.
 func (k *Keeper) Is(pid int) bool { return pid != 0 && k.pid.Load() == int64(pid) }
 
-// Kill ends the worker now, and waits up to half a second until Run has reaped it. A process that is about to become another program
-// calls it.
+// Kill ends the worker now, and waits up to half a second until Run has reaped it. A daemon that is
+// about to execute another program calls it.
 func (k *Keeper) Kill() {
 	pid := int(k.pid.Load())
 	if pid == 0 || unix.Kill(pid, unix.SIGKILL) != nil {
 		return
 	}
-	for range 50 { // the next program in this process does not know of the worker, and would not reap it
+	for range 50 { // the next program in this process does not know the worker and would not reap it
 		if k.pid.Load() != int64(pid) {
 			return
 		}
@@ -91,10 +97,11 @@ func (k *Keeper) Kill() {
 	}
 }
 
-// Run serves what is wanted until ctx ends.
+// Run serves at the wanted address until ctx ends.
 func (k *Keeper) Run(ctx context.Context) {
-	// The goroutine keeps this thread to itself, and the thread ends with it. Two things depend on that: the worker's
-	// Pdeathsig is sent when this thread ends, and the worker inherits its no_new_privs.
+	// Lock this goroutine to its thread, which ends with the goroutine. The kernel sends the
+	// worker's Pdeathsig when this thread ends, and the worker inherits no_new_privs from this
+	// thread.
 	runtime.LockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		k.log.Error("the page is not served: no_new_privs cannot be set for its process", "err", err)
@@ -110,7 +117,8 @@ func (k *Keeper) Run(ctx context.Context) {
 	}
 }
 
-// await returns the next value of Set that differs from now, or now when ctx or timer ends.
+// await returns the next value of Set that differs from now. It returns now if ctx or timer ends
+// first.
 func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) Wanted {
 	for {
 		select {
@@ -126,10 +134,10 @@ func (k *Keeper) await(ctx context.Context, now Wanted, timer <-chan time.Time) 
 	}
 }
 
-// serve keeps a worker at one address until Set has another value, which it returns. While no worker runs nothing listens
-// there, so that browsers are refused instead of waiting for an answer.
+// serve keeps a worker at one address until Set has another value, which it returns. While there is
+// no worker, the listener is closed, so that browsers are refused instead of waiting.
 func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
-	at := now // after the first time with the port that the kernel chose
+	at := now // after the first time: with the port that the kernel chose
 	pause := firstPause
 	for {
 		began := time.Now()
@@ -146,7 +154,7 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 		if ctx.Err() != nil {
 			return now
 		}
-		if time.Since(began) > provenAfter {
+		if time.Since(began) > stableAfter {
 			pause = firstPause
 		}
 		k.log.Error("the page is not served; it is tried again", "listen", now.Address, "after", pause, "err", err)
@@ -158,38 +166,39 @@ func (k *Keeper) serve(ctx context.Context, now Wanted) Wanted {
 	}
 }
 
-// runOne has one worker serve, until something else is wanted or ctx ends (nil), or it ends by itself.
+// runOne runs one worker. It returns nil if the wanted address changes or ctx ends, and an error if
+// the worker ends by itself.
 func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wanted, error) {
 	cmd, pipes, err := k.start(now, listener)
 	if err != nil {
 		return now, err
 	}
-	beat := beatsOf(pipes.beats)
-	look := time.NewTicker(k.beats)
+	beat := heartbeats(pipes.stdout)
+	look := time.NewTicker(k.heartbeatPeriod)
 	defer look.Stop()
 	missed, served := 0, false
 	ended := make(chan error, 1)
 	go func() {
 		err := cmd.Wait()
-		k.pid.Store(0) // the number may be another process's from now on
+		k.pid.Store(0) // from now on the kernel may give the PID to another process
 		ended <- err
 	}()
 	for {
 		select {
 		case err := <-ended:
-			pipes.leash.Close()
+			pipes.stdin.Close()
 			return now, fmt.Errorf("its process ended: %w", cmp.Or(err, errors.New("exit status 0, without being told to")))
 		case <-beat:
-			if missed = 0; !served { // it could have found a reason not to
+			if missed = 0; !served { // without a heartbeat, the worker could still find a reason to refuse
 				served = true
 				k.log.Info("the page is served", "listen", addressOf(listener), "pid", cmd.Process.Pid)
 			}
 			continue
 		case <-look.C:
-			if missed++; missed < beatsMissed {
+			if missed++; missed < maxMissedHeartbeats {
 				continue
 			}
-			pipes.leash.Close()
+			pipes.stdin.Close()
 			_ = cmd.Process.Kill()
 			<-ended
 			return now, errSilent
@@ -200,10 +209,10 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 			now = next
 		case <-ctx.Done():
 		}
-		pipes.leash.Close()
+		pipes.stdin.Close()
 		select {
 		case <-ended:
-		case <-time.After(endPatience):
+		case <-time.After(endTimeout):
 			_ = cmd.Process.Kill()
 			<-ended
 		}
@@ -211,17 +220,18 @@ func (k *Keeper) runOne(ctx context.Context, now Wanted, listener *os.File) (Wan
 	}
 }
 
-// errSilent is the error of a worker that is stopped or hangs.
+// errSilent is the error of a worker that hangs or is stopped.
 var errSilent = errors.New("its process does nothing any more, and was ended")
 
-// pipes are what the daemon has of a worker.
-type pipes struct {
-	leash io.Closer // the write end of its standard input: closing it ends the worker
-	beats io.Reader // its standard output: what it writes there says that it goes on
+// workerPipes are the daemon's ends of the pipes to a worker.
+type workerPipes struct {
+	stdin  io.Closer // write end of its standard input; when it is closed, the worker ends
+	stdout io.Reader // read end of its standard output, to which it writes heartbeats
 }
 
-// beatsOf tells of each read that something was written. The pipe is closed when the worker has ended.
-func beatsOf(r io.Reader) <-chan struct{} {
+// heartbeats returns a channel that receives after each read of r. When the worker has ended, the
+// pipe is closed.
+func heartbeats(r io.Reader) <-chan struct{} {
 	beat := make(chan struct{}, 1)
 	go func() {
 		room := make([]byte, 512)
@@ -239,12 +249,13 @@ func beatsOf(r io.Reader) <-chan struct{} {
 }
 
 // start starts a worker.
-func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, pipes, error) {
+func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, workerPipes, error) {
 	credential, err := credentialFor(os.Geteuid(), k.socket)
 	if err != nil {
-		return nil, pipes{}, err
+		return nil, workerPipes{}, err
 	}
-	// /proc/self/exe is the running program, even if another one has been installed at its path since.
+	// /proc/self/exe is the running program, even if another program was installed at its path
+	// since.
 	cmd := exec.Command(k.program, Command)
 	cmd.Args[0] = "gpuarbd"
 	cmd.Env = []string{"GPUARB_DISABLE=1"}
@@ -252,27 +263,28 @@ func (k *Keeper) start(now Wanted, listener *os.File) (*exec.Cmd, pipes, error) 
 	cmd.Stderr = os.Stderr
 	cmd.ExtraFiles = []*os.File{listener}
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: credential, Setpgid: true, Pdeathsig: unix.SIGKILL}
-	leash, err := cmd.StdinPipe()
+	stdin, err := cmd.StdinPipe()
 	if err != nil {
-		return nil, pipes{}, err
+		return nil, workerPipes{}, err
 	}
-	beats, err := cmd.StdoutPipe()
+	stdout, err := cmd.StdoutPipe()
 	if err != nil {
-		return nil, pipes{}, err
+		return nil, workerPipes{}, err
 	}
 	settings, err := json.Marshal(Settings{Socket: k.socket, Hosts: now.Hosts})
 	if err != nil {
-		return nil, pipes{}, err
+		return nil, workerPipes{}, err
 	}
 	if err := cmd.Start(); err != nil {
-		return nil, pipes{}, fmt.Errorf("its process cannot be started: %w", err)
+		return nil, workerPipes{}, fmt.Errorf("its process cannot be started: %w", err)
 	}
-	k.pid.Store(int64(cmd.Process.Pid)) // before it has its settings, without which it connects to nothing
-	// A pipe holds 4 KiB without a reader, so this write does not block. A worker that is gone already is noticed by Wait.
+	k.pid.Store(int64(cmd.Process.Pid)) // before the worker has its settings, without which it connects to nothing
+	// A pipe holds 4 KiB without a reader, so this write does not block. If the worker has ended
+	// already, Wait reports it.
 	if len(settings) < 4096 {
-		_, _ = leash.Write(append(settings, '\n'))
+		_, _ = stdin.Write(append(settings, '\n'))
 	} else {
-		go func() { _, _ = leash.Write(append(settings, '\n')) }()
+		go func() { _, _ = stdin.Write(append(settings, '\n')) }()
 	}
-	return cmd, pipes{leash, beats}, nil
+	return cmd, workerPipes{stdin, stdout}, nil
 }

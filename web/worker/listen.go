@@ -1,5 +1,7 @@
 package worker
 
+// This file opens and closes the listening socket. keeper.go calls it.
+
 import (
 	"errors"
 	"fmt"
@@ -11,11 +13,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Wanted is where the page is to be served. The zero value: nowhere.
+// Wanted says where the page is served. The zero value means nowhere.
 type Wanted struct {
 	Network, Address string // "tcp" or "unix"
 	Hosts            []string
-	// Commands is whose command lines are shown. A worker remembers what it was shown, so that another one begins with each change.
+	// Commands says whose command lines are shown. A worker remembers what it was shown, so each
+	// change of this field needs a new worker.
 	Commands string
 }
 
@@ -32,7 +35,8 @@ func listen(w Wanted, mode os.FileMode) (*os.File, error) {
 	return l.(*net.TCPListener).File()
 }
 
-// listenUnix listens at a path, and replaces a socket there that no process listens at any more.
+// listenUnix listens at a path. It replaces a socket file there at which no process listens any
+// more.
 func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 	if info, err := os.Lstat(path); err == nil {
 		if info.Mode().Type() != os.ModeSocket {
@@ -66,7 +70,7 @@ func listenUnix(path string, mode os.FileMode) (*os.File, error) {
 	return file, nil
 }
 
-// closeListener gives an address up.
+// closeListener closes a listener and removes its socket file.
 func closeListener(f *os.File, w Wanted) {
 	if f == nil {
 		return
@@ -77,7 +81,8 @@ func closeListener(f *os.File, w Wanted) {
 	}
 }
 
-// boundTo returns the address at which a listener can be opened again: with the port, if the kernel chose it.
+// boundTo returns the address at which a listener can be opened again, with the port if the kernel
+// chose it.
 func boundTo(f *os.File, w Wanted) string {
 	if at := addressOf(f); w.Network != "unix" && at != unknownAddress {
 		return at
@@ -85,10 +90,10 @@ func boundTo(f *os.File, w Wanted) string {
 	return w.Address
 }
 
-// unknownAddress stands in messages for the address of a listener that cannot be read.
+// unknownAddress is used in messages if the address of a listener cannot be read.
 const unknownAddress = "?"
 
-// addressOf is where a listening socket listens: with the port, where the kernel chose it.
+// addressOf returns the address of a listening socket, with the port if the kernel chose it.
 func addressOf(f *os.File) string {
 	l, err := net.FileListener(f)
 	if err != nil {

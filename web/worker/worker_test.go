@@ -107,7 +107,7 @@ func TestSilentWorker(t *testing.T) {
 		t.Fatal(err)
 	}
 	k := New(slog.New(slog.DiscardHandler), "", 0)
-	k.program, k.beats = program, 50*time.Millisecond
+	k.program, k.heartbeatPeriod = program, 50*time.Millisecond
 	w := Wanted{Network: "unix", Address: filepath.Join(dir, "http")}
 	listener, err := listen(w, 0o600)
 	if err != nil {

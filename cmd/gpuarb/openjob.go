@@ -1,5 +1,8 @@
 package main
 
+// This file opens a job and waits until it is served. run.go calls it directly, claim.go by way of
+// a keeper. While the job waits, it prints a line for each change, and a signal ends the wait.
+
 import (
 	"context"
 	"errors"
@@ -16,21 +19,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// waitLines tells on stderr how a request stands that waits: one line when something
-// has changed, and one when it was served.
-type waitLines struct {
+// waitReporter prints on stderr how the wait of a request goes: a line for each change, and a line
+// when the request is served.
+type waitReporter struct {
 	*app
-	who   string // whom it is about; "": a shell's claim
-	said  string // the latest line
+	who   string // name of the job in messages; "": the claim of a shell
+	said  string // latest line
 	since time.Time
 }
 
-// told takes a notice.
-func (w *waitLines) told(n ipc.WaitingReply) {
+// notice prints a notice of the daemon, if it differs from the latest line.
+func (w *waitReporter) notice(n ipc.WaitingReply) {
 	if w.said == "" {
 		w.since = time.Now().Add(-time.Duration(n.Waited) * time.Millisecond)
 	}
-	line := report.Escape(n.Text.String()) // what, position, who holds it and since when
+	line := report.Escape(n.Text.String()) // what is waited for, the position, who holds it and since when
 	if line == "" {
 		line = fmt.Sprintf("waits, position %d", n.Position)
 	}
@@ -40,8 +43,8 @@ func (w *waitLines) told(n ipc.WaitingReply) {
 	w.said = line
 }
 
-// served tells the end of the wait, if there was one.
-func (w *waitLines) served(job ipc.JobOpenReply) {
+// served prints the end of the wait, if there was a wait.
+func (w *waitReporter) served(job ipc.JobOpenReply) {
 	if w.said == "" {
 		return
 	}
@@ -53,15 +56,15 @@ func (w *waitLines) served(job ipc.JobOpenReply) {
 	w.sayAbout("served after %v: %s", waited, devicesOf(job))
 }
 
-// sayAbout prints a line on stderr that tells whom it is about.
-func (w *waitLines) sayAbout(format string, args ...any) {
+// sayAbout prints a line on stderr that begins with the name of the job.
+func (w *waitReporter) sayAbout(format string, args ...any) {
 	if w.who != "" {
 		format, args = "%s: "+format, append([]any{report.Escape(w.who)}, args...)
 	}
 	w.say(format, args...)
 }
 
-// devicesOf names a job's devices, as GPU 0,2.
+// devicesOf names the devices of a job, such as "GPU 0,2".
 func devicesOf(job ipc.JobOpenReply) string {
 	if job.Devices == 1 && job.Device[0].Vendor == ipc.VendorCPU {
 		return accounting.DeviceName(int(job.Device[0].Index), true)
@@ -69,7 +72,7 @@ func devicesOf(job ipc.JobOpenReply) string {
 	return "GPU " + indices(job)
 }
 
-// indices are those of a job's devices, as 0,2.
+// indices returns the indices of the devices of a job, such as "0,2".
 func indices(job ipc.JobOpenReply) string {
 	var list []string
 	for _, d := range job.Device[:job.Devices] {
@@ -78,9 +81,9 @@ func indices(job ipc.JobOpenReply) string {
 	return strings.Join(list, ",")
 }
 
-// endsWait tells the signals that end a wait for a job from those that mean the
-// program, which is not there yet. A signal that was ignored when gpuarb was started (under nohup, in the background
-// of a script) ends none.
+// endsWait reports whether a signal ends the wait for a job. The other signals are for the program,
+// which has not started. A signal that was ignored when gpuarb was started ends no wait. nohup
+// ignores signals, and so does a script that starts gpuarb in the background.
 func endsWait(sig os.Signal) bool {
 	switch sig {
 	case unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT:
@@ -91,12 +94,12 @@ func endsWait(sig os.Signal) bool {
 	return false
 }
 
-// openJob opens a job, and waits for what it is to hold. A signal gives it up.
+// openJob opens a job and waits until it holds what it asks for. A signal ends the wait.
 func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-chan os.Signal) (ipc.JobOpenReply, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	lines := &waitLines{app: a, who: who}
-	silent := time.AfterFunc(patience, cancel) // a daemon that says nothing at all
+	lines := &waitReporter{app: a, who: who}
+	silent := time.AfterFunc(daemonTimeout, cancel) // until the first notice: a daemon that says nothing is stuck
 	defer silent.Stop()
 	var job ipc.JobOpenReply
 	var err error
@@ -105,7 +108,7 @@ func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-cha
 		defer close(done)
 		job, err = ipc.OpenJob(ctx, path, request, func(n ipc.WaitingReply) {
 			silent.Stop()
-			lines.told(n)
+			lines.notice(n)
 		})
 	}()
 	sig := untilDone(caught, done)
@@ -124,8 +127,8 @@ func (a *app) openJob(path, who string, request ipc.JobOpenRequest, caught <-cha
 	return job, nil
 }
 
-// untilDone waits, and returns the signal that ends the wait before it is done, or nil.
-// What else has been caught until then is dropped: it meant a program that was not there.
+// untilDone waits until done is closed or a signal ends the wait, and returns that signal or nil.
+// Other signals are dropped, because they were for the program, which has not started.
 func untilDone(caught <-chan os.Signal, done <-chan struct{}) os.Signal {
 	for {
 		select {
@@ -141,7 +144,7 @@ func untilDone(caught <-chan os.Signal, done <-chan struct{}) os.Signal {
 	}
 }
 
-// explainJob says why a job was not opened, and gives it the exit code for that.
+// explainJob returns an error that says why a job was not opened, with its exit code.
 func (a *app) explainJob(path, said string, err error) error {
 	code, text := exitFailed, ""
 	switch {
@@ -151,7 +154,7 @@ func (a *app) explainJob(path, said string, err error) error {
 		code, text = exitBusy, "busy: it would have to wait; `gpuarb queue` and `gpuarb ps` show for what"
 	case errors.Is(err, ipc.StatusNoDevice):
 		code, text = exitUnavailable, errNoDevice.Error()
-	case errors.Is(err, ipc.StatusCancelled): // as without waiting
+	case errors.Is(err, ipc.StatusCancelled): // the exit code of a request that may not wait
 		code, text = exitBusy, "somebody cancelled its ticket"
 	}
 	var reply *ipc.ReplyError
@@ -170,13 +173,13 @@ func (a *app) explainJob(path, said string, err error) error {
 	return &exitError{code, explainCall(path, err)}
 }
 
-// cancelPatience bounds how long a signal is held up for the tickets of its job to be cancelled.
-const cancelPatience = 2 * time.Second
+// cancelTimeout bounds how long a signal is held back while the tickets of its job are cancelled.
+const cancelTimeout = 2 * time.Second
 
-// cancelTickets takes the waiting requests of a job's processes out of the queue, so
-// that a thread that waits gets to see the signal. Without a daemon nothing waits.
+// cancelTickets cancels the waiting requests of the processes of a job, so that a waiting thread
+// can handle the signal. Without a daemon no request waits.
 func (a *app) cancelTickets(path string, job ipc.Token) {
-	_ = withDaemon([]string{path}, cancelPatience, func(ctx context.Context, client *ipc.Client) error {
+	_ = withDaemon([]string{path}, cancelTimeout, func(ctx context.Context, client *ipc.Client) error {
 		_, err := client.Cancel(ctx, ipc.CancelRequest{Job: job})
 		return err
 	})

@@ -63,7 +63,7 @@ func TestRunOutside(t *testing.T) {
 			t.Errorf("%v: %v", plain, got)
 		}
 	}
-	if bound := gainsRights(program, ids{uid: os.Getuid(), gid: os.Getgid(), bound: true}); bound {
+	if bound := gainsPrivileges(program, identity{uid: os.Getuid(), gid: os.Getgid(), bound: true}); bound {
 		t.Error("under no-new-privs nobody gains rights")
 	}
 }
@@ -118,7 +118,7 @@ func TestWhatToWrite(t *testing.T) {
 		first := slices.IndexFunc(whole, func(word string) bool {
 			return slices.Contains([]string{"sudo", "/usr/bin/doas", "pkexec", "su"}, word)
 		})
-		if got := inside(whole, whole[first:]); got != want {
+		if got := adviceInside(whole, whole[first:]); got != want {
 			t.Errorf("%s:\n%s\nwant %s", line, got, want)
 		}
 	}
@@ -126,14 +126,14 @@ func TestWhatToWrite(t *testing.T) {
 
 func TestListedForAll(t *testing.T) {
 	list := filepath.Join(t.TempDir(), "ld.so.preload")
-	if isListed(list, "libgpuarb.so") {
+	if listsLibrary(list, "libgpuarb.so") {
 		t.Error("there is no list")
 	}
 	for text, want := range map[string]bool{"": false, "/usr/lib/libother.so\n": false, "/usr/lib/libother.so:/usr/lib/gpuarb/libgpuarb.so\n": true} {
 		if err := os.WriteFile(list, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if got := isListed(list, "libgpuarb.so"); got != want {
+		if got := listsLibrary(list, "libgpuarb.so"); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

@@ -1,5 +1,8 @@
 package main
 
+// This file owns the kinds of targets that have limits (a process, a job, a user, a cgroup, a rule,
+// a device), and finds a target by its name. limit.go and topdaemon.go use it.
+
 import (
 	"context"
 	"fmt"
@@ -15,27 +18,27 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// target is a kind of those whose limits can be shown and changed.
-type target struct {
-	kind        uint32 // on the wire
-	flag, usage string // that names one; "": an argument does
+// limitKind is a kind of target whose limits can be shown and changed.
+type limitKind struct {
+	kind        uint32 // kind in the protocol
+	flag, usage string // flag that names a target; "": an argument does
 	noun        string
-	limits      []string // that it has
-	holds       string   // "user %s holds", and how it goes on
+	limits      []string // limits that the target has
+	holds       string   // beginning of a message, such as "user %s holds"
 	frees       string
 	offers      func(figures.Snapshot) []cobra.Completion
-	find        func(s figures.Snapshot, name string) (id uint64, err error) // looks a name up; nil: it is none
+	find        func(s figures.Snapshot, name string) (id uint64, err error) // finds a target by name; nil: names are not looked up
 	inForce     func(s figures.Snapshot, id uint64, name string) (limits []report.Limit, ok bool)
-	unknown     func(s figures.Snapshot, id uint64, name string) error // not ok
+	unknown     func(s figures.Snapshot, id uint64, name string) error // error if inForce returns false
 }
 
-// The limits of a program, and of several together.
+// The limits of a single program, and of several programs together.
 var (
 	ofOne  = []string{"memory.max", "memory.min", "streams.max"}
 	ofMany = []string{"memory.max", "streams.max"}
 )
 
-var targets = []target{
+var limitKinds = []limitKind{
 	{
 		kind: ipc.LimitProcess, noun: "a process or job", limits: ofOne, holds: "process %s holds", frees: "it frees",
 		inForce: func(s figures.Snapshot, id uint64, _ string) ([]report.Limit, bool) {
@@ -86,20 +89,20 @@ var targets = []target{
 	},
 }
 
-func targetOf(kind uint32) *target {
-	return &targets[slices.IndexFunc(targets, func(t target) bool { return t.kind == kind })]
+func limitKindOf(kind uint32) *limitKind {
+	return &limitKinds[slices.IndexFunc(limitKinds, func(t limitKind) bool { return t.kind == kind })]
 }
 
-// limited is whose limits a command names, and what it does with them.
-type limited struct {
-	*target
-	name    string // that a flag has
-	device  string // --device, which goes with each
+// limitTarget is the target of a command, with the change.
+type limitTarget struct {
+	*limitKind
+	name    string // value of the flag
+	device  string // value of --device, which goes with every kind
 	request ipc.LimitRequest
 }
 
-// resolve looks up what a command names in words.
-func (w *limited) resolve(ctx context.Context, client *ipc.Client) error {
+// resolve looks up the names that the command line has.
+func (w *limitTarget) resolve(ctx context.Context, client *ipc.Client) error {
 	find := w.find != nil && w.request.ID == 0
 	if w.device == "" && !find {
 		return nil
@@ -119,8 +122,8 @@ func (w *limited) resolve(ctx context.Context, client *ipc.Client) error {
 	return nil
 }
 
-// now are the limits in force.
-func (w *limited) now(ctx context.Context, client *ipc.Client) (s figures.Snapshot, limits []report.Limit, err error) {
+// currentLimits returns the limits in force.
+func (w *limitTarget) currentLimits(ctx context.Context, client *ipc.Client) (s figures.Snapshot, limits []report.Limit, err error) {
 	if s, err = snapshotOf(ctx, client); err != nil {
 		return s, nil, err
 	}
@@ -133,7 +136,7 @@ func (w *limited) now(ctx context.Context, client *ipc.Client) (s figures.Snapsh
 	}), nil
 }
 
-// ruleCalled finds a rule by its name.
+// ruleCalled returns the ID of the rule with the name.
 func ruleCalled(s figures.Snapshot, name string) (uint64, error) {
 	i := slices.IndexFunc(s.Rules, func(r figures.RuleState) bool { return r.Name == name })
 	if i < 0 {
@@ -142,7 +145,7 @@ func ruleCalled(s figures.Snapshot, name string) (uint64, error) {
 	return s.Rules[i].ID, nil
 }
 
-// findUser is the number of a user: of this machine, or of one whose programs the daemon knows.
+// findUser returns the ID of a user, whom this machine or the daemon knows.
 func findUser(s figures.Snapshot, name string) (uint64, error) {
 	if uid, err := strconv.ParseUint(name, 10, 32); err == nil {
 		return uid, nil
@@ -168,7 +171,7 @@ func findUser(s figures.Snapshot, name string) (uint64, error) {
 	return 0, fail(exitFailed, "this machine has no user %s; programs of %s use gpuarb now", name, config.AndList(users))
 }
 
-// noRule says that there is no rule of a name, and which there are.
+// noRule returns an error that says which rules exist.
 func noRule(s figures.Snapshot, name string) error {
 	var names []string
 	for _, r := range s.Rules {
@@ -180,7 +183,7 @@ func noRule(s figures.Snapshot, name string) error {
 	return fmt.Errorf("the configuration has no rule %s; it has %s", name, config.AndList(names))
 }
 
-// jobCalled finds the one job that has a name.
+// jobCalled returns the ID of the job with the name. It fails if several jobs have the name.
 func jobCalled(s figures.Snapshot, name string) (id uint64, err error) {
 	var found []string
 	for _, j := range s.Jobs {

@@ -1,5 +1,8 @@
 package main
 
+// This file connects the screen of `gpuarb top` (package top) with the daemon: it fetches
+// snapshots, and carries out the actions that the user confirms. It implements top.Daemon.
+
 import (
 	"context"
 	"errors"
@@ -11,27 +14,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// watched is the daemon as `gpuarb top` has it: the one that answered first, and no other once it has gone, which may be the
-// system's in place of the user's own. Looks keep their session, as a new one is turned away when others have taken all
-// connections; each change has one of its own, so that it does not wait for a look. It prints nothing, which would spoil the screen.
-type watched struct {
-	path string // of the daemon
+// topDaemon is the connection of `gpuarb top` to the daemon. It uses only the socket that answered
+// first, because after the end of the user's own daemon the system's would answer. Snapshots share
+// one session, because a new session is refused if other clients use all connections. Each change
+// opens a session of its own, so that it does not wait for a snapshot. topDaemon prints nothing,
+// because that would spoil the screen.
+type topDaemon struct {
+	path string // path of the socket
 	kept ipc.Kept
 }
 
-func newWatched(path string) *watched {
-	w := &watched{path: path}
+func newTopDaemon(path string) *topDaemon {
+	w := &topDaemon{path: path}
 	w.kept.Open = w.session
 	return w
 }
 
-// session opens a session of its own.
-func (w *watched) session(ctx context.Context) (*ipc.Client, error) {
-	return quietly(ctx, []string{w.path})
+// session opens a new session.
+func (w *topDaemon) session(ctx context.Context) (*ipc.Client, error) {
+	return connectQuietly(ctx, []string{w.path})
 }
 
-// Snapshot is the daemon's state.
-func (w *watched) Snapshot(ctx context.Context) (s figures.Snapshot, err error) {
+// Snapshot returns the state of the daemon.
+func (w *topDaemon) Snapshot(ctx context.Context) (s figures.Snapshot, err error) {
 	err = w.kept.Ask(ctx, func(client *ipc.Client) (err error) {
 		s, err = snapshotOf(ctx, client)
 		return err
@@ -39,8 +44,8 @@ func (w *watched) Snapshot(ctx context.Context) (s figures.Snapshot, err error) 
 	return s, err
 }
 
-// limitOf is the request for a change of a limit.
-func limitOf(action top.Action) (ipc.LimitRequest, error) {
+// limitRequest returns the request that changes a limit.
+func limitRequest(action top.Action) (ipc.LimitRequest, error) {
 	request := ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(action.PID), Device: ipc.AllDevices}
 	if action.PID == 0 {
 		request.Target, request.ID = ipc.LimitJob, action.Job
@@ -51,17 +56,17 @@ func limitOf(action top.Action) (ipc.LimitRequest, error) {
 	return request, setLimit(&request, action.Limit, action.Value)
 }
 
-// Check says what is wrong with an action, without asking anybody.
-func (w *watched) Check(action top.Action) error {
+// Check reports what is wrong with an action, without a question to the daemon.
+func (w *topDaemon) Check(action top.Action) error {
 	if action.Kind != top.SetLimit {
 		return nil
 	}
-	_, err := limitOf(action)
+	_, err := limitRequest(action)
 	return err
 }
 
-// Do carries an action out.
-func (w *watched) Do(ctx context.Context, action top.Action) error {
+// Do carries out an action.
+func (w *topDaemon) Do(ctx context.Context, action top.Action) error {
 	client, err := w.session(ctx)
 	if err != nil {
 		return err
@@ -77,15 +82,16 @@ func (w *watched) Do(ctx context.Context, action top.Action) error {
 		}
 		return explainCall(client.Path(), err)
 	}
-	request, err := limitOf(action)
+	request, err := limitRequest(action)
 	if err != nil {
 		return err
 	}
 	return explainCall(client.Path(), client.SetLimit(ctx, request))
 }
 
-// signalTo sends a signal to the process that the row showed, and never to another one that has its PID by
-// now: it opens a pidfd first, and then asks the daemon, which watches the process, whether the PID is still the same job's.
+// signalTo sends a signal to the process that the row showed, never to a later process with its
+// PID. It opens a pidfd first. Then it asks the daemon, which watches the process, whether the PID
+// still belongs to the same job.
 func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error {
 	pidfd, err := unix.PidfdOpen(action.PID, 0)
 	if errors.Is(err, unix.ESRCH) {
@@ -98,7 +104,7 @@ func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error 
 	if err != nil {
 		return err
 	}
-	if !isStill(s, action) {
+	if !isStillOf(s, action) {
 		return fmt.Errorf("process %d uses no device any more: no signal was sent", action.PID)
 	}
 	if err := unix.PidfdSendSignal(pidfd, unix.SignalNum("SIG"+action.Signal), nil, 0); err != nil {
@@ -107,9 +113,9 @@ func signalTo(ctx context.Context, client *ipc.Client, action top.Action) error 
 	return nil
 }
 
-// isStill says whether a process is still of the job that the row showed, or, of a row without a job, still
-// unmanaged.
-func isStill(s figures.Snapshot, action top.Action) bool {
+// isStillOf reports whether a process still belongs to the job that the row showed. For a row
+// without a job it reports whether the process is still unmanaged.
+func isStillOf(s figures.Snapshot, action top.Action) bool {
 	if action.Job == 0 {
 		return unmanaged(s, uint64(action.PID)) != nil
 	}

@@ -13,7 +13,7 @@ import (
 // one daemon, or nowhere.
 func TestWatched(t *testing.T) {
 	d := startDaemon(t, nil)
-	w := newWatched(d.socket)
+	w := newTopDaemon(d.socket)
 	look := func() {
 		t.Helper()
 		if s, err := w.Snapshot(t.Context()); err != nil || s.Version != "9.9" {

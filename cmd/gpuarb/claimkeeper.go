@@ -19,28 +19,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A claim that a shell asks for has to outlive the command that asked. So that command
-// starts a keeper, which opens the job and is its runner for the daemon. The keeper gets
-// a request on its stdin, answers on its stdout, and is told on stdin that the answer has
-// arrived; if stdin ends before that, nobody wants the claim. It then lets go of all that
-// was its starter's, which the end of its stdout tells, and ends with the holder.
+// This file has the keeper of a claim. The claim of a shell must outlast the command that asked for
+// it, so `gpuarb claim` starts a keeper in the background. The keeper opens the job, and the daemon
+// takes the keeper for the process that runs the job. It works in this order:
+//
+//   1. The keeper reads a claimRequest from its stdin, and writes a claimReply to its stdout.
+//   2. It reads from stdin that the reply has arrived. If stdin ends first, the keeper ends.
+//   3. It closes everything that belongs to its starter. The end of its stdout tells the starter so.
+//   4. It ends when the holder ends, or when the claim is released.
 
 const (
 	keeperName = "claim-keeper"
-	claimName  = "GPUARB_CLAIM" // the keeper's PID, in the holder's environment
+	claimName  = "GPUARB_CLAIM" // in the environment of the holder: the PID of the keeper
 )
 
-// keepRequest is what a keeper is asked to do.
-type keepRequest struct {
-	Path   string // of the daemon's socket
-	Holder int    // PID; the claim ends with it
+// claimRequest is the request that a keeper reads from its stdin.
+type claimRequest struct {
+	Path   string // path of the socket of the daemon
+	Holder int    // PID of the process whose end ends the claim
 	Job    ipc.JobOpenRequest
 }
 
-// keepReply is what came of it.
-type keepReply struct {
+// claimReply is the answer of a keeper.
+type claimReply struct {
 	Job  ipc.JobOpenReply
-	Code int // not 0: it failed
+	Code int // exit code; 0: success
 	Text string
 }
 
@@ -49,31 +52,31 @@ func (a *app) keeperCommand() *cobra.Command {
 		Use:    keeperName,
 		Short:  "keep a claim; started by gpuarb claim",
 		Hidden: true,
-		Args:   cobra.ArbitraryArgs, // the holder and the socket, for those who look for a shell's claim
-		RunE:   func(*cobra.Command, []string) error { return a.keepClaim(os.Stdin) },
+		Args:   cobra.ArbitraryArgs, // the holder and the socket; claimsOf reads them from the command line
+		RunE:   func(*cobra.Command, []string) error { return a.runKeeper(os.Stdin) },
 	}
 }
 
-// keepClaim is the keeper's life.
-func (a *app) keepClaim(stdin io.Reader) error {
+// runKeeper does the whole work of a keeper.
+func (a *app) runKeeper(stdin io.Reader) error {
 	closeInherited()
 	caught := make(chan os.Signal, 64)
 	signal.Notify(caught, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT, unix.SIGHUP)
 	from := gob.NewDecoder(stdin)
-	var request keepRequest
+	var request claimRequest
 	if err := from.Decode(&request); err != nil {
 		return fail(exitUsage, "%s is started by gpuarb claim: %w", keeperName, err)
 	}
 	holder, err := unix.PidfdOpen(request.Holder, 0)
 	if err != nil {
-		return a.answerStarter(keepReply{Code: exitFailed, Text: fmt.Sprintf("process %d, which is to have the claim: %v", request.Holder, err)})
+		return a.answerStarter(claimReply{Code: exitFailed, Text: fmt.Sprintf("process %d, which is to have the claim: %v", request.Holder, err)})
 	}
 	arrived := make(chan bool, 1)
 	go func() {
 		var yes bool
 		err := from.Decode(&yes)
 		if err != nil {
-			caught <- unix.SIGTERM // the starter is gone: a wait is given up
+			caught <- unix.SIGTERM // the starter has gone, so give up a wait
 		}
 		arrived <- err == nil && yes
 	}()
@@ -81,33 +84,33 @@ func (a *app) keepClaim(stdin io.Reader) error {
 	if err != nil {
 		return a.answerStarter(failureOf(err))
 	}
-	if err := a.answerStarter(keepReply{Job: job}); err != nil || !<-arrived {
+	if err := a.answerStarter(claimReply{Job: job}); err != nil || !<-arrived {
 		return err
 	}
-	a.keepUntilEnd(request.Path, job.Job, holder, caught)
+	a.holdUntilEnd(request.Path, job.Job, holder, caught)
 	return nil
 }
 
-// failureOf is an error as the starter is told of it.
-func failureOf(err error) keepReply {
-	exit := coded(err, exitFailed)
-	reply := keepReply{Code: exit.code}
+// failureOf returns the reply that tells the starter of err.
+func failureOf(err error) claimReply {
+	exit := withCode(err, exitFailed)
+	reply := claimReply{Code: exit.code}
 	if exit.err != nil {
 		reply.Text = exit.err.Error()
 	}
 	return reply
 }
 
-func (a *app) answerStarter(reply keepReply) error {
+func (a *app) answerStarter(reply claimReply) error {
 	return gob.NewEncoder(os.Stdout).Encode(reply)
 }
 
-// keepUntilEnd waits until the holder ends or the claim is released. Processes that the
-// holder leaves behind keep the device; a release takes it from them.
-func (a *app) keepUntilEnd(path string, job ipc.Token, holder int, caught <-chan os.Signal) {
-	_ = os.Chdir("/") // no mount stays busy for a claim
+// holdUntilEnd waits until the holder ends or the claim is released. When the holder ends,
+// processes that it leaves behind keep the device. A release takes the device from them.
+func (a *app) holdUntilEnd(path string, job ipc.Token, holder int, caught <-chan os.Signal) {
+	_ = os.Chdir("/") // so that the claim keeps no mount busy
 	if null, err := unix.Open(os.DevNull, unix.O_RDWR|unix.O_CLOEXEC, 0); err == nil {
-		for _, fd := range []int{0, 2, 1} { // stdout last: its end tells that the rest is done
+		for _, fd := range []int{0, 2, 1} { // stdout last, because its end tells the starter that the rest is done
 			_ = unix.Dup3(null, fd, 0)
 		}
 	}
@@ -122,17 +125,17 @@ func (a *app) keepUntilEnd(path string, job ipc.Token, holder int, caught <-chan
 			return
 		case sig := <-caught:
 			if sig == unix.SIGHUP {
-				continue // the terminal went; the holder's own end counts
+				continue // the terminal has gone; only the end of the holder counts
 			}
-			a.giveBack(path, job)
+			a.closeJob(path, job)
 			return
 		}
 	}
 }
 
-// closeInherited closes what the holder had open without meaning it for its programs: a
-// lock, a pipe that somebody reads to its end. What this process opened itself is marked
-// to be closed by exec.
+// closeInherited closes descriptors that the holder left open, such as a lock, or a pipe that a
+// process reads to its end. Descriptors that this process opened itself have the close-on-exec
+// flag, and stay.
 func closeInherited() {
 	open, err := os.ReadDir("/proc/self/fd")
 	if err != nil {
@@ -149,12 +152,12 @@ func closeInherited() {
 	}
 }
 
-// giveBack releases a claim. Without a daemon it goes with this process.
-func (a *app) giveBack(path string, job ipc.Token) {
-	_ = withDaemon([]string{path}, patience, func(ctx context.Context, client *ipc.Client) error { return client.CloseJob(ctx, job) })
+// closeJob releases a claim. Without a daemon the claim ends with this process.
+func (a *app) closeJob(path string, job ipc.Token) {
+	_ = withDaemon([]string{path}, daemonTimeout, func(ctx context.Context, client *ipc.Client) error { return client.CloseJob(ctx, job) })
 }
 
-// waitForEnd waits until a process ends, for so long (below 0: as long as it takes).
+// waitForEnd waits until a process ends, at most for the time most; below 0: without a limit.
 func waitForEnd(pidfd int, most time.Duration) (ended bool) {
 	until := time.Now().Add(most)
 	for {
@@ -170,7 +173,7 @@ func waitForEnd(pidfd int, most time.Duration) (ended bool) {
 	}
 }
 
-// keeper is a keeper that was started, as its starter sees it.
+// keeper is a started keeper, from the view of its starter.
 type keeper struct {
 	pid     int
 	command *exec.Cmd
@@ -179,12 +182,12 @@ type keeper struct {
 	to      *gob.Encoder
 }
 
-// startKeeper has a keeper open a job. Signals end the wait, and the keeper with it.
-func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error) {
+// startKeeper starts a keeper, which opens a job. Signals end the wait, and the keeper with it.
+func (a *app) startKeeper(request claimRequest) (*keeper, ipc.JobOpenReply, error) {
 	none := ipc.JobOpenReply{}
 	command := exec.Command(executable(), keeperName, strconv.Itoa(request.Holder), request.Path)
 	command.Stderr = os.Stderr
-	command.SysProcAttr = &unix.SysProcAttr{Setsid: true} // Ctrl-C at the terminal is the starter's
+	command.SysProcAttr = &unix.SysProcAttr{Setsid: true} // a session of its own, so that Ctrl-C at the terminal reaches only the starter
 	stdin, err := command.StdinPipe()
 	if err != nil {
 		return nil, none, err
@@ -213,11 +216,11 @@ func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error
 			}
 		}
 	}()
-	var reply keepReply
+	var reply claimReply
 	if err := k.to.Encode(request); err == nil {
 		err = gob.NewDecoder(stdout).Decode(&reply)
 		if err != nil {
-			reply = keepReply{Code: exitFailed, Text: fmt.Sprintf("the keeper of the claim (process %d) ended: %v", k.pid, err)}
+			reply = claimReply{Code: exitFailed, Text: fmt.Sprintf("the keeper of the claim (process %d) ended: %v", k.pid, err)}
 		}
 	}
 	if reply.Code != 0 {
@@ -231,8 +234,8 @@ func (a *app) startKeeper(request keepRequest) (*keeper, ipc.JobOpenReply, error
 	return k, reply.Job, nil
 }
 
-// keep tells the keeper that its answer has arrived where it was to go, and waits until
-// it has let go of what was ours.
+// keep tells the keeper that its answer has reached the user. It returns when the keeper has closed
+// everything that belongs to this process.
 func (k *keeper) keep() error {
 	err := k.to.Encode(true)
 	if err == nil {
@@ -244,14 +247,14 @@ func (k *keeper) keep() error {
 	return k.command.Process.Release()
 }
 
-// abandon ends a keeper that nobody needs.
+// abandon ends a keeper that is not needed.
 func (k *keeper) abandon() {
 	_ = k.stdin.Close()
 	_ = k.command.Wait()
 }
 
-// endKeeper ends a keeper and waits for its end. It returns the environment that the
-// keeper was started in.
+// endKeeper ends a keeper and waits for its end. It returns the environment that the keeper was
+// started with.
 func endKeeper(pid int) (environ []string, err error) {
 	pidfd, err := unix.PidfdOpen(pid, 0)
 	if err != nil || !isKeeper(pid) {
@@ -265,13 +268,14 @@ func endKeeper(pid int) (environ []string, err error) {
 	if err := unix.PidfdSendSignal(pidfd, unix.SIGTERM, nil, 0); err != nil {
 		return nil, err
 	}
-	if !waitForEnd(pidfd, patience) {
+	if !waitForEnd(pidfd, daemonTimeout) {
 		return nil, fmt.Errorf("its keeper (process %d) does not end", pid)
 	}
 	return environ, nil
 }
 
-// ownClaim is the claim of the shell that this runs in; 0: it has none that still holds.
+// ownClaim returns the number of the claim of the shell that this process runs in; 0: no valid
+// claim.
 func (a *app) ownClaim() int {
 	pid, err := strconv.Atoi(os.Getenv(claimName))
 	if err != nil || pid <= 0 || !isKeeper(pid) {
@@ -280,10 +284,12 @@ func (a *app) ownClaim() int {
 	return pid
 }
 
-// isKeeper tells a keeper from another process that has its PID by now.
+// isKeeper reports whether the process is a keeper. Another process may have the PID of a former
+// keeper.
 func isKeeper(pid int) bool { return keeperArguments(pid) != nil }
 
-// keeperArguments are the words of a keeper's command line; nil: it is none.
+// keeperArguments returns the words of the command line of a keeper. It returns nil if the process
+// is not a keeper.
 func keeperArguments(pid int) []string {
 	args, err := procfacts.Here.Arguments(pid)
 	if err != nil || len(args) < 2 || args[1] != keeperName {
@@ -292,8 +298,8 @@ func keeperArguments(pid int) []string {
 	return args
 }
 
-// claimsOf are the claims that a process has of the daemon at a socket ("": of any), whether their
-// variables are set or not.
+// claimsOf returns the claims that a process holds from the daemon at socket, in any shell
+// variables or not. If socket is empty, claims from all daemons are returned.
 func claimsOf(holder int, socket string) (claims []int) {
 	pids, err := procfacts.Here.PIDs()
 	if err != nil {
@@ -308,7 +314,7 @@ func claimsOf(holder int, socket string) (claims []int) {
 	return claims
 }
 
-// commandName is a process's name for people.
+// commandName returns the name of a process for messages.
 func commandName(pid int) string {
 	name, err := procfacts.Here.Name(pid)
 	if err != nil {
@@ -317,8 +323,8 @@ func commandName(pid int) string {
 	return name
 }
 
-// shellOf is the process that a command's parent stands for: a shell makes a subshell of
-// itself for $(…), a pipe or parentheses, and that one is gone in a moment.
+// shellOf returns the shell that asked for the claim. The parent of a command may be a subshell for
+// $(…), a pipe or parentheses, which ends in a moment; its parent is the shell.
 func shellOf(parent int) (int, error) {
 	for {
 		if parent <= 1 {
@@ -332,8 +338,8 @@ func shellOf(parent int) (int, error) {
 	}
 }
 
-// sameProgram tells that one process is a fork of the other that has not become another
-// program.
+// sameProgram reports whether two processes run the same program with the same arguments, as a
+// process and its fork do.
 func sameProgram(a, b int) bool {
 	exeA, errA := procfacts.Here.Executable(a)
 	exeB, errB := procfacts.Here.Executable(b)

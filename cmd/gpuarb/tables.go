@@ -1,5 +1,8 @@
 package main
 
+// This file has the commands that print the state of the daemon as a table: ps, jobs, devices, and
+// version. Package report writes the tables.
+
 import (
 	"cmp"
 	"fmt"
@@ -12,15 +15,15 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// tableCommand makes a command that prints a table, in the units that its flags say.
-// Without one: rounded for people where rounded is true or stdout is a terminal, else as the files
-// under /gpu.
+// tableCommand makes a command that prints a table in the units that its flags choose. Without such
+// a flag, amounts are rounded for users if rounded is true or stdout is a terminal. Otherwise they
+// have the units of the files under /gpu.
 func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(report.Style) error) *cobra.Command {
 	var human, bytes bool
-	command.Args = takes(0, 0)
+	command.Args = argumentCount(0, 0)
 	command.Flags().BoolVarP(&human, "human", "h", false, "round amounts and times: 3.5GiB, 5min (as on a terminal)")
 	command.Flags().BoolVar(&bytes, "bytes", false, "print amounts in bytes, and times in seconds")
-	command.Flags().Bool("help", false, "help for "+command.Name()) // -h is taken
+	command.Flags().Bool("help", false, "help for "+command.Name()) // defined here, because -h is --human
 	command.MarkFlagsMutuallyExclusive("human", "bytes")
 	command.RunE = func(*cobra.Command, []string) error {
 		style := report.Style{Width: terminalWidth()}
@@ -30,7 +33,7 @@ func (a *app) tableCommand(command *cobra.Command, rounded bool, show func(repor
 	return a.jsonFlag(command)
 }
 
-// showTable prints what the daemon knows, as JSON or as a table.
+// showTable prints the state of the daemon, as JSON or as a table.
 func (a *app) showTable(table, json func(io.Writer, figures.Snapshot) error) error {
 	snapshot, err := a.snapshot()
 	switch {
@@ -95,17 +98,17 @@ func (a *app) devices(style report.Style) error {
 	return err
 }
 
-// versions is what `gpuarb version --json` prints.
+// versions is the output of `gpuarb version --json`.
 type versions struct {
 	Client string  `json:"client"`
-	Daemon *string `json:"daemon"` // null when none answers
+	Daemon *string `json:"daemon"` // null: no daemon answers
 }
 
 func (a *app) versionCommand() *cobra.Command {
 	return a.jsonFlag(&cobra.Command{
 		Use:   "version",
 		Short: "show the versions of this program and of the daemon",
-		Args:  takes(0, 0),
+		Args:  argumentCount(0, 0),
 		RunE:  func(*cobra.Command, []string) error { return a.version() },
 	})
 }

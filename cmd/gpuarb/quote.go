@@ -5,9 +5,10 @@ import (
 	"strings"
 )
 
-// This file quotes words for a shell: in advice that users paste into one, and in output that a shell evaluates.
+// This file quotes words for a shell: in advice that users paste into a shell, and in output that a
+// shell evaluates. claim.go and privileged.go use it.
 
-// commandLine joins words to a command line that a shell splits into the same words.
+// commandLine joins words to a command line, which a shell splits into the same words.
 func commandLine(words ...string) string {
 	var all []string
 	for _, word := range words {
@@ -16,7 +17,8 @@ func commandLine(words ...string) string {
 	return strings.Join(all, " ")
 }
 
-// quote returns a word in quotes, if it needs any, so that a shell reads the same word. The empty word stays empty.
+// quote returns the word in quotes if a shell would change it otherwise. The empty word stays
+// empty.
 func quote(word string) string {
 	plain := func(r rune) bool {
 		return strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,@%+=", r)

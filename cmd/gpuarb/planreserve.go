@@ -1,5 +1,7 @@
 package main
 
+// This file has `gpuarb plan --min`, which computes how many programs can reserve memory at once.
+
 import (
 	"errors"
 	"fmt"
@@ -9,30 +11,30 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// reservationPlan is what `gpuarb plan --min --json` prints.
+// reservationPlan is the output of `gpuarb plan --min --json`.
 type reservationPlan struct {
 	Arms      uint64              `json:"arms"`
-	AtOnce    uint64              `json:"at_once"`     // how many run at once: each reserves on every device that it is given
-	AtOnceAny uint64              `json:"at_once_any"` // the same with --device any: each takes one of them
+	AtOnce    uint64              `json:"at_once"`     // how many run at once if each reserves on every device that it is given
+	AtOnceAny uint64              `json:"at_once_any"` // how many run at once with --device any, where each takes one device
 	Devices   []reservationDevice `json:"devices"`
 }
 
-// reservationDevice is what arms come to that each reserve memory on a device.
+// reservationDevice is the plan for one device on which each of the arms reserves memory.
 type reservationDevice struct {
 	Device  int              `json:"device"`
-	Min     accounting.Bytes `json:"min_bytes"`     // that each reserves
-	Context accounting.Bytes `json:"context_bytes"` // that is reserved beside it
-	Total   accounting.Bytes `json:"total_bytes"`   // all of them together
-	Room    accounting.Bytes `json:"room_bytes"`    // that can be reserved on the device, were nobody else there
-	Most    accounting.Bytes `json:"most_bytes"`    // that one of them could reserve at all
-	Given   bool             `json:"given"`         // `gpuarb run --min` reserves there, and gives the program the device
-	AtOnce  uint64           `json:"at_once"`       // how many of them run at once
+	Min     accounting.Bytes `json:"min_bytes"`     // bytes that each arm reserves
+	Context accounting.Bytes `json:"context_bytes"` // bytes that are reserved in addition, for a context
+	Total   accounting.Bytes `json:"total_bytes"`   // bytes of all arms together
+	Room    accounting.Bytes `json:"room_bytes"`    // bytes that can be reserved on the device if no other job is there
+	Most    accounting.Bytes `json:"most_bytes"`    // largest possible reservation of one arm, in bytes
+	Given   bool             `json:"given"`         // whether `gpuarb run --min` reserves here and gives the program the device
+	AtOnce  uint64           `json:"at_once"`       // how many arms run here at once
 }
 
-// planReservations tells how many of the arms run at once that each reserve memory.
+// planReservations prints how many of the arms run at once if each reserves memory.
 func (a *app) planReservations(arms uint64, text string) error {
-	least, err := accounting.ParseSize(text)
-	if err == nil && least == (accounting.Size{}) {
+	minSize, err := accounting.ParseSize(text)
+	if err == nil && minSize == (accounting.Size{}) {
 		err = errors.New("must be above 0")
 	}
 	if err != nil {
@@ -45,7 +47,7 @@ func (a *app) planReservations(arms uint64, text string) error {
 	plan := reservationPlan{Arms: arms, Devices: []reservationDevice{}}
 	for _, d := range figures.GPUs(snapshot.Devices) {
 		if !d.Lost {
-			plan.Devices = append(plan.Devices, planDevice(arms, least, d))
+			plan.Devices = append(plan.Devices, planDevice(arms, minSize, d))
 		}
 	}
 	for i, d := range filter(plan.Devices, func(d reservationDevice) bool { return d.Given }) {
@@ -60,7 +62,7 @@ func (a *app) planReservations(arms uint64, text string) error {
 	return err
 }
 
-// write writes a line for each device.
+// write prints a line for each device.
 func (plan *reservationPlan) write(w io.Writer) error {
 	given := filter(plan.Devices, func(d reservationDevice) bool { return d.Given })
 	for _, d := range plan.Devices {
@@ -81,10 +83,10 @@ func (plan *reservationPlan) write(w io.Writer) error {
 	return nil
 }
 
-func planDevice(arms uint64, least accounting.Size, d figures.DeviceState) reservationDevice {
+func planDevice(arms uint64, minSize accounting.Size, d figures.DeviceState) reservationDevice {
 	p := reservationDevice{Device: d.Index, Context: d.Context, Room: d.Total.Less(d.Reserve).Less(d.Unmanaged)}
 	p.Most = mostMin(d)
-	if p.Min = least.Of(d.Total); least.Max || least.PerMille == 1000 {
+	if p.Min = minSize.Of(d.Total); minSize.Max || minSize.PerMille == 1000 {
 		p.Min = p.Most
 	}
 	p.Given = p.Min <= p.Most
@@ -96,7 +98,7 @@ func planDevice(arms uint64, least accounting.Size, d figures.DeviceState) reser
 	return p
 }
 
-// tooMuch says that a reservation could never be used in full.
+// tooMuch says that a reservation is larger than any job could use.
 func (d *reservationDevice) tooMuch() string {
 	text := fmt.Sprintf("%s could never be used in full: %s is the most that can be reserved", sizeText(d.Min), sizeText(d.Most))
 	if d.Context > 0 {
@@ -118,7 +120,8 @@ func (d *reservationDevice) line(arms uint64) string {
 		arms, sizeText(d.Min), sizeText(d.Context), sizeText(d.Total), sizeText(d.Room), all)
 }
 
-// sizeText spells an amount, also the number that stands for no limit elsewhere.
+// sizeText formats an amount. It formats accounting.Max as an amount too, which elsewhere means no
+// limit.
 func sizeText(b accounting.Bytes) string {
 	return min(b, accounting.Max-1).Human()
 }

@@ -1,5 +1,8 @@
 package preload
 
+// This file starts programs as the programs of a target start, to verify that they get the library. enable.go
+// calls it.
+
 import (
 	"errors"
 	"fmt"
@@ -10,11 +13,11 @@ import (
 	"time"
 )
 
-// exists says what is missing of the target, or of what it takes to reach it.
-func (m Machine) exists(t Target) error {
+// checkTarget returns an error if the target does not exist, or cannot be reached on this system.
+func (m Machine) checkTarget(t Target) error {
 	switch t.Kind {
 	case Unit:
-		return m.unitExists(t.Name)
+		return m.checkUnit(t.Name)
 	case User, Group:
 		for _, service := range sessionServices {
 			if _, err := os.Stat(m.path(filepath.Join(pamRoot, service))); err != nil {
@@ -28,7 +31,7 @@ func (m Machine) exists(t Target) error {
 	return nil
 }
 
-func (m Machine) unitExists(name string) error {
+func (m Machine) checkUnit(name string) error {
 	if m.Here() {
 		state, err := m.output(nil, "systemctl", "show", "--property=LoadState", "--value", name)
 		switch {
@@ -40,7 +43,7 @@ func (m Machine) unitExists(name string) error {
 		return nil
 	}
 	files := []string{name}
-	if at := strings.Index(name, "@"); at >= 0 { // of an instance the template
+	if at := strings.Index(name, "@"); at >= 0 { // an instance has the file of its template
 		files = append(files, name[:at+1]+".service")
 	}
 	for _, dir := range []string{dropInRoot, "/usr/lib/systemd/system", "/lib/systemd/system"} {
@@ -53,7 +56,7 @@ func (m Machine) unitExists(name string) error {
 	return fmt.Errorf("%s has no unit %s", m.Root, name)
 }
 
-// entry is the line of /etc/passwd or /etc/group for a user or a group.
+// entry returns the fields of a user or group in /etc/passwd or /etc/group.
 func (m Machine) entry(t Target) ([]string, error) {
 	table := "passwd"
 	if t.Kind == Group {
@@ -71,12 +74,13 @@ func (m Machine) entry(t Target) ([]string, error) {
 	return nil, fmt.Errorf("there is no %v", t)
 }
 
-// table reads users or groups. Those of this machine may be a directory server's, which getent asks.
+// table reads users or groups. On the running system it asks getent, which knows those of directory
+// servers too.
 func (m Machine) table(name string, keys ...string) (string, error) {
 	if m.Here() {
 		text, err := m.output(nil, "getent", append([]string{name}, keys...)...)
 		if err != nil && len(keys) > 0 && strings.Contains(err.Error(), "exit status 2") {
-			return "", nil // it has no such key
+			return "", nil // the key does not exist
 		}
 		return text, err
 	}
@@ -84,7 +88,8 @@ func (m Machine) table(name string, keys ...string) (string, error) {
 	return string(text), err
 }
 
-// preloaded is what a target's programs preload already besides our library.
+// preloaded returns the libraries that the programs of a target preload already, except gpuarb's
+// library.
 func (m Machine) preloaded(t Target, library string) []string {
 	if t.Kind != Unit || !m.Here() {
 		return nil
@@ -93,7 +98,7 @@ func (m Machine) preloaded(t Target, library string) []string {
 	if err != nil {
 		return nil
 	}
-	for _, variable := range words(text) {
+	for _, variable := range splitVariables(text) {
 		if list, ok := strings.CutPrefix(variable, "LD_PRELOAD="); ok {
 			return slices.DeleteFunc(strings.FieldsFunc(list, func(r rune) bool { return r == ':' || r == ' ' }), func(path string) bool {
 				return filepath.Base(path) == filepath.Base(library)
@@ -103,8 +108,8 @@ func (m Machine) preloaded(t Target, library string) []string {
 	return nil
 }
 
-// words splits what systemd shows of an environment: variables, those with a blank in quotes.
-func words(text string) []string {
+// splitVariables splits an environment as systemd prints it. Variables with a blank are in quotes.
+func splitVariables(text string) []string {
 	quoted := false
 	return strings.FieldsFunc(text, func(r rune) bool {
 		if r == '"' {
@@ -114,31 +119,32 @@ func words(text string) []string {
 	})
 }
 
-// try starts something in the way of the target's programs, which has to have the library.
-func (m Machine) try(t Target, library string) error {
+// verify starts a program as the target's programs start. It fails if that program does not have
+// the library.
+func (m Machine) verify(t Target, library string) error {
 	switch t.Kind {
 	case Unit:
-		return m.tryUnit(t.Name, library)
+		return m.verifyUnit(t.Name, library)
 	case User, Group:
-		return m.trySession(t, library)
+		return m.verifySession(t, library)
 	}
-	if err := m.loads(library); err != nil {
+	if err := m.checkLoads(library); err != nil {
 		return err
 	}
 	if m.booted() {
-		return m.reloadUnits() // systemd has the variable for what it starts from now on
+		return m.reloadUnits() // from now on systemd sets the variable for what it starts
 	}
 	return nil
 }
 
-// booted says whether systemd runs this machine, and it is the one that is meant.
+// booted reports whether systemd runs this machine, and the machine is the running system.
 func (m Machine) booted() bool {
 	_, err := os.Stat("/run/systemd/system")
 	return m.Here() && err == nil
 }
 
-// tryUnit has systemd start a program with the unit's user and environment.
-func (m Machine) tryUnit(name, library string) error {
+// verifyUnit lets systemd start a program with the user and environment of the unit.
+func (m Machine) verifyUnit(name, library string) error {
 	if !m.Here() {
 		return nil // systemd does not run there
 	}
@@ -170,14 +176,14 @@ func (m Machine) reloadUnits() error {
 	return err
 }
 
-// trySession opens a session as su does, in which the shell has to have the library.
-func (m Machine) trySession(t Target, library string) error {
-	user, err := m.member(t)
+// verifySession opens a session with su, and fails if its shell does not have the library.
+func (m Machine) verifySession(t Target, library string) error {
+	user, err := m.anyMember(t)
 	if err != nil || user == "" {
-		return err // a group without members: nobody to try it with
+		return err // a group without members cannot be tested
 	}
 	maps, err := m.output(nil, "su", "--login", "--shell", "/bin/sh", "--command", "cat /proc/$$/maps", user)
-	if maps != "" { // what the user's own profile prints is not our matter
+	if maps != "" { // errors in the profile of the user do not matter
 		err = nil
 	}
 	if err == nil && !strings.Contains(maps, library) {
@@ -189,8 +195,8 @@ func (m Machine) trySession(t Target, library string) error {
 	return nil
 }
 
-// member is one user of a target; empty: it has none.
-func (m Machine) member(t Target) (string, error) {
+// anyMember returns a user of the target; "": the group has no members.
+func (m Machine) anyMember(t Target) (string, error) {
 	fields, err := m.entry(t)
 	if err != nil || t.Kind == User {
 		return t.Name, err
@@ -203,15 +209,15 @@ func (m Machine) member(t Target) (string, error) {
 		return "", err
 	}
 	for line := range strings.Lines(text) {
-		if user := strings.Split(line, ":"); len(user) > 3 && user[3] == fields[2] { // it is his first group
+		if user := strings.Split(line, ":"); len(user) > 3 && user[3] == fields[2] { // it is the first group of the user
 			return user[0], nil
 		}
 	}
 	return "", nil
 }
 
-// Restart restarts a service, if it runs, and looks whether its main process gets the library, where
-// one is given.
+// Restart restarts a service, if it runs. If library is not empty, Restart verifies that the main
+// process gets it.
 func (m Machine) Restart(t Target, library string) error {
 	if _, err := m.output(nil, "systemctl", "try-restart", t.Name); err != nil {
 		return err
@@ -224,14 +230,14 @@ func (m Machine) Restart(t Target, library string) error {
 	if pid == "" || pid == "0" { // it did not run
 		return nil
 	}
-	for late := time.Now().Add(m.Patience / 3); library != ""; time.Sleep(50 * time.Millisecond) {
+	for late := time.Now().Add(m.Timeout / 3); library != ""; time.Sleep(50 * time.Millisecond) {
 		maps, err := os.ReadFile("/proc/" + pid + "/maps")
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s was restarted; its process %s has ended since", t.Name, pid)
 		case strings.Contains(string(maps), library):
 			return nil
-		case time.Now().After(late): // at first it is still systemd's own program
+		case time.Now().After(late): // at first the process still runs a program of systemd
 			return fmt.Errorf("%s was restarted, and its process %s has not got the library: does it set LD_PRELOAD itself, in an EnvironmentFile or a script? "+
 				"Is it a static program, or one that is started in a container?", t.Name, pid)
 		}

@@ -1,5 +1,8 @@
 package web
 
+// This file answers /events: a stream of states and events for one reader. watcher.go and
+// eventlog.go produce the messages, and hub.go hands them to the readers.
+
 import (
 	"net/http"
 	"slices"
@@ -7,15 +10,16 @@ import (
 	"time"
 )
 
-// writeWithin is how long a reader may take for one message.
-const writeWithin = 10 * time.Second
+// writeTimeout bounds how long a reader may take for one message.
+const writeTimeout = 10 * time.Second
 
-// serveEvents sends what the watcher sees until the reader goes, or does not read. A reader that has the events up to an ID, from
-// /history, says so by after=ID, and gets all later ones: also those that came before it was a follower.
+// serveEvents sends states and events until the reader disconnects or stops to read. A reader that
+// has the events up to an ID from /history asks with after=ID. It gets all later events, also those
+// from before it became a follower.
 func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 	control := http.NewResponseController(to)
-	// The server's read deadline would end the stream of a reader that sends nothing more, as is normal here. Readers that do not
-	// read end by the write deadline.
+	// The read deadline of the server would end this stream, because its reader sends nothing more.
+	// For readers that do not read, the write deadline ends the stream.
 	if err := control.SetReadDeadline(time.Time{}); err != nil {
 		http.Error(to, "events cannot be sent on this connection", http.StatusInternalServerError)
 		return
@@ -33,7 +37,7 @@ func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 	if r.Method == http.MethodHead {
 		return
 	}
-	f, ok := w.follow(peerIn(r.Context()))
+	f, ok := w.follow(peerFrom(r.Context()))
 	if !ok {
 		to.Header().Set("Retry-After", "30")
 		http.Error(to, "too many pages are open already; try again later", http.StatusServiceUnavailable)
@@ -41,7 +45,7 @@ func (w *watcher) serveEvents(to http.ResponseWriter, r *http.Request) {
 	}
 	defer w.hub.leave(f)
 	write := func(message []byte) error {
-		if err := control.SetWriteDeadline(time.Now().Add(writeWithin)); err != nil {
+		if err := control.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 			return err
 		}
 		if _, err := to.Write(message); err != nil {

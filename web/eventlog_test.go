@@ -16,7 +16,7 @@ func line(at time.Time, kind, text string) string {
 
 // TestHappened: events are kept, bounded and handed on, but for those of which there are too many to say something.
 func TestHappened(t *testing.T) {
-	h := &happened{hub: newHub()}
+	h := &eventLog{hub: newHub()}
 	f, _ := h.hub.enter("a")
 	h.add([]byte(line(noon, "refused", "no") + line(noon, "granted", "yes") + "nonsense\n{}\n" + line(noon.Add(time.Second), "died", "gone")))
 	for _, want := range []string{`"kind":"refused","device":1,"text":"no"`, `"kind":"died","device":1,"text":"gone"`} {
@@ -32,11 +32,11 @@ func TestHappened(t *testing.T) {
 	if got := h.since(noon.Add(time.Second)); len(got) != 1 || got[0].Kind != "died" {
 		t.Errorf("since then %v", got)
 	}
-	for range 2 * marksKept {
-		h.add([]byte(line(noon, "refused", strings.Repeat("ü", markText))))
+	for range 2 * maxEvents {
+		h.add([]byte(line(noon, "refused", strings.Repeat("ü", maxEventText))))
 	}
-	if len(h.marks) != marksKept || len(h.marks[0].Text) > markText+len("…") {
-		t.Errorf("%d are kept, with texts of %d bytes", len(h.marks), len(h.marks[0].Text))
+	if len(h.pageEvents) != maxEvents || len(h.pageEvents[0].Text) > maxEventText+len("…") {
+		t.Errorf("%d are kept, with texts of %d bytes", len(h.pageEvents), len(h.pageEvents[0].Text))
 	}
 }
 
@@ -65,7 +65,7 @@ func FuzzMark(f *testing.F) {
 	f.Add([]byte(line(noon, "refused", "a\nb\u2028")))
 	f.Add([]byte(`{"time":"2026-01-02T12:00:00Z","kind":"\ud800","device":-1,"text":"\u0000"}`))
 	f.Fuzz(func(t *testing.T, line []byte) {
-		m := markOf(line)
+		m := parseEvent(line)
 		if m == nil {
 			return
 		}

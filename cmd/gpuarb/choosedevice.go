@@ -1,5 +1,9 @@
 package main
 
+// This file turns --device and --prefer into the devices of a request for a job. run and claim call
+// choose, by way of prepare (run.go). device.go finds a device by its name, and visible.go reads
+// CUDA_VISIBLE_DEVICES and similar variables.
+
 import (
 	"errors"
 	"slices"
@@ -11,17 +15,16 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// errNoDevice is for a machine without a GPU.
+// errNoDevice is the failure on a machine without a GPU.
 var errNoDevice = fail(exitUnavailable, "no device: the daemon knows no GPU on this machine; `gpuarb doctor` says why")
 
-// needsDevices tells whether the options cannot be turned into a request without
-// knowing the devices.
+// needsDevices reports whether the request depends on which devices the machine has.
 func (o *jobOptions) needsDevices(size accounting.Size) bool {
-	return o.device != "" || o.prefer != "" || o.takes() || size.IsAbsolute()
+	return o.device != "" || o.prefer != "" || o.reservesAtStart() || size.IsAbsolute()
 }
 
-// choose writes into the request which devices are meant, and refuses a budget that
-// none of them could give.
+// choose writes the chosen devices into the request. It refuses a budget that is larger than each
+// of these devices.
 func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, known []figures.DeviceState) error {
 	all := figures.GPUs(known)
 	name := strings.ToLower(o.device)
@@ -30,13 +33,13 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	}
 	vendor, ofVendor := ipc.Vendors[name]
 	switch {
-	case name == "" && len(all) == 0 && o.least != (accounting.Size{}):
+	case name == "" && len(all) == 0 && o.minSize != (accounting.Size{}):
 		return errNoDevice
 	case name == "":
 		if err := o.checkSizes(all, size); err != nil {
 			return err
 		}
-		return a.chooseSeen(request, o, all)
+		return a.chooseVisible(request, o, all)
 	case name == anyDevice || ofVendor && vendor != ipc.VendorCPU:
 		return a.chooseAny(request, o, size, a.pool(all, vendor), len(all))
 	case o.prefer != "":
@@ -59,7 +62,8 @@ func (a *app) choose(request *ipc.JobOpenRequest, o *jobOptions, size accounting
 	return nil
 }
 
-// mayClaim refuses to claim the processor, on a machine without a GPU as any device is refused there.
+// mayClaim refuses to claim the processor. On a machine without a GPU the error says that there is
+// none.
 func mayClaim(chosen, gpus []figures.DeviceState) error {
 	for _, device := range chosen {
 		if !device.IsGPU() && len(gpus) == 0 {
@@ -71,7 +75,7 @@ func mayClaim(chosen, gpus []figures.DeviceState) error {
 	return nil
 }
 
-// chooseAny asks for any device of the pool, those that are preferred first.
+// chooseAny asks for any device of the pool. The devices that --prefer names are tried first.
 func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size accounting.Size, pool []figures.DeviceState, known int) error {
 	if known == 0 {
 		return errNoDevice
@@ -98,7 +102,7 @@ func (a *app) chooseAny(request *ipc.JobOpenRequest, o *jobOptions, size account
 	return nil
 }
 
-// namedDevices are the devices of a list of names, each once.
+// namedDevices returns the devices of a list of names, each once.
 func namedDevices(all []figures.DeviceState, list string) ([]figures.DeviceState, error) {
 	var found []figures.DeviceState
 	for _, name := range strings.Split(list, ",") {

@@ -12,7 +12,7 @@ import (
 
 // TestPlaces: whose place a newcomer gets.
 func TestPlaces(t *testing.T) {
-	p := newPlaces(4)
+	p := newPeerSlots(4)
 	evicted := ""
 	var leave func()
 	for _, step := range []struct {
@@ -68,7 +68,7 @@ func TestPeer(t *testing.T) {
 		}
 	}
 	for address, want := range map[string]string{"192.0.2.7": "192.0.2.7", "2001:db8:1:2:3::4": "2001:db8:1:2::/64"} {
-		if got := networkOf(netip.MustParseAddr(address)); got != want {
+		if got := peerNetwork(netip.MustParseAddr(address)); got != want {
 			t.Errorf("%s is %q, want %q", address, got, want)
 		}
 	}

@@ -1,5 +1,8 @@
 package doctor
 
+// This file checks which programs run under gpuarb, and which programs use a GPU without it.
+// Package preload knows what is enabled.
+
 import (
 	"slices"
 	"strings"
@@ -7,30 +10,31 @@ import (
 	"github.com/gpuarb/gpuarb/preload"
 )
 
-// checkControl says which programs are put under gpuarb, and who uses a GPU without it.
+// checkControl reports which programs are put under gpuarb, and which use a GPU without it.
 func (d *Doctor) checkControl() {
-	machine := preload.Machine{Root: d.Root, Patience: d.Patience}
+	machine := preload.Machine{Root: d.Root, Timeout: d.Timeout}
 	entries, err := machine.Entries()
 	if err != nil {
-		d.found("control", Unknown, "", "what is enabled cannot be read: %v", err)
+		d.add("control", Unknown, "", "what is enabled cannot be read: %v", err)
 		return
 	}
 	machine.Count(entries)
 	for _, e := range entries {
 		verdict, advice := Fine, ""
-		if e.Known && e.Kind == preload.Unit && e.Held < e.Running {
+		if e.Known && e.Kind == preload.Unit && e.Loaded < e.Running {
 			verdict, advice = Note, "systemctl restart "+e.Name
 		}
-		d.found("control", verdict, advice, "%v: under gpuarb: %s", e.Target, e.State())
+		d.add("control", verdict, advice, "%v: under gpuarb: %s", e.Target, e.State())
 	}
 	if len(entries) == 0 {
-		d.found("control", Note, "to have a service, a user, a group or everybody under gpuarb for good: gpuarb help enable",
+		d.add("control", Note, "to have a service, a user, a group or everybody under gpuarb for good: gpuarb help enable",
 			"only programs under gpuarb run are held to limits: nothing else is enabled")
 	}
 	d.checkUnmanaged(entries)
 }
 
-// checkUnmanaged names who uses a GPU without the library, and what would put it under gpuarb.
+// checkUnmanaged reports the programs that use a GPU without the library, and how to put each under
+// gpuarb.
 func (d *Doctor) checkUnmanaged(entries []preload.Entry) {
 	if d.state == nil {
 		return
@@ -46,6 +50,6 @@ func (d *Doctor) checkUnmanaged(entries []preload.Entry) {
 				advice = "it is enabled: systemctl restart " + unit
 			}
 		}
-		d.found("control", Note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
+		d.add("control", Note, advice, "%s%s[%d] holds %s of GPU %d and is not under gpuarb", who, u.Command, u.PID, u.Bytes.Human(), device.Index)
 	}
 }

@@ -1,5 +1,8 @@
 package main
 
+// This file turns the flags of run and claim into a request for a job. choosedevice.go adds the
+// devices.
+
 import (
 	"cmp"
 	"errors"
@@ -20,7 +23,7 @@ import (
 
 const noExportsFlag = "no-exports"
 
-// jobOptions is what run and claim can be asked for on their command line.
+// jobOptions are the flags that run and claim share, and the flags of run.
 type jobOptions struct {
 	name       string
 	summary    bool
@@ -31,18 +34,18 @@ type jobOptions struct {
 	device     string
 	prefer     string
 	exclusive  bool
-	wait       patienceFlag
+	wait       waitValue
 	noWait     bool
-	noExports  bool // the library without exported driver functions
+	noExports  bool // use the build of the library without exported driver functions
 
 	exec          bool
 	dieWithParent bool
 
-	least  accounting.Size // --min, as it was read
-	asSeen bool            // its devices are those that its program sees anyway
+	minSize   accounting.Size // parsed value of --min
+	asVisible bool            // the request names the devices that the program sees anyway
 }
 
-// addTo adds the flags that run and claim have in common.
+// addTo adds the flags that run and claim share.
 func (o *jobOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.memory, "memory", "", "the budget on each device; never more than the rules give")
 	flags.StringVar(&o.min, "min", "", "of that, what is reserved from the start")
@@ -50,38 +53,38 @@ func (o *jobOptions) addTo(flags *pflag.FlagSet) {
 	flags.StringVar(&o.prefer, "prefer", "", "which devices to try first, as 2,0; implies --device any")
 	flags.BoolVar(&o.exclusive, "exclusive", false, "nobody else uses its devices until it ends: with run and no --device, all of them")
 	flags.Var(&o.wait, waitFlag, "wait when there is no room, for as long as this: 10m, max; without a value as long as the rules say")
-	flags.Lookup(waitFlag).NoOptDefVal = patienceOfRules
+	flags.Lookup(waitFlag).NoOptDefVal = waitByRules
 }
 
 const waitFlag = "wait"
 
-// patienceFlag is how long to wait: --wait, --wait=10m, --wait=max.
-type patienceFlag struct {
-	text  string        // "": it was not given
-	limit time.Duration // 0: as the rules say
+// waitValue is the value of --wait, --wait=10m or --wait=max.
+type waitValue struct {
+	text  string        // "": the flag was not given
+	limit time.Duration // 0: the rules of the configuration decide
 }
 
 const (
-	patienceOfRules = "rules" // stands for --wait without a value
-	patienceMax     = "max"
+	waitByRules = "rules" // stands for --wait without a value
+	waitMax     = "max"
 )
 
-func (p *patienceFlag) String() string { return p.text }
-func (p *patienceFlag) Type() string   { return "duration" }
+func (p *waitValue) String() string { return p.text }
+func (p *waitValue) Type() string   { return "duration" }
 
 // Set reads a duration.
-func (p *patienceFlag) Set(text string) (err error) {
-	*p = patienceFlag{text: text}
-	if text != patienceOfRules && text != patienceMax {
-		p.limit, err = parsePatience(text)
+func (p *waitValue) Set(text string) (err error) {
+	*p = waitValue{text: text}
+	if text != waitByRules && text != waitMax {
+		p.limit, err = parseWait(text)
 	}
 	return err
 }
 
-var errNoPatience = errors.New("must be above 0; --no-wait does not wait")
+var errWaitZero = errors.New("must be above 0; --no-wait does not wait")
 
-// parsePatience reads 10m, 1.5h, or a bare number of seconds, as flock(1) takes it.
-func parsePatience(text string) (time.Duration, error) {
+// parseWait reads a duration such as 10m or 1.5h, or a bare number of seconds as flock(1) does.
+func parseWait(text string) (time.Duration, error) {
 	if seconds, err := strconv.ParseFloat(text, 64); err == nil && seconds >= math.MaxInt32 {
 		return 0, fmt.Errorf("%q is too long: write less than %d seconds, or max", text, math.MaxInt32)
 	} else if err == nil {
@@ -92,14 +95,14 @@ func parsePatience(text string) (time.Duration, error) {
 	case err != nil:
 		return 0, fmt.Errorf("%q is no duration; write 90s, 10m, 2h or max", text)
 	case limit <= 0:
-		return 0, errNoPatience
+		return 0, errWaitZero
 	}
 	return max(limit, time.Millisecond), nil
 }
 
-// joinWait lets --wait take its value as the next argument too (--wait 10m): where the
-// value is optional, the parser takes it from the same argument alone. What comes
-// behind the flags is not looked at.
+// joinWait joins --wait and its value to one argument (--wait 10m to --wait=10m). If a value is
+// optional, the flag parser takes only a value in the same argument. Arguments after the flags stay
+// as they are.
 func joinWait(flags *pflag.FlagSet, args []string) []string {
 	for i := 0; i < len(args); i++ {
 		arg := args[i]
@@ -107,18 +110,18 @@ func joinWait(flags *pflag.FlagSet, args []string) []string {
 			break
 		}
 		if arg == "--"+waitFlag && i+1 < len(args) {
-			if _, err := parsePatience(args[i+1]); err == nil || errors.Is(err, errNoPatience) || args[i+1] == patienceMax {
+			if _, err := parseWait(args[i+1]); err == nil || errors.Is(err, errWaitZero) || args[i+1] == waitMax {
 				return slices.Concat(args[:i], []string{arg + "=" + args[i+1]}, args[i+2:])
 			}
 		}
 		if flag := flags.Lookup(arg[min(2, len(arg)):]); flag != nil && flag.NoOptDefVal == "" {
-			i++ // its value
+			i++ // skip its value
 		}
 	}
 	return args
 }
 
-// request turns the options into a request; the budget is returned apart.
+// request turns the options into a request. The budget is returned separately.
 func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounting.Size, error) {
 	request := ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit}
 	size := accounting.Size{Max: true}
@@ -138,20 +141,20 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounti
 		request.Memory, request.MemoryShare = shim.WireSize(size)
 	}
 	if flags.Changed("min") {
-		least, err := accounting.ParseSize(o.min)
+		minSize, err := accounting.ParseSize(o.min)
 		if err != nil {
 			return request, size, fmt.Errorf("--min: %w", err)
 		}
-		if request.Min, request.MinShare = shim.WireSize(least); least.Max {
-			request.Min, request.MinShare = request.Memory, request.MemoryShare // all of the budget
+		if request.Min, request.MinShare = shim.WireSize(minSize); minSize.Max {
+			request.Min, request.MinShare = request.Memory, request.MemoryShare // the whole budget
 			if size.Max {
-				request.MinShare = 1000 // all that can be
+				request.MinShare = 1000 // the most that the device can give
 			}
 		}
-		if least.MoreThan(size) {
+		if minSize.MoreThan(size) {
 			return request, size, fmt.Errorf("--min: %s is more than the budget, --memory %s", o.min, o.memory)
 		}
-		o.least = least
+		o.minSize = minSize
 	}
 	if flags.Changed("streams") && (o.streams < 1 || o.streams > math.MaxInt32) {
 		return request, size, fmt.Errorf("--streams: %d is no limit; write a number from 1 to %d", o.streams, math.MaxInt32)
@@ -160,8 +163,8 @@ func (o *jobOptions) request(flags *pflag.FlagSet) (ipc.JobOpenRequest, accounti
 	return request, size, o.flags(&request)
 }
 
-// checkEnvironment refuses sizes in the environment that cannot be read: the library would
-// refuse the program all device memory for them.
+// checkEnvironment refuses invalid sizes in the environment, because the library would refuse the
+// program all device memory for them.
 func (a *app) checkEnvironment() error {
 	for _, name := range []string{"GPUARB_MEMORY", "GPUARB_HOST", "GPUARB_STREAM_RESERVE"} {
 		if text := os.Getenv(name); text != "" {
@@ -189,23 +192,23 @@ func (o *jobOptions) flags(request *ipc.JobOpenRequest) error {
 		}
 	}
 	request.WaitMillis = uint64(o.wait.limit.Milliseconds())
-	if o.wait.text == patienceMax {
+	if o.wait.text == waitMax {
 		request.WaitMillis = ipc.NoLimit
 	}
 	return nil
 }
 
-// checkSizes refuses an absolute budget that no device could ever give: it would be
-// no budget. And so for what is to be reserved of it.
+// checkSizes refuses an absolute --memory or --min that is larger than every device. Such a budget
+// would limit nothing, and such a reservation could never be granted.
 func (o *jobOptions) checkSizes(devices []figures.DeviceState, size accounting.Size) error {
 	if err := checkSize(devices, "--memory", size); err != nil {
 		return err
 	}
-	return checkSize(devices, "--min", o.least)
+	return checkSize(devices, "--min", o.minSize)
 }
 
 func checkSize(devices []figures.DeviceState, flag string, size accounting.Size) error {
-	devices = filter(devices, func(d figures.DeviceState) bool { return d.Total > 0 }) // the daemon checks the others: it knows their total
+	devices = filter(devices, func(d figures.DeviceState) bool { return d.Total > 0 }) // the daemon checks devices whose total is not known here
 	if len(devices) == 0 || !size.IsAbsolute() {
 		return nil
 	}

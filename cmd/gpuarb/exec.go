@@ -10,24 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file makes gpuarb become the program of `gpuarb run` (--exec), and ends the program when gpuarb's own parent ends
-// (--die-with-parent). supervise.go has the other way, in which gpuarb stays as the program's parent.
+// This file replaces gpuarb by the program of `gpuarb run` (--exec), and ends the program when the
+// parent of gpuarb ends (--die-with-parent). supervise.go has the usual way, in which gpuarb stays
+// as the parent of the program.
 
 const (
 	execFlag          = "exec"
 	dieWithParentFlag = "die-with-parent"
 )
 
-// namesUs are the variables that systemd sets for a service that must keep the PID that systemd started: two of them have that PID as their value, and
-// messages to the socket in the third are ignored from any other PID, unless the unit's NotifyAccess= lets them in.
-var namesUs = []string{"LISTEN_PID", "WATCHDOG_PID", "NOTIFY_SOCKET"}
+// pidVariables are variables that systemd sets for a service that must keep the PID that systemd
+// started. LISTEN_PID and WATCHDOG_PID have that PID as their value. Messages to the socket in
+// NOTIFY_SOCKET are ignored if another PID sends them, unless the unit sets NotifyAccess=.
+var pidVariables = []string{"LISTEN_PID", "WATCHDOG_PID", "NOTIFY_SOCKET"}
 
-// becomes reports whether gpuarb becomes the program, rather than its parent.
-func (o *jobOptions) becomes(flags *pflag.FlagSet) bool {
+// usesExec reports whether the program replaces gpuarb, instead of running as its child.
+func (o *jobOptions) usesExec(flags *pflag.FlagSet) bool {
 	if flags.Changed(execFlag) {
 		return o.exec
 	}
-	for _, name := range namesUs {
+	for _, name := range pidVariables {
 		if os.Getenv(name) != "" {
 			return true
 		}
@@ -35,8 +37,9 @@ func (o *jobOptions) becomes(flags *pflag.FlagSet) bool {
 	return false
 }
 
-// become executes the program in gpuarb's place. It returns only if that failed. The job lives by this process, whatever it executes.
-func (a *app) become(program string, args, environ []string, dieWithParent bool) error {
+// execProgram executes the program in place of gpuarb. It returns only if that failed. The job
+// lasts as long as this process, whatever program the process executes.
+func (a *app) execProgram(program string, args, environ []string, dieWithParent bool) error {
 	a.warnOutside(program, args)
 	p := spawn.Program{Path: program, Args: args, Environ: environ}
 	if dieWithParent {
@@ -49,11 +52,12 @@ func (a *app) become(program string, args, environ []string, dieWithParent bool)
 	return startFailure(program, err)
 }
 
-// deathGrace is how long a program has after SIGTERM to end by itself when its wrapper's parent has ended.
+// deathGrace is the time that a program has to end after SIGTERM, when the parent of gpuarb has
+// ended.
 const deathGrace = 10 * time.Second
 
-// catchSignals calls the function catchSignals. With --die-with-parent it also sends SIGTERM into the channel when gpuarb's
-// parent ends, and SIGKILL deathGrace later.
+// catchSignals calls the function catchSignals. With --die-with-parent it also sends SIGTERM into
+// the channel when the parent of gpuarb ends, and SIGKILL after another deathGrace.
 func (o *jobOptions) catchSignals() (caught chan os.Signal, stop func(), err error) {
 	if !o.dieWithParent {
 		caught, stop = catchSignals()
@@ -64,12 +68,13 @@ func (o *jobOptions) catchSignals() (caught chan os.Signal, stop func(), err err
 		return nil, nil, errors.New("--die-with-parent: the process that started gpuarb is outside of its PID namespace, so that its end cannot be seen; " +
 			"start gpuarb run from a process in the same namespace, or leave the flag out")
 	}
-	// A pidfd, not the kernel's parent-death signal, which comes as soon as the thread ends that started gpuarb.
+	// Use a pidfd, because the kernel's parent-death signal comes as soon as the thread that
+	// started gpuarb ends.
 	pidfd, err := unix.PidfdOpen(parent, 0)
 	if err != nil && !errors.Is(err, unix.ESRCH) {
 		return nil, nil, fail(exitRunFailed, "--die-with-parent: process %d, which started gpuarb: %w", parent, err)
 	}
-	if err != nil || os.Getppid() != parent { // its PID may be another process's by now
+	if err != nil || os.Getppid() != parent { // another process may have the parent's PID by now
 		return nil, nil, parentEnded(parent)
 	}
 	caught, stop = catchSignals()
@@ -82,7 +87,7 @@ func (o *jobOptions) catchSignals() (caught chan os.Signal, stop func(), err err
 	return caught, stop, nil
 }
 
-// parentEnded is the failure of a run whose parent has ended before the program began.
+// parentEnded returns the failure of a run whose parent ended before the program began.
 func parentEnded(parent int) error {
 	return fail(exitRunSignal+int(unix.SIGTERM), "--die-with-parent: process %d, which started gpuarb, has ended", parent)
 }
