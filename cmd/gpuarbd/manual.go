@@ -31,7 +31,7 @@ func sections() []manual.Section {
 			{Word: "0", Meaning: "It was told to stop, or `--check-config` found nothing."},
 			{Word: "1", Meaning: "It could not start, or could not go on."},
 			{Word: "2", Meaning: "The command line is wrong."},
-			{Word: "78", Meaning: "The configuration has mistakes, and there is no earlier one without mistakes to start with."},
+			{Word: "78", Meaning: "The configuration has mistakes, and there is no earlier one to start with, or `--check-config` was given."},
 		}},
 		{Title: "FILES", Items: []manual.Item{
 			{Word: config.DefaultPath, Meaning: "The configuration, with conf.d/*.toml beside it."},

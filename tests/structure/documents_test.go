@@ -1,6 +1,7 @@
 package structure
 
 import (
+	"maps"
 	"path"
 	"regexp"
 	"slices"
@@ -179,4 +180,23 @@ func sketched(sketch string, table map[string]bool) map[string]bool {
 		}
 	}
 	return drawn
+}
+
+// TestAddressesOfThePage compares the addresses that the web server answers with the table in docs/reference/http.md. Scripts and
+// styles belong to the page at `/`.
+func TestAddressesOfThePage(t *testing.T) {
+	const page = "docs/reference/http.md"
+	code, text := read(t, "web/server.go"), read(t, page)
+	addresses := regexp.MustCompile(`HandleFunc\("(/[a-z]*)"`).FindAllStringSubmatch(code, -1)
+	rows := regexp.MustCompile("(?m)^\\| `(/[a-z]*)` \\|").FindAllStringSubmatch(text, -1)
+	served, listed := map[string]bool{"/": true}, make(map[string]bool)
+	for _, m := range addresses {
+		served[m[1]] = true
+	}
+	for _, m := range rows {
+		listed[m[1]] = true
+	}
+	if len(served) < 4 || !maps.Equal(served, listed) {
+		t.Errorf("%s lists %q, web/server.go serves %q", page, slices.Sorted(maps.Keys(listed)), slices.Sorted(maps.Keys(served)))
+	}
 }
