@@ -1,5 +1,7 @@
 package report
 
+// This file writes the table of the budgets that jobs share. `gpuarb ps` and /gpu/budgets print it.
+
 import (
 	"io"
 
@@ -13,8 +15,8 @@ type budgetRow struct {
 	on figures.BudgetDeviceState
 }
 
-// budgetColumns are the columns of the table of shared budgets. Their names and order are
-// an interface.
+// budgetColumns are the columns of the table of shared budgets. Programs rely on their names and
+// order.
 var budgetColumns = []column[budgetRow]{
 	device(func(b budgetRow) int { return b.on.Device }),
 	plain("STATE", left, budgetState, 0),
@@ -32,8 +34,8 @@ func budgetState(b budgetRow) string {
 	return "ok"
 }
 
-// Budgets writes the table of the budgets that jobs share: a header, and a line per budget
-// and device.
+// Budgets writes the table of the budgets that jobs share: a header, and a line per budget and
+// device.
 func (style Style) Budgets(w io.Writer, s figures.Snapshot) error {
 	var rows []budgetRow
 	for _, b := range s.Budgets {

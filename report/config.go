@@ -1,9 +1,11 @@
 package report
 
+// This file says that the configuration has mistakes. cmd/gpuarb and package doctor print it.
+
 import "github.com/gpuarb/gpuarb/figures"
 
-// ConfigMistakes returns what to tell users if the configuration files have mistakes, so that the last configuration without
-// mistakes is in force, and what to do. Both are empty if the files have none.
+// ConfigMistakes says that the configuration files have mistakes, so that an older configuration
+// stays in force, and what to do. Both texts are empty if the files have no mistakes.
 func ConfigMistakes(c figures.ConfigState) (text, advice string) {
 	if c.Mistakes == "" {
 		return "", ""

@@ -1,5 +1,7 @@
 package report
 
+// This file writes the table of devices. `gpuarb devices` and /gpu/devices print it.
+
 import (
 	"cmp"
 	"fmt"
@@ -11,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// deviceRow is a device with how many leases are on it.
+// deviceRow is a device, and the number of leases on it.
 type deviceRow struct {
 	figures.DeviceState
 	leases int
@@ -30,11 +32,11 @@ var deviceColumns = []column[deviceRow]{
 	number("STREAMS", func(d deviceRow) int { return d.Streams }, 6),
 	plain("SLOTS", right, func(d deviceRow) string { return fmt.Sprintf("%d/%s", d.SlotsCurrent, count(d.SlotsMax)) }, 2),
 	plain("HOLDER", left, func(d deviceRow) string { return owners(d.Owners()) }, 0),
-	plain("PCI", left, func(d deviceRow) string { return word(d.PCI) }, 7),
+	plain("PCI", left, func(d deviceRow) string { return cell(d.PCI) }, 7),
 	plain("NAME", last, func(d deviceRow) string { return line(d.Name + memoryNote(d.DeviceState)) }, 0),
 }
 
-// memoryNote says where a device's total memory comes from, if not from its driver.
+// memoryNote says where the total memory of a device comes from, if its driver did not report it.
 func memoryNote(d figures.DeviceState) string {
 	if !d.IsGPU() {
 		return ""
@@ -50,17 +52,17 @@ func memoryNote(d figures.DeviceState) string {
 	return ""
 }
 
-// owners names who has a device as a whole, by claim or alone: "ann:python3[4711]", and how
-// many more there are.
+// owners names the first job that has a device as a whole, such as "ann:python3[4711]", and the
+// number of further jobs.
 func owners(holders []figures.HolderState) string {
 	first, more := "-", -1
 	for _, h := range holders {
 		if more++; more == 0 {
 			name := cmp.Or(h.JobName, program(h.Command))
-			if !strings.HasSuffix(name, "]") { // a shell that claimed it has its own PID there
+			if !strings.HasSuffix(name, "]") { // the name of a shell that claimed it ends with its PID already
 				name += fmt.Sprintf("[%d]", h.PID)
 			}
-			first = word(h.User + ":" + name)
+			first = cell(h.User + ":" + name)
 		}
 	}
 	if more > 0 {
@@ -69,13 +71,13 @@ func owners(holders []figures.HolderState) string {
 	return first
 }
 
-// program is the name of a command's program, without its folder and arguments.
+// program returns the name of a program without its folder and arguments.
 func program(command string) string {
 	name, _, _ := strings.Cut(command, " ")
 	return name[strings.LastIndex(name, "/")+1:]
 }
 
-// DeviceState is how a device is doing, and whether somebody has it as a whole.
+// DeviceState returns the state of a device, and whether a job has it as a whole.
 func DeviceState(d figures.DeviceState) string {
 	switch {
 	case d.Lost:
@@ -90,8 +92,8 @@ func DeviceState(d figures.DeviceState) string {
 	return "ok"
 }
 
-// Devices writes the table of devices. RESERVED is what is set aside for a memory.min,
-// whether it is used or not.
+// Devices writes the table of devices. RESERVED is the memory that is reserved by memory.min, used
+// or not.
 func (style Style) Devices(w io.Writer, s figures.Snapshot) error {
 	leases := make(map[int]int)
 	for _, l := range s.Leases {

@@ -1,5 +1,8 @@
 package report
 
+// This file has the values of devices, processes, jobs, users and cgroups: each is a file below
+// /gpu. Package gpufs serves the files.
+
 import (
 	"fmt"
 	"slices"
@@ -10,8 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Field is one value of a thing that has a folder: the name of its file, and what
-// the file holds, with the newline at its end.
+// Field is a file in the folder of a T. Text returns its content with the newline at the end.
 type Field[T any] struct {
 	Name string
 	Text func(T) string
@@ -22,7 +24,7 @@ func one[T any](name string, value func(T) string) Field[T] {
 	return Field[T]{name, func(t T) string { return value(t) + "\n" }}
 }
 
-// DeviceFields are the values of a device, by name.
+// DeviceFields returns the files of a device, by name.
 func DeviceFields() []Field[figures.DeviceState] {
 	type device = figures.DeviceState
 	return []Field[device]{
@@ -52,15 +54,15 @@ func DeviceFields() []Field[figures.DeviceState] {
 	}
 }
 
-// Process is a client process with its leases and, where it is known, its job.
+// Process is a client process with its leases, and its job; nil: the job is not known.
 type Process struct {
 	State  figures.ProcessState
 	Leases []figures.LeaseState
 	Job    *figures.JobState
 }
 
-// ProcessOf collects what s has on a process of it. Leases are known by their PID
-// alone: those of a dead process that had it before count as well.
+// ProcessOf collects what the snapshot has about a process. Leases are found by PID alone, so
+// leases of a dead process that had the PID before are included.
 func ProcessOf(s figures.Snapshot, state figures.ProcessState) Process {
 	p := Process{State: state, Job: s.Job(state.Job)}
 	for i := range s.Leases {
@@ -71,8 +73,8 @@ func ProcessOf(s figures.Snapshot, state figures.ProcessState) Process {
 	return p
 }
 
-// On is the process as one device sees it: with the leases there alone. Its state
-// is that of the worst of them.
+// On returns the process as one device sees it: with only the leases there. Its state is the worst
+// state of these leases.
 func (p Process) On(device int) Process {
 	q := Process{State: p.State}
 	for _, l := range p.Leases {
@@ -91,7 +93,7 @@ func (p Process) On(device int) Process {
 	return q
 }
 
-// Devices are the indices of the devices that the process has a lease on.
+// Devices returns the indices of the devices on which the process has a lease.
 func (p Process) Devices() []int {
 	var list []int
 	for _, l := range p.Leases {
@@ -101,7 +103,7 @@ func (p Process) Devices() []int {
 	return slices.Compact(list)
 }
 
-// sum adds up something of all; Max if one is Max.
+// sum adds up amounts of all elements. It is Max if one amount is Max.
 func sum[T any](all []T, of func(T) accounting.Bytes) (sum accounting.Bytes) {
 	for _, x := range all {
 		sum = sum.Plus(of(x))
@@ -109,7 +111,7 @@ func sum[T any](all []T, of func(T) accounting.Bytes) (sum accounting.Bytes) {
 	return sum
 }
 
-// lowest is the lowest limit of all; none without any.
+// lowest returns the lowest limit of all elements; none: the value for an empty list.
 func lowest[T any](all []T, of func(T) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
 	if len(all) == 0 {
 		return none
@@ -121,7 +123,7 @@ func lowest[T any](all []T, of func(T) accounting.Bytes, none accounting.Bytes) 
 	return b
 }
 
-// lowest is the lowest limit over the leases; without any, over the devices of the job.
+// lowest returns the lowest limit of the leases. Without leases, it is the lowest limit of the job.
 func (p Process) lowest(of func(figures.LeaseState) accounting.Bytes,
 	ofJob func(figures.JobDeviceState) accounting.Bytes, none accounting.Bytes) accounting.Bytes {
 	if len(p.Leases) == 0 && p.Job != nil {
@@ -146,8 +148,8 @@ func (p Process) streamsMax() string {
 	return count(least)
 }
 
-// LeaseFields are the values that a process has on each device, and in all: sums
-// over its leases, and of limits the lowest.
+// LeaseFields returns the values that a process has on each device, and in total. The total of
+// amounts is the sum over the leases; the total of limits is the lowest.
 func LeaseFields() []Field[Process] {
 	type lease = figures.LeaseState
 	total := func(name string, of func(lease) accounting.Bytes) Field[Process] {
@@ -194,7 +196,7 @@ func LeaseFields() []Field[Process] {
 	}
 }
 
-// ProcessFields are the values of a process, by name.
+// ProcessFields returns the files of a process, by name.
 func ProcessFields() []Field[Process] {
 	return append([]Field[Process]{
 		one("cgroup", func(p Process) string { return line(p.State.Cgroup) }),
@@ -206,7 +208,7 @@ func ProcessFields() []Field[Process] {
 	}, LeaseFields()...)
 }
 
-// nspid is a PID in a namespace; "": it is not known.
+// nspid formats a PID in a namespace; "": not known.
 func nspid(pid int) string {
 	if pid == 0 {
 		return ""
@@ -214,8 +216,8 @@ func nspid(pid int) string {
 	return strconv.Itoa(pid)
 }
 
-// JobFields are the values of a job, by name: of amounts the sums over its
-// devices, of limits, which hold on each device, the lowest.
+// JobFields returns the files of a job, by name. Amounts are sums over its devices. Limits hold on
+// each device, and the lowest is shown.
 func JobFields() []Field[figures.JobState] {
 	type job = figures.JobState
 	total := func(name string, of func(figures.JobDeviceState) accounting.Bytes) Field[job] {
@@ -236,7 +238,7 @@ func JobFields() []Field[figures.JobState] {
 	}
 }
 
-// pidLines are PIDs, each in a line.
+// pidLines formats PIDs, one per line.
 func pidLines(pids []int) string {
 	var b strings.Builder
 	for _, pid := range pids {
@@ -245,7 +247,7 @@ func pidLines(pids []int) string {
 	return b.String()
 }
 
-// CgroupFields are the values of a cgroup, by name.
+// CgroupFields returns the files of a cgroup, by name.
 func CgroupFields() []Field[figures.CgroupState] {
 	type group = figures.CgroupState
 	return []Field[group]{
@@ -256,7 +258,7 @@ func CgroupFields() []Field[figures.CgroupState] {
 	}
 }
 
-// UserFields are the values of a user, by name.
+// UserFields returns the files of a user, by name.
 func UserFields() []Field[figures.UserState] {
 	type user = figures.UserState
 	return []Field[user]{

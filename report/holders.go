@@ -1,5 +1,8 @@
 package report
 
+// This file finds what each job holds on each device and what it waits for. `gpuarb jobs` prints
+// it. why.go uses its index.
+
 import (
 	"cmp"
 	"fmt"
@@ -13,66 +16,66 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Holder is what a job, or a process that is no client, has of a device, or of none yet.
+// Holder is a job, or a process without gpuarb, with the things that it has of a device.
 type Holder struct {
-	Job       *uint64          `json:"job"`      // null: an unmanaged process that is in no job
-	JobName   *string          `json:"job_name"` // null: none
-	Device    *Index           `json:"device"`   // null: none yet
-	PID       int              `json:"pid"`      // who asked for the job: gpuarb run, or the process itself; of what is unmanaged, the process
+	Job       *uint64          `json:"job"`      // null: an unmanaged process without a job
+	JobName   *string          `json:"job_name"` // null: no name
+	Device    *Index           `json:"device"`   // null: nothing of any device yet
+	PID       int              `json:"pid"`      // process that opened the job (gpuarb run, or the program itself), or the unmanaged process
 	UID       *uint32          `json:"uid"`
-	User      *string          `json:"user"` // null: the process is dead, and its memory is not back
+	User      *string          `json:"user"` // null: the process is dead, and its memory has not been freed
 	Holds     []string         `json:"holds"`
 	Used      accounting.Bytes `json:"used_bytes"`
 	Reserved  accounting.Bytes `json:"reserved_bytes"`
-	AgeMs     int64            `json:"age_ms"` // since it has that of the device; without any, since the job began
+	AgeMs     int64            `json:"age_ms"` // since it has something of the device, in ms; if it has nothing, since the job began
 	Processes []int            `json:"processes"`
 	Waits     []Wait           `json:"waits"`
 	Command   string           `json:"command"`
-	StillRuns *string          `json:"still_runs"` // null: the job's command goes on, or it is none of a job
+	StillRuns *string          `json:"still_runs"` // null: the command of the job still runs, or there is no job
 }
 
-// Wait is a request of a job that waits.
+// Wait is a waiting request of a job.
 type Wait struct {
 	Ticket     uint64            `json:"ticket"`
-	Device     *Index            `json:"device"` // null: any of several
+	Device     *Index            `json:"device"` // null: any of several devices
 	Wants      string            `json:"wants"`
-	WantsBytes *accounting.Bytes `json:"wants_bytes"` // null: something else than memory
+	WantsBytes *accounting.Bytes `json:"wants_bytes"` // null: it does not wait for memory
 	WaitedMs   int64             `json:"waited_ms"`
 	Reason     string            `json:"reason"`
 	Text       string            `json:"text"`
 }
 
-// What a holder may hold. A lease is there with the first allocation, context or stream; a
-// slot counts where a device has a limit on them.
+// The kinds of things that a holder has. A lease exists from the first allocation, context or stream. A slot
+// counts only on a device with a limit on slots.
 const (
 	holdsLease       = "lease"
 	holdsReservation = "reservation"
 	holdsUnmanaged   = "unmanaged"
 )
 
-// spot is a job on a device.
-type spot struct {
+// jobDevice identifies a job on a device.
+type jobDevice struct {
 	job    uint64
 	device int
 }
 
-// holdings is what a snapshot has on jobs, by job and device.
+// holdings indexes a snapshot by job and device.
 type holdings struct {
-	leases map[spot]int64 // the age of the oldest, in ms
-	slots  map[spot]figures.HolderState
+	leases map[jobDevice]int64 // age of the oldest lease, in ms
+	slots  map[jobDevice]figures.HolderState
 	waits  map[uint64][]figures.TicketState
 }
 
-func index(s figures.Snapshot) holdings {
-	f := holdings{map[spot]int64{}, map[spot]figures.HolderState{}, map[uint64][]figures.TicketState{}}
+func indexJobs(s figures.Snapshot) holdings {
+	f := holdings{map[jobDevice]int64{}, map[jobDevice]figures.HolderState{}, map[uint64][]figures.TicketState{}}
 	for _, l := range s.Leases {
-		at := spot{l.Job, l.Device}
+		at := jobDevice{l.Job, l.Device}
 		f.leases[at] = max(f.leases[at], l.AgeSeconds*1000)
 	}
 	for _, d := range s.Devices {
 		for _, h := range d.Holders {
 			if h.Kind != figures.HoldsSlot || d.SlotsMax > 0 {
-				f.slots[spot{h.Job, d.Index}] = h
+				f.slots[jobDevice{h.Job, d.Index}] = h
 			}
 		}
 	}
@@ -82,13 +85,13 @@ func index(s figures.Snapshot) holdings {
 	return f
 }
 
-// Holders are all that hold something of a device or wait for it, by device: jobs by their
-// ID, then processes that are no clients; at the end the jobs that have nothing of any.
+// Holders returns all holders and waiting jobs, sorted by device: jobs by ID, then processes
+// without gpuarb. Jobs that have nothing of any device come last.
 func Holders(s figures.Snapshot) []Holder {
-	f := index(s)
+	f := indexJobs(s)
 	rows := make([]Holder, 0, len(s.Jobs))
 	for i := range s.Jobs {
-		rows = append(rows, f.of(&s.Jobs[i])...)
+		rows = append(rows, f.rows(&s.Jobs[i])...)
 	}
 	for d, u := range s.Unmanaged() {
 		rows = append(rows, unmanagedHolder(d.Index, u))
@@ -97,7 +100,7 @@ func Holders(s figures.Snapshot) []Holder {
 	return rows
 }
 
-// order orders holders by device, and those without one behind them.
+// order returns the sort key of a holder: its device. Holders without a device come last.
 func (h Holder) order() int {
 	if h.Device == nil {
 		return math.MaxInt
@@ -105,9 +108,9 @@ func (h Holder) order() int {
 	return int(*h.Device)
 }
 
-// of are a job's rows: one for each device that it has something of, or waits for, and one
-// that is about no device where it has nothing of any.
-func (f holdings) of(j *figures.JobState) []Holder {
+// rows returns the rows of a job: one for each device of which it has something, or for which it
+// waits. A job without such a device has one row without a device.
+func (f holdings) rows(j *figures.JobState) []Holder {
 	var rows []Holder
 	row := func() Holder {
 		return Holder{Job: &j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: &j.UID, User: &j.User, AgeMs: j.AgeMs, Processes: append([]int{}, j.Processes...),
@@ -118,7 +121,7 @@ func (f holdings) of(j *figures.JobState) []Holder {
 		on := &j.Devices[i]
 		h := row()
 		h.Device, h.Used, h.Reserved = new(Index(on.Device)), on.Used, on.Reserved
-		h.hold(f, spot{j.ID, on.Device})
+		h.hold(f, jobDevice{j.ID, on.Device})
 		for _, t := range waits {
 			if t.Device == on.Device {
 				h.Waits = append(h.Waits, waitOf(t))
@@ -140,8 +143,8 @@ func (f holdings) of(j *figures.JobState) []Holder {
 	return rows
 }
 
-// hold notes what a job has of the row's device, and since when: the longest of all.
-func (h *Holder) hold(f holdings, at spot) {
+// hold records what a job has of the device of the row, and for how long. The longest time counts.
+func (h *Holder) hold(f holdings, at jobDevice) {
 	ofJob, age := h.AgeMs, int64(-1)
 	if opened, ok := f.leases[at]; ok {
 		h.Holds = append(h.Holds, holdsLease)
@@ -178,8 +181,8 @@ var holderColumns = []column[Holder]{
 	plain("JOB", right, func(h Holder) string { return orNone(h.Job) }, 0),
 	plain("GPU", right, Holder.device, 0),
 	number("PID", func(h Holder) int { return h.PID }, 0),
-	plain("USER", left, func(h Holder) string { return word(orZero(h.User)) }, 0),
-	plain("HOLDS", left, func(h Holder) string { return word(strings.Join(h.Holds, ",")) }, 0),
+	plain("USER", left, func(h Holder) string { return cell(orZero(h.User)) }, 0),
+	plain("HOLDS", left, func(h Holder) string { return cell(strings.Join(h.Holds, ",")) }, 0),
 	amount("USED", func(h Holder) accounting.Bytes { return h.Used }, 0),
 	amount("RESERVED", func(h Holder) accounting.Bytes { return h.Reserved }, 1),
 	span("AGE", func(h Holder) int64 { return h.AgeMs }, 0),
@@ -188,7 +191,7 @@ var holderColumns = []column[Holder]{
 	plain("COMMAND", last, func(h Holder) string { return Named(orZero(h.JobName), h.Command) + stillRuns(h.StillRuns) }, 0),
 }
 
-// stillRuns returns what stands behind a command that has ended: the processes of its job that go on.
+// stillRuns returns the text after a command that has ended: which processes of its job still run.
 func stillRuns(left *string) string {
 	if left == nil {
 		return ""
@@ -196,7 +199,7 @@ func stillRuns(left *string) string {
 	return " (still runs: " + line(*left) + ")"
 }
 
-// waits is what a holder waits for first, and how many requests more of it wait.
+// waits names the first request that a holder waits for, and how many more wait.
 func (s Style) waits(h Holder) string {
 	if len(h.Waits) == 0 {
 		return "-"
@@ -208,7 +211,7 @@ func (s Style) waits(h Holder) string {
 	return text
 }
 
-// waited is for how long the first of a holder's requests has waited.
+// waited says how long the first request of a holder has waited.
 func (s Style) waited(h Holder) string {
 	if len(h.Waits) == 0 {
 		return "-"
@@ -231,7 +234,7 @@ func orNone[T int | uint64](n *T) string {
 	return strconv.FormatUint(uint64(*n), 10)
 }
 
-// orZero is a value, or the zero one for null.
+// orZero returns the value, or the zero value for nil.
 func orZero[T any](of *T) (value T) {
 	if of != nil {
 		value = *of
@@ -239,11 +242,10 @@ func orZero[T any](of *T) (value T) {
 	return value
 }
 
-// Holders writes the table of all that hold something of a device or wait for it.
+// Holders writes the table of all holders of devices and waiting jobs.
 func (style Style) Holders(w io.Writer, s figures.Snapshot) error {
 	return table(w, style, holderColumns, Holders(s))
 }
 
-// HoldersJSON writes all that hold something of a device or wait for it as one JSON array, an
-// object per line.
+// HoldersJSON writes all holders of devices and waiting jobs as one JSON array, an object per line.
 func HoldersJSON(w io.Writer, s figures.Snapshot) error { return jsonLines(w, Holders(s)) }

@@ -9,15 +9,15 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// What --json and leases.json print. The wire has types of its own (package accounting), since
-// a daemon and a command of two versions understand each other; these here follow one
-// convention: null for "none", "not known" and "no limit", amounts end in _bytes and durations
-// in _ms, and what a state says is not said by a boolean as well. docs/reference/json.md has each key.
+// This file has the JSON of the commands and of leases.json. It has types of its own, because the
+// types of the snapshot may change with the protocol. They follow one convention: null means
+// "none", "not known" or "no limit"; amounts end in _bytes and durations in _ms. If a state says
+// something, no boolean repeats it. docs/reference/json.md describes each key.
 
-// Index is a device's index; in JSON the processor's is −1.
+// Index is the index of a device. In JSON the processor has the index −1.
 type Index int
 
-// MarshalJSON spells the index as accounting.IndexNumber returns it.
+// MarshalJSON encodes the index as accounting.IndexNumber returns it.
 func (i Index) MarshalJSON() ([]byte, error) { return json.Marshal(accounting.IndexNumber(int(i))) }
 
 // deviceOf returns the device that a request waits for; nil: any of several.
@@ -57,7 +57,7 @@ type Device struct {
 	UnmanagedBy    []UnmanagedHolder     `json:"unmanaged_by"`
 }
 
-// DeviceHolder is a job that has a device as a whole, or slots of it.
+// DeviceHolder is a job that has a device as a whole, or slots on it.
 type DeviceHolder struct {
 	Job     uint64  `json:"job"`
 	JobName *string `json:"job_name"`
@@ -136,7 +136,7 @@ type Ticket struct {
 	Command    string            `json:"command"`
 }
 
-// Unless is null for the value that stands for none.
+// Unless returns a pointer to value, or nil if value equals none.
 func Unless[T comparable](value, none T) *T {
 	if value == none {
 		return nil
@@ -148,7 +148,7 @@ func deviceHolder(h figures.HolderState) DeviceHolder {
 	return DeviceHolder{h.Job, Unless(h.JobName, ""), h.PID, h.UID, h.User, h.Command, string(h.Kind), h.Slots, h.AgeMs}
 }
 
-// unmanagedBy is a process that uses a device without gpuarb.
+// unmanagedBy returns the JSON of a process that uses a device without gpuarb.
 func unmanagedBy(u figures.UnmanagedState) UnmanagedHolder {
 	holder := UnmanagedHolder{Job: Unless(u.Job, 0), JobName: Unless(u.JobName, ""), Bypass: Unless(string(u.Bypass), ""), PID: u.PID, Command: u.Command, Used: u.Bytes, AgeMs: u.AgeMs}
 	if u.User != "" {
@@ -194,7 +194,7 @@ func QueueJSON(w io.Writer, s figures.Snapshot) error {
 	}))
 }
 
-// each makes a row of each of some things; never nil, which JSON would spell null.
+// each makes a row of each element. The result is never nil, because JSON encodes nil as null.
 func each[T, Row any](of []T, row func(T) Row) []Row {
 	rows := make([]Row, len(of))
 	for i := range of {

@@ -1,5 +1,7 @@
 package report
 
+// This file writes the tables of leases: /gpu/leases, and `gpuarb ps`, which adds claims.
+
 import (
 	"cmp"
 	"io"
@@ -9,13 +11,12 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// leaseColumns are the columns of the table of leases. Their names and order are
-// an interface.
+// leaseColumns are the columns of the table of leases. Programs rely on their names and order.
 var leaseColumns = []column[leaseRow]{
 	number("PID", func(l leaseRow) int { return l.PID }, 0),
-	plain("USER", left, func(l leaseRow) string { return word(l.User) }, 0),
+	plain("USER", left, func(l leaseRow) string { return cell(l.User) }, 0),
 	device(func(l leaseRow) int { return l.Device }),
-	plain("STATE", left, func(l leaseRow) string { return word(string(l.State)) }, 0),
+	plain("STATE", left, func(l leaseRow) string { return cell(string(l.State)) }, 0),
 	amount("USED", func(l leaseRow) accounting.Bytes { return l.Used }, 0),
 	amount("BUDGET", func(l leaseRow) accounting.Bytes { return l.Budget }, 0),
 	amount("MIN", func(l leaseRow) accounting.Bytes { return l.Min }, 2),
@@ -27,19 +28,19 @@ var leaseColumns = []column[leaseRow]{
 	plain("COMMAND", last, func(l leaseRow) string { return Named(l.JobName, l.Command) }, 0),
 }
 
-// containerColumns stand before COMMAND in gpuarb ps where there is a program in a container.
+// containerColumns come before COMMAND in gpuarb ps if a program runs in a container.
 var containerColumns = []column[leaseRow]{
-	plain("CONTAINER", left, func(l leaseRow) string { return word(l.Container[:min(shortID, len(l.Container))]) }, 7),
-	plain("NSPID", right, func(l leaseRow) string { return word(nspid(l.NSPID)) }, 8),
+	plain("CONTAINER", left, func(l leaseRow) string { return cell(l.Container[:min(shortID, len(l.Container))]) }, 7),
+	plain("NSPID", right, func(l leaseRow) string { return cell(nspid(l.NSPID)) }, 8),
 }
 
-// shortID is as much of a container's identity as docker ps and podman ps show.
+// shortID is the number of characters of a container ID that docker ps and podman ps show.
 const shortID = 12
 
-// contained tells whether a program runs in a container, or in a PID namespace of its own.
-func contained(l leaseRow) bool { return l.Container != "" || l.NSPID != 0 && l.NSPID != l.PID }
+// inContainer reports whether a program runs in a container, or in a PID namespace of its own.
+func inContainer(l leaseRow) bool { return l.Container != "" || l.NSPID != 0 && l.NSPID != l.PID }
 
-// leaseRow is a lease, or a claim, and how it has its device.
+// leaseRow is a lease or a claim, with the text of the SLOT column.
 type leaseRow struct {
 	*figures.LeaseState
 	slot string
@@ -56,15 +57,15 @@ func leaseRows(s figures.Snapshot) []leaseRow {
 	return rows
 }
 
-// Leases writes the table of leases: a header, and a line per lease in the
-// snapshot's order. SLOT is the number of slots held.
+// Leases writes the table of leases: a header, and a line per lease in the order of the snapshot.
+// SLOT is the number of slots that the lease holds.
 func (style Style) Leases(w io.Writer, s figures.Snapshot) error {
 	return table(w, style, leaseColumns, leaseRows(s))
 }
 
-// Programs writes the table of leases with those who have a device as a whole: a line
-// for each who has no lease there, and "claim" or "exclusive" as the slot of those who have. Where one of them runs in a
-// container, each has its container and its PID there.
+// Programs writes the table of leases together with the jobs that have a device as a whole. Leases
+// of such a job have "claim" or "exclusive" in SLOT. If the job has no lease, it gets a line of its
+// own. If a program runs in a container, the table shows containers and the PIDs in them.
 func (style Style) Programs(w io.Writer, s figures.Snapshot) error {
 	rows := leaseRows(s)
 	for i := range s.Devices {
@@ -72,14 +73,14 @@ func (style Style) Programs(w io.Writer, s figures.Snapshot) error {
 	}
 	slices.SortStableFunc(rows, func(x, y leaseRow) int { return cmp.Compare(x.Device, y.Device) })
 	columns := leaseColumns
-	if slices.ContainsFunc(rows, contained) {
+	if slices.ContainsFunc(rows, inContainer) {
 		columns = slices.Insert(slices.Clone(columns), len(columns)-1, containerColumns...)
 	}
 	return table(w, style, columns, rows)
 }
 
-// addOwners marks the leases of those who have a device as a whole, and adds a row for each
-// who has none.
+// addOwners marks the leases of jobs that have the device as a whole. For each such job without a
+// lease it adds a row.
 func addOwners(rows []leaseRow, s *figures.Snapshot, d *figures.DeviceState) []leaseRow {
 	for _, h := range d.Owners() {
 		leases := 0

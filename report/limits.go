@@ -1,5 +1,8 @@
 package report
 
+// This file finds the limits of a process, job, user, cgroup, rule or device, and what set each.
+// `gpuarb limit` and `gpuarb top` print them.
+
 import (
 	"io"
 	"slices"
@@ -9,27 +12,27 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Limit is a limit in force, and where it comes from.
+// Limit is a limit in force, with its origin.
 type Limit struct {
 	Device Index   `json:"device"`
 	Name   string  `json:"limit"`  // memory.max, memory.min, streams.max or slots.max
-	Value  *uint64 `json:"value"`  // bytes of memory, else a number; null: there is none
-	Held   uint64  `json:"held"`   // of the same
-	By     *string `json:"set_by"` // a rule, the flags that it was started with, a user; null: nobody
+	Value  *uint64 `json:"value"`  // bytes of memory, or a number; null: no limit
+	Held   uint64  `json:"held"`   // bytes or number that is held
+	By     *string `json:"set_by"` // rule, flags of the start, or user; null: nothing set it
 }
 
-// memoryLimit is a limit in bytes.
+// memoryLimit returns a limit in bytes.
 func memoryLimit(device int, name string, value, held accounting.Bytes, by string) Limit {
 	return Limit{Device: Index(device), Name: name, Value: Unless(uint64(value), uint64(accounting.Max)), Held: uint64(held), By: Unless(by, "")}
 }
 
-// countLimit is a limit on a number of things, where 0 is none.
+// countLimit returns a limit on a number of things; 0: no limit.
 func countLimit(device int, name string, value, held int, by string) Limit {
 	return Limit{Device: Index(device), Name: name, Value: Unless(uint64(max(0, value)), 0), Held: uint64(max(0, held)), By: Unless(by, "")}
 }
 
-// ProcessLimits are the limits in force for a process, those of its job where it has taken
-// nothing yet; false where there is no such process.
+// ProcessLimits returns the limits of a process. If it has no lease yet, these are the limits of
+// its job. It returns false if there is no such process.
 func ProcessLimits(s figures.Snapshot, pid int) (all []Limit, ok bool) {
 	for _, l := range s.Leases {
 		if l.PID == pid {
@@ -45,14 +48,14 @@ func ProcessLimits(s figures.Snapshot, pid int) (all []Limit, ok bool) {
 	return all, len(all) > 0
 }
 
-// JobLimits are the limits of a job; false where there is no such job.
+// JobLimits returns the limits of a job. It returns false if there is no such job.
 func JobLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	j := s.Job(id)
 	if j == nil {
 		return nil, false
 	}
 	for _, d := range j.Devices {
-		has := heldOn(s, d.Device, func(l *figures.LeaseState) bool { return l.Job == id })
+		has := usageOn(s, d.Device, func(l *figures.LeaseState) bool { return l.Job == id })
 		all = append(all, memoryLimit(d.Device, "memory.max", d.Max, d.Used, d.MaxBy),
 			memoryLimit(d.Device, "memory.min", d.Min, d.Used, d.MinBy),
 			countLimit(d.Device, "streams.max", j.StreamsMax, has.streams, j.StreamsBy))
@@ -61,34 +64,36 @@ func JobLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	return all, true
 }
 
-// shared is a limit on memory that programs share: what is held of it is what all hold.
-func shared(b figures.BudgetState, at figures.BudgetDeviceState) Limit {
+// sharedLimit returns a limit on memory that programs share. Its held amount is the sum over all of
+// them.
+func sharedLimit(b figures.BudgetState, at figures.BudgetDeviceState) Limit {
 	return memoryLimit(at.Device, "memory.max", at.Max, at.Used, at.MaxBy+"; shared by "+b.Name)
 }
 
-// sharedLimits returns the limits of the budgets that a job shares with others on a device. With a lease it leaves out budgets of
-// cgroups in which the lease's process does not run; nil: it returns those of the whole job.
+// sharedLimits returns the limits of budgets that a job shares with others on a device. With a
+// lease it leaves out budgets of cgroups in which the process of the lease does not run. Without a
+// lease it returns the limits of the whole job.
 func sharedLimits(s figures.Snapshot, job uint64, device int, lease *figures.LeaseState) (all []Limit) {
 	for _, b := range s.Budgets {
 		if lease != nil && b.IsOfCgroup() && !lease.InCgroup(b.Cgroup) {
-			continue // another process of its job runs there
+			continue // another process of the job runs there
 		}
 		for _, at := range b.Devices {
 			if at.Device == device && at.Max != accounting.Max && slices.Contains(b.Jobs, job) {
-				all = append(all, shared(b, at))
+				all = append(all, sharedLimit(b, at))
 			}
 		}
 	}
 	return all
 }
 
-// held is what some leases hold of a device.
-type held struct {
-	all, most accounting.Bytes // of them together, and of one
-	streams   int              // the most of one
+// usage is the sum of what some leases hold of a device.
+type usage struct {
+	all, most accounting.Bytes // bytes of all leases, and of the largest lease
+	streams   int              // streams of the lease with most streams
 }
 
-func heldOn(s figures.Snapshot, device int, mine func(*figures.LeaseState) bool) (h held) {
+func usageOn(s figures.Snapshot, device int, mine func(*figures.LeaseState) bool) (h usage) {
 	for i := range s.Leases {
 		if l := &s.Leases[i]; l.Device == device && mine(l) {
 			h.all, h.most, h.streams = h.all+l.Used, max(h.most, l.Used), max(h.streams, l.Streams)
@@ -97,11 +102,11 @@ func heldOn(s figures.Snapshot, device int, mine func(*figures.LeaseState) bool)
 	return h
 }
 
-// UserLimits are the limits of all programs of a user: what somebody set for him, and what rules
-// have his programs share.
+// UserLimits returns the limits on all programs of a user: the limit that was set for the user, and
+// limits of rules that the user's programs share.
 func UserLimits(s figures.Snapshot, uid uint32) (all []Limit) {
 	for _, d := range s.Devices {
-		has := heldOn(s, d.Index, func(l *figures.LeaseState) bool {
+		has := usageOn(s, d.Index, func(l *figures.LeaseState) bool {
 			j := s.Job(l.Job)
 			return j != nil && j.UID == uid
 		})
@@ -116,7 +121,7 @@ func UserLimits(s figures.Snapshot, uid uint32) (all []Limit) {
 					own = memoryLimit(d.Index, "memory.max", at.Max, has.all, at.MaxBy)
 					streams = countLimit(d.Index, "streams.max", b.Streams, has.streams, b.StreamsBy)
 				case at.Max != accounting.Max:
-					rules = append(rules, shared(b, at))
+					rules = append(rules, sharedLimit(b, at))
 				}
 			}
 		}
@@ -125,10 +130,11 @@ func UserLimits(s figures.Snapshot, uid uint32) (all []Limit) {
 	return all
 }
 
-// CgroupLimits are the limits of all programs in a cgroup: its own, and those of the cgroups around it.
+// CgroupLimits returns the limits on all programs in a cgroup: its own limit, and the limits of its
+// parents.
 func CgroupLimits(s figures.Snapshot, of string) (all []Limit) {
 	for _, d := range s.Devices {
-		has := heldOn(s, d.Index, func(l *figures.LeaseState) bool { return l.InCgroup(of) })
+		has := usageOn(s, d.Index, func(l *figures.LeaseState) bool { return l.InCgroup(of) })
 		own := memoryLimit(d.Index, "memory.max", accounting.Max, has.all, "")
 		var around []Limit
 		for _, b := range s.Budgets {
@@ -138,7 +144,7 @@ func CgroupLimits(s figures.Snapshot, of string) (all []Limit) {
 				case b.Cgroup == of:
 					own = memoryLimit(d.Index, "memory.max", at.Max, at.Used, at.MaxBy)
 				default:
-					around = append(around, shared(b, at))
+					around = append(around, sharedLimit(b, at))
 				}
 			}
 		}
@@ -147,8 +153,8 @@ func CgroupLimits(s figures.Snapshot, of string) (all []Limit) {
 	return all
 }
 
-// RuleLimits are what a rule gives: to all together, or to each of those that it is about, of
-// whom the one counts that holds most. False where there is no such rule.
+// RuleLimits returns the limits that a rule gives, to all programs together or to each. If to each,
+// the held amount is that of the largest holder. It returns false if there is no such rule.
 func RuleLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	for _, r := range s.Rules {
 		if r.ID != id {
@@ -164,7 +170,8 @@ func RuleLimits(s figures.Snapshot, id uint64) (all []Limit, ok bool) {
 	return nil, false
 }
 
-// underRule is the most that one of a rule's budgets holds on a device, and streams of a lease.
+// underRule returns the largest amount that a budget of the rule holds on a device, and the largest
+// number of streams of a lease.
 func underRule(s figures.Snapshot, r figures.RuleState, device int) (most accounting.Bytes, streams int) {
 	jobs := map[uint64]bool{}
 	for _, j := range s.Jobs {
@@ -182,14 +189,14 @@ func underRule(s figures.Snapshot, r figures.RuleState, device int) (most accoun
 			}
 		}
 	}
-	of := heldOn(s, device, func(l *figures.LeaseState) bool { return jobs[l.Job] })
+	of := usageOn(s, device, func(l *figures.LeaseState) bool { return jobs[l.Job] })
 	if r.Scope == "process" {
 		most = max(most, of.most)
 	}
 	return most, of.streams
 }
 
-// DeviceLimits are the limits of the devices.
+// DeviceLimits returns the limits of the devices.
 func DeviceLimits(s figures.Snapshot) (all []Limit) {
 	for _, d := range s.Devices {
 		all = append(all, countLimit(d.Index, "slots.max", d.SlotsMax, d.SlotsCurrent, d.SlotsBy))
@@ -200,13 +207,13 @@ func DeviceLimits(s figures.Snapshot) (all []Limit) {
 var limitColumns = []column[Limit]{
 	device(func(l Limit) int { return int(l.Device) }),
 	plain("LIMIT", left, func(l Limit) string { return l.Name }, 0),
-	{"VALUE", right, func(s Style, l Limit) string { return l.spell(s, l.Value) }, 0},
-	{"HELD", right, func(s Style, l Limit) string { return l.spell(s, &l.Held) }, 0},
+	{"VALUE", right, func(s Style, l Limit) string { return l.format(s, l.Value) }, 0},
+	{"HELD", right, func(s Style, l Limit) string { return l.format(s, &l.Held) }, 0},
 	plain("SET-BY", last, func(l Limit) string { return line(orZero(l.By)) }, 0),
 }
 
-// spell writes an amount of what is limited.
-func (l Limit) spell(s Style, n *uint64) string {
+// format formats an amount of the limited resource.
+func (l Limit) format(s Style, n *uint64) string {
 	switch {
 	case n == nil:
 		return "max"

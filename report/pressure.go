@@ -1,5 +1,7 @@
 package report
 
+// This file writes memory.pressure files, and counts of requests for stats.go and fields.go.
+
 import (
 	"fmt"
 	"io"
@@ -7,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// pressureText is a memory.pressure file, in the format of the kernel's.
+// pressureText returns a memory.pressure file in the format of the kernel.
 func pressureText(p figures.PressureState) string {
 	line := func(name string, l figures.PressureLine) string {
 		return fmt.Sprintf("%s avg10=%.2f avg60=%.2f avg300=%.2f total=%d\n", name, l.Avg10, l.Avg60, l.Avg300, l.TotalUs)
@@ -15,8 +17,8 @@ func pressureText(p figures.PressureState) string {
 	return line("some", p.Some) + line("full", p.Full)
 }
 
-// requestCounts writes what became of requests, one "key value" per line: refusals by reason, and waits by outcome, of which
-// those that lasted at most so long count in each class that is as long or longer.
+// requestCounts writes counts of requests, one "key value" per line: refusals by reason, and waits
+// by outcome. A wait counts in each class le_T whose time T is at least the time of the wait.
 func requestCounts(w io.Writer, c figures.RequestCounts) {
 	for _, r := range c.Refused {
 		fmt.Fprintf(w, "refused.%s %d\n", r.Reason, r.Count)

@@ -225,7 +225,7 @@ func FuzzEscape(f *testing.F) {
 		if (a == b) != (got == Escape(b)) {
 			t.Errorf("%q and %q became %q and %q", a, b, got, Escape(b))
 		}
-		if w := word(a); strings.ContainsAny(w, " \t\n") || w == "" {
+		if w := cell(a); strings.ContainsAny(w, " \t\n") || w == "" {
 			t.Errorf("%q as a word is %q", a, w)
 		}
 	})

@@ -1,5 +1,7 @@
 package report
 
+// This file writes /gpu/stats.
+
 import (
 	"bufio"
 	"fmt"
@@ -9,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Stats writes the counters, one "key value" per line. The keys are the JSON names
-// of figures.Stats, in its order; behind them are refusals by reason and waits by outcome.
+// Stats writes the counters, one "key value" per line. The keys are the JSON names of figures.Stats
+// in its order. After them come refusals by reason and waits by outcome.
 func Stats(w io.Writer, s figures.Snapshot) error {
 	out := bufio.NewWriter(w)
 	values := reflect.ValueOf(s.Stats)

@@ -1,5 +1,8 @@
 package report
 
+// This file lays out tables: columns, alignment, and what happens if the terminal is too narrow.
+// The files of the tables (leases.go, devices.go and others) define the columns.
+
 import (
 	"bufio"
 	"io"
@@ -15,50 +18,49 @@ type alignment int
 
 const (
 	left  alignment = iota
-	right           // numbers
-	last            // left, and nothing behind it
+	right           // for numbers
+	last            // left, and the last column of the line
 )
 
-// column is one column of a table of T. The text is without white space, but for
-// the last column's.
+// column is a column of a table of T. Only the text of the last column may contain white space.
 type column[T any] struct {
-	name  string
-	align alignment
-	text  func(Style, T) string
-	spare int // the columns with the highest are left out first; 0: never
+	name     string
+	align    alignment
+	text     func(Style, T) string
+	dropRank int // columns with the highest number are left out first; 0: never left out
 }
 
-// plain makes a column of texts that are the same in every style.
-func plain[T any](name string, align alignment, text func(T) string, spare int) column[T] {
-	return column[T]{name, align, func(_ Style, t T) string { return text(t) }, spare}
+// plain makes a column of texts that are equal in every style.
+func plain[T any](name string, align alignment, text func(T) string, dropRank int) column[T] {
+	return column[T]{name, align, func(_ Style, t T) string { return text(t) }, dropRank}
 }
 
 // number makes a column of numbers.
-func number[T any](name string, of func(T) int, spare int) column[T] {
-	return plain(name, right, func(t T) string { return strconv.Itoa(of(t)) }, spare)
+func number[T any](name string, of func(T) int, dropRank int) column[T] {
+	return plain(name, right, func(t T) string { return strconv.Itoa(of(t)) }, dropRank)
 }
 
-// device makes the column of the device's index.
+// device makes the column of the index of the device.
 func device[T any](of func(T) int) column[T] {
 	return plain("GPU", right, func(t T) string { return accounting.IndexName(of(t)) }, 0)
 }
 
 // amount makes a column of bytes.
-func amount[T any](name string, of func(T) accounting.Bytes, spare int) column[T] {
-	return column[T]{name, right, func(s Style, t T) string { return s.amount(of(t)) }, spare}
+func amount[T any](name string, of func(T) accounting.Bytes, dropRank int) column[T] {
+	return column[T]{name, right, func(s Style, t T) string { return s.amount(of(t)) }, dropRank}
 }
 
-// span makes a column of times, which are milliseconds.
-func span[T any](name string, of func(T) int64, spare int) column[T] {
-	return column[T]{name, right, func(s Style, t T) string { return s.span(of(t)) }, spare}
+// span makes a column of times in milliseconds.
+func span[T any](name string, of func(T) int64, dropRank int) column[T] {
+	return column[T]{name, right, func(s Style, t T) string { return s.span(of(t)) }, dropRank}
 }
 
 const (
-	widestLeft = 16 // cells that a column of text keeps where its table is too wide
-	leastLast  = 16 // cells that the last column keeps before others are left out
+	maxTextCells = 16 // cells that a column of text keeps if its table is too wide
+	minLastCells = 16 // cells that the last column keeps before other columns are left out
 )
 
-// table writes a header and a line per row, each column as wide as its widest text.
+// table writes a header and a line per row. Each column is as wide as its widest text.
 func table[T any](w io.Writer, style Style, columns []column[T], rows []T) error {
 	cells := make([]string, 0, (len(rows)+1)*len(columns))
 	for _, c := range columns {
@@ -89,7 +91,7 @@ func table[T any](w io.Writer, style Style, columns []column[T], rows []T) error
 	return out.Flush()
 }
 
-// widthsOf returns how wide each of n columns is.
+// widthsOf returns the width of each of n columns.
 func widthsOf(cells []string, n int) []int {
 	widths := make([]int, n)
 	for k, text := range cells {
@@ -133,7 +135,7 @@ func appendSpaces(to []byte, n int) []byte {
 	return to
 }
 
-// fit makes a table narrower: first its long columns of text, then by leaving out those that
+// fit makes a table narrower: it shortens long columns of text, then it leaves out the columns that
 // matter least.
 func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
 	wide := func() bool {
@@ -142,7 +144,7 @@ func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
 			switch {
 			case !shown[i]:
 			case columns[i].align == last:
-				sum += 1 + min(widths[i], leastLast)
+				sum += 1 + min(widths[i], minLastCells)
 			default:
 				sum += 1 + widths[i]
 			}
@@ -151,13 +153,13 @@ func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
 	}
 	for i, c := range columns {
 		if wide() && c.align == left {
-			widths[i] = min(widths[i], max(widestLeft, len(c.name)))
+			widths[i] = min(widths[i], max(maxTextCells, len(c.name)))
 		}
 	}
 	for wide() {
 		least := -1
 		for i, c := range columns {
-			if shown[i] && c.spare > 0 && (least < 0 || c.spare > columns[least].spare) {
+			if shown[i] && c.dropRank > 0 && (least < 0 || c.dropRank > columns[least].dropRank) {
 				least = i
 			}
 		}
@@ -168,7 +170,7 @@ func fit[T any](columns []column[T], widths []int, shown []bool, most int) {
 	}
 }
 
-// cut cuts a text to as many cells of a terminal as there are, the last one of them "…".
+// cut cuts a text to a number of terminal cells. A text that was cut ends with "…".
 func cut(text string, most int) string {
 	if len(text) <= most { // no rune has more cells than bytes
 		return text

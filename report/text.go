@@ -1,5 +1,7 @@
 package report
 
+// This file formats amounts, times, numbers and texts. All other files of the package use it.
+
 import (
 	"fmt"
 	"strconv"
@@ -10,17 +12,17 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Style says how a table is printed. The zero Style is that of files and scripts: bytes,
-// seconds, and nothing left out.
+// Style says how a table is printed. The zero Style is for files and scripts: bytes, seconds, and
+// all columns.
 type Style struct {
-	// Human: amounts are rounded ("3.5GiB"), times have their unit ("5min").
+	// Human: amounts are rounded ("3.5GiB"), and times have a unit ("5min").
 	Human bool
-	// Width is that of the terminal; 0: there is none. Where a table is wider, the columns
-	// that matter least are left out, and what is still too long is cut, with "…" at its end.
+	// Width is the width of the terminal; 0: no terminal. If a table is wider, the columns that
+	// matter least are left out. A text that is still too long is cut, and ends with "…".
 	Width int
 }
 
-// Value spells an amount as a file shows it: bytes in decimal, or "max".
+// Value formats an amount as a file shows it: bytes in decimal, or "max".
 func Value(b accounting.Bytes) string {
 	if b == accounting.Max {
 		return "max"
@@ -28,7 +30,7 @@ func Value(b accounting.Bytes) string {
 	return strconv.FormatUint(uint64(b), 10)
 }
 
-// amount spells an amount for a table: as Value, or for people as in messages, without a space: "3.5GiB".
+// amount formats an amount for a table: as Value, or rounded without a space, such as "3.5GiB".
 func (s Style) amount(b accounting.Bytes) string {
 	if !s.Human {
 		return Value(b)
@@ -39,7 +41,7 @@ func (s Style) amount(b accounting.Bytes) string {
 	return strings.Replace(b.Human(), " ", "", 1)
 }
 
-// span spells a time, given in ms, for a table: in seconds, or for people with its unit.
+// span formats a time in ms for a table: in seconds, or rounded with a unit.
 func (s Style) span(ms int64) string {
 	seconds := ms / 1000
 	switch {
@@ -55,13 +57,13 @@ func (s Style) span(ms int64) string {
 	return fmt.Sprintf("%dd", seconds/60/60/24)
 }
 
-// Amount spells an amount for people, in a table: "3.5GiB".
+// Amount formats an amount for users, in a table: "3.5GiB".
 func Amount(b accounting.Bytes) string { return Style{Human: true}.amount(b) }
 
-// Span spells a time, given in ms, for people: "5min".
+// Span formats a time in ms for users: "5min".
 func Span(ms int64) string { return Style{Human: true}.span(ms) }
 
-// count spells a limit on a number of things, where 0 limits nothing.
+// count formats a limit on a number of things; 0: no limit.
 func count(n int) string {
 	if n == 0 {
 		return "max"
@@ -69,7 +71,7 @@ func count(n int) string {
 	return strconv.Itoa(n)
 }
 
-// Count spells a number of things for people: "1 device", "2 devices".
+// Count formats a number of things for users: "1 device", "2 devices".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -77,10 +79,9 @@ func Count(n int, thing string) string {
 	return fmt.Sprintf("%d %ss", n, thing)
 }
 
-// Escape makes s fit for the rest of a line: whatever is not printed as itself
-// (control characters, line ends, marks that turn the direction of writing, broken
-// UTF-8) is spelled as in Go, \n, \x1b, \u202e, and a backslash is doubled, so that
-// two different strings never look the same.
+// Escape makes s safe as the rest of a line. Characters that are not printed as themselves are
+// escaped as in Go: control characters, line ends, marks that change the writing direction, invalid
+// UTF-8. A backslash is doubled. So two different strings never look the same.
 func Escape(s string) string {
 	if isPlain(s) || strings.IndexFunc(s, mustEscape) < 0 {
 		return s
@@ -104,7 +105,7 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// isPlain tells that a text is of ASCII, without anything to escape: nearly all are.
+// isPlain reports whether a text is ASCII without anything to escape, as nearly all texts are.
 func isPlain(s string) bool {
 	for i := range len(s) {
 		if c := s[i]; c < ' ' || c > '~' || c == '\\' {
@@ -114,12 +115,12 @@ func isPlain(s string) bool {
 	return true
 }
 
-// mustEscape is true for RuneError, which may stand for a broken byte.
+// mustEscape reports true for RuneError, which may stand for an invalid byte.
 func mustEscape(r rune) bool {
 	return r == '\\' || r == utf8.RuneError || !unicode.IsPrint(r)
 }
 
-// line is Escape, with "-" for nothing.
+// line escapes s; the empty string becomes "-".
 func line(s string) string {
 	if s == "" {
 		return "-"
@@ -127,7 +128,7 @@ func line(s string) string {
 	return Escape(s)
 }
 
-// Named is a command, escaped, behind the name of its job: "train-a: python3 train.py".
+// Named returns an escaped command after the name of its job: "train-a: python3 train.py".
 func Named(job, command string) string {
 	if job == "" {
 		return line(command)
@@ -135,5 +136,5 @@ func Named(job, command string) string {
 	return Escape(job) + ": " + line(command)
 }
 
-// word makes s fit for a column that is not the last: as line, and without white space.
-func word(s string) string { return strings.ReplaceAll(line(s), " ", `\x20`) }
+// cell escapes s for a column that is not the last: as line does, and without white space.
+func cell(s string) string { return strings.ReplaceAll(line(s), " ", `\x20`) }

@@ -1,5 +1,8 @@
 package report
 
+// This file explains what limits a job and what its user can do. `gpuarb why` and `gpuarb top`
+// print it.
+
 import (
 	"bufio"
 	"cmp"
@@ -12,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Why is what limits a job now, who holds what it waits for, and what its user can do.
+// Why is the answer of `gpuarb why` for one job.
 type Why struct {
 	Job      uint64                `json:"job"`
 	JobName  *string               `json:"job_name"`
@@ -20,7 +23,7 @@ type Why struct {
 	UID      uint32                `json:"uid"`
 	User     string                `json:"user"`
 	Command  string                `json:"command"`
-	Left     *string               `json:"still_runs"` // null: the command goes on
+	Left     *string               `json:"still_runs"` // null: the command still runs
 	AgeMs    int64                 `json:"age_ms"`
 	Rule     string                `json:"rule"`
 	Pressure figures.PressureState `json:"pressure"`
@@ -31,7 +34,7 @@ type Why struct {
 	Advice   []string              `json:"advice"`
 }
 
-// WhyDevice is what limits a job on one device.
+// WhyDevice has the limits of a job on one device, and the other holders of the device.
 type WhyDevice struct {
 	Device     Index             `json:"device"`
 	Vendor     string            `json:"vendor"`
@@ -51,17 +54,17 @@ type WhyDevice struct {
 	SlotsMax   *int              `json:"slots_max"`
 	Slots      int               `json:"slots_current"`
 	Holders    []DeviceHolder    `json:"holders"`
-	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device past the library
+	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device without the library
 }
 
-// called is how people know the device.
+// called returns the name of the device for users.
 func (d *WhyDevice) called() string {
 	return accounting.DeviceName(int(d.Device), d.Vendor == accounting.VendorCPU)
 }
 
-// Whys explains the jobs that are wanted, by their number.
+// Whys explains the wanted jobs, sorted by number.
 func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
-	f := index(s)
+	f := indexJobs(s)
 	all := []Why{}
 	for _, j := range s.Jobs {
 		if !wanted(j) {
@@ -70,7 +73,7 @@ func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
 		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, Left: Unless(j.StillRuns, ""), AgeMs: j.AgeMs, Rule: j.Rule, Pressure: j.Pressure,
 			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
 		for _, on := range j.Devices {
-			_, leased := f.leases[spot{j.ID, on.Device}]
+			_, leased := f.leases[jobDevice{j.ID, on.Device}]
 			waits := slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.Device == on.Device })
 			device := whyDevice(s, j.ID, on)
 			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
@@ -115,7 +118,7 @@ func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDev
 	for _, b := range s.Budgets {
 		for _, at := range b.Devices {
 			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Free < left) {
-				left = at.Free // of two, the one with less room
+				left = at.Free // of several shared budgets, the one with least free memory counts
 				w.Shared, w.SharedUsed, w.SharedBy = &b.Name, &at.Used, Unless(at.MaxBy, "")
 				w.SharedMax, w.SharedFree = Unless(at.Max, accounting.Max), Unless(at.Free, accounting.Max)
 			}
@@ -124,7 +127,8 @@ func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDev
 	return w
 }
 
-// leaseState is the state of a job's lease on a device, of several one that is lost; nil: it has none there.
+// leaseState returns the state of a lease of the job on a device; a lost lease comes first. nil: no
+// lease.
 func leaseState(s figures.Snapshot, job uint64, device int) (state *string) {
 	for _, l := range s.Leases {
 		if l.Job == job && l.Device == device && (state == nil || l.State == figures.StateLost) {
@@ -134,7 +138,7 @@ func leaseState(s figures.Snapshot, job uint64, device int) (state *string) {
 	return state
 }
 
-// isLost says whether what a job had on a device is gone with it.
+// isLost reports whether the job's memory on the device is lost.
 func (d *WhyDevice) isLost() bool {
 	return d.State == string(figures.StateLost) || d.Lease != nil && *d.Lease == string(figures.StateLost)
 }
@@ -152,7 +156,7 @@ func (w Why) lost() (advice []string) {
 	return advice
 }
 
-// adviceFor says what can be done about a request that waits.
+// adviceFor says what can be done about a waiting request.
 func adviceFor(t figures.TicketState) string {
 	const giveUp = "or give up with `gpuarb queue cancel %d`"
 	what := map[string]string{
@@ -166,13 +170,14 @@ func adviceFor(t figures.TicketState) string {
 	return fmt.Sprintf(what+giveUp, t.Ticket)
 }
 
-// overBudget says what can be done where a budget of its own is what limits a job.
+// overBudget says what can be done if the job's own budget limits it.
 func (w Why) overBudget() (advice []string) {
 	for _, d := range w.Devices {
 		if d.isLost() || d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
-			continue // an eighth is left
+			continue // at least an eighth is left
 		}
-		// With sudo it asks the system's daemon, which knows nothing of the jobs of a user's own.
+		// With sudo, gpuarb asks the system's daemon, which does not know the jobs of a user's own
+		// daemon.
 		how := fmt.Sprintf("`gpuarb limit --job %d memory.max=SIZE` raises it (with sudo, where the daemon is the system's)", w.Job)
 		if d.MaxBy != nil && strings.Contains(*d.MaxBy, "--memory") {
 			how = "start it with more --memory, or " + how
@@ -189,7 +194,7 @@ func (w Why) overBudget() (advice []string) {
 	return advice
 }
 
-// leftBehind says how to give back what is reserved for a job whose command has ended.
+// leftBehind says how to free what is reserved for a job whose command has ended.
 func (w Why) leftBehind() []string {
 	if w.Left == nil || !slices.ContainsFunc(w.Devices, func(d WhyDevice) bool { return d.Reserved > 0 }) {
 		return nil
@@ -197,7 +202,7 @@ func (w Why) leftBehind() []string {
 	return []string{fmt.Sprintf("its command has ended, and what it left behind keeps the reservation: `gpuarb limit --job %d memory.min=0` gives it back", w.Job)}
 }
 
-// WriteWhy writes what Whys found, for people.
+// WriteWhy writes the explanations for users.
 func WriteWhy(w io.Writer, all []Why) error {
 	out := bufio.NewWriter(w)
 	style := Style{Human: true}

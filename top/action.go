@@ -1,5 +1,8 @@
 package top
 
+// This file has the interface to the daemon, and the changes that a user can make. dialog.go asks
+// for them; topdaemon.go in cmd/gpuarb implements Daemon.
+
 import (
 	"context"
 	"fmt"
@@ -7,14 +10,14 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Daemon is what the screen asks of the daemon. Its methods may take long: each runs outside of the
-// loop that draws.
+// Daemon is the connection of the screen to the daemon. Its methods may take long, so each call
+// runs outside of the loop that draws.
 type Daemon interface {
-	// Snapshot is the daemon's state.
+	// Snapshot returns the state of the daemon.
 	Snapshot(context.Context) (figures.Snapshot, error)
-	// Check says what is wrong with an action, without asking anybody.
+	// Check reports what is wrong with an action, without a question to the daemon.
 	Check(Action) error
-	// Do carries an action out.
+	// Do carries out an action.
 	Do(context.Context, Action) error
 }
 
@@ -28,23 +31,23 @@ const (
 	SendSignal
 )
 
-// AllDevices is the device of an action that concerns each.
+// AllDevices is the device of an action that concerns all devices.
 const AllDevices = -1
 
-// Action is a change that a person asked for, and confirmed.
+// Action is a change that a user asked for and confirmed.
 type Action struct {
 	Kind   Kind
-	PID    int    // of a process; 0: the job is meant
-	Job    uint64 // its job; 0: it is no client
-	Device int    // of a limit; AllDevices: each
+	PID    int    // PID of the process; 0: the job is meant
+	Job    uint64 // job of the process; 0: the process runs without gpuarb
+	Device int    // device of the limit; AllDevices: all
 	Limit  string // memory.max, memory.min or streams.max
 	Value  string
 	Ticket uint64
-	Signal string // its name without SIG
+	Signal string // name of the signal without SIG
 }
 
-// what spells an action as a request: "set memory.max=2G of process 4711 on GPU 0".
-func (a Action) what(s *figures.Snapshot) string {
+// description describes an action: "set memory.max=2G of process 4711 on GPU 0".
+func (a Action) description(s *figures.Snapshot) string {
 	switch a.Kind {
 	case CancelTicket:
 		return fmt.Sprintf("cancel ticket %d", a.Ticket)
@@ -54,7 +57,7 @@ func (a Action) what(s *figures.Snapshot) string {
 	return fmt.Sprintf("set %s=%s of %s", a.Limit, a.Value, a.subject(s))
 }
 
-// subject is whose limit is changed, and where.
+// subject names whose limit is changed, and on which device.
 func (a Action) subject(s *figures.Snapshot) string {
 	whose := fmt.Sprintf("process %d", a.PID)
 	if a.PID == 0 {

@@ -1,5 +1,8 @@
 package top
 
+// This file draws the bar that shows how the memory of a device is used. devices.go and table.go
+// call it.
+
 import (
 	"strings"
 
@@ -7,14 +10,15 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// part is one kind of use of a device.
+// part is a kind of use of a device.
 type part struct {
 	name, glyph, attribute string
 	bytes                  accounting.Bytes
 }
 
-// parts are what a device's memory is divided into. Kept is what is not in use and cannot be granted: the rest of each memory.min,
-// idle credit, and what the configuration sets aside. It is not called reserved, as that is all of memory.min everywhere else.
+// parts divides the memory of a device. "kept" is memory that is not in use and cannot be granted:
+// the unused rest of each memory.min, idle credit, and what the configuration sets aside. It is not
+// called reserved, because that word means all of memory.min elsewhere.
 func parts(g glyphs, d *figures.DeviceState) []part {
 	return []part{
 		{"used", g.used, used, d.Used},
@@ -25,8 +29,8 @@ func parts(g glyphs, d *figures.DeviceState) []part {
 	}
 }
 
-// bar draws parts of a total in so many cells: what there is of a part has a cell at the least, as
-// far as there is room.
+// bar draws the parts of a total in a number of cells. A part that is not 0 gets at least one cell,
+// as far as there is room.
 func bar(all []part, total accounting.Bytes, cells int) string {
 	var b strings.Builder
 	left, sum := cells, accounting.Bytes(0)

@@ -1,5 +1,8 @@
 package top
 
+// This file draws the devices at the top of the screen. bars.go draws their bars, history.go their
+// graphs, table.go the rows below.
+
 import (
 	"fmt"
 	"strings"
@@ -10,25 +13,26 @@ import (
 )
 
 const (
-	mostLines   = 5 // of one device
-	widestGraph = 60
-	leastGraph  = 10
-	onceLines   = 4 // of one device, where the screen is printed
+	maxLines  = 5 // lines of one device
+	maxGraph  = 60
+	minGraph  = 10
+	onceLines = 4 // lines of one device if the screen is printed
 )
 
-// linesEach is how many lines each device has on a screen of so many: all together two fifths of it
-// at most, but each one.
-func linesEach(screen, devices int) int {
+// linesPerDevice returns the number of lines of each device on a screen with a number of lines. All
+// devices together get at most two fifths of the screen, but each at least one line.
+func linesPerDevice(screen, devices int) int {
 	if devices == 0 {
 		return 0
 	}
-	return min(max(1, screen*2/5/devices), mostLines)
+	return min(max(1, screen*2/5/devices), maxLines)
 }
 
-// devicesShown are the devices that have room: half of the screen at most, in compact form.
+// devicesShown returns the devices that fit, and the lines of each. They get at most half of the
+// screen.
 func (m *Model) devicesShown() ([]figures.DeviceState, int) {
 	all := m.state.Devices
-	each := linesEach(m.height, len(all))
+	each := linesPerDevice(m.height, len(all))
 	switch {
 	case m.options.Compact:
 		each = 1
@@ -41,7 +45,7 @@ func (m *Model) devicesShown() ([]figures.DeviceState, int) {
 	return all, each
 }
 
-// drawDevices draws the devices, each with its figures at the left and its history at the right.
+// drawDevices draws the devices, each with its figures on the left and its history on the right.
 func (m *Model) drawDevices() []string {
 	var lines []string
 	devices, each := m.devicesShown()
@@ -58,7 +62,7 @@ func (m *Model) drawDevices() []string {
 }
 
 func (m *Model) drawDevice(d *figures.DeviceState, each int) []string {
-	graph := min(max(m.width/3, leastGraph), widestGraph)
+	graph := min(max(m.width/3, minGraph), maxGraph)
 	if m.options.Compact || m.once {
 		graph = 0
 	}
@@ -67,7 +71,7 @@ func (m *Model) drawDevice(d *figures.DeviceState, each int) []string {
 		name := fmt.Sprintf("%-6s ", deviceTitle(d))
 		figures := fmt.Sprintf(" %s/%s", report.Amount(d.Used), report.Amount(d.Total)) + m.deviceState(d)
 		cells := max(4, left-len(name)-max(18, ansi.StringWidth(figures)))
-		return m.beside(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + figures}, left, graph)
+		return m.withHistory(d, []string{paint(bold, name) + bar(parts(m.glyphs, d), d.Total, cells) + figures}, left, graph)
 	}
 	figures := parts(m.glyphs, d)
 	spell := func(ps []part) string {
@@ -89,11 +93,11 @@ func (m *Model) drawDevice(d *figures.DeviceState, each int) []string {
 	for len(lines) < each {
 		lines = append(lines, "")
 	}
-	return m.beside(d, lines, left, graph)
+	return m.withHistory(d, lines, left, graph)
 }
 
-// beside puts the history of a device at the right of its lines.
-func (m *Model) beside(d *figures.DeviceState, lines []string, left, graph int) []string {
+// withHistory puts the history of a device to the right of its lines.
+func (m *Model) withHistory(d *figures.DeviceState, lines []string, left, graph int) []string {
 	if h := m.histories[d.UUID+d.PCI]; graph > 0 && h != nil {
 		drawn := h.graph(m.glyphs, graph, len(lines))
 		for i := range lines {
@@ -103,7 +107,7 @@ func (m *Model) beside(d *figures.DeviceState, lines []string, left, graph int) 
 	return lines
 }
 
-// deviceTitle is how a device is called.
+// deviceTitle returns the title of a device.
 func deviceTitle(d *figures.DeviceState) string {
 	if !d.IsGPU() {
 		return "CPU"
@@ -123,7 +127,7 @@ func (m *Model) deviceState(d *figures.DeviceState) string {
 	return " " + paint(attention, state)
 }
 
-// deviceRest is what else there is to say about a device.
+// deviceRest says what is left to say about a device: slots, waiting requests, pressure.
 func (m *Model) deviceRest(d *figures.DeviceState) string {
 	text := ""
 	if d.SlotsMax > 0 {
@@ -138,7 +142,7 @@ func (m *Model) deviceRest(d *figures.DeviceState) string {
 	return text
 }
 
-// legend says what the characters of a bar are.
+// legend explains the characters of a bar.
 func (m *Model) legend() string {
 	var words []string
 	for _, p := range parts(m.glyphs, &figures.DeviceState{}) {

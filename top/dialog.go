@@ -1,5 +1,8 @@
 package top
 
+// This file asks the user before a change: which limit, which signal, and whether to do it.
+// action.go has the changes, keys.go opens a dialog.
+
 import (
 	"context"
 	"fmt"
@@ -11,14 +14,14 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// signals are those that are offered, by the key that sends them.
+// signals are the signals that the user can send, by key.
 var signals = []struct{ key, name string }{
 	{"t", "TERM"}, {"i", "INT"}, {"k", "KILL"}, {"h", "HUP"}, {"s", "STOP"}, {"c", "CONT"}, {"1", "USR1"}, {"2", "USR2"},
 }
 
-// insert adds what was typed or pasted, without what is not printed.
+// insert adds text that was typed or pasted. It drops characters that cannot be printed.
 func (d *dialog) insert(text string) {
-	if d.asks == forFilter || d.asks == forLimit {
+	if d.prompt == filterPrompt || d.prompt == limitPrompt {
 		d.input += strings.Map(func(r rune) rune {
 			if !unicode.IsPrint(r) {
 				return -1
@@ -35,8 +38,8 @@ func (d *dialog) erase() {
 	d.wrong = ""
 }
 
-// begin opens the dialog for a change of the selected row.
-func (m *Model) begin(kind Kind) {
+// openDialog opens the dialog for a change of the selected row.
+func (m *Model) openDialog(kind Kind) {
 	r := m.selected()
 	if r == nil {
 		return
@@ -44,23 +47,23 @@ func (m *Model) begin(kind Kind) {
 	action := Action{Kind: kind, PID: r.pid, Job: r.job, Device: r.device}
 	switch kind {
 	case SetLimit:
-		if r.is == anUnmanaged {
+		if r.kind == unmanagedRow {
 			m.say(fmt.Sprintf("process %d runs without gpuarb: no limit holds for it", r.pid))
 			return
 		}
-		if r.is != aLease {
+		if r.kind != leaseRow {
 			action.PID, action.Device = 0, AllDevices
 		}
-		m.dialog = dialog{asks: forLimit, action: action, input: "memory.max="}
+		m.dialog = dialog{prompt: limitPrompt, action: action, input: "memory.max="}
 	case CancelTicket:
 		if r.ticket == nil {
 			m.say("it waits for nothing: there is no request to cancel")
 			return
 		}
 		action.Ticket, action.PID = r.ticket.Ticket, r.ticket.PID
-		m.dialog = dialog{asks: forYes, action: action}
+		m.dialog = dialog{prompt: confirmPrompt, action: action}
 	case SendSignal:
-		m.dialog = dialog{asks: forSignal, action: action}
+		m.dialog = dialog{prompt: signalPrompt, action: action}
 	}
 	m.dialog.whose = fmt.Sprintf("%s's %s", orDash(r.user), report.Named(r.name, r.command))
 	if kind == CancelTicket {
@@ -68,54 +71,54 @@ func (m *Model) begin(kind Kind) {
 	}
 }
 
-// typed takes over what a dialog has, letter by letter.
-func (m *Model) typed() {
-	if m.dialog.asks == forFilter {
+// applyInput applies the filter after each letter that is typed.
+func (m *Model) applyInput() {
+	if m.dialog.prompt == filterPrompt {
 		m.filter = m.dialog.input
-		m.arrange()
+		m.updateRows()
 	}
 }
 
-// answer is a key while a dialog is open.
-func (m *Model) answer(key, text string) tea.Cmd {
+// dialogKey handles a key while a dialog is open.
+func (m *Model) dialogKey(key, text string) tea.Cmd {
 	d := &m.dialog
 	if key == "esc" || key == "ctrl+c" {
-		if d.asks == forFilter {
+		if d.prompt == filterPrompt {
 			d.input = ""
-			m.typed()
+			m.applyInput()
 		} else {
 			m.say("nothing was changed")
 		}
 		*d = dialog{}
 		return nil
 	}
-	switch d.asks {
-	case forSignal:
+	switch d.prompt {
+	case signalPrompt:
 		for _, s := range signals {
 			if key == s.key {
-				d.action.Signal, d.asks = s.name, forYes
+				d.action.Signal, d.prompt = s.name, confirmPrompt
 			}
 		}
-	case forYes:
+	case confirmPrompt:
 		asked := *d
 		*d = dialog{}
 		if key != "y" && key != "Y" {
 			m.say("nothing was changed")
 			return nil
 		}
-		m.say("requested: " + asked.action.what(&m.state))
+		m.say("requested: " + asked.action.description(&m.state))
 		return m.do(asked.action)
 	default:
-		m.write(key, text)
+		m.inputKey(key, text)
 	}
 	return nil
 }
 
-// write is a key in a line that is typed.
-func (m *Model) write(key, text string) {
+// inputKey handles a key in a line of input.
+func (m *Model) inputKey(key, text string) {
 	d := &m.dialog
 	switch {
-	case key == "enter" && d.asks == forFilter:
+	case key == "enter" && d.prompt == filterPrompt:
 		*d = dialog{}
 	case key == "enter":
 		name, value, _ := strings.Cut(strings.TrimSpace(d.input), "=")
@@ -124,7 +127,7 @@ func (m *Model) write(key, text string) {
 			d.wrong = oneLine(err)
 			return
 		}
-		d.asks = forYes
+		d.prompt = confirmPrompt
 	case key == "backspace":
 		d.erase()
 	case key == "ctrl+u":
@@ -132,43 +135,43 @@ func (m *Model) write(key, text string) {
 	default:
 		d.insert(text)
 	}
-	m.typed()
+	m.applyInput()
 }
 
-// do carries an action out, beside the loop that draws.
+// do carries out an action outside of the loop that draws.
 func (m *Model) do(action Action) tea.Cmd {
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 		defer cancel()
-		return done{action, m.daemon.Do(ctx, action)}
+		return actionDone{action, m.daemon.Do(ctx, action)}
 	}
 }
 
-// drawDialog are the lines at the foot of the screen while a dialog is open.
+// drawDialog draws the lines at the foot of the screen while a dialog is open.
 func (m *Model) drawDialog() []string {
 	d := &m.dialog
-	switch d.asks {
-	case forFilter:
+	switch d.prompt {
+	case filterPrompt:
 		return []string{paint(bold, "filter: ") + report.Escape(d.input) + paint(inverse, " ") + paint(faint, "  enter keeps it, esc clears it")}
-	case forLimit:
+	case limitPrompt:
 		lines := append(m.question("Which limit of "+d.action.subject(&m.state)+" ("+d.whose+")?"),
 			report.Escape(d.input)+paint(inverse, " ")+paint(faint, "  memory.max, memory.min or streams.max; 2G, 25%, max"))
 		if d.wrong != "" {
 			lines = append(lines, m.message(alarm, d.wrong)...)
 		}
 		return lines
-	case forSignal:
+	case signalPrompt:
 		var offers []string
 		for _, s := range signals {
 			offers = append(offers, paint(bold, s.key)+" "+s.name)
 		}
 		return append(m.question(fmt.Sprintf("Send which signal to process %d (%s)?", d.action.PID, d.whose)), strings.Join(offers, "  ")+"  "+paint(bold, "esc")+" none")
 	}
-	text := d.action.what(&m.state)
+	text := d.action.description(&m.state)
 	return append(m.question(strings.ToUpper(text[:1])+text[1:]+" ("+d.whose+")?"), paint(bold, "y")+" yes   "+paint(bold, "any other key")+" no")
 }
 
-// question are the lines of a question; at most three, of which the last is cut.
+// question returns the lines of a question; at most three, and the last may be cut.
 func (m *Model) question(text string) []string {
 	lines := m.message("", text)
 	for i := range lines {
@@ -177,7 +180,7 @@ func (m *Model) question(text string) []string {
 	return lines
 }
 
-// message is a text at the foot, in three lines at the most.
+// message returns a text at the foot, in at most three lines.
 func (m *Model) message(attribute, text string) []string {
 	lines := wrap(text, m.width)
 	lines = lines[:min(len(lines), 3)]

@@ -1,12 +1,13 @@
-// Package top is the screen of `gpuarb top`: the devices with bars and a history graph, below them
-// the leases as a table or as a tree of jobs, the details of one of them, and the questions that
-// come before a change.
+// Package top is the screen of `gpuarb top`. It shows the devices with bars and a history graph,
+// and below them the leases as a table or as a tree of jobs. It also shows the details of a row,
+// and asks before each change. cmd/gpuarb calls Run and Once.
 //
-// A Model is a value over the last snapshot: what it draws depends on that, on the keys that came
-// and on the size of the terminal alone, so that tests need neither a terminal nor a daemon. Run
-// hands it to the terminal library. Everything that asks the daemon runs outside of the loop that
-// draws, so that keys are answered at once when the daemon is slow or away.
+// The main type is Model. Its drawing depends only on the last snapshot, the keys and the size of
+// the terminal, so tests need neither a terminal nor a daemon. Run hands the Model to the terminal
+// library, which calls it from one goroutine. Questions to the daemon run outside of that
+// goroutine, so that keys are handled at once while the daemon is slow or does not answer.
 //
-// Only rows that are visible are spelled and drawn. What programs and users chose (commands, names
-// of jobs and users, the daemon's sentences that quote them) passes report.Escape before it is drawn.
+// Only visible rows are formatted and drawn. Text that programs and users choose passes
+// report.Escape before it is drawn: commands, names of jobs and users, and sentences of the daemon
+// that quote them. The package decides nothing: the daemon checks every change.
 package top

@@ -1,6 +1,8 @@
 package top
 
-// helpLines is the page of the keys.
+// This file has the page of help.
+
+// helpLines returns the page that explains the keys.
 func helpLines(width int) []string {
 	var lines []string
 	for _, text := range []string{

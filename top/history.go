@@ -1,5 +1,8 @@
 package top
 
+// This file keeps how much of a device was used in the last minutes, and draws it as a graph.
+// devices.go calls it.
+
 import (
 	"strings"
 	"time"
@@ -8,40 +11,40 @@ import (
 )
 
 const (
-	remembered = 300 // seconds of which the history is kept
-	unknown    = -1  // share of a second in which the daemon was away
+	historySeconds = 300 // seconds that the history covers
+	unknown        = -1  // share of a second in which the daemon did not answer
 )
 
-// history is what share of a device was taken, second by second.
+// history is the share of a device that was taken in each second.
 type history struct {
-	shares         [remembered]float32 // from 0 to 1, or unknown; each at its second modulo remembered
-	oldest, newest int64               // seconds since 1970; both 0: nothing is known yet
+	shares         [historySeconds]float32 // from 0 to 1, or unknown; each second at its number modulo historySeconds
+	oldest, newest int64                   // seconds since 1970; both 0: no share yet
 }
 
-// add notes a share. The seconds since the last one had what that one had, unless the daemon was
-// away meanwhile.
+// add records a share. Seconds since the last share get the last share, or unknown if the daemon
+// did not answer in between.
 func (h *history) add(at time.Time, share float32, wasAway bool) {
 	second := at.Unix()
-	if h.newest == 0 || second < h.newest { // the first one, or the clock was set back
+	if h.newest == 0 || second < h.newest { // the first share, or the clock was set back
 		*h = history{oldest: second, newest: second}
-		h.shares[second%remembered] = share
+		h.shares[second%historySeconds] = share
 		return
 	}
 	if second == h.newest {
-		h.shares[second%remembered] = max(share, h.shares[second%remembered])
+		h.shares[second%historySeconds] = max(share, h.shares[second%historySeconds])
 		return
 	}
-	between := h.shares[h.newest%remembered]
+	between := h.shares[h.newest%historySeconds]
 	if wasAway {
 		between = unknown
 	}
-	for s := max(h.newest+1, second-remembered+1); s < second; s++ {
-		h.shares[s%remembered] = between
+	for s := max(h.newest+1, second-historySeconds+1); s < second; s++ {
+		h.shares[s%historySeconds] = between
 	}
-	h.shares[second%remembered], h.newest = share, second
+	h.shares[second%historySeconds], h.newest = share, second
 }
 
-// taken is the share of a device that is taken, by whomever.
+// taken returns the share of a device that is taken, by programs with or without gpuarb.
 func taken(d *figures.DeviceState) float32 {
 	if d.Total == 0 {
 		return 0
@@ -49,30 +52,30 @@ func taken(d *figures.DeviceState) float32 {
 	return min(1, float32(d.Used.Plus(d.Overhead).Plus(d.Unmanaged))/float32(d.Total))
 }
 
-// columns are the highest shares of as many equal spans as there are columns, the newest last;
-// below 0 where nothing is known. A span begins at a multiple of its length, so that a column does
-// not change while the graph moves on.
+// columns divides the history into n equal spans, the newest last, and returns the highest share of
+// each; below 0: unknown. A span begins at a multiple of its length, so that a column stays the
+// same while the graph moves.
 func (h *history) columns(n int) []float32 {
 	columns := make([]float32, n)
-	length := int64((remembered + n - 1) / n)
+	length := int64((historySeconds + n - 1) / n)
 	newest := h.newest / length
 	for i := range columns {
 		columns[i] = unknown
 		first := (newest - int64(n-1-i)) * length
-		for s := max(first, h.oldest, h.newest-remembered+1); s < min(first+length, h.newest+1); s++ {
-			columns[i] = max(columns[i], h.shares[s%remembered])
+		for s := max(first, h.oldest, h.newest-historySeconds+1); s < min(first+length, h.newest+1); s++ {
+			columns[i] = max(columns[i], h.shares[s%historySeconds])
 		}
 	}
 	return columns
 }
 
-// graph draws the history in so many lines of so many cells.
+// graph draws the history in a number of lines and cells.
 func (h *history) graph(g glyphs, width, height int) []string {
 	lines := make([]string, height)
 	top := len(g.levels) - 1
 	columns := h.columns(width)
 	for i := range lines {
-		below := (height - 1 - i) * top // levels that the lines below this one show
+		below := (height - 1 - i) * top // levels that the lines below this line show
 		var b strings.Builder
 		for _, share := range columns {
 			level := int(share*float32(height*top) + 0.5)

@@ -1,18 +1,21 @@
 package top
 
+// This file handles keys and the mouse outside of dialogs. update.go calls it; dialog.go has the
+// keys of dialogs.
+
 import (
 	tea "charm.land/bubbletea/v2"
 )
 
-// press is a key: for the dialog where one is open, else for the page.
-func (m *Model) press(key, text string) tea.Cmd {
-	if m.dialog.asks != nothing {
-		return m.answer(key, text)
+// pressKey handles a key: for the dialog if one is open, otherwise for the page.
+func (m *Model) pressKey(key, text string) tea.Cmd {
+	if m.dialog.prompt != noPrompt {
+		return m.dialogKey(key, text)
 	}
 	switch key {
 	case "q", "ctrl+c", "f10":
 		if key == "q" && m.page != table {
-			m.turnTo(table)
+			m.showPage(table)
 			return nil
 		}
 		return tea.Quit
@@ -24,75 +27,75 @@ func (m *Model) press(key, text string) tea.Cmd {
 	case "ctrl+l":
 		return tea.ClearScreen
 	case "?", "h", "f1":
-		m.turnTo(help)
+		m.showPage(help)
 	case "enter", "d":
-		m.turnTo(details)
+		m.showPage(details)
 	case "esc":
 		if m.page == table {
-			m.filter, m.own = "", false
-			m.arrange()
+			m.filter, m.ownOnly = "", false
+			m.updateRows()
 		}
-		m.turnTo(table)
+		m.showPage(table)
 	case "l":
-		m.begin(SetLimit)
+		m.openDialog(SetLimit)
 	case "c":
-		m.begin(CancelTicket)
+		m.openDialog(CancelTicket)
 	case "k", "f9":
-		m.begin(SendSignal)
+		m.openDialog(SendSignal)
 	default:
 		if !m.move(key) {
-			m.view(key)
+			m.viewKey(key)
 		}
 	}
 	return nil
 }
 
-// turnTo opens a page, or closes it.
-func (m *Model) turnTo(p page) {
+// showPage opens a page. If the page is open already, it is closed.
+func (m *Model) showPage(p page) {
 	if m.page == p || p == details && m.selected() == nil {
 		p = table
 	}
-	m.page, m.line1 = p, 0
+	m.page, m.scroll = p, 0
 	if m.ended {
-		m.choose(m.at) // what stands there now
+		m.choose(m.at) // the row that is there now
 	}
 }
 
-// move is a key that moves the selection, or the page; false: it is none.
+// move handles a key that moves the selection or the page. It returns false for any other key.
 func (m *Model) move(key string) bool {
 	screen := max(1, m.room())
-	steps := map[string]int{"up": -1, "down": 1, "j": 1, "pgup": -screen, "pgdown": screen, "home": -len(m.rows) - m.line1, "end": len(m.rows) + 1000}
+	steps := map[string]int{"up": -1, "down": 1, "j": 1, "pgup": -screen, "pgdown": screen, "home": -len(m.rows) - m.scroll, "end": len(m.rows) + 1000}
 	step, known := steps[key]
 	switch {
 	case !known:
 		return false
 	case m.page != table:
-		m.line1 = max(0, m.line1+step)
+		m.scroll = max(0, m.scroll+step)
 	default:
 		m.choose(m.at + step)
 	}
 	return true
 }
 
-// view is a key that changes what is seen.
-func (m *Model) view(key string) {
+// viewKey handles a key that changes what is shown.
+func (m *Model) viewKey(key string) {
 	switch key {
 	case "/", "f3", "f4":
-		m.turnTo(table)
-		m.dialog = dialog{asks: forFilter, input: m.filter}
+		m.showPage(table)
+		m.dialog = dialog{prompt: filterPrompt, input: m.filter}
 		return
 	case "t", "f5":
 		m.options.Tree = !m.options.Tree
 	case "s", "f6":
 		m.sort = (m.sort + 1) % len(keys)
-		m.turned = false
+		m.reversed = false
 	case "S":
 		m.sort = (m.sort + len(keys) - 1) % len(keys)
-		m.turned = false
+		m.reversed = false
 	case "r":
-		m.turned = !m.turned
+		m.reversed = !m.reversed
 	case "u":
-		m.own = !m.own
+		m.ownOnly = !m.ownOnly
 	case "C":
 		m.options.Compact = !m.options.Compact
 	case "m":
@@ -101,13 +104,13 @@ func (m *Model) view(key string) {
 	default:
 		return
 	}
-	m.arrange()
+	m.updateRows()
 }
 
-// click selects the row under the mouse, opens its details where it is selected, or sorts by a
-// column.
+// click selects the row under the mouse. On the selected row it opens the details; on the header it
+// sorts by the column.
 func (m *Model) click(x, y int) {
-	if m.dialog.asks != nothing || m.page != table {
+	if m.dialog.prompt != noPrompt || m.page != table {
 		return
 	}
 	header := 1 + len(m.drawDevices())
@@ -116,13 +119,13 @@ func (m *Model) click(x, y int) {
 	case y == header:
 		if c := m.columnAt(x); c != nil && c.key != "" {
 			k := keyNamed(c.key)
-			m.turned = k == m.sort && !m.turned
+			m.reversed = k == m.sort && !m.reversed
 			m.sort = k
-			m.arrange()
+			m.updateRows()
 		}
 	case y < header || at >= len(m.rows) || y > header+m.room():
 	case at == m.at:
-		m.turnTo(details)
+		m.showPage(details)
 	default:
 		m.choose(at)
 	}

@@ -13,7 +13,7 @@ import (
 	"testing"
 )
 
-// keysInCode returns the keys that press, move and view handle: the strings of their cases, and the keys of the map of steps.
+// keysInCode returns the keys that pressKey, move and viewKey handle: the strings of their cases, and the keys of the map of steps.
 func keysInCode(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, parser.SkipObjectResolution)
@@ -29,7 +29,7 @@ func keysInCode(t *testing.T) map[string]bool {
 	}
 	for _, decl := range file.Decls {
 		f, ok := decl.(*ast.FuncDecl)
-		if !ok || !slices.Contains([]string{"press", "move", "view"}, f.Name.Name) {
+		if !ok || !slices.Contains([]string{"pressKey", "move", "viewKey"}, f.Name.Name) {
 			continue
 		}
 		ast.Inspect(f, func(n ast.Node) bool {

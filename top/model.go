@@ -1,5 +1,8 @@
 package top
 
+// This file owns the Model: its state, and the selection of a row. update.go receives snapshots and
+// keys, screen.go draws, rows.go makes rows of a snapshot.
+
 import (
 	"cmp"
 	"slices"
@@ -11,30 +14,30 @@ import (
 )
 
 const (
-	patience = 10 * time.Second // that the daemon has for an answer
-	slow     = 3 * time.Second  // an answer that takes longer is said to be missing
-	noteTime = 6 * time.Second  // that a message stands
+	daemonTimeout = 10 * time.Second // time limit of an answer of the daemon
+	slowAnswer    = 3 * time.Second  // after this time a missing answer is shown
+	noteDuration  = 6 * time.Second  // how long a message is shown
 
-	costs   = 50               // a look is followed by so many times the processor time that it took: 2 % of a core
-	longest = 10 * time.Second // that a look is put off for what the last one cost
+	costFactor = 50               // a pause is at least 50 times the processor time of the last update, so that updates take at most 2 % of a core
+	maxPause   = 10 * time.Second // longest pause because of the cost of an update
 )
 
 // Options say how the screen begins.
 type Options struct {
-	UID      uint32 // who looks: the rows of others are dimmed, but to root
-	ASCII    bool   // the terminal cannot show more
+	UID      uint32 // user of the screen: rows of other users are dimmed, except for root
+	ASCII    bool   // the terminal can show only ASCII
 	Compact  bool   // one line for each device, and no graph
 	Tree     bool
 	Sort     string // one of SortKeys; "": by use
 	Filter   string
-	Interval time.Duration // between two snapshots
-	Suspend  bool          // a shell is there that would resume it
-	// Spent is the processor time of this process so far: the more a look costs, the longer the next
-	// one is put off. nil: Interval holds, whatever it costs.
+	Interval time.Duration // time between two snapshots
+	Suspend  bool          // a shell could resume the process
+	// Spent returns the processor time of this process so far. The more an update costs, the longer
+	// the pause after it. nil: the pause is always Interval.
 	Spent func() time.Duration
 }
 
-// page is what stands below the title.
+// page is a part of the program that fills the screen below the title.
 type page int
 
 const (
@@ -43,27 +46,27 @@ const (
 	help
 )
 
-// asks is what a dialog asks for.
-type asks int
+// prompt is a kind of question that a dialog asks.
+type prompt int
 
 const (
-	nothing   asks = iota
-	forFilter      // the text that rows must have
-	forLimit       // LIMIT=VALUE
-	forSignal      // which one
-	forYes         // before anything is changed
+	noPrompt      prompt = iota
+	filterPrompt         // text that rows must contain
+	limitPrompt          // LIMIT=VALUE
+	signalPrompt         // a signal
+	confirmPrompt        // a confirmation before the change
 )
 
 // dialog is the question at the foot of the screen.
 type dialog struct {
-	asks   asks
-	whose  string // whom it concerns: "ann's python3 train.py"
+	prompt prompt
+	whose  string // user and command of the row: "ann's python3 train.py"
 	action Action
 	input  string
-	wrong  string // with what was typed
+	wrong  string // what is wrong with the input; "": nothing
 }
 
-// What happens, beside keys, the mouse and the size of the terminal.
+// Messages of the program, in addition to keys, the mouse and the size of the terminal.
 type (
 	tick     time.Time
 	snapshot struct {
@@ -71,7 +74,7 @@ type (
 		err   error
 		at    time.Time
 	}
-	done struct {
+	actionDone struct {
 		action Action
 		err    error
 	}
@@ -82,36 +85,36 @@ type Model struct {
 	daemon  Daemon
 	options Options
 	glyphs  glyphs
-	once    bool // it is printed, not drawn
+	once    bool // the screen is printed, not drawn
 
 	state     figures.Snapshot
-	histories map[string]*history // by device
-	asked     time.Time           // since when an answer is missing; zero: none is
-	answered  time.Time           // when the state came; zero: never yet
-	away      string              // why there is none; "": there is
+	histories map[string]*history // by UUID and PCI address of the device
+	asked     time.Time           // time of the question that has no answer yet; zero: none
+	answered  time.Time           // time of the last answer; zero: no answer yet
+	away      string              // why the daemon does not answer; "": it answers
 	now       time.Time
-	spent     time.Duration // by Options.Spent, when the last look began
+	spent     time.Duration // Options.Spent when the last update began
 
-	sort    int // place in keys
-	turned  bool
-	own     bool   // only rows of who looks
-	filter  string // as typed
-	rows    []row  // that pass the filter, sorted
-	chosen  id     // the selected row
-	at      int    // its place in rows
-	ended   bool   // it is gone, while its details are shown
-	first   int    // row on the screen
-	page    page
-	line1   int // of the details on the screen
-	dialog  dialog
-	note    string
-	noteEnd time.Time
-	mouse   bool
+	sort     int // index in keys
+	reversed bool
+	ownOnly  bool   // show only rows of Options.UID
+	filter   string // text that was typed
+	rows     []row  // rows that pass the filter, sorted
+	chosen   id     // selected row
+	at       int    // index of the selected row in rows
+	ended    bool   // the selected row has ended while its details are shown
+	first    int    // index of the first row on the screen
+	page     page
+	scroll   int // first line of the page that is on the screen
+	dialog   dialog
+	note     string
+	noteEnd  time.Time
+	mouse    bool
 
 	width, height int
 }
 
-// New makes a screen that has heard nothing yet.
+// New makes a screen that has no snapshot yet.
 func New(daemon Daemon, options Options) *Model {
 	m := &Model{daemon: daemon, options: options, glyphs: unicodeGlyphs, histories: map[string]*history{}, filter: options.Filter,
 		sort: keyNamed(cmp.Or(options.Sort, "used")), mouse: true, width: 80, height: 24}
@@ -121,27 +124,27 @@ func New(daemon Daemon, options Options) *Model {
 	return m
 }
 
-// show makes a state the one that is drawn.
+// show makes state the snapshot that is drawn.
 func (m *Model) show(state figures.Snapshot) {
 	m.state = state
-	m.arrange()
+	m.updateRows()
 }
 
-// arrange finds the rows that there are to see, and keeps the one that is selected.
-func (m *Model) arrange() {
+// updateRows computes the rows from the snapshot and the filter, and keeps the selected row.
+func (m *Model) updateRows() {
 	rows := rowsOf(&m.state)
 	filter := strings.ToLower(m.filter)
 	rows = slices.DeleteFunc(rows, func(r row) bool {
-		return !r.matches(filter) || m.own && (!r.owned || r.uid != m.options.UID)
+		return !r.matches(filter) || m.ownOnly && (!r.owned || r.uid != m.options.UID)
 	})
-	inOrder(rows, m.sortKey(), m.turned)
+	sortRows(rows, m.sortKey(), m.reversed)
 	if m.options.Tree {
-		rows = tree(&m.state, rows, m.glyphs, m.sortKey(), m.turned)
+		rows = tree(&m.state, rows, m.glyphs, m.sortKey(), m.reversed)
 	}
 	m.rows = rows
 	at := m.find(m.chosen)
 	if at < 0 && m.page == details {
-		m.ended = true // of no other row are the details shown instead
+		m.ended = true // do not show the details of another row instead
 		return
 	}
 	if at >= 0 {
@@ -150,19 +153,19 @@ func (m *Model) arrange() {
 	m.choose(m.at)
 }
 
-// find is the place of a row; else of one of the same process, whose request was granted or whose
-// lease ended; -1: there is none.
+// find returns the index of a row. If the row has gone, because its request was granted or its
+// lease ended, it returns another row of the process; -1: none.
 func (m *Model) find(wanted id) int {
 	at := slices.IndexFunc(m.rows, func(r row) bool { return r.id() == wanted })
-	if at < 0 && wanted.is != aJob && wanted != (id{}) {
-		at = slices.IndexFunc(m.rows, func(r row) bool { return r.is != aJob && r.pid == wanted.pid && r.job == wanted.job })
+	if at < 0 && wanted.kind != jobRow && wanted != (id{}) {
+		at = slices.IndexFunc(m.rows, func(r row) bool { return r.kind != jobRow && r.pid == wanted.pid && r.job == wanted.job })
 	}
 	return at
 }
 
 func (m *Model) sortKey() key { return keys[m.sort] }
 
-// choose selects a row by its place.
+// choose selects a row by its index.
 func (m *Model) choose(at int) {
 	m.ended = false
 	m.at = max(0, min(at, len(m.rows)-1))
@@ -172,7 +175,7 @@ func (m *Model) choose(at int) {
 	}
 }
 
-// selected is the row that is selected; nil: there is none.
+// selected returns the selected row; nil: none.
 func (m *Model) selected() *row {
 	if m.ended || m.at >= len(m.rows) {
 		return nil
@@ -180,10 +183,10 @@ func (m *Model) selected() *row {
 	return &m.rows[m.at]
 }
 
-// say shows a message for a while.
-func (m *Model) say(text string) { m.note, m.noteEnd = text, m.now.Add(noteTime) }
+// say shows a message for noteDuration.
+func (m *Model) say(text string) { m.note, m.noteEnd = text, m.now.Add(noteDuration) }
 
-// oneLine is an error in one line, fit for a terminal.
+// oneLine returns an error as one line that is safe for a terminal.
 func oneLine(err error) string {
 	return report.Escape(strings.Join(strings.Fields(strings.ToValidUTF8(err.Error(), "?")), " "))
 }

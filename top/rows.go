@@ -1,5 +1,8 @@
 package top
 
+// This file makes the rows of a snapshot, sorts and filters them, and arranges them as a tree.
+// table.go draws them.
+
 import (
 	"cmp"
 	"slices"
@@ -10,28 +13,28 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// sort of thing that a row is about.
-type sortOf int
+// rowKind is the kind of a row.
+type rowKind int
 
 const (
-	aLease      sortOf = iota
-	aJob               // heads the others in the tree
-	anOwner            // has a device as a whole, or memory of it reserved, and uses nothing of it
-	aTicket            // waits, and has no lease there
-	anUnmanaged        // a process that is no client
+	leaseRow     rowKind = iota
+	jobRow               // heads the rows of a job in the tree
+	ownerRow             // a job that has the device as a whole, or memory reserved, and uses nothing
+	ticketRow            // a waiting request without a lease on its device
+	unmanagedRow         // a process without gpuarb
 )
 
-// row is one line below the devices. Its texts are as programs chose them: they are escaped when
-// they are drawn.
+// row is a line below the devices. Its texts are as programs chose them; they are escaped when they
+// are drawn.
 type row struct {
-	is      sortOf
+	kind    rowKind
 	pid     int
-	device  int // -1: any, or none yet
+	device  int // -1: any device, or none yet
 	job     uint64
 	uid     uint32
-	owned   bool // uid is known
+	owned   bool // whether uid is known
 	user    string
-	name    string // of the job
+	name    string // name of the job; "": none
 	command string
 	state   string
 	used    accounting.Bytes
@@ -40,20 +43,20 @@ type row struct {
 	peak    accounting.Bytes
 	streams int
 	ageMs   int64
-	ticket  *figures.TicketState // that it waits with; nil: for nothing
-	branch  string               // in the tree
-	bypass  figures.Bypass       // of what is unmanaged
+	ticket  *figures.TicketState // request that the row waits with; nil: none
+	branch  string               // characters of the tree before the command
+	bypass  figures.Bypass       // how an unmanaged process bypasses the library
 }
 
-// id tells a row from the others, in this snapshot and the next.
+// id identifies a row in this snapshot and the next.
 type id struct {
-	is     sortOf
+	kind   rowKind
 	pid    int
 	device int
 	job    uint64
 }
 
-func (r *row) id() id { return id{r.is, r.pid, r.device, r.job} }
+func (r *row) id() id { return id{r.kind, r.pid, r.device, r.job} }
 
 func (r *row) waitedMs() int64 {
 	if r.ticket == nil {
@@ -62,24 +65,24 @@ func (r *row) waitedMs() int64 {
 	return r.ticket.WaitedMs
 }
 
-// spot is a job on a device.
-type spot struct {
+// jobDevice identifies a job on a device.
+type jobDevice struct {
 	job    uint64
 	device int
 }
 
-// rowsOf are the rows of a snapshot, in its order.
+// rowsOf returns the rows of a snapshot in its order.
 func rowsOf(s *figures.Snapshot) []row {
 	rows := make([]row, 0, len(s.Leases)+len(s.Queue))
-	tickets := make(map[int][]*figures.TicketState, len(s.Queue)) // by process
+	tickets := make(map[int][]*figures.TicketState, len(s.Queue)) // by PID
 	for i := range s.Queue {
 		tickets[s.Queue[i].PID] = append(tickets[s.Queue[i].PID], &s.Queue[i])
 	}
-	shown := make(map[uint64]bool, len(s.Queue)) // tickets that a lease has
-	leased := make(map[spot]bool, len(s.Leases))
+	shown := make(map[uint64]bool, len(s.Queue)) // tickets that the row of a lease shows
+	leased := make(map[jobDevice]bool, len(s.Leases))
 	for i := range s.Leases {
 		l := &s.Leases[i]
-		r := row{is: aLease, pid: l.PID, device: l.Device, job: l.Job, uid: l.UID, owned: true, user: l.User, name: l.JobName, command: l.Command,
+		r := row{kind: leaseRow, pid: l.PID, device: l.Device, job: l.Job, uid: l.UID, owned: true, user: l.User, name: l.JobName, command: l.Command,
 			state: string(l.State), used: l.Used, budget: l.Budget, min: l.Min, peak: l.Peak, streams: l.Streams, ageMs: l.AgeSeconds * 1000}
 		for _, t := range tickets[l.PID] {
 			if !shown[t.Ticket] && (t.Device == l.Device || t.Device < 0) {
@@ -87,7 +90,7 @@ func rowsOf(s *figures.Snapshot) []row {
 				break
 			}
 		}
-		leased[spot{l.Job, l.Device}] = true
+		leased[jobDevice{l.Job, l.Device}] = true
 		rows = append(rows, r)
 	}
 	for i := range s.Devices {
@@ -95,7 +98,7 @@ func rowsOf(s *figures.Snapshot) []row {
 	}
 	for i := range s.Queue {
 		if t := &s.Queue[i]; !shown[t.Ticket] {
-			rows = append(rows, row{is: aTicket, pid: t.PID, device: t.Device, job: t.Job, uid: t.UID, owned: true, user: t.User, name: t.JobName,
+			rows = append(rows, row{kind: ticketRow, pid: t.PID, device: t.Device, job: t.Job, uid: t.UID, owned: true, user: t.User, name: t.JobName,
 				command: t.Command, state: string(figures.StateWaiting), budget: accounting.Max, ageMs: t.WaitedMs, ticket: t})
 		}
 	}
@@ -103,18 +106,18 @@ func rowsOf(s *figures.Snapshot) []row {
 	return append(rows, unmanagedOf(s)...)
 }
 
-// ownersOf are the rows of those who have a device as a whole and no lease there.
-func ownersOf(d *figures.DeviceState, leased map[spot]bool) (rows []row) {
+// ownersOf returns rows of jobs that have a device as a whole, and no lease on it.
+func ownersOf(d *figures.DeviceState, leased map[jobDevice]bool) (rows []row) {
 	for _, h := range d.Owners() {
-		if !leased[spot{h.Job, d.Index}] {
-			rows = append(rows, row{is: anOwner, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
+		if !leased[jobDevice{h.Job, d.Index}] {
+			rows = append(rows, row{kind: ownerRow, pid: h.PID, device: d.Index, job: h.Job, uid: h.UID, owned: true, user: h.User, name: h.JobName,
 				command: h.Command, state: string(h.Kind), budget: accounting.Max, ageMs: h.AgeMs})
 		}
 	}
 	return rows
 }
 
-// reservedOf are the rows of jobs of which there is no other: something is reserved for them, and that is all.
+// reservedOf returns rows of jobs that have only a reservation, and so no other row.
 func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 	shown := make(map[uint64]bool, len(s.Jobs))
 	for i := range others {
@@ -124,7 +127,7 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 		j := &s.Jobs[i]
 		for _, on := range j.Devices {
 			if on.Reserved > 0 && !shown[j.ID] {
-				rows = append(rows, row{is: anOwner, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
+				rows = append(rows, row{kind: ownerRow, pid: j.PID, device: on.Device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name,
 					command: j.Command, state: "reserved", budget: on.Max, min: on.Reserved, ageMs: j.AgeMs})
 			}
 		}
@@ -134,16 +137,16 @@ func reservedOf(s *figures.Snapshot, others []row) (rows []row) {
 
 func unmanagedOf(s *figures.Snapshot) (rows []row) {
 	for d, u := range s.Unmanaged() {
-		rows = append(rows, row{is: anUnmanaged, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
+		rows = append(rows, row{kind: unmanagedRow, job: u.Job, name: u.JobName, pid: u.PID, device: d.Index, uid: u.UID, owned: u.User != "", user: u.User, command: u.Command, bypass: u.Bypass,
 			state: "unmanaged", used: u.Bytes, budget: accounting.Max, ageMs: u.AgeMs})
 	}
 	return rows
 }
 
-// key is what the rows can be sorted by.
+// key is a property by which rows can be sorted.
 type key struct {
 	name    string
-	largest bool // first, unless it is turned round
+	largest bool // largest first, unless the order is reversed
 	compare func(a, b *row) int
 }
 
@@ -160,7 +163,7 @@ var keys = []key{
 	{"command", false, func(a, b *row) int { return cmp.Compare(a.command, b.command) }},
 }
 
-// SortKeys are the names of what the rows can be sorted by.
+// SortKeys returns the names of the properties by which rows can be sorted.
 func SortKeys() (names []string) {
 	for _, k := range keys {
 		names = append(names, k.name)
@@ -168,23 +171,24 @@ func SortKeys() (names []string) {
 	return names
 }
 
-// keyNamed is the place of a key; -1: there is none of that name.
+// keyNamed returns the index of a key; -1: no key has the name.
 func keyNamed(name string) int {
 	return slices.IndexFunc(keys, func(k key) bool { return k.name == name })
 }
 
-// inOrder sorts rows by a key; equal ones by device and PID, so that they stay where they are.
-func inOrder(rows []row, k key, turned bool) {
+// sortRows sorts rows by a key. Rows with equal keys are sorted by device and PID, so that they
+// keep their places in the next snapshot.
+func sortRows(rows []row, k key, reversed bool) {
 	slices.SortFunc(rows, func(a, b row) int {
 		order := k.compare(&a, &b)
-		if k.largest != turned {
+		if k.largest != reversed {
 			order = -order
 		}
-		return cmp.Or(order, cmp.Compare(a.device, b.device), cmp.Compare(a.pid, b.pid), cmp.Compare(a.is, b.is))
+		return cmp.Or(order, cmp.Compare(a.device, b.device), cmp.Compare(a.pid, b.pid), cmp.Compare(a.kind, b.kind))
 	})
 }
 
-// matches reports whether a filter, which is in lower case, is found in what a row shows.
+// matches reports whether the texts of the row contain the filter, which is in lower case.
 func (r *row) matches(filter string) bool {
 	if filter == "" {
 		return true
@@ -197,8 +201,8 @@ func (r *row) matches(filter string) bool {
 	return strings.Contains(strconv.Itoa(r.pid), filter)
 }
 
-// tree puts each job above its rows. Jobs are sorted as rows are, by their sums.
-func tree(s *figures.Snapshot, rows []row, g glyphs, k key, turned bool) []row {
+// tree puts each job above its rows. The jobs are sorted by their sums.
+func tree(s *figures.Snapshot, rows []row, g glyphs, k key, reversed bool) []row {
 	members := make(map[uint64][]row, len(s.Jobs))
 	for _, r := range rows {
 		members[r.job] = append(members[r.job], r)
@@ -209,7 +213,7 @@ func tree(s *figures.Snapshot, rows []row, g glyphs, k key, turned bool) []row {
 			heads = append(heads, headOf(j, members[j.ID]))
 		}
 	}
-	inOrder(heads, k, turned)
+	sortRows(heads, k, reversed)
 	all := make([]row, 0, len(rows)+len(heads))
 	for _, head := range heads {
 		all = append(all, head)
@@ -220,19 +224,19 @@ func tree(s *figures.Snapshot, rows []row, g glyphs, k key, turned bool) []row {
 		below[len(below)-1].branch = g.corner
 		all = append(all, below...)
 	}
-	return append(all, members[0]...) // unmanaged processes that are in no job
+	return append(all, members[0]...) // unmanaged processes without a job
 }
 
-// headOf is the row of a job: sums of what is below it.
+// headOf returns the row of a job: sums of the rows below it.
 func headOf(j *figures.JobState, below []row) row {
-	head := row{is: aJob, pid: j.PID, device: below[0].device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name, command: j.Command,
+	head := row{kind: jobRow, pid: j.PID, device: below[0].device, job: j.ID, uid: j.UID, owned: true, user: j.User, name: j.Name, command: j.Command,
 		state: string(j.State), budget: accounting.Max, ageMs: j.AgeMs}
 	for i := range below {
 		r := &below[i]
 		if r.device != head.device {
 			head.device = -1
 		}
-		if r.is != anUnmanaged { // such memory is outside the job's budget
+		if r.kind != unmanagedRow { // such memory is outside the budget of the job
 			head.used, head.streams = head.used.Plus(r.used), head.streams+r.streams
 		}
 		if r.waitedMs() > head.waitedMs() {

@@ -1,15 +1,17 @@
 package top
 
+// This file hands the Model to the terminal library.
+
 import (
 	"errors"
 
 	tea "charm.land/bubbletea/v2"
 )
 
-// frames is how often the terminal is written to in a second, at most.
+// frames bounds how often the terminal is written to, per second.
 const frames = 30
 
-// Run shows the screen on the terminal until it is left. environ says what the terminal can do.
+// Run shows the screen until the user leaves it. environ says what the terminal can do.
 func Run(daemon Daemon, options Options, environ []string) error {
 	_, err := tea.NewProgram(New(daemon, options), tea.WithFPS(frames), tea.WithEnvironment(environ)).Run()
 	if errors.Is(err, tea.ErrInterrupted) {

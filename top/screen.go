@@ -1,5 +1,7 @@
 package top
 
+// This file draws the screen. devices.go, table.go and details.go draw its parts.
+
 import (
 	"fmt"
 	"strings"
@@ -12,15 +14,15 @@ import (
 
 // View draws the screen for the terminal library.
 func (m *Model) View() tea.View {
-	view := tea.NewView(m.draw())
-	view.AltScreen = true
+	viewKey := tea.NewView(m.draw())
+	viewKey.AltScreen = true
 	if m.mouse {
-		view.MouseMode = tea.MouseModeCellMotion
+		viewKey.MouseMode = tea.MouseModeCellMotion
 	}
-	return view
+	return viewKey
 }
 
-// draw is the screen: as many lines as the terminal has, none of them wider.
+// draw returns the screen: as many lines as the terminal has, each at most as wide.
 func (m *Model) draw() string {
 	foot := m.foot()
 	lines := []string{m.title()}
@@ -40,12 +42,12 @@ func (m *Model) draw() string {
 	}
 	lines = append(lines[:room], foot...)
 	for i := range lines {
-		lines[i] = m.spelled(ansi.Truncate(lines[i], m.width, "…"))
+		lines[i] = m.displayable(ansi.Truncate(lines[i], m.width, "…"))
 	}
 	return strings.Join(lines[:min(len(lines), m.height)], "\n")
 }
 
-// room is how many rows fit on the screen.
+// room returns the number of rows that fit on the screen.
 func (m *Model) room() int {
 	if m.page != table {
 		return m.height - 1 - len(m.foot())
@@ -53,13 +55,13 @@ func (m *Model) room() int {
 	return m.height - 2 - len(m.drawDevices()) - len(m.foot())
 }
 
-// drawRows draws the rows that there is room for, the selected one among them.
+// drawRows draws the rows that fit, among them the selected row.
 func (m *Model) drawRows(room int) []string {
 	if room <= 0 {
 		return nil
 	}
 	if len(m.rows) == 0 {
-		return []string{paint(faint, " "+m.nobody())}
+		return []string{paint(faint, " "+m.emptyText())}
 	}
 	m.first = max(min(m.first, m.at, len(m.rows)-room), m.at-room+1, 0)
 	lines := make([]string, 0, room)
@@ -69,12 +71,12 @@ func (m *Model) drawRows(room int) []string {
 	return lines
 }
 
-// nobody says why there is no row.
-func (m *Model) nobody() string {
+// emptyText says why there is no row.
+func (m *Model) emptyText() string {
 	switch {
 	case m.answered.IsZero() && !m.once:
 		return "waiting for the daemon's answer"
-	case m.filter != "" || m.own:
+	case m.filter != "" || m.ownOnly:
 		return "no row passes the filter; esc clears it"
 	}
 	if len(m.state.Devices) == 0 {
@@ -83,7 +85,7 @@ func (m *Model) nobody() string {
 	return "nobody uses a device, and nobody waits for one"
 }
 
-// title is the first line.
+// title returns the first line.
 func (m *Model) title() string {
 	left := paint(bold, "gpuarb top")
 	if s := &m.state; s.TimeUnixNano != 0 {
@@ -97,10 +99,10 @@ func (m *Model) title() string {
 	if m.filter != "" {
 		left += "  " + paint(bold, "filter "+report.Escape(m.filter))
 	}
-	if m.own {
+	if m.ownOnly {
 		left += "  " + paint(bold, "only yours")
 	}
-	if missing := m.now.Sub(m.asked); m.away == "" && !m.asked.IsZero() && missing > slow {
+	if missing := m.now.Sub(m.asked); m.away == "" && !m.asked.IsZero() && missing > slowAnswer {
 		left = paint(alarm, fmt.Sprintf("no answer for %ds", int(missing.Seconds()))) + "  " + left
 	}
 	if m.away != "" {
@@ -113,10 +115,10 @@ func (m *Model) title() string {
 	return left
 }
 
-// foot are the last lines: the dialog, a message, why there is no daemon, or the keys.
+// foot returns the last lines: the dialog, a message, why the daemon does not answer, or the keys.
 func (m *Model) foot() []string {
 	switch {
-	case m.dialog.asks != nothing:
+	case m.dialog.prompt != noPrompt:
 		return m.drawDialog()
 	case m.note != "" && m.now.Before(m.noteEnd):
 		return m.message(bold, m.note)
@@ -129,7 +131,7 @@ func (m *Model) foot() []string {
 		"l", "limit", "c", "cancel", "k", "signal"})}
 }
 
-// keyHints spells keys and what they do, in turn.
+// keyHints formats pairs of a key and its effect.
 func keyHints(words []string) string {
 	var b strings.Builder
 	for i := 0; i+1 < len(words); i += 2 {
@@ -138,15 +140,15 @@ func keyHints(words []string) string {
 	return strings.TrimRight(b.String(), " ")
 }
 
-// scrolled are the lines of a page that are on the screen.
+// scrolled returns the lines of a page that are on the screen.
 func (m *Model) scrolled(lines []string, room int) []string {
-	m.line1 = max(0, min(m.line1, len(lines)-room))
-	return lines[m.line1:min(len(lines), m.line1+max(0, room))]
+	m.scroll = max(0, min(m.scroll, len(lines)-room))
+	return lines[m.scroll:min(len(lines), m.scroll+max(0, room))]
 }
 
-// spelled is a line in characters that the terminal has: without more than ASCII, each cell of
-// something else is a question mark.
-func (m *Model) spelled(line string) string {
+// displayable returns a line in characters that the terminal can show. If only ASCII can be shown,
+// each cell of another character becomes a question mark.
+func (m *Model) displayable(line string) string {
 	if !m.options.ASCII {
 		return line
 	}

@@ -1,5 +1,7 @@
 package top
 
+// This file draws the table of rows. rows.go makes the rows.
+
 import (
 	"fmt"
 	"iter"
@@ -12,17 +14,17 @@ import (
 	"github.com/gpuarb/gpuarb/report"
 )
 
-// column is a column of the table of leases.
+// column is a column of the table.
 type column struct {
 	title string
-	key   string // that it is sorted by
+	key   string // sort key of the column; "": none
 	cells int
-	from  int  // how wide a screen has it
-	right bool // its texts end at its right end
+	from  int  // the screen must have at least this width to show the column
+	right bool // align to the right
 	text  func(*row) string
 }
 
-// The last column takes what is left.
+// The last column takes the rest of the line.
 var columns = []column{
 	{"PID", "pid", 7, 0, true, func(r *row) string { return strconv.Itoa(r.pid) }},
 	{"USER", "user", 8, 0, false, func(r *row) string { return orDash(r.user) }},
@@ -30,7 +32,7 @@ var columns = []column{
 	{"STATE", "state", 10, 0, false, (*row).stateCell},
 	{"USED", "used", 8, 0, true, func(r *row) string { return report.Amount(r.used) }},
 	{"BUDGET", "budget", 8, 0, true, (*row).budgetCell},
-	{"", "used", 10, 100, false, nil}, // the bar
+	{"", "used", 10, 100, false, nil}, // bar of the budget
 	{"PEAK", "peak", 8, 110, true, func(r *row) string { return report.Amount(r.peak) }},
 	{"STREAMS", "", 7, 120, true, func(r *row) string { return strconv.Itoa(r.streams) }},
 	{"WAITED", "waited", 6, 100, true, (*row).waitedCell},
@@ -38,7 +40,7 @@ var columns = []column{
 	{"COMMAND", "command", 0, 0, false, (*row).commandCell},
 }
 
-// columns are those that the screen is wide enough for.
+// columns yields the columns that fit on the screen.
 func (m *Model) columns() iter.Seq[*column] {
 	return func(yield func(*column) bool) {
 		for i := range columns {
@@ -60,14 +62,14 @@ func (r *row) deviceCell() string {
 	switch {
 	case r.device >= 0:
 		return accounting.IndexName(r.device)
-	case r.is == aJob:
+	case r.kind == jobRow:
 		return "+" // several
 	}
 	return "any"
 }
 
-// commandCell is the command without the folder of its program, which would fill the column; behind
-// the name of the job, unless that stands above it.
+// commandCell returns the command without the folder of its program, which would fill the column.
+// The name of the job comes first, unless the row of the job is above.
 func (r *row) commandCell() string {
 	program, arguments, _ := strings.Cut(r.command, " ")
 	command := program[strings.LastIndex(program, "/")+1:]
@@ -80,7 +82,7 @@ func (r *row) commandCell() string {
 	return report.Named(r.name, command)
 }
 
-// stateCell is the state, with the place in the queue of what waits.
+// stateCell returns the state. For a waiting request it is the place in the queue.
 func (r *row) stateCell() string {
 	if r.ticket != nil && r.ticket.Pos > 0 {
 		return fmt.Sprintf("waits #%d", r.ticket.Pos)
@@ -89,7 +91,7 @@ func (r *row) stateCell() string {
 }
 
 func (r *row) budgetCell() string {
-	if r.is == anUnmanaged {
+	if r.kind == unmanagedRow {
 		return "-"
 	}
 	return report.Amount(r.budget)
@@ -102,7 +104,7 @@ func (r *row) waitedCell() string {
 	return report.Span(r.ticket.WaitedMs)
 }
 
-// attribute is how a state is painted.
+// attribute returns the attribute of the state.
 func (r *row) attribute() string {
 	switch figures.State(r.state) {
 	case figures.StateOver, figures.StateLost:
@@ -111,13 +113,13 @@ func (r *row) attribute() string {
 	switch {
 	case r.ticket != nil:
 		return attention
-	case r.is == anUnmanaged:
+	case r.kind == unmanagedRow:
 		return unmanaged
 	}
 	return ""
 }
 
-// header is the line above the rows.
+// header returns the line above the rows.
 func (m *Model) header() string {
 	var b strings.Builder
 	b.WriteByte(' ')
@@ -126,7 +128,7 @@ func (m *Model) header() string {
 		title := c.title
 		if title != "" && c.key == m.sortKey().name {
 			mark := m.glyphs.up
-			if m.sortKey().largest != m.turned {
+			if m.sortKey().largest != m.reversed {
 				mark = m.glyphs.down
 			}
 			title += mark
@@ -141,7 +143,7 @@ func (m *Model) header() string {
 	return paint(inverse, fit(strings.TrimSuffix(b.String(), " "), m.width))
 }
 
-// fit lays a text out in the column; the last one has what is left of the line.
+// fit lays out a text in the column. The last column gets the rest of the line.
 func (c *column) fit(text string, left int) string {
 	switch {
 	case c.cells == 0:
@@ -152,7 +154,7 @@ func (c *column) fit(text string, left int) string {
 	return fit(text, c.cells)
 }
 
-// line draws a row. That of somebody else is faint, and the one that is selected inverse.
+// line draws a row. Rows of other users are faint, and the selected row is inverse.
 func (m *Model) line(r *row, selected bool) string {
 	var b strings.Builder
 	mark := " "
@@ -174,8 +176,8 @@ func (m *Model) line(r *row, selected bool) string {
 		left -= c.cells + 1
 	}
 	text := b.String()
-	if selected || m.isOthers(r) {
-		text = ansi.Strip(text) // the line has an attribute of its own
+	if selected || m.isOtherUsers(r) {
+		text = ansi.Strip(text) // the whole line gets one attribute
 	}
 	text = fit(strings.TrimSuffix(text, " "), m.width)
 	if m.once {
@@ -184,17 +186,17 @@ func (m *Model) line(r *row, selected bool) string {
 	switch {
 	case selected:
 		return paint(inverse, text)
-	case m.isOthers(r):
+	case m.isOtherUsers(r):
 		return paint(faint, text)
-	case r.is == aJob:
+	case r.kind == jobRow:
 		return paint(bold, text)
 	}
 	return text
 }
 
-// leaseBar draws what is used of a budget.
+// leaseBar draws how much of a budget is used.
 func (m *Model) leaseBar(r *row, cells int) string {
-	if r.is == aTicket || r.is == anOwner {
+	if r.kind == ticketRow || r.kind == ownerRow {
 		return strings.Repeat(" ", cells)
 	}
 	g, total := &m.glyphs, r.budget
@@ -204,12 +206,13 @@ func (m *Model) leaseBar(r *row, cells int) string {
 	return bar([]part{{"used", g.used, used, r.used}, {"kept", g.kept, kept, r.min.Less(r.used)}, {"free", g.free, faint, 0}}, total, cells)
 }
 
-// isOthers reports whether a row is of somebody else than who looks; to root nobody's is.
-func (m *Model) isOthers(r *row) bool {
+// isOtherUsers reports whether a row belongs to another user than Options.UID. For root no row
+// does.
+func (m *Model) isOtherUsers(r *row) bool {
 	return m.options.UID != 0 && (!r.owned || r.uid != m.options.UID)
 }
 
-// columnAt is the column at a place of the header; nil: there is none.
+// columnAt returns the column at a place of the header; nil: none.
 func (m *Model) columnAt(x int) *column {
 	at := 1
 	for c := range m.columns() {

@@ -101,7 +101,7 @@ func screen(d Daemon, width, height int, options Options) *Model {
 }
 
 // press presses keys, one after another; what a command of the loop finds out is told to it.
-func press(m *Model, keys ...string) {
+func pressKey(m *Model, keys ...string) {
 	for _, name := range keys {
 		k := tea.KeyPressMsg{Text: name}
 		switch name {
@@ -120,7 +120,7 @@ func press(m *Model, keys ...string) {
 		if command == nil {
 			continue
 		}
-		if message, ok := command().(done); ok {
+		if message, ok := command().(actionDone); ok {
 			m.Update(message)
 		}
 	}
@@ -184,7 +184,7 @@ func TestScreens(t *testing.T) {
 		{"tiny", 40, 10, Options{}, ""},
 	} {
 		m := screen(&answers{}, c.width, c.height, c.options)
-		press(m, strings.Fields(c.keys)...)
+		pressKey(m, strings.Fields(c.keys)...)
 		drawn := m.draw()
 		golden(t, c.name+".txt", shown(drawn))
 		lines := strings.Split(drawn, "\n")
@@ -236,7 +236,7 @@ func TestColours(t *testing.T) {
 func TestPictures(t *testing.T) {
 	for name, keys := range map[string][]string{"top": {"down"}, "top-tree": {"t", "down"}, "top-details": {"down", "enter"}} {
 		m := screen(&answers{}, 100, 24, Options{})
-		press(m, keys...)
+		pressKey(m, keys...)
 		golden(t, "picture-"+name+".txt", visible(m.draw()))
 	}
 }
@@ -247,11 +247,11 @@ func TestAway(t *testing.T) {
 	m.Update(tick(begin.Add(time.Second)))
 	m.Update(snapshot{err: errors.New("no gpuarb daemon at /run/gpuarb/gpuarb.sock:\n  connection refused"), at: begin.Add(12 * time.Second)})
 	golden(t, "away.txt", shown(m.draw()))
-	press(m, "down", "enter")
+	pressKey(m, "down", "enter")
 	if got := m.draw(); !strings.Contains(got, "process 4711") {
 		t.Errorf("keys are not answered while the daemon is away:\n%s", got)
 	}
-	press(m, "esc")
+	pressKey(m, "esc")
 	m.Update(snapshot{state: lab(), at: begin.Add(20 * time.Second)})
 	if got := m.draw(); strings.Contains(got, "no daemon") {
 		t.Errorf("the daemon is back:\n%s", got)
@@ -266,7 +266,7 @@ func TestSlow(t *testing.T) {
 		t.Error("the daemon must be asked once")
 	}
 	m.Update(tick(begin.Add(5 * time.Second)))
-	press(m, "t")
+	pressKey(m, "t")
 	if got := m.draw(); !strings.Contains(got, "no answer for 5s") || !strings.Contains(got, "└─") {
 		t.Errorf("the answer is missing for 5s, and a tree is wanted:\n%s", got)
 	}
@@ -287,7 +287,7 @@ func TestChanges(t *testing.T) {
 		d := &answers{}
 		m := screen(d, 80, 24, Options{})
 		keys := strings.Fields(c.keys)
-		press(m, keys...)
+		pressKey(m, keys...)
 		if diff := cmp.Diff([]Action{c.want}, d.did); diff != "" {
 			t.Errorf("%s: -want +got\n%s", c.keys, diff)
 		}
@@ -297,7 +297,7 @@ func TestChanges(t *testing.T) {
 		for _, no := range []string{"n", "esc", "enter"} {
 			d.did = nil
 			m = screen(d, 80, 24, Options{})
-			press(m, append(keys[:len(keys)-1:len(keys)-1], no)...)
+			pressKey(m, append(keys[:len(keys)-1:len(keys)-1], no)...)
 			if len(d.did) > 0 {
 				t.Errorf("%s and then %s: %v was done", c.keys, no, d.did)
 			}
@@ -305,7 +305,7 @@ func TestChanges(t *testing.T) {
 	}
 	d := &answers{fail: errors.New("you may not: it is bob's\x1b[2J")}
 	m := screen(d, 80, 24, Options{})
-	press(m, "k", "t", "y")
+	pressKey(m, "k", "t", "y")
 	if got := m.foot()[0]; !strings.Contains(got, `you may not: it is bob's\x1b[2J`) {
 		t.Errorf("after a refusal the screen says %q", got)
 	}
@@ -323,16 +323,16 @@ func TestMouse(t *testing.T) {
 	if m.page != details {
 		t.Error("a second click opens no details")
 	}
-	press(m, "esc")
+	pressKey(m, "esc")
 	m.Update(tea.MouseClickMsg{X: 12, Y: header})
-	if m.sortKey().name != "user" || m.turned {
+	if m.sortKey().name != "user" || m.reversed {
 		t.Errorf("a click on USER sorts by %s", m.sortKey().name)
 	}
 	m.Update(tea.MouseClickMsg{X: 12, Y: header})
-	if !m.turned {
+	if !m.reversed {
 		t.Error("a second click on USER does not turn the order round")
 	}
-	press(m, "end")
+	pressKey(m, "end")
 	at := m.at
 	m.Update(tea.MouseWheelMsg{Button: tea.MouseWheelUp})
 	if m.at != at-3 {
@@ -343,7 +343,7 @@ func TestMouse(t *testing.T) {
 // The row that is selected stays so while others come and go.
 func TestSelectionStays(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
-	press(m, "down")
+	pressKey(m, "down")
 	s := lab()
 	s.Leases[0].Used = 70 * gib
 	m.Update(snapshot{state: s, at: begin})
@@ -357,8 +357,8 @@ func TestSelectionStays(t *testing.T) {
 		t.Error("no row is selected after the selected one ended")
 	}
 	m.Update(snapshot{state: figures.Snapshot{}, at: begin})
-	press(m, "enter", "l", "k", "c", "down", "end")
-	if m.selected() != nil || m.page != table || m.dialog.asks != nothing {
+	pressKey(m, "enter", "l", "k", "c", "down", "end")
+	if m.selected() != nil || m.page != table || m.dialog.prompt != noPrompt {
 		t.Error("something of an empty table is selected")
 	}
 }
@@ -378,14 +378,14 @@ func TestUnusual(t *testing.T) {
 	if drawn := m.draw(); !strings.Contains(drawn, paint(alarm, "lost")) {
 		t.Errorf("the lost device is not painted as an alarm:\n%q", drawn)
 	}
-	press(m, "C")
+	pressKey(m, "C")
 	golden(t, "lost-compact.txt", shown(m.draw()))
-	press(m, "C", "down", "enter")
+	pressKey(m, "C", "down", "enter")
 	golden(t, "lost-details.txt", shown(m.draw()))
-	press(m, "esc", "up")
+	pressKey(m, "esc", "up")
 	s.Devices[0].Vendor = "cpu"
 	m.Update(snapshot{state: s, at: begin})
-	press(m, "down", "enter")
+	pressKey(m, "down", "enter")
 	if drawn := m.draw(); !strings.Contains(drawn, "the processor: process 4711") || !strings.Contains(drawn, "Who holds the processor") {
 		t.Errorf("of a lease on the processor the details say:\n%s", drawn)
 	}
@@ -438,21 +438,21 @@ func TestOnce(t *testing.T) {
 // ended, and when its request is granted they are of its lease.
 func TestDetailsStay(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
-	press(m, "down", "enter")
+	pressKey(m, "down", "enter")
 	s := lab()
 	s.Leases = s.Leases[1:]
 	m.Update(snapshot{state: s, at: begin})
-	if r := m.selected(); r == nil || r.is != aTicket || r.pid != 4711 {
+	if r := m.selected(); r == nil || r.kind != ticketRow || r.pid != 4711 {
 		t.Errorf("of a process whose lease ended, and that waits still, %+v is shown", r)
 	}
 	m.Update(snapshot{state: lab(), at: begin})
-	if r := m.selected(); r == nil || r.is != aLease || r.pid != 4711 {
+	if r := m.selected(); r == nil || r.kind != leaseRow || r.pid != 4711 {
 		t.Errorf("of a process whose request was granted %+v is shown", r)
 	}
 	s.Queue = nil
 	m.Update(snapshot{state: s, at: begin})
-	press(m, "k", "k", "l", "c")
-	if got := m.draw(); m.dialog.asks != nothing || !strings.Contains(got, "It has ended") {
+	pressKey(m, "k", "k", "l", "c")
+	if got := m.draw(); m.dialog.prompt != noPrompt || !strings.Contains(got, "It has ended") {
 		t.Errorf("of a row that is gone is shown:\n%s", got)
 	}
 	m.Update(snapshot{state: lab(), at: begin})
@@ -482,7 +482,7 @@ func TestHistory(t *testing.T) {
 	} {
 		at = at.Add(c.after)
 		h.add(at, c.share, c.wasAway)
-		if diff := cmp.Diff(c.want, h.columns(remembered)[remembered-8:]); diff != "" {
+		if diff := cmp.Diff(c.want, h.columns(historySeconds)[historySeconds-8:]); diff != "" {
 			t.Errorf("%v later: -want +got\n%s", c.after, diff)
 		}
 	}
@@ -493,7 +493,7 @@ func TestPause(t *testing.T) {
 	var spent time.Duration
 	m := New(&answers{}, Options{Interval: time.Second, Spent: func() time.Duration { return spent }})
 	for _, c := range []struct{ spent, want time.Duration }{
-		{5 * time.Millisecond, time.Second}, {100 * time.Millisecond, 5 * time.Second}, {time.Second, longest}, {0, time.Second},
+		{5 * time.Millisecond, time.Second}, {100 * time.Millisecond, 5 * time.Second}, {time.Second, maxPause}, {0, time.Second},
 	} {
 		spent += c.spent
 		if got := m.pause(); got != c.want {

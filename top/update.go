@@ -1,5 +1,8 @@
 package top
 
+// This file receives messages of the terminal library: ticks, answers of the daemon, keys and
+// clicks. keys.go and dialog.go handle the keys.
+
 import (
 	"context"
 	"time"
@@ -11,7 +14,7 @@ import (
 // Init asks the daemon for the first time.
 func (m *Model) Init() tea.Cmd {
 	m.now = time.Now()
-	m.pause() // what was spent on the start is no look's
+	m.pause() // leave out the time that was spent on the start
 	return tea.Batch(m.ask(), m.nextTick())
 }
 
@@ -19,31 +22,31 @@ func (m *Model) nextTick() tea.Cmd {
 	return tea.Tick(m.pause(), func(t time.Time) tea.Msg { return tick(t) })
 }
 
-// pause is the time until the next look: the interval, or longer where looks are dear.
+// pause returns the time until the next update: the interval, or longer if updates are expensive.
 func (m *Model) pause() time.Duration {
 	if m.options.Spent == nil {
 		return m.options.Interval
 	}
 	before := m.spent
 	m.spent = m.options.Spent()
-	return max(m.options.Interval, min(costs*(m.spent-before), longest))
+	return max(m.options.Interval, min(costFactor*(m.spent-before), maxPause))
 }
 
-// ask asks for the state, unless an answer is missing still.
+// ask asks for the state, unless an earlier question has no answer yet.
 func (m *Model) ask() tea.Cmd {
 	if !m.asked.IsZero() {
 		return nil
 	}
 	m.asked = m.now
 	return func() tea.Msg {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		ctx, cancel := context.WithTimeout(context.Background(), daemonTimeout)
 		defer cancel()
 		state, err := m.daemon.Snapshot(ctx)
 		return snapshot{state, err, time.Now()}
 	}
 }
 
-// Update takes in what happened.
+// Update handles a message.
 func (m *Model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	switch message := message.(type) {
 	case tea.WindowSizeMsg:
@@ -53,17 +56,17 @@ func (m *Model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 		return m, tea.Batch(m.ask(), m.nextTick())
 	case snapshot:
 		m.take(message)
-	case done:
-		m.say("done: " + message.action.what(&m.state))
+	case actionDone:
+		m.say("done: " + message.action.description(&m.state))
 		if message.err != nil {
 			m.say(oneLine(message.err))
 		}
-		return m, m.ask() // the screen shows its effect at once
+		return m, m.ask() // so that the screen shows the effect at once
 	case tea.PasteMsg:
 		m.dialog.insert(message.Content)
-		m.typed()
+		m.applyInput()
 	case tea.KeyPressMsg:
-		return m, m.press(message.String(), message.Text)
+		return m, m.pressKey(message.String(), message.Text)
 	case tea.MouseClickMsg:
 		m.click(message.X, message.Y)
 	case tea.MouseWheelMsg:
@@ -72,21 +75,21 @@ func (m *Model) Update(message tea.Msg) (tea.Model, tea.Cmd) {
 	return m, nil
 }
 
-// take takes an answer, or that there is none: then the last one stays.
-func (m *Model) take(answer snapshot) {
-	m.asked, m.now = time.Time{}, answer.at
-	if answer.err != nil {
-		m.away = oneLine(answer.err)
+// take stores an answer of the daemon. If the daemon did not answer, the last answer stays.
+func (m *Model) take(dialogKey snapshot) {
+	m.asked, m.now = time.Time{}, dialogKey.at
+	if dialogKey.err != nil {
+		m.away = oneLine(dialogKey.err)
 		return
 	}
 	wasAway := m.away != ""
-	m.away, m.answered = "", answer.at
-	m.remember(&answer.state, wasAway)
-	m.show(answer.state)
+	m.away, m.answered = "", dialogKey.at
+	m.addToHistories(&dialogKey.state, wasAway)
+	m.show(dialogKey.state)
 }
 
-// remember adds a state to the histories of the devices.
-func (m *Model) remember(state *figures.Snapshot, wasAway bool) {
+// addToHistories adds a state to the histories of the devices.
+func (m *Model) addToHistories(state *figures.Snapshot, wasAway bool) {
 	for i := range state.Devices {
 		d := &state.Devices[i]
 		name := d.UUID + d.PCI

@@ -1,14 +1,16 @@
 package top
 
+// This file has colours, characters, and functions that fit text into cells.
+
 import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 )
 
-// The attributes of text: parameters of the terminal's SGR sequence. Only the sixteen colours of the
-// terminal's own palette are used, so that they suit light and dark ones; the terminal library
-// leaves colours out where NO_COLOR is set.
+// The attributes of text, as parameters of the terminal's SGR sequence. Only the sixteen colours of
+// the terminal's palette are used, so that they suit light and dark terminals. The terminal library
+// leaves out colours if NO_COLOR is set.
 const (
 	bold      = "1"
 	faint     = "2"
@@ -29,15 +31,15 @@ func paint(attribute, text string) string {
 	return "\x1b[" + attribute + "m" + text + "\x1b[m"
 }
 
-// glyphs are the characters that figures are drawn with. Each part of a bar has one of its own, so
-// that colours are not needed to tell them apart.
+// glyphs are the characters that draw figures. Each part of a bar has its own character, so that
+// the parts differ without colours too.
 type glyphs struct {
 	used, kept, overhead, unmanaged, free string
-	levels                                []string // of a column of the graph, empty first
-	branch, corner                        string   // of the tree
-	up, down                              string   // the direction of the sort
-	enter                                 string   // the key of the details
-	scroll                                string   // the keys that scroll a page
+	levels                                []string // column of the graph, from empty to full
+	branch, corner                        string   // in the tree
+	up, down                              string   // direction of the sort
+	enter                                 string   // key of the details
+	scroll                                string   // keys that scroll a page
 }
 
 var (
@@ -45,7 +47,7 @@ var (
 	asciiGlyphs   = glyphs{"#", "=", "+", "/", ".", []string{" ", ".", ":", "|"}, "|- ", "`- ", "^", "v", "d", "arrows"}
 )
 
-// fit cuts or fills a text to as many cells as there are.
+// fit cuts or pads a text to a number of cells.
 func fit(text string, cells int) string {
 	width := ansi.StringWidth(text)
 	if width > cells {
@@ -54,7 +56,7 @@ func fit(text string, cells int) string {
 	return text + strings.Repeat(" ", cells-width)
 }
 
-// alignRight fits a text to the right end of its cells.
+// alignRight pads a text on the left.
 func alignRight(text string, cells int) string {
 	if width := ansi.StringWidth(text); width < cells {
 		return strings.Repeat(" ", cells-width) + text
@@ -62,8 +64,8 @@ func alignRight(text string, cells int) string {
 	return fit(text, cells)
 }
 
-// wrap breaks a text into lines of at most so many cells, at spaces where there are some; what
-// follows the first line is indented by two more than that.
+// wrap breaks a text into lines of at most a number of cells, at spaces if possible. Lines after
+// the first are indented by two more cells.
 func wrap(text string, cells int) []string {
 	if ansi.StringWidth(text) <= cells {
 		return []string{text}
