@@ -1,5 +1,8 @@
 package config
 
+// This file has the types of a configuration and its defaults. load.go reads files, schema.go has
+// the keys.
+
 import (
 	"strings"
 
@@ -7,43 +10,43 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// DefaultPath is where the configuration of the machine is.
+// DefaultPath is the path of the configuration of the machine.
 const DefaultPath = "/etc/gpuarb/gpuarb.toml"
 
 // SchemaVersion is the schema_version that this version of gpuarb reads.
 const SchemaVersion = 1
 
-// OnLoss says what a program does when there is no daemon.
+// OnLoss says what a program does if no daemon answers.
 type OnLoss string
 
 // The values of on_loss.
 const (
-	LossOpen   OnLoss = "open"   // goes on without a limit
-	LossClosed OnLoss = "closed" // is refused device memory
+	LossOpen   OnLoss = "open"   // continues without a limit
+	LossClosed OnLoss = "closed" // gets no device memory
 )
 
-// Config is a whole configuration, checked.
+// Config is a complete configuration without mistakes.
 type Config struct {
 	Policy  rules.Policy
-	OnLoss  OnLoss // for a bare preload; under `gpuarb run` it is LossClosed
+	OnLoss  OnLoss // for a program with only the library preloaded; under `gpuarb run` it is LossClosed
 	HTTP    HTTP
 	Metrics Metrics
 	DCGM    DCGM
-	// Commands says who is shown with which arguments a program was started.
+	// Commands says which users see the arguments of a program.
 	Commands Commands
-	Files    []string // what it was read from, in order; empty for the built-in defaults
+	Files    []string // files that were read, in order; empty: built-in defaults
 }
 
-// HTTP is where the page and the metrics are served, and under which names.
+// HTTP says where the page and the metrics are served, and for which host names.
 type HTTP struct {
 	Listen Listen
-	Hosts  []string // further names by which browsers may call it, lower case
+	Hosts  []string // further host names of the page, in lower case
 }
 
-// Listen is an address that is listened on: IP:PORT, or unix:/PATH. Empty: none.
+// Listen is an address to listen on: IP:PORT or unix:/PATH; "": none.
 type Listen string
 
-// Network splits an address as package net wants it: "tcp" or "unix".
+// Network splits an address for package net: into "tcp" or "unix", and the address.
 func (l Listen) Network() (network, address string) {
 	if path, ok := strings.CutPrefix(string(l), "unix:"); ok {
 		return "unix", path
@@ -51,30 +54,31 @@ func (l Listen) Network() (network, address string) {
 	return "tcp", string(l)
 }
 
-// Metrics says what is exported beyond the usual.
+// Metrics says which metrics are exported in addition to the usual ones.
 type Metrics struct {
-	Jobs bool // the series of each job
+	Jobs bool // export the series of each job
 }
 
-// DCGM is what is done for NVIDIA's exporter.
+// DCGM has the settings for NVIDIA's dcgm-exporter.
 type DCGM struct {
-	JobMappingDir string // where the files lie that say which jobs a GPU has; empty: nowhere
+	JobMappingDir string // folder of the files that list the jobs of each GPU; "": none
 }
 
-// Commands says whose command lines a user is shown.
+// Commands says whose command lines a user sees.
 type Commands string
 
 // The values of commands in [privacy].
 const (
 	CommandsAll Commands = "all"
-	CommandsOwn Commands = "own" // of others' programs the name alone; root is shown all
+	CommandsOwn Commands = "own" // show only the name for programs of other users; root sees all
 )
 
-// contextGuess is about what a context takes of a large device, and more than of a small one.
+// contextGuess is about the memory that a context uses on a large device, in bytes. On a small
+// device it uses less.
 const contextGuess = 512 << 20
 
-// Defaults returns the configuration of a machine without any file: every default said,
-// so that String shows them.
+// Defaults returns the configuration of a machine without files. All defaults are set, so that
+// String shows them.
 func Defaults() *Config {
 	policy := rules.DefaultPolicy()
 	policy.Defaults.OnFull = rules.OnFullDeny

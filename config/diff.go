@@ -1,5 +1,8 @@
 package config
 
+// This file compares two configurations that String wrote. `gpuarb config diff` and the daemon's
+// log use it.
+
 import (
 	"cmp"
 	"fmt"
@@ -7,20 +10,21 @@ import (
 	"strings"
 )
 
-// Part is a block of a configuration as [Config.String] spells it: [defaults] and its like, or one of [[device]] or [[rule]].
+// Part is a section of a text of [Config.String]: a section such as [defaults], or a [[device]] or
+// [[rule]] section.
 type Part struct {
-	Name string // for people: "defaults", `rule "students"`, `device match.index = 0`
+	Name string // for messages: "defaults", `rule "students"`, `device match.index = 0`
 	Keys []Key  // in the order of the text
-	many bool   // it is one of several
+	many bool   // the section may occur several times
 }
 
-// Key is a key with its value, spelled as in a file.
+// Key is a key and its value, as written in a file.
 type Key struct{ Name, Value string }
 
-// Is tells whether the part is one of the [[device]] or [[rule]] blocks.
+// Is reports whether the part is a section of the kind "device" or "rule".
 func (p Part) Is(kind string) bool { return strings.HasPrefix(p.Name, kind+" ") }
 
-// Value is what a key of the part says; "": nothing.
+// Value returns the value of a key of the part; "": the part does not have the key.
 func (p Part) Value(key string) string {
 	for _, k := range p.Keys {
 		if k.Name == key {
@@ -30,7 +34,8 @@ func (p Part) Value(key string) string {
 	return ""
 }
 
-// Parts takes a text of [Config.String] apart. It may be another version's, so that nothing is made of its values.
+// Parts splits a text of [Config.String]. The text may come from another version, so the values are
+// not interpreted.
 func Parts(text string) []Part {
 	var all []Part
 	for line := range strings.Lines(text) {
@@ -44,7 +49,7 @@ func Parts(text string) []Part {
 	}
 	seen := map[string]int{}
 	for i := range all {
-		all[i].Name = all[i].called()
+		all[i].Name = all[i].title()
 		if seen[all[i].Name]++; seen[all[i].Name] > 1 {
 			all[i].Name += fmt.Sprintf(" (%d)", seen[all[i].Name])
 		}
@@ -52,7 +57,7 @@ func Parts(text string) []Part {
 	return all
 }
 
-// Named is the part of a name; an empty one where there is none.
+// Named returns the part with a name, or an empty part.
 func Named(parts []Part, name string) Part {
 	if i := slices.IndexFunc(parts, func(p Part) bool { return p.Name == name }); i >= 0 {
 		return parts[i]
@@ -60,8 +65,8 @@ func Named(parts []Part, name string) Part {
 	return Part{}
 }
 
-// called is the name of a part: by the name that it was given, else by what it matches.
-func (p Part) called() string {
+// title returns the name of a part for messages: its own name, or what it matches.
+func (p Part) title() string {
 	if !p.many {
 		return p.Name
 	}
@@ -77,16 +82,16 @@ func (p Part) called() string {
 	return p.Name + " " + cmp.Or(strings.Join(matches, ", "), "for all")
 }
 
-// Difference is a key that two configurations do not say the same of.
+// Difference is a key whose values differ in two configurations.
 type Difference struct {
 	Part, Key  string
-	Old, Fresh string // as in a file; "": nothing
+	Old, Fresh string // as in a file; "": the key is missing
 }
 
-// orderKey stands for the order of the parts, of which the first that matches counts.
+// orderKey stands for the order of the parts, which matters because the first match counts.
 const orderKey = "order"
 
-// Differences are those of one text of [Config.String] to another.
+// Differences compares two texts of [Config.String].
 func Differences(old, fresh string) []Difference {
 	var all []Difference
 	a, b := Parts(old), Parts(fresh)

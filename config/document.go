@@ -1,5 +1,7 @@
 package config
 
+// This file parses a TOML file into sections and settings with their lines. load.go calls scan.
+
 import (
 	"bytes"
 	"errors"
@@ -12,23 +14,23 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// section is the settings of one table: the root, one of those that there are once ([defaults],
-// [http], [privacy], [metrics], [dcgm]), or one of the [[rule]] or [[device]] tables. However they were spelled (dotted keys, sub-tables, inline
-// tables), they arrive flat, in the order of the file.
+// section holds the settings of one table: the top of the file, a single section ([defaults],
+// [http], [privacy], [metrics], [dcgm]), or one of the [[rule]] or [[device]] sections. Dotted
+// keys, sub-tables and inline tables all become flat settings, in the order of the file.
 type section struct {
 	*table
 	line     int
 	settings []setting
 }
 
-// setting is one key with its value and place.
+// setting is a key with its value and line.
 type setting struct {
-	key   string // dotted, as "memory.max"
+	key   string // dotted, such as "memory.max"
 	line  int
 	value value
 }
 
-// document is a file taken apart.
+// document is a parsed file.
 type document struct {
 	file     string
 	sections []*section
@@ -36,19 +38,19 @@ type document struct {
 	warnings Mistakes
 }
 
-// scanner builds a document out of the parser's expressions.
+// scanner builds a document from the expressions of the parser.
 //
-// It uses the parser directly, not the decoder into structs, because the decoder
-// stops at the first wrong type and does not know lines of keys that are right.
+// It uses the parser directly instead of the decoder into structs. The decoder stops at the first
+// wrong type, and does not know the lines of correct keys.
 type scanner struct {
 	document
 	parser  unstable.Parser
 	data    []byte
-	current *section // where keys go; nil to drop the keys of a wrong section
+	current *section // section of the next keys; nil: a wrong section, whose keys are dropped
 	prefix  []string // path below current
 }
 
-// scan takes a file apart. A file that is no TOML has one mistake: the first.
+// scan parses a file. If the file is not valid TOML, only the first mistake is returned.
 func scan(file string, data []byte) document {
 	s := scanner{data: data}
 	s.file = file
@@ -128,8 +130,8 @@ func (s *scanner) enter(node *unstable.Node) {
 	}
 }
 
-// section returns the section that a table header or a key of the root leads into, or
-// nil with a mistake noted.
+// section returns the section of a table header or of a key at the top. If there is none, it
+// records a mistake and returns nil.
 func (s *scanner) section(name string, line int) *section {
 	t := tableOf(name)
 	if t == nil {
@@ -161,8 +163,8 @@ func (s *scanner) keyValue(node *unstable.Node, sec *section, prefix []string) {
 	s.value(node.Value(), sec, path, line)
 }
 
-// rootSection handles the sections written as keys of the root: defaults.scope = …,
-// defaults = {…}, rule = [{…}, {…}].
+// rootSection handles sections that are written as keys at the top: defaults.scope = …, defaults =
+// {…}, rule = [{…}, {…}].
 func (s *scanner) rootSection(node *unstable.Node, path []string, line int) {
 	name := path[0]
 	if t := tableOf(name); len(path) == 1 && t.many && node.Kind == unstable.Array {
@@ -195,7 +197,7 @@ func (s *scanner) list(node *unstable.Node, t *table, line int) {
 	}
 }
 
-// value stores a value, and the settings inside it when it is an inline table.
+// value stores a value. If the value is an inline table, the settings in it are stored too.
 func (s *scanner) value(node *unstable.Node, sec *section, path []string, line int) {
 	if len(path) > 0 {
 		s.put(sec, path, line, valueOf(node))
@@ -245,8 +247,8 @@ func (s *scanner) lineOf(r unstable.Range) int {
 	return 1 + bytes.Count(s.data[:r.Offset], []byte{'\n'})
 }
 
-// joinKey spells a path as a dotted key. A part that is no bare key is quoted, so
-// that "memory.max" in quotes is not taken for memory.max.
+// joinKey joins a path to a dotted key. A part that is not a bare key is quoted, so that the single
+// key "memory.max" in quotes differs from memory.max.
 func joinKey(path []string) string {
 	parts := make([]string, len(path))
 	for i, part := range path {

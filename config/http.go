@@ -1,5 +1,7 @@
 package config
 
+// This file reads the values of [http]. schema.go lists the keys.
+
 import (
 	"cmp"
 	"errors"
@@ -15,13 +17,13 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// listenOff is how a later file takes the address back.
+// listenOff is the value with which a later file removes the address.
 const listenOff = "none"
 
-// maxUnixPath is the longest path that the kernel takes for a socket.
+// maxUnixPath is the longest path that the kernel accepts for a socket, in bytes.
 const maxUnixPath = 107
 
-// listens are addresses; `none` takes back that of a file before.
+// listens reads addresses; "none" removes the address of an earlier file.
 var listens = kind[Listen]{
 	read: func(v value) (Listen, error) {
 		if v.kind == unstable.String && v.text == listenOff {
@@ -29,7 +31,7 @@ var listens = kind[Listen]{
 		}
 		return Listen(v.text), checkListen(v)
 	},
-	spell: func(l Listen) string { return quote(cmp.Or(string(l), listenOff)) },
+	format: func(l Listen) string { return quote(cmp.Or(string(l), listenOff)) },
 }
 
 func checkListen(v value) error {
@@ -60,10 +62,11 @@ func checkListen(v value) error {
 	return nil
 }
 
-// maxHosts bounds the names, which all have to be told to the process that serves the page.
+// maxHosts bounds the number of host names, because the process that serves the page must be told
+// all.
 const maxHosts = 64
 
-// hostName is what browsers send as a host: labels of a domain.
+// hostName matches the host names that browsers send: labels of a domain.
 var hostName = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?(\.[A-Za-z0-9_]([A-Za-z0-9_-]*[A-Za-z0-9_])?)*$`)
 
 var hosts = kind[[]string]{
@@ -78,7 +81,7 @@ var hosts = kind[[]string]{
 			name := strings.ToLower(host.text)
 			switch {
 			case host.kind != unstable.String || len(name) > 253 || !isAddress && !hostName.MatchString(name):
-				return nil, fmt.Errorf("%s is no name of a host: write it without scheme, port and slash", host.shown())
+				return nil, fmt.Errorf("%s is no name of a host: write it without scheme, port and slash", host.display())
 			case len(list) == maxHosts:
 				return nil, fmt.Errorf("are more than %d names", maxHosts)
 			case slices.Contains(list, name):
@@ -88,5 +91,5 @@ var hosts = kind[[]string]{
 		}
 		return list, nil
 	},
-	spell: spellList,
+	format: spellList,
 }

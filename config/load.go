@@ -1,5 +1,8 @@
 package config
 
+// This file reads the files, merges their sections into a Config, and collects mistakes.
+// document.go parses a file; warnings.go adds warnings.
+
 import (
 	"cmp"
 	"errors"
@@ -18,10 +21,10 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// dropInFolder holds further files, beside the main one.
+// dropInFolder is the folder of further files, beside the main file.
 const dropInFolder = "conf.d"
 
-// maxFile bounds a file, so that a wrong path (a log, a device) ends in a message.
+// maxFile bounds a file, in bytes, so that a wrong path (a log, a device) gives a message.
 const maxFile = 1 << 20
 
 // loader merges files into a Config.
@@ -29,7 +32,7 @@ type loader struct {
 	config   *Config
 	mistakes Mistakes
 	warnings Mistakes
-	defaults []*draft // the [defaults] of each file
+	defaults []*draft // [defaults] sections of the files
 	rules    []*draft // one for each of config.Policy.Rules
 	devices  []*draft // one for each of config.Policy.Devices
 	slots    int      // slots.max of [defaults]; 0: no limit
@@ -39,19 +42,19 @@ func newLoader() *loader { return &loader{config: Defaults()} }
 
 func (l *loader) unreadable(name string, err error) {
 	var at *fs.PathError
-	if errors.As(err, &at) {
+	if errors.As(err, &at) { // the message has the path already
 		err = at.Err // the path is in front already
 	}
 	l.mistakes = append(l.mistakes, Mistake{File: name, Reason: fmt.Sprintf("cannot be read: %v", err)})
 }
 
-// Load reads the file at path and the conf.d/*.toml beside it. With path "" it reads
-// DefaultPath, which need not exist (its conf.d is read all the same); a file that is
-// named must. The error is always Mistakes: all of them, of all files, those that
-// cannot be read included.
+// Load reads the file at path and the conf.d/*.toml beside it. If path is "", it reads DefaultPath
+// and its conf.d; that file need not exist. A file that path names must exist. The error is always
+// Mistakes: it lists every mistake of every file, and files that cannot be read.
 func Load(path string) (*Config, error) { return load(path).finish() }
 
-// Parse reads a whole configuration from the text of one file with that name. The error is always Mistakes.
+// Parse reads a complete configuration from the text of a file with that name. The error is always
+// Mistakes.
 func Parse(name string, text []byte) (*Config, error) {
 	l := newLoader()
 	l.file(name, text, nil, true)
@@ -72,11 +75,11 @@ func load(path string) *loader {
 	return loader
 }
 
-// paths returns the files to read, the main one first.
+// paths returns the files to read, the main file first.
 func (l *loader) paths(path string, named bool) []string {
 	var files []string
 	if _, err := os.Stat(path); named || !errors.Is(err, fs.ErrNotExist) {
-		files = append(files, path) // another error comes back when it is read
+		files = append(files, path) // reading reports any other error
 	}
 	folder := filepath.Join(filepath.Dir(path), dropInFolder)
 	entries, err := os.ReadDir(folder)
@@ -92,7 +95,7 @@ func (l *loader) paths(path string, named bool) []string {
 }
 
 func readFile(path string) ([]byte, error) {
-	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe that nobody writes into has nothing in it
+	file, err := os.OpenFile(path, os.O_RDONLY|syscall.O_NONBLOCK, 0) // O_NONBLOCK: a pipe without a writer reads as empty
 	if err != nil {
 		return nil, err
 	}
@@ -104,12 +107,12 @@ func readFile(path string) ([]byte, error) {
 	return data, err
 }
 
-// mistake notes that something in a section is wrong, at the line of a key.
+// mistake records a mistake at the line of a key of a section.
 func (l *loader) mistake(d *draft, key, format string, args ...any) {
 	l.mistakes = append(l.mistakes, Mistake{d.file, d.lines[key], fmt.Sprintf(format, args...)})
 }
 
-// file takes one file in; err is what reading it ended with.
+// file adds a file; err is the error of reading it.
 func (l *loader) file(name string, data []byte, err error, main bool) {
 	l.config.Files = append(l.config.Files, name)
 	if err != nil {
@@ -137,7 +140,7 @@ func (l *loader) file(name string, data []byte, err error, main bool) {
 	l.warnings = append(l.warnings, doc.warnings...)
 }
 
-// read turns a section into a draft; what is wrong goes to doc's mistakes.
+// read turns a section into a draft. Mistakes are added to doc.
 func (sec *section) read(doc *document, config *Config) *draft {
 	d := &draft{file: doc.file, line: sec.line, lines: map[string]int{}, config: config}
 	for _, set := range sec.settings {
@@ -151,7 +154,7 @@ func (sec *section) read(doc *document, config *Config) *draft {
 		d.lines[set.key] = set.line
 		if err := k.read(d, set.value); err != nil {
 			doc.mistake(set.line, "%s: %v", set.key, err)
-		} else if text := forgotUnit(k, set.value); text != "" {
+		} else if text := missingUnit(k, set.value); text != "" {
 			doc.warnings = append(doc.warnings, Mistake{doc.file, set.line, text})
 		}
 	}
@@ -189,9 +192,9 @@ func (l *loader) takeDevice(d *draft) {
 	l.devices = append(l.devices, d)
 }
 
-// spreadSlots gives slots.max to every device rule that says nothing of its own, and to
-// the devices that no rule matches by one that comes last.
-func (l *loader) spreadSlots() {
+// applyDefaultSlots gives slots.max of [defaults] to each device rule without slots.max. For
+// devices without a rule it appends a last rule.
+func (l *loader) applyDefaultSlots() {
 	devices := l.config.Policy.Devices
 	for i, d := range l.devices {
 		if _, given := d.lines[slotsMax.name]; !given {
@@ -203,7 +206,7 @@ func (l *loader) spreadSlots() {
 	}
 }
 
-// finish checks what only the whole configuration shows, and returns it or its mistakes.
+// finish makes the checks that need the whole configuration, and returns it or the mistakes.
 func (l *loader) finish() (*Config, error) {
 	limits := l.config.Policy.Defaults
 	for _, d := range l.defaults {
@@ -222,7 +225,7 @@ func (l *loader) finish() (*Config, error) {
 		l.checkOrder(d, min, max)
 	}
 	l.checkAlso()
-	l.spreadSlots()
+	l.applyDefaultSlots()
 	if len(l.mistakes) == 0 {
 		return l.config, nil
 	}
@@ -230,7 +233,7 @@ func (l *loader) finish() (*Config, error) {
 	return nil, slices.Compact(l.mistakes)
 }
 
-// checkAlso notes drivers that two blocks have.
+// checkAlso finds drivers that two [[device]] sections list.
 func (l *loader) checkAlso() {
 	had := map[string]*draft{}
 	for _, d := range l.devices {
@@ -244,16 +247,16 @@ func (l *loader) checkAlso() {
 	}
 }
 
-// sort puts mistakes into the order of the files and lines.
+// sort sorts mistakes by file and line.
 func (l *loader) sort(mistakes Mistakes) {
-	order := func(m Mistake) int { return slices.Index(l.config.Files, m.File) } // −1, a folder: first
+	order := func(m Mistake) int { return slices.Index(l.config.Files, m.File) } // −1 for a folder, which comes first
 	slices.SortStableFunc(mistakes, func(a, b Mistake) int {
 		return cmp.Or(cmp.Compare(order(a), order(b)), cmp.Compare(a.Line, b.Line))
 	})
 }
 
-// checkOrder notes a memory.min above the memory.max that goes with it, where a section sets one of them. A share and
-// a number of bytes can be compared only on a device; the arbiter bounds min there.
+// checkOrder finds a memory.min above its memory.max if a section sets one of them. A share and a
+// number of bytes can be compared only on a device, where the arbiter bounds memory.min.
 func (l *loader) checkOrder(d *draft, min, max accounting.Size) {
 	key := "memory.min"
 	if _, given := d.lines[key]; !given {

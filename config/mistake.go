@@ -1,18 +1,20 @@
 package config
 
+// This file has the errors of the package: mistakes with their places.
+
 import (
 	"strconv"
 	"strings"
 )
 
-// Mistake is one thing that is wrong in a configuration file.
+// Mistake is a mistake in a configuration file.
 type Mistake struct {
 	File   string
-	Line   int // from 1; 0 when it is the whole file
+	Line   int // from 1; 0: the whole file
 	Reason string
 }
 
-// Error spells the mistake as "file:line: reason".
+// Error returns the mistake as "file:line: reason".
 func (m Mistake) Error() string {
 	if m.Line == 0 {
 		return m.File + ": " + m.Reason
@@ -20,11 +22,11 @@ func (m Mistake) Error() string {
 	return m.File + ":" + strconv.Itoa(m.Line) + ": " + m.Reason
 }
 
-// Mistakes is everything that is wrong in a configuration, in the order of the files
-// and lines. It is the error that Load returns for bad contents.
+// Mistakes are all mistakes of a configuration, in the order of the files and lines. Load returns
+// them as its error.
 type Mistakes []Mistake
 
-// Error gives one line per mistake, without a newline at the end.
+// Error returns one line per mistake, without a newline at the end.
 func (m Mistakes) Error() string {
 	lines := make([]string, len(m))
 	for i, mistake := range m {

@@ -1,16 +1,19 @@
 package config
 
+// This file proposes words for a misspelled word. schema.go uses it for keys, and cmd/gpuarb for
+// commands.
+
 import (
 	"cmp"
 	"slices"
 	"strings"
 )
 
-// mostNear is how many words are worth proposing.
-const mostNear = 3
+// maxNear bounds the number of words that are proposed.
+const maxNear = 3
 
-// Near returns the known words that somebody may have meant by another: those to which it
-// takes the fewest changed letters, if few. "user" is near match.user.
+// Near returns the known words that the user may have meant. These are the words with the fewest
+// changed letters, if few letters differ. For example, "user" is near match.user.
 func Near(word string, known []string) []string {
 	type candidate struct {
 		word     string
@@ -31,8 +34,8 @@ func Near(word string, known []string) []string {
 	slices.SortStableFunc(near, func(x, y candidate) int {
 		return cmp.Or(cmp.Compare(x.distance, y.distance), cmp.Compare(x.word, y.word))
 	})
-	words := make([]string, 0, mostNear)
-	for _, c := range near[:min(len(near), mostNear)] {
+	words := make([]string, 0, maxNear)
+	for _, c := range near[:min(len(near), maxNear)] {
 		if c.distance == near[0].distance {
 			words = append(words, c.word)
 		}
@@ -40,8 +43,8 @@ func Near(word string, known []string) []string {
 	return words
 }
 
-// distance is how many letters have to be changed, left out, put in, or swapped with their
-// neighbour to get from one word to another.
+// distance returns the number of edits between two words. An edit changes, removes or inserts a
+// letter, or swaps two neighbours.
 func distance(from, to string) int {
 	a, b := []rune(from), []rune(to)
 	rows := make([][]int, len(a)+1)
@@ -67,7 +70,7 @@ func distance(from, to string) int {
 	return rows[len(a)][len(b)]
 }
 
-// AndList joins words for people: "a, b and c".
+// AndList joins words for messages: "a, b and c".
 func AndList(words []string) string {
 	if len(words) < 2 {
 		return strings.Join(words, "")

@@ -1,5 +1,8 @@
 package config
 
+// This file lists the sections and their keys. values.go reads the values; load.go reads sections
+// with these keys, and String writes them.
+
 import (
 	"fmt"
 	"slices"
@@ -12,42 +15,45 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// maxStreams bounds streams.max. It is far above what a driver can create.
+// maxStreams bounds streams.max, far above the number of streams that a driver can create.
 const maxStreams = 1 << 20
 
-// maxPriority bounds priority, both ways: with age it stays far inside an integer.
+// maxPriority bounds priority in both directions. With the age of a request added, it stays far
+// inside an integer.
 const maxPriority = 1_000_000
 
-// draft is where the keys of one section are read to, and spelled from. What there is once is the configuration's own.
+// draft holds the values of a section while it is read or written. Keys of single sections are
+// stored directly in config.
 type draft struct {
 	file  string
-	line  int            // of the section
-	lines map[string]int // of each key
+	line  int            // line of the section
+	lines map[string]int // lines of the keys
 
 	config     *Config
-	rules.Rule // of [defaults] and [[rule]]: what it gives to those that it matches; without a name for messages
+	rules.Rule // values of [defaults] or [[rule]]; its Name is empty
 	device     rules.DeviceRule
 }
 
-// key is one that a section may have.
+// key is a key that a section may have.
 type key struct {
 	name  string
-	bytes bool // a value without a unit is bytes
-	// read checks a value and stores it. Its error says what is wrong with the value, and is put after the key's name.
-	read  func(d *draft, v value) error
-	spell func(d *draft) string // as in a file; "": it is not said
+	bytes bool // a number without a unit is bytes
+	// read checks a value and stores it. Its error says what is wrong with the value; the caller
+	// puts the name of the key before it.
+	read   func(d *draft, v value) error
+	format func(d *draft) string // value as in a file; "": not set
 }
 
-// always makes a key that has a value, said or not.
-func always[T any](name string, k kind[T], of func(*draft) *T) key {
+// always makes a key that always has a value, because a default exists.
+func plainKey[T any](name string, k kind[T], of func(*draft) *T) key {
 	read := func(d *draft, v value) (err error) {
 		*of(d), err = k.read(v)
 		return err
 	}
-	return key{name, k.bytes, read, func(d *draft) string { return k.spell(*of(d)) }}
+	return key{name, k.bytes, read, func(d *draft) string { return k.format(*of(d)) }}
 }
 
-// optional makes a key that need not be said: nil stands for that.
+// optional makes a key that may be missing, which nil stands for.
 func optional[T any](name string, k kind[T], of func(*draft) **T) key {
 	read := func(d *draft, v value) error {
 		given, err := k.read(v)
@@ -56,28 +62,28 @@ func optional[T any](name string, k kind[T], of func(*draft) **T) key {
 		}
 		return err
 	}
-	spell := func(d *draft) string {
+	format := func(d *draft) string {
 		if given := *of(d); given != nil {
-			return k.spell(*given)
+			return k.format(*given)
 		}
 		return ""
 	}
-	return key{name, k.bytes, read, spell}
+	return key{name, k.bytes, read, format}
 }
 
-// unsaid is a key that other keys are spelled in place of.
-func unsaid(k key) key {
-	k.spell = func(*draft) string { return "" }
+// hidden makes a key that String does not write, because other keys have its value.
+func hidden(k key) key {
+	k.format = func(*draft) string { return "" }
 	return k
 }
 
 var (
 	slotScope = words(rules.ScopeJob, rules.ScopeProcess, rules.ScopeThread)
-	slotsMax  = always("slots.max", slots, func(d *draft) *int { return &d.device.SlotsMax })
+	slotsMax  = plainKey("slots.max", slots, func(d *draft) *int { return &d.device.SlotsMax })
 
 	limitKeys = []key{
 		optional("memory.max", sizes, func(d *draft) **accounting.Size { return &d.Max }),
-		optional("memory.min", ends, func(d *draft) **accounting.Size { return &d.Min }),
+		optional("memory.min", boundedSizes, func(d *draft) **accounting.Size { return &d.Min }),
 		optional("scope", words(rules.ScopeJob, rules.ScopeProcess, rules.ScopeUser, rules.ScopeCgroup, rules.ScopeRule),
 			func(d *draft) **rules.Scope { return &d.Scope }),
 		optional("streams.max", integers(1, maxStreams), func(d *draft) **int { return &d.StreamsMax }),
@@ -87,48 +93,49 @@ var (
 		optional("wait_after", integers(0, 1), func(d *draft) **int { return &d.WaitAfter }),
 		optional("priority", integers(-maxPriority, maxPriority), func(d *draft) **int { return &d.Priority }),
 		optional("slots.scope", slotScope, func(d *draft) **rules.Scope { return &d.SlotScope }),
-		optional("stream_reserve", amounts(ends), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
+		optional("stream_reserve", amounts(boundedSizes), func(d *draft) **accounting.Bytes { return &d.StreamReserve }),
 		optional("host.max", amounts(sizes), func(d *draft) **accounting.Bytes { return &d.HostMax }),
 		optional("no_exports", booleans, func(d *draft) **bool { return &d.NoExports }),
 	}
 
 	ruleKeys = slices.Concat([]key{
-		always("name", ruleNames, func(d *draft) *string { return &d.Key }),
-		always("match.user", patterns, func(d *draft) *string { return &d.Match.User }),
-		always("match.group", patterns, func(d *draft) *string { return &d.Match.Group }),
-		always("match.exe", patterns, func(d *draft) *string { return &d.Match.Exe }),
-		always("match.command", patterns, func(d *draft) *string { return &d.Match.Command }),
-		always("match.cgroup", patterns, func(d *draft) *string { return &d.Match.Cgroup }),
-		always("match.unit", patterns, func(d *draft) *string { return &d.Match.Unit }),
-		always("match.container", patterns, func(d *draft) *string { return &d.Match.Container }),
+		plainKey("name", ruleNames, func(d *draft) *string { return &d.Key }),
+		plainKey("match.user", patterns, func(d *draft) *string { return &d.Match.User }),
+		plainKey("match.group", patterns, func(d *draft) *string { return &d.Match.Group }),
+		plainKey("match.exe", patterns, func(d *draft) *string { return &d.Match.Exe }),
+		plainKey("match.command", patterns, func(d *draft) *string { return &d.Match.Command }),
+		plainKey("match.cgroup", patterns, func(d *draft) *string { return &d.Match.Cgroup }),
+		plainKey("match.unit", patterns, func(d *draft) *string { return &d.Match.Unit }),
+		plainKey("match.container", patterns, func(d *draft) *string { return &d.Match.Container }),
 	}, limitKeys)
 
 	defaultsKeys = append(slices.Clip(limitKeys),
-		unsaid(slotsMax), // each [[device]] has it
-		always("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
-		always("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
-		always("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
-		key{"context_reserve", ends.bytes, readContextReserve, spellContextReserve},
+		hidden(slotsMax), // String writes it in each [[device]]
+		plainKey("on_loss", words(LossOpen, LossClosed), func(d *draft) *OnLoss { return &d.config.OnLoss }),
+		plainKey("deadlock_grace", durations(false), func(d *draft) *time.Duration { return &d.config.Policy.DeadlockGrace }),
+		plainKey("charge_overhead", booleans, func(d *draft) *bool { return &d.config.Policy.ChargeOverhead }),
+		key{"context_reserve", boundedSizes.bytes, readContextReserve, spellContextReserve},
 	)
 
 	deviceKeys = []key{
 		optional("match.index", integers(0, 1<<16), func(d *draft) **int { return &d.device.Match.Index }),
-		always("match.uuid", uuids, func(d *draft) *string { return &d.device.Match.UUID }),
-		always("match.pci", addresses, func(d *draft) *string { return &d.device.Match.PCI }),
-		always("match.vendor", words("nvidia", "amd", "intel", accounting.VendorCPU), func(d *draft) *string { return &d.device.Match.Vendor }),
-		always("memory", memory, func(d *draft) *accounting.Bytes { return &d.device.Memory }),
-		always("also", drivers, func(d *draft) *[]string { return &d.device.Also }),
-		always("reserve", ends, func(d *draft) *accounting.Size { return &d.device.Reserve }),
+		plainKey("match.uuid", uuids, func(d *draft) *string { return &d.device.Match.UUID }),
+		plainKey("match.pci", addresses, func(d *draft) *string { return &d.device.Match.PCI }),
+		plainKey("match.vendor", words("nvidia", "amd", "intel", accounting.VendorCPU), func(d *draft) *string { return &d.device.Match.Vendor }),
+		plainKey("memory", memory, func(d *draft) *accounting.Bytes { return &d.device.Memory }),
+		plainKey("also", drivers, func(d *draft) *[]string { return &d.device.Also }),
+		plainKey("reserve", boundedSizes, func(d *draft) *accounting.Size { return &d.device.Reserve }),
 		slotsMax,
-		always("slots.scope", slotScope, func(d *draft) *rules.Scope { return &d.device.SlotScope }),
-		optional("context_reserve", ends, func(d *draft) **accounting.Size { return &d.device.ContextReserve }),
+		plainKey("slots.scope", slotScope, func(d *draft) *rules.Scope { return &d.device.SlotScope }),
+		optional("context_reserve", boundedSizes, func(d *draft) **accounting.Size { return &d.device.ContextReserve }),
 	}
 )
 
-// readContextReserve reads what a context takes; else a reservation goes by the guess.
+// readContextReserve reads the memory of a context. Without this key a reservation uses
+// ContextGuess.
 func readContextReserve(d *draft, v value) (err error) {
 	policy := &d.config.Policy
-	policy.ContextReserve, err = ends.read(v)
+	policy.ContextReserve, err = boundedSizes.read(v)
 	policy.ContextGuess = accounting.Size{}
 	return err
 }
@@ -137,17 +144,17 @@ func spellContextReserve(d *draft) string {
 	if d.config.Policy.ContextGuess != (accounting.Size{}) {
 		return ""
 	}
-	return ends.spell(d.config.Policy.ContextReserve)
+	return boundedSizes.format(d.config.Policy.ContextReserve)
 }
 
-// table is a kind of section that a file may have.
+// table is a kind of section.
 type table struct {
 	name string // "": the top of the file
-	many bool   // there may be several
+	many bool   // the section may occur several times
 	keys []key
 }
 
-// The sections that are known by their names.
+// The names of sections that other code needs.
 const (
 	sectionRoot     = ""
 	sectionDefaults = "defaults"
@@ -156,22 +163,22 @@ const (
 	sectionHTTP     = "http"
 )
 
-// tables are all that there are; the top of the file comes first.
+// tables are all kinds of sections. The top of the file is the first.
 var tables = []table{
-	{sectionRoot, false, []key{always("schema_version", versions, func(*draft) *int { return new(int) })}},
+	{sectionRoot, false, []key{plainKey("schema_version", versions, func(*draft) *int { return new(int) })}},
 	{sectionDefaults, false, defaultsKeys},
 	{sectionRule, true, ruleKeys},
 	{sectionDevice, true, deviceKeys},
 	{sectionHTTP, false, []key{
-		always("listen", listens, func(d *draft) *Listen { return &d.config.HTTP.Listen }),
-		always("hosts", hosts, func(d *draft) *[]string { return &d.config.HTTP.Hosts }),
+		plainKey("listen", listens, func(d *draft) *Listen { return &d.config.HTTP.Listen }),
+		plainKey("hosts", hosts, func(d *draft) *[]string { return &d.config.HTTP.Hosts }),
 	}},
-	{"privacy", false, []key{always("commands", words(CommandsAll, CommandsOwn), func(d *draft) *Commands { return &d.config.Commands })}},
-	{"metrics", false, []key{always("jobs", booleans, func(d *draft) *bool { return &d.config.Metrics.Jobs })}},
-	{"dcgm", false, []key{always("job_mapping_dir", folders, func(d *draft) *string { return &d.config.DCGM.JobMappingDir })}},
+	{"privacy", false, []key{plainKey("commands", words(CommandsAll, CommandsOwn), func(d *draft) *Commands { return &d.config.Commands })}},
+	{"metrics", false, []key{plainKey("jobs", booleans, func(d *draft) *bool { return &d.config.Metrics.Jobs })}},
+	{"dcgm", false, []key{plainKey("job_mapping_dir", folders, func(d *draft) *string { return &d.config.DCGM.JobMappingDir })}},
 }
 
-// tableOf is the table that a header names; nil: there is none.
+// tableOf returns the table that a header names; nil: none.
 func tableOf(name string) *table {
 	i := slices.IndexFunc(tables, func(t table) bool { return t.name == name })
 	if i <= 0 {
@@ -180,7 +187,7 @@ func tableOf(name string) *table {
 	return &tables[i]
 }
 
-// header is how the table is written.
+// header returns how the table is written.
 func (t *table) header() string {
 	switch {
 	case t.name == sectionRoot:
@@ -191,7 +198,7 @@ func (t *table) header() string {
 	return "[" + t.name + "]"
 }
 
-// key returns a key of the table; false: it has none of that name.
+// key returns a key of the table; false: the table has no key of that name.
 func (t *table) key(name string) (key, bool) {
 	i := slices.IndexFunc(t.keys, func(k key) bool { return k.name == name })
 	if i < 0 {
@@ -209,12 +216,12 @@ func (t *table) keyNames() []string {
 	return names
 }
 
-// isParent says whether a name is that of a table that holds one of the keys, as memory holds memory.max.
+// isParent reports whether name is a prefix of a key, as memory is of memory.max.
 func (t *table) isParent(name string) bool {
 	return slices.ContainsFunc(t.keys, func(k key) bool { return strings.HasPrefix(k.name, name+".") })
 }
 
-// knownTables is for messages.
+// knownTables lists the sections for messages.
 func knownTables() string {
 	var headers []string
 	for _, t := range tables[1:] {
@@ -223,13 +230,14 @@ func knownTables() string {
 	return AndList(headers)
 }
 
-// fewBytes is more than anybody counts by single bytes, and less than any budget.
-const fewBytes = 1 << 20
+// suspiciousBytes is a limit for missing units: users do not count more than this by single bytes,
+// and every budget is larger.
+const suspiciousBytes = 1 << 20
 
-// forgotUnit tells of a number without a unit that looks as if one was meant; "" where none does.
-func forgotUnit(k key, v value) string {
+// missingUnit returns a warning for a number whose unit seems to be missing; "": no warning.
+func missingUnit(k key, v value) string {
 	n, err := strconv.ParseUint(v.text, 0, 64)
-	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= fewBytes || !k.bytes {
+	if err != nil || v.kind != unstable.String && v.kind != unstable.Integer || n == 0 || n >= suspiciousBytes || !k.bytes {
 		return ""
 	}
 	unit := "GiB"
@@ -239,8 +247,8 @@ func forgotUnit(k key, v value) string {
 	return fmt.Sprintf("%s is %d bytes; did you mean \"%d%s\"?", k.name, n, n, unit)
 }
 
-// unknownKey says what is to be done about a key that means nothing where it stands: it is
-// another section's, or much like one that does mean something there.
+// unknownKey says what to do about a key that the section does not have. The key may belong into
+// another section, or be misspelled.
 func (t *table) unknownKey(name string) string {
 	var homes []string
 	for _, other := range tables {
@@ -257,8 +265,8 @@ func (t *table) unknownKey(name string) string {
 	return fmt.Sprintf("unknown key %q in %s; known are %s", name, t.header(), strings.Join(t.keyNames(), ", "))
 }
 
-// String spells the configuration in force as a file that Load reads back to the
-// same: every default included, rules and devices in their order.
+// String returns the configuration as a file that Load reads back to an equal configuration. It
+// contains every default, and rules and devices in their order.
 func (c *Config) String() string {
 	var b strings.Builder
 	for _, file := range c.Files {
@@ -290,11 +298,11 @@ func (c *Config) String() string {
 	return b.String()
 }
 
-// lines spells the keys of a table that are said.
+// lines writes the keys of a table that are set.
 func (t *table) lines(d *draft) string {
 	var b strings.Builder
 	for _, k := range t.keys {
-		if text := k.spell(d); text != "" {
+		if text := k.format(d); text != "" {
 			fmt.Fprintf(&b, "%s = %s\n", k.name, text)
 		}
 	}

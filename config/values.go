@@ -1,5 +1,8 @@
 package config
 
+// This file reads and writes the values of keys: sizes, durations, names and others. schema.go says
+// which key has which kind of value.
+
 import (
 	"errors"
 	"fmt"
@@ -15,23 +18,23 @@ import (
 	"github.com/pelletier/go-toml/v2/unstable"
 )
 
-// value is a TOML value. A table stands for itself beside the settings inside it, so
-// that an empty or misplaced one is noticed.
+// value is a TOML value. An inline table is a value itself, in addition to the settings in it. So
+// an empty or misplaced table is noticed.
 type value struct {
 	kind unstable.Kind
 	text string  // decoded for a string, as written for other scalars
-	list []value // of an array
+	list []value // elements of an array
 }
 
-// kind is a kind of values that keys have: how one is read from a file, and how it is spelled in one.
+// kind is a kind of value: how it is read from a file and written to it.
 type kind[T any] struct {
-	read  func(v value) (T, error)
-	spell func(T) string // "": it is as if it was not said
-	bytes bool           // a number without a unit is bytes
+	read   func(v value) (T, error)
+	format func(T) string // "": the key is not set
+	bytes  bool           // a number without a unit is bytes
 }
 
-// shown spells a value for a message, as it stands in the file or near it.
-func (v value) shown() string {
+// display returns a value for a message, about as in the file.
+func (v value) display() string {
 	switch v.kind {
 	case unstable.String:
 		return strconv.Quote(v.text)
@@ -44,10 +47,10 @@ func (v value) shown() string {
 }
 
 func (v value) wrongType(want string) error {
-	return fmt.Errorf("must be %s, not %s", want, v.shown())
+	return fmt.Errorf("must be %s, not %s", want, v.display())
 }
 
-// versions are the schema_version that is read, and no other.
+// versions reads the schema_version, and accepts only SchemaVersion.
 var versions = kind[int]{
 	read: func(v value) (int, error) {
 		n, err := integers(0, 1<<30).read(v)
@@ -56,7 +59,7 @@ var versions = kind[int]{
 		}
 		return n, err
 	},
-	spell: func(int) string { return strconv.Itoa(SchemaVersion) },
+	format: func(int) string { return strconv.Itoa(SchemaVersion) },
 }
 
 func integers(least, most int64) kind[int] {
@@ -70,7 +73,7 @@ func integers(least, most int64) kind[int] {
 		}
 		return int(n), nil
 	}
-	return kind[int]{read: read, spell: strconv.Itoa}
+	return kind[int]{read: read, format: strconv.Itoa}
 }
 
 var booleans = kind[bool]{
@@ -80,7 +83,7 @@ var booleans = kind[bool]{
 		}
 		return v.text == "true", nil
 	},
-	spell: strconv.FormatBool,
+	format: strconv.FormatBool,
 }
 
 var sizes = kind[accounting.Size]{
@@ -94,12 +97,12 @@ var sizes = kind[accounting.Size]{
 		}
 		return accounting.ParseSize(text)
 	},
-	spell: func(s accounting.Size) string { return quote(s.WithUnit()) },
-	bytes: true,
+	format: func(s accounting.Size) string { return quote(s.WithUnit()) },
+	bytes:  true,
 }
 
-// ends are sizes that have an end.
-var ends = kind[accounting.Size]{
+// boundedSizes reads sizes other than "max".
+var boundedSizes = kind[accounting.Size]{
 	read: func(v value) (accounting.Size, error) {
 		size, err := sizes.read(v)
 		if err == nil && size.Max {
@@ -107,11 +110,11 @@ var ends = kind[accounting.Size]{
 		}
 		return size, err
 	},
-	spell: sizes.spell,
-	bytes: true,
+	format: sizes.format,
+	bytes:  true,
 }
 
-// amounts are sizes that are no share of anything.
+// amounts reads sizes other than a share.
 func amounts(of kind[accounting.Size]) kind[accounting.Bytes] {
 	read := func(v value) (accounting.Bytes, error) {
 		size, err := of.read(v)
@@ -120,31 +123,31 @@ func amounts(of kind[accounting.Size]) kind[accounting.Bytes] {
 		}
 		return size.Of(0), err
 	}
-	return kind[accounting.Bytes]{read, func(n accounting.Bytes) string { return of.spell(accounting.Absolute(n)) }, true}
+	return kind[accounting.Bytes]{read, func(n accounting.Bytes) string { return of.format(accounting.Absolute(n)) }, true}
 }
 
-// memory is how much the processor counts as having.
+// memory reads how much memory the processor has for gpuarb.
 var memory = kind[accounting.Bytes]{
 	read: func(v value) (accounting.Bytes, error) {
-		n, err := amounts(ends).read(v)
+		n, err := amounts(boundedSizes).read(v)
 		if err == nil && n == 0 {
 			err = errors.New("must be above 0")
 		}
 		return n, err
 	},
-	spell: func(n accounting.Bytes) string {
+	format: func(n accounting.Bytes) string {
 		if n == 0 {
 			return ""
 		}
-		return amounts(ends).spell(n)
+		return amounts(boundedSizes).format(n)
 	},
 	bytes: true,
 }
 
-// maxSlots bounds slots.max, likewise far above what there can be.
+// maxSlots bounds slots.max, far above any useful number.
 const maxSlots = 1 << 20
 
-// slots are numbers of slots, where "max" is 0: no limit.
+// slots reads numbers of slots; "max" becomes 0, which means no limit.
 var slots = kind[int]{
 	read: func(v value) (int, error) {
 		if v.kind == unstable.String && v.text == "max" {
@@ -156,7 +159,7 @@ var slots = kind[int]{
 		}
 		return n, err
 	},
-	spell: func(n int) string {
+	format: func(n int) string {
 		if n == 0 {
 			return quote("max")
 		}
@@ -164,7 +167,7 @@ var slots = kind[int]{
 	},
 }
 
-// durations are times above 0; where endless, "max" is taken too.
+// durations reads times above 0. If endless is true, "max" is accepted too.
 func durations(endless bool) kind[time.Duration] {
 	want := `a duration ("10m", "2s")`
 	if endless {
@@ -184,16 +187,16 @@ func durations(endless bool) kind[time.Duration] {
 		}
 		return duration, nil
 	}
-	spell := func(d time.Duration) string {
+	format := func(d time.Duration) string {
 		if d == rules.NoTimeout {
 			return quote("max")
 		}
 		return quote(d.String())
 	}
-	return kind[time.Duration]{read: read, spell: spell}
+	return kind[time.Duration]{read: read, format: format}
 }
 
-// words are a few known ones.
+// words reads one of a few known words.
 func words[T ~string](known ...T) kind[T] {
 	read := func(v value) (T, error) {
 		word := T(v.text)
@@ -202,43 +205,43 @@ func words[T ~string](known ...T) kind[T] {
 		}
 		return word, nil
 	}
-	return kind[T]{read: read, spell: func(word T) string { return unlessEmpty(string(word)) }}
+	return kind[T]{read: read, format: func(word T) string { return unlessEmpty(string(word)) }}
 }
 
-// textual makes a kind of texts; the empty one is as if it was not said.
-func textual(read func(v value) (string, error)) kind[string] {
-	return kind[string]{read: read, spell: unlessEmpty}
+// textKind makes a kind of text. An empty text counts as not set.
+func textKind(read func(v value) (string, error)) kind[string] {
+	return kind[string]{read: read, format: unlessEmpty}
 }
 
-// something is any text but an empty one.
-func something(v value) (string, error) {
+// nonEmpty reads any text that is not empty.
+func nonEmpty(v value) (string, error) {
 	if v.kind != unstable.String || strings.TrimSpace(v.text) == "" {
 		return "", v.wrongType("a string with something in it")
 	}
 	return v.text, nil
 }
 
-// ruleName is what a rule may be called: one word on a command line.
+// ruleName matches the names of rules: one word on a command line.
 var ruleName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,63}$`)
 
-var ruleNames = textual(func(v value) (string, error) {
+var ruleNames = textKind(func(v value) (string, error) {
 	if v.kind != unstable.String || !ruleName.MatchString(v.text) {
 		return "", v.wrongType("a word of at most 64 letters, digits, _, . and -")
 	}
 	return v.text, nil
 })
 
-var patterns = textual(func(v value) (string, error) {
-	text, err := something(v)
+var patterns = textKind(func(v value) (string, error) {
+	text, err := nonEmpty(v)
 	if err == nil && rules.CheckGlob(text) != nil {
 		err = fmt.Errorf("%q is no pattern: a [ without its ], or a \\ at the end", text)
 	}
 	return text, err
 })
 
-// uuids are spelled as the inventory does: hexadecimal digits in lower case.
-var uuids = textual(func(v value) (string, error) {
-	text, err := something(v)
+// uuids reads UUIDs in the spelling of package inventory: hexadecimal digits in lower case.
+var uuids = textKind(func(v value) (string, error) {
+	text, err := nonEmpty(v)
 	for _, prefix := range []string{"GPU-", "MIG-", "CPU-"} {
 		if len(text) > len(prefix) && strings.EqualFold(text[:len(prefix)], prefix) {
 			text = prefix + strings.ToLower(text[len(prefix):])
@@ -247,12 +250,12 @@ var uuids = textual(func(v value) (string, error) {
 	return text, err
 })
 
-// pciAddress is domain:bus:device.function; some tools write the domain with eight
-// digits, and some leave it out.
+// pciAddress matches domain:bus:device.function. Some tools write the domain with eight digits,
+// others leave it out.
 var pciAddress = regexp.MustCompile(`^(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])$`)
 
-// addresses are PCI's, spelled as the inventory does: four digits of domain.
-var addresses = textual(func(v value) (string, error) {
+// addresses reads PCI addresses in the spelling of package inventory: four digits for the domain.
+var addresses = textKind(func(v value) (string, error) {
 	parts := pciAddress.FindStringSubmatch(strings.ToLower(v.text))
 	if v.kind != unstable.String || parts == nil {
 		return "", v.wrongType(`a PCI address ("0000:01:00.0")`)
@@ -260,7 +263,7 @@ var addresses = textual(func(v value) (string, error) {
 	return fmt.Sprintf("%04s:%s", strings.TrimLeft(parts[1], "0"), parts[2]), nil
 })
 
-// folders are absolute paths; the empty text is none, by which a later file takes one back.
+// folders reads absolute paths. The empty text means none, so that a later file can remove a path.
 var folders = kind[string]{
 	read: func(v value) (string, error) {
 		switch {
@@ -273,10 +276,10 @@ var folders = kind[string]{
 		}
 		return filepath.Clean(v.text), nil
 	},
-	spell: quote,
+	format: quote,
 }
 
-// drivers compute on the processor, and are counted on a GPU.
+// drivers reads drivers that compute on the processor, and that a GPU's section lists.
 var drivers = kind[[]string]{
 	read: func(v value) (list []string, err error) {
 		if v.kind != unstable.Array || len(v.list) == 0 {
@@ -285,7 +288,7 @@ var drivers = kind[[]string]{
 		for _, driver := range v.list {
 			switch {
 			case driver.kind != unstable.String || !slices.Contains(rules.CPUDrivers, driver.text):
-				return list, fmt.Errorf("%s is no driver that computes on the processor; known are %s", driver.shown(), strings.Join(quoted(rules.CPUDrivers), ", "))
+				return list, fmt.Errorf("%s is no driver that computes on the processor; known are %s", driver.display(), strings.Join(quoted(rules.CPUDrivers), ", "))
 			case slices.Contains(list, driver.text):
 				return list, fmt.Errorf("%q is there twice", driver.text)
 			}
@@ -293,7 +296,7 @@ var drivers = kind[[]string]{
 		}
 		return list, nil
 	},
-	spell: spellList,
+	format: spellList,
 }
 
 func spellList(words []string) string {
@@ -318,7 +321,7 @@ func unlessEmpty(text string) string {
 	return quote(text)
 }
 
-// quote spells text as a TOML basic string.
+// quote returns text as a TOML basic string.
 func quote(text string) string {
 	var b strings.Builder
 	b.WriteByte('"')

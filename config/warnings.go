@@ -1,5 +1,7 @@
 package config
 
+// This file finds settings that are allowed but probably wrong. `gpuarb config check` prints them.
+
 import (
 	"cmp"
 	"fmt"
@@ -10,16 +12,16 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// Machine is what is known of the machine that a configuration is for. What is nil is not
-// known, and nothing is said of it.
+// Machine has the known facts about the machine of a configuration. A nil field is not known, and
+// causes no warnings.
 type Machine struct {
 	Devices []rules.Device
-	User    func(name string) bool // tells whether there is such a user
-	Group   func(name string) bool // and such a group
+	User    func(name string) bool // reports whether the user exists
+	Group   func(name string) bool // reports whether the group exists
 }
 
-// Check is Load, and what is allowed in the files and cannot be meant: of each the place
-// and what is odd about it, in the order of the files and lines.
+// Check calls Load, and returns warnings about settings that are allowed but probably wrong, in the
+// order of the files and lines.
 func Check(path string, m Machine) (config *Config, warnings Mistakes, err error) {
 	l := load(path)
 	config, err = l.finish()
@@ -32,12 +34,12 @@ func Check(path string, m Machine) (config *Config, warnings Mistakes, err error
 	return config, l.warnings, nil
 }
 
-// warn notes that something in a section cannot be meant, at the line of a key.
+// warn records a warning at the line of a key of a section.
 func (l *loader) warn(d *draft, key, format string, args ...any) {
 	l.warnings = append(l.warnings, Mistake{d.file, cmp.Or(d.lines[key], d.line), fmt.Sprintf(format, args...)})
 }
 
-// checkRules looks at whom the rules are for.
+// checkRules checks the users and groups that rules match, and the order of the rules.
 func (l *loader) checkRules(m Machine) {
 	all := l.config.Policy.Rules
 	for i, d := range l.rules {
@@ -65,8 +67,8 @@ func (l *loader) checkRules(m Machine) {
 	}
 }
 
-// covers tells whether one rule matches everybody whom another one matches, as far as that
-// can be seen without knowing them: it asks for nothing else.
+// covers reports whether the first rule matches all programs that the second matches, as far as the
+// patterns alone show that.
 func covers(first, second rules.Match) bool {
 	a, b := first.Fields(), second.Fields()
 	for i := range a {
@@ -77,14 +79,14 @@ func covers(first, second rules.Match) bool {
 	return true
 }
 
-// checkMin looks whether a reservation is more than any device has.
+// checkMin checks whether a reservation is larger than every device.
 func (l *loader) checkMin(d *draft, m Machine) {
 	if d.Min == nil || !d.Min.IsAbsolute() {
 		return
 	}
 	var largest accounting.Bytes
 	for _, dev := range m.Devices {
-		if dev.IsGPU() { // nothing is reserved elsewhere
+		if dev.IsGPU() { // only GPUs have reservations
 			largest = max(largest, dev.Total)
 		}
 	}
@@ -93,9 +95,9 @@ func (l *loader) checkMin(d *draft, m Machine) {
 	}
 }
 
-// checkDevices looks at which devices are meant, and what is left of them.
+// checkDevices checks which devices the sections match, and what is left of them.
 func (l *loader) checkDevices(m Machine) {
-	taken := map[rules.Device]bool{} // that a block before counts for
+	taken := map[rules.Device]bool{} // devices that an earlier section matches
 	for _, d := range l.devices {
 		var meant []rules.Device
 		for _, dev := range m.Devices {

@@ -1,5 +1,7 @@
 package events
 
+// This file has the format of a line. log.go keeps lines.
+
 import (
 	"bytes"
 	"encoding/json"
@@ -9,55 +11,55 @@ import (
 	"unicode/utf8"
 )
 
-// Version is the version of the schema, in each line. It changes when a field is removed or its meaning changes;
-// new kinds and fields are added without a new version.
+// Version is the version of the schema, which each line has. It changes if a field is removed or
+// gets another meaning. New kinds and fields do not change it.
 const Version = 1
 
-// Kind says what an event is about.
+// Kind is the kind of an event.
 type Kind string
 
-// The kinds of events. docs/reference/events.md says when each of them is written, and with which fields.
+// The kinds of events. docs/reference/events.md says when each is written, and with which fields.
 const (
-	Granted       Kind = "granted"        // a program, or a job, was given something without waiting
-	Refused       Kind = "refused"        // a request was refused, or waited in vain
+	Granted       Kind = "granted"        // a program or a job was given something without waiting
+	Refused       Kind = "refused"        // a request was refused, also after a wait
 	Waited        Kind = "waited"         // a request has begun to wait
-	Served        Kind = "served"         // a request that waited was granted
+	Served        Kind = "served"         // a waiting request was granted
 	Recalled      Kind = "recalled"       // idle credit was called back
 	LimitChanged  Kind = "limit_changed"  // a user changed a limit
 	Configured    Kind = "configured"     // a new configuration is in force
-	Died          Kind = "died"           // a client ended with what it held
+	Died          Kind = "died"           // a client ended while it held something
 	Ended         Kind = "ended"          // a job ended
-	Reclaimed     Kind = "reclaimed"      // a dead process's memory is back
-	Kept          Kind = "kept"           // a dead process's memory is not back
-	Deadlock      Kind = "deadlock"       // a circle of waiting requests was broken
+	Reclaimed     Kind = "reclaimed"      // the memory of a dead process has been freed
+	Kept          Kind = "kept"           // the memory of a dead process has not been freed
+	Deadlock      Kind = "deadlock"       // a cycle of waiting requests was broken
 	Over          Kind = "over"           // a budget holds more than its limit
-	Within        Kind = "within"         // it no longer does
+	Within        Kind = "within"         // a budget no longer holds more than its limit
 	Clamped       Kind = "clamped"        // a lease page held impossible values
-	Excess        Kind = "excess"         // a client uses memory that none of its allocations accounts for
+	Excess        Kind = "excess"         // a client uses memory that its allocations do not explain
 	TwoCopies     Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
 	Unmanaged     Kind = "unmanaged"      // a process that is not a client uses a device
 	Verified      Kind = "verified"       // the device confirms a restored lease
 	DeviceFound   Kind = "device_found"   // a device was found, or found again
 	DeviceLost    Kind = "device_lost"    // a device fell off the bus
 	DeviceHung    Kind = "device_hung"    // a device does not answer
-	DeviceWoke    Kind = "device_woke"    // it answers again
+	DeviceWoke    Kind = "device_woke"    // a device answers again
 	DeviceUnknown Kind = "device_unknown" // a program uses a device that the daemon does not know
-	Lost          Kind = "lost"           // lines that should be here are not
+	Lost          Kind = "lost"           // lines are missing here
 )
 
-// Kinds are all of them.
+// Kinds are all kinds.
 var Kinds = []Kind{Granted, Refused, Waited, Served, Recalled, LimitChanged, Configured, Died, Ended, Reclaimed, Kept, Deadlock, Over, Within,
 	Clamped, Excess, TwoCopies, Unmanaged, Verified, DeviceFound, DeviceLost, DeviceHung, DeviceWoke, DeviceUnknown, Lost}
 
-// Event is one line of the history. A field that a line does not have is absent from it: which are there
-// follows from the kind. docs/reference/events.schema.json has the same in JSON's own words.
+// Event is a line of the history. A field without a value is absent from the line; the kind decides
+// which fields a line has. docs/reference/events.schema.json is the JSON schema.
 type Event struct {
 	V    int       `json:"v"`
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
 
-	Device *int   `json:"device,omitempty"` // index
-	UUID   string `json:"uuid,omitempty"`   // of that device
+	Device *int   `json:"device,omitempty"` // index of the device
+	UUID   string `json:"uuid,omitempty"`   // UUID of the device
 
 	Job     uint64  `json:"job,omitempty"`
 	JobName string  `json:"job_name,omitempty"`
@@ -66,9 +68,9 @@ type Event struct {
 	User    string  `json:"user,omitempty"`
 	Command string  `json:"command,omitempty"`
 
-	Reason    string `json:"reason,omitempty"`     // why it was refused or lines are lost, or what it waits for
-	WaitedFor string `json:"waited_for,omitempty"` // of what waited in vain
-	What      string `json:"what,omitempty"`       // was asked for: lease, memory, stream, context, hold, job, process
+	Reason    string `json:"reason,omitempty"`     // why a request was refused, why lines are lost, or what a request waits for
+	WaitedFor string `json:"waited_for,omitempty"` // what a refused request had waited for
+	What      string `json:"what,omitempty"`       // kind of the request: lease, memory, stream, context, hold, job or process
 	Ticket    uint64 `json:"ticket,omitempty"`
 	WaitedMs  *int64 `json:"waited_ms,omitempty"`
 
@@ -80,44 +82,45 @@ type Event struct {
 	Contexts  int     `json:"contexts,omitempty"`
 	Leases    int     `json:"leases,omitempty"`
 
-	Setting string  `json:"setting,omitempty"` // which limit was changed,
+	Setting string  `json:"setting,omitempty"` // name of the changed limit
 	Whose   string  `json:"whose,omitempty"`
 	From    string  `json:"from,omitempty"`
 	To      string  `json:"to,omitempty"`
-	ByUID   *uint32 `json:"by_uid,omitempty"` // and by whom
+	ByUID   *uint32 `json:"by_uid,omitempty"` // user who changed the limit
 	ByPID   int     `json:"by_pid,omitempty"`
 
-	Parties []Party `json:"parties,omitempty"` // of a deadlock
+	Parties []Party `json:"parties,omitempty"` // requests of a deadlock
 
 	LostBytes int64 `json:"lost_bytes,omitempty"`
 	LostLines int   `json:"lost_lines,omitempty"`
 
-	Text string `json:"text"` // the same for people
+	Text string `json:"text"` // sentence for users
 }
 
-// Party is one request of a deadlock: what its job holds, and what it requests.
+// Party is a request of a deadlock: what its job holds, and what it wants.
 type Party struct {
 	Job     uint64 `json:"job"`
 	PID     int    `json:"pid,omitempty"`
 	User    string `json:"user,omitempty"`
 	Command string `json:"command,omitempty"`
 	Holds   []Hold `json:"holds"`
-	What    string `json:"what"`             // it wants, as of an event
-	Wants   string `json:"wants"`            // the same for people: "512 MiB", "a slot"
-	Device  *int   `json:"device,omitempty"` // where; absent: any
-	Bytes   uint64 `json:"bytes,omitempty"`  // of what it wants
+	What    string `json:"what"`             // kind of the request, as in Event
+	Wants   string `json:"wants"`            // text for users: "512 MiB", "a slot"
+	Device  *int   `json:"device,omitempty"` // device of the request; absent: any
+	Bytes   uint64 `json:"bytes,omitempty"`  // bytes that it wants
 	Ticket  uint64 `json:"ticket"`
 }
 
-// Hold is what a job has of a device.
+// Hold is the part of a device that a job holds.
 type Hold struct {
 	Device int    `json:"device"`
 	Bytes  uint64 `json:"bytes,omitempty"`
 	Slot   bool   `json:"slot,omitempty"`
 }
 
-// Bounds of a line and of the texts in it, in bytes. No line is shorter than a line of the kind Lost, so that one always fits in the
-// place of dropped lines.
+// Bounds of a line and of its texts, in bytes. A line of the kind Lost has at most MinLine bytes,
+// and other lines have at least MinLine. So a line of the kind Lost always fits in the place of
+// dropped lines.
 const (
 	MaxLine    = 16 << 10
 	MinLine    = 160
@@ -127,13 +130,14 @@ const (
 	maxParties = 8
 )
 
-// Line is the event as a line, with its newline, of MinLine to MaxLine bytes: long names are cut, and short lines are padded with blanks.
+// Line returns the event as a line with its newline, of MinLine to MaxLine bytes. Long names are
+// cut, and short lines are padded with blanks.
 func (e *Event) Line() []byte {
 	e.V = Version
 	e.Time = e.Time.UTC().Round(0).Truncate(time.Microsecond)
 	e.bound()
 	line := e.encode()
-	if len(line) > MaxLine { // escapes make long what is short
+	if len(line) > MaxLine { // escapes can make a short text long
 		e.Command, e.Parties = "", nil
 		e.Text = cut(e.Text, maxName)
 		line = e.encode()
@@ -148,7 +152,7 @@ func (e *Event) encode() []byte {
 	var b bytes.Buffer
 	encoder := json.NewEncoder(&b)
 	encoder.SetEscapeHTML(false)
-	_ = encoder.Encode(e) // it cannot fail: every field can be encoded
+	_ = encoder.Encode(e) // cannot fail: every field can be encoded
 	return b.Bytes()
 }
 
@@ -165,7 +169,7 @@ func (e *Event) bound() {
 	}
 }
 
-// cut is a text of at most so many bytes.
+// cut cuts a text to a number of bytes.
 func cut(text string, most int) string {
 	if len(text) <= most {
 		return text
@@ -176,10 +180,10 @@ func cut(text string, most int) string {
 	return text[:most] + dots
 }
 
-// ErrVersion says that a line is of another version of the schema than this program reads.
+// ErrVersion is the error for a line of another version of the schema.
 var ErrVersion = errors.New("this is not an event of version 1")
 
-// Parse reads a line. Kinds and fields that this version does not know are no error.
+// Parse reads a line. Unknown kinds and fields are accepted.
 func Parse(line []byte) (Event, error) {
 	var e Event
 	if err := json.Unmarshal(line, &e); err != nil {
@@ -191,7 +195,8 @@ func Parse(line []byte) (Event, error) {
 	return e, nil
 }
 
-// LostLine stands in the place of lines that were dropped, lost bytes of them. It has MinLine bytes at most.
+// LostLine returns the line that replaces dropped lines of lost bytes. It has at most MinLine
+// bytes.
 func LostLine(now time.Time, lost int64) []byte {
 	e := Event{Time: now, Kind: Lost, Reason: "room", LostBytes: lost, Text: "events are lost here"}
 	return e.Line()

@@ -1,5 +1,7 @@
 package events
 
+// This file keeps the lines of the history in bounded memory. event.go has their format.
+
 import (
 	"slices"
 	"sort"
@@ -7,44 +9,45 @@ import (
 	"time"
 )
 
-// Log keeps lines in bounded memory. When that is full, the oldest line of the owner with the most bytes is dropped,
-// so that no owner's lines displace those of others. Offsets of dropped lines are never reused: they are gaps. The
-// daemon has one. Its methods are safe for concurrent use; none of them waits for a reader.
+// Log keeps lines in bounded memory. If it is full, it drops the oldest line of the owner with the
+// most bytes. So no owner's lines displace those of others. Offsets of dropped lines are never used
+// again; they are gaps. The daemon has one Log. Its methods are safe for concurrent use, and none
+// waits for a reader.
 type Log struct {
-	room int
+	capacity int
 
-	mu    sync.Mutex
-	lines []line // in the order of their offsets; dropped ones may still be listed
-	gone  int    // how many of them
-	held  map[Owner]*share
-	used  int   // bytes of the lines that are there
-	size  int64 // the offset behind the last line
-	last  time.Time
-	grown chan struct{} // closed with the next line; nil: nobody waits for one
+	mu           sync.Mutex
+	lines        []line // sorted by offset; dropped lines may still be listed, without text
+	droppedCount int    // number of dropped lines that are listed
+	held         map[Owner]*share
+	used         int   // bytes of the lines that have text
+	size         int64 // offset after the last line
+	last         time.Time
+	grown        chan struct{} // closed when the next line is added; nil: no reader waits
 }
 
-// Owner is whose request a line is about: a user's number, or Daemon.
+// Owner is the user whose request a line is about, or Daemon.
 type Owner int64
 
 // Daemon owns the lines that no user caused.
 const Daemon Owner = -1
 
-// line is one line, at its offset. Without text it was dropped.
+// line is a line and its offset. A dropped line has no text.
 type line struct {
 	at   int64
 	text []byte
 }
 
-// share is what the log keeps of one owner.
+// share is the part of the log that belongs to one owner.
 type share struct {
 	bytes int
-	at    []int64 // the offsets of its lines, the oldest first
+	at    []int64 // offsets of its lines, oldest first
 }
 
-// NewLog is an empty log for so many bytes of lines.
-func NewLog(room int) *Log { return &Log{room: room, held: map[Owner]*share{}} }
+// NewLog returns an empty log for a number of bytes.
+func NewLog(capacity int) *Log { return &Log{capacity: capacity, held: map[Owner]*share{}} }
 
-// Add appends a line, which ends in its newline and is not changed afterwards.
+// Add appends a line, which must end with a newline and must not change afterwards.
 func (l *Log) Add(now time.Time, owner Owner, text []byte) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -59,8 +62,8 @@ func (l *Log) Add(now time.Time, owner Owner, text []byte) {
 	l.used += len(text)
 	l.size += int64(len(text))
 	l.last = now
-	for l.used > l.room && l.used > len(text) {
-		l.dropOne()
+	for l.used > l.capacity && l.used > len(text) {
+		l.dropOldest()
 	}
 	if l.grown != nil {
 		close(l.grown)
@@ -68,8 +71,8 @@ func (l *Log) Add(now time.Time, owner Owner, text []byte) {
 	}
 }
 
-// dropOne drops the oldest line of the owner that has the most.
-func (l *Log) dropOne() {
+// dropOldest drops the oldest line of the owner with the most bytes.
+func (l *Log) dropOldest() {
 	var whose Owner
 	most := -1
 	for owner, s := range l.held {
@@ -86,21 +89,22 @@ func (l *Log) dropOne() {
 	if l.lines[i].text = nil; len(s.at) == 0 {
 		delete(l.held, whose)
 	}
-	if l.gone++; l.gone > len(l.lines)/2 {
+	if l.droppedCount++; l.droppedCount > len(l.lines)/2 {
 		l.lines = slices.DeleteFunc(l.lines, func(x line) bool { return x.text == nil })
-		l.gone = 0
+		l.droppedCount = 0
 	}
 }
 
-// Clear drops all lines. Their offsets are a gap.
+// Clear drops all lines. Their offsets become a gap.
 func (l *Log) Clear() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.lines, l.gone, l.used = nil, 0, 0
+	l.lines, l.droppedCount, l.used = nil, 0, 0
 	clear(l.held)
 }
 
-// search is the index of the line at an offset, or that has it inside; where none is there, of the next one listed.
+// search returns the index of the line that contains an offset. If no line contains it, search
+// returns the index of the next listed line.
 func (l *Log) search(offset int64) int {
 	i := sort.Search(len(l.lines), func(i int) bool { return l.lines[i].at > offset })
 	if i > 0 {
@@ -111,15 +115,15 @@ func (l *Log) search(offset int64) int {
 	return i
 }
 
-// Size is the offset behind the last line, and when that was written; zero: none was.
+// Size returns the offset after the last line, and the time of that line; zero: no line.
 func (l *Log) Size() (size int64, last time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.size, l.last
 }
 
-// ReadAt copies what is there from an offset on, up to the first gap. Where nothing is there at the offset itself, n is
-// 0 and next is where something is again: the end, where that is all.
+// ReadAt copies bytes from an offset on, up to the first gap. If the offset is in a gap, n is 0,
+// and next is the end of the gap.
 func (l *Log) ReadAt(dst []byte, offset int64) (n int, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -146,8 +150,9 @@ func (l *Log) ReadAt(dst []byte, offset int64) (n int, next int64) {
 	return n, offset + int64(n)
 }
 
-// Lines appends whole lines to dst from an offset on, as far as they fit into its capacity, which is MaxLine at least,
-// and there is no gap. It returns the offset behind them. Where the first of them is gone, a line that says so comes instead.
+// Lines appends whole lines to dst from an offset on. It stops at a gap, or when the capacity of
+// dst is full, which must be at least MaxLine. It returns the offset after the last appended line.
+// If the first line was dropped, a line of the kind Lost is appended instead.
 func (l *Log) Lines(dst []byte, now time.Time, from int64) (text []byte, next int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,7 +176,7 @@ func (l *Log) Lines(dst []byte, now time.Time, from int64) (text []byte, next in
 	return dst, next
 }
 
-// Grown is closed when there is something behind an offset.
+// Grown returns a channel that is closed when there are bytes after an offset.
 func (l *Log) Grown(from int64) <-chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()

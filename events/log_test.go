@@ -23,8 +23,8 @@ func text(owner, number, size int) []byte {
 // there is room for.
 func TestLogKeepsOffsets(t *testing.T) {
 	t.Parallel()
-	const room = 4000
-	l := events.NewLog(room)
+	const capacity = 4000
+	l := events.NewLog(capacity)
 	rng := rand.New(rand.NewPCG(1, 2))
 	var all []byte
 	for i := range 2000 {
@@ -47,8 +47,8 @@ func TestLogKeepsOffsets(t *testing.T) {
 			}
 			there, at = there+n, next
 		}
-		if there > room || i > 100 && there < room/2 {
-			t.Fatalf("%d bytes are kept, there is room for %d", there, room)
+		if there > capacity || i > 100 && there < capacity/2 {
+			t.Fatalf("%d bytes are kept, there is room for %d", there, capacity)
 		}
 	}
 	if n, next := l.ReadAt(make([]byte, 10), int64(len(all))); n != 0 || next != int64(len(all)) {

@@ -1,13 +1,18 @@
 package figures
 
+// This file sorts the rows of a snapshot and sums up users. The daemon calls Arrange after each
+// copy.
+
 import (
 	"cmp"
 	"slices"
 )
 
-// Arrange sorts the rows of a snapshot that was just copied, and adds up the usage of each user. The caller makes the snapshot under the
-// daemon's lock, and calls Arrange once, without the lock: with 16,384 leases it takes longer than the copy. It sorts leases by device and
-// then by age, processes by PID, jobs by number, and the holders of a device by the time at which they got their first slot.
+// Arrange sorts the rows of a snapshot that was just copied, and adds up the usage of each user.
+// The caller makes the snapshot under the daemon's lock, and calls Arrange once, without the lock,
+// because with 16,384 leases it takes longer than the copy. It sorts leases by device and then by
+// age, processes by PID, and jobs by number. Holders of a device are sorted by the time at which
+// they got their first slot.
 func (s *Snapshot) Arrange() {
 	s.Leases = sorted(s.Leases, func(x, y *LeaseState) int {
 		return cmp.Or(cmp.Compare(x.Device, y.Device), x.Opened.Compare(y.Opened), cmp.Compare(x.ID, y.ID))
@@ -25,7 +30,8 @@ func (s *Snapshot) Arrange() {
 	s.sumUsers()
 }
 
-// byJob merges the rows of each job into one row, with the number of the job's slots and the time at which it got the oldest of them.
+// byJob merges the rows of each job into one row. That row has the number of the job's slots, and
+// the time at which the job got the oldest slot.
 func byJob(slots []HolderState) (jobs []HolderState) {
 	for _, slot := range sorted(slots, func(x, y *HolderState) int { return cmp.Or(cmp.Compare(x.Job, y.Job), x.Since.Compare(y.Since)) }) {
 		if n := len(jobs); n > 0 && jobs[n-1].Job == slot.Job {
@@ -37,7 +43,8 @@ func byJob(slots []HolderState) (jobs []HolderState) {
 	return sorted(jobs, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
 }
 
-// sorted returns a sorted copy of rows. Rows are large: it sorts pointers, and then copies each row once.
+// sorted returns a sorted copy of rows. Because rows are large, it sorts pointers and then copies
+// each row once.
 func sorted[T any](rows []T, order func(x, y *T) int) []T {
 	if len(rows) == 0 {
 		return rows
@@ -54,7 +61,7 @@ func sorted[T any](rows []T, order func(x, y *T) int) []T {
 	return to
 }
 
-// sumUsers adds up the memory and the streams of each user from the rows of the user's jobs and of their leases.
+// sumUsers adds up the memory and the streams of each user from the user's jobs and their leases.
 func (s *Snapshot) sumUsers() {
 	users := make(map[uint32]*UserState, len(s.Users))
 	for i := range s.Users {

@@ -1,20 +1,24 @@
 package figures
 
+// This file adds up what the programs in a cgroup hold. `gpuarb limit --cgroup` and /gpu/cgroups
+// show it.
+
 import (
 	"iter"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// CgroupState sums up the programs in a cgroup and in those below it.
+// CgroupState sums up the programs in a cgroup and in the cgroups below it.
 type CgroupState struct {
-	Max       accounting.Bytes // what all programs there may hold on each device; where they differ, the lowest; Max: no limit
+	Max       accounting.Bytes // bytes that all programs there may hold on each device, the lowest if devices differ; Max: no limit
 	Used      accounting.Bytes
 	Streams   int
-	Processes []int // that run in it, and not in one below
+	Processes []int // PIDs of processes in the cgroup itself, not below it
 }
 
-// cgroups yields the paths of a client in all hierarchies of cgroups, each as [CgroupOf] returns it.
+// cgroups yields the paths of a client in all hierarchies of cgroups, as [accounting.CgroupOf]
+// returns them.
 func cgroups(path string, others []string) iter.Seq[string] {
 	return func(yield func(string) bool) {
 		if !yield(accounting.CgroupOf(path)) {
@@ -28,7 +32,7 @@ func cgroups(path string, others []string) iter.Seq[string] {
 	}
 }
 
-// InCgroup reports whether a lease's process runs in a cgroup or below it, in any hierarchy.
+// InCgroup reports whether the process of a lease runs in a cgroup or below it, in any hierarchy.
 func (l *LeaseState) InCgroup(of string) bool {
 	for at := range cgroups(l.Cgroup, l.AlsoIn) {
 		if accounting.InCgroup(at, of) {
@@ -38,8 +42,8 @@ func (l *LeaseState) InCgroup(of string) bool {
 	return false
 }
 
-// in reports whether a process runs in a cgroup itself, not in one below it. A process that is in no other cgroup is in
-// the root.
+// in reports whether a process runs in a cgroup itself, not below it. A process in no other cgroup
+// is in the root.
 func (p *ProcessState) in(of string) bool {
 	for at := range cgroups(p.Cgroup, p.AlsoIn) {
 		if at == of {
@@ -49,7 +53,8 @@ func (p *ProcessState) in(of string) bool {
 	return false
 }
 
-// Cgroups yields the paths of each client's cgroups, and of each that has a limit: some more than once.
+// Cgroups yields the paths of the cgroups of all clients, and of each cgroup with a limit. A path
+// may occur several times.
 func (s *Snapshot) Cgroups() iter.Seq[string] {
 	return func(yield func(string) bool) {
 		for i := range s.Processes {
@@ -67,10 +72,11 @@ func (s *Snapshot) Cgroups() iter.Seq[string] {
 	}
 }
 
-// IsOfCgroup reports whether a budget is the limit of a cgroup, which no rule gives.
+// IsOfCgroup reports whether a budget is the limit of a cgroup that a user set, not a rule.
 func (b *BudgetState) IsOfCgroup() bool { return b.Cgroup != "" && b.Rule == "" }
 
-// Cgroup adds up what runs in a cgroup; false where nothing does, and it has no limit.
+// Cgroup adds up the programs in a cgroup. It returns false if the cgroup has no programs and no
+// limit.
 func (s *Snapshot) Cgroup(of string) (CgroupState, bool) {
 	state, known := CgroupState{Max: accounting.Max}, of == "/"
 	for at := range s.Cgroups() {

@@ -1,5 +1,7 @@
 package figures
 
+// This file finds devices, jobs and processes in a snapshot.
+
 import (
 	"iter"
 	"slices"
@@ -7,17 +9,17 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Device is the device of an index; nil: there is none.
+// Device returns the device with an index; nil: none.
 func (s *Snapshot) Device(index int) *DeviceState {
 	return find(s.Devices, func(d *DeviceState) bool { return d.Index == index })
 }
 
-// Job is the job of a number; nil: there is none.
+// Job returns the job with a number; nil: none.
 func (s *Snapshot) Job(id uint64) *JobState {
 	return find(s.Jobs, func(j *JobState) bool { return j.ID == id })
 }
 
-// Process is the client of a PID; nil: there is none.
+// Process returns the client with a PID; nil: none.
 func (s *Snapshot) Process(pid int) *ProcessState {
 	return find(s.Processes, func(p *ProcessState) bool { return p.PID == pid })
 }
@@ -31,7 +33,7 @@ func find[T any](all []T, is func(*T) bool) *T {
 	return nil
 }
 
-// Called is how people know the device of an index: "GPU 0", "the processor".
+// Called returns the name of a device for users: "GPU 0", "the processor".
 func (s *Snapshot) Called(index int) string {
 	if d := s.Device(index); d != nil {
 		return d.Called()
@@ -39,7 +41,7 @@ func (s *Snapshot) Called(index int) string {
 	return accounting.DeviceName(index, index == accounting.ProcessorIndex)
 }
 
-// Unmanaged are the processes that are no clients, with the device that each uses.
+// Unmanaged yields the processes that use a device without gpuarb, each with its device.
 func (s *Snapshot) Unmanaged() iter.Seq2[*DeviceState, *UnmanagedState] {
 	return func(yield func(*DeviceState, *UnmanagedState) bool) {
 		for i := range s.Devices {
@@ -53,12 +55,12 @@ func (s *Snapshot) Unmanaged() iter.Seq2[*DeviceState, *UnmanagedState] {
 	}
 }
 
-// Owners are those who have the device as a whole, by claim or alone.
+// Owners returns the jobs that have the device as a whole, by claim or exclusively.
 func (d *DeviceState) Owners() []HolderState {
 	return slices.DeleteFunc(slices.Clone(d.Holders), func(h HolderState) bool { return h.Kind == HoldsSlot })
 }
 
-// GPUs are those of some devices that are GPUs.
+// GPUs returns the devices that are GPUs.
 func GPUs(devices []DeviceState) []DeviceState {
 	return slices.DeleteFunc(slices.Clone(devices), func(d DeviceState) bool { return !d.IsGPU() })
 }

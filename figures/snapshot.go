@@ -1,5 +1,7 @@
 package figures
 
+// This file has the types of a snapshot. The arbiter fills them, and package report formats them.
+
 import (
 	"slices"
 	"time"
@@ -7,24 +9,24 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// State says how a lease is doing; the word is what STATE shows in /gpu/leases.
+// State is the state of a lease; the STATE column of /gpu/leases shows the word.
 type State string
 
-// The states of a lease, by falling precedence when several are true.
+// The states of a lease. If several are true, the first in this list is shown.
 const (
-	StateLost       State = "lost"       // its device fell off the bus
-	StateDraining   State = "draining"   // its process is gone, its memory not yet
-	StateOver       State = "over"       // it holds more than its limit, which was lowered
-	StateUnverified State = "unverified" // resumed with the client's own sum; the device has not confirmed it
+	StateLost       State = "lost"       // the device fell off the bus
+	StateDraining   State = "draining"   // the process has ended, but its memory has not been freed
+	StateOver       State = "over"       // it holds more than its limit, because the limit was lowered
+	StateUnverified State = "unverified" // restored with the sum that the client reported; the device has not confirmed it
 	StateWaiting    State = "waiting"    // a thread of it waits for admission
 	StateRunning    State = "running"
 )
 
-// Snapshot is the whole state at one moment, by value: what the filesystem and
-// the command line show. Slices are in a stable order: devices by index, leases
-// by device, then by age, jobs by ID, processes by PID. The JSON names are those of
-// the wire, between a daemon and commands of other versions: they are added to, and not changed.
-// What --json prints are types of package report.
+// Snapshot is the whole state at one time, by value. The filesystem and the command line show it.
+// Slices have a stable order: devices by index, leases by device and then by age, jobs by ID,
+// processes by PID. The JSON names are those of the wire, between a daemon and commands of other
+// versions: new names may be added, and existing ones never change. Package report has the types of
+// --json.
 type Snapshot struct {
 	TimeUnixNano int64          `json:"time_unix_ns"`
 	Version      string         `json:"version"`
@@ -33,25 +35,26 @@ type Snapshot struct {
 	Leases       []LeaseState   `json:"leases"`
 	Processes    []ProcessState `json:"processes"`
 	Jobs         []JobState     `json:"jobs"`
-	Budgets      []BudgetState  `json:"budgets"` // those that jobs share, and limits of users and cgroups, by name
-	Rules        []RuleState    `json:"rules"`   // of the configuration, in its order
-	Users        []UserState    `json:"users"`   // those who have jobs or a limit, and the last who had, by number
-	Queue        []TicketState  `json:"queue"`   // in the order that they are served in
+	Budgets      []BudgetState  `json:"budgets"` // shared budgets, and limits of users and cgroups, by name
+	Rules        []RuleState    `json:"rules"`   // rules of the configuration, in its order
+	Users        []UserState    `json:"users"`   // users with jobs or a limit, and the last users that had some, by number
+	Queue        []TicketState  `json:"queue"`   // waiting requests, in the order in which they are served
 	Stats        Stats          `json:"stats"`
-	Counts       RequestCounts  `json:"counts"` // of all users' requests since the daemon started
+	Counts       RequestCounts  `json:"counts"` // requests of all users since the daemon started
 }
 
 // ConfigState is the configuration in force.
 type ConfigState struct {
-	Path string `json:"path"` // of the main file; "": the system's
-	Text string `json:"text"` // all of it, defaults included, as a file
+	Path string `json:"path"` // path of the main file; "": the default path
+	Text string `json:"text"` // complete configuration as a file, defaults included
 
-	// Mistakes lists the mistakes in the configuration files when they were read last, one on a line; "": none. While
-	// there are mistakes, the last configuration without any is in force.
+	// Mistakes lists the mistakes that the configuration files had when they were last read, one
+	// per line; "": none. While there are mistakes, the last configuration without mistakes is in
+	// force.
 	Mistakes string `json:"mistakes,omitempty"`
 }
 
-// DeviceState is one GPU. All memory in bytes.
+// DeviceState is a device. All memory is in bytes.
 type DeviceState struct {
 	Index        int                  `json:"index"`
 	Vendor       string               `json:"vendor"` // nvidia, amd, intel or cpu
@@ -59,38 +62,38 @@ type DeviceState struct {
 	UUID         string               `json:"uuid"`
 	PCI          string               `json:"pci"` // domain:bus:device.function, lower case
 	Lost         bool                 `json:"lost"`
-	Unresponsive bool                 `json:"unresponsive"`     // it does not answer: its figures are old
-	Parent       *int                 `json:"parent,omitempty"` // of a MIG instance: index of its GPU
+	Unresponsive bool                 `json:"unresponsive"`     // it does not answer, so its figures are old
+	Parent       *int                 `json:"parent,omitempty"` // index of the GPU of a MIG instance; nil: not an instance
 	Total        accounting.Bytes     `json:"total_bytes"`
 	TotalFrom    accounting.TotalFrom `json:"total_from"`
 	Reserve      accounting.Bytes     `json:"reserve_bytes"`   // never granted
 	Capacity     accounting.Bytes     `json:"capacity_bytes"`  // total − reserve − unmanaged − overhead
-	Granted      accounting.Bytes     `json:"granted_bytes"`   // handed to leases, idle credit included
-	Committed    accounting.Bytes     `json:"committed_bytes"` // Σ over jobs of max(granted, memory.min), without managed memory that is away from the device
-	Reserved     accounting.Bytes     `json:"reserved_bytes"`  // Σ over jobs of memory.min, used or not
-	Used         accounting.Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; with managed memory that is away from the device
+	Granted      accounting.Bytes     `json:"granted_bytes"`   // given to leases, idle credit included
+	Committed    accounting.Bytes     `json:"committed_bytes"` // sum over jobs of max(granted, memory.min), without managed memory that is away from the device
+	Reserved     accounting.Bytes     `json:"reserved_bytes"`  // sum over jobs of memory.min, used or not
+	Used         accounting.Bytes     `json:"used_bytes"`      // granted − idle credit: memory.current; includes managed memory that is away from the device
 	Peak         accounting.Bytes     `json:"peak_bytes"`
 	Unmanaged    accounting.Bytes     `json:"unmanaged_bytes"`
 	Overhead     accounting.Bytes     `json:"overhead_bytes"`
-	Context      accounting.Bytes     `json:"context_bytes"` // what a reservation keeps for its context: known or assumed
+	Context      accounting.Bytes     `json:"context_bytes"` // memory that a reservation adds for its context: known or assumed
 	Streams      int                  `json:"streams"`
 	SlotsMax     int                  `json:"slots_max"` // 0: no limit
-	SlotsBy      string               `json:"slots_by"`  // user or key that set SlotsMax; "": none did
+	SlotsBy      string               `json:"slots_by"`  // user or key that set SlotsMax; "": none
 	SlotsCurrent int                  `json:"slots_current"`
 	SlotsScope   string               `json:"slots_scope"`
-	Leased       bool                 `json:"leased"`        // a job has it by claim or as its only user
-	Claims       int                  `json:"claims"`        // jobs that have it by claim
+	Leased       bool                 `json:"leased"`        // a job has it by claim or exclusively
+	Claims       int                  `json:"claims"`        // number of jobs that have it by claim
 	ExclusiveJob uint64               `json:"exclusive_job"` // job that has the device to itself; 0: none
-	Queue        int                  `json:"queue_depth"`   // requests that wait there
-	Admitted     uint64               `json:"admitted"`      // requests granted
+	Queue        int                  `json:"queue_depth"`   // number of requests that wait for it
+	Admitted     uint64               `json:"admitted"`      // number of granted requests
 	Denied       uint64               `json:"denied"`
-	AtMax        uint64               `json:"at_max"` // requests that met the capacity, refused or not
+	AtMax        uint64               `json:"at_max"` // number of requests that met the capacity, refused or not
 
 	Pressure PressureState `json:"pressure"`
 
-	Unnamed     bool             `json:"names_no_process"` // its readings say nothing of single processes
+	Unnamed     bool             `json:"names_no_process"` // its readings do not list single processes
 	UnmanagedBy []UnmanagedState `json:"unmanaged_by,omitempty"`
-	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time that they have them
+	Holders     []HolderState    `json:"holders,omitempty"` // jobs with slots, by the time at which they got them
 }
 
 // HideProcessor removes the processor from a snapshot. The caller knows that nothing is held on it.
@@ -107,52 +110,52 @@ func (s *Snapshot) HideProcessor() {
 	}
 }
 
-// IsGPU reports whether the device is one.
+// IsGPU reports whether the device is a GPU.
 func (d *DeviceState) IsGPU() bool { return d.Vendor != accounting.VendorCPU }
 
-// Called is how people know the device.
+// Called returns the name of the device for users.
 func (d *DeviceState) Called() string { return accounting.DeviceName(d.Index, !d.IsGPU()) }
 
-// HolderState is a job that has a device as a whole, or slots of it.
+// HolderState is a job that has a device as a whole, or slots on it.
 type HolderState struct {
 	Job     uint64     `json:"job"`
-	JobName string     `json:"job_name"` // that its user gave it; "": none
-	PID     int        `json:"pid"`      // who asked for it: gpuarb run, or the process itself
+	JobName string     `json:"job_name"` // name that the user gave the job; "": none
+	PID     int        `json:"pid"`      // process that opened the job: gpuarb run, or the program itself
 	UID     uint32     `json:"uid"`
 	User    string     `json:"user"`
 	Command string     `json:"command"`
 	Kind    HolderKind `json:"kind"`
 	Slots   int        `json:"slots"`
 	AgeMs   int64      `json:"age_ms"`
-	Since   time.Time  `json:"-"` // when AgeMs began
+	Since   time.Time  `json:"-"` // start of AgeMs
 }
 
 // HolderKind says how a job has a device.
 type HolderKind string
 
-// The kinds. Where several are true, the first counts.
+// The kinds. If several are true, the first counts.
 const (
-	HoldsExclusive HolderKind = "exclusive" // nobody else gets anything there
+	HoldsExclusive HolderKind = "exclusive" // no other job gets anything there
 	HoldsClaim     HolderKind = "claim"
 	HoldsSlot      HolderKind = "slot"
 )
 
-// UnmanagedState is a process that uses a device and is no client.
+// UnmanagedState is a process that uses a device without gpuarb.
 type UnmanagedState struct {
-	Job        uint64           `json:"job,omitempty"`      // the job that it belongs to, whose budget its memory does not count against; 0: none
+	Job        uint64           `json:"job,omitempty"`      // job of the process, whose budget does not include its memory; 0: none
 	JobName    string           `json:"job_name,omitempty"` // "": none
-	Bypass     Bypass           `json:"bypass,omitempty"`   // how it runs past the library, if it belongs to a job
+	Bypass     Bypass           `json:"bypass,omitempty"`   // how it runs without the library, if it belongs to a job
 	PID        int              `json:"pid"`
 	StartTicks uint64           `json:"start_ticks"` // as in ProcessState; 0: not known
 	UID        uint32           `json:"uid"`
-	User       string           `json:"user"` // "": not known, and UID neither
+	User       string           `json:"user"` // "": not known, and then UID is not known either
 	Command    string           `json:"command"`
 	Bytes      accounting.Bytes `json:"bytes"`
 	AgeMs      int64            `json:"age_ms"` // since a reading first listed it
 	Since      time.Time        `json:"-"`
 }
 
-// LeaseState is what one client holds on one device: a row of /gpu/leases.
+// LeaseState is the lease of one client on one device: a row of /gpu/leases.
 type LeaseState struct {
 	PID      int              `json:"pid"`
 	User     string           `json:"user"`
@@ -162,13 +165,13 @@ type LeaseState struct {
 	Used     accounting.Bytes `json:"used_bytes"`
 	Granted  accounting.Bytes `json:"granted_bytes"`
 	Credit   accounting.Bytes `json:"credit_bytes"`
-	Away     accounting.Bytes `json:"away_bytes"`    // inside Used: managed memory that the device does not hold
-	Pending  accounting.Bytes `json:"pending_bytes"` // inside Used; as the client says, clamped
-	Budget   accounting.Bytes `json:"budget_bytes"`  // memory.max in force; Max for none
+	Away     accounting.Bytes `json:"away_bytes"`    // part of Used: managed memory that is not on the device
+	Pending  accounting.Bytes `json:"pending_bytes"` // part of Used: as the client reports it, clamped
+	Budget   accounting.Bytes `json:"budget_bytes"`  // memory.max in force; Max: none
 	Min      accounting.Bytes `json:"min_bytes"`
-	Peak     accounting.Bytes `json:"peak_bytes"` // most bytes used at once
+	Peak     accounting.Bytes `json:"peak_bytes"` // largest Used so far
 	Overhead accounting.Bytes `json:"overhead_bytes"`
-	Excess   accounting.Bytes `json:"excess_bytes"` // of Overhead: what no allocation names, charged to its own budget
+	Excess   accounting.Bytes `json:"excess_bytes"` // part of Overhead: memory that no allocation explains, charged to its own budget
 
 	Streams    int      `json:"streams"`
 	StreamsMax int      `json:"streams_max"`
@@ -176,31 +179,31 @@ type LeaseState struct {
 	Slot       bool     `json:"slot"`
 	Job        uint64   `json:"job"`
 	JobName    string   `json:"job_name"`
-	Shared     string   `json:"shared_budget"` // that of BudgetState with this name; "": its job shares none
+	Shared     string   `json:"shared_budget"` // Name of the BudgetState that its job shares; "": none
 	AgeSeconds int64    `json:"age_s"`
 	Admitted   uint64   `json:"admitted"`
 	Denied     uint64   `json:"denied"`
-	AtMax      uint64   `json:"at_max"`    // requests that met a budget's limit, refused or not
+	AtMax      uint64   `json:"at_max"`    // number of requests that met a limit of a budget, refused or not
 	BudgetBy   string   `json:"budget_by"` // user, rule or flag that set Budget, as in JobDeviceState
 	MinBy      string   `json:"min_by"`
 	StreamsBy  string   `json:"streams_by"`
 	Command    string   `json:"command"`
-	NSPID      int      `json:"nspid"`             // in its own PID namespace; 0: not known
+	NSPID      int      `json:"nspid"`             // PID in its own PID namespace; 0: not known
 	Cgroup     string   `json:"cgroup"`            // "": not known
 	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
 	Container  string   `json:"container"`         // "": none
 
 	Active   bool  `json:"active"`    // it waits, or holds a slot
-	ActiveMs int64 `json:"active_ms"` // for how long; 0 when it is idle
-	IdleMs   int64 `json:"idle_ms"`   // since it was last active or asked for something; 0 when it is active
+	ActiveMs int64 `json:"active_ms"` // time since it became active; 0: idle
+	IdleMs   int64 `json:"idle_ms"`   // time since it was last active or asked for something; 0: active
 
 	Opened time.Time `json:"-"`
-	ID     uint64    `json:"-"` // a number that only grows
+	ID     uint64    `json:"-"` // number that only grows
 }
 
-// TicketState is one waiting request: a row of /gpu/queue.
+// TicketState is a waiting request: a row of /gpu/queue.
 type TicketState struct {
-	Pos        int              `json:"pos"` // 1: next at the limit that refuses it
+	Pos        int              `json:"pos"` // 1: next at the limit that blocks it
 	Ticket     uint64           `json:"ticket"`
 	PID        int              `json:"pid"`
 	User       string           `json:"user"`
@@ -210,13 +213,13 @@ type TicketState struct {
 	WantsBytes accounting.Bytes `json:"wants_bytes"`
 	WaitedMs   int64            `json:"waited_ms"`
 	Reason     string           `json:"reason"` // device_full, shared_full, slots, …
-	Text       string           `json:"text"`   // what is waited for, and who holds it
+	Text       string           `json:"text"`   // what it waits for, and who holds it
 	Job        uint64           `json:"job"`
 	JobName    string           `json:"job_name"`
 	Command    string           `json:"command"`
 }
 
-// ProcessState is one client process, whatever devices it uses.
+// ProcessState is a client process with all its devices.
 type ProcessState struct {
 	PID        int      `json:"pid"`
 	StartTicks uint64   `json:"start_ticks"` // field 22 of /proc/PID/stat: clock ticks since boot
@@ -226,37 +229,38 @@ type ProcessState struct {
 	State      State    `json:"state"`
 	Job        uint64   `json:"job"`
 	JobName    string   `json:"job_name"`
-	NSPID      int      `json:"nspid"`             // in its own PID namespace; 0: not known
+	NSPID      int      `json:"nspid"`             // PID in its own PID namespace; 0: not known
 	Cgroup     string   `json:"cgroup"`            // "": not known
 	AlsoIn     []string `json:"also_in,omitempty"` // its paths in other hierarchies of cgroup v1
 	Container  string   `json:"container"`         // "": none
-	ID         uint64   `json:"-"`                 // of its session: a number that only grows
+	ID         uint64   `json:"-"`                 // number of its session, which only grows
 }
 
-// JobState is a job: what one `gpuarb run` started, or one bare preloaded process.
+// JobState is a job: the processes of one `gpuarb run`, or a single process with the library
+// preloaded.
 type JobState struct {
 	ID         uint64           `json:"id"`
-	Name       string           `json:"name"` // that its user gave it; "": none
+	Name       string           `json:"name"` // name that the user gave it; "": none
 	UID        uint32           `json:"uid"`
 	User       string           `json:"user"`
 	Command    string           `json:"command"`
 	State      State            `json:"state"`
 	Run        bool             `json:"run"`         // opened by `gpuarb run`
-	PerProcess bool             `json:"per_process"` // the limits are each process's own
+	PerProcess bool             `json:"per_process"` // each process has the limits for itself
 	StreamsMax int              `json:"streams_max"`
-	Denial     string           `json:"denial"`    // why the last of its requests was refused; "": none was
-	DenialMs   int64            `json:"denial_ms"` // since then
-	Rule       string           `json:"rule"`      // that it is under: "rule 2 (user student)", "the defaults"
-	PID        int              `json:"pid"`       // who asked for it: gpuarb run, or the process itself
+	Denial     string           `json:"denial"`    // why its last refused request was refused; "": none was
+	DenialMs   int64            `json:"denial_ms"` // time since then
+	Rule       string           `json:"rule"`      // rule that applies: "rule 2 (user student)", "the defaults"
+	PID        int              `json:"pid"`       // process that opened the job: gpuarb run, or the program itself
 	AgeMs      int64            `json:"age_ms"`
-	StillRuns  string           `json:"still_runs"` // processes that go on after the job's command has ended: "ssh-agent[4711]"; "": the command goes on, or none is known
-	StreamsBy  string           `json:"streams_by"` // who or what set StreamsMax
+	StillRuns  string           `json:"still_runs"` // processes that still run after the job's command has ended: "ssh-agent[4711]"; "": the command runs, or none is known
+	StreamsBy  string           `json:"streams_by"` // user, rule or flag that set StreamsMax
 	Pressure   PressureState    `json:"pressure"`
 	Processes  []int            `json:"processes"`
 	Devices    []JobDeviceState `json:"devices"`
 }
 
-// JobDeviceState is a job's account on one device. Its limits hold for each device by itself.
+// JobDeviceState is the account of a job on one device. Its limits hold for each device separately.
 type JobDeviceState struct {
 	Device int              `json:"device"`
 	Min    accounting.Bytes `json:"min_bytes"`
@@ -266,72 +270,72 @@ type JobDeviceState struct {
 	Used     accounting.Bytes `json:"used_bytes"`
 	Peak     accounting.Bytes `json:"peak_bytes"`
 
-	MinBy string `json:"min_by"` // who or what set it: a rule, the flags that it was started with, a user; "": there is none
-	MaxBy string `json:"max_by"` // likewise
+	MinBy string `json:"min_by"` // rule, flag or user that set Min; "": no Min
+	MaxBy string `json:"max_by"` // rule, flag or user that set Max; "": no Max
 }
 
-// BudgetState is a budget that several jobs share by a rule, as long as there is one of them; or
-// what all programs of a user, or in a cgroup, may hold (without a rule), as long as it is limited.
+// BudgetState is a budget that several jobs share by a rule, while such a job exists. Without a
+// rule it is the limit of all programs of a user, or in a cgroup, while such a limit exists.
 type BudgetState struct {
-	Name      string              `json:"name"`       // for people: "rule students", "user bob"
-	Rule      string              `json:"rule"`       // by which rule: its name, or what it matches; "": the limit of a user or cgroup
+	Name      string              `json:"name"`       // for messages: "rule students", "user bob"
+	Rule      string              `json:"rule"`       // name of the rule, or what it matches; "": the limit of a user or cgroup
 	Scope     string              `json:"scope"`      // user, cgroup or rule
-	UID       uint32              `json:"uid"`        // of scope user
-	Cgroup    string              `json:"cgroup"`     // of scope cgroup
-	Streams   int                 `json:"streams"`    // the most of each lease of a user; 0: not limited
-	StreamsBy string              `json:"streams_by"` // by whom
-	Jobs      []uint64            `json:"jobs"`       // those that share it now
+	UID       uint32              `json:"uid"`        // for scope user
+	Cgroup    string              `json:"cgroup"`     // for scope cgroup
+	Streams   int                 `json:"streams"`    // largest number of streams of each lease of a user; 0: no limit
+	StreamsBy string              `json:"streams_by"` // user that set Streams
+	Jobs      []uint64            `json:"jobs"`       // jobs that share it now
 	Devices   []BudgetDeviceState `json:"devices"`
 }
 
-// BudgetDeviceState is such a budget's account on one device.
+// BudgetDeviceState is the account of such a budget on one device.
 type BudgetDeviceState struct {
 	Device int              `json:"device"`
 	Min    accounting.Bytes `json:"min_bytes"`
 	Max    accounting.Bytes `json:"max_bytes"`
-	MaxBy  string           `json:"max_by"` // a rule, or who set it; "": there is none
+	MaxBy  string           `json:"max_by"` // rule or user that set Max; "": no Max
 	Used   accounting.Bytes `json:"used_bytes"`
 	Free   accounting.Bytes `json:"free_bytes"` // neither held nor reserved; Max: no limit
-	Over   bool             `json:"over"`       // more is held than may be
+	Over   bool             `json:"over"`       // more is held than Max
 }
 
-// RuleState is a rule of the configuration, and what it gives now.
+// RuleState is a rule of the configuration, and the limits that it gives now.
 type RuleState struct {
-	ID        uint64            `json:"id"`    // by which messages name it
-	Name      string            `json:"name"`  // or its number, where it has none
-	Title     string            `json:"title"` // as JobState.Rule has it
+	ID        uint64            `json:"id"`    // number of the rule in messages of the protocol
+	Name      string            `json:"name"`  // name; for a rule without a name: its number
+	Title     string            `json:"title"` // as in JobState.Rule
 	Scope     string            `json:"scope"`
-	Streams   int               `json:"streams"` // the most of each lease
+	Streams   int               `json:"streams"` // largest number of streams of each lease
 	StreamsBy string            `json:"streams_by"`
 	Devices   []RuleDeviceState `json:"devices"`
 }
 
-// RuleDeviceState is what a rule gives on one device.
+// RuleDeviceState is the limit that a rule gives on one device.
 type RuleDeviceState struct {
 	Device int              `json:"device"`
 	Max    accounting.Bytes `json:"max_bytes"`
-	MaxBy  string           `json:"max_by"` // "": there is none
+	MaxBy  string           `json:"max_by"` // rule or user that set Max; "": no Max
 }
 
-// UserState is a user with all of his jobs. What limits him is in BudgetState.
+// UserState is a user with all jobs of the user. BudgetState has the limits of the user.
 type UserState struct {
 	UID      uint32           `json:"uid"`
 	Name     string           `json:"name"` // "": not known
 	Used     accounting.Bytes `json:"used_bytes"`
-	Max      accounting.Bytes `json:"max_bytes"` // limit of all the user's programs together on each device, the lowest if devices differ; Max: no limit
+	Max      accounting.Bytes `json:"max_bytes"` // limit of all programs of the user together on each device, the lowest if devices differ; Max: no limit
 	Streams  int              `json:"streams"`
 	Pressure PressureState    `json:"pressure"`
-	Counts   RequestCounts    `json:"-"` // since the daemon remembers the user; long, and for files alone
+	Counts   RequestCounts    `json:"-"` // since the daemon knows the user; long, so only files show it
 }
 
-// PressureState tells for how long somebody waited for bytes (some), and for how long nobody went on meanwhile (full), as
-// the kernel's pressure stall information does.
+// PressureState says for how long a job waited for bytes (some), and for how long no job could
+// continue meanwhile (full). The kernel's pressure stall information has the same form.
 type PressureState struct {
 	Some PressureLine `json:"some"`
 	Full PressureLine `json:"full"`
 }
 
-// PressureLine is one of the two: percents of the last 10, 60 and 300 seconds, and microseconds in all.
+// PressureLine has percentages of the last 10, 60 and 300 seconds, and the total in microseconds.
 type PressureLine struct {
 	Avg10   float64 `json:"avg10"`
 	Avg60   float64 `json:"avg60"`
@@ -339,27 +343,28 @@ type PressureLine struct {
 	TotalUs uint64  `json:"total_us"`
 }
 
-// RequestCounts is what became of requests.
+// RequestCounts counts the outcomes of requests.
 type RequestCounts struct {
-	Waits   []WaitCount   `json:"waits"`   // one for each outcome, in an order that stays
-	Refused []ReasonCount `json:"refused"` // one for each reason, likewise
+	Waits   []WaitCount   `json:"waits"`   // one for each outcome, in a fixed order
+	Refused []ReasonCount `json:"refused"` // one for each reason, in a fixed order
 }
 
-// WaitCount is how long requests waited that had one outcome.
+// WaitCount says how long requests with one outcome waited.
 type WaitCount struct {
 	Outcome string      `json:"outcome"` // granted, timeout, cancelled, deadlock or refused
-	UpTo    []ClassWait `json:"up_to"`   // each counts those before it too
-	Count   uint64      `json:"count"`   // of all
+	UpTo    []ClassWait `json:"up_to"`   // classes by time; each includes the classes before it
+	Count   uint64      `json:"count"`   // number of all waits
 	SumMs   uint64      `json:"sum_ms"`
 }
 
-// ClassWait is how many requests waited at most so long.
+// ClassWait is the number of requests that waited at most a time.
 type ClassWait struct {
 	Ms    uint64 `json:"ms"`
 	Count uint64 `json:"count"`
 }
 
-// ReasonCount is how many requests were refused for a reason, as the queue and the log name it.
+// ReasonCount is the number of requests that were refused for a reason. Queue and log use the names
+// of the reasons too.
 type ReasonCount struct {
 	Reason string `json:"reason"`
 	Count  uint64 `json:"count"`
@@ -382,9 +387,9 @@ type Stats struct {
 	PendingClaimers uint64 `json:"pending_claimers"`
 	RecalledBytes   uint64 `json:"recalled_bytes"` // idle credit called back
 	ReclaimedLeases uint64 `json:"reclaimed_leases"`
-	ClampedWords    uint64 `json:"clamped_words"` // rubbish found in a lease page
-	Malformed       uint64 `json:"malformed"`     // messages that were none
+	ClampedWords    uint64 `json:"clamped_words"` // impossible values in lease pages
+	Malformed       uint64 `json:"malformed"`     // invalid messages of clients
 	Clients         uint64 `json:"clients"`
 	Leases          uint64 `json:"leases"`
-	Goroutines      uint64 `json:"goroutines"` // of the daemon
+	Goroutines      uint64 `json:"goroutines"` // goroutines of the daemon
 }

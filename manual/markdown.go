@@ -1,19 +1,22 @@
 package manual
 
+// This file turns a Markdown document into a manual page on a file. page.go writes the roff.
+
 import (
 	"fmt"
 	"regexp"
 	"strings"
 )
 
-// onFiles is the chapter of pages on files.
-const onFiles = 5
+// filesChapter is the chapter of the manual for files.
+const filesChapter = 5
 
-// document is the manual page of a document with this text. The first row of a table names its columns; each further row becomes an item: its
-// first cell is the word, the columns in between are named, and the last one is the meaning.
+// document returns the manual page of a document with this text. The first row of a table names its
+// columns. Each further row becomes an item: its first cell is the word, and its last cell the
+// meaning. The cells between them are written with the names of their columns.
 func (b Book) document(d Document, text string) string {
 	var p page
-	p.title(d.Name, onFiles, b)
+	p.title(d.Name, filesChapter, b)
 	p.macro("SH", "NAME")
 	p.words(plain(d.Name) + ` \- ` + plain(d.Short))
 	m := markdown{page: &p}
@@ -25,15 +28,15 @@ func (b Book) document(d Document, text string) string {
 	return p.String()
 }
 
-// markdown turns lines of Markdown into roff. Exactly one of what it collects is not empty at a time.
+// markdown turns lines of Markdown into roff. It collects at most one element at a time.
 type markdown struct {
-	page    *page
-	words   []string // of the paragraph or list item that is read
-	item    bool     // it is a list item
-	columns []string // names of the table's columns, while it is read
-	fenced  bool     // between two lines of ```
-	verbat  bool     // indented code
-	fresh   bool     // a heading was just written: a paragraph needs no macro
+	page     *page
+	words    []string // words of the paragraph or list item that is being read
+	item     bool     // words are a list item
+	columns  []string // names of the columns of the table that is being read
+	fenced   bool     // between two lines of ```
+	verbatim bool     // inside indented code
+	fresh    bool     // a heading was just written, so a paragraph needs no macro
 }
 
 var (
@@ -54,10 +57,10 @@ func (m *markdown) line(line string) {
 	case m.fenced:
 		m.page.line(plain(line))
 	case strings.HasPrefix(line, "    ") && !m.item:
-		if !m.verbat {
+		if !m.verbatim {
 			m.end()
 			m.block()
-			m.verbat = true
+			m.verbatim = true
 		}
 		m.page.line(plain(line[4:]))
 	case strings.HasPrefix(line, "#"):
@@ -72,7 +75,7 @@ func (m *markdown) line(line string) {
 		m.item = true
 		m.words = append(m.words, line[2:])
 	default:
-		if m.columns != nil || m.verbat {
+		if m.columns != nil || m.verbatim {
 			m.end()
 		}
 		m.words = append(m.words, strings.TrimSpace(line))
@@ -81,7 +84,7 @@ func (m *markdown) line(line string) {
 
 // end writes what was collected.
 func (m *markdown) end() {
-	if m.verbat {
+	if m.verbatim {
 		m.page.macro("fi")
 	}
 	if len(m.words) > 0 {
@@ -93,10 +96,10 @@ func (m *markdown) end() {
 		m.page.words(inline(strings.Join(m.words, " ")))
 		m.fresh = false
 	}
-	m.words, m.item, m.columns, m.verbat = nil, false, nil, false
+	m.words, m.item, m.columns, m.verbatim = nil, false, nil, false
 }
 
-// block begins lines that stay as they are.
+// block begins lines that keep their line breaks.
 func (m *markdown) block() {
 	if !m.fresh {
 		m.page.macro("PP")
@@ -105,7 +108,8 @@ func (m *markdown) block() {
 	m.page.macro("nf")
 }
 
-// heading writes a title, in capitals but for code. That of the document is the page's own; its text becomes the description.
+// heading writes a title in capitals, except for code. The title of the document becomes
+// "DESCRIPTION", because the page has a title of its own.
 func (m *markdown) heading(line string) {
 	parts := strings.Split(strings.TrimLeft(line, "# "), "`")
 	if strings.HasPrefix(line, "# ") {
@@ -136,7 +140,7 @@ func (m *markdown) row(line string) {
 	}
 }
 
-// meaning writes what a row says of its first cell: a line of the columns in between, and the last.
+// meaning writes the other cells of a row: a line for the cells in between, then the last cell.
 func (m *markdown) meaning(cells []string) {
 	last := len(cells) - 1
 	var named []string
@@ -156,7 +160,8 @@ func (m *markdown) meaning(cells []string) {
 	}
 }
 
-// inline is a line of Markdown in roff: code is bold, emphasis italic, and of a link there is the text.
+// inline returns a line of Markdown as roff: code becomes bold, emphasis italic, and a link its
+// text.
 func inline(text string) string {
 	text = link.ReplaceAllString(text, "$1")
 	var b strings.Builder

@@ -1,5 +1,8 @@
 package manual
 
+// This file writes the manual page of a command. markdown.go writes pages on files, and write.go
+// puts all into a folder.
+
 import (
 	"fmt"
 	"regexp"
@@ -9,35 +12,35 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// Section is a part of the page of the topmost command that the commands do not say themselves.
+// Section is a section of the page of the top command that is not made from the commands.
 type Section struct {
 	Title string
 	Items []Item
 }
 
-// Item is a word and what it means.
+// Item is a word and its meaning.
 type Item struct{ Word, Meaning string }
 
-// Document is a page on a file that is made of a document, so that what it says is written once.
+// Document is a page on a file that is made from a document, so that its text exists only once.
 type Document struct {
-	Name  string // of the page, as gpuarb.toml
-	Short string // the line of its section NAME
-	Path  string // of the document, in the Markdown that docs/ uses: headings, paragraphs, tables, lists, blocks of code
+	Name  string // name of the page, such as gpuarb.toml
+	Short string // text of its section NAME
+	Path  string // path of the Markdown document
 	See   []string
 }
 
 // Book is the manual of one binary.
 type Book struct {
 	Root     *cobra.Command
-	Chapter  int       // 1 for users' commands, 8 for daemons
-	Date     string    // that stands at the foot of each page, as 2026-11-25
-	Sections []Section // of Root's page
-	See      []string  // further pages that Root's page names, as gpuarbd(8)
+	Chapter  int       // 1 for commands of users, 8 for daemons
+	Date     string    // date at the foot of each page, such as 2026-11-25
+	Sections []Section // further sections of Root's page
+	See      []string  // further pages that Root's page refers to, such as gpuarbd(8)
 
 	Documents []Document // further pages
 }
 
-// pages are the commands that have a page of their own.
+// pages returns the commands that have a page of their own.
 func (b Book) pages() []*cobra.Command {
 	all := []*cobra.Command{b.Root}
 	for i := 0; i < len(all); i++ {
@@ -50,10 +53,10 @@ func (b Book) pages() []*cobra.Command {
 	return all
 }
 
-// name is what a command's page is called: gpuarb-queue-cancel.
+// name returns the name of a command's page, such as gpuarb-queue-cancel.
 func name(c *cobra.Command) string { return strings.ReplaceAll(c.CommandPath(), " ", "-") }
 
-// Page is the manual page of a command, in the man macros of roff.
+// Page returns the manual page of a command, in the man macros of roff.
 func (b Book) Page(c *cobra.Command) string {
 	var p page
 	p.title(name(c), b.Chapter, b)
@@ -87,17 +90,18 @@ func (b Book) Page(c *cobra.Command) string {
 // page is a page that is being written.
 type page struct{ strings.Builder }
 
-// title writes the macro that each page begins with.
+// title writes the macro that begins each page.
 func (p *page) title(name string, chapter int, b Book) {
 	fmt.Fprintf(p, ".TH %s %d %s \"%s\"\n", plain(strings.ToUpper(name)), chapter, b.Date, plain(b.Root.Name()+" "+b.Root.Version))
 }
 
-// macro writes a line that is a macro, with a title behind it.
+// macro writes a macro, with its title.
 func (p *page) macro(macro string, title ...string) {
 	p.WriteString(strings.TrimSpace("."+macro+" "+strings.Join(title, " ")) + "\n")
 }
 
-// line writes a line of text that is in roff already. Neither a dot nor a quote at its beginning makes it a macro.
+// line writes a line of roff text. A dot or a quote at its beginning is escaped, because it would
+// make the line a macro.
 func (p *page) line(text string) {
 	if strings.HasPrefix(text, ".") || strings.HasPrefix(text, "'") {
 		text = `\&` + text
@@ -105,7 +109,7 @@ func (p *page) line(text string) {
 	p.WriteString(text + "\n")
 }
 
-// words writes text as line does, in lines of the length that manual pages' sources have; roff fills them again.
+// words writes text in lines of the usual length of manual sources; roff fills the lines again.
 func (p *page) words(text string) {
 	const most = 80
 	line := ""
@@ -119,9 +123,9 @@ func (p *page) words(text string) {
 	p.line(line)
 }
 
-// text writes paragraphs. Lines that are indented stay as they are.
+// text writes paragraphs. Indented lines keep their line breaks.
 func (p *page) text(text string) {
-	fresh, as := true, false // the macro before has begun a paragraph; lines are kept as they are
+	fresh, as := true, false // fresh: a macro has just begun a paragraph; as: lines keep their line breaks
 	for line := range strings.SplitSeq(strings.TrimRight(text, "\n"), "\n") {
 		verbatim := strings.HasPrefix(line, "  ")
 		switch {
@@ -155,7 +159,7 @@ func (p *page) text(text string) {
 	}
 }
 
-// item writes a word in bold and, indented below it, what it means.
+// item writes a word in bold, and its meaning indented below.
 func (p *page) item(word, meaning string) {
 	p.macro("TP")
 	p.line(word)
@@ -196,7 +200,7 @@ func (p *page) options(title string, flags *pflag.FlagSet) {
 	})
 }
 
-// option is how a flag is written: -h, --human; --memory VALUE; --wait[=VALUE].
+// option returns how a flag is written: -h, --human; --memory VALUE; --wait[=VALUE].
 func option(f *pflag.Flag) string {
 	word, value := bold("--"+f.Name), `\fIVALUE\fR`
 	if f.Shorthand != "" {
@@ -223,7 +227,8 @@ func (p *page) sections(all []Section) {
 	}
 }
 
-// see names the pages around this one: the command above it, its neighbours, or what the book names.
+// see lists related pages: the parent command and its other commands, or the pages that the book
+// names.
 func (p *page) see(b Book, c *cobra.Command) {
 	var others []string
 	if c == b.Root {
@@ -239,7 +244,7 @@ func (p *page) see(b Book, c *cobra.Command) {
 	p.others(others)
 }
 
-// others names pages, as gpuarbd(8).
+// others writes the section SEE ALSO with pages such as gpuarbd(8).
 func (p *page) others(others []string) {
 	if len(others) == 0 {
 		return
@@ -255,18 +260,19 @@ func (p *page) others(others []string) {
 	}
 }
 
-// roff is what stands for characters that mean something to roff. A hyphen of a flag has to be found and copied as
-// one, and characters beyond ASCII are written so that any locale's roff takes them.
+// roff escapes characters that have a meaning in roff. The hyphen of a flag must stay a hyphen, so
+// that users can search and copy it. Characters beyond ASCII are escaped so that roff accepts them
+// in every locale.
 var roff = strings.NewReplacer(`\`, `\e`, "-", `\-`, "…", "...", "→", `\(->`, "−", `\-`, "×", `\(mu`, "µ", `\(mc`, "'", `\(aq`, "`", `\(ga`, "^", `\(ha`, "~", `\(ti`)
 
 func plain(text string) string { return roff.Replace(text) }
 
 func bold(text string) string { return `\fB` + plain(text) + `\fR` }
 
-// quoted is a command in backquotes, or a flag.
+// quoted matches a command in backquotes, or a flag.
 var quoted = regexp.MustCompile("`[^`]+`|(?:^|[ (])--[a-z-]+")
 
-// marked is plain text with commands and flags in bold.
+// marked returns escaped text with commands and flags in bold.
 func marked(text string) string {
 	var b strings.Builder
 	end := 0

@@ -1,5 +1,8 @@
 package manual
 
+// This file writes the pages and completions into a folder. The commands write-share of both
+// binaries call it.
+
 import (
 	"bytes"
 	"fmt"
@@ -10,7 +13,7 @@ import (
 	"time"
 )
 
-// Write writes pages and completions below a folder, laid out as below /usr/share.
+// Write writes pages and completions below a folder, in the layout of /usr/share.
 func (b Book) Write(folder string) error {
 	files := map[string][]byte{}
 	for _, c := range b.pages() {
@@ -23,7 +26,7 @@ func (b Book) Write(folder string) error {
 		if err != nil {
 			return err
 		}
-		files[fmt.Sprintf("man/man%d/%s.%d", onFiles, d.Name, onFiles)] = []byte(b.document(d, string(text)))
+		files[fmt.Sprintf("man/man%d/%s.%d", filesChapter, d.Name, filesChapter)] = []byte(b.document(d, string(text)))
 	}
 	program := b.Root.Name()
 	for path, generate := range map[string]func(io.Writer) error{
@@ -49,7 +52,8 @@ func (b Book) Write(folder string) error {
 	return nil
 }
 
-// Date is the day that pages are of: SOURCE_DATE_EPOCH's, so that a source makes the same pages every time, else today.
+// Date returns the date of the pages: SOURCE_DATE_EPOCH, so that equal sources give equal pages, or
+// today.
 func Date(getenv func(string) string) string {
 	day := time.Now()
 	if seconds, err := strconv.ParseInt(getenv("SOURCE_DATE_EPOCH"), 10, 64); err == nil {

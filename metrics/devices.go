@@ -1,11 +1,14 @@
 package metrics
 
+// This file has the metrics of devices. family.go has the types, and machine.go lists all metrics.
+
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// deviceLabels name a device: by the index that people use, which may be another's after a reboot, and by what stays.
+// deviceLabels identify a device: the index, which may change at a reboot, and the UUID, which
+// stays.
 var deviceLabels = []string{"device", "uuid"}
 
 type device = figures.DeviceState
@@ -28,7 +31,7 @@ var memoryKinds = []struct {
 	{"peak", func(d *device) accounting.Bytes { return d.Peak }},
 }
 
-// perDevice makes one value of each device.
+// perDevice makes a value for each device.
 func perDevice(of func(*device) float64) func(*view, *output) {
 	return func(v *view, o *output) {
 		for i := range v.Devices {
@@ -37,13 +40,13 @@ func perDevice(of func(*device) float64) func(*view, *output) {
 	}
 }
 
-// deviceFamilies are the metrics of devices.
+// deviceFamilies returns the metrics of devices.
 func deviceFamilies() []family {
 	return []family{
-		gauge("device_info", "Vendor, name and PCI address of a device; always 1.", with(deviceLabels, "pci", "vendor", "name"), deviceInfo),
+		gauge("device_info", "Vendor, name and PCI address of a device; always 1.", appendLabels(deviceLabels, "pci", "vendor", "name"), deviceInfo),
 		gauge("device_up", "Whether a device answers: 0 when it is lost or unresponsive.", deviceLabels,
-			perDevice(func(d *device) float64 { return one(!d.Lost && !d.Unresponsive) })),
-		gauge("memory_bytes", "Memory of a device, by kind. Kinds overlap.", with(deviceLabels, "kind"), deviceMemory),
+			perDevice(func(d *device) float64 { return boolValue(!d.Lost && !d.Unresponsive) })),
+		gauge("memory_bytes", "Memory of a device, by kind. Kinds overlap.", appendLabels(deviceLabels, "kind"), deviceMemory),
 		gauge("streams", "Streams of all programs on a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Streams) })),
 		gauge("slots", "Slots of a device that are taken.", deviceLabels,
@@ -51,16 +54,16 @@ func deviceFamilies() []family {
 		gauge("slots_limit", "Slots of a device; absent where they are not limited.", deviceLabels, slotsLimit),
 		gauge("claims", "Jobs that have claimed a device.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.Claims) })),
-		gauge("leases", "Leases on a device, by state.", with(deviceLabels, "state"), leases),
-		counter("requests_total", "Requests on a device, by outcome.", with(deviceLabels, "outcome"), requests),
+		gauge("leases", "Leases on a device, by state.", appendLabels(deviceLabels, "state"), leases),
+		counter("requests_total", "Requests on a device, by outcome.", appendLabels(deviceLabels, "outcome"), requests),
 		counter("requests_at_capacity_total", "Requests for memory of a device that exceeded what was free of its capacity, refused or not.", deviceLabels,
 			perDevice(func(d *device) float64 { return float64(d.AtMax) })),
 		counter("pressure_seconds_total", "How long a job waited for memory of a device (some), and how long no job there could continue meanwhile (full).",
-			with(deviceLabels, "kind"), devicePressure),
+			appendLabels(deviceLabels, "kind"), devicePressure),
 	}
 }
 
-func one(yes bool) float64 {
+func boolValue(yes bool) float64 {
 	if yes {
 		return 1
 	}
@@ -69,14 +72,14 @@ func one(yes bool) float64 {
 
 func deviceInfo(v *view, o *output) {
 	for _, d := range v.Devices {
-		o.value(1, with(v.device(d.Index), clean(d.PCI), clean(d.Vendor), clean(d.Name))...)
+		o.value(1, appendLabels(v.device(d.Index), labelValue(d.PCI), labelValue(d.Vendor), labelValue(d.Name))...)
 	}
 }
 
 func deviceMemory(v *view, o *output) {
 	for i := range v.Devices {
 		for _, kind := range memoryKinds {
-			o.value(float64(kind.of(&v.Devices[i])), with(v.device(v.Devices[i].Index), kind.name)...)
+			o.value(float64(kind.of(&v.Devices[i])), appendLabels(v.device(v.Devices[i].Index), kind.name)...)
 		}
 	}
 }
@@ -89,7 +92,7 @@ func slotsLimit(v *view, o *output) {
 	}
 }
 
-// states are those of leases and jobs.
+// states are the states of leases and jobs.
 var states = []figures.State{figures.StateRunning, figures.StateWaiting, figures.StateOver,
 	figures.StateUnverified, figures.StateDraining, figures.StateLost}
 
@@ -104,15 +107,15 @@ func leases(v *view, o *output) {
 	}
 	for _, d := range v.Devices {
 		for _, state := range states {
-			o.value(float64(counts[place{d.Index, state}]), with(v.device(d.Index), string(state))...)
+			o.value(float64(counts[place{d.Index, state}]), appendLabels(v.device(d.Index), string(state))...)
 		}
 	}
 }
 
 func requests(v *view, o *output) {
 	for _, d := range v.Devices {
-		o.value(float64(d.Admitted), with(v.device(d.Index), "granted")...)
-		o.value(float64(d.Denied), with(v.device(d.Index), "refused")...)
+		o.value(float64(d.Admitted), appendLabels(v.device(d.Index), "granted")...)
+		o.value(float64(d.Denied), appendLabels(v.device(d.Index), "refused")...)
 	}
 }
 
@@ -122,8 +125,8 @@ func devicePressure(v *view, o *output) {
 	}
 }
 
-// pressure is one of both kinds.
+// pressure writes the values of both kinds of pressure.
 func (o *output) pressure(p figures.PressureState, labels []string) {
-	o.value(microseconds(p.Some.TotalUs), with(labels, "some")...)
-	o.value(microseconds(p.Full.TotalUs), with(labels, "full")...)
+	o.value(microseconds(p.Some.TotalUs), appendLabels(labels, "some")...)
+	o.value(microseconds(p.Full.TotalUs), appendLabels(labels, "full")...)
 }

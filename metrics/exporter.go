@@ -1,5 +1,8 @@
 package metrics
 
+// This file writes the metrics. devices.go, users.go and machine.go have the metrics of the
+// snapshot, and requests.go those of the process.
+
 import (
 	"errors"
 	"io"
@@ -11,26 +14,26 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Options says what is exported beyond the usual.
+// Options say which metrics are exported in addition to the usual ones.
 type Options struct {
-	Jobs bool // the series of each job: as many as there are jobs
+	Jobs bool // export the series of each job
 }
 
 // Exporter writes metrics. Its methods are safe for concurrent use.
 type Exporter struct {
-	Requests *Requests           // whoever answers them counts them
-	process  prometheus.Gatherer // what does not come from the snapshot
+	Requests *Requests           // counts requests; the code that answers requests calls it
+	process  prometheus.Gatherer // metrics that do not come from the snapshot
 }
 
-// New returns an exporter for the process that it is called in.
+// New returns an exporter for this process.
 func New() *Exporter {
 	process, requests := prometheus.NewRegistry(), newRequests()
 	process.MustRegister(requests.seconds, collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return &Exporter{requests, process}
 }
 
-// Write writes the metrics of a snapshot, and those of the process at this moment. Where some cannot be had it writes the
-// others, and returns an error.
+// Write writes the metrics of a snapshot, and those of the process at this time. If some metrics
+// fail, it writes the others and returns an error.
 func (e *Exporter) Write(w io.Writer, s figures.Snapshot, o Options) error {
 	ledger := prometheus.NewRegistry()
 	failed := ledger.Register(collector{newView(s), o.families()})
@@ -39,7 +42,7 @@ func (e *Exporter) Write(w io.Writer, s figures.Snapshot, o Options) error {
 	encoder := expfmt.NewEncoder(w, expfmt.NewFormat(expfmt.TypeTextPlain))
 	for _, f := range families {
 		if err := encoder.Encode(f); err != nil {
-			return err // the writer's
+			return err // error of the writer
 		}
 	}
 	return failed

@@ -1,5 +1,8 @@
 package metrics
 
+// This file has the types with which metrics are defined, and passes them to the library of
+// Prometheus.
+
 import (
 	"slices"
 	"strings"
@@ -7,37 +10,38 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// family is all series of one name.
+// family is a metric with all its series.
 type family struct {
 	desc   *prometheus.Desc
 	kind   prometheus.ValueType
 	values func(*view, *output)
 }
 
-// counter makes a family of values that only grow while the daemon lives.
+// counter makes a family of values that only grow while the daemon runs.
 func counter(name, help string, labels []string, values func(*view, *output)) family {
 	return family{prometheus.NewDesc("gpuarb_"+name, help, labels, nil), prometheus.CounterValue, values}
 }
 
-// gauge makes a family of values that rise and fall. Histograms are made with it, too: they have no kind.
+// gauge makes a family of values that rise and fall. It also makes histograms, for which the kind
+// does not matter.
 func gauge(name, help string, labels []string, values func(*view, *output)) family {
 	return family{prometheus.NewDesc("gpuarb_"+name, help, labels, nil), prometheus.GaugeValue, values}
 }
 
-// collector is a snapshot as client_golang wants it.
+// collector passes a snapshot to client_golang.
 type collector struct {
 	view     *view
 	families []family
 }
 
-// Describe names all families, whether they have values or not.
+// Describe sends the descriptions of all families, with or without values.
 func (c collector) Describe(to chan<- *prometheus.Desc) {
 	for _, f := range c.families {
 		to <- f.desc
 	}
 }
 
-// Collect hands over all values.
+// Collect sends all values.
 func (c collector) Collect(to chan<- prometheus.Metric) {
 	for _, f := range c.families {
 		f.values(c.view, &output{f, to})
@@ -58,15 +62,16 @@ func (o *output) histogram(count uint64, sum float64, upTo map[float64]uint64, l
 	o.to <- prometheus.MustNewConstHistogram(o.family.desc, count, sum, upTo, labels...)
 }
 
-// clean makes a label's value of a name that somebody chose: labels are UTF-8.
-func clean(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
+// labelValue returns a name that a user chose as a label value, which must be UTF-8.
+func labelValue(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
 
-// distinct makes labels of names, each of which has to be another: a series that is there twice spoils the whole text.
+// distinct makes different label values of names, because a duplicate series makes the whole text
+// invalid.
 func distinct(names []string) []string {
 	seen := make(map[string]bool, len(names))
 	labels := make([]string, len(names))
 	for i, name := range names {
-		label := clean(name)
+		label := labelValue(name)
 		for seen[label] {
 			label += "'"
 		}
@@ -76,5 +81,5 @@ func distinct(names []string) []string {
 	return labels
 }
 
-// with are labels, and some more.
-func with(labels []string, more ...string) []string { return slices.Concat(labels, more) }
+// appendLabels returns labels and more labels as a new slice.
+func appendLabels(labels []string, more ...string) []string { return slices.Concat(labels, more) }

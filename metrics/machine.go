@@ -1,5 +1,7 @@
 package metrics
 
+// This file lists all metrics, and has those of the daemon, the queue and the jobs.
+
 import (
 	"strconv"
 
@@ -7,25 +9,25 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// families are those that are exported.
+// families returns the metrics that are exported.
 func (o Options) families() []family {
 	all := append(machineFamilies(), deviceFamilies()...)
 	all = append(all, queueFamilies()...)
-	all = append(all, peopleFamilies()...)
+	all = append(all, userFamilies()...)
 	if o.Jobs {
 		all = append(all, jobFamilies()...)
 	}
 	return all
 }
 
-// machineFamilies are the metrics of the daemon as a whole.
+// machineFamilies returns the metrics of the daemon as a whole.
 func machineFamilies() []family {
 	stat := func(of func(*figures.Stats) uint64) func(*view, *output) {
 		return func(v *view, o *output) { o.value(float64(of(&v.Stats))) }
 	}
 	return []family{
 		gauge("build_info", "The daemon's version; always 1.", []string{"version"},
-			func(v *view, o *output) { o.value(1, clean(v.Version)) }),
+			func(v *view, o *output) { o.value(1, labelValue(v.Version)) }),
 		gauge("jobs", "Jobs, by state.", []string{"state"}, jobs),
 		gauge("clients", "Processes that have a session with the daemon.", nil,
 			stat(func(s *figures.Stats) uint64 { return s.Clients })),
@@ -58,7 +60,7 @@ func refusals(v *view, o *output) {
 	}
 }
 
-// queueFamilies are the metrics of requests that wait.
+// queueFamilies returns the metrics of waiting requests.
 func queueFamilies() []family {
 	return []family{
 		gauge("queue_length", "Waiting requests, by device; \"any\": those that any of several devices can serve.", deviceLabels,
@@ -72,7 +74,8 @@ func queueFamilies() []family {
 	}
 }
 
-// queued makes one value of all requests that wait for a device, and one of those that any of several would do for.
+// queued makes a value of all requests that wait for a device, and a value of the requests that any
+// of several devices can serve.
 func queued(add func(all float64, t *figures.TicketState) float64) func(*view, *output) {
 	const anyDevice = -1
 	return func(v *view, o *output) {
@@ -88,15 +91,15 @@ func queued(add func(all float64, t *figures.TicketState) float64) func(*view, *
 	}
 }
 
-// jobFamilies are the metrics of each job.
+// jobFamilies returns the metrics of each job.
 func jobFamilies() []family {
 	labels := []string{"job_id"}
 	return []family{
-		gauge("job_info", "User and name of a job; always 1.", with(labels, "user", "job_name"), jobInfo),
-		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", with(labels, with(deviceLabels, "kind")...), jobMemory),
-		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", with(labels, deviceLabels...), jobLimit),
+		gauge("job_info", "User and name of a job; always 1.", appendLabels(labels, "user", "job_name"), jobInfo),
+		gauge("job_memory_bytes", "Memory of a job on a device, by kind.", appendLabels(labels, appendLabels(deviceLabels, "kind")...), jobMemory),
+		gauge("job_memory_limit_bytes", "Memory that a job may hold on a device; absent without a limit.", appendLabels(labels, deviceLabels...), jobLimit),
 		counter("job_pressure_seconds_total", "How long a job waited for memory (some), and how long no thread of it could continue meanwhile (full).",
-			with(labels, "kind"), jobPressure),
+			appendLabels(labels, "kind"), jobPressure),
 	}
 }
 
@@ -105,11 +108,11 @@ func jobLabel(j *figures.JobState) string { return strconv.FormatUint(j.ID, 10) 
 func jobInfo(v *view, o *output) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
-		o.value(1, jobLabel(j), clean(j.User), clean(j.Name))
+		o.value(1, jobLabel(j), labelValue(j.User), labelValue(j.Name))
 	}
 }
 
-// jobMemory tells of the devices that a job has something of, or had.
+// jobMemory writes the memory of each job on the devices of which it has or had something.
 func jobMemory(v *view, o *output) {
 	for i := range v.Jobs {
 		j := &v.Jobs[i]
@@ -117,10 +120,10 @@ func jobMemory(v *view, o *output) {
 			if max(d.Used, d.Peak, d.Reserved) == 0 {
 				continue
 			}
-			labels := with([]string{jobLabel(j)}, v.device(d.Device)...)
-			o.value(float64(d.Used), with(labels, "used")...)
-			o.value(float64(d.Peak), with(labels, "peak")...)
-			o.value(float64(d.Reserved), with(labels, "reserved")...)
+			labels := appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)
+			o.value(float64(d.Used), appendLabels(labels, "used")...)
+			o.value(float64(d.Peak), appendLabels(labels, "peak")...)
+			o.value(float64(d.Reserved), appendLabels(labels, "reserved")...)
 		}
 	}
 }
@@ -130,7 +133,7 @@ func jobLimit(v *view, o *output) {
 		j := &v.Jobs[i]
 		for _, d := range j.Devices {
 			if d.Max != accounting.Max {
-				o.value(float64(d.Max), with([]string{jobLabel(j)}, v.device(d.Device)...)...)
+				o.value(float64(d.Max), appendLabels([]string{jobLabel(j)}, v.device(d.Device)...)...)
 			}
 		}
 	}

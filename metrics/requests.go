@@ -1,27 +1,30 @@
 package metrics
 
+// This file counts how long the daemon takes for requests. Package daemon calls Took.
+
 import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Kind groups requests by what they are about: the label kind.
+// Kind is a kind of request: the label kind.
 type Kind string
 
 // The kinds of requests.
 const (
-	Memory  Kind = "memory"  // bytes that are asked for or given back, and how many there are
+	Memory  Kind = "memory"  // memory that is requested or freed, and questions about it
 	Objects Kind = "objects" // streams and contexts, and so slots
-	Session Kind = "session" // sessions, jobs and leases that begin and end
-	Limits  Kind = "limits"  // changes of limits, and requests that are cancelled
+	Session Kind = "session" // sessions, jobs and leases that begin or end
+	Limits  Kind = "limits"  // changes of limits, and cancelled requests
 	State   Kind = "state"   // snapshots, metrics and events
 )
 
-// kinds are all of them.
+// kinds are all kinds.
 var kinds = [...]Kind{Memory, Objects, Session, Limits, State}
 
-// requestBuckets are seconds. They are close enough together to tell a percentile by, within a third.
+// requestBuckets are in seconds. They are close enough to read a percentile within a third of its
+// value.
 var requestBuckets = func() (bounds []float64) {
 	for _, decade := range []float64{1e6, 1e5, 1e4, 1e3, 1e2} {
 		for _, step := range []float64{1, 1.5, 2, 3, 5, 7} {
@@ -31,10 +34,11 @@ var requestBuckets = func() (bounds []float64) {
 	return append(bounds, 0.1, 1)
 }()
 
-// Requests counts how long the daemon took for requests, by kind. Its methods are safe for concurrent use.
+// Requests counts how long the daemon took for requests, by kind. Its methods are safe for
+// concurrent use.
 type Requests struct {
 	seconds *prometheus.HistogramVec
-	of      map[Kind]prometheus.Observer // all are there, and so a look-up takes no lock
+	of      map[Kind]prometheus.Observer // has all kinds from the start, so reading it needs no lock
 }
 
 func newRequests() *Requests {
@@ -46,5 +50,5 @@ func newRequests() *Requests {
 	return r
 }
 
-// Took counts one request.
+// Took counts a request that took a time.
 func (r *Requests) Took(k Kind, took time.Duration) { r.of[k].Observe(took.Seconds()) }

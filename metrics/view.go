@@ -1,5 +1,7 @@
 package metrics
 
+// This file prepares the labels of a snapshot for all families.
+
 import (
 	"cmp"
 	"strconv"
@@ -9,18 +11,18 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// view is a snapshot, with the labels of what it has.
+// view is a snapshot with the labels of its rows.
 type view struct {
 	figures.Snapshot
-	devices map[int][]string // the labels device and uuid, by index
-	users   []string         // the label user, in the snapshot's order
-	rules   []string         // likewise
+	devices map[int][]string // labels device and uuid, by index
+	users   []string         // label user, in the order of the snapshot
+	rules   []string         // label rule, in the order of the snapshot
 }
 
 func newView(s figures.Snapshot) *view {
 	v := &view{Snapshot: s, devices: make(map[int][]string, len(s.Devices))}
 	for _, d := range s.Devices {
-		v.devices[d.Index] = []string{accounting.IndexName(d.Index), clean(d.UUID)}
+		v.devices[d.Index] = []string{accounting.IndexName(d.Index), labelValue(d.UUID)}
 	}
 	var users, rules []string
 	for _, u := range s.Users {
@@ -33,7 +35,7 @@ func newView(s figures.Snapshot) *view {
 	return v
 }
 
-// device are the labels of a device; of none in particular, "any".
+// device returns the labels of a device. For no particular device the label is "any".
 func (v *view) device(index int) []string {
 	if labels, ok := v.devices[index]; ok {
 		return labels
@@ -41,8 +43,8 @@ func (v *view) device(index int) []string {
 	return []string{"any", ""}
 }
 
-// microseconds are seconds.
+// microseconds converts microseconds to seconds.
 func microseconds(us uint64) float64 { return float64(us) / float64(time.Second/time.Microsecond) }
 
-// milliseconds are seconds.
+// milliseconds converts milliseconds to seconds.
 func milliseconds(ms uint64) float64 { return float64(ms) / float64(time.Second/time.Millisecond) }

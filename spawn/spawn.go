@@ -1,5 +1,7 @@
 package spawn
 
+// This file passes a program from Go to start.c.
+
 // #cgo CFLAGS: -std=c11 -D_GNU_SOURCE -O2 -Wall -Wextra
 // #include <stdlib.h>
 // #include "start.h"
@@ -26,22 +28,24 @@ func has(set C.uint64_t, sig syscall.Signal) bool {
 	return sig >= 1 && sig <= 64 && set&(1<<(sig-1)) != 0
 }
 
-// Parent returns the PID of the process that was this one's parent when this one began, 0 if it is
-// outside of this PID namespace.
+// Parent returns the PID that this process's parent had at the start; 0: the parent is outside of
+// this PID namespace.
 func Parent() int { return int(C.gs_parent()) }
 
 // Program is a program to start.
 type Program struct {
 	Path    string
-	Args    []string // with the program's name
+	Args    []string // arguments; the first is the name of the program
 	Environ []string
 	// DeathSignal is sent to the program when the thread that started it ends; 0: none.
 	DeathSignal syscall.Signal
 }
 
-// Start starts the program in a child process, in this process's folder, session and process group.
-// If systemd's LISTEN_PID or WATCHDOG_PID has this process's PID, the child's has the child's PID.
-// The kernel sends DeathSignal when the calling thread ends, so the caller must keep its goroutine
+// Start starts the program in a child process, in the folder, session and process group of this
+// process. If LISTEN_PID or WATCHDOG_PID of systemd has the PID of this process, the child gets its
+// own PID in that variable.
+//
+// The kernel sends DeathSignal when the calling thread ends. So the caller must keep its goroutine
 // locked to that thread (runtime.LockOSThread) as long as the program runs. The error is the
 // syscall.Errno of execve(2) or fork(2).
 func (p Program) Start() (*os.Process, error) {
@@ -52,19 +56,19 @@ func (p Program) Start() (*os.Process, error) {
 	return os.FindProcess(pid)
 }
 
-// Become replaces this process by the program, and returns only if that failed. DeathSignal is sent
-// when the thread that started this process ends. The error is a syscall.Errno, ESRCH if DeathSignal
-// is given and the parent has ended already. After any other error the dispositions of signals are
-// those that this process was started with, so that the caller must end.
-func (p Program) Become() error {
-	_, err := p.call(func(c *C.struct_gs_program) C.int { return C.gs_become(c) })
+// Exec replaces this process by the program. It returns only if that failed. DeathSignal is sent
+// when the thread that started this process ends. The error is a syscall.Errno. It is ESRCH if
+// DeathSignal is set and the parent has ended already. After any other error the signals have the
+// dispositions that this process was started with, so the caller must end.
+func (p Program) Exec() error {
+	_, err := p.call(func(c *C.struct_gs_program) C.int { return C.gs_exec(c) })
 	return err
 }
 
-// ownPIDs are variables of systemd's whose value is the PID of the process that they are meant for.
+// ownPIDs are variables of systemd. Their value is the PID of the process that should read them.
 var ownPIDs = [...]string{"LISTEN_PID=", "WATCHDOG_PID="}
 
-// call copies the program to C's memory, passes it to do, and frees it. do returns a PID or -errno.
+// call copies the program to C memory, passes it to do, and frees it. do returns a PID or -errno.
 func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -93,8 +97,8 @@ func (p Program) call(do func(*C.struct_gs_program) C.int) (int, error) {
 	return int(result), nil
 }
 
-// vector copies strings to C's memory, with room behind each for a PID, and NULL at the end. each, if it is not nil, is
-// called with each string and its copy.
+// vector copies strings to C memory. Each copy has room for a PID after it, and NULL ends the list.
+// If each is not nil, it is called with each string and its copy.
 func vector(list []string, each func(text string, at *C.char)) **C.char {
 	memory := (**C.char)(C.calloc(C.size_t(len(list)+1), C.size_t(unsafe.Sizeof((*C.char)(nil)))))
 	entries := unsafe.Slice(memory, len(list))
@@ -107,7 +111,7 @@ func vector(list []string, each func(text string, at *C.char)) **C.char {
 	return memory
 }
 
-// free frees the copies that vector made of count strings.
+// free frees the copies that vector made of a number of strings.
 func free(memory **C.char, count int) {
 	for _, entry := range unsafe.Slice(memory, count) {
 		C.free(unsafe.Pointer(entry))

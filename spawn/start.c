@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Notes what this process was started with, before Go's runtime changes it, and starts programs
-// with the same values. Signals are set by system calls, because the C library hides two of them.
+// This file records the state of this process before Go's runtime changes it, and starts programs
+// with that state. spawn.go calls it. Signals are set by system calls, because the C library hides
+// two of them.
 #include "start.h"
 
 #include <errno.h>
@@ -16,7 +17,7 @@
 
 enum { last_signal = 64, standard_descriptors = 3 };
 
-// The kernel's struct sigaction, of x86-64 and of arm64.
+// The kernel's struct sigaction on x86-64 and arm64.
 struct kernel_sigaction {
     void (*handler)(int);
     unsigned long flags;
@@ -24,7 +25,7 @@ struct kernel_sigaction {
     uint64_t mask;
 };
 
-// Written once by note_start, before there is a second thread.
+// note_start writes this once, before a second thread exists.
 static struct {
     uint64_t ignored; // bit n - 1: signal n
     uint64_t blocked; // bit n - 1: signal n
@@ -43,7 +44,7 @@ static long mask_signals(const uint64_t *to, uint64_t *from) {
     return syscall(SYS_rt_sigprocmask, SIG_SETMASK, to, from, sizeof(uint64_t));
 }
 
-// note_start runs before main and before Go's runtime, as all constructors do.
+// Runs before main and before Go's runtime, because it is a constructor.
 __attribute__((constructor)) static void note_start(void) {
     for (int number = 1; number <= last_signal; number++) {
         struct kernel_sigaction now = {.handler = SIG_DFL};
@@ -69,9 +70,9 @@ pid_t gs_parent(void) {
     return started.parent;
 }
 
-// restore gives this process the dispositions of signals, the limit of files and the closed
-// descriptors that it was started with. The caller has blocked all signals, so that no handler of
-// Go's runs in a child; execute restores the mask.
+// Gives this process the signal dispositions, the limit of files and the closed descriptors that it
+// was started with. The caller has blocked all signals, so that no handler of Go runs in a child.
+// execute restores the mask.
 static void restore(void) {
     for (int number = 1; number <= last_signal; number++) {
         bool ignored = (started.ignored & bit(number)) != 0;
@@ -89,7 +90,7 @@ static void restore(void) {
     }
 }
 
-// write_pid writes a positive number in decimal, and a zero byte behind it.
+// Writes a positive number in decimal, with a zero byte at the end.
 static void write_pid(char *to, pid_t pid) {
     char digits[GS_DIGITS];
     int count = 0;
@@ -102,7 +103,7 @@ static void write_pid(char *to, pid_t pid) {
     *to = '\0';
 }
 
-// execute replaces this process by the program. Returns -errno if that failed.
+// Replaces this process by the program. Returns -errno if that failed.
 static int execute(const struct gs_program *program) {
     restore();
     for (size_t i = 0; i < sizeof program->own_pid / sizeof *program->own_pid; i++) {
@@ -115,12 +116,12 @@ static int execute(const struct gs_program *program) {
     return -errno;
 }
 
-// run_child runs in the child, which it replaces by the program. If that fails it writes -errno to
-// `tell` and exits.
+// Runs in the child, and replaces it by the program. If that fails, it writes -errno to `tell` and
+// exits.
 static void run_child(const struct gs_program *program, pid_t parent, int tell) {
     (void)prctl(PR_SET_PDEATHSIG, (unsigned long)program->death_signal);
     pid_t now = getppid();           // 0: this child is the first process of a PID namespace
-    if (now != 0 && now != parent) { // the parent ended before prctl: the kernel sends nothing
+    if (now != 0 && now != parent) { // the parent ended before prctl, so the kernel sends nothing
         (void)kill(getpid(), program->death_signal);
     }
     int failure = execute(program);
@@ -146,7 +147,7 @@ pid_t gs_start(const struct gs_program *program) {
     (void)close(ends[1]);
     if (child > 0) {
         ssize_t got;
-        do { // ends without a byte when exec closes the child's end
+        do { // ends without a byte if exec closes the child's end
             got = read(ends[0], &failure, sizeof failure);
         } while (got < 0 && errno == EINTR);
     }
@@ -158,13 +159,14 @@ pid_t gs_start(const struct gs_program *program) {
     return failure < 0 ? failure : child;
 }
 
-int gs_become(const struct gs_program *program) {
+int gs_exec(const struct gs_program *program) {
     const uint64_t all = ~UINT64_C(0);
     uint64_t mask = 0;
     (void)mask_signals(&all, &mask);
     int wanted = program->death_signal != 0 ? program->death_signal : started.death_signal;
     if (wanted != 0) {
-        // After execve the process has this thread alone, so that its setting is the process's.
+        // After execve the process has only this thread, so the thread's setting applies to the
+        // process.
         (void)prctl(PR_SET_PDEATHSIG, (unsigned long)wanted);
     }
     if (program->death_signal != 0 && getppid() != started.parent) {

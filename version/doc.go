@@ -1,3 +1,3 @@
-// Package version holds the version of this build. It imports nothing, so that
-// the daemon, the command line and tests can all name the same one.
+// Package version holds the version of this build. It imports nothing, so that the daemon, the
+// command line and tests can all use it.
 package version

@@ -45,7 +45,7 @@ func (a *app) execProgram(program string, args, environ []string, dieWithParent 
 	if dieWithParent {
 		p.DeathSignal = unix.SIGTERM
 	}
-	err := orShell(p, spawn.Program.Become)
+	err := orShell(p, spawn.Program.Exec)
 	if dieWithParent && errors.Is(err, unix.ESRCH) {
 		return parentEnded(spawn.Parent())
 	}

@@ -1,5 +1,8 @@
 package main
 
+// This file reads the flags and runs the daemon until a signal stops it. restart.go executes the
+// program again, and manual.go writes the manual page.
+
 import (
 	"bytes"
 	"context"
@@ -22,7 +25,7 @@ import (
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 
-// The exit codes; docs/reference/exit-codes.md explains them.
+// The exit codes; docs/reference/exit-codes.md explains each.
 const (
 	exitFailed = 1
 	exitUsage  = 2
@@ -30,8 +33,9 @@ const (
 )
 
 func main() {
-	// Where the library is preloaded into everything, it is in here too. What it says to
-	// programs is asked of this very daemon, which has to know what the devices say.
+	// On some machines the library is preloaded into all programs, and so into this one. The
+	// library would ask this daemon what the devices report, but the daemon needs the answers of
+	// the devices themselves.
 	_ = os.Setenv("GPUARB_DISABLE", "1")
 	if len(os.Args) == 2 && os.Args[1] == worker.Command {
 		os.Exit(servePage())
@@ -41,7 +45,7 @@ func main() {
 	os.Exit(code)
 }
 
-// servePage is the life of the process that the daemon starts to serve the page.
+// servePage runs the process that serves the page. The daemon starts it.
 func servePage() int {
 	log := slog.New(slog.NewTextHandler(os.Stderr, nil)).With("process", worker.Command)
 	if err := web.Run(os.Stdin, log); err != nil {
@@ -58,7 +62,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	var o daemon.Options
 	var check, debug bool
 	var share string
-	var out bytes.Buffer // cobra does not look whether its help could be written
+	var out bytes.Buffer // a buffer, because cobra ignores errors of writing its help
 	cmd := &cobra.Command{
 		Use:   "gpuarbd",
 		Short: "share the GPUs of this machine between unmodified programs",
@@ -75,7 +79,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		},
 		PreRunE: func(cmd *cobra.Command, _ []string) (err error) {
 			cmd.Flags().Visit(func(f *pflag.Flag) {
-				if f.Value.Type() == "string" && f.Value.String() == "" { // as of a variable that is not set: not what stands without the flag
+				if f.Value.Type() == "string" && f.Value.String() == "" { // an empty value often comes from a variable that is not set: refuse it
 					err = usageError{fmt.Errorf("--%s: the path is empty", f.Name)}
 				}
 			})
@@ -109,7 +113,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	f.BoolVar(&check, "check-config", false, "report every mistake in the configuration and exit")
 	f.BoolVar(&debug, "debug", false, "log every decision")
 	f.StringVar(&share, shareFlag, "", "write the manual page and completions below this folder")
-	_ = f.MarkHidden(shareFlag) // of the build; it is there
+	_ = f.MarkHidden(shareFlag) // only the build uses it; the flag exists, so the call cannot fail
 
 	err := cmd.Execute()
 	if err == nil {
@@ -122,7 +126,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return exitCode(err)
 }
 
-// output writes what was asked for, and says plainly where it cannot.
+// output writes the output of a flag such as --help, and explains an error of writing.
 func output(stdout io.Writer, out *bytes.Buffer) error {
 	_, err := out.WriteTo(stdout)
 	var at *os.PathError
@@ -153,10 +157,10 @@ func checkConfig(o daemon.Options, out io.Writer) error {
 	return err
 }
 
-// serve runs the daemon until INT or TERM; HUP reads the configuration again.
+// serve runs the daemon until INT or TERM. HUP makes it read the configuration again.
 func serve(o daemon.Options, stderr io.Writer) error {
-	// Each file is made with the mode that it is to have, whoever starts the daemon: in a
-	// folder that is his alone, others could not ask, and would run without a limit.
+	// Files get the mode that the code names, whatever umask this process inherits. If other users
+	// could not enter the folder of the socket, their programs would run without a limit.
 	syscall.Umask(0o022)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
@@ -164,12 +168,12 @@ func serve(o daemon.Options, stderr io.Writer) error {
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
 
-	o.Handed = handed()
+	o.Handed = inheritedDescriptors()
 	o.Restart = func(h *ipc.Handed) {
 		if h == nil || ctx.Err() != nil {
 			os.Exit(exitFailed)
 		}
-		err := become(*h)
+		err := execAgain(*h)
 		fmt.Fprintf(stderr, "gpuarbd: cannot start itself again: %v\n", err)
 		os.Exit(exitFailed)
 	}

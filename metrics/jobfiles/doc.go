@@ -1,7 +1,11 @@
-// Package jobfiles keeps the folder in which NVIDIA's dcgm-exporter looks up the jobs of a GPU (--hpc-job-mapping-dir): a file for each
-// GPU, named by its index, with the name of a job on each line. The daemon calls it, where the configuration names a folder.
+// Package jobfiles writes the files in which NVIDIA's dcgm-exporter looks up the jobs of a GPU
+// (--hpc-job-mapping-dir). There is a file for each GPU, named by its index, with a job on each
+// line. The main type is Folder. The daemon calls it if the configuration names a folder, from one
+// goroutine at a time.
 //
-// dcgm-exporter (internal/pkg/transformation/hpc.go there) takes every file whose name is a number, gives up a whole round where one that it has
-// listed cannot be opened, and makes a copy of each metric for each line. So files are replaced by renaming, stay when they are empty, and have no line twice: jobs are named by
-// their numbers, since users may give one name to several.
+// dcgm-exporter (internal/pkg/transformation/hpc.go) reads every file whose name is a number. If it
+// cannot open a file that it has listed, it gives up all of them. It makes a copy of each metric
+// for each line. So files are replaced by renaming, stay when they are empty, and have no line
+// twice. Jobs are named by number, because users may give several jobs the same name. The package
+// never deletes a file.
 package jobfiles

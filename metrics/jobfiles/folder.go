@@ -1,5 +1,7 @@
 package jobfiles
 
+// This file owns the folder and its files.
+
 import (
 	"errors"
 	"fmt"
@@ -13,23 +15,25 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// vendor is that of the GPUs that DCGM knows; its numbers of them are NVML's, and ours.
+// vendor is the vendor of the GPUs that DCGM knows. DCGM, NVML and gpuarb number these GPUs
+// equally.
 const vendor = "nvidia"
 
-// Folder is where the files lie. All files in it whose names are numbers are its own.
+// Folder is the folder of the files. All files in it whose names are numbers belong to it.
 type Folder struct {
 	path    string
-	written map[string]string // by name; nil: nothing is known of what lies there
+	written map[string]string // text of each file, by name; nil: the folder has not been read
 }
 
-// New returns a folder, which need not be there.
+// New returns a Folder for a path, which need not exist.
 func New(path string) *Folder { return &Folder{path: path} }
 
-// Path is where it is.
+// Path returns the path of the folder.
 func (f *Folder) Path() string { return f.path }
 
-// Write has the files say which jobs have something of each GPU. Files that say so already are left alone, those of GPUs that are not there are emptied.
-// Where one cannot be written the others are; the next call tries that one again.
+// Write writes into each file which jobs have something of the GPU. Files that are up to date stay
+// as they are. Files of missing GPUs are emptied. If a file cannot be written, the others are
+// written all the same, and the next call tries it again.
 func (f *Folder) Write(s figures.Snapshot) error {
 	files := map[string]string{}
 	for i := range s.Devices {
@@ -37,13 +41,14 @@ func (f *Folder) Write(s figures.Snapshot) error {
 			files[strconv.Itoa(d.Index)] = lines(jobsOn(&s, d))
 		}
 	}
-	return f.put(files)
+	return f.writeAll(files)
 }
 
 // Clear empties the files.
-func (f *Folder) Clear() error { return f.put(nil) }
+func (f *Folder) Clear() error { return f.writeAll(nil) }
 
-// jobsOn are the jobs that have a lease on a device whose process lives, or the device by claim or alone.
+// jobsOn returns the jobs that have a lease of a living process on a device, or the device by claim
+// or exclusively.
 func jobsOn(s *figures.Snapshot, d *figures.DeviceState) []uint64 {
 	var jobs []uint64
 	for i := range s.Leases {
@@ -69,8 +74,8 @@ func lines(jobs []uint64) string {
 	return b.String()
 }
 
-// put has the files hold these texts, and all others nothing.
-func (f *Folder) put(files map[string]string) error {
+// writeAll writes texts into files, and empties all other files.
+func (f *Folder) writeAll(files map[string]string) error {
 	root, err := f.open()
 	if err != nil {
 		return err
@@ -88,11 +93,11 @@ func (f *Folder) put(files map[string]string) error {
 	return failed
 }
 
-// unknown is in the place of a text that was not read.
+// unknown stands for a text that was not read.
 const unknown = "\x00"
 
-// open makes the folder where it is not there. All that is done in it is done by the open folder: nobody who can turn a path
-// has it done elsewhere.
+// open opens the folder, and creates it if it does not exist. All files are accessed through the
+// open folder, so that a user who can change a part of the path cannot redirect the writes.
 func (f *Folder) open() (*os.Root, error) {
 	if err := os.MkdirAll(f.path, 0o755); err != nil {
 		return nil, err
@@ -101,8 +106,8 @@ func (f *Folder) open() (*os.Root, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = f.mayUse(root); err == nil && f.written == nil {
-		err = f.look(root)
+	if err = f.checkOwner(root); err == nil && f.written == nil {
+		err = f.readFolder(root)
 	}
 	if err != nil {
 		root.Close()
@@ -111,8 +116,8 @@ func (f *Folder) open() (*os.Root, error) {
 	return root, nil
 }
 
-// look finds the files that a daemon of before has left.
-func (f *Folder) look(root *os.Root) error {
+// readFolder finds the files that an earlier daemon has left.
+func (f *Folder) readFolder(root *os.Root) error {
 	entries, err := fs.ReadDir(root.FS(), ".")
 	if err != nil {
 		return err
@@ -126,8 +131,9 @@ func (f *Folder) look(root *os.Root) error {
 	return nil
 }
 
-// mayUse refuses a folder that another user can have lead anywhere, or write into: the daemon writes with root's rights.
-func (f *Folder) mayUse(root *os.Root) error {
+// checkOwner refuses a folder that another user can redirect or write into, because the daemon
+// writes with the rights of root.
+func (f *Folder) checkOwner(root *os.Root) error {
 	at, err := root.Stat(".")
 	if err != nil {
 		return err
@@ -148,13 +154,13 @@ func (f *Folder) mayUse(root *os.Root) error {
 	return nil
 }
 
-// replace has a file hold a text, at once for whoever reads it.
+// replace gives a file a new text. Readers see the old or the new text, never a part.
 func (f *Folder) replace(root *os.Root, name, text string) error {
-	if was, ok := f.written[name]; ok && was == text && isThere(root, name) {
+	if was, ok := f.written[name]; ok && was == text && exists(root, name) {
 		return nil
 	}
-	draft := ".gpuarb-" + name // no number
-	err := root.Remove(draft)  // that of a daemon that was killed, or whatever lies there
+	draft := ".gpuarb-" + name // not a number, so dcgm-exporter ignores it
+	err := root.Remove(draft)  // left by a daemon that was killed, or any other file
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		err = write(root, draft, text)
 	}
@@ -167,13 +173,13 @@ func (f *Folder) replace(root *os.Root, name, text string) error {
 	return err
 }
 
-// isThere says whether a file was not taken away.
-func isThere(root *os.Root, name string) bool {
+// exists reports whether a file is there.
+func exists(root *os.Root, name string) bool {
 	info, err := root.Lstat(name)
 	return err == nil && info.Mode().IsRegular()
 }
 
-// write makes a file.
+// write creates a file with a text.
 func write(root *os.Root, name, text string) error {
 	file, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
 	if err != nil {

@@ -1,15 +1,17 @@
 package metrics
 
+// This file has the metrics of users and rules.
+
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// peopleFamilies are the metrics of users, and of the rules that they are under.
-func peopleFamilies() []family {
+// userFamilies returns the metrics of users, and of the rules that apply to them.
+func userFamilies() []family {
 	user := []string{"user"}
 	return []family{
-		gauge("wait_seconds", "How long requests waited, by user and outcome. Requests that did not wait are not counted.", with(user, "outcome"), waits),
+		gauge("wait_seconds", "How long requests waited, by user and outcome. Requests that did not wait are not counted.", appendLabels(user, "outcome"), waits),
 		gauge("user_memory_bytes", "Memory in use by a user's programs, on all devices.", user,
 			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Used), labels...) })),
 		gauge("user_memory_limit_bytes", "Memory that all programs of a user may hold together on each device; absent without a limit.", user,
@@ -21,9 +23,9 @@ func peopleFamilies() []family {
 		gauge("user_streams", "Streams of a user's programs, on all devices.", user,
 			perUser(func(u *figures.UserState, o *output, labels []string) { o.value(float64(u.Streams), labels...) })),
 		counter("user_pressure_seconds_total", "How long a job of a user waited for memory (some), and how long none of them could continue meanwhile (full).",
-			with(user, "kind"), perUser(func(u *figures.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
+			appendLabels(user, "kind"), perUser(func(u *figures.UserState, o *output, labels []string) { o.pressure(u.Pressure, labels) })),
 		gauge("rule_memory_limit_bytes", "Memory that a rule gives on a device; absent without a limit.",
-			with([]string{"rule"}, deviceLabels...), ruleLimits),
+			appendLabels([]string{"rule"}, deviceLabels...), ruleLimits),
 	}
 }
 
@@ -51,7 +53,7 @@ func ruleLimits(v *view, o *output) {
 	for i, r := range v.Rules {
 		for _, d := range r.Devices {
 			if d.Max != accounting.Max {
-				o.value(float64(d.Max), with([]string{v.rules[i]}, v.device(d.Device)...)...)
+				o.value(float64(d.Max), appendLabels([]string{v.rules[i]}, v.device(d.Device)...)...)
 			}
 		}
 	}

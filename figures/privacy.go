@@ -1,16 +1,20 @@
 package figures
 
+// This file hides command lines of other users. The daemon calls it if [privacy] commands is "own".
+
 import (
 	"math"
 	"slices"
 	"strings"
 )
 
-// Stranger is a user who has no process: (uid_t)-1 stands for no user in the kernel's interface.
+// Stranger is the UID of a user without processes. (uid_t)-1 stands for no user in the kernel's
+// interface.
 const Stranger = math.MaxUint32
 
-// WithOwnCommands is the snapshot as a user may see it who is shown the command lines of his own programs alone:
-// of the others' he sees the program's name. What it returns shares with s all that is the same.
+// WithOwnCommands returns the snapshot for a user who may see only the command lines of the user's
+// own programs. Of other programs the user sees only the name. The result shares unchanged data
+// with s.
 func (s Snapshot) WithOwnCommands(uid uint32) Snapshot {
 	hide := func(owner uint32, command *string) {
 		if owner != uid {
@@ -25,7 +29,7 @@ func (s Snapshot) WithOwnCommands(uid uint32) Snapshot {
 			hide(d.Holders[k].UID, &d.Holders[k].Command)
 		}
 		for k := range d.UnmanagedBy {
-			if u := &d.UnmanagedBy[k]; u.User == "" { // nobody knows whose it is
+			if u := &d.UnmanagedBy[k]; u.User == "" { // the owner is not known
 				u.Command = ProgramOf(u.Command)
 			} else {
 				hide(u.UID, &u.Command)
@@ -48,7 +52,7 @@ func (s Snapshot) WithOwnCommands(uid uint32) Snapshot {
 	return s
 }
 
-// ProgramOf is the name of a command line's program, without its folder and arguments.
+// ProgramOf returns the name of a program without its folder and arguments.
 func ProgramOf(command string) string {
 	first, _, _ := strings.Cut(strings.TrimLeft(command, " "), " ")
 	return first[strings.LastIndexByte(first, '/')+1:]
