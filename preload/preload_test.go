@@ -287,3 +287,23 @@ func TestPageForOtherDistributions(t *testing.T) {
 		}
 	}
 }
+
+// TestPageNamesEveryFile finds each file that enable writes in docs/admin/control.md.
+func TestPageNamesEveryFile(t *testing.T) {
+	page, err := os.ReadFile("../docs/admin/control.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := Machine{Root: "/"}
+	written := []string{preloadList, everywhereRecord}
+	for kind, name := range map[Kind]string{Unit: "NAME.service", User: "NAME", Group: "NAME", All: ""} {
+		for _, b := range m.blocks(Target{Kind: kind, Name: name}, "/usr/lib/gpuarb/libgpuarb.so", "", nil) {
+			written = append(written, b.path)
+		}
+	}
+	for _, path := range written {
+		if !strings.Contains(string(page), "`"+path+"`") {
+			t.Errorf("docs/admin/control.md does not name %s", path)
+		}
+	}
+}

@@ -113,6 +113,8 @@ func TestInstall(t *testing.T) {
 		}
 	}
 
+	checkListed(t, want)
+
 	const own = "schema_version = 1 # ours\n"
 	config := filepath.Join(dest, "etc/gpuarb/gpuarb.toml")
 	if err := os.WriteFile(config, []byte(own), 0o600); err != nil {
@@ -125,5 +127,28 @@ func TestInstall(t *testing.T) {
 	install(t, dest, "--remove")
 	if got := installed(t, dest); !slices.Equal(got, []string{"/etc/gpuarb/gpuarb.toml"}) {
 		t.Errorf("after removal there is still %q, want the configuration alone", got)
+	}
+}
+
+// checkListed finds each installed file, or a folder above it, in the table of docs/admin/install.md.
+func checkListed(t *testing.T, installed []string) {
+	t.Helper()
+	const page = "docs/admin/install.md"
+	_, table, _ := strings.Cut(read(t, page), "\n| path | contents |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	var listed []string
+	for line := range strings.Lines(table) {
+		cell, _, _ := strings.Cut(strings.TrimPrefix(line, "| "), " | ")
+		for i, part := range strings.Split(cell, "`") {
+			if i%2 == 1 {
+				listed = append(listed, part)
+			}
+		}
+	}
+	for _, file := range installed {
+		name, below := strings.CutPrefix(file, "/opt/gpuarb/")
+		if below && !slices.ContainsFunc(listed, func(prefix string) bool { return strings.HasPrefix(name, prefix) }) {
+			t.Errorf("%s does not list %s", page, name)
+		}
 	}
 }
