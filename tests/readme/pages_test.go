@@ -71,6 +71,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"reference/metrics.md", "sh", "cat /gpu/metrics", "tests/metrics TestEveryWay"},
 	{"reference/metrics.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"reference/metrics.md", "promql", "", "not run: it takes dcgm-exporter, and a GPU of NVIDIA's"},
+	{"admin/devices.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
 	{"admin/install.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/notebooks.md", "json", "", "tests/notebooks TestFullKernel"},
 	{"admin/notebooks.md", "python", "", "tests/notebooks TestFullHub"},
