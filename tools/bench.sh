@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# bench.sh: run every benchmark of the tree, Go and C, and keep what they print in
-# build/bench.txt. The lines are in Go's benchmark format, for
-# `go tool benchstat old.txt new.txt`. BENCH picks by name, COUNT repeats.
+# bench.sh: runs every benchmark of the tree, Go and C, and keeps the output in build/bench.txt. The
+# lines are in Go's benchmark format, for `go tool benchstat old.txt new.txt`. BENCH selects by
+# name, COUNT repeats.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${C_BENCHES:=}" "${BENCH:=.}" "${COUNT:=1}"

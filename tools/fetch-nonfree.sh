@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fetch-nonfree.sh FOLDER LIBRARY PACKAGE...: fetch every release of the packages that Debian's
-# archive has in non-free, and unpack from each the vendor's LIBRARY, as FOLDER/RELEASE/SONAME.
-# Nothing is installed; the packages come from where this machine gets its own. Prints the folders
-# with such a library, one a line, those that somebody made by hand included; without one it fails.
+# fetch-nonfree.sh FOLDER LIBRARY PACKAGE...: fetches every release of the packages from non-free of
+# Debian's archive, and unpacks the vendor's LIBRARY of each as FOLDER/RELEASE/SONAME. Nothing is
+# installed; the packages come from this machine's own apt sources. Prints the folders with such a
+# library, one per line, including folders that were made by hand. Fails if there is none.
 set -euo pipefail
 
 : "${SUITES:=bullseye bookworm trixie sid experimental}"
@@ -12,7 +12,7 @@ folder=$(realpath -m "${1:?usage: fetch-nonfree.sh FOLDER LIBRARY PACKAGE...}")
 library=${2:?a library}
 shift 2
 
-# apt of our own: its lists and sources lie in the folder.
+# An apt of its own, with lists and sources in the folder.
 ours() {
     local root=$folder/apt
     local tool=$1
@@ -45,7 +45,7 @@ fetch() {
     done
 }
 
-# unpack SUITE PACKAGE VERSION: the library, in a folder of the release's name.
+# unpack SUITE PACKAGE VERSION: unpacks the library into a folder with the name of the release.
 unpack() {
     local release=${3%-*} temporary file
     release=${release#*:}

@@ -1,21 +1,22 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fresh-root.sh [--with PACKAGES] [--pid] COMMAND: run a shell command where a newcomer would: in
-# ~/gpuarb, a clone of this commit, in a Debian 12 system that has nothing but apt, git, make and gcc (debootstrap's minbase). The machine's Go is bound in, since Debian's is too old, with its
-# settings and caches; the machine's own apt sources, proxies and certificates are taken along, and
-# packages that were downloaded once are kept for the next time.
+# fresh-root.sh [--with PACKAGES] [--pid] COMMAND: runs a shell command in a new Debian 12 system,
+# in ~/gpuarb, a clone of this commit. The system has nothing but apt, git, make and gcc
+# (debootstrap's minbase). The machine's Go is mounted into it with its settings and caches, because
+# Debian's Go is too old. The machine's apt sources, proxies and certificates are copied, and
+# downloaded packages are kept for the next run.
 #
-#   --with "a b"   install these packages before the command runs, also from contrib and non-free:
-#                  a machine with other software
-#   --pid          with a PID namespace of its own, as a container has
+#   --with "a b"   install these packages before the command runs, also from contrib and non-free
+#   --pid          use a PID namespace of its own, as a container does
 #
-# fresh-root.sh --make FOLDER PACKAGES: such a system with these packages (a,b) besides, and no more.
+# fresh-root.sh --make FOLDER PACKAGES: makes such a system with these packages (a,b) in addition.
 #
-# The system lies in build/.root. Everything is mounted in a mount namespace of its own, so that
-# nothing is left mounted however this ends. Without --pid, processes and network are the machine's:
-# the kernel's process events reach no other PID namespace. Where such a system cannot be made, a
-# line says why, and the command runs in place (with --with or --pid it fails).
+# The system is in build/.root. Everything is mounted in a mount namespace of its own, so that
+# nothing stays mounted however the script ends. Without --pid, processes and network are the
+# machine's, because the kernel's process events reach no other PID namespace. If such a system
+# cannot be made, a line says why, and the command runs on the machine itself (with --with or --pid
+# it fails).
 set -euo pipefail
 
 cd "$(dirname "$0")/.."
@@ -28,7 +29,7 @@ readonly debs=${XDG_CACHE_HOME:-$HOME/.cache}/gpuarb/debs
 
 readonly certificates=${SSL_CERT_FILE:-/etc/ssl/certs/ca-certificates.crt}
 
-# sources FORMAT: the machine's apt entries for this release of Debian, of one format.
+# sources FORMAT: prints the machine's apt entries for this release of Debian, in one format.
 sources() {
     case $1 in
     list)
@@ -45,7 +46,8 @@ sources() {
     esac
 }
 
-# mirror: where the machine gets this release from; nothing where its sources do not say.
+# mirror: prints the archive from which the machine gets this release, or nothing if its sources do
+# not say.
 mirror() {
     {
         sources list | sed -nE "s/^deb (\[[^]]*\] )?([^ ]+) $suite .*/\2/p"
@@ -63,7 +65,7 @@ components() {
     fi
 }
 
-# cannot: says why there can be no such system here; fails when there can.
+# cannot: prints why such a system cannot be made here; fails if it can be made.
 cannot() {
     if [ "$(id -u)" -ne 0 ]; then
         echo "it takes root"
@@ -78,19 +80,19 @@ cannot() {
     fi
 }
 
-# base FOLDER PACKAGES: the system, with these packages besides.
+# base FOLDER PACKAGES: makes the system with these packages in addition.
 base() {
     local mirror proxy=''
     rm -rf --one-file-system "$1" && mkdir -p "$1" "$debs" || return
     mirror=$(mirror)
     eval "$(apt-config shell proxy Acquire::http::Proxy)"
-    # In a namespace, because it mounts.
+    # In a namespace, because debootstrap mounts.
     http_proxy=${http_proxy:-$proxy} unshare --mount --propagation private \
         debootstrap --variant=minbase --cache-dir="$debs" --include="$2" \
         "$suite" "$1" ${mirror:+"$mirror"} >"$log" 2>&1
 }
 
-# make_root: the system, the clone, and what this machine has to say to apt.
+# make_root: makes the system and the clone, and copies this machine's settings for apt.
 make_root() {
     base "$root" git,make,gcc || return
     if [ -n "$(mirror)" ]; then
@@ -113,7 +115,7 @@ make_root() {
     git clone --quiet --no-local . "$root$home/gpuarb"
 }
 
-# keep_debs: for the next time. What nobody needed for a month goes.
+# keep_debs: keeps packages for the next run, and removes packages that were not used for a month.
 keep_debs() {
     local deb kept
     for deb in "$root"/var/cache/apt/archives/*.deb; do
@@ -123,7 +125,8 @@ keep_debs() {
     find "$debs" -type f -mtime +30 -delete
 }
 
-# settings: the environment inside, a word a line: a newcomer's, and what it takes to reach servers.
+# settings: prints the environment inside, one variable per line. It has a new user's variables, and
+# those needed to reach servers.
 settings() {
     local name go_dir
     go_dir=$("$GO" env GOROOT)
@@ -138,7 +141,7 @@ settings() {
     if [ -e "$root/etc/ssl/machine.crt" ]; then echo "SSL_CERT_FILE=/etc/ssl/machine.crt"; fi
 }
 
-# inside COMMAND: in the namespaces: mounts, goes there, and runs it.
+# inside COMMAND: runs in the namespaces: mounts, changes the folder and runs the command.
 inside() {
     local dir
     local -a env
@@ -161,7 +164,7 @@ inside() {
     umount -l /.machine
     rmdir /.machine
     cd "$home/gpuarb"
-    # What is installed first goes the way of all else.
+    # Packages are installed with the same mounts and the same environment.
     # shellcheck disable=SC2016 # for the shell inside
     exec env -i "${env[@]}" bash -euc '
         if [ -n "$1" ]; then
@@ -170,7 +173,7 @@ inside() {
         eval "$2"' bash "$with" "$1"
 }
 
-# end: nothing is left, neither a process in there nor a file.
+# end: ends all processes inside, and removes the files.
 end() {
     local process
     if [ -n "$command" ]; then kill -KILL -- "-$command" 2>/dev/null || true; fi

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# fuzz.sh [PROGRAM...]: run each Go fuzz target and each of these libFuzzer programs for
-# FUZZTIME (10s, 5m). What a Go one finds is written to the package's testdata/fuzz; what a
-# program finds lies beside it, and belongs in cshim/test/fuzz/corpus. Committed, `make test`
-# runs it from then on.
+# fuzz.sh [PROGRAM...]: runs each Go fuzz target and each of these libFuzzer programs for FUZZTIME
+# (10s, 5m). Inputs that a Go target finds are written to the package's testdata/fuzz. Inputs that a
+# program finds are written beside the program, and belong in cshim/test/fuzz/corpus. Once they are
+# committed, `make test` runs them.
 set -euo pipefail
 
 : "${GO:=go}" "${FUZZTIME:=10s}"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# install.sh BUILD | --remove: put what was built, the units and the documents
-# under $DESTDIR$PREFIX, or take them away again. A configuration that is there
-# already is never touched. Without DESTDIR the removal also stops what it removes.
+# install.sh BUILD | --remove: installs the build, the units and the documents under
+# $DESTDIR$PREFIX, or removes them. An existing configuration never changes. Without DESTDIR the
+# removal also stops what it removes.
 set -euo pipefail
 
 : "${DESTDIR:=}" "${PREFIX:=/usr/local}" "${SYSCONFDIR:=/etc}"
@@ -12,12 +12,12 @@ readonly root=$DESTDIR$PREFIX
 readonly doc=$root/share/doc/gpuarb
 readonly share=$root/share/gpuarb     # what other programs are given: a board, alerts
 readonly layers=$root/share/vulkan/implicit_layer.d # of Vulkan's loader
-# Debian's zsh looks here for what packages bring, and in site-functions for what an administrator does.
+# Debian's zsh reads vendor-completions for packages, and site-functions for administrators.
 if [ "$PREFIX" = /usr ]; then zsh=$root/share/zsh/vendor-completions; else zsh=$root/share/zsh/site-functions; fi
 readonly zsh
 readonly units=(gpuarbd.service gpuarbd.socket)
 
-# text FILE TARGET: install a unit or a configuration with this prefix in its paths.
+# text FILE TARGET: installs a unit or a configuration with this prefix in its paths.
 text() {
     install -d "$(dirname "$2")"
     sed -e "s,=/usr/bin/,=$PREFIX/bin/,g" -e "s,/usr/share/doc/,$PREFIX/share/doc/,g" "$1" >"$2"
@@ -33,7 +33,8 @@ install_all() {
         fi
     done
     install -D -m 0755 -t "$root/bin" "$build/gpuarb" "$build/gpuarbd"
-    # A new file, never a write into the old one: running programs have it mapped.
+    # Make a new file instead of writing into the old one, because running programs have the old one
+    # mapped.
     for file in libgpuarb.so no-exports/libgpuarb.so; do
         install -D -m 0755 "$build/$file" "$root/lib/gpuarb/$file.new"
         mv "$root/lib/gpuarb/$file.new" "$root/lib/gpuarb/$file"
@@ -75,7 +76,8 @@ install_all() {
     fi
 }
 
-# pages_and_completions SHARE: what a later version has no more does not stay.
+# pages_and_completions SHARE: installs the manual pages and completions, and removes those that
+# this version no longer has.
 pages_and_completions() {
     remove_pages_and_completions
     install -D -m 0644 -t "$root/share/man/man1" "$1"/man/man1/*
@@ -93,10 +95,10 @@ remove_pages_and_completions() {
         "$root"/share/fish/vendor_completions.d/gpuarb{,d}.fish
 }
 
-# booted: does systemd run this machine, and is it this machine that we install on?
+# booted: succeeds if systemd runs this machine, and the installation is for this machine.
 booted() { [ -z "$DESTDIR" ] && [ -d /run/systemd/system ]; }
 
-# enabled: what `gpuarb enable` has put under gpuarb, a line each.
+# enabled: prints what `gpuarb enable` has put under gpuarb, one per line.
 enabled() {
     if [ -z "$DESTDIR" ] && [ -s "$root/bin/gpuarb" ]; then
         "$root/bin/gpuarb" status 2>/dev/null | awk 'NR > 1 { print ($1 == "all" ? "--all" : "--" $1 " " $2) }'
@@ -127,7 +129,7 @@ remove_all() {
     if [ -z "$DESTDIR" ]; then tell_left; fi
 }
 
-# tell_left: what is left on the machine on purpose, and how to remove it.
+# tell_left: says what is left on the machine on purpose, and how to remove it.
 tell_left() {
     local path pid
     for path in "$SYSCONFDIR/gpuarb" /run/gpuarb; do

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# limit.sh SECONDS COMMAND...: run a command with the time that it may take. One that
-# takes longer is killed with all that it started, after what each of its threads waits
-# for has been shown; the exit status is 124 then, else the command's.
+# limit.sh SECONDS COMMAND...: runs a command with a time limit. If the command takes longer, the
+# script shows what each of its threads waits for, and kills it with all its children. The exit
+# status is then 124, otherwise that of the command.
 set -uo pipefail
 
 limit=$1
@@ -26,7 +26,7 @@ command=$!
 set +m
 trap 'kill -KILL -- -$command' INT TERM HUP
 (
-    # Its output is nobody's: whoever reads ours is not to wait for it.
+    # Close the output, so that readers of this script's output do not wait for this process.
     exec >/dev/null </dev/null
     sleep "$limit" &
     trap 'kill $!; exit' TERM

@@ -1,17 +1,16 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# lint.sh [STEP...]: run the static checks, all of them unless some are named. Each
-# runs whether or not another failed; the last line says which did. A missing
-# tool is a failure.
+# lint.sh [STEP...]: runs the static checks: all of them, or the named ones. Each check runs also
+# after another check has failed; the last line lists the failed ones. A missing tool is a failure.
 set -euo pipefail
 
 : "${GO:=go}"
 readonly steps=(gofmt vet staticcheck generated modules cgo-free
     clang-format clang-tidy cppcheck shellcheck units)
 
-# sources PATTERN...: the files of the checkout that match, one a line, those that
-# are not yet added included, generated ones left out.
+# sources PATTERN...: prints the files of the checkout that match, one per line. It includes files
+# that are not added to git yet, and leaves out generated files.
 sources() {
     local file
     git ls-files --cached --others --exclude-standard -- "$@" | sort -u | while read -r file; do
@@ -21,7 +20,7 @@ sources() {
     done
 }
 
-# empty WHAT: succeeds when nothing comes in, else shows it.
+# empty WHAT: succeeds if stdin is empty, otherwise prints it.
 empty() {
     local text
     text=$(cat)
@@ -51,8 +50,8 @@ lint_modules() {
     "$GO" mod verify
 }
 
-# Builds the packages that must work without cgo. Only packages that call a vendor's library, or that need C
-# as spawn/ does, may use it.
+# Builds the packages that must work without cgo. Only packages that call a library of a vendor, or
+# that need C as spawn/ does, may use cgo.
 lint_cgo-free() {
     local package
     local -a packages
@@ -64,9 +63,9 @@ lint_cgo-free() {
 
 lint_clang-format() { sources '*.c' '*.h' | xargs -r clang-format --dry-run -Werror; }
 
-# c_flags FILE: how the file's part is compiled, as far as its meaning goes. The
-# headers of a part, cshim or tests/NAME, are found wherever in it they lie; only by
-# "quoted" names, because one may be called like the system's.
+# c_flags FILE: prints the compiler's flags for the file that affect its meaning. Headers of a part,
+# cshim or tests/NAME, are found in all its folders, but only by "quoted" names, because a header
+# may have the name of a system header.
 c_flags() {
     local part
     part=$(cut -d / -f "$(case $1 in tests/*) echo 1-2 ;; *) echo 1 ;; esac)" <<<"$1")
@@ -102,7 +101,7 @@ lint_cppcheck() {
 
 lint_shellcheck() { sources '*.sh' .ci/run | xargs -r shellcheck; }
 
-# The units as they are installed: systemd looks whether what they start exists.
+# Verifies the units as they are installed: systemd checks that the programs in them exist.
 lint_units() {
     local file root=$PWD/build/lint/root fake=$PWD/build/lint/fake
     rm -rf "$root" "$fake"
@@ -119,9 +118,9 @@ lint_units() {
     local system=$root/lib/systemd/system user=$root/lib/systemd/user
     {
         SYSTEMD_UNIT_PATH=$system: systemd-analyze verify "$system"/*
-        # A user manager wants a runtime directory, be there a session or not.
+        # A user manager needs a runtime directory, with or without a session.
         XDG_RUNTIME_DIR=$root SYSTEMD_UNIT_PATH=$user: systemd-analyze --user verify "$user"/*
-        # This one talks when all is well.
+        # This program prints lines also on success.
         systemd-sysusers --dry-run "$root/lib/sysusers.d/gpuarb.conf" 2>&1 |
             grep -Ev '^(Creating (group|user)|Would write) ' || true
         systemd-tmpfiles --create --root="$root" "$root/lib/tmpfiles.d/gpuarb.conf"
@@ -139,7 +138,7 @@ main() {
             return 2
         fi
         echo "== $step"
-        # A shell of its own: where a function's status is asked for, -e is off within.
+        # Use a new shell: inside a function whose status is tested, -e has no effect.
         if ! "$0" --only "$step"; then
             failed+=("$step")
         fi

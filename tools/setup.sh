@@ -1,17 +1,17 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# setup.sh go|build|demo|test|full|lint|root: make sure that the tools for one target are
-# there. Each is looked for by itself, so that one from elsewhere than Debian
-# counts; what is missing is installed when we are root on Debian, and named
-# otherwise. With everything in place this takes a few milliseconds.
+# setup.sh go|build|demo|test|full|lint|root: makes sure that the tools for a target exist. Each
+# tool is looked up by itself, so that a tool from another source than Debian counts. On Debian root
+# installs missing tools; otherwise the script lists them. If all tools exist, this takes a few
+# milliseconds.
 set -euo pipefail
 
-# The release of clang that is used, or would be.
+# The release of clang that is used, or that would be installed.
 clang=$(clang -dumpversion 2>/dev/null || echo 14)
 
-# Debian package, what shows that it is there (a command, a path that may be a pattern, or
-# a file in the folder where clang looks for its runtime), and the targets that need it.
+# Each row has a Debian package, a probe and the targets that need the package. A probe is a
+# command, a path (which may be a pattern), or a file in the folder of clang's runtime.
 readonly packages="
 gcc                       gcc                                    build
 libc6-dev                 /usr/include/stdlib.h                  build
@@ -80,18 +80,18 @@ python3-jupyter-client    /usr/lib/python3/dist-packages/jupyter_client full
 jupyterhub                jupyterhub                             full
 "
 
-# present PROBE: is the command, or a file of that pattern, here?
+# present PROBE: succeeds if the command, or a file that matches the pattern, exists.
 present() {
     local folder
     case $1 in
-    # Another release's runtime is of no use to it, so it is asked for its own.
+    # Each release of clang needs its own runtime, so ask this clang for the folder.
     clang:*) folder=$(clang -print-runtime-dir 2>/dev/null) && compgen -G "$folder/${1#clang:}" >/dev/null ;;
     /*) compgen -G "$1" >/dev/null ;;
     *) command -v "$1" >/dev/null ;;
     esac
 }
 
-# wanted TARGET GROUP...: does the target need a package of these groups?
+# wanted TARGET GROUP...: succeeds if the target needs a package of these groups.
 wanted() {
     local target=$1 group
     shift
@@ -105,7 +105,7 @@ wanted() {
     return 1
 }
 
-# missing TARGET: prints the packages that are not here, one a line.
+# missing TARGET: prints the missing packages, one per line.
 missing() {
     local package probe groups
     while read -r package probe groups; do
@@ -116,7 +116,7 @@ missing() {
     done <<<"$packages"
 }
 
-# install_packages PACKAGE...: what apt says is shown where it fails.
+# install_packages PACKAGE...: installs packages, and shows apt's output if that fails.
 install_packages() {
     local log
     log=$(mktemp)
@@ -133,12 +133,13 @@ apt_install() {
     if ! compgen -G '/var/lib/apt/lists/*_Packages*' >/dev/null; then
         apt-get update -q || return
     fi
-    # A list older than the archive names files that are gone: fetch it and try once more.
+    # A list that is older than the archive names removed files: fetch the list and try again.
     apt-get install -q -y --no-install-recommends "$@" ||
         { apt-get update -q && apt-get install -q -y --no-install-recommends "$@"; }
 }
 
-# check_go: is there a Go that can build this? Since 1.21 it fetches the release that go.mod asks for.
+# check_go: checks for a Go that can build this. Since 1.21, Go fetches the release that go.mod asks
+# for.
 check_go() {
     local needed have
     needed=$(sed -n 's/^go //p' "$(dirname "$0")/../go.mod")

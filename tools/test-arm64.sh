@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-arm64.sh BUILD: the library built for aarch64 by a cross compiler, and run in an emulator
-# (qemu-user) with the simulated driver and the test programs; the scripted daemon that they talk to
-# is this machine's own. It shows that the assembly, the layouts and the loader's part hold there.
+# test-arm64.sh BUILD: builds the library for aarch64 with a cross compiler. It runs the library in
+# an emulator (qemu-user) with the simulated driver and the test programs. Their scripted daemon
+# runs on this machine without the emulator. This tests the assembly, the layouts and the loader's
+# part on aarch64.
 set -euo pipefail
 
 : "${CROSS:=aarch64-linux-gnu}"
@@ -24,7 +25,8 @@ shim=$(realpath "$build/libgpuarb.so")
 scratch=$(mktemp -d)
 trap 'kill %% 2>/dev/null || true; rm -rf "$scratch"' EXIT
 
-# emulate LIBRARIES PROGRAM...: without the library; shimmed, the same: with it.
+# emulate LIBRARIES PROGRAM...: runs a program without the library. shimmed runs it with the
+# library.
 emulate() { timeout 300 qemu-aarch64 -L "$sysroot" -E "LD_LIBRARY_PATH=$1" "${@:2}"; }
 shimmed() {
     timeout 300 qemu-aarch64 -L "$sysroot" -E "LD_LIBRARY_PATH=$1" -E "LD_PRELOAD=$shim" -E "GPUARB_SOCKET=$scratch/s" \
@@ -52,7 +54,7 @@ for what in "loader semantics" "loader-own own"; do
         "$(emulate "$build/sim" "$build"/programs/$what | sed 's/[^ ]*: undefined symbol/undefined symbol/')"
 done
 
-# Every name of the driver at every version that changes anything.
+# Every name of the driver, at every version in which something changes.
 "$CROSS-gcc" -std=c11 -D_GNU_SOURCE -o "$build/walk" cshim/test/walk.c -ldl
 {
     echo "versions $(cut -f 3- tests/simcuda/data/resolve-555.tsv | grep -o '[0-9]*:' | tr -d : | sort -nu | tr '\n' ' ') 99999 -1"
@@ -75,8 +77,9 @@ for unit in 'table_test 60000' charge_test credit_test 'env_test accounting/test
     check "$unit" "$(emulate "$build/sim" "$build/unit" ${unit#"${unit%% *}"} >"$scratch/unit" 2>&1; echo "status $?")" 'status 0'
 done
 
-# A session: the last byte is granted, the next refused. On the driver without a memory of its own:
-# the emulator keeps a record of every page of the address space that the other one reserves.
+# A session: the last byte is granted, and the next one refused. It uses the driver without memory
+# of its own, because the emulator keeps a record of every page of address space that the other
+# driver reserves.
 mkfifo "$scratch/orders"
 build/cshim-test/peer "$scratch/s" limit 1M >"$scratch/peer" <"$scratch/orders" &
 exec 3>"$scratch/orders"

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-bullseye.sh ROOT: the library as it was built here, loaded and run in a Debian 11 root
-# (glibc 2.31), which is made in ROOT by debootstrap unless it is there. The simulated driver and
-# the test programs are built inside; the tests are those of cshim/cshimtest and of the resolver.
+# test-bullseye.sh ROOT: runs the library that was built here in a Debian 11 root (glibc 2.31). If
+# ROOT does not exist, debootstrap makes it. The simulated driver and the test programs are built
+# inside. The tests are those of cshim/cshimtest and of the resolver.
 set -euo pipefail
 
 : "${GO:=go}"
@@ -21,7 +21,7 @@ if [ ! -e "$root/usr/bin/gcc" ]; then
         { tail -n 20 "$root.log"; exit 1; }
 fi
 
-# The sources, and what was built here and is to be tested.
+# The sources, and the build that is tested.
 rm -rf "$root/src"
 mkdir -p "$root/src/build"
 git ls-files -z --cached --others --exclude-standard | xargs -0 cp --parents -t "$root/src"
@@ -45,10 +45,11 @@ include tests/simcuda/build.mk
 include tests/programs/build.mk
 EOF
     make -s -f build/inside.mk CC=gcc BUILD=build $(for p in cudaprog-dlsym cudaprog-link cudaprog-gpa team permits lookups loader loader-own reenter/libcuda.so.1; do echo build/programs/$p; done)'
-# There is no ffmpeg.
+# Debian 11 has no ffmpeg.
 inside 'cd /src/cshim/cshimtest && ./tests -test.skip "FFmpeg"'
 inside 'cd /src/cshim/entrypoints && ./tests -test.run Resolver'
-# What the loader finds, line by line. Its own mistakes are its own: this release ends the first
+# Compare what the loader finds, line by line. A fault of this release's loader ends the first
+# program before its last line.
 # program before the last line.
 # shellcheck disable=SC2016 # for the shell inside
 inside 'cd /src && export LD_LIBRARY_PATH=build/sim

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-cudart.sh FOLDER DRIVERS: hold what the vendor's own CUDA runtime gets under the shim against
-# what it gets without. Every release of both that Debian's archive has in non-free is fetched, into
-# FOLDER/RELEASE/libcudart.so.N and DRIVERS/RELEASE/libcuda.so.1; what lies there already is taken
-# too. No device is needed, and nothing is installed.
+# test-cudart.sh FOLDER DRIVERS: compares what the vendor's CUDA runtime gets with the library and
+# without it. It fetches every release of both from non-free of Debian's archive, into
+# FOLDER/RELEASE/libcudart.so.N and DRIVERS/RELEASE/libcuda.so.1. Libraries that are there already
+# are tested too. No device is needed, and nothing is installed.
 set -euo pipefail
 
 : "${GO:=go}"

@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-full.sh [PACKAGE...]: the tests that take long. First the make targets named in
-# FULL_STEPS, each one step; then the Go tests called TestFull…, which lie in files with the
-# build tag "full", package by package, under the race detector. Prints how long each step and
-# each test took, keeps what the steps said in build/full/, and ends in one line "N passed,
-# N failed, N skipped". With packages named, only their Go tests run; RUN='TestFullKill' is a
-# pattern for their names.
+# test-full.sh [PACKAGE...]: runs the tests that take long. First come the make targets in
+# FULL_STEPS, one step each. Then come the Go tests TestFull…, in files with the build tag "full",
+# package by package, under the race detector. The script prints the time of each step and each
+# test, keeps the output of the steps in build/full/, and ends with the line "N passed, N failed, N
+# skipped". If packages are named, only their Go tests run. RUN='TestFullKill' is a pattern for the
+# names of tests.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${FULL_STEPS:=}" "${RUN:=TestFull}"
 passed=0
 failed=0
 
-# A test that is cut off at the usual bound proves nothing about a busy machine.
+# On a busy machine a test that ends at the usual time limit proves nothing.
 export GPUARB_TEST_PATIENCE=${GPUARB_TEST_PATIENCE:-60s}
 mkdir -p build/full
 
@@ -34,7 +34,7 @@ if [ "$#" -eq 0 ]; then
     set -- "${packages[@]}"
 fi
 
-# The packages one after the other: a test of load is not to be another's load.
+# Run the packages one after the other, so that a test of load does not slow down another one.
 if [ "$#" -ne 0 ]; then
     echo "== go test -tags full -run '^($RUN)' $*"
     "$GO" test -tags full -run "^($RUN)" -p 1 -race -count=1 -timeout 4h -json "$@"

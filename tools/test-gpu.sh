@@ -1,15 +1,14 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-gpu.sh: run the tests with the tag "gpu" against this machine's GPU. Where
-# there is none it says so and succeeds; where there is one, a test that cannot
-# use it fails, because a driver that is broken must not look like no driver. What was
-# measured, and what of the machine is missing for the rest, is shown.
+# test-gpu.sh: runs the tests with the tag "gpu" on this machine's GPU. Without a GPU it says so and
+# succeeds. With a GPU, a test that cannot use it fails, because a broken driver must not look like
+# a missing driver. The script shows what was measured, and what the machine lacks for other tests.
 set -euo pipefail
 
 : "${GO:=go}"
 
-# The kernel's word on it: PCI display devices of a vendor whose driver we arbitrate.
+# Lists PCI display devices of vendors whose drivers gpuarb supports, as the kernel knows them.
 gpus() {
     local dev
     for dev in /sys/bus/pci/devices/*; do
@@ -26,7 +25,7 @@ if [ -z "$found" ]; then
     exit 0
 fi
 echo "test-gpu: found" "$(tr '\n' ' ' <<<"$found")"
-# A framework is read from the disk, and compiles, for minutes when nothing of it is warm.
+# A framework may read the disk and compile for minutes when it starts for the first time.
 export GPUARB_TEST_PATIENCE=${GPUARB_TEST_PATIENCE:-5m}
 "$GO" test -tags gpu -skip '^TestDriver$' -count=1 -timeout 60m -json ./tests/gpu/... |
     build/tools/testsum -show 'measured:|not tested:'

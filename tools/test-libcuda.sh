@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test-libcuda.sh FOLDER: hold the shim's resolver against the vendor's own libcuda.so.1, every
-# release that Debian's archive has in non-free and every one that lies below FOLDER already
-# (FOLDER/NAME/libcuda.so.1). It loads without a device. Nothing is installed.
+# test-libcuda.sh FOLDER: tests the library's resolver with the vendor's own libcuda.so.1. It tests
+# every release in non-free of Debian's archive, and every one that is below FOLDER already
+# (FOLDER/NAME/libcuda.so.1). The library loads without a device. Nothing is installed.
 set -euo pipefail
 
 : "${GO:=go}"

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# test.sh [PACKAGE...]: run the C tests (make targets named in C_TESTS, each one
-# step), every benchmark once (one step, so that none of them rots) and the Go tests,
-# under the race detector, and end in one line "N passed, N failed, N skipped". Fails
-# on any failure and on any skip. With packages named, only their Go tests run.
+# test.sh [PACKAGE...]: runs the C tests, the benchmarks and the Go tests. The C tests are the make
+# targets in C_TESTS, one step each. Every benchmark runs once, as one step, so that it keeps
+# working. The Go tests run under the race detector. The last line is "N passed, N failed, N
+# skipped". The script fails if a test fails or is skipped. If packages are named, only their Go
+# tests run.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${C_TESTS:=}"
@@ -34,7 +35,8 @@ if [ "$#" -eq 0 ]; then
     set -- ./...
 fi
 
-# Most tests wait for a program or for the next reading of a device, so that a processor has time for several of them.
+# Most tests wait for a program or for the next reading of a device, so a processor can run several
+# of them.
 echo "== go test $*"
 "$GO" test -race -count=1 -parallel 6 -timeout 15m -json "$@" |
     build/tools/testsum -passed "$passed" -failed "$failed"

@@ -1,5 +1,7 @@
 package filegraph
 
+// This file is the whole package.
+
 import (
 	"fmt"
 	"go/ast"
@@ -12,8 +14,8 @@ import (
 	"strings"
 )
 
-// Exports says of each package that the commands need in which file the compiler keeps what it exports. root is the
-// folder of go.mod.
+// Exports returns, for each package that the commands need, the file with the compiler's export
+// data. root is the folder of go.mod.
 func Exports(root string) (map[string]string, error) {
 	command := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}} {{.Export}}", "./cmd/...")
 	command.Dir, command.Stderr = root, os.Stderr
@@ -30,8 +32,9 @@ func Exports(root string) (map[string]string, error) {
 	return exports, nil
 }
 
-// Uses returns the paths of a package's files in pairs: the first uses what the second defines. Where the compiler
-// cannot resolve everything it returns its first error, and the uses that were resolved.
+// Uses returns pairs of files of a package: the first uses a declaration of the second. If the
+// compiler cannot resolve everything, Uses returns its first error, and the uses that were
+// resolved.
 func Uses(name string, fset *token.FileSet, files []*ast.File, exports map[string]string) (map[[2]string]bool, error) {
 	lookup := func(path string) (io.ReadCloser, error) {
 		if file := exports[path]; file != "" {

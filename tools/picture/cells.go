@@ -1,19 +1,21 @@
 package main
 
+// This file splits a line of a terminal into runs of equal style. svg.go draws them.
+
 import (
 	"strings"
 
 	"github.com/charmbracelet/x/ansi"
 )
 
-// style is how a text is painted.
+// style is the appearance of a text.
 type style struct {
 	bold, faint, inverse bool
 	colour               byte // '1' to '6' of the terminal's palette; 0: the foreground
 }
 
-// with is the style after an SGR sequence with such parameters.
-func (s style) with(parameters string) style {
+// withSGR returns the style after an SGR sequence with these parameters.
+func (s style) withSGR(parameters string) style {
 	for _, p := range strings.Split(parameters, ";") {
 		switch {
 		case p == "" || p == "0":
@@ -31,29 +33,29 @@ func (s style) with(parameters string) style {
 	return s
 }
 
-// run is text of one style, in a row of cells.
+// run is a text of one style in consecutive cells.
 type run struct {
 	text  string
-	at    int // its first cell
+	at    int // index of its first cell
 	cells int
 	style style
 }
 
-// runs are those of a line. A character that is drawn as a shape is a run of its own kind.
+// runs returns the runs of a line. Characters that are drawn as a shape have runs of their own.
 func runs(line string) (all []run) {
 	var now style
 	at := 0
 	for line != "" {
 		if rest, ok := strings.CutPrefix(line, "\x1b["); ok {
 			parameters, after, _ := strings.Cut(rest, "m")
-			now, line = now.with(parameters), after
+			now, line = now.withSGR(parameters), after
 			continue
 		}
 		text := line[:len(line)-len(strings.TrimLeftFunc(line, func(r rune) bool { return r != '\x1b' }))]
 		line = line[len(text):]
 		for _, r := range text {
 			last := len(all) - 1
-			if cells := ansi.StringWidth(string(r)); last >= 0 && all[last].style == now && alike(all[last].text, r) {
+			if cells := ansi.StringWidth(string(r)); last >= 0 && all[last].style == now && continues(all[last].text, r) {
 				all[last].text += string(r)
 				all[last].cells += cells
 			} else {
@@ -65,8 +67,9 @@ func runs(line string) (all []run) {
 	return all
 }
 
-// alike reports whether a character continues a run: a shape continues the same shape alone.
-func alike(text string, r rune) bool {
+// continues reports whether a character belongs to the run of a text. A shape continues only a run
+// of equal shapes.
+func continues(text string, r rune) bool {
 	_, before := shapes[[]rune(text)[0]]
 	_, is := shapes[r]
 	return before == is && (!is || strings.HasPrefix(text, string(r)))

@@ -1,5 +1,5 @@
-// Command picture draws a screen of a terminal as SVG: what it reads is text with the sequences that paint
-// it, where ␛ may stand for the escape character, as in the golden files of top. `make pictures` makes the
+// Command picture draws a screen of a terminal as SVG. It reads text with SGR sequences from stdin;
+// ␛ may stand for the escape character, as in the golden files of top. `make pictures` makes the
 // pictures in docs/pictures with it.
 package main
 

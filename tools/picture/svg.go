@@ -1,5 +1,7 @@
 package main
 
+// This file draws the runs of a screen as SVG. cells.go splits lines into runs.
+
 import (
 	"fmt"
 	"html"
@@ -8,7 +10,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 )
 
-// The size of a cell, and of the space around the screen.
+// The size of a cell, and of the space around the screen, in pixels.
 const (
 	cellWidth, cellHeight = 8, 18
 	baseline              = 13 // of a text, below the top of its cell
@@ -17,12 +19,13 @@ const (
 
 const foreground, background = "#d7dae0", "#1e2127"
 
-// palette are the terminal's colours, by the digit of their SGR parameter.
+// palette has the colours of the terminal, by the digit of their SGR parameter.
 var palette = map[byte]string{'1': "#ef6b73", '2': "#8cc265", '3': "#e0b45f", '4': "#61a8e8", '5': "#c67bdb", '6': "#4fb8c2"}
 
-// shape is a character that is drawn as a rectangle, because fonts leave gaps between such characters.
+// shape is a character that is drawn as a rectangle, because fonts leave gaps between such
+// characters.
 type shape struct {
-	eighths int // of its cell that it fills, from below
+	eighths int // part of the cell that is filled, from the bottom
 	opacity float64
 }
 
@@ -30,7 +33,7 @@ var shapes = map[rune]shape{
 	'▁': {1, 1}, '▂': {2, 1}, '▃': {3, 1}, '▄': {4, 1}, '▅': {5, 1}, '▆': {6, 1}, '▇': {7, 1}, '█': {8, 1}, '▒': {8, .5}, '▓': {8, .75},
 }
 
-// draw is a screen as SVG.
+// draw returns a screen as SVG.
 func draw(screen string) string {
 	lines := strings.Split(strings.TrimRight(strings.ReplaceAll(screen, "␛", "\x1b"), "\n"), "\n")
 	var b strings.Builder
@@ -51,7 +54,7 @@ func draw(screen string) string {
 	return b.String()
 }
 
-// drawRun draws a run in the line that begins at such a height.
+// drawRun draws a run in the line whose top is at y.
 func drawRun(b *strings.Builder, r run, y int) {
 	x, width := margin+r.at*cellWidth, r.cells*cellWidth
 	colour := foreground

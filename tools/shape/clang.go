@@ -1,5 +1,7 @@
 package main
 
+// This file finds cycles among C files. cycle.go has the graph, and golang.go the same for Go.
+
 import (
 	"os"
 	"path/filepath"
@@ -9,9 +11,10 @@ import (
 
 var included = regexp.MustCompile(`(?m)^#\s*include "([^"]+)"`)
 
-// circleOfC returns the size of the largest circle that files of a folder close by what they include. A .c and its .h
-// count as one file. Files of other folders that these include are read as well, because they may close a circle.
-func circleOfC(root string, sources []source) int {
+// cycleOfC returns the size of the largest cycle of includes among the files of a folder. A .c and
+// its .h count as one file. Included files of other folders are read too, because they may close a
+// cycle.
+func cycleOfC(root string, sources []source) int {
 	uses := graph{}
 	seen := map[string]bool{}
 	var todo []string
@@ -36,10 +39,11 @@ func circleOfC(root string, sources []source) int {
 			}
 		}
 	}
-	return uses.largestCircle()
+	return uses.largestCycle()
 }
 
-// withoutSuffix returns the name that a .c and its .h share. Rows in a .def beside them are another file.
+// withoutSuffix returns the common name of a .c and its .h. A .def file counts as a file of its
+// own.
 func withoutSuffix(file string) string {
 	return strings.TrimSuffix(strings.TrimSuffix(file, ".c"), ".h")
 }

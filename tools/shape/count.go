@@ -1,15 +1,17 @@
 package main
 
+// This file counts lines of code. main.go prints the sums.
+
 import "unicode"
 
-// linesOfCode returns the number of lines that are neither blank nor comment, in a source of Go or C. Both have the
-// same comments; a back quote begins a text only in Go, and does not occur elsewhere in C.
+// linesOfCode returns the number of lines of Go or C that are neither blank nor comments. Both
+// languages have equal comments. A back quote begins a text only in Go, and C does not use it.
 func linesOfCode(text []byte) (lines int) {
 	const (
 		code         = 0
 		lineComment  = '/'
 		blockComment = '*'
-	) // the state is one of these, or the quote of a text
+	) // the state is one of these, or the quote that began a text
 	state, holdsCode := byte(code), false
 	for i := 0; i < len(text); i++ {
 		c, next := text[i], byte('\n')

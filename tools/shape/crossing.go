@@ -1,5 +1,8 @@
 package main
 
+// This file finds the functions that a granted allocation runs. It runs a test of the daemon with
+// coverage.
+
 import (
 	"bufio"
 	"fmt"
@@ -15,11 +18,13 @@ import (
 	"strings"
 )
 
-// times is how many allocations the test makes. A block of code that ran as often was crossed by each of them.
+// times is the number of allocations that the test makes. Code that ran at least as often belongs
+// to every allocation.
 const times = 20
 
-// crossedByGrant returns the functions of accounting, arbiter and daemon that each allocation crosses which is
-// granted at once, as FILE NAME, by the coverage of daemon's TestShape. Code that runs without an allocation is not counted.
+// crossedByGrant returns the functions of accounting, arbiter and daemon that run for every
+// allocation that is granted at once, as FILE NAME. It uses the coverage of daemon's TestShape.
+// Code that also runs without allocations is not counted.
 func crossedByGrant(root string) (functions []string, err error) {
 	none, err := cover(root, 0)
 	if err != nil {
@@ -55,7 +60,7 @@ func crossedByGrant(root string) (functions []string, err error) {
 	return functions, nil
 }
 
-// cover runs the test with that number of allocations. It returns for each block how many times it ran.
+// cover runs the test with a number of allocations. It returns how many times each block ran.
 func cover(root string, allocations int) (map[string]int, error) {
 	profile, err := filepath.Abs(filepath.Join(root, "build", "shape.cover"))
 	if err != nil {
@@ -91,7 +96,7 @@ func cover(root string, allocations int) (map[string]int, error) {
 	return counts, lines.Err()
 }
 
-// functionsAt returns the names of the functions of a file in which these lines are.
+// functionsAt returns the names of the functions of a file that contain one of the lines.
 func functionsAt(path string, lines []int) (names []string, err error) {
 	fset := token.NewFileSet()
 	file, err := parser.ParseFile(fset, path, nil, parser.SkipObjectResolution)

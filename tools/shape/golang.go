@@ -1,5 +1,7 @@
 package main
 
+// This file finds cycles among Go files. cycle.go has the graph, and clang.go the same for C.
+
 import (
 	"bytes"
 	"go/ast"
@@ -11,13 +13,13 @@ import (
 	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
 
-// circleOfGo returns the size of the largest circle among a package's files. Which file uses what another one defines
-// is the compiler's word.
-func circleOfGo(name string, sources []source, exports map[string]string) (int, error) {
+// cycleOfGo returns the size of the largest cycle among the files of a package. The compiler's type
+// checker decides which file uses a declaration of another.
+func cycleOfGo(name string, sources []source, exports map[string]string) (int, error) {
 	fset := token.NewFileSet()
 	var files []*ast.File
 	for _, s := range sources {
-		if tagged(s.text) {
+		if isForOtherBuild(s.text) {
 			continue
 		}
 		file, err := parser.ParseFile(fset, s.path, s.text, parser.SkipObjectResolution)
@@ -27,15 +29,15 @@ func circleOfGo(name string, sources []source, exports map[string]string) (int, 
 		files = append(files, file)
 	}
 	uses := graph{}
-	resolved, _ := filegraph.Uses(name, fset, files, exports) // what cannot be resolved is not counted
+	resolved, _ := filegraph.Uses(name, fset, files, exports) // unresolved uses are not counted
 	for use := range resolved {
 		uses.add(use[0], use[1])
 	}
-	return uses.largestCircle(), nil
+	return uses.largestCycle(), nil
 }
 
-// tagged reports whether a file is for another build than the one that runs here.
-func tagged(text []byte) bool {
+// isForOtherBuild reports whether a file belongs to another build than the build that runs here.
+func isForOtherBuild(text []byte) bool {
 	for line := range bytes.Lines(text) {
 		if tag, ok := bytes.CutPrefix(line, []byte("//go:build ")); ok {
 			tag := strings.TrimSpace(string(tag))

@@ -1,10 +1,12 @@
-// Command shape measures how large a checkout is and how much of it one request crosses, and prints tables for
-// docs/development/architecture.md. sources.go decides which files count as what, count.go counts lines, circle.go, golang.go and
-// clang.go find files that use each other in a circle, crossing.go runs the daemon.
+// Command shape measures the size of a checkout, and how much of it one request runs. It prints
+// tables for docs/development/architecture.md. sources.go classifies files, and count.go counts
+// lines. cycle.go, golang.go and clang.go find files that use each other in a cycle. crossing.go
+// runs the daemon.
 //
 //	make shape [AT=COMMIT] [LIST=yes]
 //
-// AT measures another commit, by the test of today (daemon/shape_test.go), in a worktree under build/.
+// AT measures another commit with the present test (daemon/shape_test.go), in a worktree under
+// build/.
 package main
 
 import (
@@ -38,7 +40,7 @@ func main() {
 	}
 }
 
-// checkOut puts a commit beside the checkout, with today's test in it.
+// checkOut makes a worktree of a commit, with the present test in it.
 func checkOut(commit string) (root string, err error) {
 	root = filepath.Join("build", "shape", commit)
 	if _, err := os.Stat(root); err != nil {
@@ -56,7 +58,7 @@ func checkOut(commit string) (root string, err error) {
 	return root, os.WriteFile(filepath.Join(root, test), text, 0o600)
 }
 
-// printTables prints the sums of a checkout, and below them each folder of what is shipped.
+// printTables prints the sums of a checkout, then a row for each shipped folder.
 func printTables(w io.Writer, root string, list bool) error {
 	sources, err := readSources(root)
 	if err != nil {
@@ -70,7 +72,7 @@ func printTables(w io.Writer, root string, list bool) error {
 	if err != nil {
 		return err
 	}
-	largest := slices.MaxFunc(folders, func(a, b folder) int { return a.circle - b.circle })
+	largest := slices.MaxFunc(folders, func(a, b folder) int { return a.cycle - b.cycle })
 	fmt.Fprintf(w, "| what | now |\n| --- | ---: |\n")
 	for _, row := range []struct {
 		what string
@@ -80,14 +82,14 @@ func printTables(w io.Writer, root string, list bool) error {
 		{"lines of code in `daemon/` and `statefile/`", linesBelow(folders, "daemon", "statefile")},
 		{"lines of code in `cshim/`, without what is generated and without tests", linesBelow(folders, "cshim")},
 		{"lines of code in tests of all kinds", linesOf(sources, test)},
-		{"files in the largest circle of one package", fmt.Sprintf("%d (`%s/`)", largest.circle, largest.name)},
+		{"files in the largest circle of one package", fmt.Sprintf("%d (`%s/`)", largest.cycle, largest.name)},
 		{"functions of `accounting/`, `arbiter/` and `daemon/` that a granted allocation crosses", len(grant)},
 	} {
 		fmt.Fprintf(w, "| %s | %v |\n", row.what, row.now)
 	}
 	fmt.Fprintf(w, "\n| folder | files | lines of code | files in the largest circle |\n| --- | ---: | ---: | ---: |\n")
 	for _, f := range folders {
-		fmt.Fprintf(w, "| `%s/` | %d | %d | %d |\n", f.name, f.files, f.lines, f.circle)
+		fmt.Fprintf(w, "| `%s/` | %d | %d | %d |\n", f.name, f.files, f.lines, f.cycle)
 	}
 	if list {
 		for _, function := range grant {
@@ -97,15 +99,15 @@ func printTables(w io.Writer, root string, list bool) error {
 	return nil
 }
 
-// folder is one folder of what is shipped.
+// folder is a folder with shipped files.
 type folder struct {
-	name   string
-	files  int
-	lines  int // of code
-	circle int // files of the largest circle; 0: there is none
+	name  string
+	files int
+	lines int // lines of code
+	cycle int // number of files of the largest cycle; 0: none
 }
 
-// measure counts what is shipped, folder by folder, in the order of their names.
+// measure measures the shipped folders, sorted by name.
 func measure(root string, sources []source) (folders []folder, err error) {
 	exports, err := filegraph.Exports(root)
 	if err != nil {
@@ -126,11 +128,11 @@ func measure(root string, sources []source) (folders []folder, err error) {
 				clang = append(clang, s)
 			}
 		}
-		ofGo, err := circleOfGo(name, golang, exports)
+		ofGo, err := cycleOfGo(name, golang, exports)
 		if err != nil {
 			return nil, err
 		}
-		f.circle = max(ofGo, circleOfC(root, clang))
+		f.cycle = max(ofGo, cycleOfC(root, clang))
 		folders = append(folders, f)
 	}
 	return folders, nil

@@ -1,5 +1,7 @@
 package main
 
+// This file reads the sources and classifies them. main.go prints the sums.
+
 import (
 	"bytes"
 	"os"
@@ -9,24 +11,24 @@ import (
 	"strings"
 )
 
-// kind says what a source is for.
+// kind is the purpose of a source.
 type kind int
 
 const (
 	shipped   kind = iota // part of the commands or of the library
-	test                  // tests, and what only tests use
+	test                  // tests, and code that only tests use
 	tool                  // runs while gpuarb is built, or by hand
 	generated             // written by a tool
 )
 
-// source is one file of Go or C.
+// source is a file of Go or C.
 type source struct {
-	path string // below the root of the checkout
+	path string // path below the root of the checkout
 	text []byte
 	kind kind
 }
 
-// readSources reads the sources of Go and C that git knows in a checkout.
+// readSources reads the sources of Go and C that git tracks in a checkout.
 func readSources(root string) (sources []source, err error) {
 	command := exec.Command("git", "ls-files", "*.go", "*.c", "*.h", "*.def", "*.cu")
 	command.Dir, command.Stderr = root, os.Stderr
@@ -37,7 +39,7 @@ func readSources(root string) (sources []source, err error) {
 	for path := range strings.FieldsSeq(string(out)) {
 		text, err := os.ReadFile(filepath.Join(root, path))
 		if os.IsNotExist(err) {
-			continue // removed, and not yet committed
+			continue // removed, but the removal is not committed
 		}
 		if err != nil {
 			return nil, err
@@ -47,7 +49,7 @@ func readSources(root string) (sources []source, err error) {
 	return sources, nil
 }
 
-// kindOf returns what a file is for, by its name and its first line.
+// kindOf returns the purpose of a file, from its name and its first line.
 func kindOf(path string, text []byte) kind {
 	first, _, _ := bytes.Cut(text, []byte("\n"))
 	parts := strings.Split(path, "/")
@@ -65,7 +67,7 @@ func kindOf(path string, text []byte) kind {
 	return shipped
 }
 
-// foldersOf returns the folders of what is shipped, sorted.
+// foldersOf returns the folders of shipped files, sorted.
 func foldersOf(sources []source) (names []string) {
 	for _, s := range sources {
 		if s.kind == shipped {

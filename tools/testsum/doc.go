@@ -1,11 +1,10 @@
-// Command testsum reads the output of go test -json, shows what matters of it
-// (one line a package, the whole output of what failed or was skipped), and ends
-// with the line
+// Command testsum reads the output of go test -json and shows what matters: a line for each
+// package, and the complete output of tests that failed or were skipped. It ends with the line
 //
 //	N passed, N failed, N skipped
 //
-// which counts tests and subtests. Steps that were run by something else are
-// added with -passed and -failed; -show names lines of tests that pass which are
-// wanted too, and -times says how long each test took. The exit status is 0 when something passed and
-// nothing failed or was skipped: a test that steps aside proves nothing.
+// which counts tests and subtests. -passed and -failed add steps that other programs ran. -show
+// names lines of passing tests that are shown too, and -times shows how long each test took. The
+// exit status is 0 if something passed and nothing failed or was skipped, because a skipped test
+// proves nothing.
 package main

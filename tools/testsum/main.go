@@ -1,5 +1,7 @@
 package main
 
+// This file is the whole command. doc.go describes its output.
+
 import (
 	"bufio"
 	"encoding/json"
@@ -30,12 +32,12 @@ func main() {
 	if err := errors.Join(sum.read(os.Stdin), sum.finish()); err != nil {
 		log.Fatal(err)
 	}
-	if !sum.good() {
+	if !sum.succeeded() {
 		os.Exit(1)
 	}
 }
 
-// event is one line of go test -json (cmd/test2json documents it).
+// event is a line of go test -json (cmd/test2json documents it).
 type event struct {
 	Action     string
 	Package    string
@@ -45,7 +47,7 @@ type event struct {
 	Elapsed    float64 // seconds
 }
 
-// testID names one test of one package; the test is empty for the package itself.
+// testID identifies a test of a package; test is empty for the package itself.
 type testID struct{ pkg, test string }
 
 // summary follows the events of one run. It is not safe for concurrent use.
@@ -54,14 +56,14 @@ type summary struct {
 	passed  int
 	failed  int
 	skipped int
-	// output holds what a test has printed, until it is known how the test ended.
+	// output holds the output of each test until the test ends.
 	output map[testID][]string
-	// broken counts the failures of each package, to tell a package that failed
-	// outside its tests (it did not build, or its main gave up).
-	broken map[string]int
-	bad    []string
-	show   *regexp.Regexp // lines that are wanted of a test that passes; nil: none
-	times  bool           // say of each test, its parts excepted, how long it took
+	// broken counts the failures of each package. A package may also fail outside its tests: it
+	// does not build, or its main fails.
+	broken   map[string]int
+	failures []string
+	show     *regexp.Regexp // lines of passing tests that are shown; nil: none
+	times    bool           // show how long each test took, without subtests
 }
 
 func newSummary(out io.Writer) *summary {
@@ -72,10 +74,10 @@ func newSummary(out io.Writer) *summary {
 	}
 }
 
-// good says whether the run proves anything: something passed, all of it.
-func (s *summary) good() bool { return s.passed > 0 && s.failed == 0 && s.skipped == 0 }
+// succeeded reports whether something passed, and nothing failed or was skipped.
+func (s *summary) succeeded() bool { return s.passed > 0 && s.failed == 0 && s.skipped == 0 }
 
-// read takes events until the end of r. A line that is no event is shown as it is.
+// read reads events until the end of r. A line that is not an event is printed as it is.
 func (s *summary) read(r io.Reader) error {
 	lines := bufio.NewReader(r)
 	for {
@@ -111,7 +113,7 @@ func (s *summary) line(line string) {
 			s.endTest(id, e.Action)
 			if s.times && !strings.Contains(e.Test, "/") {
 				s.print(fmt.Sprintf("%-4s %s %s %.1fs\n", e.Action, e.Package, e.Test, e.Elapsed))
-				_ = s.out.Flush() // each may take minutes; finish reports the error
+				_ = s.out.Flush() // tests may take minutes, so show the line now; finish reports the error
 			}
 		}
 		delete(s.output, id)
@@ -134,12 +136,12 @@ func (s *summary) endTest(id testID, action string) {
 	case "skip":
 		s.skipped++
 	}
-	s.bad = append(s.bad, fmt.Sprintf("%s %s %s", action, id.pkg, id.test))
+	s.failures = append(s.failures, fmt.Sprintf("%s %s %s", action, id.pkg, id.test))
 	s.print(s.output[id]...)
 }
 
-// endPackage prints the package's closing line, or all that it said when it
-// failed. A package without tests has nothing to say.
+// endPackage prints the last line of a package, or its complete output if it failed. A package
+// without tests prints nothing.
 func (s *summary) endPackage(id testID, action string) {
 	lines := s.output[id]
 	switch action {
@@ -148,7 +150,7 @@ func (s *summary) endPackage(id testID, action string) {
 			s.print(lines[len(lines)-1])
 		}
 	case "fail":
-		// A panic leaves tests behind that never ended; what they printed is wanted.
+		// After a panic there are tests that never ended; print their output too.
 		for _, open := range s.open(id.pkg) {
 			s.print(s.output[open]...)
 			delete(s.output, open)
@@ -156,13 +158,13 @@ func (s *summary) endPackage(id testID, action string) {
 		s.print(lines...)
 		if s.broken[id.pkg] == 0 {
 			s.failed++
-			s.bad = append(s.bad, "fail "+id.pkg)
+			s.failures = append(s.failures, "fail "+id.pkg)
 		}
 	}
-	_ = s.out.Flush() // a long run should be seen to move; finish reports the error
+	_ = s.out.Flush() // so that progress is visible; finish reports the error
 }
 
-// open lists the tests of a package that have begun and not ended, in order.
+// open returns the tests of a package that have begun but not ended, sorted.
 func (s *summary) open(pkg string) []testID {
 	var ids []testID
 	for id := range s.output {
@@ -175,15 +177,15 @@ func (s *summary) open(pkg string) []testID {
 }
 
 func (s *summary) print(lines ...string) {
-	for _, l := range lines {
+	for _, l := range lines { // the writer keeps its first error for finish
 		_, _ = s.out.WriteString(l) // the writer keeps its first error for finish
 	}
 }
 
-// finish names what went wrong and writes the closing line.
+// finish lists the failures and writes the last line.
 func (s *summary) finish() error {
-	if len(s.bad) > 0 {
-		s.print("\n", strings.Join(s.bad, "\n"), "\n")
+	if len(s.failures) > 0 {
+		s.print("\n", strings.Join(s.failures, "\n"), "\n")
 	}
 	s.print(fmt.Sprintf("%d passed, %d failed, %d skipped\n", s.passed, s.failed, s.skipped))
 	return s.out.Flush()

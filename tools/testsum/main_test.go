@@ -18,11 +18,11 @@ func TestSummary(t *testing.T) {
 		panicked = `{"Action":"output","Package":"p","Test":"TestD","Output":"panic: out of range\n"}` + "\n" + failPkg
 	)
 	tests := []struct {
-		name string
-		in   string
-		want string // the closing line
-		says string // what must be shown before it
-		good bool
+		name      string
+		in        string
+		want      string // the closing line
+		says      string // what must be shown before it
+		succeeded bool
 	}{
 		{"all pass", passA + passPkg, "1 passed, 0 failed, 0 skipped", "ok  \tp", true},
 		{"a failure is shown", passA + failB + failPkg, "1 passed, 1 failed, 0 skipped", "want 1", false},
@@ -50,8 +50,8 @@ func TestSummary(t *testing.T) {
 			if !strings.Contains(got, test.says) {
 				t.Errorf("the output %q does not show %q", got, test.says)
 			}
-			if s.good() != test.good {
-				t.Errorf("good() = %v, want %v", s.good(), test.good)
+			if s.succeeded() != test.succeeded {
+				t.Errorf("good() = %v, want %v", s.succeeded(), test.succeeded)
 			}
 		})
 	}

@@ -1,6 +1,8 @@
 package main
 
-// graph says which file uses which others.
+// This file finds files that use each other in a cycle. golang.go and clang.go build the graph.
+
+// graph records which file uses which other files.
 type graph map[string]map[string]bool
 
 func (g graph) add(from, to string) {
@@ -13,7 +15,7 @@ func (g graph) add(from, to string) {
 	g[from][to] = true
 }
 
-// reach returns all files that can be come to from a file.
+// reach returns all files that can be reached from a file.
 func (g graph) reach(from string) map[string]bool {
 	seen := map[string]bool{}
 	for todo := []string{from}; len(todo) > 0; {
@@ -29,8 +31,9 @@ func (g graph) reach(from string) map[string]bool {
 	return seen
 }
 
-// largestCircle returns the size of the largest group of files of which each uses each other, by whatever way.
-func (g graph) largestCircle() (most int) {
+// largestCycle returns the size of the largest group of files in which each file uses every other,
+// directly or through others.
+func (g graph) largestCycle() (most int) {
 	reach := map[string]map[string]bool{}
 	for from := range g {
 		reach[from] = g.reach(from)
