@@ -16,7 +16,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unexported are the fields of a policy that no configuration has: what was changed live.
+// unexported leaves out the private fields of a policy, which hold live changes and not the
+// configuration.
 var unexported = cmpopts.IgnoreUnexported(rules.Policy{})
 
 // everything sets every key.
@@ -87,7 +88,7 @@ container = "c1"
 
 func ptr[T any](v T) *T { return &v }
 
-// loadText is Load with one file that holds text.
+// loadText calls Load with one file that holds text.
 func loadText(name, text string) (*Config, error) {
 	return Parse(name, []byte(text))
 }
@@ -107,7 +108,7 @@ func checkRoundTrip(t *testing.T, config *Config) {
 	if err != nil {
 		t.Fatalf("%v\nin:\n%s", err, config)
 	}
-	for i := range config.Policy.Rules { // their names hold their lines
+	for i := range config.Policy.Rules { // the names of rules contain their lines
 		again.Policy.Rules[i].Name = config.Policy.Rules[i].Name
 	}
 	if diff := cmp.Diff(config, again, unexported); diff != "" {
@@ -195,7 +196,8 @@ func TestSpellings(t *testing.T) {
 	}
 }
 
-// The arbiter compares addresses as the inventory spells them.
+// TestDeviceAddresses checks that addresses get the spelling of package inventory, with which the
+// arbiter compares them.
 func TestDeviceAddresses(t *testing.T) {
 	for given, want := range map[string]string{
 		"0000:01:00.0": "0000:01:00.0", "00000000:01:00.0": "0000:01:00.0", "01:00.0": "0000:01:00.0",
@@ -291,7 +293,7 @@ DIR/conf.d/c.toml: cannot be read: is a directory`)
 	}
 }
 
-// TestPipe: one that nobody writes into does not hold up whoever reads the configuration.
+// TestPipe checks that a pipe without a writer does not block the reading of the configuration.
 func TestPipe(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.toml")
 	if err := unix.Mkfifo(path, 0o600); err != nil {

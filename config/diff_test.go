@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// written is what a file with that text puts in force.
+// written returns the configuration of a file with that text.
 func written(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "gpuarb.toml")

@@ -8,10 +8,11 @@ import (
 	"testing"
 )
 
-// entry is a row of a table of keys in docs/admin/configuration.md, of which the manual page gpuarb.toml(5) is made.
+// entry is a row of a table of keys in docs/admin/configuration.md, from which the manual page
+// gpuarb.toml(5) is made.
 type entry struct {
 	section, key, kind, fallback, meaning string
-	sections                              []string // that the heading names; section is one alone, where the row says so
+	sections                              []string // sections that the heading names; section: the only one, if the row says so
 }
 
 var (
@@ -56,25 +57,25 @@ func entries(t *testing.T) []entry {
 	return all
 }
 
-// in says whether the entry is of a section's key.
+// in reports whether the entry describes a key of a section.
 func (e entry) in(section, key string) bool {
 	return e.key == key && slices.Contains(e.sections, section) && (e.section == "" || e.section == section)
 }
 
-// values are some of each type, and one that the type does not have.
+// values has examples of each type, and a value that the type does not accept.
 var values = map[string]struct{ good, bad string }{
 	"size": {`"10%"`, `"10s"`}, "bytes": {`"4GiB"`, `"10%"`}, "duration": {`"90s"`, `"4GiB"`}, "integer": {`1`, `"1s"`},
 	"boolean": {`true`, `1`}, "word": {"", `"neither"`}, "text": {"", `1`}, "pattern": {`"a*"`, `1`}, "list": {"", `"a"`},
 }
 
-// texts are examples of the keys whose values the type says little about.
+// texts has examples for keys whose type says little about the value.
 var texts = map[string]string{
 	"name": `"a"`, "listen": `"127.0.0.1:0"`, "hosts": `["a.example"]`, "also": `["pocl"]`, "job_mapping_dir": `"/run/x"`,
 	"match.uuid": `"GPU-00000000-0000-0000-0000-000000000000"`, "match.pci": `"0000:01:00.0"`,
 }
 
-// TestEveryKeyHasAnEntry: the page has each key once in each section where it may stand, its values are of the type that is
-// said there, and its default is the one that is used.
+// TestEveryKeyHasAnEntry checks the page: it has each key once in each section of the key, the
+// values have the type that it names, and its default is the real default.
 func TestEveryKeyHasAnEntry(t *testing.T) {
 	all := entries(t)
 	used := map[int]bool{}
@@ -107,11 +108,11 @@ func (e entry) check(t *testing.T, section, where string) {
 		t.Errorf("%s in %s: type %q, default %q, meaning %q", e.key, where, e.kind, e.fallback, e.meaning)
 	}
 	if section == sectionRoot {
-		return // there is one value
+		return // the type has only one value
 	}
 	kind, _, _ := strings.Cut(strings.Fields(e.kind)[0], ":")
 	value := values[kind]
-	if kind == "word" { // the first in quotes
+	if kind == "word" { // the first word in quotes
 		value.good = regexp.MustCompile(`"[a-z]+"`).FindString(e.meaning)
 	} else if value.good == "" {
 		value.good = texts[e.key]
@@ -127,7 +128,7 @@ func (e entry) check(t *testing.T, section, where string) {
 	e.checkDefault(t, section, where)
 }
 
-// checkDefault compares the default with the one in force without a file.
+// checkDefault compares the default with the default of a configuration without a file.
 func (e entry) checkDefault(t *testing.T, section, where string) {
 	t.Helper()
 	_, inForce, found := strings.Cut(Defaults().String(), "\n["+section+"]\n")
@@ -153,7 +154,7 @@ func (e entry) checkDefault(t *testing.T, section, where string) {
 	}
 }
 
-// accepts says whether a file with this setting is accepted.
+// accepts reports whether a file with this setting is accepted.
 func accepts(where, section, key, value string) bool {
 	more := ""
 	if section == sectionDevice && !strings.HasPrefix(key, "match.") {

@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// FuzzParse: a file is taken or has mistakes, each in one line and inside the file;
-// what is taken is spelled back to the same.
+// FuzzParse checks that a file is accepted, or has mistakes of one line each at lines of the file.
+// A configuration that was accepted is written and read back unchanged.
 func FuzzParse(f *testing.F) {
 	f.Add(everything)
 	f.Add("schema_version = 1\nrule = [{match = {user = \"a\"}}]\ndefaults.memory.max = 5")

@@ -19,7 +19,8 @@ func TestHTTPAndPrivacy(t *testing.T) {
 	}
 }
 
-// A later file moves the address, or takes it back; what it does not name stays.
+// TestHTTPInSeveralFiles checks that a later file changes or removes the address, and leaves other
+// keys as they are.
 func TestHTTPInSeveralFiles(t *testing.T) {
 	l := newLoader()
 	l.file("a.toml", []byte("schema_version = 1\n[http]\nlisten = \"localhost:9432\"\nhosts = [\"a\"]\n"), nil, true)

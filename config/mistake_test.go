@@ -7,7 +7,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// TestMistakes: each file below, after its first line, has the mistakes listed, and no others.
+// TestMistakes checks that each file below has exactly the mistakes that are listed.
 func TestMistakes(t *testing.T) {
 	for name, c := range map[string]struct{ text, want string }{
 		"types": {
@@ -142,7 +142,7 @@ func checkMistakes(t *testing.T, text, want string) {
 		t.Fatal("no mistakes")
 	}
 	want = strings.NewReplacer("DEFAULTS", strings.Join(tableOf(sectionDefaults).keyNames(), ", ")).Replace(want)
-	if before, ok := strings.CutSuffix(want, "SYNTAX"); ok { // the library's own words
+	if before, ok := strings.CutSuffix(want, "SYNTAX"); ok { // the rest is the text of the TOML library
 		if !strings.HasPrefix(err.Error(), before) {
 			t.Errorf("got  %s\nwant %s…", err, before)
 		}

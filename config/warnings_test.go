@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestWarnings: what is allowed and cannot be meant, on a machine with two cards, the users
-// ann and bob, and the group students.
+// TestWarnings checks the warnings about allowed but wrong settings, on a machine with two cards,
+// the users ann and bob, and the group students.
 func TestWarnings(t *testing.T) {
 	machine := Machine{
 		Devices: []rules.Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-a", PCI: "0000:01:00.0", Total: 8 << 30},

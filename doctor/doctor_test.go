@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/version"
 )
 
-// machine is a root folder with the files given, by path.
+// machine makes a root folder with files.
 func machine(t *testing.T, files map[string]string) string {
 	t.Helper()
 	root := t.TempDir()
@@ -29,7 +29,8 @@ func machine(t *testing.T, files map[string]string) string {
 	return root
 }
 
-// examine looks at a machine whose daemon has a state, or none where that is nil, and returns the findings by their check.
+// examine examines a machine and returns the findings by check. state is the state of its daemon;
+// nil: no daemon.
 func examine(t *testing.T, root string, env map[string]string, state *figures.Snapshot) map[string][]Finding {
 	t.Helper()
 	d := &Doctor{
@@ -81,7 +82,7 @@ func TestDoctorHealthy(t *testing.T) {
 	}
 }
 
-// TestDoctorWithoutSystemd: where systemd does not run, nobody is sent to it.
+// TestDoctorWithoutSystemd checks that the advice does not name systemd if systemd does not run.
 func TestDoctorWithoutSystemd(t *testing.T) {
 	for path, want := range map[string]string{"run/systemd/system/x": "systemctl status gpuarbd, or ", "run/x": "start gpuarbd as root"} {
 		f := examine(t, machine(t, map[string]string{path: ""}), nil, nil)["daemon"][0]
@@ -121,7 +122,7 @@ func TestDoctorSick(t *testing.T) {
 	}
 }
 
-// TestDoctorKernel: the kernel's driver and the library of it belong together.
+// TestDoctorKernel checks the comparison of the kernel's driver with its library.
 func TestDoctorKernel(t *testing.T) {
 	version := map[string]string{"proc/driver/nvidia/version": "NVRM version: NVIDIA UNIX x86_64 Kernel Module  550.1  now\nGCC\n"}
 	with, bare := machine(t, version), t.TempDir()
@@ -150,11 +151,12 @@ func TestDoctorKernel(t *testing.T) {
 	}
 }
 
-// TestDoctorKnowsMoreThanTheDaemon: where NVML has GPUs and the daemon none, it says what differs between the two.
+// TestDoctorKnowsMoreThanTheDaemon checks what is said if NVML finds GPUs here that the daemon does
+// not find.
 func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 	for _, c := range []struct {
 		nvml         probeResult
-		path         string // LD_LIBRARY_PATH
+		path         string // value of LD_LIBRARY_PATH
 		text, advice string
 	}{
 		{probeResult{outcome: "absent"}, "", "", "nvidia-smi"},
@@ -169,7 +171,7 @@ func TestDoctorKnowsMoreThanTheDaemon(t *testing.T) {
 	}
 }
 
-// TestProbesAnswer: what a driver prints is not taken for the answer.
+// TestProbesAnswer checks that output of a driver is not mistaken for the answer of the probe.
 func TestProbesAnswer(t *testing.T) {
 	want := probeResult{outcome: "not caught", path: "/a b/c", devices: 2, detail: "x, y"}
 	for text, ok := range map[string]bool{
@@ -183,7 +185,7 @@ func TestProbesAnswer(t *testing.T) {
 	}
 }
 
-// TestWhyItFails: what a driver or a loader says by a number is said in words, with what to do about it.
+// TestWhyItFails checks that error codes of drivers and loaders are explained, with advice.
 func TestWhyItFails(t *testing.T) {
 	for _, c := range []struct {
 		api          string

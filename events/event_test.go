@@ -11,7 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/events"
 )
 
-// TestLine: a line is one line of bounded length, whatever others chose to be called, and says the same when it is read.
+// TestLine checks that an event is one line of bounded length, also with long names, and can be
+// read back.
 func TestLine(t *testing.T) {
 	t.Parallel()
 	zero, uid := 0, uint32(1000)
@@ -39,7 +40,8 @@ func TestLine(t *testing.T) {
 	}
 }
 
-// TestLostLineFits: no line is shorter than the one that takes the place of those that are gone.
+// TestLostLineFits checks that every line is at least as long as the line that replaces dropped
+// lines.
 func TestLostLineFits(t *testing.T) {
 	t.Parallel()
 	if n := len(events.LostLine(now, math.MaxInt64)); n > events.MinLine {
@@ -55,7 +57,8 @@ func TestLostLineFits(t *testing.T) {
 	}
 }
 
-// FuzzParse: whatever bytes a daemon sends are an event of this version, which makes a line that is read as the same, or an error.
+// FuzzParse checks that any bytes are an error, or an event of this version whose line reads back
+// to an equal event.
 func FuzzParse(f *testing.F) {
 	f.Add(events.LostLine(now, 5))
 	e := events.Event{Time: now, Kind: events.Deadlock, Parties: []events.Party{{Job: 1, Holds: []events.Hold{{Device: 1, Slot: true}}}}}
@@ -72,7 +75,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q became %q", line, once)
 		}
 		if y := e.Time.Year(); y < 0 || y > 9999 {
-			return // no time that JSON has
+			return // JSON cannot hold this time
 		}
 		if _, err := events.Parse(once); err != nil {
 			t.Fatalf("%q: %v", once, err)

@@ -13,14 +13,14 @@ import (
 
 var now = time.Date(2026, 11, 25, 12, 0, 0, 123456789, time.UTC)
 
-// text is a line of so many bytes that says whose it is.
+// text returns a line of a size that names its owner.
 func text(owner, number, size int) []byte {
 	line := fmt.Appendf(nil, "%d %d ", owner, number)
 	return append(append(line, bytes.Repeat([]byte("x"), size-len(line)-1)...), '\n')
 }
 
-// TestLogKeepsOffsets: whatever goes, what is at an offset is what was written there or nothing, sizes never shrink, and no more is kept than
-// there is room for.
+// TestLogKeepsOffsets checks that an offset holds the bytes that were written there, or nothing.
+// Sizes never shrink, and the log never exceeds its capacity.
 func TestLogKeepsOffsets(t *testing.T) {
 	t.Parallel()
 	const capacity = 4000
@@ -56,7 +56,7 @@ func TestLogKeepsOffsets(t *testing.T) {
 	}
 }
 
-// TestLogIsFair: who writes much pushes out his own lines, and nobody else's.
+// TestLogIsFair checks that an owner with many lines displaces only its own lines.
 func TestLogIsFair(t *testing.T) {
 	t.Parallel()
 	l := events.NewLog(4000)
@@ -86,7 +86,8 @@ func TestLogIsFair(t *testing.T) {
 	}
 }
 
-// TestLines: whole lines, as many as fit, and in the place of what is gone a line that says how much.
+// TestLines checks that Lines returns as many whole lines as fit, and a line that counts dropped
+// bytes.
 func TestLines(t *testing.T) {
 	t.Parallel()
 	l := events.NewLog(1000)
@@ -104,7 +105,7 @@ func TestLines(t *testing.T) {
 	if lines, next = l.Lines(buffer, now, 2000); len(lines) != 0 || next != 2000 {
 		t.Errorf("at the end %q, next %d", lines, next)
 	}
-	lines, next = l.Lines(buffer, now, 1450) // from within a line
+	lines, next = l.Lines(buffer, now, 1450) // from inside a line
 	if e, err := events.Parse(lines); err != nil || e.LostBytes != 150 || next != 1600 {
 		t.Errorf("%q, %v, next %d", lines, err, next)
 	}
@@ -119,7 +120,7 @@ func TestLines(t *testing.T) {
 	<-l.Grown(2000)
 }
 
-// TestClear: nothing of what was dropped is read any more, and offsets go on.
+// TestClear checks that dropped lines cannot be read any more, and that offsets continue.
 func TestClear(t *testing.T) {
 	t.Parallel()
 	l := events.NewLog(4000)
@@ -139,7 +140,7 @@ func TestClear(t *testing.T) {
 	if lines, next = l.Lines(make([]byte, 0, events.MaxLine), now, next); string(lines) != string(last) || next != 1200 {
 		t.Errorf("%q, next %d", lines, next)
 	}
-	for i := range 100 { // what was dropped takes no room
+	for i := range 100 { // dropped lines use no capacity
 		l.Add(now, 7, text(7, i, 200))
 	}
 	if n, next := l.ReadAt(make([]byte, 9000), 21_200-4000); n != 4000 || next != 21_200 {

@@ -8,7 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// TestCgroupState: a cgroup has what runs below it too, and processes of its own.
+// TestCgroupState checks that a cgroup includes what runs below it, but lists only its own
+// processes.
 func TestCgroupState(t *testing.T) {
 	s := figures.Snapshot{
 		Leases: []figures.LeaseState{{Cgroup: "/a/b", Used: 1, Streams: 1}, {Cgroup: "/a", Used: 2, Streams: 1}, {Cgroup: "/ab", Used: 4},

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// TestWithOwnCommands fills every command line of a snapshot, so that a new one which is forgotten is found.
+// TestWithOwnCommands fills every command line of a snapshot, so that it also finds a new field
+// that is not hidden.
 func TestWithOwnCommands(t *testing.T) {
 	const ann, bob = 7, 8
 	of := func(uid uint32) Snapshot {
@@ -40,7 +41,7 @@ func TestWithOwnCommands(t *testing.T) {
 	}
 }
 
-// fillCommands sets each Command, with the UID and User beside it, and says how many there are.
+// fillCommands sets each Command and the UID and User beside it, and returns their number.
 func fillCommands(v reflect.Value, uid uint32) (n int) {
 	switch v.Kind() {
 	case reflect.Slice:

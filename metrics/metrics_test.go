@@ -22,7 +22,7 @@ import (
 
 const gib = accounting.Bytes(1 << 30)
 
-// hostile are names that no text may be spoilt by.
+// hostile is a name that must not break the text format.
 const hostile = "evil\"\n}\\ \xff name"
 
 func counts(n uint64) figures.RequestCounts {
@@ -35,7 +35,7 @@ func counts(n uint64) figures.RequestCounts {
 	}
 }
 
-// sample has a value for each family.
+// sample returns a snapshot with a value for each family.
 func sample() figures.Snapshot {
 	pressure := figures.PressureState{Some: figures.PressureLine{TotalUs: 1_500_000}, Full: figures.PressureLine{TotalUs: 250_000}}
 	return figures.Snapshot{
@@ -74,7 +74,7 @@ func text(t testing.TB, s figures.Snapshot, o Options) string {
 	return b.String()
 }
 
-// TestValues holds values against the snapshot: in base units, and whatever names hold.
+// TestValues compares the values with the snapshot: in base units, and with any names.
 func TestValues(t *testing.T) {
 	all := text(t, sample(), Options{Jobs: true})
 	for _, line := range []string{
@@ -146,7 +146,8 @@ func TestValues(t *testing.T) {
 	}
 }
 
-// TestLint holds names and help texts to what Prometheus recommends, and the text to its own parser.
+// TestLint checks names and help texts by the recommendations of Prometheus, and the text by its
+// own parser.
 func TestLint(t *testing.T) {
 	all := text(t, sample(), Options{Jobs: true})
 	problems, err := promlint.New(strings.NewReader(all)).Lint()
@@ -167,7 +168,8 @@ func TestLint(t *testing.T) {
 	}
 }
 
-// TestRequests: each kind has its series from the beginning, and what took as long as a bucket's bound is in it.
+// TestRequests checks that each kind has its series from the start, and that a time equal to a
+// bound is counted in its bucket.
 func TestRequests(t *testing.T) {
 	e := New()
 	e.Requests.Took(Memory, 1500*time.Nanosecond)
@@ -201,7 +203,8 @@ func TestRequests(t *testing.T) {
 	}
 }
 
-// TestBounded: what there are many of adds no series, unless it is asked for; nothing names processes.
+// TestBounded checks that many jobs and leases add no series unless the options ask for them, and
+// that no series names a process.
 func TestBounded(t *testing.T) {
 	few, many := sample(), sample()
 	for i := range 1000 {
@@ -222,7 +225,7 @@ func TestBounded(t *testing.T) {
 	}
 }
 
-// TestBadWriter: the writer's error is the one that comes back.
+// TestBadWriter checks that Write returns the error of its writer.
 func TestBadWriter(t *testing.T) {
 	if err := New().Write(badWriter{}, sample(), Options{}); err == nil || err.Error() != "full" {
 		t.Errorf("%v", err)
@@ -233,7 +236,8 @@ type badWriter struct{}
 
 func (badWriter) Write([]byte) (int, error) { return 0, fmt.Errorf("full") }
 
-// TestReference holds docs/reference/metrics.md and what is exported against each other: names, types, labels and kinds.
+// TestReference compares docs/reference/metrics.md with the exported metrics: names, types, labels
+// and kinds.
 func TestReference(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/metrics.md")
 	if err != nil {
@@ -289,7 +293,7 @@ func TestReference(t *testing.T) {
 	}
 }
 
-// TestEveryStateCounts: no lease is in a state that is not exported.
+// TestEveryStateCounts checks that every state of a lease is exported.
 func TestEveryStateCounts(t *testing.T) {
 	source, err := os.ReadFile("../figures/snapshot.go")
 	if err != nil {

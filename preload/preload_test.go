@@ -12,7 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestMain has what the tests make be for everybody, whatever umask they run under.
+// TestMain sets a umask that lets all users read the files of the tests, whatever umask the tests
+// inherit.
 func TestMain(m *testing.M) {
 	unix.Umask(0o022)
 	os.Exit(m.Run())
@@ -25,7 +26,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// tree is every folder and file below a path, with its mode and text.
+// tree returns every folder and file below a path, with its mode and text.
 func tree(t *testing.T, root string) string {
 	t.Helper()
 	var text strings.Builder
@@ -48,7 +49,7 @@ func tree(t *testing.T, root string) string {
 	return text.String()
 }
 
-// machineWith is a machine that has these files.
+// machineWith makes a machine that has these files.
 func machineWith(t *testing.T, files map[string]string) Machine {
 	t.Helper()
 	m := Machine{Root: t.TempDir(), Timeout: time.Minute}
@@ -69,7 +70,7 @@ func target(t *testing.T, kind Kind, name string) Target {
 
 const library = "/usr/lib/gpuarb/libgpuarb.so"
 
-// enable writes without trying anything.
+// enable writes the blocks without starting programs.
 func enable(t *testing.T, m Machine, which Target, memory string) {
 	t.Helper()
 	check(t, m.write(which, library, memory))
@@ -82,7 +83,7 @@ func disable(t *testing.T, m Machine, which Target) {
 	}
 }
 
-// TestUndone: what is enabled, once or twice, in whatever order, is undone to the byte.
+// TestUndone checks that Disable restores all files to the byte, after any order of Enable.
 func TestUndone(t *testing.T) {
 	for name, files := range map[string]map[string]string{
 		"nothing there": {},
@@ -103,7 +104,7 @@ func TestUndone(t *testing.T) {
 			for i := range all {
 				disable(t, m, all[(i+2)%len(all)])
 			}
-			// Folders that one target made and another used as well may stay; nothing else does.
+			// Only folders that one target made and another uses too may stay.
 			after := tree(t, m.Root)
 			if name == "nothing there" {
 				before = strings.ReplaceAll(before, "drwxr-xr-x /etc\n", "")
@@ -118,7 +119,7 @@ func TestUndone(t *testing.T) {
 	}
 }
 
-// TestOthersChangesStay: what somebody else writes into the same files meanwhile is there afterwards.
+// TestOthersChangesStay checks that changes of other programs to the files survive.
 func TestOthersChangesStay(t *testing.T) {
 	m := machineWith(t, map[string]string{"/etc/ld.so.preload": "/lib/other.so\n", "/etc/pam.d/common-session": "one\n",
 		"/etc/pam.d/common-session-noninteractive": "two\n", "/etc/gpuarb/gpuarb.toml": ""})
@@ -155,7 +156,8 @@ func TestOthersChangesStay(t *testing.T) {
 	}
 }
 
-// TestVulkanEverywhere: all sessions and services get the variable, where there are such.
+// TestVulkanEverywhere checks that all sessions and services get the variable, if the machine has
+// files for them.
 func TestVulkanEverywhere(t *testing.T) {
 	m := machineWith(t, map[string]string{"/etc/pam.d/common-session": "one\n", "/etc/pam.d/common-session-noninteractive": "two\n", "/etc/systemd/system.conf": ""})
 	enable(t, m, target(t, All, ""), "")
@@ -238,7 +240,7 @@ func TestTargets(t *testing.T) {
 	}
 }
 
-// TestUntrusted: a library that somebody else could change is loaded into nobody's programs.
+// TestUntrusted checks that a library that another user could change is refused.
 func TestUntrusted(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("this test needs root, which owns what it makes")
@@ -272,7 +274,8 @@ func TestWords(t *testing.T) {
 	}
 }
 
-// TestPageForOtherDistributions: what docs/admin/control.md has people write themselves is what enable writes.
+// TestPageForOtherDistributions checks that the lines in docs/admin/control.md are the lines that
+// enable writes.
 func TestPageForOtherDistributions(t *testing.T) {
 	page, err := os.ReadFile("../docs/admin/control.md")
 	if err != nil {

@@ -78,7 +78,7 @@ func TestProcessFields(t *testing.T) {
 	}
 }
 
-// TestWithoutLease checks what a process has that made queries alone.
+// TestWithoutLease checks the values of a process that only made queries.
 func TestWithoutLease(t *testing.T) {
 	s := snapshotOfTwo()
 	s.Leases = nil

@@ -25,7 +25,7 @@ var update = flag.Bool("update", false, "write the golden files anew")
 
 const gib = accounting.Bytes(1 << 30)
 
-// hostile are names that try to look like something else.
+// hostile has names that try to look like other output.
 var hostile = []string{
 	"evil\n1 root 0 running 0 0 0 0 0 0 - 0 init",
 	"tab\there\r\v\f\x00\x7f\x1b[2Jclear",
@@ -72,8 +72,8 @@ func printed(t *testing.T, print func(io.Writer, figures.Snapshot) error, s figu
 	return b.String()
 }
 
-// crowd is a machine with more than fits a terminal: 200 leases, long names, waiters, claims
-// and programs that are no clients.
+// crowd returns a machine that exceeds a terminal: 200 leases, long names, waiting requests,
+// claims, and programs without gpuarb.
 func crowd() figures.Snapshot {
 	s := sample()
 	s.Devices[0].Holders = []figures.HolderState{
@@ -108,8 +108,8 @@ type golden struct {
 	of    figures.Snapshot
 }
 
-// goldens are the tables as files have them, and as a person sees them without a terminal
-// and on one of 80 and of 120 columns.
+// goldens returns the tables as files have them, and as users see them: without a terminal, and
+// with 80 and 120 columns.
 func goldens() (list []golden) {
 	for style, suffix := range map[Style]string{
 		{}: "", {Human: true}: "-human", {Human: true, Width: 80}: "-80", {Human: true, Width: 120}: "-120",
@@ -144,8 +144,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestFits: no line is longer than the terminal, there is one for each row, and each says
-// whose it is.
+// TestFits checks that no line is longer than the terminal, and that each row has a line with its
+// owner.
 func TestFits(t *testing.T) {
 	s := crowd()
 	for width := 20; width <= 200; width += 20 {
@@ -169,7 +169,7 @@ func TestFits(t *testing.T) {
 	}
 }
 
-// TestRows checks what a script relies on: as many lines as leases, and fields that awk finds.
+// TestRows checks what scripts rely on: one line per lease, and fields that awk finds.
 func TestRows(t *testing.T) {
 	s := sample()
 	lines := strings.Split(strings.TrimSuffix(printed(t, Style{}.Leases, s), "\n"), "\n")
@@ -295,7 +295,7 @@ func TestStats(t *testing.T) {
 	}
 }
 
-// failing takes some bytes and then no more.
+// failing is a writer that accepts some bytes and then fails.
 type failing struct{ left int }
 
 var errFull = errors.New("full")
@@ -316,7 +316,8 @@ func TestWriteErrors(t *testing.T) {
 	}
 }
 
-// TestProgramsInContainers: the columns of containers stand before COMMAND where there is one, and in no file.
+// TestProgramsInContainers checks that the columns of containers come before COMMAND if a program
+// runs in a container, and that no file has them.
 func TestProgramsInContainers(t *testing.T) {
 	s := figures.Snapshot{Leases: []figures.LeaseState{
 		{PID: 7, User: "ann", Budget: accounting.Max, NSPID: 7, Command: "x"},
@@ -337,7 +338,7 @@ func TestProgramsInContainers(t *testing.T) {
 	}
 }
 
-// TestListDevices: what is not known of a device leaves no gap.
+// TestListDevices checks that unknown values of a device leave no gap.
 func TestListDevices(t *testing.T) {
 	got := ListDevices([]figures.DeviceState{{Name: "Card", UUID: "GPU-1", PCI: "0000:01:00.0"}, {Index: 2, Name: "EPYC", UUID: "CPU-2"}})
 	if want := "0 (Card, GPU-1, 0000:01:00.0), 2 (EPYC, CPU-2)"; got != want {

@@ -9,7 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// limited is a job that uses so much of a budget of 2 MiB of its own, and shares one of a user in which more is reserved.
+// limited returns a job that uses a part of its own budget of 2 MiB. It shares a user's budget, of
+// which more is reserved.
 func limited(used accounting.Bytes) figures.Snapshot {
 	const mib = accounting.Bytes(1 << 20)
 	return figures.Snapshot{
@@ -21,8 +22,8 @@ func limited(used accounting.Bytes) figures.Snapshot {
 	}
 }
 
-// TestWhyOfABudget: a budget that is exceeded is not nearly used up, and what is free of one that is shared is told: others may
-// have the rest reserved.
+// TestWhyOfABudget checks that an exceeded budget is not called nearly used up. It also checks that
+// the free part of a shared budget is named, because others may have reserved the rest.
 func TestWhyOfABudget(t *testing.T) {
 	for used, want := range map[accounting.Bytes]string{
 		3<<20 + 200<<10: "its own budget on GPU 0 is exceeded (3.1 MiB of 2 MiB), and it gets nothing new until it is under: ",

@@ -27,13 +27,13 @@ const (
 	mib = accounting.Bytes(1) << 20
 )
 
-// begin is when the tests take place; the screen shows it as the clock of a machine in UTC does.
+// begin is the time of the snapshots; the tests use UTC.
 var begin = time.Date(2026, 11, 25, 14, 3, 22, 0, time.UTC)
 
 func init() { time.Local = time.UTC }
 
-// lab is a machine with two devices: ann trains on the first and waits for more there, bob has his
-// job on both, and a program whose command is made to spoil terminals runs without gpuarb.
+// lab returns a machine with two devices: ann trains on the first and waits for more memory there;
+// bob has a job on both. A program whose command contains terminal sequences runs without gpuarb.
 func lab() figures.Snapshot {
 	return figures.Snapshot{
 		TimeUnixNano: begin.UnixNano(), Version: "1.2.3",
@@ -64,7 +64,7 @@ func lab() figures.Snapshot {
 	}
 }
 
-// answers is a daemon that notes what it is asked to do.
+// answers is a daemon that records its requests.
 type answers struct {
 	did  []Action
 	fail error
@@ -84,7 +84,7 @@ func (a *answers) Do(_ context.Context, action Action) error {
 	return a.fail
 }
 
-// screen is a model with ann at the terminal, which has seen some minutes.
+// screen returns a model with ann as its user, after some minutes.
 func screen(d Daemon, width, height int, options Options) *Model {
 	options.UID = 1000
 	m := New(d, options)
@@ -100,7 +100,7 @@ func screen(d Daemon, width, height int, options Options) *Model {
 	return m
 }
 
-// press presses keys, one after another; what a command of the loop finds out is told to it.
+// pressKey presses keys one after another. Results of commands are passed back to the model.
 func pressKey(m *Model, keys ...string) {
 	for _, name := range keys {
 		k := tea.KeyPressMsg{Text: name}
@@ -126,7 +126,7 @@ func pressKey(m *Model, keys ...string) {
 	}
 }
 
-// golden holds a text against testdata/NAME.
+// golden compares a text with testdata/NAME.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -144,7 +144,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// shown is a screen without attributes, and without spaces at the ends of lines.
+// shown returns a screen without attributes, and without spaces at the ends of lines.
 func shown(drawn string) string {
 	var b strings.Builder
 	for _, line := range strings.Split(ansi.Strip(drawn), "\n") {
@@ -202,7 +202,7 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// withoutSGR is a text without the sequences that paint it.
+// withoutSGR returns a text without SGR sequences.
 func withoutSGR(text string) string {
 	for {
 		before, rest, found := strings.Cut(text, "\x1b[")
@@ -217,11 +217,11 @@ func withoutSGR(text string) string {
 	}
 }
 
-// visible shows escape characters as pictures.
+// visible replaces escape characters by ␛.
 func visible(text string) string { return strings.ReplaceAll(text, "\x1b", "␛") + "\n" }
 
-// Without colours everything can still be told apart, and the selection and other people's rows
-// are still marked.
+// TestColours checks that without colours the parts still differ, and that the selection and the
+// rows of other users are still marked.
 func TestColours(t *testing.T) {
 	drawn := screen(&answers{}, 80, 24, Options{}).draw()
 	golden(t, "colour.txt", visible(drawn))
@@ -232,7 +232,7 @@ func TestColours(t *testing.T) {
 	golden(t, "no-colour.txt", visible(plain.String()))
 }
 
-// Of these `make pictures` makes pictures.
+// TestPictures checks the golden files from which `make pictures` makes pictures.
 func TestPictures(t *testing.T) {
 	for name, keys := range map[string][]string{"top": {"down"}, "top-tree": {"t", "down"}, "top-details": {"down", "enter"}} {
 		m := screen(&answers{}, 100, 24, Options{})
@@ -241,7 +241,8 @@ func TestPictures(t *testing.T) {
 	}
 }
 
-// What is seen stays while the daemon is away, with how long that is, and comes back with it.
+// TestAway checks that the last state stays while the daemon does not answer, with the time since
+// then, until it answers again.
 func TestAway(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
 	m.Update(tick(begin.Add(time.Second)))
@@ -258,7 +259,8 @@ func TestAway(t *testing.T) {
 	}
 }
 
-// While an answer is missing nothing more is asked, keys are answered, and the title says so.
+// TestSlow checks that while an answer is missing no further question is sent, keys are handled,
+// and the title says so.
 func TestSlow(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
 	m.now = begin
@@ -272,7 +274,7 @@ func TestSlow(t *testing.T) {
 	}
 }
 
-// Each change is asked about, and is made after a yes alone.
+// TestChanges checks that each change asks first, and is made only after yes.
 func TestChanges(t *testing.T) {
 	for _, c := range []struct {
 		keys string
@@ -311,7 +313,7 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// The mouse selects, opens details, sorts and scrolls.
+// TestMouse checks that the mouse selects, opens details, sorts and scrolls.
 func TestMouse(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
 	header := 1 + len(m.drawDevices())
@@ -340,7 +342,7 @@ func TestMouse(t *testing.T) {
 	}
 }
 
-// The row that is selected stays so while others come and go.
+// TestSelectionStays checks that the selected row stays selected while other rows come and go.
 func TestSelectionStays(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
 	pressKey(m, "down")
@@ -363,7 +365,8 @@ func TestSelectionStays(t *testing.T) {
 	}
 }
 
-// A device that is lost is marked, and what ran there; of a machine without a device is said what helps.
+// TestUnusual checks that a lost device and its programs are marked, and that a machine without a
+// device shows advice.
 func TestUnusual(t *testing.T) {
 	s := lab()
 	s.Devices[0].Lost = true
@@ -394,7 +397,8 @@ func TestUnusual(t *testing.T) {
 	golden(t, "no-device.txt", shown(m.draw()))
 }
 
-// A job that has nothing but memory reserved is seen where it has; one that is seen by what it uses has no row beside that.
+// TestReserved checks that a job that has only reserved memory gets a row on its device. A job with
+// another row gets no such row.
 func TestReserved(t *testing.T) {
 	s := lab()
 	s.Jobs = append(s.Jobs, figures.JobState{ID: 99, PID: 4999, User: "eve", Command: "nightly", State: figures.StateRunning,
@@ -434,8 +438,8 @@ func TestOnce(t *testing.T) {
 	}
 }
 
-// The details are of the row that was chosen: while another takes its place they say that it has
-// ended, and when its request is granted they are of its lease.
+// TestDetailsStay checks that the details stay those of the chosen row. If the row ends they say
+// so; if its request is granted they show its lease.
 func TestDetailsStay(t *testing.T) {
 	m := screen(&answers{}, 80, 24, Options{})
 	pressKey(m, "down", "enter")
@@ -461,8 +465,8 @@ func TestDetailsStay(t *testing.T) {
 	}
 }
 
-// The history is by time, however often the daemon is asked, and says nothing of the time in which it
-// was away.
+// TestHistory checks that the history is by time, however often the daemon is asked. It is unknown
+// while the daemon did not answer.
 func TestHistory(t *testing.T) {
 	const _____ = unknown
 	var h history
@@ -471,7 +475,7 @@ func TestHistory(t *testing.T) {
 		after   time.Duration
 		share   float32
 		wasAway bool
-		want    []float32 // of the last 8 seconds
+		want    []float32 // the last 8 seconds
 	}{
 		{0, .1, false, []float32{_____, _____, _____, _____, _____, _____, _____, .1}},
 		{500 * time.Millisecond, .2, false, []float32{_____, _____, _____, _____, _____, _____, _____, .2}},
@@ -488,7 +492,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// A look that takes much of a processor is not repeated as soon.
+// TestPause checks that the pause grows if an update uses much processor time.
 func TestPause(t *testing.T) {
 	var spent time.Duration
 	m := New(&answers{}, Options{Interval: time.Second, Spent: func() time.Duration { return spent }})

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestUplot: what was taken over from others is as they published it, with its licence.
+// TestUplot checks that the files of uPlot are as published, with their licence.
 func TestUplot(t *testing.T) {
 	const folder = "assets/uplot"
 	sums, err := assets.ReadFile(folder + "/SHA256SUMS")
@@ -36,15 +36,16 @@ func TestUplot(t *testing.T) {
 }
 
 var (
-	// elsewhere is an address of something that would be loaded from others.
+	// elsewhere matches addresses that would be loaded from other sites.
 	elsewhere = regexp.MustCompile(`(src|href)="?(https?:)?//|@import|url\(|import .* from '(?:[^.]|\.[^/])|fetch\('(?:https?:)?//`)
-	// inline is what the policy would refuse.
+	// inline matches markup that the policy would refuse.
 	inline = regexp.MustCompile(`<script>|<style>| style=| on[a-z]+=|javascript:`)
-	// unsafe makes markup of text.
+	// unsafe matches code that turns text into markup.
 	unsafe = regexp.MustCompile(`insertAdjacentHTML|document\.write|\.outerHTML|\.innerHTML\s*\+?=[^=]|eval\(|new Function`)
 )
 
-// TestOwnFiles: nothing is loaded from elsewhere, nothing is inline, and no text becomes markup. What is referred to is served.
+// TestOwnFiles checks that the page loads nothing from elsewhere, has nothing inline, and makes no
+// markup of text. Every file to which it refers is served.
 func TestOwnFiles(t *testing.T) {
 	at := map[string]bool{".": true, "state": true, "history": true, "events": true, "metrics": true}
 	for _, file := range embeddedFiles {

@@ -14,7 +14,7 @@ func line(at time.Time, kind, text string) string {
 	return fmt.Sprintf(`{"v":1,"time":%q,"kind":%q,"device":1,"text":%q}`+"\n", at.Format(time.RFC3339Nano), kind, text)
 }
 
-// TestHappened: events are kept, bounded and handed on, but for those of which there are too many to say something.
+// TestHappened checks that events are kept, bounded and sent on, except frequent kinds.
 func TestHappened(t *testing.T) {
 	h := &eventLog{hub: newHub()}
 	f, _ := h.hub.enter("a")
@@ -47,7 +47,7 @@ func TestEventsSinceAnID(t *testing.T) {
 	next := follow(t, url+"/events?after=1")
 	next(`"id":2`)
 	next(`"id":3`)
-	next(`"error":`) // the state comes behind them
+	next(`"error":`) // the state follows the events
 	s.watcher.events.add([]byte(line(noon, "died", "fourth")))
 	next(`"id":4`)
 	answer, err := http.Get(url + "/events?after=x")
@@ -60,7 +60,7 @@ func TestEventsSinceAnID(t *testing.T) {
 	}
 }
 
-// FuzzMark: whatever a line is, what is sent is one line of JSON.
+// FuzzMark checks that any line is sent as one line of JSON, or not at all.
 func FuzzMark(f *testing.F) {
 	f.Add([]byte(line(noon, "refused", "a\nb\u2028")))
 	f.Add([]byte(`{"time":"2026-01-02T12:00:00Z","kind":"\ud800","device":-1,"text":"\u0000"}`))

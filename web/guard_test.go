@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestGuard: who is answered.
+// TestGuard checks which requests are answered.
 func TestGuard(t *testing.T) {
 	machine, err := os.Hostname()
 	if err != nil {
@@ -74,7 +74,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// FuzzHost: a name that is answered is one of ours or an address of this machine, whatever stands in the header.
+// FuzzHost checks that an accepted name is a known host or an address of this machine, for any
+// header.
 func FuzzHost(f *testing.F) {
 	for _, host := range []string{"localhost", "[::1]:80", "127.0.0.1", "a:b:c", "[", "evil.example.com", "::1", "[fe80::1%25lo]:1", "localhost:80:80"} {
 		f.Add(host)

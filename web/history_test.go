@@ -14,7 +14,7 @@ import (
 
 var noon = time.Date(2026, 1, 2, 12, 0, 0, 0, time.UTC)
 
-// held is a state of one device of 1,000 bytes with leases.
+// held returns a state with one device of 1,000 bytes and leases.
 func held(leases ...figures.LeaseState) *figures.Snapshot {
 	return &figures.Snapshot{Devices: []figures.DeviceState{{Index: 0, Total: 1000, Capacity: 900, Reserved: 100}}, Leases: leases}
 }
@@ -23,7 +23,8 @@ func lease(job uint64, pid int, used accounting.Bytes) figures.LeaseState {
 	return figures.LeaseState{Job: job, PID: pid, User: "ann", Command: "train", Used: used}
 }
 
-// columnsOf is what /history says of the first device: a line for each holder, and one for the capacity.
+// columnsOf returns the first device of /history: a line for each holder, and a line for the
+// capacity.
 func columnsOf(t *testing.T, h *history) (lines []string) {
 	t.Helper()
 	text, err := h.JSON(&eventLog{})
@@ -67,7 +68,8 @@ func columnsOf(t *testing.T, h *history) (lines []string) {
 	return lines
 }
 
-// TestHistory: a job's processes are one, jobs come and go, and where the daemon was away there is a gap.
+// TestHistory checks that processes of a job share a line, that jobs come and go, and that the
+// history has a gap while the daemon does not answer.
 func TestHistory(t *testing.T) {
 	h := newHistory(time.Second, 10)
 	h.add(noon, held(lease(1, 10, 5)))
@@ -80,7 +82,7 @@ func TestHistory(t *testing.T) {
 	}
 }
 
-// TestHistoryIsARing: the oldest go.
+// TestHistoryIsARing checks that the oldest points are dropped.
 func TestHistoryIsARing(t *testing.T) {
 	h := newHistory(time.Second, 3)
 	for i := range 100 {
@@ -95,7 +97,8 @@ func TestHistoryIsARing(t *testing.T) {
 	}
 }
 
-// TestHistoryOfMany: what is one of too many is counted among the others, in each point and over the hour.
+// TestHistoryOfMany checks that holders beyond the limits are summed up as others, in each point
+// and over the hour.
 func TestHistoryOfMany(t *testing.T) {
 	h := newHistory(time.Second, 100)
 	many := func(first, n int) (list []figures.LeaseState) {

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// TestPlaces: whose place a newcomer gets.
+// TestPlaces checks whose slot a newcomer gets.
 func TestPlaces(t *testing.T) {
 	p := newPeerSlots(4)
 	evicted := ""
@@ -34,7 +34,7 @@ func TestPlaces(t *testing.T) {
 		for _, peer := range []string{"a", "b"} {
 			got += strings.Repeat(peer, len(p.of[peer]))
 		}
-		if step.peer == "d" { // one of a or b has gone, both had as many
+		if step.peer == "d" { // a or b has lost a slot, because both had the same number
 			if !ok || len(got) != 3 || evicted == "" {
 				t.Errorf("a third peer enters: %t, then %q", ok, got)
 			}
@@ -51,7 +51,8 @@ func TestPlaces(t *testing.T) {
 	}
 }
 
-// TestPeer: a connection from this machine is its user's, whichever of the machine's addresses it comes from.
+// TestPeer checks that the peer of a connection from this machine is its user, for each address of
+// the machine.
 func TestPeer(t *testing.T) {
 	want := fmt.Sprintf("user %d", os.Geteuid())
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
@@ -74,7 +75,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// peerAt is the peer of a connection to address, from the host from.
+// peerAt returns the peer of a connection to address, from the host from.
 func peerAt(t *testing.T, network, address, from string) string {
 	t.Helper()
 	l, err := net.Listen(network, address)

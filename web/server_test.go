@@ -21,7 +21,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// daemon is a state that can be asked for, or an error.
+// daemon is a daemon with a state, or with an error.
 type daemon struct {
 	state          atomic.Pointer[figures.Snapshot]
 	asked, scraped atomic.Int64
@@ -44,7 +44,7 @@ func (d *daemon) metrics(context.Context) ([]byte, error) {
 	return fmt.Appendf(nil, "asked %d\n", d.scraped.Add(1)), nil
 }
 
-// start serves a daemon's state, looked at as fast as can be while somebody follows.
+// start starts a server for a daemon. While a reader follows, the server asks as often as it can.
 func start(t *testing.T, d *daemon) (url string, s *server) {
 	t.Helper()
 	s = newServer(d.ask, d.metrics)
@@ -82,7 +82,7 @@ func fetch(t *testing.T, url string) (*http.Response, string) {
 	return answer, string(text)
 }
 
-// TestEndpoints: each is there, with its type.
+// TestEndpoints checks that each endpoint answers with its content type.
 func TestEndpoints(t *testing.T) {
 	d := &daemon{}
 	d.state.Store(held(lease(1, 10, 5)))
@@ -116,7 +116,7 @@ func TestEndpoints(t *testing.T) {
 	}
 }
 
-// TestNoDaemon: what cannot be had is said, with the reason.
+// TestNoDaemon checks that the answer says why the daemon does not answer.
 func TestNoDaemon(t *testing.T) {
 	url, s := start(t, &daemon{})
 	bounded.Until(t, "it was asked", func() bool { return errors.Is(s.watcher.latest().err, errAway) })
@@ -129,7 +129,7 @@ func TestNoDaemon(t *testing.T) {
 	}
 }
 
-// follow begins to read events, and returns a function that waits for the next one with a text.
+// follow begins to read events, and returns a function that waits for the next event with a text.
 func follow(t *testing.T, url string) func(text string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), bounded.Patience)
@@ -161,7 +161,8 @@ func follow(t *testing.T, url string) func(text string) {
 	}
 }
 
-// TestEvents: who follows sees the state change, the daemon go and come, for as long as he reads.
+// TestEvents checks that a reader sees each change of the state, and each loss and return of the
+// daemon.
 func TestEvents(t *testing.T) {
 	d := &daemon{}
 	d.state.Store(held(lease(1, 10, 5)))
@@ -179,7 +180,7 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestFollowersAreBounded, and one peer that has all places keeps no other out.
+// TestFollowersAreBounded also checks that a peer with all slots keeps no other peer out.
 func TestFollowersAreBounded(t *testing.T) {
 	h := newHub()
 	var all []*follower
@@ -203,13 +204,14 @@ func TestFollowersAreBounded(t *testing.T) {
 	if _, open := <-all[1].messages; open {
 		t.Error("the oldest of who had all is not dropped")
 	}
-	h.leave(all[1]) // as its handler does
+	h.leave(all[1]) // its handler does the same
 	if h.len() != maxFollowers {
 		t.Errorf("%d follow", h.len())
 	}
 }
 
-// TestSlowReader: who does not read is dropped, and holds nobody up meanwhile.
+// TestSlowReader checks that a reader that does not read is dropped, and blocks no other reader
+// meanwhile.
 func TestSlowReader(t *testing.T) {
 	h := newHub()
 	slow, _ := h.enter("a")
@@ -233,7 +235,8 @@ func TestSlowReader(t *testing.T) {
 	h.leave(slow) // a second time
 }
 
-// TestReaderThatDoesNotRead has a real one, whose connection stays open: the server closes it.
+// TestReaderThatDoesNotRead uses a real connection that stays open, and checks that the server
+// closes it.
 func TestReaderThatDoesNotRead(t *testing.T) {
 	d := &daemon{}
 	long := held(lease(1, 10, 5))
@@ -252,7 +255,7 @@ func TestReaderThatDoesNotRead(t *testing.T) {
 	bounded.Until(t, "it is dropped", func() bool { return s.watcher.hub.len() == 0 })
 }
 
-// TestNobodyLooks: the daemon is asked at the pace of the history, however often the state is.
+// TestNobodyLooks checks that requests for the state do not change how often the daemon is asked.
 func TestNobodyLooks(t *testing.T) {
 	d := &daemon{}
 	d.state.Store(held())
@@ -261,12 +264,13 @@ func TestNobodyLooks(t *testing.T) {
 	for range 50 {
 		fetch(t, url+"/state")
 	}
-	if n := d.asked.Load(); n > 3 { // as a slow machine may come to the next step
+	if n := d.asked.Load(); n > 3 { // a slow machine may reach the next step
 		t.Errorf("50 readers had the daemon be asked %d times", n)
 	}
 }
 
-// TestMetricsAreShared: those who ask within a second share an answer, and what went wrong is nobody's.
+// TestMetricsAreShared checks that requests within a second share an answer. An error is not
+// shared.
 func TestMetricsAreShared(t *testing.T) {
 	d := &daemon{}
 	m := &cachedText{make: d.metrics}
@@ -286,7 +290,8 @@ func TestMetricsAreShared(t *testing.T) {
 	}
 }
 
-// TestBoundedConnections: one more than there may be is closed, and comes in when another has gone.
+// TestBoundedConnections checks that a connection above the limit is closed, and accepted when
+// another has ended.
 func TestBoundedConnections(t *testing.T) {
 	raw, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -318,7 +323,7 @@ func TestBoundedConnections(t *testing.T) {
 		t.Errorf("two are accepted where one may be: %d bytes, %v", n, err)
 	}
 	first.Close()
-	first.Close() // a place is given back once
+	first.Close() // closing twice frees one slot
 	dial()
 	bounded.Receive(t, "the next one is accepted", accepted).Close()
 	raw.Close()
@@ -330,7 +335,7 @@ func TestBoundedConnections(t *testing.T) {
 	}
 }
 
-// TestHistoryIsShared: who asks for the last hour again and again has it made no more than once a second.
+// TestHistoryIsShared checks that /history is computed at most once a second.
 func TestHistoryIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newServer(nil, nil)

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// claimDaemon gives each job the second device.
+// claimDaemon makes a daemon that gives each job the second device.
 func claimDaemon(t *testing.T) *fakeDaemon {
 	return startDaemon(t, func(d *fakeDaemon) { d.given = []ipc.JobDevice{cardB} })
 }
@@ -52,7 +52,8 @@ func number(t *testing.T, text string) int {
 	return n
 }
 
-// A shell has its claim until it ends, and not longer; a subshell's end is not its end.
+// TestClaimForShell checks that a shell has its claim until the shell ends. The end of a subshell
+// does not end the claim.
 func TestClaimForShell(t *testing.T) {
 	daemon := claimDaemon(t)
 	got := finish(t, daemon.shell(t, `
@@ -86,7 +87,7 @@ func TestClaimForShell(t *testing.T) {
 	}
 }
 
-// A released claim is given back at once, and the variables are as before.
+// TestClaimRelease checks that a release ends the claim at once, and restores the variables.
 func TestClaimRelease(t *testing.T) {
 	daemon := claimDaemon(t)
 	got := finish(t, daemon.shell(t, `
@@ -111,8 +112,9 @@ func TestClaimRelease(t *testing.T) {
 	}
 }
 
-// A shell that took no variables of its claim is told that it has one, and does not wait for
-// itself; a release finds that claim, and a second one is none the worse.
+// TestClaimWithoutEval checks that a shell that did not take the variables of its claim is refused
+// a second claim, instead of waiting for itself. A release finds the claim; a second release does
+// no harm.
 func TestClaimWithoutEval(t *testing.T) {
 	daemon := claimDaemon(t)
 	got := finish(t, daemon.shell(t, `
@@ -131,7 +133,7 @@ func TestClaimWithoutEval(t *testing.T) {
 	}
 }
 
-// The claim lasts as long as the process that --for names, whoever asked for it.
+// TestClaimForAnother checks that the claim lasts as long as the process that --for names.
 func TestClaimForAnother(t *testing.T) {
 	daemon := claimDaemon(t)
 	sleep := bounded.Command(t, bounded.Lifetime, "sleep", "1000")
@@ -152,7 +154,8 @@ func TestClaimForAnother(t *testing.T) {
 	gone(t, c.Claim)
 }
 
-// Another shell's claim can be released by its number; the variables are that shell's matter.
+// TestClaimReleaseByNumber checks that another shell can release a claim by its number. The output
+// then does not change variables.
 func TestClaimReleaseByNumber(t *testing.T) {
 	daemon := claimDaemon(t)
 	for _, sig := range []string{"", "kill"} {
@@ -177,7 +180,7 @@ func TestClaimReleaseByNumber(t *testing.T) {
 	}
 }
 
-// A claim that cannot be told to anybody is given up.
+// TestClaimUntold checks that a claim is given up if its output cannot be written.
 func TestClaimUntold(t *testing.T) {
 	daemon := claimDaemon(t)
 	finish(t, gpuarb(t, daemon.environment(t), "claim", "--for", strconv.Itoa(os.Getpid())))
@@ -198,7 +201,7 @@ func TestClaimUntold(t *testing.T) {
 	}
 }
 
-// keepers are the processes that keep claims of this daemon.
+// keepers returns the processes that keep claims of this daemon.
 func (d *fakeDaemon) keepers(t *testing.T) (pids []int) {
 	t.Helper()
 	entries, err := os.ReadDir("/proc")
@@ -217,7 +220,7 @@ func (d *fakeDaemon) keepers(t *testing.T) (pids []int) {
 	return pids
 }
 
-// The keeper holds nothing of the shell's: neither its pipes nor its locks.
+// TestKeeperHoldsNothing checks that the keeper keeps no pipes and no locks of the shell open.
 func TestKeeperHoldsNothing(t *testing.T) {
 	daemon := claimDaemon(t)
 	got := finish(t, daemon.shell(t, `

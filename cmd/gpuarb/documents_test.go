@@ -24,7 +24,8 @@ var (
 	manualPage = regexp.MustCompile(`\b(gpuarb[a-z.-]*)\((\d)\)|\bman (?:(\d) )?(gpuarb[a-z.-]*[a-z])`)
 )
 
-// markdownPages returns the text of the README and of all pages in docs/, by path. Decisions also name what is gone.
+// markdownPages returns the text of the README and of all pages in docs/, by path. Pages about
+// decisions are left out, because they also name removed things.
 func markdownPages(t *testing.T) map[string]string {
 	t.Helper()
 	pages := make(map[string]string)
@@ -76,8 +77,8 @@ func TestFlagsOfThePages(t *testing.T) {
 	}
 }
 
-// unknownFlag returns the first flag of a command line that its command does not have. The words behind `--`, or behind
-// --exec of a claim, belong to another program.
+// unknownFlag returns the first flag of a command line that its command does not have. The words
+// after `--`, or after --exec of a claim, belong to another program.
 func unknownFlag(root *cobra.Command, words []string) string {
 	command := root
 	for len(words) > 0 {
@@ -128,7 +129,7 @@ func TestExitCodesInDocuments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	codes := make(map[string][]string) // the codes below each heading
+	codes := make(map[string][]string) // codes below each heading
 	for _, section := range strings.Split(string(text), "\n## ")[1:] {
 		title, body, _ := strings.Cut(section, "\n")
 		for _, m := range codeRow.FindAllStringSubmatch(body, -1) {

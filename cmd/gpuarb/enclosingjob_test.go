@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// TestInsideWhileTheDaemonRestarts: a daemon that ends as it is asked for the job around
-// is asked again. Taken for a no, the run would open a job of its own.
+// TestInsideWhileTheDaemonRestarts checks that a daemon that ends during the question for the
+// enclosing job is asked again. Without that, the run would open a job of its own.
 func TestInsideWhileTheDaemonRestarts(t *testing.T) {
 	for name, args := range map[string][]string{
 		"run":   {"run", "--", "sh", "-c", "exit 7"},

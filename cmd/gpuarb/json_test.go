@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write docs/reference/json.schema.json anew")
 
-// printed is what each command prints with --json.
+// printed has the type that each command prints with --json.
 var printed = map[string]reflect.Type{
 	"ps": reflect.TypeFor[[]report.Lease](), "jobs": reflect.TypeFor[[]report.Holder](), "queue": reflect.TypeFor[[]report.Ticket](),
 	"devices": reflect.TypeFor[[]report.Device](), "claim": reflect.TypeFor[claimed](), "status": reflect.TypeFor[[]statusRow](),
@@ -32,17 +32,17 @@ var printed = map[string]reflect.Type{
 	"why":        reflect.TypeFor[[]report.Why](), "version": reflect.TypeFor[versions](), "limit": reflect.TypeFor[[]report.Limit](),
 }
 
-// withoutJSON are the commands that print no data, and why.
+// withoutJSON has the commands that print no data, each with the reason.
 var withoutJSON = map[string]string{
 	"run": "the output is the program's", "queue cancel": "it prints nothing", "enable": "it prints what it does, for people; status has the data",
 	"disable": "as enable", "completion": "a shell's script", "help": "for people", "top": "a screen; ps, jobs and devices have its data",
 	"metrics": "Prometheus' format",
 }
 
-// key is a key as docs/reference/json.md has it.
+// key is a row of a table in docs/reference/json.md.
 type key struct{ name, kind, meaning string }
 
-// documented reads docs/reference/json.md: the keys of each command, in their order.
+// documented reads the keys of each command from docs/reference/json.md, in their order.
 func documented(t *testing.T) map[string][]key {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/reference/json.md")
@@ -62,7 +62,7 @@ func documented(t *testing.T) map[string][]key {
 	return all
 }
 
-// kindOf is the type of a value in docs/reference/json.md.
+// kindOf returns the name of a type in docs/reference/json.md.
 func kindOf(t reflect.Type) string {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -83,7 +83,7 @@ func kindOf(t reflect.Type) string {
 	return "integer"
 }
 
-// keysOf are the keys of a type, in their order, those of what lies in it behind each.
+// keysOf returns the keys of a type in their order. The keys of an inner type follow their parent.
 func keysOf(t reflect.Type, prefix string) (keys []key) {
 	for t.Kind() == reflect.Slice {
 		t = t.Elem()
@@ -102,8 +102,8 @@ func keysOf(t reflect.Type, prefix string) (keys []key) {
 	return keys
 }
 
-// TestJSONIsDocumented: each command with --json has its keys in docs/reference/json.md, and they
-// follow the convention.
+// TestJSONIsDocumented checks that docs/reference/json.md has the keys of each command with --json,
+// and that the keys follow the convention.
 func TestJSONIsDocumented(t *testing.T) {
 	docs := documented(t)
 	for name, of := range printed {
@@ -142,7 +142,7 @@ func TestJSONIsDocumented(t *testing.T) {
 	walk(new(app).rootCommand())
 }
 
-// schemaOf is the JSON Schema of a type, with the meanings of its keys.
+// schemaOf returns the JSON Schema of a type, with the meanings of its keys.
 func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string]any {
 	switch t.Kind() {
 	case reflect.Pointer:
@@ -181,7 +181,7 @@ func schemaOf(t reflect.Type, path string, meaning map[string]string) map[string
 	return map[string]any{"type": "integer"}
 }
 
-// TestSchema: docs/reference/json.schema.json is what the commands print.
+// TestSchema checks that docs/reference/json.schema.json describes the output of the commands.
 func TestSchema(t *testing.T) {
 	definitions := map[string]any{}
 	docs := documented(t)
@@ -209,8 +209,8 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestOutputsFollowTheSchema runs the commands, and holds what they print against the file
-// that users have: with everything there, and with nothing.
+// TestOutputsFollowTheSchema compares the output of the commands with the schema file that users
+// have: once with a full state, and once with an empty state.
 func TestOutputsFollowTheSchema(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/json.schema.json")
 	if err != nil {
@@ -255,7 +255,7 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 			name = "plan --min"
 		}
 		command := gpuarb(t, c.env, append(strings.Fields(c.args), "--json")...)
-		if name == "claim" { // it ends with the shell that asked, and not with this test
+		if name == "claim" { // the claim ends with the shell that asked for it, not with this test
 			shell := bounded.Command(t, bounded.Patience, "bash", "-c", `said=$("$@") && echo "$said"`, "bash")
 			shell.Env, shell.Args = command.Env, append(shell.Args, command.Args...)
 			command = shell
@@ -276,7 +276,7 @@ func TestOutputsFollowTheSchema(t *testing.T) {
 	}
 }
 
-// everything is a state in which nothing is missing that may be, and some of it is.
+// everything makes a state in which every optional value occurs, and is missing elsewhere.
 func everything(d *fakeDaemon) {
 	someLeases(d)
 	d.state.Config = figures.ConfigState{Text: config.Defaults().String() + "\n[[rule]]\nname = \"lab\"\n"}

@@ -24,10 +24,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// asGpuarb in the environment makes the test binary be gpuarb itself.
+// asGpuarb in the environment makes the test binary run as gpuarb.
 const asGpuarb = "TEST_BINARY_IS_GPUARB"
 
-// asCounter makes it a program that counts the interrupts it gets.
+// asCounter in the environment makes the test binary a program that counts the interrupts it gets.
 const asCounter = "TEST_BINARY_COUNTS_INTERRUPTS"
 
 func TestMain(m *testing.M) {
@@ -44,7 +44,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// countInterrupts waits for an interrupt, and then a while for more.
+// countInterrupts waits for an interrupt, and then for some time for further ones.
 func countInterrupts() {
 	caught := make(chan os.Signal, 10)
 	signal.Notify(caught, os.Interrupt)
@@ -61,38 +61,38 @@ func countInterrupts() {
 	}
 }
 
-// fakeDaemon answers as the daemon does, with a state that the test gives.
+// fakeDaemon answers as the daemon does, with a state that the test sets.
 type fakeDaemon struct {
 	socket string
 	ear    *ipc.Listener
 	state  figures.Snapshot
-	events []byte // nil: one
+	events []byte // nil: one event
 	refuse map[ipc.Type]*ipc.ProtocolError
 
-	// How a job's request ends: by status, with the devices; after the notices, and
-	// not before serve is closed, when it is not nil.
+	// How the request for a job ends: with status and the devices, after the notices. If serve is
+	// not nil, the request waits until serve is closed.
 	status  ipc.Status
 	text    string
 	given   []ipc.JobDevice
 	notices []ipc.WaitingReply
 	serves  chan struct{}
-	dies    bool         // after the notices, for good
-	leaving atomic.Int32 // how many more questions find the daemon ending
+	dies    bool         // after the notices, and for good
+	leaving atomic.Int32 // number of further questions that find the daemon ending
 
 	mu      sync.Mutex
 	jobs    []ipc.JobOpenRequest
 	limits  []ipc.LimitRequest
 	cancels chan ipc.CancelRequest
-	givenUp chan struct{}  // one for each request that its asker gave up
+	givenUp chan struct{}  // receives for each request that its client gave up
 	closed  chan ipc.Token // jobs that were closed
-	ends    chan struct{}  // one for each connection that ended
+	ends    chan struct{}  // receives for each connection that ended
 }
 
 var testJob = ipc.Token{0xab, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 0xff}
 
 const testJobHex = "ab0102030405060708090a0b0c0d0eff"
 
-// cardB is the second of twoDevices as the daemon names it to a job.
+// cardB is the second device of twoDevices, as the daemon names it to a job.
 var cardB = ipc.JobDevice{Index: 1, Vendor: ipc.VendorNVIDIA, Ordinal: 1, UUID: ipc.UUID{0x11, 0xbb}}
 
 func twoDevices() []figures.DeviceState {
@@ -156,7 +156,7 @@ func (d *fakeDaemon) serve(conn *ipc.Conn) {
 	}
 }
 
-// parkedJob is the request for a job that waits on a connection.
+// parkedJob is a request for a job that waits on a connection.
 type parkedJob struct {
 	once   sync.Once
 	answer func(ipc.Status)
@@ -199,7 +199,7 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 		}
 		part := ipc.EventsPart{Daemon: 1, Next: 1, Last: 1}
 		if request.Flags&ipc.EventsFollow != 0 {
-			part.Last = 0 // and no further one comes
+			part.Last = 0 // no further part follows
 		}
 		return conn.ReplyEvents(message.Header, part, lines)
 	case ipc.TypeMetrics:
@@ -221,7 +221,7 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 			cancelled = 0
 		}
 		return ipc.Reply(conn, message.Header, ipc.StatusOK, &ipc.CancelReply{Cancelled: cancelled}, -1)
-	case ipc.TypeGiveUp: // has no reply of its own
+	case ipc.TypeGiveUp: // this message has no reply of its own
 		if parked.answer != nil {
 			parked.answer(ipc.StatusCancelled)
 		}
@@ -247,7 +247,7 @@ func (d *fakeDaemon) answer(conn *ipc.Conn, message ipc.Message, parked *parkedJ
 	return conn.ReplyError(message.Header, &ipc.ProtocolError{Status: ipc.StatusUnsupported, Text: "the fake daemon does not know this"})
 }
 
-// openJob answers at once, or parks the request and reads on.
+// openJob answers at once, or parks the request.
 func (d *fakeDaemon) openJob(conn *ipc.Conn, header ipc.Header, request ipc.JobOpenRequest, parked *parkedJob) error {
 	d.mu.Lock()
 	d.jobs = append(d.jobs, request)
@@ -281,7 +281,7 @@ func (d *fakeDaemon) openJob(conn *ipc.Conn, header ipc.Header, request ipc.JobO
 	return nil
 }
 
-// lastJob is the latest job that was asked for.
+// lastJob returns the latest request for a job.
 func (d *fakeDaemon) lastJob(t *testing.T) ipc.JobOpenRequest {
 	t.Helper()
 	d.mu.Lock()
@@ -292,14 +292,14 @@ func (d *fakeDaemon) lastJob(t *testing.T) ipc.JobOpenRequest {
 	return d.jobs[len(d.jobs)-1]
 }
 
-// testLibrary is a library of this machine that can be preloaded and changes nothing.
+// testLibrary returns a library of this machine that can be preloaded and changes nothing.
 func testLibrary(t *testing.T) string {
 	t.Helper()
 	cache, err := os.ReadFile("/etc/ld.so.cache")
 	if err != nil {
 		t.Fatal(err)
 	}
-	for text := range strings.SplitSeq(string(cache), "\x00") { // it ends with a table of strings
+	for text := range strings.SplitSeq(string(cache), "\x00") { // the cache ends with a table of strings
 		if strings.HasPrefix(text, "/") && filepath.Base(text) == "libm.so.6" {
 			return text
 		}
@@ -308,8 +308,8 @@ func testLibrary(t *testing.T) string {
 	return ""
 }
 
-// gpuarb prepares a run of the command with an environment of its own. Of the
-// test's environment it keeps PATH; "NAME=VALUE" in env adds to that.
+// gpuarb prepares a run of the command with an environment of its own. It keeps only PATH of the
+// test's environment; env adds variables.
 func gpuarb(t *testing.T, env []string, args ...string) *exec.Cmd {
 	t.Helper()
 	executable, err := os.Executable()
@@ -317,7 +317,7 @@ func gpuarb(t *testing.T, env []string, args ...string) *exec.Cmd {
 		t.Fatal(err)
 	}
 	command := bounded.Command(t, bounded.Patience, executable, args...)
-	// The race detector would have every process sleep a second at its end.
+	// The race detector would make every process sleep a second at its end.
 	command.Env = append([]string{asGpuarb + "=1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH")}, env...)
 	if folder := os.Getenv("GOCOVERDIR"); folder != "" {
 		command.Env = append(command.Env, "GOCOVERDIR="+folder)
@@ -347,7 +347,7 @@ func finish(t *testing.T, command *exec.Cmd) outcome {
 	return outcome{command.ProcessState.ExitCode(), stdout.String(), stderr.String()}
 }
 
-// environment is one in which a run finds the daemon and a library.
+// environment returns an environment in which a run finds the daemon and a library.
 func (d *fakeDaemon) environment(t *testing.T, more ...string) []string {
 	t.Helper()
 	return append(slices.Clip(more), "GPUARB_SOCKET="+d.socket, "GPUARB_LIB="+testLibrary(t))
@@ -367,7 +367,7 @@ func wantStderr(t *testing.T, got outcome, text string) {
 	}
 }
 
-// TestExitCodes goes through the table of docs/reference/exit-codes.md.
+// TestExitCodes checks the rows of the table in docs/reference/exit-codes.md.
 func TestExitCodes(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	bare := startDaemon(t, func(d *fakeDaemon) { d.state.Devices = nil })
@@ -391,7 +391,7 @@ func TestExitCodes(t *testing.T) {
 		daemon *fakeDaemon
 		args   string
 		code   int
-		stderr string // after "gpuarb: "; "" for none
+		stderr string // after "gpuarb: "; "": nothing
 	}{
 		{"nothing", daemon, "", 2, "no command given; see `gpuarb --help`"},
 		{"unknown command", daemon, "paint", 2, "unknown command \"paint\"; see `gpuarb --help`"},
@@ -506,7 +506,7 @@ func TestExitCodes(t *testing.T) {
 			for i := range args {
 				args[i] = replace.Replace(args[i])
 			}
-			// A tab in the table is a space inside an argument.
+			// A tab in the table stands for a space inside an argument.
 			if before, script, found := strings.Cut(c.args, "sh -c "); found {
 				args = append(strings.Fields(before), "sh", "-c", strings.ReplaceAll(script, "\t", " "))
 			}

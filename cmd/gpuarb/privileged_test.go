@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// strangersProgram is a copy of env(1) that runs as somebody else than the test: only
-// root can give a file away, and only he lacks no right of root's own programs.
+// strangersProgram returns a copy of env(1) that runs as another user. Only root can change the
+// owner of a file, and only root lacks no right of root's own programs.
 func strangersProgram(t *testing.T) (program string, environment bool) {
 	t.Helper()
 	if os.Getuid() != 0 {
@@ -39,8 +39,8 @@ func strangersProgram(t *testing.T) (program string, environment bool) {
 	return program, true
 }
 
-// TestRunOutside: who starts a program into which the loader preloads nothing is told so,
-// and nobody else is.
+// TestRunOutside checks the warning before a program into which the loader preloads nothing. Other
+// programs start without a warning.
 func TestRunOutside(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	library := testLibrary(t)
@@ -88,7 +88,7 @@ func TestRunSudo(t *testing.T) {
 		const flags = "--memory 1G"
 		got := finish(t, gpuarb(t, daemon.environment(t), "run", "--memory", "1G", program, "true", "a b"))
 		want := ""
-		if name != "other" { // a setuid program of the user's own keeps the environment
+		if name != "other" { // a set-user-ID program of the user itself keeps the environment
 			want = "gpuarb: " + name + " gives its program an environment without the library: what it starts is not held to any limit; " +
 				"write: " + program + " gpuarb run " + flags + " -- true 'a b'\n"
 		}

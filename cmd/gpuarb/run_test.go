@@ -31,7 +31,7 @@ func TestRunEnvironment(t *testing.T) {
 		name  string
 		env   []string
 		flags []string
-		want  []string // LD_PRELOAD, CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES
+		want  []string // values of LD_PRELOAD, CUDA_DEVICE_ORDER, CUDA_VISIBLE_DEVICES
 	}{
 		{"plain", nil, nil, []string{library, "PCI_BUS_ID", "unset"}},
 		{"the user's own", []string{"LD_PRELOAD=libdl.so.2", "CUDA_DEVICE_ORDER=FASTEST_FIRST", "CUDA_VISIBLE_DEVICES=1"}, nil,
@@ -105,7 +105,8 @@ func TestRunJobRequest(t *testing.T) {
 	}
 }
 
-// What the environment lets a program see is what `any` is taken from.
+// TestAnyWithinTheEnvironment checks that --device any chooses only among devices that the
+// environment lets a program see.
 func TestAnyWithinTheEnvironment(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	for env, want := range map[string][]uint32{
@@ -130,8 +131,8 @@ func TestAnyWithinTheEnvironment(t *testing.T) {
 	wantStderr(t, got, "no device: there is none here that may be taken; `gpuarb devices` lists them, and CUDA_VISIBLE_DEVICES and its like narrow them")
 }
 
-// What a run takes at its start it takes on the devices that its program is going to see, as CUDA
-// reads the environment, which stays as it is.
+// TestTakenWithinTheEnvironment checks that a run reserves only on devices that its program will
+// see, as CUDA reads the environment. The environment itself does not change.
 func TestTakenWithinTheEnvironment(t *testing.T) {
 	big := func(d *fakeDaemon) {
 		d.state.Devices = twoDevices()[:2]
@@ -140,7 +141,7 @@ func TestTakenWithinTheEnvironment(t *testing.T) {
 	}
 	const all = "all"
 	for _, c := range []struct{ env, flags, want string }{
-		{"CUDA_VISIBLE_DEVICES=1", "", all}, // argumentCount nothing
+		{"CUDA_VISIBLE_DEVICES=1", "", all}, // reserves nothing
 		{"CUDA_VISIBLE_DEVICES=1", "--no-wait", "1"},
 		{"CUDA_VISIBLE_DEVICES=1", "--exclusive", "1"},
 		{"CUDA_VISIBLE_DEVICES=1", "--min 1G", "1"},
@@ -149,7 +150,7 @@ func TestTakenWithinTheEnvironment(t *testing.T) {
 		{"CUDA_VISIBLE_DEVICES= 2 , 0", "--no-wait", "2 0"},
 		{"CUDA_VISIBLE_DEVICES=GPU-22dd0000-0000-0000-0000-000000000000", "--no-wait", "2"},
 		{"CUDA_VISIBLE_DEVICES=gpu-22", "--no-wait", "2"},
-		{"CUDA_VISIBLE_DEVICES=GPU-11", "--no-wait", ""}, // two begin so
+		{"CUDA_VISIBLE_DEVICES=GPU-11", "--no-wait", ""}, // two UUIDs begin with GPU-11
 		{"CUDA_VISIBLE_DEVICES=2,GPU-11,1", "--no-wait", "2"},
 		{"CUDA_VISIBLE_DEVICES=2,7,1", "--no-wait", "2"},
 		{"CUDA_VISIBLE_DEVICES=2,x,1", "--no-wait", "2"},
@@ -165,8 +166,8 @@ func TestTakenWithinTheEnvironment(t *testing.T) {
 		{"CUDA_VISIBLE_DEVICES=GPU-22 CUDA_DEVICE_ORDER=FASTEST_FIRST", "--no-wait", "2"},
 		{"CUDA_VISIBLE_DEVICES=1 CUDA_DEVICE_ORDER=PCI_BUS_ID", "--no-wait", "1"},
 		{"CUDA_VISIBLE_DEVICES=2,1,0", "--min 12G", all},
-		{"CUDA_VISIBLE_DEVICES=1,0", "--min 12G", "1"},     // the other is too small
-		{"CUDA_VISIBLE_DEVICES=2,0", "--min 15.5G", "2 0"}, // with its context it fits none
+		{"CUDA_VISIBLE_DEVICES=1,0", "--min 12G", "1"},     // the first device is too small
+		{"CUDA_VISIBLE_DEVICES=2,0", "--min 15.5G", "2 0"}, // with a context, the reservation fits no device
 		{"CUDA_VISIBLE_DEVICES=2,0", "--min max", "2 0"},
 		{"CUDA_VISIBLE_DEVICES=2,0", "--device any --no-wait", "0 2"},
 		{"CUDA_VISIBLE_DEVICES=2", "--device 1 --no-wait", "1"},
@@ -181,7 +182,7 @@ func TestTakenWithinTheEnvironment(t *testing.T) {
 		if job.Devices == 0 {
 			text = all
 			if c.want == "" && job.Flags&ipc.JobNoWait == 0 {
-				text = "" // it sees none, so that nobody is in its way
+				text = "" // the program sees no device, so no other job can block it
 			}
 		}
 		if text != c.want {
@@ -235,8 +236,8 @@ func TestRunNeedsShim(t *testing.T) {
 	}
 }
 
-// A script without an interpreter line is run by the shell, and one whose interpreter
-// is missing is not found, as with env(1).
+// TestRunScripts checks that the shell runs a script without an interpreter line. A script whose
+// interpreter is missing is reported as not found, as by env(1).
 func TestRunScripts(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	folder := t.TempDir()
@@ -254,7 +255,7 @@ func TestRunScripts(t *testing.T) {
 	wantStderr(t, got, folder+"/lost cannot be executed: no such file or directory: the interpreter that it names is not there")
 }
 
-// What goes through is exactly what the program reads and writes.
+// TestRunLeavesStreamsAlone checks that the program's input and output pass unchanged.
 func TestRunLeavesStreamsAlone(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t), "run", "sh", "-c", "cat; printf x >&2; ls -l /proc/self/fd | grep -c socket")
@@ -266,7 +267,8 @@ func TestRunLeavesStreamsAlone(t *testing.T) {
 	}
 }
 
-// The job lasts as long as the program, and gpuarb waits for nothing else.
+// TestRunLifetime checks that the job lasts as long as the program, and that gpuarb waits for
+// nothing else.
 func TestRunLifetime(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	running := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c",
@@ -295,7 +297,7 @@ func TestRunLifetime(t *testing.T) {
 	}
 }
 
-// await waits for something on a channel, and returns it.
+// await receives from a channel, with a time limit.
 func await[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -307,7 +309,7 @@ func await[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// running is a gpuarb that a test talks to.
+// running is a started gpuarb that a test talks to.
 type running struct {
 	*exec.Cmd
 	stdin  io.WriteCloser
@@ -329,7 +331,7 @@ func begin(t *testing.T, command *exec.Cmd) *running {
 	if err := command.Start(); err != nil {
 		t.Fatal(err)
 	}
-	group := command.Process.Pid // it leads a session of its own
+	group := command.Process.Pid // the command leads a session of its own
 	timer := time.AfterFunc(deadline, func() { _ = unix.Kill(-group, unix.SIGKILL) })
 	t.Cleanup(func() { timer.Stop() })
 	return &running{command, stdin, bufio.NewReader(stdout)}
@@ -360,7 +362,7 @@ func TestRunForwardsSignals(t *testing.T) {
 		"INT": unix.SIGINT, "TERM": unix.SIGTERM, "HUP": unix.SIGHUP, "QUIT": unix.SIGQUIT,
 		"USR1": unix.SIGUSR1, "USR2": unix.SIGUSR2, "CONT": unix.SIGCONT, "WINCH": unix.SIGWINCH,
 		"ALRM": unix.SIGALRM, "VTALRM": unix.SIGVTALRM, "IO": unix.SIGIO, "PWR": unix.SIGPWR,
-		"35": 35, "37": 37, "64": 64, // real-time signals: systemd may end a service with one (KillSignal=)
+		"35": 35, "37": 37, "64": 64, // real-time signals: systemd may end a service with such a signal (KillSignal=)
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -394,8 +396,8 @@ func TestRunSignalDeath(t *testing.T) {
 	}
 }
 
-// TestRunKeepsIgnoredSignals checks that signals which gpuarb was started with ignored are ignored in the program:
-// nohup(1) needs that for HUP, and systemd ignores PIPE for its services.
+// TestRunKeepsIgnoredSignals checks that the program ignores the signals that gpuarb was started to
+// ignore. nohup(1) needs that for HUP, and systemd ignores PIPE for its services.
 func TestRunKeepsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t))
@@ -408,7 +410,8 @@ func TestRunKeepsIgnoredSignals(t *testing.T) {
 	}
 }
 
-// TestRunForwardsIgnoredSignals checks that a signal that gpuarb was started with ignored reaches a program with a handler for it.
+// TestRunForwardsIgnoredSignals checks that a signal that gpuarb was started to ignore reaches a
+// program with a handler for it.
 func TestRunForwardsIgnoredSignals(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	command := gpuarb(t, daemon.environment(t, asCounter+"=1"))
@@ -427,7 +430,7 @@ func TestRunForwardsIgnoredSignals(t *testing.T) {
 	}
 }
 
-// Nothing is left running when gpuarb is killed.
+// TestRunKilled checks that no process is left when gpuarb is killed.
 func TestRunKilled(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	r := begin(t, gpuarb(t, daemon.environment(t), "run", "sh", "-c",
@@ -442,7 +445,7 @@ func TestRunKilled(t *testing.T) {
 	r.wait(t)
 }
 
-// openTerminal returns the two ends of a new terminal. Reads of ours have a deadline.
+// openTerminal returns the two ends of a new terminal. Reads of the test's end have a deadline.
 func openTerminal(t *testing.T) (ours, theirs *os.File) {
 	t.Helper()
 	fd, err := unix.Open("/dev/ptmx", unix.O_RDWR|unix.O_NOCTTY|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
@@ -469,8 +472,8 @@ func openTerminal(t *testing.T) (ours, theirs *os.File) {
 	return ours, theirs
 }
 
-// Ctrl-C reaches the program once, from the terminal, and gpuarb lives on to tell
-// how the program ended.
+// TestRunTerminalInterrupt checks that Ctrl-C reaches the program once, from the terminal. gpuarb
+// survives and reports how the program ended.
 func TestRunTerminalInterrupt(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	ours, theirs := openTerminal(t)
@@ -512,8 +515,8 @@ func awaitLine(t *testing.T, screen *bufio.Reader, want string) {
 	}
 }
 
-// A daemon of a version that counts nothing for its jobs is no reason to fail, and is told of to
-// who asked for a summary.
+// TestSummaryOfAnOlderDaemon checks that a run with an older daemon succeeds, although that daemon
+// counts nothing for its jobs. If the user asked for a summary, a line explains why there is none.
 func TestSummaryOfAnOlderDaemon(t *testing.T) {
 	older := startDaemon(t, func(d *fakeDaemon) {
 		d.refuse[ipc.TypeJobTally] = &ipc.ProtocolError{Status: ipc.StatusUnknownType, Text: "no request has type 26"}

@@ -64,7 +64,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// TestUnreadableEvent: an event that cannot be read ends --follow too, since it will not read better the next time.
+// TestUnreadableEvent checks that an unreadable event also ends --follow, because a second attempt
+// would not help.
 func TestUnreadableEvent(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) { d.events = []byte("no event\n") })
 	got := finish(t, gpuarb(t, daemon.environment(t), "events", "--follow"))
@@ -79,12 +80,12 @@ func TestUnreadableEvent(t *testing.T) {
 	}
 	daemon = startDaemon(t, func(d *fakeDaemon) { d.events = []byte("no event\n") })
 	got = finish(t, gpuarb(t, daemon.environment(t), "events", "--json"))
-	if got.code != 0 || got.stdout != "no event\n" { // whoever asked for JSON may know it
+	if got.code != 0 || got.stdout != "no event\n" { // a reader of JSON may understand it
 		t.Errorf("code %d\n%v", got.code, got)
 	}
 }
 
-// TestEventsUnread: whoever reads --follow ends it by going away, without another event.
+// TestEventsUnread checks that --follow ends when its reader disconnects, without a further event.
 func TestEventsUnread(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	for name, open := range map[string]func() (ours, theirs *os.File, err error){
@@ -117,7 +118,7 @@ func TestEventsUnread(t *testing.T) {
 	}
 }
 
-// TestCompleteCgroup: a path is a word that can be offered.
+// TestCompleteCgroup checks that the path of a cgroup can be offered as a word.
 func TestCompleteCgroup(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Processes = []figures.ProcessState{{PID: 42, Cgroup: "/lab/ada"}, {PID: 43, Cgroup: "/lab/$(x)"}}
@@ -128,7 +129,7 @@ func TestCompleteCgroup(t *testing.T) {
 	}
 }
 
-// TestCompleteDevices: what is offered is not refused.
+// TestCompleteDevices checks that the commands accept the devices that are offered.
 func TestCompleteDevices(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.state.Devices = append(d.state.Devices[:1], figures.DeviceState{Index: 1, Vendor: accounting.VendorCPU, Name: "CPU"})
@@ -286,7 +287,8 @@ func TestConfigCheck(t *testing.T) {
 			t.Errorf("%q: code %d\n%v", c.text, got.code, got)
 		}
 	}
-	// Without a file: that of the daemon that answers, and without one, it is said which is looked at.
+	// Without a file, the command checks the file of the daemon that answers. If no daemon answers,
+	// it says which file it checks.
 	d := startDaemon(t, func(d *fakeDaemon) { d.state.Config.Path = file })
 	if got := finish(t, gpuarb(t, d.environment(t), "config", "check")); got.code != 78 || !strings.HasPrefix(got.stderr, file+":3: ") {
 		t.Errorf("of the daemon: code %d\n%v", got.code, got)
@@ -335,7 +337,7 @@ func TestFindDevice(t *testing.T) {
 	}
 }
 
-// A refusal without a text still says which daemon refused what.
+// TestExplainCall checks that a refusal without a text still names the daemon and the reason.
 func TestExplainCall(t *testing.T) {
 	daemon := startDaemon(t, func(d *fakeDaemon) {
 		d.refuse[ipc.TypeSnapshot] = &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: ""}

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/top"
 )
 
-// TestWatched: looks share a session, which is replaced when the daemon has ended it; changes have their own; and all go to the
-// one daemon, or nowhere.
+// TestWatched checks that snapshots share a session, which is replaced when the daemon has ended
+// it. Changes have sessions of their own. All go to the same daemon, never to another one.
 func TestWatched(t *testing.T) {
 	d := startDaemon(t, nil)
 	w := newTopDaemon(d.socket)
@@ -32,7 +32,7 @@ func TestWatched(t *testing.T) {
 	}
 	bounded.Receive(t, "its session ends", d.ends)
 	end := func() {
-		_ = w.kept.Ask(t.Context(), func(c *ipc.Client) error { return c.Close() }) // and the one that replaces it
+		_ = w.kept.Ask(t.Context(), func(c *ipc.Client) error { return c.Close() }) // end the session that replaced it, too
 	}
 	end()
 	bounded.Receive(t, "the session ends", d.ends)

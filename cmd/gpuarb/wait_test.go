@@ -18,13 +18,14 @@ func notice(position uint32, text string) ipc.WaitingReply {
 	return ipc.WaitingReply{Ticket: 5, Position: position, Waited: 2000, Text: ipc.MakeText(text)}
 }
 
-// callers are the beginnings of lines that tell whom they are about.
+// callers matches the beginning of lines that name a job.
 var callers = regexp.MustCompile(`(?m)^gpuarb: (.*\S) \(PID [0-9]+\): `)
 
-// unaddressed is what lines say, whomever they are about.
+// unaddressed returns the lines without the name of the job.
 func unaddressed(lines string) string { return callers.ReplaceAllString(lines, "gpuarb: ") }
 
-// One line for each change of state, and one at the end; none when nothing waits.
+// TestWaitLines checks that each change of the wait prints a line, and its end another one. Without
+// a wait there is no line.
 func TestWaitLines(t *testing.T) {
 	served := make(chan struct{})
 	close(served)
@@ -36,7 +37,7 @@ func TestWaitLines(t *testing.T) {
 	for _, args := range [][]string{{"run", "echo", "ran"}, {"claim", "--exec", "echo", "ran"}} {
 		got := finish(t, gpuarb(t, waits.environment(t), args...))
 		about := 0
-		if args[0] == "run" { // a claim is the shell's
+		if args[0] == "run" { // a claim belongs to the shell
 			about = strings.Count(got.stderr, "\n")
 		}
 		if n := strings.Count(callers.ReplaceAllString(got.stderr, "<$1>"), "<echo ran>"); n != about {
@@ -54,7 +55,7 @@ func TestWaitLines(t *testing.T) {
 	}
 }
 
-// waitingRun starts a command whose job waits, and returns when it says so.
+// waitingRun starts a command whose job waits, and returns when the command says so.
 func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) {
 	t.Helper()
 	daemon := startDaemon(t, func(d *fakeDaemon) {
@@ -78,7 +79,8 @@ func waitingRun(t *testing.T, args ...string) (*fakeDaemon, *running, *os.File) 
 	return daemon, r, stderr
 }
 
-// A signal ends the wait: the request is given up, the program never starts.
+// TestWaitInterrupted checks that a signal ends the wait: the request is given up, and the program
+// does not start.
 func TestWaitInterrupted(t *testing.T) {
 	marker := filepath.Join(t.TempDir(), "started")
 	for name, args := range map[string][]string{
@@ -104,8 +106,8 @@ func TestWaitInterrupted(t *testing.T) {
 	}
 }
 
-// Signals that mean the program end no wait. (Those that would end it are not sent: one
-// that arrives late means the program.)
+// TestWaitGoesOn checks that signals for the program do not end the wait. Signals that would end
+// the program are not sent, because a late one could reach the program.
 func TestWaitGoesOn(t *testing.T) {
 	daemon, r, _ := waitingRun(t, "run", "echo", "ran")
 	for _, sig := range []unix.Signal{unix.SIGCONT, unix.SIGWINCH} {
@@ -122,8 +124,8 @@ func TestWaitGoesOn(t *testing.T) {
 	}
 }
 
-// A running program's tickets are cancelled before the signal reaches it: a thread that
-// waits for memory could not see it.
+// TestSignalCancelsTickets checks that the tickets of a program are cancelled before the signal
+// reaches it, because a thread that waits for memory could not handle it.
 func TestSignalCancelsTickets(t *testing.T) {
 	for name, sig := range map[string]unix.Signal{"INT": unix.SIGINT, "TERM": unix.SIGTERM, "HUP": unix.SIGHUP} {
 		daemon := startDaemon(t, nil)
@@ -148,7 +150,8 @@ func TestSignalCancelsTickets(t *testing.T) {
 	}
 }
 
-// A daemon that goes away while a job waits is asked again, for the old place.
+// TestWaitOverRestart checks that a waiting job asks again for its old place when the daemon
+// restarts.
 func TestWaitOverRestart(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	lost := true
@@ -192,8 +195,8 @@ func TestWaitOverRestart(t *testing.T) {
 	}
 }
 
-// A daemon that goes for good while a job waits is waited for, but no longer than the job
-// is to wait, and until a signal comes.
+// TestWaitDaemonGone checks the wait for a daemon that does not come back. The wait ends at its
+// time limit, or when a signal comes.
 func TestWaitDaemonGone(t *testing.T) {
 	dies := func(d *fakeDaemon) {
 		d.notices, d.dies = []ipc.WaitingReply{notice(1, "waits for GPU 0")}, true
@@ -233,7 +236,8 @@ func TestWaitDaemonGone(t *testing.T) {
 	}
 }
 
-// A daemon that does not come back is as one that was never there.
+// TestExplainDaemonGone checks that a daemon that does not come back is reported like a daemon that
+// never ran.
 func TestExplainDaemonGone(t *testing.T) {
 	none := &ipc.NoDaemonError{Tried: []ipc.Attempt{{Path: "/s", Err: unix.ECONNREFUSED}}}
 	var exit *exitError

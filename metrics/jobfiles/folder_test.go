@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// two is a machine with two GPUs of NVIDIA's and one that DCGM does not know.
+// two returns a machine with two NVIDIA GPUs and a GPU that DCGM does not know.
 func two() figures.Snapshot {
 	return figures.Snapshot{
 		Devices: []figures.DeviceState{{Index: 0, Vendor: "nvidia"}, {Index: 1, Vendor: "nvidia"}, {Index: 2, Vendor: "amd"}},
@@ -22,7 +22,7 @@ func two() figures.Snapshot {
 	}
 }
 
-// holds wants the folder to have these files and no others.
+// holds checks that the folder has exactly these files.
 func holds(t *testing.T, dir string, want map[string]string) {
 	t.Helper()
 	entries, err := os.ReadDir(dir)
@@ -36,7 +36,8 @@ func holds(t *testing.T, dir string, want map[string]string) {
 	}
 }
 
-// TestFiles: each job once, by GPU, and none whose process is dead; what others wrote stays.
+// TestFiles checks that each GPU lists each job once, without jobs of dead processes. Files of
+// other programs stay.
 func TestFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "dir")
 	f, s := New(dir), two()
@@ -69,7 +70,7 @@ func TestFiles(t *testing.T) {
 	holds(t, dir, map[string]string{"0": "", "1": ""})
 }
 
-// TestLeftBehind: what a daemon that was killed left says nothing any more, of GPUs that are gone either.
+// TestLeftBehind checks that files of a killed daemon are emptied, also those of missing GPUs.
 func TestLeftBehind(t *testing.T) {
 	dir := t.TempDir()
 	for _, name := range []string{"0", "7", "notes", ".gpuarb-0"} {
@@ -85,7 +86,8 @@ func TestLeftBehind(t *testing.T) {
 	holds(t, dir, map[string]string{"0": "", "1": "", "7": "", "notes": "99\n"})
 }
 
-// TestReplaced: who has a file open reads what it held, to the end; no moment shows half of it.
+// TestReplaced checks that a reader of an open file gets the old text to its end, and never a part
+// of the new one.
 func TestReplaced(t *testing.T) {
 	dir := t.TempDir()
 	f, s := New(dir), two()
@@ -107,7 +109,7 @@ func TestReplaced(t *testing.T) {
 	}
 }
 
-// TestNotWritable: what cannot be written is said, and tried again.
+// TestNotWritable checks that a failed write is reported and tried again.
 func TestNotWritable(t *testing.T) {
 	dir := t.TempDir()
 	in := filepath.Join(dir, "file", "in")
@@ -121,7 +123,7 @@ func TestNotWritable(t *testing.T) {
 	if err := os.Remove(filepath.Join(dir, "file")); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.MkdirAll(filepath.Join(in, "0", "full"), 0o700); err != nil { // a folder where a file belongs
+	if err := os.MkdirAll(filepath.Join(in, "0", "full"), 0o700); err != nil { // a folder at the place of a file
 		t.Fatal(err)
 	}
 	if err := f.Write(two()); err == nil || !strings.Contains(err.Error(), "0") {
@@ -139,7 +141,8 @@ func TestNotWritable(t *testing.T) {
 	holds(t, in, map[string]string{"0": "7\n12\n", "1": ""})
 }
 
-// TestTraps: nobody has the daemon write elsewhere than into a folder of its own, and what lies there is replaced and never written through.
+// TestTraps checks that no user can make the daemon write into another folder, and that links are
+// replaced, never followed.
 func TestTraps(t *testing.T) {
 	victim := filepath.Join(t.TempDir(), "victim")
 	if err := os.WriteFile(victim, []byte("mine"), 0o600); err != nil {
@@ -185,7 +188,7 @@ func TestTraps(t *testing.T) {
 	}
 }
 
-// TestFolderMadeAnew: what was taken away comes back with the next look.
+// TestFolderMadeAnew checks that the next call restores removed files.
 func TestFolderMadeAnew(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dcgm")
 	f, s := New(dir), two()

@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// TestPictures: each picture in docs/pictures is what `make pictures` would make of its golden file
-// today, is well-formed, and a page shows it.
+// TestPictures checks that each picture in docs/pictures is what `make pictures` makes of its
+// golden file, that it is well-formed, and that a page shows it.
 func TestPictures(t *testing.T) {
 	top := filepath.Join("..", "..")
 	pictures, err := filepath.Glob(filepath.Join(top, "docs", "pictures", "*.svg"))
@@ -47,7 +47,8 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
-// A run has one style; shapes are drawn as rectangles, and text that could be markup is escaped.
+// TestDraw checks that a run has one style, that shapes become rectangles, and that text is
+// escaped.
 func TestDraw(t *testing.T) {
 	got := draw("␛[1;31ma<b␛[m ██▄␛[7m>x␛[m\n")
 	for _, want := range []string{

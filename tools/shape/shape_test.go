@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestLinesOfCode holds the count of lines that are neither blank nor comment.
+// TestLinesOfCode checks the number of lines that are neither blank nor comments.
 func TestLinesOfCode(t *testing.T) {
 	for _, c := range []struct {
 		text string

@@ -20,8 +20,8 @@ func TestSummary(t *testing.T) {
 	tests := []struct {
 		name      string
 		in        string
-		want      string // the closing line
-		says      string // what must be shown before it
+		want      string // last line
+		says      string // text that must be shown before it
 		succeeded bool
 	}{
 		{"all pass", passA + passPkg, "1 passed, 0 failed, 0 skipped", "ok  \tp", true},

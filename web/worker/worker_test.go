@@ -12,7 +12,8 @@ import (
 	"time"
 )
 
-// TestCredential: root's worker is never root's, and has no groups; another's is its own user's.
+// TestCredential checks that the worker of root does not run as root and has no groups. The worker
+// of another user runs as that user.
 func TestCredential(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	if c, err := credentialFor(1000, socket); c != nil || err != nil {
@@ -24,7 +25,8 @@ func TestCredential(t *testing.T) {
 	}
 }
 
-// TestCredentialOfANarrowSocket: the worker is in the group that the daemon's socket is given to, and in no other.
+// TestCredentialOfANarrowSocket checks that the worker has the group of the daemon's socket, and no
+// other.
 func TestCredentialOfANarrowSocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	if err := os.WriteFile(socket, nil, 0o600); err != nil {
@@ -52,9 +54,10 @@ func TestCredentialOfANarrowSocket(t *testing.T) {
 	}
 }
 
-// TestListenUnix: a socket that nobody listens at any more is taken over; all else is left alone.
+// TestListenUnix checks that a socket without a listener is replaced, and that any other file
+// stays.
 func TestListenUnix(t *testing.T) {
-	dir, err := os.MkdirTemp("", "gpuarb-test-") // t.TempDir's names are too long for a socket
+	dir, err := os.MkdirTemp("", "gpuarb-test-") // names of t.TempDir are too long for a socket
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +73,7 @@ func TestListenUnix(t *testing.T) {
 	if _, err := listen(w, 0o666); err == nil || !strings.Contains(err.Error(), "another process listens") {
 		t.Errorf("beside another: %v", err)
 	}
-	first.Close() // as one that was killed: the file is there yet
+	first.Close() // without removing its file, as a killed process does
 	second, err := listen(w, 0o600)
 	if err != nil {
 		t.Fatal(err)
@@ -95,7 +98,7 @@ func TestListenUnix(t *testing.T) {
 	}
 }
 
-// TestSilentWorker: one that is stopped is ended.
+// TestSilentWorker checks that a stopped worker is ended.
 func TestSilentWorker(t *testing.T) {
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
 	if err != nil {
@@ -122,7 +125,7 @@ func TestSilentWorker(t *testing.T) {
 	}
 }
 
-// TestWishes: of several that come at once the last counts, and none is waited for.
+// TestWishes checks that the last of several calls of Set counts, and that Set does not wait.
 func TestWishes(t *testing.T) {
 	k := New(nil, "", 0)
 	for _, address := range []string{"a", "b", "c"} {
