@@ -17,7 +17,7 @@ var (
 	breaks, left = os.Getenv("GPUARB_BREAK"), os.Getenv("GPUARB_BREAKS_LEFT")
 )
 
-// armed reads the variable: a place, and the how manieth time there is meant.
+// armed reads the variable: the name of a place, and which time is meant.
 func armed(text string) (string, int64) {
 	name, count, found := strings.Cut(text, ":")
 	if n, err := strconv.ParseInt(count, 10, 64); found && err == nil && n > 0 {
@@ -26,7 +26,7 @@ func armed(text string) (string, int64) {
 	return name, 1
 }
 
-// At ends the process, or panics, if name is the place that the environment names and this is the time.
+// At ends the process or panics, if name is the place in the environment and this is the time.
 func At(name string) {
 	if name == breaks && takeOne(left) {
 		panic("faults: broken at " + name)

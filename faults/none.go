@@ -2,5 +2,6 @@
 
 package faults
 
-// At is a place where a daemon can be ended. Here it is nothing.
+// At marks a place at which a daemon with the build tag "faults" can be ended. Here it does
+// nothing.
 func At(string) {}

@@ -1,5 +1,8 @@
 package shim
 
+// This file computes the environment with which a program starts, and finds the library. visible.go
+// and vulkan.go add their variables.
+
 import (
 	"bytes"
 	"errors"
@@ -16,27 +19,28 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// LibraryName is the file name of the preload shim.
+// LibraryName is the file name of the library.
 const LibraryName = "libgpuarb.so"
 
 const probeName = "gpuarb-probe"
 
-// withoutExports is the folder, beside the library, of its second build, which exports no driver functions.
+// withoutExports is the folder, beside the library, of the second build, which exports no driver
+// functions.
 const withoutExports = "no-exports"
 
-// Launch is what a program is given to run under the shim.
+// Launch says how a program is started with the library.
 type Launch struct {
-	Library string          // path of the shim, as FindLibrary returns it
+	Library string          // path of the library, as FindLibrary returns it
 	Socket  string          // absolute path of the daemon's socket
-	Job     ipc.Token       // of the job that the program belongs to
-	Devices []ipc.JobDevice // those that it shall see; none: those that it sees anyway
-	Wishes  []string        // NAME=value, by which each program asks for less than the job has
+	Job     ipc.Token       // token of the job that the program belongs to
+	Devices []ipc.JobDevice // devices that the program shall see; empty: those that it sees anyway
+	Wishes  []string        // NAME=value pairs with which each program asks for less than the job has
 }
 
-// Environ returns the environment base, with what the shim and the program need:
-// the library first in LD_PRELOAD, and a layer of Vulkan's, the daemon and the job, and CUDA's devices in the
-// order of their PCI addresses (unless base says another order), so that an index
-// means the same to the program as to gpuarb. A program of GCC's AddressSanitizer is
+// Environ returns base with the variables that the library and the program need. These are the
+// library as the first in LD_PRELOAD, a Vulkan layer, the daemon's socket, and the job. CUDA's
+// devices get the order of their PCI addresses, unless base sets another order, so that an index
+// has the same meaning for the program and for gpuarb. A program with GCC's AddressSanitizer is
 // told that the library may come first. base is not changed.
 func (l Launch) Environ(base []string) []string {
 	env := slices.Clone(base)
@@ -61,7 +65,7 @@ func (l Launch) Environ(base []string) []string {
 	return env
 }
 
-// Without returns an environment without what Environ has put into it.
+// Without returns an environment without the variables that Environ adds.
 func Without(environ []string) []string {
 	env := slices.Clone(environ)
 	libraries := strings.FieldsFunc(getenv(env, "LD_PRELOAD"), separatesPreloads)
@@ -81,12 +85,13 @@ func Without(environ []string) []string {
 	return withoutLayer(env)
 }
 
-// linkOrder is the option of AddressSanitizer that has it look for itself first among the
-// program's libraries, and end the program where it is not. A library that allocates
-// nothing before the program does, as the shim, may come first.
+// linkOrder is an option of AddressSanitizer. By default, AddressSanitizer ends a program in which
+// it is not the first library. A library that allocates nothing before the program does, such as
+// this one, may come first.
 const linkOrder = "verify_asan_link_order"
 
-// preload puts library before what was preloaded already. It leaves out library itself, and its other build, from the rest.
+// preload puts library before the libraries that are preloaded already. It removes library and its
+// other build from these.
 func preload(library, already string) string {
 	list := []string{library}
 	for _, path := range strings.FieldsFunc(already, separatesPreloads) {
@@ -97,7 +102,7 @@ func preload(library, already string) string {
 	return strings.Join(list, ":")
 }
 
-// OtherBuild returns the path of the other build of a library: without exports for the one with them, and the other way round.
+// OtherBuild returns the path of the other build of a library, with exports or without.
 func OtherBuild(library string) string {
 	folder, name := filepath.Split(library)
 	folder = filepath.Clean(folder)
@@ -135,7 +140,7 @@ func getenv(env []string, name string) string {
 	return value
 }
 
-// setenv removes every name from env, and adds one with value.
+// setenv removes all values of name from env, and adds one.
 func setenv(env []string, name, value string) []string {
 	return append(unsetenv(env, name), name+"="+value)
 }
@@ -144,9 +149,9 @@ func unsetenv(env []string, name string) []string {
 	return slices.DeleteFunc(env, func(entry string) bool { return strings.HasPrefix(entry, name+"=") })
 }
 
-// LibraryPaths is where the shim is looked for, in order: GPUARB_LIB alone when that
-// is set, else beside the executable (an absolute path), then where it is installed.
-// env is os.Getenv.
+// LibraryPaths returns the paths at which the library may be, in the order of the search. If
+// GPUARB_LIB is set, this is its path alone. Otherwise these are paths near the executable (an
+// absolute path), then the paths of installations. env is os.Getenv.
 func LibraryPaths(executable string, env func(string) string) []string {
 	if path := env("GPUARB_LIB"); path != "" {
 		if absolute, err := filepath.Abs(path); err == nil {
@@ -167,7 +172,7 @@ func LibraryPaths(executable string, env func(string) string) []string {
 	return paths
 }
 
-// multiarch is the name that Debian gives this machine's kind.
+// multiarch returns Debian's name for the architecture of this machine.
 func multiarch() string {
 	if runtime.GOARCH == "arm64" {
 		return "aarch64-linux-gnu"
@@ -175,16 +180,17 @@ func multiarch() string {
 	return "x86_64-linux-gnu"
 }
 
-// FindLibrary returns the first of LibraryPaths that the dynamic linker can preload.
-// The error lists the paths with the reason for each. A file that the linker would pass over with no more
-// than a warning (of another machine, say) counts as not there: the program would run
-// without any limit.
+// FindLibrary returns the first of LibraryPaths that the dynamic linker can preload. The error
+// lists the paths with the reason for each. A file that the linker would skip with only a warning,
+// for example of another architecture, counts as missing, because the program would run without any
+// limit.
 func FindLibrary(executable string, env func(string) string) (string, error) {
-	return first(LibraryPaths(executable, env), LibraryName+" that can be preloaded", CheckLibrary)
+	return firstUsable(LibraryPaths(executable, env), LibraryName+" that can be preloaded", CheckLibrary)
 }
 
-// WithoutExports returns the path of the second build of a library that FindLibrary returned. The second build exports no driver
-// functions, for programs with another library that has variables of these names. The error says what is wrong with the file.
+// WithoutExports returns the path of the second build of a library that FindLibrary returned. The
+// second build exports no driver functions. Programs need it if another library of theirs has
+// variables with these names. The error says what is wrong with the file.
 func WithoutExports(library string) (string, error) {
 	path := library
 	if !isWithoutExports(path) {
@@ -196,21 +202,21 @@ func WithoutExports(library string) (string, error) {
 	return path, nil
 }
 
-// FindProbe returns the program that shows what the library catches, from the first of the folders of LibraryPaths
-// that has it. The error lists the paths with the reason for each.
+// FindProbe returns the program that shows what the library catches. It is in one of the folders of
+// LibraryPaths. The error lists the paths with the reason for each.
 func FindProbe(executable string, env func(string) string) (string, error) {
 	paths := LibraryPaths(executable, env)
 	for i := range paths {
 		paths[i] = filepath.Join(filepath.Dir(paths[i]), probeName)
 	}
-	return first(paths, probeName, func(path string) error {
+	return firstUsable(paths, probeName, func(path string) error {
 		_, err := exec.LookPath(path)
 		return err
 	})
 }
 
-// first is the first of the paths with which nothing is wrong.
-func first(paths []string, what string, wrong func(path string) error) (string, error) {
+// firstUsable returns the first path for which wrong returns nil.
+func firstUsable(paths []string, what string, wrong func(path string) error) (string, error) {
 	var tried []string
 	for _, path := range paths {
 		err := wrong(path)
@@ -222,7 +228,7 @@ func first(paths []string, what string, wrong func(path string) error) (string, 
 	return "", fmt.Errorf("no %s (tried %s)", what, strings.Join(tried, "; "))
 }
 
-// reason is what the system said of a file, without the file's name.
+// reason returns the system error in err, without the name of the file.
 func reason(err error) error {
 	var number syscall.Errno
 	if errors.As(err, &number) {
@@ -231,8 +237,8 @@ func reason(err error) error {
 	return err
 }
 
-// CheckLibrary says why the dynamic linker could not load the library at path into a
-// program of this machine, by its path and its header; nil when it could.
+// CheckLibrary says why the dynamic linker could not load the library at path into a program of
+// this machine. It checks the path and the header; nil: the library can be loaded.
 func CheckLibrary(path string) error {
 	if strings.ContainsFunc(path, separatesPreloads) {
 		return errors.New("LD_PRELOAD cannot hold a path with a space or a colon")
@@ -249,8 +255,8 @@ func CheckLibrary(path string) error {
 	return checkELF(head)
 }
 
-// checkELF looks at the start of an ELF header: magic, class, byte order, then
-// type and machine as 16-bit numbers at 16 and 18.
+// checkELF checks the start of an ELF header: magic, class and byte order, then type and machine,
+// which are 16-bit numbers at offsets 16 and 18.
 func checkELF(head [20]byte) error {
 	const sharedObject = 3
 	machine := byte(62) // x86-64

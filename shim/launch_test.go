@@ -56,7 +56,8 @@ func TestLaunchEnviron(t *testing.T) {
 	}
 }
 
-// TestVisible: each vendor's variable has that vendor's devices, the others none.
+// TestVisible checks that each vendor's variable has the devices of that vendor, and that the
+// others are empty.
 func TestVisible(t *testing.T) {
 	amd := ipc.UUID([]byte("7ab3c1d2e4f50617"))
 	for _, c := range []struct {
@@ -109,7 +110,7 @@ func TestFindLibrary(t *testing.T) {
 		return head
 	}
 	beside := filepath.Join(folder, LibraryName)
-	named := func(string) string { return beside } // by GPUARB_LIB: one that is installed is not looked for
+	named := func(string) string { return beside } // GPUARB_LIB names it, so that an installed library is not found
 	for name, text := range map[string][]byte{
 		"not a shared object":                         []byte("short"),
 		"not a shared object ":                        header(2, 2, machine),
@@ -133,7 +134,8 @@ func TestFindLibrary(t *testing.T) {
 	}
 }
 
-// TestFindProbe: it is looked for in the folders of the library, and has to be a program.
+// TestFindProbe checks that the probe is found in the folders of the library, and must be a
+// program.
 func TestFindProbe(t *testing.T) {
 	folder := t.TempDir()
 	probe := filepath.Join(folder, probeName)

@@ -1,12 +1,15 @@
 package shim
 
+// This file converts sizes and limits between the types of package accounting and those of messages
+// and records.
+
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// WireSize spells a size as messages and records do: bytes and no share, or [ipc.NoLimit] and
-// a share in thousandths, 0 for no limit.
+// WireSize returns a size in the form of messages and records. This is bytes and share 0, or
+// [ipc.NoLimit] and a share in thousandths; share 0 then means no limit.
 func WireSize(size accounting.Size) (bytes uint64, share uint32) {
 	if size.IsAbsolute() {
 		return uint64(size.Bytes), 0
@@ -25,8 +28,8 @@ func SizeOf(bytes uint64, share uint32) accounting.Size {
 	return accounting.Size{PerMille: share, Max: share == 0}
 }
 
-// SetLimit writes into a request what a limit is to be, by its name and in the words of people: of
-// slots max is none, and of a user's streams too.
+// SetLimit writes a limit into a request, from its name and the value that a user wrote. The value
+// "max" means no limit for slots.max, and for streams.max of a user.
 func SetLimit(r *ipc.LimitRequest, name, value string) (err error) {
 	var size accounting.Size
 	count := 0

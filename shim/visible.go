@@ -1,5 +1,7 @@
 package shim
 
+// This file chooses which devices a program sees. launch.go calls it.
+
 import (
 	"bytes"
 	"strconv"
@@ -8,16 +10,16 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// VisibilityVariables are the variables by which programs are given devices, by vendor.
+// VisibilityVariables are the variables that choose the devices of a program, by vendor.
 var VisibilityVariables = map[uint32]string{
 	ipc.VendorNVIDIA: "CUDA_VISIBLE_DEVICES",
 	ipc.VendorAMD:    "ROCR_VISIBLE_DEVICES",
 	ipc.VendorIntel:  "ZE_AFFINITY_MASK",
 }
 
-// visible has the programs of an environment see these devices and no other. The variables of
-// other vendors are emptied, so that they do not take their cards by accident. HIP's
-// own variables count within what ROCR_VISIBLE_DEVICES leaves, and so they go.
+// visible returns an environment in which programs see only these devices. The variables of other
+// vendors are emptied, so that programs do not use other cards by accident. HIP's own variables
+// select among the devices of ROCR_VISIBLE_DEVICES, so they are removed.
 func visible(env []string, devices []ipc.JobDevice) []string {
 	env = unsetenv(unsetenv(env, "HIP_VISIBLE_DEVICES"), "GPU_DEVICE_ORDINAL")
 	env = setenv(env, "CUDA_DEVICE_ORDER", "PCI_BUS_ID")
@@ -33,8 +35,8 @@ func visible(env []string, devices []ipc.JobDevice) []string {
 	return env
 }
 
-// visibleName is how the vendor's variable names a device: by its UUID where it has
-// one, which no other variable can turn into another device.
+// visibleName returns the name of a device for the vendor's variable. This is its UUID if it has
+// one, because no other variable can make a UUID mean another device.
 func visibleName(d ipc.JobDevice) string {
 	switch {
 	case d.UUID == ipc.UUID{}:

@@ -1,5 +1,7 @@
 package shim
 
+// This file adds the library to the Vulkan layers of a program. launch.go calls it.
+
 import (
 	"cmp"
 	"os"
@@ -8,21 +10,21 @@ import (
 	"strings"
 )
 
-// The library as a layer of Vulkan's: its name, the file by which Vulkan's loader finds it, and the variable
-// without which the installed one is not opened.
+// The library as a Vulkan layer: its name, the manifest by which the Vulkan loader finds it, and
+// the variable without which the loader does not open the installed layer.
 const (
 	layerName     = "VK_LAYER_GPUARB_arbiter"
 	layerManifest = "gpuarb_layer.json"
 	layerVariable = "GPUARB_VULKAN"
 )
 
-// withLayer has Vulkan's loader open the library. Where it does not find the installed manifest by itself,
-// it is told of a folder with one, as for a layer that a developer wants; base's own folders and layers stay. A
-// loader before 1.3.207 does not know the variable, and passes over a layer that it does not find.
+// withLayer makes the Vulkan loader open the library. If the loader does not find the installed
+// manifest, it is given the folder of a manifest; folders and layers of base stay. A loader before
+// 1.3.207 does not know that variable, and ignores a layer that it does not find.
 func withLayer(env []string, library string) []string {
 	env = setenv(env, layerVariable, "1")
 	if isWithoutExports(library) {
-		env = unsetenv(env, layerVariable) // else the loader takes the installed layer as well, which is in the other build
+		env = unsetenv(env, layerVariable) // otherwise the loader would also open the installed layer, which is the other build
 	}
 	folder := layerFolder(library, getenv(env, "XDG_DATA_DIRS"))
 	if folder == "" {
@@ -30,13 +32,13 @@ func withLayer(env []string, library string) []string {
 	}
 	paths := "VK_ADD_LAYER_PATH"
 	if _, set := LookupEnv(env, "VK_LAYER_PATH"); set {
-		paths = "VK_LAYER_PATH" // which has the other one ignored, empty or not
+		paths = "VK_LAYER_PATH" // if it is set, even to "", the loader ignores VK_ADD_LAYER_PATH
 	}
-	env = setenv(env, paths, listed(getenv(env, paths), folder))
-	return setenv(env, "VK_INSTANCE_LAYERS", listed(getenv(env, "VK_INSTANCE_LAYERS"), layerName))
+	env = setenv(env, paths, appendOnce(getenv(env, paths), folder))
+	return setenv(env, "VK_INSTANCE_LAYERS", appendOnce(getenv(env, "VK_INSTANCE_LAYERS"), layerName))
 }
 
-// withoutLayer is the inverse.
+// withoutLayer removes what withLayer adds.
 func withoutLayer(env []string) []string {
 	env = unsetenv(env, layerVariable)
 	if !slices.Contains(strings.Split(getenv(env, "VK_INSTANCE_LAYERS"), ":"), layerName) {
@@ -54,11 +56,11 @@ func withoutLayer(env []string) []string {
 	return env
 }
 
-// layerFolder is where the manifest of a library lies, if Vulkan's loader does not look there by itself; empty:
-// it does, or there is none.
+// layerFolder returns the folder of the library's manifest. It returns "" if the Vulkan loader
+// finds the manifest itself, or if there is no manifest.
 func layerFolder(library, dataDirs string) string {
 	dirs := strings.Split(cmp.Or(dataDirs, "/usr/local/share:/usr/share"), ":")
-	share := filepath.Join(filepath.Dir(library), "../../share") // of PREFIX/lib/gpuarb
+	share := filepath.Join(filepath.Dir(library), "../../share") // share folder of PREFIX/lib/gpuarb
 	if installed := filepath.Join(share, "vulkan/implicit_layer.d"); hasManifest(installed) {
 		if slices.ContainsFunc(dirs, func(dir string) bool { return filepath.Clean(dir) == share }) {
 			return ""
@@ -76,8 +78,8 @@ func hasManifest(folder string) bool {
 	return err == nil
 }
 
-// listed is a list with entry at its end, once.
-func listed(list, entry string) string {
+// appendOnce returns the list with entry, which is appended if the list does not have it.
+func appendOnce(list, entry string) string {
 	if slices.Contains(strings.Split(list, ":"), entry) {
 		return list
 	}

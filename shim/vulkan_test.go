@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
-// manifest puts a file as Vulkan's loader looks for it into a folder.
+// manifest writes a manifest for the Vulkan loader into a folder.
 func manifest(t *testing.T, folder string) {
 	t.Helper()
 	if err := os.MkdirAll(folder, 0o755); err != nil {
@@ -22,8 +22,9 @@ func manifest(t *testing.T, folder string) {
 	}
 }
 
-// TestLayer: where Vulkan's loader finds the library's manifest by itself the variable is all that it needs; elsewhere
-// it gets the folder, and what the user has there stays. What was put in is taken out again.
+// TestLayer checks that the variable suffices if the Vulkan loader finds the manifest itself.
+// Otherwise the loader gets the folder too, and the user's own folders stay. Without removes what
+// was added.
 func TestLayer(t *testing.T) {
 	root := t.TempDir()
 	built, installed := root+"/build/vulkan", root+"/usr/share/vulkan/implicit_layer.d"

@@ -17,12 +17,12 @@ import (
 
 var _ arbiter.Word = (*Lease)(nil)
 
-// bench is one lease on a real page.
+// bench is a lease on a real page.
 type bench struct {
 	*Lease
 	page   *ipc.LeasePage
 	record *statefile.Lease
-	clamps *int // how often the word was clamped
+	clamps *int // number of times that the word was clamped
 }
 
 func newBench(t *testing.T) bench {
@@ -40,7 +40,7 @@ func newBench(t *testing.T) bench {
 
 func (b bench) word() ipc.Word { return ipc.Word(b.page.Word(3).Load()) }
 
-// check holds word and record against what they must be.
+// check compares word and record with the expected values.
 func (b bench) check(t *testing.T, credit, granted, peak uint64) {
 	t.Helper()
 	if got := b.word().Credit(); got != credit {
@@ -68,9 +68,9 @@ func TestLifeOfAWord(t *testing.T) {
 	if !b.page.TakeCredit(3, 30) || b.page.TakeCredit(3, 30) {
 		t.Fatal("the client must get 30 of 50, and no more 30")
 	}
-	b.page.GiveCredit(3, 30+100) // both blocks freed: the mark stays
+	b.page.GiveCredit(3, 30+100) // both blocks are freed, and the mark stays
 	b.check(t, 150, 150, 130)
-	b.Grant(150, 10) // used 10: an old mark must not be counted with the new sum
+	b.Grant(150, 10) // used 10: the old mark must not be counted with the new sum
 	b.check(t, 150, 160, 130)
 	if got := b.Take(160, 70); got != 70 {
 		t.Errorf("took %d, want 70", got)
@@ -137,21 +137,21 @@ func TestRubbishIsClamped(t *testing.T) {
 
 func TestWhatTheClientTells(t *testing.T) {
 	b := newBench(t)
-	if told := b.Told(); told != (reading.Told{}) {
-		t.Errorf("nothing is said, and read as %+v", told)
+	if published := b.Told(); published != (reading.Told{}) {
+		t.Errorf("nothing is said, and read as %+v", published)
 	}
 	b.page.Imported(3).Store(7)
 	b.page.Counts(3).Store(1<<62 | 5<<32 | 9)
-	if told := b.Told(); told != (reading.Told{}) {
-		t.Errorf("without TOLD it means nothing: %+v", told)
+	if published := b.Told(); published != (reading.Told{}) {
+		t.Errorf("without TOLD it means nothing: %+v", published)
 	}
 	b.page.Counts(3).Store(1<<63 | 1<<62 | 5<<32 | 9)
-	if told := b.Told(); told != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
-		t.Errorf("%+v", told)
+	if published := b.Told(); published != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
+		t.Errorf("%+v", published)
 	}
 	b.page.Counts(3).Store(^uint64(0))
-	if told := b.Told(); told.Blocks != 1<<32-1 || told.Pools != 1<<16-1 {
-		t.Errorf("%+v", told)
+	if published := b.Told(); published.Blocks != 1<<32-1 || published.Pools != 1<<16-1 {
+		t.Errorf("%+v", published)
 	}
 }
 
@@ -169,7 +169,7 @@ func TestMostUsedSinceTheLastChange(t *testing.T) {
 	}
 }
 
-// TestHoles: the client punches its page away; the daemon must live.
+// TestHoles checks that the daemon survives when the client punches holes into its page.
 func TestHoles(t *testing.T) {
 	b := newBench(t)
 	b.Give(0, 50)
@@ -195,23 +195,24 @@ func TestNoPage(t *testing.T) {
 	}
 }
 
-// TestSumIsConserved lets clients take and give while the daemon gives, takes
-// back and flags: granted − credit is at every end what the clients hold.
+// TestSumIsConserved lets clients take and give credit while the daemon gives, takes and flags. At
+// the end of each round, granted − credit must equal what the clients hold.
 func TestSumIsConserved(t *testing.T) {
-	for name, patience := range map[string]int{"by swaps": 256, "without patience": 0} {
+	for name, maxSwaps := range map[string]int{"by swaps": 256, "without patience": 0} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
-			b.words.patience = patience
+			b.words.maxSwaps = maxSwaps
 			conserve(t, b)
 		})
 	}
 }
 
-// A daemon that dies while it takes the word by force leaves no announcement of a swap that was lost: the next daemon would
-// take that for a change that was made.
+// TestALostSwapIsNotFinished checks a daemon that dies while it takes the word by force. It must
+// leave no announcement of a swap that failed, because the next daemon would take that change for
+// completed.
 func TestALostSwapIsNotFinished(t *testing.T) {
 	b := newBench(t)
-	b.words.patience = 1
+	b.words.maxSwaps = 1
 	b.Give(0, 100)
 	b.Resize(100)
 	spent, calls := uint64(40), 0
@@ -221,7 +222,7 @@ func TestALostSwapIsNotFinished(t *testing.T) {
 			if calls++; calls > 1 {
 				panic("the daemon dies")
 			}
-			b.Lease.word().Add(-spent) // by the client, between the daemon's look at the word and its swap
+			b.Lease.word().Add(-spent) // the client changes the word between the daemon's read and its swap
 			return 0, flags, accounting.Bytes(100 - credit)
 		})
 		return
@@ -274,8 +275,8 @@ func conserve(t *testing.T, b bench) {
 	}
 }
 
-// TestHammeredWord: a client that writes its word without a pause ends each change late
-// but ends it, and the sums stay within what they may be.
+// TestHammeredWord checks that the daemon completes each change although a client writes its word
+// without a pause, and that the sums stay in their bounds.
 func TestHammeredWord(t *testing.T) {
 	b := newBench(t)
 	var stop atomic.Bool
@@ -305,7 +306,7 @@ func TestHammeredWord(t *testing.T) {
 	bounded.Within(t, "all come to an end", wg.Wait)
 }
 
-// takeStream is the client's way to a stream that it need not ask for.
+// takeStream takes a stream without a request, as a client does.
 func (b bench) takeStream() bool {
 	word := b.page.Streams(3)
 	for {
@@ -357,22 +358,23 @@ func TestStreamsAreLent(t *testing.T) {
 	}
 }
 
-// Who changes the word without a pause cannot keep the count from being taken back.
+// TestStreamsTakenFromWhoNeverRests checks that a client that changes its word without a pause
+// cannot prevent the daemon from taking the count back.
 func TestStreamsTakenFromWhoNeverRests(t *testing.T) {
 	b := newBench(t)
-	b.words.patience = 0
+	b.words.maxSwaps = 0
 	b.OpenStreams(5, 9)
 	if n, lent := b.CloseStreams(); !lent || n != 5 || b.record.Streams != 5 || b.takeStream() {
 		t.Errorf("%d streams, lent %v, %d written down", n, lent, b.record.Streams)
 	}
 }
 
-// TestStreamsHaveOneOwner lends a count and takes it back while clients use it: no stream is lost, or
-// counted twice, and there are never more than there may be.
+// TestStreamsHaveOneOwner lends a count and takes it back while clients use it. No stream is lost
+// or counted twice, and there are never more than allowed.
 func TestStreamsHaveOneOwner(t *testing.T) {
 	b := newBench(t)
 	const most, clients, rounds = 5, 4, 3000
-	var mine, all atomic.Int64 // of the daemon's own count: those given back while it had it
+	var mine, all atomic.Int64 // mine: streams that were given back while the daemon had the count
 	var clientsDone sync.WaitGroup
 	for range clients {
 		clientsDone.Go(func() {

@@ -1,5 +1,8 @@
 package shim
 
+// This file reads and changes the credit words of lease pages. The arbiter calls it through
+// arbiter.Word. Package statefile has the records, and package ipc the layout of a page.
+
 import (
 	"sync/atomic"
 
@@ -11,66 +14,67 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// Words is what the words of all leases have in common. It is not safe for concurrent use among daemons'
-// goroutines (the daemon's lock owns it); against the clients each change of a word is a compare-and-swap.
+// Words holds the settings of the credit words of all leases. The daemon's lock guards it. Clients change
+// their words at any time, so each change is a compare-and-swap.
 type Words struct {
 	onClamp  func(arbiter.LeaseID)
-	patience int // how often a swap may fail before the change is made in another way
+	maxSwaps int // number of failed swaps after which a change is made in another way
 }
 
-// Lease is what a session holds on a device: the arbiter's lease ID, shown in the client's page
-// and written down in the state file. It implements arbiter.Word.
+// Lease is the lease of a session on a device: the arbiter's lease, its slot in the client's page,
+// and its record in the state file. It implements arbiter.Word.
 type Lease struct {
 	ID     arbiter.LeaseID
-	Device int              // its index now
-	Record *statefile.Lease // which says the slot of the page; nil: the lease is over
-	Index  int              // of Record
+	Device int              // index of the device now
+	Record *statefile.Lease // has the slot of the page; nil: the lease has ended
+	Index  int              // index of Record
 
-	words *Words
-	page  *ipc.LeasePage // nil when it is not known, or gone
-	slot  uint32         // this and the next as in Record, whose mapping a reader that hangs can outlive
-	peak  accounting.Bytes
-	told  bool // the client is shown what follows
-	shown Shown
+	words     *Words
+	page      *ipc.LeasePage   // nil: the page is not known, or gone
+	slot      uint32           // copy of Record's slot, because a hanging reader can outlive the mapping of Record
+	peak      accounting.Bytes // most bytes used at once
+	published bool             // whether the page shows the values in shown
+	shown     Shown
 }
 
-// Shown is what a lease's client is told of its device's memory, so that it need not ask.
-// All in bytes.
+// Shown are the facts about the device's memory that the page shows to the client, so that the
+// client need not ask. All in bytes.
 type Shown struct {
-	Beyond  accounting.Bytes // free, beyond the credit
-	Used    accounting.Bytes // of Total, the credit included
-	Total   accounting.Bytes // the budget
-	Limited bool             // it is below what the device can grant
+	Beyond  accounting.Bytes // free bytes in addition to the credit
+	Used    accounting.Bytes // used bytes of Total, the credit included
+	Total   accounting.Bytes // total bytes of the budget
+	Limited bool             // Total is below what the device can grant
 }
 
-// NewWords is for a daemon that begins. onClamp is told of each lease whose word claimed more credit than was
-// granted; it may be called within any method.
-func NewWords(onClamp func(arbiter.LeaseID)) *Words { return &Words{onClamp: onClamp, patience: 256} }
+// NewWords returns the Words of a new daemon. onClamp is called with each lease whose word claimed
+// more credit than was granted; any method may call it.
+func NewWords(onClamp func(arbiter.LeaseID)) *Words { return &Words{onClamp: onClamp, maxSwaps: 256} }
 
-// Lease is the lease of a record, on the device with this index, in its client's page; see SetPage.
+// Lease returns the lease of a record, on the device with this index, in its client's page; see
+// SetPage.
 func (w *Words) Lease(record *statefile.Lease, index, device int, page *ipc.LeasePage) *Lease {
 	return &Lease{Device: device, Record: record, Index: index, words: w, page: page, slot: record.Slot, peak: accounting.Bytes(record.Peak)}
 }
 
-// Opened says which of the arbiter's leases it is.
+// Opened sets the arbiter's ID of the lease.
 func (l *Lease) Opened(id arbiter.LeaseID) { l.ID = id }
 
-// End ends a lease. Who has it still finds no record.
+// End ends a lease. Code that still has the Lease finds no record in it.
 func (l *Lease) End() { l.Record, l.page = nil, nil }
 
-// SetPage gives a lease its client's page. nil, for one that is not known, is about to be
-// unmapped or whose client is gone: from now on the lease's word reads as no credit.
+// SetPage sets the page of the client. Call it with nil if the page is not known, is about to be
+// unmapped, or if the client is gone. From then on the word reads as no credit.
 func (l *Lease) SetPage(page *ipc.LeasePage) { l.page = page }
 
-// Epoch is the epoch of a lease's word, as its page shows it.
+// Epoch returns the epoch of the credit word in the page.
 func (l *Lease) Epoch() (epoch uint16) {
 	l.guarded(func() { epoch = ipc.Word(l.word().Load()).Epoch() })
 	return epoch
 }
 
-// guarded runs f on a lease's slot. A fault in the page (its owner can punch
-// holes into it, and memory to fill them may lack) takes the page from the lease
-// instead of ending the daemon.
+// guarded runs f on the slot of the lease. A fault in the page removes the page from the lease
+// instead of ending the daemon. Such faults are possible: the owner can punch holes into the page,
+// and there may be no memory to fill them.
 func (l *Lease) guarded(f func()) {
 	if l.page != nil && l.page.Guard(f) != nil {
 		l.page = nil
@@ -91,7 +95,7 @@ func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
 	return credit
 }
 
-// Take takes up to most idle bytes out of the word and returns what it got.
+// Take takes up to most idle bytes out of the word, and returns how many it took.
 func (l *Lease) Take(granted, most accounting.Bytes) (taken accounting.Bytes) {
 	l.guarded(func() {
 		l.change(statefile.ChangeTake, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
@@ -102,7 +106,7 @@ func (l *Lease) Take(granted, most accounting.Bytes) (taken accounting.Bytes) {
 	return taken
 }
 
-// Give adds n idle bytes to the word. False: there is no page; nothing changed.
+// Give adds n idle bytes to the word. It returns false, without a change, if there is no page.
 func (l *Lease) Give(granted, n accounting.Bytes) (given bool) {
 	l.guarded(func() {
 		if uint64(granted)+uint64(n) > ipc.CreditLimit {
@@ -116,7 +120,7 @@ func (l *Lease) Give(granted, n accounting.Bytes) (given bool) {
 	return given
 }
 
-// Free adds n idle bytes to the word as its client does that frees them.
+// Free adds n idle bytes to the word, as the client does when it frees memory.
 func (l *Lease) Free(n accounting.Bytes) (freed bool) {
 	l.guarded(func() {
 		l.page.GiveCredit(l.slot, uint64(n))
@@ -125,12 +129,12 @@ func (l *Lease) Free(n accounting.Bytes) (freed bool) {
 	return freed
 }
 
-// Grant notes that n bytes went to the thread that asked. The word keeps its credit and gets a new epoch, so that its low-water mark
-// counts from here.
+// Grant records that n bytes went to the thread that asked for them. The word keeps its credit and
+// gets a new epoch, so that its low-water mark starts again.
 func (l *Lease) Grant(granted, n accounting.Bytes) {
 	l.Record.Grant(uint64(granted + n))
 	l.guarded(func() {
-		// change folds the mark of the old epoch with the old sum.
+		// change records the low-water mark of the old epoch with the old sum.
 		l.change(statefile.ChangeFlag, granted, func(credit, flags uint64) (uint64, uint64, accounting.Bytes) {
 			return credit, flags, granted + n
 		})
@@ -138,7 +142,7 @@ func (l *Lease) Grant(granted, n accounting.Bytes) {
 	l.raisePeak(granted + n - l.Credit(granted+n))
 }
 
-// Flag sets the two flags of the word.
+// Flag sets both flags of the word.
 func (l *Lease) Flag(closed, notify bool) {
 	flags := uint64(0)
 	if closed {
@@ -155,20 +159,20 @@ func (l *Lease) Flag(closed, notify bool) {
 	})
 }
 
-// Streams returns how many streams a lease has by its word; lent is false where that does not count
-// them.
+// Streams returns the number of streams in the client's stream word. lent is false if the client
+// does not count its streams.
 func (l *Lease) Streams() (n int, lent bool) {
 	l.guarded(func() { n, lent = ipc.StreamsIn(l.page.Streams(l.slot).Load()) })
 	return n, lent
 }
 
-// CloseStreams takes the count back: what it returns is all, and from here on each stream is asked for. It
-// is written down before the word is closed, since a daemon that starts goes by the word only while
-// that is open.
+// CloseStreams takes the count of streams back from the client. It returns the final count;
+// afterwards the client must ask for each stream. The count is written to the record before the
+// word is closed, because a new daemon uses the word only while it is open.
 func (l *Lease) CloseStreams() (n int, lent bool) {
 	l.guarded(func() {
 		word := l.page.Streams(l.slot)
-		for range l.words.patience {
+		for range l.words.maxSwaps {
 			seen := word.Load()
 			if n, lent = ipc.StreamsIn(seen); !lent {
 				return
@@ -178,7 +182,7 @@ func (l *Lease) CloseStreams() (n int, lent bool) {
 				return
 			}
 		}
-		n, _ = ipc.StreamsIn(word.Swap(0) | ipc.StreamsOpen) // somebody changes it without a pause
+		n, _ = ipc.StreamsIn(word.Swap(0) | ipc.StreamsOpen) // the client changes the word without a pause
 		lent = true
 		l.keepStreams(n)
 	})
@@ -187,7 +191,8 @@ func (l *Lease) CloseStreams() (n int, lent bool) {
 
 func (l *Lease) keepStreams(n int) { atomic.StoreUint32(&l.Record.Streams, uint32(n)) }
 
-// OpenStreams lends the count to the client, which has so many streams and may have most. It is closed.
+// OpenStreams lends the count of streams to the client, which has n streams and may have most. The
+// word must be closed.
 func (l *Lease) OpenStreams(n, most int) (lent bool) {
 	l.guarded(func() {
 		n, most := uint64(min(n, ipc.StreamsMask)), uint64(min(most, ipc.StreamsMask))
@@ -197,10 +202,11 @@ func (l *Lease) OpenStreams(n, most int) (lent bool) {
 	return lent
 }
 
-// Away writes to the state file how many of the lease's bytes do not count against its device. n is at most what is granted.
+// Away writes to the state file how many bytes of the lease do not count against its device; at
+// most what is granted.
 func (l *Lease) Away(n accounting.Bytes) { atomic.StoreUint64(&l.Record.Away, uint64(n)) }
 
-// Limit shows the client its memory.max in force.
+// Limit writes the client's memory.max in force to its page.
 func (l *Lease) Limit(limit accounting.Bytes) {
 	l.guarded(func() { l.page.Limit(l.slot).Store(uint64(limit)) })
 	l.Hide()
@@ -208,11 +214,11 @@ func (l *Lease) Limit(limit accounting.Bytes) {
 
 // Peak returns the most bytes that were used at once since the lease was opened.
 func (l *Lease) Peak(granted accounting.Bytes) accounting.Bytes {
-	l.guarded(func() { l.fold(granted, ipc.Word(l.word().Load())) })
+	l.guarded(func() { l.recordLowWater(granted, ipc.Word(l.word().Load())) })
 	return l.peak
 }
 
-// Pending returns the client's own figure of bytes freed in stream order.
+// Pending returns the client's own count of bytes that it frees in stream order.
 func (l *Lease) Pending() (pending accounting.Bytes) {
 	l.guarded(func() {
 		pending = min(accounting.Bytes(l.page.Pending(l.slot).Load()), accounting.Bytes(l.Record.Granted))
@@ -220,20 +226,20 @@ func (l *Lease) Pending() (pending accounting.Bytes) {
 	return pending
 }
 
-// Recent returns the most bytes that were used at once since the word was last changed.
+// Recent returns the most bytes that were used at once since the last change of the word.
 func (l *Lease) Recent(granted accounting.Bytes) (most accounting.Bytes) {
-	l.guarded(func() { most = granted - l.least(granted, ipc.Word(l.word().Load())) })
+	l.guarded(func() { most = granted - l.leastCredit(granted, ipc.Word(l.word().Load())) })
 	return most
 }
 
-// Told returns what the client says of its blocks.
-func (l *Lease) Told() (told reading.Told) {
+// Told returns what the client reports about its blocks.
+func (l *Lease) Told() (published reading.Told) {
 	l.guarded(func() {
 		counts := l.page.Counts(l.slot).Load()
 		if counts&ipc.CountsTold == 0 {
 			return
 		}
-		told = reading.Told{
+		published = reading.Told{
 			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
 			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
 			Imported: accounting.Bytes(l.page.Imported(l.slot).Load()),
@@ -241,14 +247,14 @@ func (l *Lease) Told() (told reading.Told) {
 			Making:   int(counts >> ipc.CountsMakingShift & ipc.CountsMakingMax),
 		}
 	})
-	return told
+	return published
 }
 
-// Show tells a lease's client how its device's memory is now, at a time in milliseconds of
+// Show publishes the state of the device's memory in the page. at is a time in milliseconds of
 // CLOCK_MONOTONIC_COARSE.
 func (l *Lease) Show(s Shown, at uint64) {
 	l.guarded(func() {
-		l.told, l.shown = true, s
+		l.published, l.shown = true, s
 		_, _, total, seen := l.page.Shown(l.slot)
 		total.Store(uint64(s.Total))
 		seen.Store(at)
@@ -256,19 +262,19 @@ func (l *Lease) Show(s Shown, at uint64) {
 	})
 }
 
-// Hide has a lease's client ask again.
+// Hide withdraws the published state, so that the client asks again.
 func (l *Lease) Hide() {
 	l.guarded(func() {
-		l.told = false
+		l.published = false
 		room, _, _, _ := l.page.Shown(l.slot)
 		room.Store(0)
 	})
 }
 
-// show writes down what is shown from an epoch on. Before the credit word has that epoch,
-// nobody takes it for true.
+// show writes the published state for an epoch. The client ignores it until the credit word has
+// that epoch.
 func (l *Lease) show(epoch uint16, s Shown) {
-	if !l.told {
+	if !l.published {
 		return
 	}
 	flags := uint64(ipc.ShownTold)
@@ -280,36 +286,38 @@ func (l *Lease) show(epoch uint16, s Shown) {
 	room.Store(uint64(ipc.MakeWord(uint64(s.Beyond), epoch, flags)))
 }
 
-// granted is what is shown when the sum that is granted has changed: what was given came out
-// of what was free.
+// granted returns the published state after the granted sum has changed: the granted bytes came out
+// of the free bytes.
 func (s Shown) granted(before, after accounting.Bytes) Shown {
 	s.Beyond = s.Beyond.Plus(before).Less(after)
 	s.Used = s.Used.Plus(after).Less(before)
 	return s
 }
 
-// Lost notes that the lease's device is gone, so that the next daemon does not take it for alive.
+// Lost records that the device of the lease is gone, so that the next daemon does not restore the
+// lease as alive.
 func (l *Lease) Lost() {
 	l.Hide()
 	l.Record.Device |= statefile.LeaseLost
 	l.Record.Granted, l.Record.Streams, l.Record.Contexts = 0, 0, 0
 }
 
-// Resize notes a change of granted that involves no word: a lease restored,
-// closed, or charged for what the device says it holds.
+// Resize records a change of granted that does not change the word: a lease was restored, closed,
+// or charged for bytes that the device reports.
 func (l *Lease) Resize(granted accounting.Bytes) {
 	l.Hide()
 	atomic.StoreUint64(&l.Record.Granted, uint64(granted))
 }
 
-// change swaps the word by the rules of the state file: announce, swap, finish.
-// next gets the clamped credit and the flags, and returns the new ones and what
-// is granted afterwards. The low-water mark of the new epoch is set before the
-// swap: a client that sees the new epoch in the word finds it there, and one that
-// still sees the old leaves it alone.
+// change changes the word by the rules of the state file, in this order: announce, swap, finish.
+// next gets the clamped credit and the flags; it returns the new credit and flags, and the sum that
+// is granted afterwards.
+//
+// The low-water mark of the new epoch is written before the swap. So a client that sees the new
+// epoch in the word finds its mark, and a client that still sees the old epoch ignores the mark.
 func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
-	for range l.words.patience {
+	for range l.words.maxSwaps {
 		old := ipc.Word(l.word().Load())
 		swapped, shown := l.announce(kind, granted, old, next)
 		if l.word().CompareAndSwap(uint64(old), uint64(swapped)) {
@@ -319,9 +327,10 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 			return
 		}
 	}
-	// The client changes the word without a pause. To end that, take all credit out at once, and add afterwards what is to be there to what the
-	// client has freed meanwhile. This is the one change that is announced after the swap, because the credit is known only then: a daemon that dies
-	// in between leaves the idle credit counted as used, until the client resumes and says what it uses.
+	// The client changes the word without a pause. To end that, take out all credit at once.
+	// Afterwards, add the new credit to what the client has freed meanwhile. Only this change is
+	// announced after its swap, because the credit is not known before. If the daemon dies in
+	// between, the idle credit counts as used until the client resumes and reports what it uses.
 	l.Record.Withdraw()
 	epoch := ipc.Word(l.word().Load()).Epoch()
 	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
@@ -332,7 +341,8 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	l.Record.Finish()
 }
 
-// stepSwapped is the place between a word's swap and the end of its change.
+// stepSwapped marks the place between the swap of a word and the end of its change, for package
+// faults.
 func stepSwapped(kind uint32) {
 	switch kind {
 	case statefile.ChangeTake:
@@ -344,15 +354,15 @@ func stepSwapped(kind uint32) {
 	}
 }
 
-// announce works out a change and writes it down; it returns the word to be, and what is shown
-// from then on.
+// announce computes a change and writes it to the record. It returns the new word, and the state
+// that is published from then on.
 func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.Word, Shown) {
 	credit := min(old.Credit(), uint64(granted))
 	if credit != old.Credit() {
 		l.words.onClamp(l.ID)
 	}
-	l.fold(granted, old)
+	l.recordLowWater(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())
 	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
 	l.Record.Announce(kind, swapped.Epoch(), uint64(after))
@@ -364,13 +374,13 @@ func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 	return swapped, shown
 }
 
-// fold takes what the low-water mark shows into the peak, as long as the word is this one.
-func (l *Lease) fold(granted accounting.Bytes, word ipc.Word) {
-	l.raisePeak(granted - l.least(granted, word))
+// recordLowWater updates the peak from the low-water mark of this value of the word.
+func (l *Lease) recordLowWater(granted accounting.Bytes, word ipc.Word) {
+	l.raisePeak(granted - l.leastCredit(granted, word))
 }
 
-// least is the least credit that there was since the word's last change.
-func (l *Lease) least(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
+// leastCredit returns the least credit since the last change of the word.
+func (l *Lease) leastCredit(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
 	credit := min(accounting.Bytes(word.Credit()), granted)
 	if low := ipc.Word(l.low().Load()); low.Epoch() == word.Epoch() {
 		credit = min(credit, accounting.Bytes(low.Credit()))
