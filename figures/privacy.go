@@ -1,6 +1,7 @@
 package figures
 
-// This file hides command lines of other users. The daemon calls it if [privacy] commands is "own".
+// This file hides command lines of other users. The daemon and the
+// filesystem call it if commands in [privacy] is "own".
 
 import (
 	"math"

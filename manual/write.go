@@ -1,7 +1,7 @@
 package manual
 
-// This file writes the pages and completions into a folder. The commands write-share of both
-// binaries call it.
+// This file writes the pages and completions into a folder. The command write-share of gpuarb and
+// the flag --write-share of gpuarbd call it.
 
 import (
 	"bytes"

@@ -13,7 +13,8 @@ import (
 	"testing"
 )
 
-// keysInCode returns the keys that pressKey, move and viewKey handle: the strings of their cases, and the keys of the map of steps.
+// keysInCode returns the keys that pressKey, move and viewKey handle: the strings of their cases,
+// and the keys of the map of steps.
 func keysInCode(t *testing.T) map[string]bool {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "keys.go", nil, parser.SkipObjectResolution)
@@ -47,7 +48,8 @@ func keysInCode(t *testing.T) map[string]bool {
 	return found
 }
 
-// TestEveryKeyIsOnThePage compares the keys of the code with the first column of the table in docs/reference/top.md.
+// TestEveryKeyIsOnThePage compares the keys of the code with the first column of the table in
+// docs/reference/top.md.
 func TestEveryKeyIsOnThePage(t *testing.T) {
 	page, err := os.ReadFile("../docs/reference/top.md")
 	if err != nil {

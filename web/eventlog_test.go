@@ -40,7 +40,8 @@ func TestHappened(t *testing.T) {
 	}
 }
 
-// TestEventsSinceAnID checks that a reader of /events gets the events after the ID that it names, also those from before it asked.
+// TestEventsSinceAnID checks that a reader of /events gets the events after the ID that it names,
+// also those from before it asked.
 func TestEventsSinceAnID(t *testing.T) {
 	url, s := start(t, &daemon{})
 	s.watcher.events.add([]byte(line(noon, "refused", "first") + line(noon, "refused", "second") + line(noon, "refused", "third")))

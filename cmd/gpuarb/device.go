@@ -1,7 +1,7 @@
 package main
 
 // This file finds devices by the names that users give them. choosedevice.go, limittarget.go and
-// plan.go use it.
+// visible.go use it.
 
 import (
 	"fmt"
@@ -32,7 +32,8 @@ func findDevice(devices []figures.DeviceState, name string) (figures.DeviceState
 		if i := slices.IndexFunc(devices, func(d figures.DeviceState) bool { return !d.IsGPU() }); i >= 0 {
 			return devices[i], nil
 		}
-		// Snapshots leave the processor out while nothing uses it; the daemon knows whether it is a device.
+		// Snapshots leave the processor out while nothing uses it; the daemon knows whether it is a
+		// device.
 		return figures.DeviceState{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU}, nil
 	}
 	if len(figures.GPUs(devices)) == 0 {

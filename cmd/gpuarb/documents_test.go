@@ -13,7 +13,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// This file compares the pages with the command tree: commands with their flags, exit codes, and names of manual pages.
+// This file compares the pages with the command tree: commands with their flags, exit codes, and
+// names of manual pages.
 
 var (
 	inlineCode = regexp.MustCompile("`([^`\n]+)`")
@@ -51,7 +52,8 @@ func markdownPages(t *testing.T) map[string]string {
 	return pages
 }
 
-// TestFlagsOfThePages finds each command that a page shows, and each of its flags at that very command.
+// TestFlagsOfThePages finds each command that a page shows, and each of its flags at that very
+// command.
 func TestFlagsOfThePages(t *testing.T) {
 	root := (&app{}).rootCommand()
 	seen := 0
@@ -109,7 +111,8 @@ func unknownFlag(root *cobra.Command, words []string) string {
 	return ""
 }
 
-// TestUnknownFlagsAreFound runs the check of a command line on flags of other commands, and on another program's.
+// TestUnknownFlagsAreFound runs the check of a command line on flags of other commands, and on
+// another program's.
 func TestUnknownFlagsAreFound(t *testing.T) {
 	root := (&app{}).rootCommand()
 	for line, want := range map[string]string{
@@ -122,8 +125,8 @@ func TestUnknownFlagsAreFound(t *testing.T) {
 	}
 }
 
-// TestExitCodesInDocuments compares the tables of docs/reference/exit-codes.md with the manual pages. The codes themselves are
-// tried in TestExitCodes.
+// TestExitCodesInDocuments compares the tables of docs/reference/exit-codes.md with the manual
+// pages. The codes themselves are tried in TestExitCodes.
 func TestExitCodesInDocuments(t *testing.T) {
 	text, err := os.ReadFile("../../docs/reference/exit-codes.md")
 	if err != nil {
@@ -158,7 +161,8 @@ func TestExitCodesInDocuments(t *testing.T) {
 	}
 }
 
-// TestManualPagesInDocuments finds each manual page of gpuarb that a page, or another manual page, names.
+// TestManualPagesInDocuments finds each manual page of gpuarb that a page, or another manual page,
+// names.
 func TestManualPagesInDocuments(t *testing.T) {
 	written := map[string]bool{"gpuarbd(8)": true}
 	for _, document := range documents("") {

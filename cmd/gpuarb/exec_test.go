@@ -22,9 +22,9 @@ func behind(t *testing.T, env []string, script string) *exec.Cmd {
 	return outer
 }
 
-// TestRunBecomesTheProgram checks that the program has gpuarb's PID with --exec, and also without if variables of
-// systemd's say that the PID matters. If LISTEN_PID or WATCHDOG_PID had gpuarb's PID, it has the program's in every
-// case.
+// TestRunBecomesTheProgram checks that the program has gpuarb's PID with --exec, and also if
+// variables of systemd say that the PID matters. If LISTEN_PID or WATCHDOG_PID had gpuarb's PID, the
+// program finds its own PID there in each case.
 func TestRunBecomesTheProgram(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	const program = ` sh -c 'echo $$ ${LISTEN_PID-unset} ${WATCHDOG_PID-unset}'`
@@ -57,8 +57,8 @@ func TestRunBecomesTheProgram(t *testing.T) {
 	}
 }
 
-// TestRunCannotBecome checks that gpuarb run --exec reports a program that cannot be executed as without --exec, and
-// passes a script without an interpreter line to the shell.
+// TestRunCannotBecome checks that --exec changes no error about a program that cannot be executed,
+// and that the shell runs a script without an interpreter line.
 func TestRunCannotBecome(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	folder := t.TempDir()
@@ -96,8 +96,8 @@ func TestRunInsideBecomes(t *testing.T) {
 	}
 }
 
-// orphaned runs gpuarb from a shell, kills the shell when the program has printed "ready", and returns the running
-// command, from which the rest of the output can be read.
+// orphaned runs gpuarb from a shell, kills the shell when the program has printed "ready", and
+// returns the running command, from which the rest of the output can be read.
 func orphaned(t *testing.T, daemon *fakeDaemon, flags, program string) *running {
 	t.Helper()
 	outer := behind(t, daemon.environment(t), `exec 3<&0; "$0" run `+flags+` -- sh -c '`+program+`' <&3 & wait; echo never`)
@@ -111,7 +111,8 @@ func orphaned(t *testing.T, daemon *fakeDaemon, flags, program string) *running 
 	return r
 }
 
-// TestRunDiesWithItsParent checks that with --die-with-parent the program gets TERM when the process that started gpuarb ends.
+// TestRunDiesWithItsParent checks that with --die-with-parent the program gets TERM when the
+// process that started gpuarb ends.
 func TestRunDiesWithItsParent(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	for _, flags := range []string{"--die-with-parent", "--die-with-parent --exec"} {
@@ -123,7 +124,8 @@ func TestRunDiesWithItsParent(t *testing.T) {
 	}
 }
 
-// TestRunKillsAfterItsParent checks that a program that ignores this TERM is killed: its stdout ends.
+// TestRunKillsAfterItsParent checks that a program that ignores this TERM is killed: its stdout
+// ends.
 func TestRunKillsAfterItsParent(t *testing.T) {
 	t.Parallel()
 	daemon := startDaemon(t, nil)
@@ -134,7 +136,8 @@ func TestRunKillsAfterItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// TestRunOutlivesItsParent checks that without the flag the program outlives the process that started gpuarb.
+// TestRunOutlivesItsParent checks that without the flag the program outlives the process that
+// started gpuarb.
 func TestRunOutlivesItsParent(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	r := orphaned(t, daemon, "", `trap "echo ended; exit" TERM; echo ready; read x; echo went on`)
@@ -147,7 +150,8 @@ func TestRunOutlivesItsParent(t *testing.T) {
 	r.wait(t)
 }
 
-// TestWaitDiesWithItsParent checks that the end of the parent also ends gpuarb's wait for the program's start.
+// TestWaitDiesWithItsParent checks that the end of the parent also ends gpuarb's wait for the
+// program's start.
 func TestWaitDiesWithItsParent(t *testing.T) {
 	for _, flags := range []string{"--die-with-parent", "--die-with-parent --exec"} {
 		daemon := startDaemon(t, func(d *fakeDaemon) {

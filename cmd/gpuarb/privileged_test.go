@@ -68,8 +68,8 @@ func TestRunOutside(t *testing.T) {
 	}
 }
 
-// TestRunSudo checks the warning that sudo and similar programs start their program without the library, which they do
-// for root too, and the command that it says to write instead.
+// TestRunSudo checks the warning that sudo and similar programs start their program without the
+// library, which they do for root too, and the command that it says to write instead.
 func TestRunSudo(t *testing.T) {
 	daemon := startDaemon(t, nil)
 	folder := t.TempDir()
@@ -98,8 +98,8 @@ func TestRunSudo(t *testing.T) {
 	}
 }
 
-// TestWhatToWrite checks the command that the warning proposes: gpuarb run goes behind the options of sudo, and behind
-// the values of these options.
+// TestWhatToWrite checks the command that the warning proposes: gpuarb run comes after the options
+// of sudo and their values.
 func TestWhatToWrite(t *testing.T) {
 	for line, want := range map[string]string{
 		"gpuarb run -- sudo python3 x.py":                      "write: sudo gpuarb run -- python3 x.py",

@@ -9,7 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/manual"
 )
 
-// shareFlag is used by the build (Makefile, target share): it writes the manual page and completions that are installed.
+// shareFlag is the flag that the build uses (target share of the Makefile). It writes the manual
+// page and completions that are installed.
 const shareFlag = "write-share"
 
 func writeShare(cmd *cobra.Command, folder string) error {
@@ -20,7 +21,8 @@ func writeShare(cmd *cobra.Command, folder string) error {
 	return book.Write(folder)
 }
 
-// sections returns the parts of the manual page that the flags do not say: signals, exit codes and files.
+// sections returns the parts of the manual page that the flags do not say: signals, exit codes and
+// files.
 func sections() []manual.Section {
 	return []manual.Section{
 		{Title: "SIGNALS", Items: []manual.Item{

@@ -4,8 +4,8 @@
 // goroutine at a time.
 //
 // dcgm-exporter (internal/pkg/transformation/hpc.go) reads every file whose name is a number. If it
-// cannot open a file that it has listed, it gives up all of them. It makes a copy of each metric
-// for each line. So files are replaced by renaming, stay when they are empty, and have no line
-// twice. Jobs are named by number, because users may give several jobs the same name. The package
-// never deletes a file.
+// cannot open a file that it has listed, it exports no jobs at all that time. It makes a copy of
+// each metric for each line. So files are replaced by renaming, stay when they are empty, and have
+// no line twice. Jobs are named by number, because users may give several jobs the same name. The
+// package never deletes the file of a GPU.
 package jobfiles

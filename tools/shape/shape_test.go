@@ -28,7 +28,8 @@ func TestLinesOfCode(t *testing.T) {
 	}
 }
 
-// TestMeasure measures a checkout that has a package with a source of C in it, a folder of C, generated code and tests.
+// TestMeasure measures a checkout that has a package with a source of C in it, a folder of C,
+// generated code and tests.
 func TestMeasure(t *testing.T) {
 	root := t.TempDir()
 	for path, text := range map[string]string{
