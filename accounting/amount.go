@@ -39,11 +39,3 @@ func Whole(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
 
 // Apart returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
 func Apart(n Bytes) Amounts { return Amounts{Memory: n} }
-
-// boundBy returns the amount of memory that a budget limits; nil stands for the device.
-func boundBy(b *Budget) Amount {
-	if b == nil {
-		return Present
-	}
-	return Memory
-}

@@ -18,17 +18,6 @@ type Limits struct {
 // Least returns how many bytes are reserved.
 func (l Limits) Least() Bytes { return min(l.Min, l.Max) }
 
-// Budget is a part of the tree of limits: on each device it has a node, with limits and sums of its own.
-type Budget struct {
-	Owner any // the caller's data, which the ledger does not read
-
-	up    *Budget   // parent in the tree; nil: a root
-	caps  []*Budget // caps, outside the tree, at which its sums count as well; the narrower ones first
-	isCap bool
-	nodes []*node // one for each device touched
-	below int     // number of budgets and leases directly below
-}
-
 // OpenBudget adds a budget without limits below parent, or as a root when parent is nil.
 func (l *Ledger) OpenBudget(parent *Budget) *Budget {
 	b := &Budget{}

@@ -2,19 +2,7 @@ package accounting
 
 import "fmt"
 
-// Lease is what one client holds on one device, charged to a budget and to all above it. Its
-// caller embeds it in what else it knows of the lease.
-type Lease struct {
-	node
-	charged Bytes // of the memory that is held: not handed out
-	away    Bytes // part of what was handed out: managed memory that the device does not hold now
-	pos     int   // in dev.leases
-}
-
-// Holder is what embeds a Lease. The ledger hands it back wherever it yields leases.
-type Holder interface{ lease() *Lease }
-
-func (s *Lease) lease() *Lease { return s }
+// This file opens leases, and reads and sets what is known of them. reserve.go changes what they hold, and closes them.
 
 // OpenLease opens a lease that holds nothing in what embeds it. A streamsMax below 1 becomes 1.
 // ErrNoDevice when there is no such device.
@@ -30,6 +18,8 @@ func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) erro
 	b.below++
 	return nil
 }
+
+func (s *Lease) lease() *Lease { return s }
 
 // Probe has a lease stand for one that could be opened below a budget (nil: of nobody's, charged to
 // the device alone): Check and the like tell what that one would be handed. It is in no list and
@@ -49,27 +39,6 @@ func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 		s.tree.to = b.open(d)
 	}
 	return nil
-}
-
-// Clear takes all that a lease holds back, of every amount.
-func (s *Lease) Clear() {
-	s.Charge(0)
-	for k := range nAmounts {
-		s.Release(k, Max)
-	}
-}
-
-// Close takes a lease and all that it holds out of the ledger.
-func (s *Lease) Close() {
-	s.Clear()
-	s.Budget().below--
-	s.unlink(&s.tree)
-	d := s.dev
-	last := len(d.leases) - 1
-	d.leases[s.pos] = d.leases[last]
-	d.leases[s.pos].lease().pos = s.pos
-	d.leases[last] = nil
-	d.leases = d.leases[:last]
 }
 
 // Granted returns the bytes handed out to the lease.
@@ -135,3 +104,14 @@ func (s *Lease) StreamsMax() int { return int(s.max[Streams]) }
 // SetStreamsMax sets how many streams the lease may have; below 1 becomes 1. What
 // it has beyond that it keeps.
 func (s *Lease) SetStreamsMax(n int) { s.max[Streams] = Bytes(max(1, n)) }
+
+// shift changes how much a lease holds of an amount by add less take, in the lease and in all nodes above it.
+func (s *Lease) shift(k Amount, add, take Bytes) {
+	if add == take {
+		return
+	}
+	s.replace(k, claim{take, take}, claim{add, add})
+	if k.Awaited() && add < take {
+		s.dev.ledger.ease()
+	}
+}

@@ -1,48 +1,12 @@
 package accounting
 
 import (
-	"errors"
 	"fmt"
 	"iter"
 	"slices"
 )
 
-// Errors of the ledger. They come wrapped in what was concerned.
-var (
-	ErrNoDevice = errors.New("no such device")
-	ErrExists   = errors.New("exists already")
-	ErrBusy     = errors.New("still in use")
-	ErrCycle    = errors.New("a budget cannot be above itself")
-)
-
-// Ledger holds devices, a forest of budgets, and leases. Make one with NewLedger.
-// Not safe for concurrent use. Budgets and leases belong to the ledger that opened
-// them; using one after it was closed is the caller's mistake.
-type Ledger struct {
-	// Eased is called after a change that may make room: bytes went back, or a limit was raised. It may be nil.
-	Eased func()
-
-	devices []*device // by index
-}
-
-// device is one device's account.
-type device struct {
-	node
-	ledger  *Ledger
-	index   int
-	charged Bytes // Σ of leases' charged
-	leases  []Holder
-}
-
-// Account is the sum of a device or of a budget on a device, in bytes.
-type Account struct {
-	Limit     Bytes // the device's capacity less Beside, or memory.max
-	Granted   Bytes // handed out (devices only; 0 for budgets)
-	Held      Bytes // handed out and charged; a device's without the managed memory that it does not hold now
-	Committed Bytes // what is held or promised: never less than Held
-	Beside    Bytes // what the device lacks beside that, or will lack: held or reserved
-	Streams   int   // devices only
-}
+// This file makes a ledger, and adds, sizes and reads its devices. The arbiter calls all of it under the daemon's lock.
 
 // NewLedger returns a ledger without devices.
 func NewLedger() *Ledger { return &Ledger{} }
@@ -86,13 +50,6 @@ func (l *Ledger) Device(index int) Account {
 	}
 }
 
-// ease calls Eased.
-func (l *Ledger) ease() {
-	if l.Eased != nil {
-		l.Eased()
-	}
-}
-
 // Leases yields the leases on a device. The ledger must not change meanwhile
 // except by Reserve and Release.
 func (l *Ledger) Leases(index int) iter.Seq[Holder] {
@@ -107,14 +64,4 @@ func (l *Ledger) Leases(index int) iter.Seq[Holder] {
 			}
 		}
 	}
-}
-
-// device returns the device with that index, or nil. There are few: no map.
-func (l *Ledger) device(index int) *device {
-	for _, d := range l.devices {
-		if d.index == index {
-			return d
-		}
-	}
-	return nil
 }

@@ -2,36 +2,16 @@ package accounting
 
 import "iter"
 
-// This file has the tree of sums. Each change of a node's sums is added to the nodes above it at once, so that a check reads only
+// This file has the sums of the tree. Each change of a node's sums is added to the nodes above it at once, so that a check reads only
 // the nodes on the way up. reserve.go checks and changes what leases hold, budget.go links the nodes.
 
-// node is a place in the tree where amounts are summed up and limited: a lease, a budget on a device, a cap on a device, or the device itself. Its
-// sums count at its parent in the tree, up to the device, and at the caps that it is linked to. A cap counts at no other node.
-type node struct {
-	budget *Budget // nil: a lease, or a device
-	holder Holder  // of a lease
-	dev    *device
-
-	max  Amounts // the most that may be held
-	min  Bytes   // memory that is reserved, used or not
-	kept Bytes   // part of Beside that is reserved, used or not
-	held Amounts // what the leases at or below this node hold
-	load Amounts // sum of what the kids claim; of a lease, what it holds
-
-	tree link    // to the budget above, or the device
-	caps []link  // to the caps, the narrower ones first
-	kids []*node // nodes that count here
+// boundBy returns the amount of memory that a budget limits; nil stands for the device.
+func boundBy(b *Budget) Amount {
+	if b == nil {
+		return Present
+	}
+	return Memory
 }
-
-// link is the edge from a node to a node at which it counts.
-type link struct {
-	to  *node // nil: none
-	pos int   // index among the kids of to
-}
-
-// claim is the amount that a node adds to the sums of the nodes at which it counts: held to their held, and load, which includes
-// reservations, to their load.
-type claim struct{ held, load Bytes }
 
 // unbounded returns limits that bound nothing.
 func unbounded() (all Amounts) {

@@ -277,13 +277,23 @@ func (l *Ledger) Overload(index int) *Refusal {
 	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: most, Short: short, at: &d.node}
 }
 
-// shift changes how much a lease holds of an amount by add less take, in the lease and in all nodes above it.
-func (s *Lease) shift(k Amount, add, take Bytes) {
-	if add == take {
-		return
+// Clear takes all that a lease holds back, of every amount.
+func (s *Lease) Clear() {
+	s.Charge(0)
+	for k := range nAmounts {
+		s.Release(k, Max)
 	}
-	s.replace(k, claim{take, take}, claim{add, add})
-	if k.Awaited() && add < take {
-		s.dev.ledger.ease()
-	}
+}
+
+// Close takes a lease and all that it holds out of the ledger.
+func (s *Lease) Close() {
+	s.Clear()
+	s.Budget().below--
+	s.unlink(&s.tree)
+	d := s.dev
+	last := len(d.leases) - 1
+	d.leases[s.pos] = d.leases[last]
+	d.leases[s.pos].lease().pos = s.pos
+	d.leases[last] = nil
+	d.leases = d.leases[:last]
 }

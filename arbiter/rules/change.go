@@ -3,7 +3,6 @@ package rules
 import (
 	"errors"
 	"fmt"
-	"math"
 	"path"
 	"slices"
 	"strings"
@@ -33,12 +32,6 @@ type Change struct {
 	// checked and no event is made. It counts only if it lowers a limit.
 	Lowers bool
 }
-
-// AllDevices in Change.Device means every device.
-const AllDevices = -1
-
-// NoStreams in Change.Streams removes the streams.max of a user.
-const NoStreams = math.MaxInt32
 
 // Errors of requests that are wrong. They are wrapped in an error whose text is a sentence for the user; see [Wrong].
 var (
@@ -210,4 +203,12 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 		return Wrong(ErrRange, wording.MinAboveMax, least.Human(), most.Human(), b.name())
 	}
 	return nil
+}
+
+// Set adds a row for each file that a change sets. force: the change passes the rules.
+func (l *Limits) Set(c Change, force bool) {
+	for _, r := range c.Rows() {
+		r.Own = !force
+		l.Add(r)
+	}
 }

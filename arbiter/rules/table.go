@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/gpuarb/gpuarb/accounting"
@@ -33,6 +34,12 @@ type Owner struct {
 	Start uint64 // start time of a process, or Terms.Says of a rule; 0: all other kinds
 	Path  string // path of a cgroup, as /proc/PID/cgroup has it; "": all other kinds
 }
+
+// AllDevices in Change.Device and Row.Device means every device.
+const AllDevices = -1
+
+// NoStreams in Change.Streams removes the streams.max of a user.
+const NoStreams = math.MaxInt32
 
 // File identifies a limit by the file that shows it. Its values are those of the state file.
 type File uint32
@@ -72,14 +79,6 @@ type Limits struct {
 	UID  uint32 // user who may lower them
 	User string // name of that user; "": not known
 	Rows []Row  // in the order in which they were set; the last counts; Add replaces the slice and leaves the old one as it is
-}
-
-// Set adds a row for each file that a change sets. force: the change passes the rules.
-func (l *Limits) Set(c Change, force bool) {
-	for _, r := range c.Rows() {
-		r.Own = !force
-		l.Add(r)
-	}
 }
 
 // Add appends a row, and removes earlier rows for the same file whose devices it covers. But a row of the owner does not remove the row
