@@ -7,12 +7,6 @@ import "time"
 // after a resume it does not, because a client that resumes again and again could keep others out for ever. A client that
 // does not ask again within AbsentFor loses its place. In the copy of the books that the search for deadlocks makes an absent request does not count as waiting: its job may go on.
 
-// AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
-const AbsentFor = 3 * time.Second
-
-// absent reports whether the client of a waiting request still has to ask again.
-func (t *ticket) absent() bool { return !t.until.IsZero() }
-
 // Restore calls restore, which enters in the arbiter, by calls of other methods, what an earlier daemon left. No cycle runs in these calls; one runs
 // at the end.
 func (a *Arbiter) Restore(now time.Time, restore func()) {
@@ -43,22 +37,4 @@ func (a *Arbiter) Return(now time.Time, id TicketID) (place Place) {
 		a.dropAbsent(now, t)
 	}
 	return place
-}
-
-// dropAbsent removes the ticket of an absent client, and the job or session that it was to open.
-func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
-	a.unpark(now, t)
-	t.done = true
-	if t.lease == nil {
-		a.abandon(now, t)
-	}
-	a.changed()
-}
-
-// ends returns when a waiting request is refused because of its deadline or, if its client is absent, dropped; the zero time: never.
-func (t *ticket) ends() time.Time {
-	if t.absent() {
-		return t.until
-	}
-	return t.deadline
 }

@@ -201,14 +201,6 @@ func (c *copying) permits(d *device) {
 	}
 }
 
-// kindsOf returns the kinds of permits that an owner has on a device.
-func (d *device) kindsOf(o owner) (kinds permit.Kinds) {
-	for k, set := range d.permits {
-		kinds[k] = set[o] != nil
-	}
-	return kinds
-}
-
 // waits reports whether a thread that has a permit waits with a request.
 func waits(o owner) bool {
 	return slices.ContainsFunc(o.Job.tickets, func(t *ticket) bool { return t.session == o.Process && t.thread == o.Thread })
@@ -225,14 +217,6 @@ func (c *copying) ticket(t *ticket) {
 	}
 	n.job.tickets = append(n.job.tickets, n)
 	c.to.queue = append(c.to.queue, n)
-}
-
-// original returns the live request of which t is a copy; if t is live, t itself.
-func (t *ticket) original() *ticket {
-	if t.live != nil {
-		return t.live
-	}
-	return t
 }
 
 // try calls do on a copy, and then undoes what giveBack and admitAll changed in do.

@@ -1,13 +1,9 @@
 package arbiter
 
-import (
-	"fmt"
-	"time"
+import "github.com/gpuarb/gpuarb/accounting"
 
-	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/reading"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
-)
+// This file says what leases take of a device beyond their bytes: contexts, the pools of streams, and what no call named. observe.go finds that out by
+// readings, charge.go charges it to budgets.
 
 // mostContext bounds what a context is believed to cost.
 func (d *device) mostContext() accounting.Bytes { return d.Total / 16 }
@@ -43,37 +39,6 @@ func (a *Arbiter) makesContexts(l *lease) bool {
 	return n > 0
 }
 
-// recost changes what a lease costs beyond its bytes, and has its budget and the
-// device's capacity show it.
-func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
-	d, before := l.device, l.free()
-	change()
-	a.charge(now, l)
-	if after := l.free(); after != before {
-		l.SetBeside(after)
-		a.recap(now, d)
-	}
-}
-
-// process adds up a process's leases on a device at the end of a reading, and returns those that live.
-func (a *Arbiter) process(leases []*lease) (p reading.Process, living []*lease) {
-	for _, l := range leases {
-		switch {
-		case !l.session.alive():
-			p.Dead(l.Granted())
-		case !l.lost:
-			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l),
-				Contexts: l.contexts, Streams: l.streamCharge(), Told: l.word.Told(), Spoiled: l.spoiled}
-			if !l.spoiled {
-				m.Peak = min(l.word.Recent(l.Granted()), l.Granted())
-			}
-			p.Add(m)
-			living = append(living, l)
-		}
-	}
-	return p, living
-}
-
 // streamCharge is what the streams of a lease are charged with.
 func (l *lease) streamCharge() accounting.Bytes {
 	return l.session.streamReserve().Times(uint64(l.Streams()))
@@ -87,17 +52,6 @@ func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 	return sum
 }
 
-// named takes bytes that a client has just accounted for off what the last readings could
-// not explain, and touches no word.
-func (a *Arbiter) named(l *lease, n accounting.Bytes) {
-	for _, l := range l.device.byPID[l.session.process.PID] {
-		l.beyond.Named(n)
-		l.Charge(a.charged(l))
-		l.SetBeside(l.free())
-	}
-	a.changed()
-}
-
 // charged is what a process uses beyond its bytes and nobody else should pay for: its
 // excess, the pools of its streams, and all overhead where the configuration says so.
 func (a *Arbiter) charged(l *lease) accounting.Bytes {
@@ -108,20 +62,13 @@ func (a *Arbiter) charged(l *lease) accounting.Bytes {
 	return l.beyond.Excess.Plus(streams)
 }
 
-// charge puts that against the lease's own budget.
-func (a *Arbiter) charge(now time.Time, l *lease) {
-	if excess := l.beyond.Excess; excess > 0 && !l.announced {
-		l.announced = true
-		a.leaseEvent(now, l, Event{Kind: EventExcess, Bytes: excess, Text: fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device)})
+// named takes bytes that a client has just accounted for off what the last readings could
+// not explain, and touches no word.
+func (a *Arbiter) named(l *lease, n accounting.Bytes) {
+	for _, l := range l.device.byPID[l.session.process.PID] {
+		l.beyond.Named(n)
+		l.Charge(a.charged(l))
+		l.SetBeside(l.free())
 	}
-	n := a.charged(l)
-	if n == l.Charged() {
-		return
-	}
-	l.Charge(n)
 	a.changed()
-	a.noteChain(l)
-	for b := range l.Budget().Chain() {
-		a.enforce(now, b, l.device.Index)
-	}
 }

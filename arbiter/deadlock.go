@@ -3,8 +3,6 @@ package arbiter
 import (
 	"slices"
 	"time"
-
-	"github.com/gpuarb/gpuarb/accounting"
 )
 
 // The search for a deadlock. On a copy of the arbiter's books (copy.go) all jobs that do not count as waiting give back what they hold. Then
@@ -87,37 +85,6 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// Search begins a search without the lock if one is due. nil: none is due, few requests wait, or a search is being made. The caller
-// holds the daemon's lock; it gives the lock back, calls Run, takes the lock again and calls Settle. While Run runs, all other
-// methods of the arbiter may be called.
-func (a *Arbiter) Search(now time.Time) *Search {
-	if a.searching || len(a.queue) <= searchedAtOnce || now.Before(a.searchAgain) || !a.suspected && !a.looseDue(now) {
-		return nil
-	}
-	strict := a.suspected && !(a.searchedStrict && a.looseDue(now)) // if both are due they take turns
-	a.suspected, a.moved, a.searchedStrict = a.suspected && !strict, false, strict
-	if a.dropUnused(now) {
-		a.changed()
-		a.cycle(now)
-	}
-	a.searching = true
-	return a.newSearch(now, strict)
-}
-
-// Settle ends the deadlock that a search found, if it still stands. now is when the search ended.
-func (a *Arbiter) Settle(now time.Time, s *Search) {
-	a.searching, a.searchAgain = false, now.Add(searchShare*now.Sub(s.began))
-	if s.victim != nil && !a.stands(s) {
-		a.suspected = true // something has changed meanwhile
-		return
-	}
-	if a.end(now, s) {
-		a.suspected = true // there may be another one
-		a.changed()
-		a.cycle(now)
-	}
-}
-
 // newSearch begins a search with a copy of the books. It judges all requests first, because the copy takes from the last verdict whether only
 // earlier requests block a request, and a grant since that verdict may have left less room.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
@@ -134,15 +101,6 @@ func (a *Arbiter) counts(j *job, strict bool) bool {
 	}
 	return !strict || j.blocked()
 }
-
-// standsStill reports whether several processes of a job hold something, and each of them has a request that waits.
-func (j *job) standsStill() bool {
-	holding := j.holding()
-	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
-}
-
-// holds reports whether a job holds anything for which others could wait: memory in use or reserved, a context or a permit.
-func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
 // dropUnused takes back those slots of waiting jobs that none of the job's objects needs any more, even if no message of the client said so.
 // True: it took some back.
@@ -342,76 +300,4 @@ func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	e.Parties = a.parties(all)
 	a.event(e)
 	a.refuseTicket(now, s.victim, ReasonDeadlock, text)
-}
-
-// committed returns the larger of what a job's living processes hold on a device and what is reserved for the job there.
-func (j *job) committed(d *device) accounting.Bytes {
-	return max(j.held(d), j.limits(d).Least())
-}
-
-// held returns the bytes that a job's living processes hold on a device.
-func (j *job) held(d *device) (held accounting.Bytes) {
-	for _, s := range j.sessions {
-		held = held.Plus(s.held(d))
-	}
-	return held
-}
-
-// away returns how many of the bytes that a job's living processes hold are managed memory that is away from the device.
-func (j *job) away(d *device) (away accounting.Bytes) {
-	for _, s := range j.sessions {
-		if l := s.leaseOn(d); l != nil && s.alive() {
-			away = away.Plus(l.Away())
-		}
-	}
-	return away
-}
-
-// held returns the bytes that a process holds on a device, including the overhead that its lease is charged for; 0: it holds none, or has ended.
-func (s *session) held(d *device) accounting.Bytes {
-	if l := s.leaseOn(d); l != nil && s.alive() {
-		return l.Granted().Plus(l.Charged())
-	}
-	return 0
-}
-
-// holding returns the processes of a job that hold something.
-func (j *job) holding() (holding []*session) {
-	for _, s := range j.sessions {
-		if s.alive() && s.holds() {
-			holding = append(holding, s)
-		}
-	}
-	return holding
-}
-
-// holds reports whether a process holds anything for which others could wait.
-func (s *session) holds() bool {
-	return slices.ContainsFunc(s.leases, func(l *lease) bool {
-		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)
-	})
-}
-
-// holders returns the permits that a job, its processes and their threads have on a device.
-func (j *job) holders(d *device) (all []*holder) {
-	if j.slots == 0 {
-		return nil
-	}
-	add := func(o owner) {
-		if h := d.holder(o); h != nil {
-			all = append(all, h)
-		}
-	}
-	add(owner{Job: j})
-	for _, s := range j.sessions {
-		add(owner{Job: j, Process: s})
-		for _, l := range s.leases {
-			for thread := range l.makers.All() {
-				if l.device == d && thread != 0 {
-					add(owner{Job: j, Process: s, Thread: thread})
-				}
-			}
-		}
-	}
-	return all
 }

@@ -36,5 +36,22 @@
 // An Arbiter is not safe for concurrent use: the daemon's one lock owns it, and
 // holds it over the calls to a Word too.
 //
+// The files can be read from the bottom up: each uses only files that are named before it.
+//
+//   - Data: types.go, result.go, tally.go, event.go, gauge.go, people.go; books.go has all that is changed.
+//   - Facts: device.go, job.go, names.go, record.go, users.go, ticket.go.
+//   - Holdings of a lease: lease.go, lend.go, cost.go, headroom.go.
+//   - Limits in force, and what waits there: inforce.go, order.go, limit.go, permits.go, watch.go.
+//   - Credit taken back, and limits that are exceeded: recall.go, over.go, charge.go.
+//   - Slots and what needs them: slots.go, objects.go.
+//   - Limits written into the ledger: shares.go, renew.go.
+//   - Texts about holders and waiting requests: held.go, explain.go.
+//   - Whether a request fits: judge.go. How it stands: notice.go.
+//   - Carrying a decision out: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.
+//   - The cycle: copy.go, deadlock.go, cycle.go, search.go.
+//   - A new request: decide.go.
+//   - The daemon's calls: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, jobs.go, sessions.go, absent.go, observe.go, reading.go,
+//     restore.go, recount.go, query.go, pressure.go, unknown.go, snapshot.go, picture.go, tick.go.
+//
 // docs/glossary.md explains the terms.
 package arbiter

@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
+// This file has the events, and the sentence that tells of each. record.go keeps them until the daemon reads them.
+
 // Kind says what an event is about; the word is what /gpu/events shows.
 type Kind string
 

@@ -8,53 +8,38 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Why something is refused, and by what name people know who is concerned.
+// This file makes the messages that say why something is refused, and the events of requests. refuse.go calls it.
 
-// name is how people know a process.
-func (s *session) name() string {
-	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
+// lostRefusal refuses what concerns a lost device.
+func lostRefusal(d *device) *Result {
+	return &Result{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d, wording.Plain(d.Name))}
 }
 
-// name is how people know a job.
-func (j *job) name() string {
-	if !j.run && len(j.sessions) == 1 {
-		return j.sessions[0].name()
+// notItsDevice refuses a lease on a device that its job was not given.
+func (j *job) notItsDevice(d *device) *Result {
+	var given []string
+	for _, x := range j.on {
+		given = append(given, fmt.Sprint(x.Index))
 	}
-	name := wording.Job(uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command))
-	return wording.WhatStillRuns(name, j.stillRuns())
+	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
 }
 
-// name is how people know a holder.
-func (h *holder) name() string {
-	switch s := h.Process; {
-	case s == nil:
-		return h.Job.name()
-	case h.Thread != 0:
-		return fmt.Sprintf(wording.Thread, h.Thread, s.name())
-	default:
-		return s.name()
+// eventOf returns an event about a ticket.
+func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Event {
+	e := Event{Time: now, Kind: kind, Device: -1, What: t.kind.asked(), Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
+		WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
+	e.about(t.process())
+	e.in(t.job)
+	if !t.any && len(t.spots) > 0 {
+		e.Device = t.spots[0].device.Index
 	}
-}
-
-// in fills in which job an event is about; what that runs is its command, where no process of it has one.
-func (e *Event) in(j *job) {
-	e.Job, e.Name = j.id, j.request.Name
-	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
-		e.Command = cmp.Or(j.request.Command, e.Command)
+	if t.lease != nil {
+		e.Lease = t.lease.id
 	}
-}
-
-// CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.
-func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
-	name := ""
-	if j := a.jobs[id]; j != nil {
-		name = j.request.Name
-	}
-	return wording.Caller(name, p.Command, p.PID)
+	return e
 }
 
 // explain fills in who holds what at the limit that refused, and the line for people.
@@ -138,32 +123,6 @@ func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.R
 	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.requestText(first))
 }
 
-// limiter is the budget above the lease with the smallest memory.max.
-func (l *lease) limiter() *accounting.Budget {
-	least := l.Budget()
-	for b := range least.Chain() {
-		if b.Limits(l.device.Index).Max < least.Limits(l.device.Index).Max {
-			least = b
-		}
-	}
-	return least
-}
-
-// limitAt names a limit above a lease: that of a budget, or of its device.
-func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
-	j := l.session.job
-	sh := sharedOf(b)
-	switch {
-	case b == nil:
-		return fmt.Sprintf(wording.DeviceLimit, most.Human())
-	case sh != nil:
-		return sh.named(l.device, most)
-	case b == l.session.budget || !j.run && b == j.budget:
-		return fmt.Sprintf(wording.ProcessLimit, most.Human())
-	}
-	return fmt.Sprintf(wording.JobLimit, most.Human())
-}
-
 // plain says for people why a request waits.
 func (r Reason) plain() string {
 	switch r {
@@ -175,11 +134,6 @@ func (r Reason) plain() string {
 		return wording.NoSlotFree
 	}
 	return r.String()
-}
-
-// refusal makes the error of what does not begin, or is not changed.
-func refusal(why Reason, r *accounting.Refusal, text string) *Result {
-	return &Result{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
 }
 
 // minRefused makes that of a memory.min that has no room.
@@ -257,18 +211,3 @@ func (a *Arbiter) parties(of []*ticket) []Party {
 	}
 	return all
 }
-
-// heldBy is what a job holds, device by device.
-func (a *Arbiter) heldBy(j *job) []Held {
-	held := []Held{}
-	for _, d := range a.devices {
-		h := Held{Device: d.Index, Bytes: j.committed(d), Slot: j.occupies(d)}
-		if h.Bytes > 0 || h.Slot {
-			held = append(held, h)
-		}
-	}
-	return held
-}
-
-func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
-func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }

@@ -2,7 +2,6 @@ package arbiter
 
 import (
 	"slices"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -63,33 +62,6 @@ func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Byt
 	return a.ledger.CheckMin(b, d.Index, least, d.headroomFor(b, least))
 }
 
-// keepHeadrooms gives each reservation the headroom that it has under a new policy: none if contexts are charged to it.
-func (a *Arbiter) keepHeadrooms(now time.Time) {
-	keep := func(b *accounting.Budget) {
-		for _, d := range a.devices {
-			_ = a.ledger.KeepBeside(b, d.Index, 0) // the device is there
-			_ = a.ledger.KeepBeside(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
-		}
-	}
-	for _, s := range a.sessions {
-		keep(s.budget)
-	}
-	for _, j := range a.jobs {
-		keep(j.budget)
-	}
-	for _, d := range a.devices {
-		a.recap(now, d)
-	}
-}
-
-// trimHeadroom lowers the headroom for a lease to the known cost of a context, once the context that uses it has been measured.
-func (a *Arbiter) trimHeadroom(l *lease) {
-	if b := l.headroomOf(); b != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
-		all, _ := b.Kept(l.device.Index)
-		_ = a.ledger.KeepBeside(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
-	}
-}
-
 // contextsNeed returns the bytes that must be granted for n new contexts of a lease: their cost, less one context if unused headroom is there for
 // it, and less the bytes that ended contexts of the lease have freed.
 func (l *lease) contextsNeed(n int) accounting.Bytes {
@@ -128,4 +100,12 @@ func (l *lease) isOffered() bool {
 // isFurther reports whether a ticket asks for another context after the one that used the headroom.
 func (a *Arbiter) isFurther(t *ticket) bool {
 	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
+}
+
+// trimHeadroom lowers the headroom for a lease to the known cost of a context, once the context that uses it has been measured.
+func (a *Arbiter) trimHeadroom(l *lease) {
+	if b := l.headroomOf(); b != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
+		all, _ := b.Kept(l.device.Index)
+		_ = a.ledger.KeepBeside(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
+	}
 }

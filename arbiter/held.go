@@ -13,10 +13,83 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Who holds what, and who wants what: the facts that refusals, notices and events are made of.
+// This file says who holds what, and who wants what. Refusals, notices and events are made of that, and the search for deadlocks asks it.
 
-// namedHolders is how many holders a message names; of the others it tells the number.
-const namedHolders = 3
+// standsStill reports whether several processes of a job hold something, and each of them has a request that waits.
+func (j *job) standsStill() bool {
+	holding := j.holding()
+	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
+}
+
+// committed returns the larger of what a job's living processes hold on a device and what is reserved for the job there.
+func (j *job) committed(d *device) accounting.Bytes {
+	return max(j.held(d), j.limits(d).Least())
+}
+
+// held returns the bytes that a job's living processes hold on a device.
+func (j *job) held(d *device) (held accounting.Bytes) {
+	for _, s := range j.sessions {
+		held = held.Plus(s.held(d))
+	}
+	return held
+}
+
+// away returns how many of the bytes that a job's living processes hold are managed memory that is away from the device.
+func (j *job) away(d *device) (away accounting.Bytes) {
+	for _, s := range j.sessions {
+		if l := s.leaseOn(d); l != nil && s.alive() {
+			away = away.Plus(l.Away())
+		}
+	}
+	return away
+}
+
+// held returns the bytes that a process holds on a device, including the overhead that its lease is charged for; 0: it holds none, or has ended.
+func (s *session) held(d *device) accounting.Bytes {
+	if l := s.leaseOn(d); l != nil && s.alive() {
+		return l.Granted().Plus(l.Charged())
+	}
+	return 0
+}
+
+// holding returns the processes of a job that hold something.
+func (j *job) holding() (holding []*session) {
+	for _, s := range j.sessions {
+		if s.alive() && s.holds() {
+			holding = append(holding, s)
+		}
+	}
+	return holding
+}
+
+// holds reports whether a process holds anything for which others could wait.
+func (s *session) holds() bool {
+	return slices.ContainsFunc(s.leases, func(l *lease) bool {
+		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)
+	})
+}
+
+// holdsNothing reports whether a job has no memory in use yet and none reserved: who waits
+// as one sets nothing aside against those that run.
+func (a *Arbiter) holdsNothing(j *job) bool {
+	for _, d := range a.devices {
+		if j.budget.Account(d.Index).Committed == 0 {
+			continue
+		}
+		if j.limits(d).Min > 0 {
+			return false
+		}
+		for l := range j.leasesOn(d) {
+			if l.Granted() > a.idle(l) || l.session.limits(d).Min > 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// holds reports whether a job holds anything for which others could wait: memory in use or reserved, a context or a permit.
+func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
 // heldAt says who holds what there is at a limit.
 func (a *Arbiter) heldAt(now time.Time, l *limit) string {
@@ -234,11 +307,6 @@ func (a *Arbiter) holdings(j *job) string {
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
 }
 
-// occupies reports whether a job has a slot of a device where that keeps others out.
-func (j *job) occupies(d *device) bool {
-	return len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0)
-}
-
 // gpu says at which device a ticket waits: " on GPU 0", behind what it wants there. Who waits for any GPU wants that, and
 // is told no place.
 func (t *ticket) gpu() string {
@@ -283,4 +351,16 @@ func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
 		most = max(most, n)
 	}
 	return most
+}
+
+// heldBy returns what a job holds on each device.
+func (a *Arbiter) heldBy(j *job) []Held {
+	held := []Held{}
+	for _, d := range a.devices {
+		h := Held{Device: d.Index, Bytes: j.committed(d), Slot: j.occupies(d)}
+		if h.Bytes > 0 || h.Slot {
+			held = append(held, h)
+		}
+	}
+	return held
 }

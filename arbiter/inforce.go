@@ -1,178 +1,34 @@
 package arbiter
 
 import (
-	"slices"
-	"time"
+	"cmp"
+	"fmt"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file puts limits in force: the limits of a rule, of a job's request, and live limits. After a change of any of these, renew computes the
-// limits of the jobs and processes below it, writes the changed limits into the ledger, and shows them on the clients' lease pages.
+// This file computes the limits of jobs, processes and shared budgets that are in force on a device, from rules, requests and live limits. renew.go
+// writes them into the ledger.
 
-// limitChange is a change of a budget's limits on a device.
-type limitChange struct {
-	budget *accounting.Budget
-	device *device
-	limits accounting.Limits // to be set; in the result of setLimits those before the change
-
-	kept accounting.Bytes // headroom before the change; 0: none
+// inForce returns the limits of m that are in force on a device. keeps: the reservation is made now; else Min is 0.
+func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
+	if !keeps {
+		m.Min = 0
+	}
+	m.Min = min(m.Min, d.Total)
+	return m.Limits
 }
 
-// everyJob returns true.
-func everyJob(*job) bool { return true }
-
-// renew puts the rules and the live limits in force for the jobs for which under returns true, and for their processes. If under is nil, it
-// does so for the jobs whose rule or live limits are others than before. With admit, a raised memory.min must have room: else renew changes
-// no limits in the ledger and returns the refusal. The jobs are then linked to the refused limits, and the caller must link them again.
-func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accounting.Refusal {
-	var jobs []*job
-	for _, j := range a.jobs {
-		if under == nil || under(j) {
-			jobs = append(jobs, j)
-		}
-	}
-	if admit { // all or nothing
-		if refused := a.renewJobs(now, jobs, true, true); refused != nil {
-			return refused
-		}
-	} else {
-		for _, j := range jobs { // one job at a time, so that the data of each is read into the processor's cache once
-			a.renewJobs(now, []*job{j}, under != nil, false)
-		}
-	}
-	for p := range a.overs {
-		a.squeeze(now, p)
-	}
-	a.changed() // the requests of jobs may ask for other amounts now, even if no sum has changed
-	return nil
+// limits are the job's own limits on a device, as they are in force.
+func (j *job) limits(d *device) accounting.Limits {
+	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.uses(d))
 }
 
-// renewJobs does the work of renew for some jobs. If all is false, jobs has one element, and renewJobs does nothing if its rule, its live limits
-// and its shared budgets are as before.
-func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accounting.Refusal {
-	changes := make([]limitChange, 0, 2*len(a.devices)*len(jobs))
-	moved := false
-	for _, j := range jobs {
-		rule, live, user := j.Rule, j.Live, j.User
-		moved = a.link(j) || moved
-		if !all && !moved && rule == j.Rule && live == j.Live && user == j.User {
-			return nil
-		}
-		changes = a.jobChanges(changes, j)
-		for _, s := range j.sessions {
-			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of the process follows from the rule
-				changes = a.sessionChanges(changes, s)
-			}
-		}
-	}
-	done, refused := a.setLimits(changes, admit)
-	if refused != nil {
-		return refused
-	}
-	for _, c := range done {
-		a.enforce(now, c.budget, c.device.Index)
-	}
-	for _, j := range jobs {
-		for _, s := range j.sessions {
-			for _, l := range s.leases {
-				a.renewLease(s, l, moved)
-			}
-		}
-	}
-	return nil
-}
-
-// link sets the rule and the live limits that a job and its processes read, and places their budgets below the shared budgets that follow from
-// these. moved: a budget is below another shared budget than before.
-func (a *Arbiter) link(j *job) (moved bool) {
-	p, shared, up := &j.request.Process, j.shared, j.cap
-	j.Rule = a.policy.For(*p)
-	j.Live = a.owned(j.limitOwner(), p)
-	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
-	a.capJob(j)
-	moved = j.shared != shared || j.cap != up
-	for _, s := range j.sessions {
-		moved = a.linkSession(s) || moved
-	}
-	return moved
-}
-
-// linkSession does the same for a process. Live limits of a bare process are set for its job only.
-func (a *Arbiter) linkSession(s *session) (moved bool) {
-	if s.job.run {
-		s.Live = a.owned(s.limitOwner(), &s.process)
-	}
-	return a.capSession(s)
-}
-
-// owned returns the live limits of a job or a process, and enters the user there.
-func (a *Arbiter) owned(of rules.Owner, p *rules.Process) *rules.Limits {
-	l := a.limits[of]
-	if l != nil {
-		l.UID, l.User = p.UID, p.User
-	}
-	return l
-}
-
-// renewLease shows a lease's limits on the client's page, and opens the credit word again if no limit is exceeded any more. moved: the lease is below
-// another shared budget than before.
-func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
-	if moved {
-		a.noteChain(l) // with this lease the new budget may hold more than its limit
-	}
-	l.SetStreamsMax(s.Streams().Max)
-	a.relend(l)
-	if l.lost || !s.alive() {
-		return
-	}
-	if l.closed && !l.Over() {
-		l.closed = false
-		a.flag(l)
-	}
-	l.word.Limit(l.maxInForce())
-	if a.reflag(l); moved && l.contended() { // a request may wait at the new budget
-		a.recallAll(l)
-	}
-}
-
-// jobChanges appends the changes of limits of a job's budget and of the shared budgets above it.
-func (a *Arbiter) jobChanges(changes []limitChange, j *job) []limitChange {
-	for _, d := range a.devices {
-		for s := range j.shares {
-			l := s.limits(d)
-			if j.pending { // the job waits for that reservation too
-				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
-			}
-			changes = appendChange(changes, s.budget, d, l)
-		}
-		changes = appendChange(changes, j.budget, d, j.limits(d))
-	}
-	return changes
-}
-
-// sessionChanges appends the changes of limits of a session's budget and of the cgroups around its process. A dead session reserves nothing.
-func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
-	for _, d := range a.devices {
-		l := s.limits(d)
-		if !s.alive() {
-			l.Min = 0
-		}
-		changes = appendChange(changes, s.budget, d, l)
-		for _, c := range s.cgroups {
-			changes = appendChange(changes, c.budget, d, c.limits(d))
-		}
-	}
-	return changes
-}
-
-// appendChange appends a change if a budget's limits on a device differ from l. Usually few of a job's processes have changed limits.
-func appendChange(changes []limitChange, b *accounting.Budget, d *device, l accounting.Limits) []limitChange {
-	if l == b.Limits(d.Index) {
-		return changes
-	}
-	return append(changes, limitChange{budget: b, device: d, limits: l})
+// limits are the limits of one process on a device, as they are in force.
+func (s *session) limits(d *device) accounting.Limits {
+	return inForce(s.Memory(d.bounds()), d, !s.pending && s.job.uses(d))
 }
 
 // memory returns a shared budget's limits on a device, and which setting each comes from.
@@ -190,61 +46,54 @@ func (s *shared) memory(d *device) rules.Memory {
 // limits returns a shared budget's limits on a device.
 func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
 
-// inForce returns the limits of m that are in force on a device. keeps: the reservation is made now; else Min is 0.
-func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
-	if !keeps {
-		m.Min = 0
+// named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
+func (s *shared) named(d *device, limit accounting.Bytes) string {
+	if s.limit != nil {
+		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
 	}
-	m.Min = min(m.Min, d.Total)
-	return m.Limits
+	if s.key.scope == rules.ScopeRule {
+		return fmt.Sprintf(wording.SharedLimit, limit.Human(), s.who)
+	}
+	return fmt.Sprintf(wording.BudgetLimit, s.who, limit.Human())
 }
 
-// setLimits writes limits into the ledger, and returns the changes that it made, each with the limits before it. With admit, a raised
-// memory.min must have room: else setLimits undoes the changes that it made before, and returns the refusal.
-func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChange, refused *accounting.Refusal) {
-	for _, c := range changes {
-		old := c.budget.Limits(c.device.Index)
-		if old == c.limits {
-			continue
+// reserves returns how many bytes a job or a process that begins reserves on a device, and the budget that they are reserved for.
+func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
+	j, s := t.job, t.session
+	if t.kind == wantsJob || j.pending {
+		l := j.Memory(d.bounds())
+		if s == nil && j.request.NoWait && l.Min == 0 { // it does not start without room for what the rule reserves for its processes
+			l = j.newProcess().Memory(d.bounds())
 		}
-		least := c.limits.Least()
-		if admit && least > old.Least() {
-			refused = a.checkMin(c.budget, c.device, least)
+		if l.Least() > 0 || s == nil {
+			return l.Least(), j.budget
 		}
-		if refused != nil {
-			break
-		}
-		c.kept, _ = c.budget.Kept(c.device.Index)
-		a.putLimits(c, c.device.headroomFor(c.budget, least))
-		c.limits = old
-		done = append(done, c)
 	}
-	if refused == nil {
-		return done, nil
-	}
-	for _, c := range slices.Backward(done) {
-		a.putLimits(c, c.kept)
-	}
-	return nil, refused
+	return s.Memory(d.bounds()).Least(), s.budget
 }
 
-// putLimits writes limits into the ledger, and the headroom that goes with their reservation.
-func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
-	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // the device is there
-	_ = a.ledger.KeepBeside(c.budget, c.device.Index, headroom)
-	a.changed()
+// limiter is the budget above the lease with the smallest memory.max.
+func (l *lease) limiter() *accounting.Budget {
+	least := l.Budget()
+	for b := range least.Chain() {
+		if b.Limits(l.device.Index).Max < least.Limits(l.device.Index).Max {
+			least = b
+		}
+	}
+	return least
 }
 
-// moveTo puts a job's budget below the shared budget to, instead of the one in *at; nil: no shared budget. put changes the ledger.
-func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
-	old := *at
-	if to == old {
-		return
+// limitAt names a limit above a lease: that of a budget, or of its device.
+func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
+	j := l.session.job
+	sh := sharedOf(b)
+	switch {
+	case b == nil:
+		return fmt.Sprintf(wording.DeviceLimit, most.Human())
+	case sh != nil:
+		return sh.named(l.device, most)
+	case b == l.session.budget || !j.run && b == j.budget:
+		return fmt.Sprintf(wording.ProcessLimit, most.Human())
 	}
-	*at = to
-	a.changed()
-	if err := put(b, budgetOf(to)); err != nil {
-		panic("arbiter: " + err.Error()) // a job's budget is not a cap, and no shared budget is below it
-	}
-	a.dropShared(old)
+	return fmt.Sprintf(wording.JobLimit, most.Human())
 }

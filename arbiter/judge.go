@@ -8,19 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file judges whether a request fits: judge is the entry. cycle.go calls it for each waiting request, and queue.go for a new one;
-// serve.go carries the verdict out.
-
-// verdict is the result of judging a ticket: the ticket is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
-type verdict struct {
-	final   bool                // refused even if all other jobs released what they hold
-	spot    *spot               // the device on which it fits; if it needs several devices and fits on all, any non-nil spot
-	reason  Reason              // why it is refused or waits
-	refusal *accounting.Refusal // the figures at the limit that refuses
-}
-
-// waits reports whether a request was judged to have to wait.
-func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
+// This file judges whether a request fits: judge is the entry. cycle.go calls it for each waiting request, decide.go for a new one, and deadlock.go on a
+// copy of the books. It also has the figures of a refusal. serve.go and refuse.go carry the verdict out.
 
 // judge judges whether a ticket can be served now, and notes in its spots which limits refuse it. It grants nothing. But from the
 // ticket's own lease it may take back idle credit and lent streams, and it may count the lease's managed memory as away from the device, because
@@ -35,31 +24,6 @@ func (a *Arbiter) judge(t *ticket) verdict {
 		t.why = a.judgeStart(t)
 	}
 	return t.why
-}
-
-// memory returns the amounts that n bytes of a ticket's memory add to the sums. Managed memory adds nothing to the device's sum.
-func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
-	if t.managed {
-		return accounting.Apart(n)
-	}
-	return accounting.Whole(n)
-}
-
-// chained reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
-// overhead), it is charged to the device alone.
-func (a *Arbiter) chained(t *ticket) bool {
-	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
-}
-
-// takes returns the amounts that a ticket adds to its lease.
-func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
-	if a.chained(t) {
-		all = t.memory(t.bytes)
-	}
-	if t.kind == WantsStreams {
-		all[accounting.Streams] = accounting.Bytes(t.count)
-	}
-	return all
 }
 
 // never returns a final verdict if a lease's request for these amounts cannot be granted even if all other jobs released what they hold: the
@@ -90,14 +54,6 @@ func (a *Arbiter) never(l *lease, takes accounting.Amounts) verdict {
 		return verdict{final: true, reason: ReasonStreams, refusal: r}
 	}
 	return verdict{}
-}
-
-// payer returns the node of the ledger that a request is charged to: its lease, or its device alone.
-func (a *Arbiter) payer(t *ticket) *accounting.Lease {
-	if a.chained(t) {
-		return &t.lease.Lease
-	}
-	return &t.lease.device.direct
 }
 
 // judgeLease judges a request of a lease.
@@ -366,21 +322,6 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 		}
 	}
 	return verdict{}
-}
-
-// reserves returns how many bytes a job or a process that begins reserves on a device, and the budget that they are reserved for.
-func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
-	j, s := t.job, t.session
-	if t.kind == wantsJob || j.pending {
-		l := j.Memory(d.bounds())
-		if s == nil && j.request.NoWait && l.Min == 0 { // it does not start without room for what the rule reserves for its processes
-			l = j.newProcess().Memory(d.bounds())
-		}
-		if l.Least() > 0 || s == nil {
-			return l.Least(), j.budget
-		}
-	}
-	return s.Memory(d.bounds()).Least(), s.budget
 }
 
 // growth returns by how many bytes a reservation raises the sum that is promised on a device. That includes the reservation that the rule

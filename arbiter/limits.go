@@ -12,7 +12,7 @@ import (
 )
 
 // This file changes the table of live limits (rules/table.go): SetLimits checks a change, writes it into the table, puts it in force by
-// renew (inforce.go), and adds an event for the audit log. RestoreLimits fills the table at the daemon's start.
+// renew (renew.go), and adds an event for the audit log. RestoreLimits fills the table at the daemon's start.
 
 // SetLimits changes the live limits of a device, rule, user, cgroup, job or process, at once and for programs that start later. name is the
 // name of a user whose limits they are; "": not known. If a limit falls below the bytes that are held, SetLimits closes the credit words below
@@ -135,21 +135,6 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 		return sessions[0].limitOwner(), nil
 	}
 	return of, nil
-}
-
-// limitOwner returns the key of a job in the table of live limits. The job of a bare process has the limits of the process.
-func (j *job) limitOwner() rules.Owner {
-	if j.run {
-		return rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)}
-	}
-	return processOwner(&j.request.Process)
-}
-
-// limitOwner returns the key of a session's process in the table of live limits.
-func (s *session) limitOwner() rules.Owner { return processOwner(&s.process) }
-
-func processOwner(p *rules.Process) rules.Owner {
-	return rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
 }
 
 // sessionsOf returns the sessions of a live process, the oldest first. If the start time is not given, and several processes with sessions have

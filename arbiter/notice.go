@@ -28,16 +28,6 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	return m.standing(t)
 }
 
-// obstacle returns the limit at which a ticket waits, for notices: the narrowest that refuses it.
-func (t *ticket) obstacle() *limit {
-	for i := range t.spots {
-		if s := &t.spots[i]; len(s.full) > 0 && (!s.device.lost || i == len(t.spots)-1) {
-			return s.full[0].limit
-		}
-	}
-	return &t.spots[0].device.bytes
-}
-
 // moment describes all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all requests
 // that wait there.
 type moment struct {

@@ -8,75 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// MaxThreads is how many threads of a lease are remembered that hold something, and
-// MaxThreadsInAll of all leases together. They are for slots that are threads'.
-const (
-	MaxThreads      = 1024
-	MaxThreadsInAll = 1 << 16
-)
-
-// threadsCrowded reports whether a thread's objects cannot be counted: of a lease there is room for MaxThreads, and of a user's for its share
-// of all.
-func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
-	if l.scope != rules.ScopeThread || l.makers.Has(thread) {
-		return false
-	}
-	share := !l.session.process.MayPass() && (a.threadsOf[l.session.process.UID] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7)
-	return l.makers.Len() >= MaxThreads || share || a.threads >= MaxThreadsInAll
-}
-
-// makes remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
-// one that there is no room for counts as one that is not known.
-func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
-	if l.scope != rules.ScopeThread {
-		return thread
-	}
-	if a.threadsCrowded(l, thread) {
-		thread = 0
-	}
-	if !l.makers.Has(thread) {
-		l.makers.Add(thread)
-		a.threads++
-		a.threadsOf[l.session.process.UID]++
-	}
-	return thread
-}
-
-// forgetThreads forgets the threads of a lease that hold nothing any more, and takes their
-// slots back.
-func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
-	if unused := l.makers.ByBytes() && !a.uses(l); unused {
-		l.makers.NoBytes()
-	}
-	gone := l.makers.Forget()
-	for _, thread := range gone {
-		if h := l.device.holder(l.owner(thread)); h != nil {
-			a.drop(now, h)
-		}
-	}
-	a.forgotten(l, len(gone))
-}
-
-// forgotten counts threads that are remembered no longer.
-func (a *Arbiter) forgotten(l *lease, n int) {
-	a.threads -= n
-	count(a.threadsOf, l.session.process.UID, -n)
-}
-
-// made reports whether a thread has an object on the lease's device.
-func (a *Arbiter) made(l *lease, thread uint32) bool {
-	n, bytes := l.makers.Count(thread)
-	return n > 0 || bytes && a.uses(l)
-}
-
-// Makers tells which threads of a lease have come to hold other objects than when it was last
-// asked, and how many: for RestoredLease.Makers. Nil where slots are not threads'.
-func (a *Arbiter) Makers(id LeaseID) []Maker {
-	if l := a.leases[id]; l != nil {
-		return l.makers.Changed()
-	}
-	return nil
-}
+// This file counts the contexts, streams and holds of leases that clients make and give back, and restores the slots that they need.
 
 // maxObjects is more than any program makes.
 const maxObjects = 1 << 30
@@ -139,4 +71,39 @@ func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {
 	}
 	l.contexts = min(l.contexts+n, maxObjects)
 	l.makers.Make(Maker{Thread: thread, Contexts: n})
+}
+
+// restoreObjects gives a lease the slots again that its objects need, free or not. They count from the time at which the lease was opened, because no
+// later time is known.
+func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
+	if l.contexts == 0 && l.Streams() == 0 && l.Granted() == 0 && len(makers) == 0 {
+		return
+	}
+	defer l.backdate()
+	if l.scope != rules.ScopeThread {
+		a.enter(now, l, 0)
+		return
+	}
+	if makers == nil {
+		makers = []Maker{{Contexts: l.contexts, Streams: l.Streams()}}
+	}
+	for _, m := range makers {
+		m.Thread = a.makes(l, m.Thread)
+		l.makers.Restore(m)
+		l.holds += max(0, m.Holds)
+		a.enter(now, l, m.Thread)
+	}
+	if l.contexts+l.Streams()+l.holds == 0 {
+		l.makers.MakeBytes(a.makes(l, 0))
+		a.enter(now, l, 0)
+	}
+}
+
+// backdate sets since when the holders of a restored lease have their slots: no later than the lease was opened.
+func (l *lease) backdate() {
+	for _, h := range append(l.slots(), l.device.holder(owner{Job: l.session.job})) {
+		if h != nil && l.opened.Before(h.since) {
+			h.since = l.opened
+		}
+	}
 }

@@ -11,6 +11,28 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
+// This file compares the figures of a device with the books: overhead of clients, processes without a lease, and memory of dead processes.
+// reading.go calls it for each reading.
+
+// process adds up a process's leases on a device at the end of a reading, and returns those that live.
+func (a *Arbiter) process(leases []*lease) (p reading.Process, living []*lease) {
+	for _, l := range leases {
+		switch {
+		case !l.session.alive():
+			p.Dead(l.Granted())
+		case !l.lost:
+			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l),
+				Contexts: l.contexts, Streams: l.streamCharge(), Told: l.word.Told(), Spoiled: l.spoiled}
+			if !l.spoiled {
+				m.Peak = min(l.word.Recent(l.Granted()), l.Granted())
+			}
+			p.Add(m)
+			living = append(living, l)
+		}
+	}
+	return p, living
+}
+
 // keptAfter is how long a dead process's memory may take to come back before it
 // counts as unmanaged.
 const keptAfter = time.Second

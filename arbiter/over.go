@@ -9,111 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Freed tells that a free saw NOTIFY in the word: while a budget above the lease
-// is over, or somebody waits for it, what was freed goes back. If many requests wait, they are judged by a Tick that is due
-// within 2 ms, so that many frees cost one cycle. Unknown leases are ignored.
-func (a *Arbiter) Freed(now time.Time, id LeaseID) {
-	l := a.leases[id]
-	if l == nil || !l.session.alive() {
-		return
-	}
-	defer a.cycleSoon(now)
-	a.touch(now, l)
-	a.settle(now, l)
-	a.takeApart(l)
-	if l.contended() {
-		a.recallAll(l)
-	}
-	a.left(now, l)
-	if l.notify && !l.wanted() {
-		l.notify = false
-		a.flag(l)
-	}
-}
-
-// flag shows a lease's flags in its word.
-func (a *Arbiter) flag(l *lease) {
-	a.keepMark(l)
-	a.renewMark(l)
-}
-
-// renewMark shows a lease's flags in its word, so that the word's low-water mark restarts and what it showed is forgotten.
-func (a *Arbiter) renewMark(l *lease) {
-	if l.apart = l.Away() > 0; l.apart {
-		l.device.aparts[l] = struct{}{}
-	} else {
-		delete(l.device.aparts, l)
-	}
-	closed := l.closed || l.apart
-	l.word.Flag(closed, closed || l.notify)
-}
-
-// noteAway writes down how many of a lease's bytes are away from its device, and keeps the lease's word closed while there are any. With
-// an open word, bytes that the client frees become credit, which it may use again without asking. If these were managed memory that is
-// away, the device would have no room for what is allocated in their place.
-func (a *Arbiter) noteAway(l *lease) {
-	l.word.Away(l.Away())
-	if l.apart != (l.Away() > 0) {
-		a.flag(l)
-	}
-}
-
-// takeApart takes back a lease's idle credit while some of the lease's memory is away from the device.
-func (a *Arbiter) takeApart(l *lease) {
-	if l.Away() > 0 && l.session.alive() {
-		a.take(l, a.idle(l))
-	}
-}
-
-// giveWay makes room on the device for n bytes that a lease asks for: it counts as much of the lease's own managed memory as away as is
-// lacking, because the driver moves managed memory out then. The next reading of the device shows how much of it is still there.
-func (a *Arbiter) giveWay(l *lease, n accounting.Bytes) {
-	if !l.device.IsGPU() || l.spoiled {
-		return
-	}
-	r := l.Check(accounting.Whole(n))
-	if r == nil || r.Budget != nil {
-		return
-	}
-	managed := l.word.Told().Managed
-	if managed == 0 {
-		return
-	}
-	there := min(managed, l.Granted().Less(a.idle(l))).Less(l.Away())
-	if there == 0 {
-		return
-	}
-	l.SetAway(l.Away().Plus(min(there, r.Short)))
-	a.noteAway(l)
-}
-
-// settle takes back what a lease has idle where a budget above it is over, and
-// opens the words again where that suffices. Its cost is the depth of the tree, but
-// for the reopening.
-func (a *Arbiter) settle(now time.Time, l *lease) {
-	if len(a.overs) == 0 {
-		return
-	}
-	for b := range l.Budget().Chain() {
-		p := account{b, l.device.Index}
-		if _, over := a.overs[p]; over {
-			if b.Over(p.device) {
-				a.drainWord(l, p)
-			}
-			a.reopen(now, p)
-		}
-	}
-}
-
-// enforce puts a budget's limit in force after it, or what is held, has changed:
-// where it is over, words are closed and idle credit is taken back.
-func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
-	p := account{b, device}
-	a.noteOver(p)
-	if _, over := a.overs[p]; over {
-		a.squeeze(now, p)
-	}
-}
+// This file puts limits in force that are below what is held: it closes the credit words below a budget that is over its limit, takes idle credit
+// back, and opens the words again when the budget is within. renew.go, charge.go and the cycle call it.
 
 // noteOver remembers that a budget is over. The words are told later.
 func (a *Arbiter) noteOver(p account) {
@@ -126,6 +23,16 @@ func (a *Arbiter) noteOver(p account) {
 func (a *Arbiter) noteChain(l *lease) {
 	for b := range l.Budget().Chain() {
 		a.noteOver(account{b, l.device.Index})
+	}
+}
+
+// enforce puts a budget's limit in force after it, or what is held, has changed:
+// where it is over, words are closed and idle credit is taken back.
+func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
+	p := account{b, device}
+	a.noteOver(p)
+	if _, over := a.overs[p]; over {
+		a.squeeze(now, p)
 	}
 }
 
@@ -159,6 +66,24 @@ func (a *Arbiter) drainWord(l *lease, p account) {
 	sums := p.budget.Account(p.device)
 	if most := min(a.idle(l), sums.Held.Less(sums.Limit)); most > 0 {
 		a.stats.RecalledBytes += uint64(a.take(l, most))
+	}
+}
+
+// settle takes back what a lease has idle where a budget above it is over, and
+// opens the words again where that suffices. Its cost is the depth of the tree, but
+// for the reopening.
+func (a *Arbiter) settle(now time.Time, l *lease) {
+	if len(a.overs) == 0 {
+		return
+	}
+	for b := range l.Budget().Chain() {
+		p := account{b, l.device.Index}
+		if _, over := a.overs[p]; over {
+			if b.Over(p.device) {
+				a.drainWord(l, p)
+			}
+			a.reopen(now, p)
+		}
 	}
 }
 

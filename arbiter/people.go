@@ -7,6 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
+// This file has what is kept of users: what has come of their requests, and for how long these waited. users.go finds and counts users.
+
 // person is a user of whom a job is there, or was: what has come of all of his requests.
 type person struct {
 	uid      uint32
@@ -26,47 +28,6 @@ type people struct {
 // maxIdlePeople is how many users without a job are remembered: so whatever lists users, and the state file, is bounded by
 // the bounds on jobs.
 const maxIdlePeople = 64
-
-// person is who has the user number, known from now on where he was not.
-func (a *Arbiter) person(uid uint32, name string) *person {
-	p := a.people.of[uid]
-	if p == nil {
-		p = &person{uid: uid}
-		a.people.of[uid] = p
-		a.idles(p)
-	}
-	if name != "" {
-		p.name = name
-	}
-	return p
-}
-
-// idles is for a user who has no job, or none any more: of too many of those the one that had none for longest is forgotten.
-func (a *Arbiter) idles(p *person) {
-	idle := append(a.people.idle, p)
-	if len(idle) > maxIdlePeople {
-		delete(a.people.of, idle[0].uid)
-		idle = slices.Delete(idle, 0, 1)
-	}
-	a.people.idle = idle
-}
-
-// joins is for a job that is new: whose it is.
-func (a *Arbiter) joins(j *job) {
-	p := a.person(j.request.Process.UID, j.request.Process.User)
-	if p.jobs == 0 {
-		a.people.idle = slices.DeleteFunc(a.people.idle, func(x *person) bool { return x == p })
-	}
-	p.jobs++
-	j.person = p
-}
-
-// leaves is for a job that is no more.
-func (a *Arbiter) leaves(j *job) {
-	if j.person.jobs--; j.person.jobs == 0 {
-		a.idles(j.person)
-	}
-}
 
 // outcomes are what becomes of requests that wait, by the names that people see: granted, refused for one of these reasons, or
 // for any other (a limit was lowered, its device lost).
@@ -117,13 +78,6 @@ func (c *reasonCounts) state() []figures.ReasonCount {
 	return states
 }
 
-// countWait counts a request of a user's that waited, and what became of it.
-func (a *Arbiter) countWait(p *person, answer *Result, waited time.Duration) {
-	of := answer.outcome()
-	a.waits.count(of, waited)
-	p.waits.count(of, waited)
-}
-
 // outcome is what became of the request: which of the outcomes.
 func (r *Result) outcome() int {
 	name := r.Reason.String()
@@ -134,10 +88,4 @@ func (r *Result) outcome() int {
 		return of
 	}
 	return len(outcomes) - 1
-}
-
-// countRefusal counts a request of a user's that was refused.
-func (a *Arbiter) countRefusal(p *person, why Reason) {
-	a.refusals[why]++
-	p.refusals[why]++
 }

@@ -10,6 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
+// This file makes snapshots of the books for the files below /gpu, the metrics and the web page. figures.Snapshot.Arrange orders them later, without the lock.
+
 // picture is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone. Its rows are in no order, and
 // figures.Snapshot.Arrange sorts them and adds them up, which needs neither the arbiter nor its lock.
 type picture struct {

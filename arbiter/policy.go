@@ -5,9 +5,31 @@ import (
 	"maps"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
+
+// This file puts a new configuration in force.
+
+// keepHeadrooms gives each reservation the headroom that it has under a new policy: none if contexts are charged to it.
+func (a *Arbiter) keepHeadrooms(now time.Time) {
+	keep := func(b *accounting.Budget) {
+		for _, d := range a.devices {
+			_ = a.ledger.KeepBeside(b, d.Index, 0) // the device is there
+			_ = a.ledger.KeepBeside(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
+		}
+	}
+	for _, s := range a.sessions {
+		keep(s.budget)
+	}
+	for _, j := range a.jobs {
+		keep(j.budget)
+	}
+	for _, d := range a.devices {
+		a.recap(now, d)
+	}
+}
 
 // SetPolicy puts a new configuration in force, for running leases too. Live limits stay, but for those of
 // rules, which the configuration says itself again; what is lowered below what is held is over, as by SetLimits.

@@ -6,6 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file answers a program's memory query. It changes nothing.
+
 // Query answers a program's memory query. It opens no lease. What of the asker's own
 // credit is in it was read once (Credit), so that what its process takes or gives back from
 // then on can be added by the process itself. ErrNoSession, ErrNoDevice; a *Result when the

@@ -6,6 +6,8 @@ import (
 	"time"
 )
 
+// This file takes a reading of a device into the books. observe.go has the parts of that.
+
 // Reading is a reading of a device. All methods but Figures need the daemon's lock.
 //
 // What a client's process uses beyond its bytes is its lease's overhead; what processes use that have no lease

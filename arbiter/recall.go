@@ -10,47 +10,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file takes back idle credit: bytes that are granted to a lease, and that its client does not use. It also gives leases a surplus of them.
+// This file takes back idle credit of other leases, if that makes room for a request or below a capacity that fell, and says how much a request could
+// get by that. Idle credit is bytes that are granted to a lease and that its client does not use. It also gives leases a surplus of them.
 
 // candidate is a lease whose idle credit would make room at a limit.
 type candidate struct {
 	lease *lease
 	gain  accounting.Bytes // bytes by which the sum at the limit would fall, after the candidates found before gave their credit
-}
-
-// leasesOn yields a device's leases.
-func (a *Arbiter) leasesOn(d *device) iter.Seq[*lease] {
-	return owners(a.ledger.Leases(d.Index))
-}
-
-// leasesOn yields the leases that a job has on a device.
-func (j *job) leasesOn(d *device) iter.Seq[*lease] {
-	return func(yield func(*lease) bool) {
-		for _, s := range j.sessions {
-			if l := s.leaseOn(d); l != nil && !yield(l) {
-				return
-			}
-		}
-	}
-}
-
-// owners yields the arbiter's leases for leases of the ledger.
-func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
-	return func(yield func(*lease) bool) {
-		for h := range seq {
-			if !yield(h.(*lease)) {
-				return
-			}
-		}
-	}
-}
-
-// leasesBelow yields the leases on a device below a budget (nil: all of them).
-func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease] {
-	if b == nil {
-		return owners(a.ledger.Leases(device))
-	}
-	return owners(b.Leases(device))
 }
 
 // candidates returns the leases, other than asker, whose idle credit would make room at the limit that refused, and how much room all of
@@ -197,6 +163,16 @@ func (a *Arbiter) countLimit(t *ticket) {
 	}
 }
 
+// recap computes a device's capacity again, and takes idle credit back if the capacity
+// has fallen below what is committed.
+func (a *Arbiter) recap(now time.Time, d *device) {
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
+	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
+		from, _ := a.candidates(nil, over)
+		a.recall(nil, from, over)
+	}
+}
+
 // surplus gives a lease some credit beyond its request, at most an eighth of the room that is left, so that its next allocations need not ask
 // the daemon.
 func (a *Arbiter) surplus(l *lease) {
@@ -208,14 +184,6 @@ func (a *Arbiter) surplus(l *lease) {
 		return
 	}
 	l.give(n)
-}
-
-// give reserves n bytes and adds them to a lease's credit word as idle credit. If there is no room, or the word cannot take them, it changes nothing.
-func (l *lease) give(n accounting.Bytes) {
-	granted := l.Granted()
-	if l.Reserve(accounting.Whole(n)) == nil && !l.word.Give(granted, n) {
-		l.Release(accounting.Memory, n)
-	}
 }
 
 // leastSurplus is the smallest surplus that is worth a change of the credit word.

@@ -6,6 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file compares what a client that resumes says of itself with the books, and counts what it holds beyond them as asking would have counted it.
+
 // Recount takes a living client's own sum of the bytes that it uses in a lease, at a moment when none of them moves: when it resumes its
 // session. If it is less than the arbiter has granted, the client did not receive some answers: their bytes go back, and the client asks
 // again for them. If it is more, the client took bytes while there was no daemon. The arbiter counts as many of these as it would have granted, or as the

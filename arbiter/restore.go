@@ -12,6 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
+// This file takes up again what a daemon before this one had: jobs, sessions and leases. The daemon calls it at its start, and when clients resume that
+// no record confirms. recount.go compares a client's own sums.
+
 // Jobs returns the jobs that are there, the oldest first.
 func (a *Arbiter) Jobs() []JobID { return slices.Sorted(maps.Keys(a.jobs)) }
 
@@ -158,39 +161,4 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	a.noteChain(l)
 	a.Refresh(l.id)
 	return a.info(l), nil
-}
-
-// restoreObjects has a lease hold the slots again that its objects stand for, free or not,
-// from when the lease was opened: when they were taken is not known any closer.
-func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
-	if l.contexts == 0 && l.Streams() == 0 && l.Granted() == 0 && len(makers) == 0 {
-		return
-	}
-	defer l.backdate()
-	if l.scope != rules.ScopeThread {
-		a.enter(now, l, 0)
-		return
-	}
-	if makers == nil {
-		makers = []Maker{{Contexts: l.contexts, Streams: l.Streams()}}
-	}
-	for _, m := range makers {
-		m.Thread = a.makes(l, m.Thread)
-		l.makers.Restore(m)
-		l.holds += max(0, m.Holds)
-		a.enter(now, l, m.Thread)
-	}
-	if l.contexts+l.Streams()+l.holds == 0 {
-		l.makers.MakeBytes(a.makes(l, 0))
-		a.enter(now, l, 0)
-	}
-}
-
-// backdate has a restored lease's holders hold their slots no shorter than it is open.
-func (l *lease) backdate() {
-	for _, h := range append(l.slots(), l.device.holder(owner{Job: l.session.job})) {
-		if h != nil && l.opened.Before(h.since) {
-			h.since = l.opened
-		}
-	}
 }

@@ -2,10 +2,13 @@ package arbiter
 
 import (
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 )
+
+// This file has what the arbiter answers: results with the reason of a refusal, notices for requests that wait, receipts of grants, and errors.
 
 // Reason says why something was refused.
 type Reason uint8
@@ -46,6 +49,13 @@ func (r Reason) String() string {
 
 // MarshalText spells the reason in JSON.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
+
+// Notice says how a waiting request stands.
+type Notice struct {
+	Position int // 1: next at the limit that refuses it
+	Waited   time.Duration
+	Text     string // one line for users: what the request waits for, which program holds that, and since when
+}
 
 // Result is the decision on a request of a lease, a job or a process. The Result of a refused request is also an error.
 type Result struct {
@@ -95,6 +105,17 @@ func (r *Request) Receipt() Receipt {
 	return Receipt{}
 }
 
+// takes returns the amounts that a request adds to the sums, without the memory that its objects cost.
+func (r *Request) takes() accounting.Amounts {
+	if r.What == WantsStreams {
+		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
+	}
+	if r.Managed {
+		return accounting.Apart(r.Bytes)
+	}
+	return accounting.Whole(r.Bytes)
+}
+
 // Errors of requests that name something unknown, or an ID that is in use. They come wrapped in a text with the number or name.
 var (
 	ErrNoSession = errors.New("no such session")
@@ -103,3 +124,11 @@ var (
 	ErrNoDevice  = errors.New("no such device")
 	ErrExists    = errors.New("exists already")
 )
+
+func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
+func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }
+
+// refusal makes the error of what does not begin, or is not changed.
+func refusal(why Reason, r *accounting.Refusal, text string) *Result {
+	return &Result{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
+}

@@ -1,15 +1,14 @@
 package arbiter
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file carries out verdicts (judge.go): it grants what was judged to fit, and refuses.
+// This file carries out verdicts (judge.go): it grants what was judged to fit, after taking back idle credit if needed. decide.go, cycle.go and
+// deadlock.go call it.
 
 // admit serves a ticket that was judged to fit, and returns the verdict in the end. If clients of its own job have since allocated from the
 // idle credit that was to make room for it, the ticket is judged again: it waits at another limit, or is refused if waiting cannot help.
@@ -79,6 +78,27 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	return got
 }
 
+// grant adds memory to a lease's sums and shows it in the credit word, if it fits. False: it does not fit, and nothing has changed.
+func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
+	n, before := all[accounting.Memory], l.Granted()
+	if l.Reserve(all) != nil {
+		return false
+	}
+	l.word.Grant(before, n)
+	if all[accounting.Present] == 0 { // managed memory
+		l.beyond.Apart(n)
+		a.noteAway(l)
+	}
+	a.look(l)
+	if !l.contended() {
+		a.surplus(l)
+	}
+	l.admitted++
+	l.device.admitted++
+	a.stats.Admitted++
+	return true
+}
+
 // fit reports whether the budgets above a lease have room for its request. If its own process's or job's budget has too little, it takes back
 // idle credit of other leases below that budget.
 func (a *Arbiter) fit(t *ticket) bool {
@@ -144,6 +164,25 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 	a.finish(now, t, Result{Granted: true, Job: new(a.jobInfo(j))})
 }
 
+// jobInfo describes a job that is open.
+func (a *Arbiter) jobInfo(j *job) JobInfo {
+	info := JobInfo{ID: j.id}
+	var largest accounting.Bytes
+	for _, d := range a.devices {
+		if !d.lost && d.Total > largest && j.given(d) {
+			largest = d.Total
+			info.Budget = min(j.limits(d).Max, j.newProcess().limits(d).Max, d.grantable())
+			for sh := range j.shares {
+				info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
+			}
+		}
+	}
+	for _, d := range j.on {
+		info.Devices = append(info.Devices, d.Index)
+	}
+	return info
+}
+
 // serveSession opens a session that was judged to fit with what it reserves.
 func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s, j := t.session, t.job
@@ -179,120 +218,5 @@ func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	a.stats.TotalJobs++
 	for _, d := range keeps {
 		a.grantJobPermits(now, j, d)
-	}
-}
-
-// grantJobPermits makes a job a holder of a device until it ends.
-func (a *Arbiter) grantJobPermits(now time.Time, j *job, d *device) {
-	h := a.grantPermits(now, d, owner{Job: j}, j.asks())
-	h.kept, h.spare = true, j.keepsSpare(d)
-}
-
-// toldWait is the shortest wait after which a program is told that its request was served.
-const toldWait = time.Second
-
-// finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is appended to those that Decisions
-// returns. If the call that made the ticket still runs (a.asking), that call returns the decision instead.
-func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
-	answer = t.counted(answer)
-	answer.Ticket = t.id
-	t.done, t.answer = true, answer
-	if t.parked.IsZero() {
-		a.grantedAtOnce(now, t)
-		return
-	}
-	a.unpark(now, t)
-	waited := now.Sub(t.place.Since)
-	t.job.tally.waits++
-	t.job.tally.waited += max(0, waited)
-	a.countWait(t.job.person, &answer, waited)
-	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
-	if answer.Granted {
-		a.event(a.eventOf(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited))))
-	}
-	if a.asking != t {
-		if answer.Granted && t.lease != nil && waited >= toldWait {
-			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: &Notice{Waited: waited,
-				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
-		}
-		a.decisions = append(a.decisions, answer)
-	}
-}
-
-// grantedAtOnce makes the event of a request that was granted without waiting.
-func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
-	switch {
-	case !t.answer.Granted:
-	case t.kind == WantsBytes:
-		a.grew(now, t.lease, t.bytes)
-	case t.kind == wantsJob:
-		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
-		e.about(t.process())
-		e.in(t.job)
-		if on := t.job.on; len(on) == 1 {
-			e.Device = on[0].Index
-			e.Bytes = t.job.limits(on[0]).Min
-		}
-		a.event(e)
-	}
-}
-
-// refuseTicket refuses a ticket. text is the message; "": it is made from the figures at the limit that refuses the ticket.
-func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
-	r, aside := a.refusal(t, why), ""
-	a.leaveIdle(t)
-	switch {
-	case text != "":
-	case why == ReasonThreads:
-		text = a.explainThreads(t.lease, t.thread)
-	default:
-		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
-			aside = wording.FurtherContext
-		}
-	}
-	var answer Result
-	if t.lease != nil {
-		answer = a.refuse(now, t.lease, why, r, text, aside)
-	} else {
-		t.job.tally.refused++
-		if a.asking != t { // else the call that asked returns the refusal and counts it
-			a.countRefusal(t.job.person, why)
-		}
-		answer = *a.refuseStart(t, why, r, text)
-	}
-	a.finish(now, t, answer)
-	if t.lease == nil {
-		a.abandon(now, t)
-	}
-}
-
-// leaveIdle returns to a lease the idle credit that judge took for a request that is now refused without having waited.
-func (a *Arbiter) leaveIdle(t *ticket) {
-	if l := t.lease; t.taken > 0 && t.parked.IsZero() && !l.closed && l.Away() == 0 {
-		l.give(t.taken)
-	}
-	t.taken = 0
-}
-
-// refuseStart returns the refusal of a job or a session that does not begin.
-func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
-	switch {
-	case text != "":
-	case t.lacks(full.ofPermits):
-		text = a.explainSlots(t)
-	default:
-		return a.minRefused(r, why)
-	}
-	return refusal(why, r, text)
-}
-
-// abandon removes the job or the session that waited for its start and was refused.
-func (a *Arbiter) abandon(now time.Time, t *ticket) {
-	j := t.job
-	if s := t.session; s != nil {
-		a.dropSession(now, s)
-	}
-	if a.jobs[j.id] == j && len(j.sessions) == 0 && t.session == nil {
-		a.dropJob(j)
 	}
 }

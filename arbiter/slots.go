@@ -7,104 +7,56 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// owner is whose a permit is.
-type owner = permit.Key[*job, *session]
+// This file takes slots for what clients make, and gives them back when nothing of their holder is left. Where slots belong to threads it remembers
+// which thread made what. permits.go says who has permits.
 
-// holder has a slot of a device; a job's may have a claim or the sole use of it as well. It takes the slot with
-// its first object there (context, stream, memory) and gives it back with the last; one that is kept was taken
-// when its job began, and stays until that ends. A spare one stays until the first of the job's
-// processes, or threads, takes it.
-type holder struct {
-	owner
-	device *device
-	since  time.Time
-	kept   bool
-	spare  bool
-	lease  *lease // whose thread it is, where the slot is a thread's; else nil
+// MaxThreads is how many threads of a lease are remembered that hold something, and
+// MaxThreadsInAll of all leases together. They are for slots that are threads'.
+const (
+	MaxThreads      = 1024
+	MaxThreadsInAll = 1 << 16
+)
+
+// threadsCrowded reports whether a thread's objects cannot be counted: of a lease there is room for MaxThreads, and of a user's for its share
+// of all.
+func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
+	if l.scope != rules.ScopeThread || l.makers.Has(thread) {
+		return false
+	}
+	share := !l.session.process.MayPass() && (a.threadsOf[l.session.process.UID] >= MaxThreadsInAll/2 || a.threads >= MaxThreadsInAll/8*7)
+	return l.makers.Len() >= MaxThreads || share || a.threads >= MaxThreadsInAll
 }
 
-// holder returns who has a slot there, or nil.
-func (d *device) holder(o owner) *holder { return d.permits[permit.Slot][o] }
-
-// scopeOf says whose the slots are that a session takes on a device: as the device's
-// rule says, or its own, or its own wish where that is narrower.
-func (a *Arbiter) scopeOf(s *session, d *device) rules.Scope {
-	scope := d.rule.SlotScope
-	if s.job.Rule.SlotScope != "" {
-		scope = s.job.Rule.SlotScope
+// makes remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
+// one that there is no room for counts as one that is not known.
+func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
+	if l.scope != rules.ScopeThread {
+		return thread
 	}
-	if width(s.slotScope) > width(scope) {
-		scope = s.slotScope
+	if a.threadsCrowded(l, thread) {
+		thread = 0
 	}
-	return scope
+	if !l.makers.Has(thread) {
+		l.makers.Add(thread)
+		a.threads++
+		a.threadsOf[l.session.process.UID]++
+	}
+	return thread
 }
 
-// width orders the scopes of slots: the more slots a program needs, the larger.
-func width(s rules.Scope) int {
-	switch s {
-	case rules.ScopeThread:
-		return 2
-	case rules.ScopeProcess:
-		return 1
-	}
-	return 0
+// forgotten counts threads that are remembered no longer.
+func (a *Arbiter) forgotten(l *lease, n int) {
+	a.threads -= n
+	count(a.threadsOf, l.session.process.UID, -n)
 }
 
-// owner is whose slot a thread's object on a lease's device counts against.
-func (l *lease) owner(thread uint32) owner {
-	s := l.session
-	switch l.scope {
-	case rules.ScopeThread:
-		return owner{Job: s.job, Process: s, Thread: thread}
-	case rules.ScopeProcess:
-		return owner{Job: s.job, Process: s}
-	}
-	return owner{Job: s.job}
-}
-
-// slots are those that a lease has, or its threads.
-func (l *lease) slots() (all []*holder) {
-	if l.slot != nil {
-		all = append(all, l.slot)
-	}
-	for thread := range l.makers.All() {
-		if h := l.device.holder(l.owner(thread)); h != nil {
-			all = append(all, h)
-		}
-	}
-	return all
-}
-
-// inside reports whether what a thread makes on a lease's device needs no slot that its job
-// does not have.
-func (a *Arbiter) inside(l *lease, thread uint32) bool {
-	return l.device.spareOf(l.session.job) != nil || a.entered(l, thread)
-}
-
-// spareOf returns the slot that a job keeps for the first who comes; nil: it has none.
-func (d *device) spareOf(j *job) *holder {
-	if h := d.holder(owner{Job: j}); h != nil && h.spare {
-		return h
+// Makers tells which threads of a lease have come to hold other objects than when it was last
+// asked, and how many: for RestoredLease.Makers. Nil where slots are not threads'.
+func (a *Arbiter) Makers(id LeaseID) []Maker {
+	if l := a.leases[id]; l != nil {
+		return l.makers.Changed()
 	}
 	return nil
-}
-
-// entered reports whether there is a slot already that what a thread makes on a lease's
-// device counts against.
-func (a *Arbiter) entered(l *lease, thread uint32) bool {
-	if l.slot != nil {
-		return true
-	}
-	d := l.device
-	if h := d.holder(owner{Job: l.session.job}); h != nil && !h.spare {
-		l.slot = h
-		return true
-	}
-	h := d.holder(l.owner(thread))
-	if h != nil && l.scope != rules.ScopeThread {
-		l.slot = h
-	}
-	return h != nil
 }
 
 // enter takes a slot for what a thread is about to make, if it has none.
@@ -122,26 +74,11 @@ func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
 	a.grantPermits(now, l.device, l.owner(a.makes(l, thread)), justSlot).lease = l
 }
 
-// justSlot is what a process needs to make something.
-var justSlot = permit.Kinds{permit.Slot: true}
-
-// grantPermits gives somebody permits, a slot among them.
-func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.Kinds) *holder {
-	h := d.holder(o)
-	if h == nil {
-		h = &holder{owner: o, device: d, since: now}
-		o.Job.slots++
-		a.changed() // others have one less, and its own requests need none
+// keepSpare gives a job that never waits (NoWait) a slot of a device again if it has none left there, also while the device is lost.
+func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
+	if j.run && !j.released && !j.ended && j.given(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
+		a.grantJobPermits(now, j, d)
 	}
-	d.permits.Enter(o, kinds, h)
-	return h
-}
-
-// forget takes all permits of a holder back.
-func (a *Arbiter) forget(h *holder) {
-	h.device.permits.Leave(h.owner)
-	h.Job.slots--
-	a.changed()
 }
 
 // drop takes a slot back. The last one of a job that never waits becomes its spare one.
@@ -161,11 +98,29 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	}
 }
 
-// keepSpare gives a job that never waits (NoWait) a slot of a device again if it has none left there, also while the device is lost.
-func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
-	if j.run && !j.released && !j.ended && j.given(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
-		a.grantJobPermits(now, j, d)
+// uses reports whether a lease has memory in use. Where it has none, its idle credit is
+// taken back: it must not become memory without a slot.
+func (a *Arbiter) uses(l *lease) bool {
+	granted := l.Granted()
+	if granted == 0 {
+		return false
 	}
+	if a.idle(l) < granted {
+		return true
+	}
+	a.take(l, granted)
+	return l.Granted() > 0
+}
+
+// live reports whether a lease has an object.
+func (a *Arbiter) live(l *lease) bool {
+	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.uses(l)
+}
+
+// made reports whether a thread has an object on the lease's device.
+func (a *Arbiter) made(l *lease, thread uint32) bool {
+	n, bytes := l.makers.Count(thread)
+	return n > 0 || bytes && a.uses(l)
 }
 
 // busy reports whether a holder has an object left.
@@ -186,23 +141,19 @@ func (a *Arbiter) busy(h *holder) bool {
 	return false
 }
 
-// live reports whether a lease has an object.
-func (a *Arbiter) live(l *lease) bool {
-	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.uses(l)
-}
-
-// uses reports whether a lease has memory in use. Where it has none, its idle credit is
-// taken back: it must not become memory without a slot.
-func (a *Arbiter) uses(l *lease) bool {
-	granted := l.Granted()
-	if granted == 0 {
-		return false
+// forgetThreads forgets the threads of a lease that hold nothing any more, and takes their
+// slots back.
+func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
+	if unused := l.makers.ByBytes() && !a.uses(l); unused {
+		l.makers.NoBytes()
 	}
-	if a.idle(l) < granted {
-		return true
+	gone := l.makers.Forget()
+	for _, thread := range gone {
+		if h := l.device.holder(l.owner(thread)); h != nil {
+			a.drop(now, h)
+		}
 	}
-	a.take(l, granted)
-	return l.Granted() > 0
+	a.forgotten(l, len(gone))
 }
 
 // left looks whether a lease's holders have an object left, after some went.
@@ -226,17 +177,17 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	}
 }
 
-// sweep gives back the slots of those who freed their last object without a word.
-func (a *Arbiter) sweep(now time.Time, d *device) {
-	for _, h := range d.permits[permit.Slot] {
-		a.dropIdle(now, h)
-	}
-}
-
 // dropIdle takes a slot back with which nothing is done.
 func (a *Arbiter) dropIdle(now time.Time, h *holder) {
 	if h.device.holder(h.owner) == h && !h.kept && !a.busy(h) {
 		a.drop(now, h)
+	}
+}
+
+// sweep gives back the slots of those who freed their last object without a word.
+func (a *Arbiter) sweep(now time.Time, d *device) {
+	for _, h := range d.permits[permit.Slot] {
+		a.dropIdle(now, h)
 	}
 }
 
@@ -246,44 +197,4 @@ func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	if d.overfull() {
 		a.sweep(now, d)
 	}
-}
-
-// overfull reports whether there are more slots taken than there are: who left without a word must not come back so.
-func (d *device) overfull() bool {
-	most := d.slotsMax()
-	return most > 0 && len(d.permits[permit.Slot]) > most
-}
-
-// full tells whether a device has no permits for one more of a job: by its rule, or by a
-// program's own wish (own) to be one of few.
-func (d *device) full(j *job, asks permit.Kinds, wish int) (full, own bool) {
-	if d.permits.Full(j, asks, d.caps()) {
-		return true, false
-	}
-	return false, wish > 0 && len(d.permits[permit.Slot]) >= wish
-}
-
-// caps are how many permits of each kind a device has.
-func (d *device) caps() permit.Caps {
-	if most := d.slotsMax(); most > 0 {
-		return permit.Caps{permit.Slot: most}
-	}
-	return permit.Caps{permit.Claim: 1}
-}
-
-// slotsMax is slots.max in force; 0 for no limit.
-func (d *device) slotsMax() int {
-	if most, _, live := d.live.Slots(d.Index); live {
-		return most
-	}
-	return max(0, d.rule.SlotsMax)
-}
-
-// slotsBy is what slots.max comes from.
-func (d *device) slotsBy() string {
-	_, by, live := d.live.Slots(d.Index)
-	if !live && d.slotsMax() > 0 {
-		return "the configuration"
-	}
-	return by
 }

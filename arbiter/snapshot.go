@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// This file describes leases, devices, jobs, budgets and users for a snapshot (figures.Snapshot).
+// This file describes leases, devices, jobs, budgets, users and waiting requests for a snapshot (figures.Snapshot). picture.go puts it together.
 
 // leaseState describes a lease whose usage was just read (look).
 func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {

@@ -10,6 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
+// This file has the types with which the daemon calls the arbiter: the IDs, the requests and what is told of what they opened, the readings of a
+// device, what a restart restores, and Word, the memory that a lease shares with its client.
+
 // SessionID names one client process's session. 0 is none. Never reused.
 type SessionID uint64
 

@@ -1,12 +1,20 @@
 package arbiter
 
 import (
-	"cmp"
 	"slices"
 	"time"
 )
 
-// Waiting requests also change because time passes. [Arbiter.Tick] calls pass, and Due tells the daemon when to call Tick.
+// This file has what changes because time passes: deadlines, ages, dead programs' memory and notices. Due tells the daemon when to call Tick.
+
+// Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
+func (a *Arbiter) Tick(now time.Time) {
+	for p := range a.overs {
+		a.squeeze(now, p)
+	}
+	a.expire(now)
+	a.pass(now)
+}
 
 // pass decides the waiting requests whose time has come.
 func (a *Arbiter) pass(now time.Time) {
@@ -50,11 +58,6 @@ func (a *Arbiter) ageDue() (due time.Time) {
 		}
 	}
 	return due
-}
-
-// byArrival orders tickets by who came first.
-func byArrival(x, y *ticket) int {
-	return cmp.Or(cmp.Compare(x.place.Arrival, y.place.Arrival), cmp.Compare(x.id, y.id))
 }
 
 // earlier is the earlier one of two times; the zero time is none.

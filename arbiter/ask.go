@@ -1,0 +1,109 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file has the calls of the daemon for requests of leases: for memory, streams, contexts and holds, and for what was freed. decide.go has what
+// happens to a request that cannot be granted at once.
+
+// Ask decides on a request of a lease, or counts the objects that it gives back.
+//
+// A refusal changes nothing, with one exception: if other requests wait, or slots belong to processes or threads, a slot under which the lease holds
+// nothing goes back, and its idle credit too. A request that could never fit is refused before any credit word is read; idle credit
+// then counts as used in Remaining.
+//
+// A request for bytes that fits costs as much as the tree of budgets is deep, however many leases there are. Only a request that a limit
+// refuses makes Ask read the other leases below that limit.
+//
+// If slots are limited, the first object of a holder without a slot waits for a slot. The cost of a new context is reserved until the figures of
+// the device show its memory.
+func (a *Arbiter) Ask(now time.Time, r Request) Result {
+	l := a.leases[r.Lease]
+	if l == nil || !l.session.alive() {
+		return Result{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
+	}
+	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
+	a.touch(now, l)
+	if r.What == WantsStreams {
+		a.takeStreams(l)
+	}
+	if r.What == WantsBytes {
+		if r.Bytes == 0 && !l.gone() {
+			return Result{Granted: true}
+		}
+	} else if r.Count = min(max(r.Count, -maxObjects), maxObjects); r.Count <= 0 || r.Noticed {
+		defer a.cycle(now)
+		a.countObjects(now, l, r)
+		return l.counted(r.What, Result{Granted: true})
+	}
+	// Of an absent client's request the daemon knows the amount only rounded up, and not whether it is managed memory: its exact request is refused.
+	if v := a.never(l, r.takes()); v.final && !r.Place.Absent {
+		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
+	}
+	if r.What == WantsBytes {
+		if l.closed { // freed bytes go back before the lease is granted more
+			a.settle(now, l)
+		}
+		for other := range l.device.aparts {
+			a.takeApart(other)
+		}
+		if r.Managed {
+			a.take(l, a.idle(l)) // idle credit counts at the device, where managed memory need not
+		} else {
+			a.giveWay(l, r.Bytes)
+		}
+		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
+		if l.settled() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
+			a.grew(now, l, r.Bytes)
+			return Result{Granted: true, Receipt: r.Receipt()}
+		}
+	}
+	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, asked: r.Again, place: r.Place}
+	if r.What == WantsStreams {
+		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
+	}
+	defer a.cycle(now)
+	if r.What == WantsBytes && l.contended() { // other requests wait: what the client freed goes back first
+		a.recallAll(l)
+	}
+	a.ask(now, t)
+	return t.result()
+}
+
+// TakeBack takes back a grant of which the client never read the reply. Bytes are added to the credit word of the lease, as if the client had freed
+// them. If the word cannot take them, they stay counted until the client resumes and reports its own sum.
+func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
+	if r.What != WantsBytes {
+		return a.Ask(now, Request{Lease: r.Lease, What: r.What, Count: -r.Count, Thread: r.Thread})
+	}
+	if l := a.leases[r.Lease]; l != nil && l.word.Free(r.Bytes) {
+		a.Freed(now, r.Lease)
+	}
+	return Result{Granted: true}
+}
+
+// Freed tells that a free saw NOTIFY in the word: while a budget above the lease
+// is over, or somebody waits for it, what was freed goes back. If many requests wait, they are judged by a Tick that is due
+// within 2 ms, so that many frees cost one cycle. Unknown leases are ignored.
+func (a *Arbiter) Freed(now time.Time, id LeaseID) {
+	l := a.leases[id]
+	if l == nil || !l.session.alive() {
+		return
+	}
+	defer a.cycleSoon(now)
+	a.touch(now, l)
+	a.settle(now, l)
+	a.takeApart(l)
+	if l.contended() {
+		a.recallAll(l)
+	}
+	a.left(now, l)
+	if l.notify && !l.wanted() {
+		l.notify = false
+		a.flag(l)
+	}
+}

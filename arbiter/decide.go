@@ -1,0 +1,140 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/permit"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file decides a new request, or has it wait. ask.go calls it for requests of leases, jobs.go and sessions.go for what begins.
+
+// ask decides a new request, or has it wait. Before it refuses a request or has it wait, it takes back slots that nothing needs (tidy) and
+// idle credit of others (helps), and judges the request again.
+func (a *Arbiter) ask(now time.Time, t *ticket) {
+	a.asking = t
+	defer func() { a.asking = nil }()
+	a.sort(now)
+	a.arrive(now, t)
+	if t.absent() {
+		a.enqueue(now, t)
+		return
+	}
+	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.waiting > 0 || l.device.overfull()) {
+		a.left(now, l)
+	}
+	v := a.judge(t)
+	if t.lease != nil && t.lacks(full.ofBytes) || v.final {
+		a.countLimit(t)
+	}
+	if v.final {
+		a.refuseTicket(now, t, v.reason, "")
+		return
+	}
+	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.permits[permit.Slot]) > 0) {
+		a.tidy(now, t)
+		v = a.judge(t)
+	}
+	if !v.final && a.helps(t) {
+		v = a.judge(t)
+	}
+	if v.spot != nil {
+		if v = a.admit(now, t, v); v.spot != nil {
+			if slices.ContainsFunc(a.queue, t.narrows) {
+				a.changed()
+			}
+			return
+		}
+	}
+	if v.final {
+		a.refuseTicket(now, t, v.reason, "")
+		return
+	}
+	if why := a.mayWait(now, t); why != ReasonNone {
+		a.refuseTicket(now, t, why, "")
+		return
+	}
+	if t.asked && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
+		text := fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(0), wording.Cancelled)
+		a.refuseTicket(now, t, ReasonCancelled, text)
+		return
+	}
+	if why := a.crowded(t); why != "" && (t.aside || !t.again) {
+		a.turnAway(now, t, why)
+		return
+	}
+	if t.lease != nil { // while it waits, its job keeps no slot that no object of it needs
+		a.left(now, t.lease)
+		a.judge(t)
+	}
+	a.park(now, t)
+}
+
+// tidy takes back slots that no object needs any more, though no message of the client said so: on the devices on which a request lacks a slot, and
+// on all that it may choose from. A request that only lacks bytes keeps the slot of its own lease, because it may be refused, and with
+// the slot its lease would lose its idle credit.
+func (a *Arbiter) tidy(now time.Time, t *ticket) {
+	for i := range t.spots {
+		if t.any || t.spots[i].lacks(func(f full) bool { return f.hard && f.ofPermits() }) {
+			a.sweep(now, t.spots[i].device)
+		}
+	}
+	if t.lease != nil && t.lacks(full.ofPermits) {
+		a.left(now, t.lease)
+	}
+}
+
+// askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.
+const askedAgain = 2 * time.Second
+
+// arrive gives a request its place: the one that it had, if it comes again, else a new one.
+func (a *Arbiter) arrive(now time.Time, t *ticket) {
+	t.again = t.place.Arrival != 0
+	t.priority = t.job.Rule.Priority + t.job.request.Priority
+	if t.again {
+		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have given it out
+	} else {
+		a.arrival++
+		t.place.Arrival, t.place.Since = a.arrival, now
+	}
+	if t.place.Absent {
+		t.place.Absent, t.until = false, now.Add(AbsentFor)
+	}
+	if t.place.Since.IsZero() || t.place.Since.After(now) {
+		t.place.Since = now
+	}
+	if t.lease != nil {
+		t.spots = []spot{{device: t.lease.device}}
+	}
+	a.noteSince(t)
+}
+
+// mayWait returns ReasonNone if a request that cannot be served may wait, else the reason for which it is refused.
+func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
+	slots := t.lease == nil || t.lacks(full.ofPermits)
+	switch {
+	case !slots && !t.waitsForBytes():
+		return t.shortOf()
+	case t.noWait || t.job.request.NoWait:
+		return ReasonBusy
+	case slots:
+		return ReasonNone
+	case t.kind == WantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.Rule.WaitAfter):
+		return t.shortOf()
+	}
+	return ReasonNone
+}
+
+// park enters a request among those that wait, tells of it, and runs a cycle.
+func (a *Arbiter) park(now time.Time, t *ticket) {
+	a.enqueue(now, t)
+	a.stats.Waited++
+	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.moment(now).positions[t], t.why.reason.plain())))
+	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again
+		a.cancel(now, t, ReasonTimeout)
+		return
+	}
+	a.cycle(now)
+}

@@ -1,0 +1,82 @@
+package arbiter
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file records the decision on a request: the request leaves the queue, its wait is counted, and its client is told. serve.go and refuse.go call it.
+
+// Decisions returns the decisions on waiting requests since the last call, and the notices for requests that still wait, oldest first.
+// Each ticket that was returned as waiting is decided exactly once.
+func (a *Arbiter) Decisions() []Result {
+	decisions := a.decisions
+	a.decisions = nil
+	return decisions
+}
+
+// leastTold is how much more than when that was last told a lease has to have to be told of again.
+const leastTold = 64 << 20
+
+// grew tells of what a lease was granted, whenever it has come to have twice as much: however much a program asks for, that is
+// some lines for each lease.
+func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
+	has := l.Granted()
+	if has < 2*l.told || has < l.told.Plus(leastTold) && l.told > 0 {
+		return
+	}
+	l.told = has
+	a.leaseEvent(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
+}
+
+// toldWait is the shortest wait after which a program is told that its request was served.
+const toldWait = time.Second
+
+// finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is appended to those that Decisions
+// returns. If the call that made the ticket still runs (a.asking), that call returns the decision instead.
+func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
+	answer = t.counted(answer)
+	answer.Ticket = t.id
+	t.done, t.answer = true, answer
+	if t.parked.IsZero() {
+		a.grantedAtOnce(now, t)
+		return
+	}
+	a.unpark(now, t)
+	waited := now.Sub(t.place.Since)
+	t.job.tally.waits++
+	t.job.tally.waited += max(0, waited)
+	a.countWait(t.job.person, &answer, waited)
+	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
+	if answer.Granted {
+		a.event(a.eventOf(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited))))
+	}
+	if a.asking != t {
+		if answer.Granted && t.lease != nil && waited >= toldWait {
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: &Notice{Waited: waited,
+				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
+		}
+		a.decisions = append(a.decisions, answer)
+	}
+}
+
+// grantedAtOnce makes the event of a request that was granted without waiting.
+func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
+	switch {
+	case !t.answer.Granted:
+	case t.kind == WantsBytes:
+		a.grew(now, t.lease, t.bytes)
+	case t.kind == wantsJob:
+		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
+		e.about(t.process())
+		e.in(t.job)
+		if on := t.job.on; len(on) == 1 {
+			e.Device = on[0].Index
+			e.Bytes = t.job.limits(on[0]).Min
+		}
+		a.event(e)
+	}
+}

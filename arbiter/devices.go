@@ -1,0 +1,82 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file has the calls of the daemon about devices that come, are lost, do not answer, or answer again.
+
+// AddDevice makes a device known, or known again after it was lost: it has room for new
+// leases, and the lost ones stay so. A device with the index of one that is there replaces
+// its description.
+func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
+	defer a.cycle(now)
+	known := a.device(d.Index)
+	if known == nil {
+		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
+			policy: &a.policy}
+		known.makeLimits()
+		a.devices = append(a.devices, known)
+		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
+		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
+		_ = a.ledger.Probe(&known.direct, nil, d.Index)
+	}
+	known.Device, known.found = d, d.Total
+	known.live = a.limits[rules.Owner{Kind: rules.OfDevice, ID: uint64(d.Index)}]
+	a.configure(known)
+	if known.lost {
+		known.lost = false
+		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
+		clear(known.figures)
+	}
+	a.recap(now, known)
+	a.renew(now, everyJob, false)
+	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
+		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
+}
+
+// LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
+// outlives its device; requests there are refused with ReasonDeviceLost, the other devices
+// go on. Unknown indices are ignored.
+func (a *Arbiter) LoseDevice(now time.Time, index int) {
+	d := a.device(index)
+	if d == nil || d.lost {
+		return
+	}
+	defer a.cycle(now)
+	d.lost = true
+	a.changed()
+	leases := slices.Collect(a.leasesOn(d))
+	for _, l := range leases {
+		a.empty(now, l)
+	}
+	a.sweep(now, d)
+	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
+}
+
+// Unresponsive marks a device that has not answered for some time. Everything goes on
+// with what it said last. Unknown and lost devices are ignored.
+func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
+	d := a.device(index)
+	if d == nil || d.lost || d.hung {
+		return
+	}
+	d.hung = true
+	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(wording.DeviceHangs, d, wording.Span(silent))})
+}
+
+// Responsive tells that a device which did not answer does again.
+func (a *Arbiter) Responsive(now time.Time, index int) {
+	d := a.device(index)
+	if d == nil || !d.hung {
+		return
+	}
+	d.hung = false
+	a.event(Event{Time: now, Kind: EventHung, Device: index, Text: fmt.Sprintf(wording.DeviceAnswers, d)})
+}

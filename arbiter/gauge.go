@@ -1,0 +1,39 @@
+package arbiter
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/pressure"
+	"github.com/gpuarb/gpuarb/figures"
+)
+
+// This file has the gauge of a device, a job or a user: for how long requests waited for bytes there, and for how long no job went on meanwhile.
+// pressure.go sets the gauges, and snapshots show them.
+
+// gauge is the pressure of a device, a job or a user.
+type gauge struct {
+	waits   bool // a request waits for bytes there
+	goes    bool // meanwhile a job with a lease there goes on
+	tracker pressure.Tracker
+}
+
+// isOpen reports whether a request waits there, and no job is known to go on yet.
+func (g *gauge) isOpen() bool { return g.waits && !g.goes }
+
+// measure tells the tracker which states hold from now on.
+func (g *gauge) measure(now time.Time) {
+	some, full := g.waits, g.waits && !g.goes
+	if s, f := g.tracker.States(); s != some || f != full {
+		g.tracker.Set(now, some, full)
+	}
+}
+
+// pressureState is what a snapshot has of a pressure.
+func pressureState(t *pressure.Tracker, now time.Time) figures.PressureState {
+	line := func(l pressure.Line) figures.PressureLine {
+		percent := func(i int) float64 { return float64(l.Averages[i]) / 100 }
+		return figures.PressureLine{Avg10: percent(0), Avg60: percent(1), Avg300: percent(2), TotalUs: uint64(l.Total.Microseconds())}
+	}
+	v := t.At(now)
+	return figures.PressureState{Some: line(v.Some), Full: line(v.Full)}
+}

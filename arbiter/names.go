@@ -1,0 +1,87 @@
+package arbiter
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file has the names by which users know processes, jobs, holders of slots and requests. Messages, events and notices use them.
+
+// name is how people know a process.
+func (s *session) name() string {
+	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
+}
+
+// name is how people know a job.
+func (j *job) name() string {
+	if !j.run && len(j.sessions) == 1 {
+		return j.sessions[0].name()
+	}
+	name := wording.Job(uint64(j.id), j.request.Name, cmp.Or(j.request.Command, j.request.Process.Command))
+	return wording.WhatStillRuns(name, j.stillRuns())
+}
+
+// name is how people know a holder.
+func (h *holder) name() string {
+	switch s := h.Process; {
+	case s == nil:
+		return h.Job.name()
+	case h.Thread != 0:
+		return fmt.Sprintf(wording.Thread, h.Thread, s.name())
+	default:
+		return s.name()
+	}
+}
+
+// name returns the name, for users, of the program or job that waits.
+func (t *ticket) name() string {
+	if t.session != nil {
+		return t.session.name()
+	}
+	return t.job.name()
+}
+
+// stillRuns names the processes that go on after a job's command has ended: its clients, else the one that CommandEnded
+// named; "": the command goes on, or none is known.
+func (j *job) stillRuns() string {
+	if !j.commandEnded {
+		return ""
+	}
+	var names []string
+	count := 0
+	for _, s := range j.sessions {
+		if !s.alive() {
+			continue
+		}
+		if count++; count <= namedHolders {
+			names = append(names, wording.Process(s.process.Exe, s.process.Command, "", s.process.PID))
+		}
+	}
+	if count > 0 {
+		return wording.List(names, count)
+	}
+	return j.livesBy
+}
+
+// namedHolders is how many holders a message names; of the others it tells the number.
+const namedHolders = 3
+
+// CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.
+func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
+	name := ""
+	if j := a.jobs[id]; j != nil {
+		name = j.request.Name
+	}
+	return wording.Caller(name, p.Command, p.PID)
+}
+
+// JobName is how people know a job: "job 3 (python3)".
+func (a *Arbiter) JobName(id JobID) string {
+	if j := a.jobs[id]; j != nil {
+		return j.name()
+	}
+	return wording.Job(uint64(id), "", "")
+}

@@ -1,0 +1,98 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file enters jobs, sessions and leases in the books, without judging whether there is room. jobs.go, sessions.go and restore.go call it.
+
+// newJob puts a job in place with its budgets, whether what it reserves has room or not.
+func (a *Arbiter) newJob(now time.Time, j *job) {
+	j.opened, j.moved = now, now
+	a.joins(j)
+	r := &j.request
+	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
+		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
+	j.budget = a.ledger.OpenBudget(nil)
+	j.budget.Owner = j
+	a.link(j)
+	_, _ = a.setLimits(a.jobChanges(nil, j), false)
+	a.lastJob = max(a.lastJob, j.id)
+	a.jobs[j.id] = j
+}
+
+// startOf returns the request for what a session reserves at its start.
+func (a *Arbiter) startOf(s *session, place Place) *ticket {
+	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
+	for _, d := range a.devices {
+		if d.lost || !s.job.uses(d) {
+			continue
+		}
+		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
+			t.spots = append(t.spots, spot{device: d})
+		}
+	}
+	return t
+}
+
+// newSession puts a session in place, and its job where it is one of its own. A pending
+// one reserves nothing yet.
+func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*session, error) {
+	j := a.jobs[r.Job]
+	if r.Job != 0 && (j == nil || j.pending) {
+		return nil, fmt.Errorf(wording.JobEnded, r.Job, ErrNoJob)
+	}
+	if j == nil {
+		request := JobRequest{Process: r.Process, Command: r.Process.Command}
+		j = &job{id: a.lastJob + 1, request: request, Job: rules.Job{Rule: a.policy.For(r.Process)}, closed: true, pending: pending}
+		a.newJob(now, j)
+	}
+	a.lastSession++
+	s := &session{Client: rules.Client{In: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
+		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
+	if r.Streams != 0 {
+		s.Asked.Streams = max(1, r.Streams)
+	}
+	s.budget = a.ledger.OpenBudget(j.budget)
+	s.budget.Owner = s
+	a.linkSession(s)
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
+	j.sessions = append(j.sessions, s)
+	a.sessions[s.id] = s
+	return s, nil
+}
+
+// newLease opens a lease that holds nothing. What its word shows, Refresh decides.
+func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease {
+	a.lastLease++
+	w.Opened(a.lastLease)
+	l := &lease{id: a.lastLease, word: w, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now}
+	if err := a.ledger.OpenLease(l, s.budget, d.Index, s.Streams().Max); err != nil {
+		panic("arbiter: " + err.Error()) // the ledger has every device
+	}
+	s.leases = append(s.leases, l)
+	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
+	a.leases[l.id] = l
+	s.job.tally.resumed(d, &s.process)
+	return l
+}
+
+// Refresh has the word of a lease show its flags and limit, whatever it showed: its page may be another
+// one. Leases that are unknown or ended are ignored.
+func (a *Arbiter) Refresh(id LeaseID) {
+	l := a.leases[id]
+	if l == nil || !l.session.alive() {
+		return
+	}
+	l.closed, l.notify = l.lost || l.Over(), !l.lost && l.wanted()
+	a.flag(l)
+	l.word.Limit(l.maxInForce())
+	if l.contended() {
+		a.recallAll(l)
+	}
+}

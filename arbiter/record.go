@@ -1,0 +1,85 @@
+package arbiter
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/figures"
+)
+
+// This file records events (event.go) until the daemon reads them, and in the tally of a job its processes that use a device past the library.
+
+// Events returns the events since the last call, oldest first. If it is not called for long, the oldest are dropped.
+func (a *Arbiter) Events() []Event {
+	events := a.events
+	a.events = nil
+	return events
+}
+
+// maxEvents is how many events are kept for a reader that does not come: the
+// oldest half goes first.
+const maxEvents = 8192
+
+// event notes an event.
+func (a *Arbiter) event(e Event) {
+	if len(a.events) >= maxEvents {
+		a.events = slices.Delete(a.events, 0, maxEvents/2)
+	}
+	if d := a.device(e.Device); d != nil {
+		e.UUID, e.processor = d.UUID, !d.IsGPU()
+	}
+	a.events = append(a.events, e)
+}
+
+// leaseEvent notes an event with what it says of a lease. Without a text that is made when somebody wants it.
+func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
+	e.Time, e.Device, e.Lease = now, l.device.Index, l.id
+	e.about(&l.session.process)
+	e.in(l.session.job)
+	if e.Text == "" {
+		e.program = l.session.name()
+	}
+	a.event(e)
+}
+
+// deniedEvent adds an event: a process was refused a request.
+func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
+	e.about(&s.process)
+	e.in(s.job)
+	e.Time, e.Kind, e.program, e.why = now, EventDenied, s.name(), why
+	a.event(e)
+}
+
+// in fills in which job an event is about; what that runs is its command, where no process of it has one.
+func (e *Event) in(j *job) {
+	e.Job, e.Name = j.id, j.request.Name
+	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
+		e.Command = cmp.Or(j.request.Command, e.Command)
+	}
+}
+
+// resumed takes a process that has a lease now off the list of those without one: after a restart without a state file, a
+// reading of the device lists a client before the client resumes.
+func (t *tally) resumed(d *device, p *rules.Process) {
+	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
+		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == figures.BypassPassed
+	})
+}
+
+// beside notes what a reading shows of a process of the job that has no lease on the device. isNew: the reading before did not
+// list the process.
+func (t *tally) beside(d *device, u *figures.UnmanagedState, isNew bool) {
+	for i := range t.besides {
+		if b := &t.besides[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
+			b.Command, b.Bypass, b.Peak = u.Command, u.Bypass, max(b.Peak, u.Bytes)
+			return
+		}
+	}
+	if len(t.besides) < mostBeside {
+		t.besides = append(t.besides, Beside{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass})
+	} else if isNew {
+		t.more++
+	}
+}

@@ -1,0 +1,189 @@
+package arbiter
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file refuses requests: for want of room, because of a deadline, on request, or because there is no place among those that wait. A job or a
+// session that waited for its start ends with its request.
+
+// denied counts a refusal, and reports whether it is the first of the process.
+func (a *Arbiter) denied(l *lease) bool {
+	l.denied++
+	l.device.denied++
+	l.session.job.tally.refused++
+	a.stats.Denied++
+	first := !l.session.refused
+	l.session.refused = true
+	return first
+}
+
+// refuse counts a refusal of a lease's request and returns the result with its message. text is the message; "": it is made from the figures of
+// r, and from aside, which says what is free but kept for other requests.
+func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
+	o := Result{Reason: reason, First: a.denied(l), Explain: text}
+	a.countRefusal(l.session.job.person, reason)
+	if r.Amount == accounting.Memory {
+		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
+	}
+	if text == "" {
+		a.explain(l, &o, r, aside)
+	}
+	j := l.session.job
+	j.denial, j.denied = l.session.name()+": "+o.Explain, now
+	switch reason {
+	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has made an event that says more
+	default:
+		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Lease: l.id, Reason: reason,
+			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
+	}
+	return o
+}
+
+// startRefused tells that a job, or a process, was refused what it takes before it begins.
+func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
+	if r := (*Result)(nil); errors.As(err, &r) && r.Reason != ReasonCrowded {
+		a.countRefusal(a.person(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
+		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
+	}
+}
+
+// leaveIdle returns to a lease the idle credit that judge took for a request that is now refused without having waited.
+func (a *Arbiter) leaveIdle(t *ticket) {
+	if l := t.lease; t.taken > 0 && t.parked.IsZero() && !l.closed && l.Away() == 0 {
+		l.give(t.taken)
+	}
+	t.taken = 0
+}
+
+// refuseStart returns the refusal of a job or a session that does not begin.
+func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
+	switch {
+	case text != "":
+	case t.lacks(full.ofPermits):
+		text = a.explainSlots(t)
+	default:
+		return a.minRefused(r, why)
+	}
+	return refusal(why, r, text)
+}
+
+// abandon removes the job or the session that waited for its start and was refused.
+func (a *Arbiter) abandon(now time.Time, t *ticket) {
+	j := t.job
+	if s := t.session; s != nil {
+		a.dropSession(now, s)
+	}
+	if a.jobs[j.id] == j && len(j.sessions) == 0 && t.session == nil {
+		a.dropJob(j)
+	}
+}
+
+// refuseTicket refuses a ticket. text is the message; "": it is made from the figures at the limit that refuses the ticket.
+func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
+	r, aside := a.refusal(t, why), ""
+	a.leaveIdle(t)
+	switch {
+	case text != "":
+	case why == ReasonThreads:
+		text = a.explainThreads(t.lease, t.thread)
+	default:
+		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
+			aside = wording.FurtherContext
+		}
+	}
+	var answer Result
+	if t.lease != nil {
+		answer = a.refuse(now, t.lease, why, r, text, aside)
+	} else {
+		t.job.tally.refused++
+		if a.asking != t { // else the call that asked returns the refusal and counts it
+			a.countRefusal(t.job.person, why)
+		}
+		answer = *a.refuseStart(t, why, r, text)
+	}
+	a.finish(now, t, answer)
+	if t.lease == nil {
+		a.abandon(now, t)
+	}
+}
+
+// cancel refuses a waiting ticket because of its deadline or on request, with an event. The caller runs the cycle.
+func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
+	a.changed()
+	kind, text := EventCancelled, wording.Cancelled
+	if why == ReasonTimeout {
+		kind, text = EventTimeout, wording.TimedOut
+		if held := a.heldAt(now, t.obstacle()); held != "" {
+			text += "; " + held
+		}
+		a.stats.Timeouts++
+	} else {
+		a.stats.Cancelled++
+	}
+	text = fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(now.Sub(t.place.Since)), text)
+	a.event(a.eventOf(now, t, kind, text))
+	a.refuseTicket(now, t, why, text)
+}
+
+// cancelOf cancels the tickets of a job for which meant returns true, and returns how many there were.
+func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n int) {
+	for _, t := range slices.Clone(j.tickets) {
+		if meant(t) {
+			a.cancel(now, t, ReasonCancelled)
+			n++
+		}
+	}
+	return n
+}
+
+// cancelStart cancels the start that a job waits for. False: it does not.
+func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
+	return a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsJob }) > 0
+}
+
+// dropAbsent removes the ticket of an absent client, and the job or session that it was to open.
+func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
+	a.unpark(now, t)
+	t.done = true
+	if t.lease == nil {
+		a.abandon(now, t)
+	}
+	a.changed()
+}
+
+// refuseLate refuses the requests that have waited as long as they may, and drops those whose clients have not asked again in time.
+func (a *Arbiter) refuseLate(now time.Time) {
+	late := func(t *ticket) bool { return !t.ends().IsZero() && !now.Before(t.ends()) }
+	if !slices.ContainsFunc(a.queue, late) {
+		return
+	}
+	all := slices.Clone(a.queue)
+	slices.SortFunc(all, byArrival)
+	for _, t := range all {
+		switch {
+		case t.done || !late(t):
+		case t.absent():
+			a.dropAbsent(now, t)
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Reason: ReasonCancelled})
+		default:
+			a.cancel(now, t, ReasonTimeout)
+		}
+	}
+}
+
+// turnAway answers a request that may wait, but for which there is no place in the queue. This answer is not a refusal, and no counter of
+// refusals rises: the client asks again until the request has waited as long as it may.
+func (a *Arbiter) turnAway(now time.Time, t *ticket, why string) {
+	a.leaveIdle(t)
+	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
+	if t.lease == nil {
+		a.abandon(now, t)
+	}
+}

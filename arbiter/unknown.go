@@ -1,0 +1,31 @@
+package arbiter
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter/wording"
+)
+
+// This file notes devices that programs use and the daemon does not know.
+
+// UnknownDevice notes that a process uses a device that the daemon does not know, by the UUID that its driver says. It returns
+// the message for the process's user; "": the job has had it before.
+func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
+	s := a.sessions[id]
+	if s == nil || len(s.job.tally.unknown) >= mostUnknown || slices.Contains(s.job.tally.unknown, uuid) {
+		return ""
+	}
+	s.job.tally.unknown = append(s.job.tally.unknown, uuid)
+	format := wording.UnknownFree
+	if s.job.run {
+		format = wording.UnknownRefused
+	}
+	text := fmt.Sprintf(format, s.name(), uuid)
+	e := Event{Time: now, Kind: EventUnknown, Device: -1, UUID: uuid, Text: text}
+	e.about(&s.process)
+	e.in(s.job)
+	a.event(e)
+	return text
+}
