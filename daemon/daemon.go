@@ -46,10 +46,10 @@ type Daemon struct {
 	inv      machine
 	known    atomic.Pointer[table] // the devices, replaced as a whole
 	scans    scans
-	audience audienceOf
+	looks    looks
 	listener *ipc.Listener
 	fs       *gpufs.Server
-	reaper   *inventory.Reaper[*mortal]
+	reaper   *watcher
 	page     *worker.Keeper
 	ctx      context.Context // ends with Stop
 	cancel   context.CancelFunc

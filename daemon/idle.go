@@ -19,52 +19,56 @@ const (
 	followedFor = 3 * time.Second
 )
 
-// audienceOf notes when the daemon's state was last looked at from outside.
-type audienceOf struct {
+// looks notes when the daemon's state was last looked at from outside.
+type looks struct {
 	mu      sync.Mutex
 	watched time.Time // last look of a user; zero: there was none
 	page    time.Time // last look of the process that serves the page; zero: there was none
 }
 
+// watch notes a look of a user. It reports whether the look is the first one after a pause.
+func (l *looks) watch(now time.Time) (first bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	first = l.watched.IsZero() || now.Sub(l.watched) > watchedFor
+	l.watched = now
+	return first
+}
+
+// follow notes a look of the process that serves the page. It reports whether the last one was less than followedFor ago: then a
+// browser shows the page.
+func (l *looks) follow(now time.Time) (followed bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	followed = !l.page.IsZero() && now.Sub(l.page) < followedFor
+	l.page = now
+	return followed
+}
+
+// lately reports whether a user has looked at the state within watchedFor.
+func (l *looks) lately(now time.Time) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return !l.watched.IsZero() && now.Sub(l.watched) <= watchedFor
+}
+
 // looked notes a look at the state by a user: with a command, a file or the page. After a pause it wakes the readers.
 func (d *Daemon) looked() {
-	now := d.now()
-	w := &d.audience
-	w.mu.Lock()
-	first := w.watched.IsZero() || now.Sub(w.watched) > watchedFor
-	w.watched = now
-	w.mu.Unlock()
-	if first {
+	if d.looks.watch(d.now()) {
 		d.wakeReaders()
 	}
 }
 
-// looked notes a look of a client. A look of the process that serves the page counts only if the last one was less than
-// followedFor ago: then a browser shows the page.
+// looked notes a look of a client. A look of the process that serves the page counts only while a browser shows the page.
 func (cl *client) looked() {
-	d := cl.d
-	if !d.page.Is(cl.conn.Peer().PID) {
-		d.looked()
-		return
-	}
-	now := d.now()
-	w := &d.audience
-	w.mu.Lock()
-	followed := !w.page.IsZero() && now.Sub(w.page) < followedFor
-	w.page = now
-	w.mu.Unlock()
-	if followed {
-		d.looked()
+	if !cl.d.page.Is(cl.conn.Peer().PID) || cl.d.looks.follow(cl.d.now()) {
+		cl.d.looked()
 	}
 }
 
 // idle reports whether there is no session and no job, and no user has looked at the state for watchedFor.
 func (d *Daemon) idle() bool {
-	now := d.now()
-	d.audience.mu.Lock()
-	watched := !d.audience.watched.IsZero() && now.Sub(d.audience.watched) <= watchedFor
-	d.audience.mu.Unlock()
-	if watched {
+	if d.looks.lately(d.now()) {
 		return false
 	}
 	d.lock()

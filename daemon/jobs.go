@@ -36,7 +36,7 @@ type job struct {
 	namespace uint64
 	told      *client // whom the last reply with it went to
 	index     int     // of its record
-	by        mortal  // what it lives by: the runner, then another process of it
+	by        watched // what it lives by: the runner, then another process of it
 	members   map[*session]struct{}
 	live      int  // members that have not ended
 	open      bool // it holds what it was to hold, and its runner was told, or will be
@@ -191,7 +191,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 // newJob is the job of a record. Nobody knows it yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
-		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, by: mortal{pidfd: -1}}
+		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, by: watched{pidfd: -1}}
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
@@ -351,7 +351,7 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 
 // watchJob has a job live by a process, until the last of the job's has ended.
 func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
-	return d.watch(&j.by, by, pidfd, func() {
+	return j.by.watch(d.reaper, by, pidfd, func() {
 		switch {
 		case d.jobs[j.token] != j || d.stopping():
 		case j.open:
@@ -369,7 +369,9 @@ func (d *Daemon) endRunnerLocked(j *job) {
 		return
 	}
 	j.closed = true
-	d.rememberEndedLocked(j)
+	if j.open { // programs were told of it
+		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
+	}
 	d.arb.CloseJob(d.now(), j.id)
 	d.letRunnerGoLocked(j)
 	d.dropJobLocked(j)
@@ -422,7 +424,7 @@ func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, err
 	}
 	j := d.jobs[token]
 	if j == nil || j.closed && j.live == 0 {
-		return 0, d.noJobLocked(token)
+		return 0, d.endedJobs.noJob(token, d.now())
 	}
 	if peer.UID != j.uid && !peer.Privileged && j.uid != 0 {
 		return 0, refused(ipc.StatusPermission, "GPUARB_JOB names a job of user %d, this is user %d", j.uid, peer.UID)

@@ -14,7 +14,7 @@ import (
 
 // watchSession has a session end with its process.
 func (d *Daemon) watchSession(s *session, pidfd int) error {
-	return d.watch(&s.life, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
+	return s.life.watch(d.reaper, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
 }
 
 // endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
@@ -34,7 +34,7 @@ func (d *Daemon) buryLocked(s *session) {
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
-	d.letGo(&s.life) // nothing more is learnt from it
+	s.life.letGo(d.reaper) // nothing more is learnt from it
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers()[l.Device].drainLocked(s)
@@ -82,6 +82,14 @@ func (d *Daemon) release(s *session) {
 		_ = s.page.Close()
 		s.page = nil
 	}
+}
+
+// onExit is called by the reaper when a watched process has ended.
+func (d *Daemon) onExit(w *watched) {
+	defer d.caught(nil)
+	d.lock()
+	defer d.unlock()
+	w.ended()
 }
 
 // partingTime is how long a process is given to end that has closed its last connection, before it is

@@ -116,7 +116,7 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 // open returns the facts and a pidfd of a process; -1: no pidfd could be opened. gone: the process has ended.
 func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
 	proc, lives := f.facts[p]
-	if pidfd, gone = d.stillThere(p); !lives {
+	if pidfd, gone = stillThere(d.inv, p); !lives {
 		closeFD(pidfd)
 		return proc, -1, true
 	}
@@ -195,7 +195,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members
 		CommandEnded: r.Released == jobLeft || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
-		d.letGo(&j.by)
+		j.by.letGo(d.reaper)
 		d.file.Jobs.Free(i)
 		return
 	}

@@ -53,7 +53,7 @@ func (d *Daemon) runnerEndedLocked(j *job) {
 
 // letRunnerGoLocked stops watching the job's runner or anchor process.
 func (d *Daemon) letRunnerGoLocked(j *job) {
-	d.letGo(&j.by)
+	j.by.letGo(d.reaper)
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
@@ -139,7 +139,7 @@ func (d *Daemon) lookForLeft() {
 		p, ok := found[tokenVariable(j)]
 		pidfd, gone, name := -1, false, ""
 		if ok {
-			pidfd, gone = d.stillThere(p)
+			pidfd, gone = stillThere(d.inv, p)
 			name = d.programAt(p)
 		}
 		d.settleLeft(j, p, pidfd, ok, gone, name)

@@ -25,7 +25,7 @@ type session struct {
 	id     arbiter.SessionID
 	token  ipc.Token
 	peer   ipc.Peer // as it was when it came; it has no PIDFD
-	life   mortal   // its process
+	life   watched  // its process
 	job    arbiter.JobID
 	run    bool   // below `gpuarb run`
 	caller string // how what its program prints names it
@@ -208,7 +208,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 // sessionOf is the session of a record. Nobody knows it yet.
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
-		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: mortal{pidfd: -1},
+		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: watched{pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 

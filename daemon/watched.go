@@ -1,0 +1,66 @@
+package daemon
+
+// This file watches processes until they end: the processes of clients, and those that jobs live by. sessions.go and jobs.go say what then
+// becomes of a session or a job; ends.go has what the daemon does when it is told of an end.
+
+import (
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+)
+
+// watched is a process whose end is waited for: a client's, or the one that a job lives by. The daemon's lock guards it.
+type watched struct {
+	procfacts.Started        // PID 0: no process is watched
+	pidfd             int    // owned by this struct; −1: there is none
+	ended             func() // called with the daemon's lock held
+}
+
+// watcher is the thread that waits for the ends of processes.
+type watcher = inventory.Reaper[*watched]
+
+// startedOf returns the process at the other end of a connection.
+func startedOf(p ipc.Peer) procfacts.Started {
+	return procfacts.Started{PID: p.PID, StartTicks: p.StartTicks}
+}
+
+// watch has ended called when a process ends. w takes the pidfd over, and closes it if the process cannot be watched.
+func (w *watched) watch(by *watcher, p procfacts.Started, pidfd int, ended func()) error {
+	w.Started, w.pidfd, w.ended = p, -1, ended
+	if err := by.Add(pidfd, w); err != nil {
+		closeFD(pidfd)
+		return fmt.Errorf("pidfd of process %d: %w", p.PID, err)
+	}
+	w.pidfd = pidfd
+	return nil
+}
+
+// letGo ends the watch.
+func (w *watched) letGo(by *watcher) {
+	by.Remove(w)
+	closeFD(w.pidfd)
+	w.Started, w.pidfd = procfacts.Started{}, -1
+}
+
+// stillThere reports whether a process with this PID and start time has gone, and returns a pidfd of it, −1 if none can be opened.
+// Only the kernel's word that the process has gone makes it gone.
+func stillThere(inv machine, p procfacts.Started) (pidfd int, gone bool) {
+	pidfd, err := unix.PidfdOpen(p.PID, 0)
+	if err != nil {
+		pidfd = -1
+		if errors.Is(err, unix.ESRCH) {
+			return -1, true
+		}
+	}
+	now, err := inv.StartTicks(p.PID)
+	if errors.Is(err, procfacts.ErrGone) || err == nil && now != p.StartTicks {
+		closeFD(pidfd)
+		return -1, true
+	}
+	return pidfd, false
+}
