@@ -1,22 +1,46 @@
 package daemon
 
+// This file answers requests of a lease, for memory, streams and contexts, and reports of what was freed. They wait in queue.go.
+
 import (
 	"math"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/statefile"
 )
-
-// This file answers requests of a lease: for memory, streams and contexts, and queries of how much memory there is.
 
 // alloc answers a request for bytes, which a client makes if its credit is too small for an allocation.
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
 		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread})
+}
+
+// stream takes streams or gives them back.
+func (cl *client) stream(h ipc.Header, req ipc.StreamRequest) error {
+	r := arbiter.Request{What: arbiter.WantsStreams, Count: int(req.Count), Thread: req.Thread}
+	return cl.ask(h, req.Slot, req.Flags, r)
+}
+
+// context asks for contexts before they are made, or tells that they are gone.
+func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
+	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
+	if req.Flags&ipc.FlagHold != 0 {
+		r.What = arbiter.WantsHolds
+	}
+	return cl.ask(h, req.Slot, req.Flags, r)
+}
+
+// leaseLocked returns the lease of a slot that a client asks something of. Of a connection from before the session
+// was taken up again nothing is counted any more: the client has not told what that gave or took.
+func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
+	if cl.taken != cl.s.taken {
+		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")
+	}
+	return cl.s.lease(slot)
 }
 
 // ask decides on a request of a lease for anything, and sends the reply, or a notice that the request waits.
@@ -109,35 +133,6 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 	return reply(cl, h, out, &rep)
 }
 
-// patienceMillis returns how long a client may ask again, in the encoding of replies with StatusCrowded.
-func patienceMillis(patience time.Duration) uint64 {
-	if patience < 0 {
-		return ipc.NoLimit
-	}
-	return uint64(patience.Milliseconds())
-}
-
-// told returns the line that a refused program must print: for its first refusal, and for each refusal whose cause is not memory that other programs
-// hold, but the program's own threads or the full queue. "": it prints none.
-func (cl *client) told(out arbiter.Result) (text ipc.Text) {
-	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
-		text = addressed(cl.s.caller, out.Explain)
-	}
-	return text
-}
-
-// reply sends a decision with its body; if the status is an error, which has no body, as an error.
-func reply[T ipc.Body](cl *client, h ipc.Header, out arbiter.Result, rep *T) error {
-	status := ipc.StatusOK
-	if !out.Granted {
-		status = statusOfReason(out.Reason)
-	}
-	if status.IsError() {
-		return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: out.Explain})
-	}
-	return ipc.Reply(cl.conn, h, status, rep, -1)
-}
-
 // freed handles the report of a client that freed memory while NOTIFY was set in its credit word.
 func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
@@ -154,54 +149,33 @@ func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	return nil
 }
 
-// query answers a Query request: the total and free memory that a program sees when it asks for them.
-func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
-	room, err := cl.room(&ipc.RoomRequest{Device: r.Device})
-	return ipc.QueryReply{Total: room.Total, Used: room.Used, Room: room.Room}, err
-}
-
-// room answers a Room request: as query, and with the credit word for which the figures hold.
-func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
-	d, s := cl.d, cl.s
-	dev, ok := d.deviceByUUID(r.Device)
-	if !ok {
-		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", r.Device)
-	}
+// objects counts what a client that was taken up says its threads have made and hold.
+func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
+	d := cl.d
 	d.lock()
 	defer d.unlock()
 	cl.applyLocked()
-	room, err := d.arb.Query(d.now(), s.id, dev.Index)
+	l, err := cl.leaseLocked(req.Slot)
 	if err != nil {
-		return ipc.RoomReply{}, err
+		return rep, err
 	}
-	rep := ipc.RoomReply{Total: uint64(room.Total), Used: uint64(room.Used), Room: uint64(room.Room), Slot: ipc.NoSlot}
-	if room.Limited {
-		rep.Flags = ipc.RoomLimited
+	if cl.makersOf != l {
+		cl.makersOf, cl.makers = l, nil
 	}
-	if l := s.leaseOn(dev.Index); l != nil && room.Lease != 0 {
-		d.shown[l] = showing{s, showFor}
-		showRoomLocked(l, room)
-		rep.Slot = l.Record.Slot
-		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), l.Epoch(), 0))
+	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // before they take memory here
+		return rep, refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
+	}
+	for _, said := range req.Makers[:req.Count] {
+		cl.makers = append(cl.makers, makerOf(statefile.Maker(said)))
+	}
+	if req.Flags&ipc.ObjectsMore == 0 {
+		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)
+		cl.makersOf, cl.makers = nil, nil
+		faults.At("resume.objects")
+		l.Record.SetObjects(uint32(streams), uint32(contexts))
+		d.keepMakersLocked(l)
+		d.arb.LendStreams(l.ID)
+		l.Hide()
 	}
 	return rep, nil
-}
-
-// reasonStatuses maps the arbiter's reasons to the statuses of replies.
-var reasonStatuses = map[arbiter.Reason]ipc.Status{
-	arbiter.ReasonOverBudget: ipc.StatusOverBudget, arbiter.ReasonSharedFull: ipc.StatusSharedFull,
-	arbiter.ReasonDeviceFull: ipc.StatusDeviceFull, arbiter.ReasonTooLarge: ipc.StatusTooLarge,
-	arbiter.ReasonStreams: ipc.StatusStreams, arbiter.ReasonDeviceLost: ipc.StatusDeviceLost,
-	arbiter.ReasonDenied: ipc.StatusDenied, arbiter.ReasonThreads: ipc.StatusDenied,
-	arbiter.ReasonNoLease: ipc.StatusNoLease, arbiter.ReasonRange: ipc.StatusRange,
-	arbiter.ReasonBusy: ipc.StatusBusy, arbiter.ReasonCrowded: ipc.StatusCrowded,
-	arbiter.ReasonTimeout: ipc.StatusTimeout, arbiter.ReasonCancelled: ipc.StatusCancelled,
-	arbiter.ReasonDeadlock: ipc.StatusDeadlock, arbiter.ReasonSlots: ipc.StatusSlots,
-}
-
-func statusOfReason(r arbiter.Reason) ipc.Status {
-	if status, ok := reasonStatuses[r]; ok {
-		return status
-	}
-	return ipc.StatusInternal
 }

@@ -1,5 +1,8 @@
 package daemon
 
+// This file decides who may do more than others. The rest of the package asks an asker, or a peer made by the listener with
+// standingOf, and looks at no user number itself.
+
 import (
 	"os"
 	"slices"
@@ -11,9 +14,6 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
-
-// This file decides who may do more than others. The rest of the package asks an asker, or a peer made by the listener with
-// standingOf, and looks at no user number itself.
 
 // asker is a process that asks for something, over the socket or by a write below the mount.
 type asker struct {

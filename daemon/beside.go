@@ -1,5 +1,9 @@
 package daemon
 
+// This file finds the job of a process that uses a device without a lease: the process has the job's token in its environment, or a
+// process of the job among its parents, or runs in a cgroup whose first process belongs to the job. The readers of the devices
+// (reader.go) ask, once for each such process and again every nameEvery. The job is shown beside the process, and charged nothing.
+
 import (
 	"cmp"
 	"path/filepath"
@@ -11,10 +15,6 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
 )
-
-// This file finds the job of a process that uses a device without a lease: the process has the job's token in its environment, or a
-// process of the job among its parents, or runs in a cgroup whose first process belongs to the job. The readers of the devices
-// (reader.go) ask, once for each such process and again every nameEvery. The job is shown beside the process, and charged nothing.
 
 // The variables in a process's environment that tell how it runs past the library.
 const (
@@ -128,24 +128,4 @@ func (d *Daemon) bypassOf(pid int, variables map[string]string) figures.Bypass {
 		return figures.BypassUnloaded
 	}
 	return figures.BypassUnknown
-}
-
-// beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
-func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
-	d := cl.d
-	d.lock()
-	defer d.unlock()
-	cl.applyLocked()
-	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
-	if err != nil {
-		return rep, err
-	}
-	tally, _ := d.arb.Tally(d.now(), j.id)
-	for _, p := range tally.Beside[:min(len(tally.Beside), ipc.BesideMost)] {
-		rep.Process[rep.Count] = ipc.BesideProcess{PID: uint32(p.PID), Device: uint32(p.Device), Peak: uint64(p.Peak),
-			Program: ipc.MakeShortText(figures.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
-		rep.Count++
-	}
-	rep.More = uint32(tally.More)
-	return rep, nil
 }

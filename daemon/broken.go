@@ -1,8 +1,15 @@
 package daemon
 
+// This file deals with broken invariants: panics of the daemon's own code. After a panic the daemon's data in memory cannot be trusted. So
+// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its PID, the socket and the lock stay, so that
+// clients only see a pause. All panics come to broken: those under the lock by unlock, others by caught.
+//
+// Before a client's request is applied, the client's process is written to a file (client.applyLocked, statefile.Failures). A process whose
+// requests broke the daemon twice is not served any more. If the daemon fails for the third time within a minute, the state file is set aside
+// (openFailures, in statefiles.go).
+
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"runtime/debug"
@@ -13,19 +20,42 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// This file deals with broken invariants: panics of the daemon's own code. After a panic the daemon's data in memory cannot be trusted. So
-// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its PID, the socket and the lock stay, so that
-// clients only see a pause. All panics come to broken: those under the lock by unlock, others by caught.
-//
-// Before a client's request is applied, the client's process is written to a file (client.applyLocked, statefile.Failures). A process whose
-// requests broke the daemon twice is not served any more. If the daemon fails for the third time within a minute, the state file is set aside.
-
 const (
 	failureWindow  = time.Minute
 	mostTries      = 2               // failures after which a client, or within failureWindow a state file, is not tried once more
 	failurePause   = 3 * time.Second // before a start that is likely to fail
 	brokenPatience = time.Second     // how long writing the log line may take
 )
+
+// applyLocked writes to the file of failures that a request of a process, or its recovery, is applied until the lock is given back.
+func (d *Daemon) applyLocked(of procfacts.Started) {
+	if d.failures != nil {
+		d.failures.Apply(uint32(of.PID), of.StartTicks)
+	}
+}
+
+// applyLocked writes to the file of failures that the client's request is applied. It is called before that.
+func (cl *client) applyLocked() {
+	cl.d.request.Store(uint32(cl.request))
+	cl.d.applyLocked(startedOf(cl.conn.Peer()))
+}
+
+// applying returns the process whose request is applied; the zero value: none.
+func (d *Daemon) applying() (of procfacts.Started) {
+	if d.failures == nil {
+		return of
+	}
+	if pid, start := d.failures.Applying(); pid != 0 {
+		of = procfacts.Started{PID: int(pid), StartTicks: start}
+	}
+	return of
+}
+
+// barredError returns the answer to every request of a process whose requests broke the daemon.
+func barredError(pid int) error {
+	return refused(ipc.StatusPermission, "requests of this process (PID %d) broke the daemon twice, and it is not served any more: see \"broken invariant\" in the daemon's log, "+
+		"report it, and start the program again", pid)
+}
 
 // caught turns a panic of the goroutine that defers it into a new start of the daemon. Each goroutine of the daemon defers it. cl is the
 // client that the goroutine serves, or nil.
@@ -82,48 +112,4 @@ func (d *Daemon) keep() *ipc.Handed {
 		return &k
 	}
 	return none
-}
-
-// openFailures reads the failures of the daemons before this one. It bars the clients that broke them mostTries times, and sets the state
-// file aside if the daemon failed more often than that within failureWindow.
-func (d *Daemon) openFailures() error {
-	failures, aside, err := statefile.OpenFailures(d.paths.state)
-	if err != nil {
-		return fmt.Errorf("failures: %w", err)
-	}
-	if err := d.up(func() { d.failures = failures }); err != nil {
-		return errors.Join(err, failures.Close())
-	}
-	if aside != "" {
-		d.log.Warn("the list of earlier failures is lost: its file was not one of this version", "set_aside_as", aside)
-	}
-	failures.Applied()
-	counts := map[procfacts.Started]int{}
-	for _, x := range failures.Last() {
-		counts[procfacts.Started{PID: int(x.PID), StartTicks: x.StartTicks}]++
-	}
-	for who, n := range counts {
-		if who.PID != 0 && n >= mostTries {
-			d.barred[who] = true
-			d.log.Error("a process is not served any more: its requests broke the daemon", "client_pid", who.PID, "client_start", who.StartTicks, "times", n)
-		}
-	}
-	times := failures.Since(d.uptime() - failureWindow)
-	if !failures.See() || times <= mostTries {
-		return nil
-	}
-	if times > mostTries+1 { // it fails without the state file, too
-		d.rest(d.after(failurePause))
-	}
-	aside, err = statefile.SetAside(d.paths.state)
-	if aside != "" {
-		d.log.Error("the daemon failed three times within a minute: the state file is set aside, and programs report again what they hold", "file", d.paths.state, "set_aside_as", aside)
-	}
-	return err
-}
-
-// barredError returns the answer to every request of a process whose requests broke the daemon.
-func barredError(pid int) error {
-	return refused(ipc.StatusPermission, "requests of this process (PID %d) broke the daemon twice, and it is not served any more: see \"broken invariant\" in the daemon's log, "+
-		"report it, and start the program again", pid)
 }

@@ -1,5 +1,8 @@
 package daemon
 
+// This file keeps the paths of cgroups with live limits in the state file. A record of a limit (keptlimits.go) has no room for a path: the
+// path has a record of its own, and the record of the limit has the number of the path.
+
 import (
 	"hash/fnv"
 
@@ -8,8 +11,21 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// This file keeps the paths of cgroups with live limits in the state file. A record of a limit (keptlimit.go) has no room for a path: the
-// path has a record of its own, and the record of the limit has the number of the path.
+// binding says when a limit of a cgroup ends by itself.
+type binding uint8
+
+const (
+	toPath   binding = iota // never: the limit stays until a user removes it
+	toFolder                // when the folder that the cgroup has now is removed
+	asBefore                // when the limit that the cgroup already has would end; if it has none, as toFolder
+)
+
+// limitChange is a change of live limits. Limits of a cgroup may end when the cgroup's folder is removed.
+type limitChange struct {
+	rules.Change
+	bind   binding
+	folder uint32 // folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
+}
 
 // cgroupID returns the number of a path in records. If another path has that number, the path gets the next free number instead.
 func cgroupID(path string) uint64 {

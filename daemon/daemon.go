@@ -1,20 +1,20 @@
 package daemon
 
+// This file has the daemon and what its lock guards: the tables of devices, sessions, jobs, connections and waiting requests. They name each
+// other, and so stand together. What is done with them is in the other files, in the order that doc.go gives.
+
 import (
 	"context"
-	"errors"
-	"fmt"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"runtime"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/time/rate"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/daemon/history"
@@ -26,7 +26,6 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
-	"github.com/gpuarb/gpuarb/version"
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 
@@ -98,357 +97,192 @@ type Daemon struct {
 	unreachable                  bool // it was said that the socket file is gone; poll's own
 }
 
-// Start starts a daemon and returns when it is ready for clients. Every error
-// says what was wrong and what to do. With the end of ctx the start is given up, whatever
-// it waits for.
-func Start(ctx context.Context, o Options) (*Daemon, error) { return startWith(ctx, o, nil) }
+// table is the devices that are known, with the reader of each. It never changes: a new table takes its place.
+type table struct {
+	devices []inventory.Device
+	readers map[int]*reader // by device
+}
 
-// startWith is Start with other parts than the real ones, where change says so.
-func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, error) {
-	if o.Log == nil {
-		o.Log = slog.New(slog.DiscardHandler)
-	}
-	p, err := o.resolve()
-	if err != nil {
-		return nil, err
-	}
-	l, err := o.loadOrLastGood()
-	if err != nil {
-		return nil, err
-	}
-	cfg := l.config
-	files := raiseFileLimit()
-	own, cancel := context.WithCancel(context.Background())
-	logs := history.NewQueue(o.Log.Handler())
-	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
-		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
-		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
-		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}}
-	d.known.Store(&table{})
-	d.scans = newScans()
-	d.load, d.keepGood, d.parts, d.end = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
-	if change != nil {
-		change(&d.parts)
-	}
-	d.history = history.New(d.now, d.log)
-	d.changes.Now, d.changes.After = d.now, d.after
-	d.arb = arbiter.New(cfg.Policy)
-	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
-	d.turnTo(cfg, l.main)
-	if l.mistakes != nil {
-		d.configured.Mistakes = few(l.mistakes)
-		d.log.Error("the configuration has mistakes: the last one without mistakes is in force, until the files are corrected and read again",
-			"kept", l.since.Format(time.DateTime), "err", l.mistakes)
-	}
-	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
-	result := background(func() error {
-		defer d.caught(nil)
-		defer close(d.started)
-		return d.start(wantedPage(cfg))
-	})
+// jobOrigin is a runner's request for a job, by the number that it gave it.
+type jobOrigin struct {
+	runner  procfacts.Started
+	request uint64
+}
+
+// job is what one `gpuarb run` opened. It lasts as long as the runner or any of
+// its processes lives, whether that has connected or not: see orphans.go. The runner is
+// watched by its pidfd, so that the job outlives a restart of the daemon without a word.
+type job struct {
+	id    arbiter.JobID
+	token ipc.Token
+	jobOrigin
+	uid uint32
+	// namespace is ipc.Peer.Namespace of the runner.
+	namespace uint64
+	told      *client // whom the last reply with it went to
+	index     int     // of its record
+	by        watched // what it lives by: the runner, then another process of it
+	members   map[*session]struct{}
+	live      int  // members that have not ended
+	open      bool // it holds what it was to hold, and its runner was told, or will be
+	closed    bool // nothing of it lives but its members
+	budget    accounting.Bytes
+}
+
+// client is what one connection is to the daemon.
+type client struct {
+	d       *Daemon
+	conn    *ipc.Conn
+	s       *session // of a shim, after Hello, Join or Resume
+	tool    bool     // said Hello as a tool
+	request ipc.Type // the last one that was read; the connection's own goroutine's
+	// taken is s.taken when this connection became the session's.
+	taken int
+	// makers are what messages about makersOf have told that are followed by others.
+	makers   []arbiter.Maker
+	makersOf *shim.Lease
+	// waits is the last request of this connection that was parked, unread says that its client may not have read what
+	// the last reply gave; both are dropped by the connection's own goroutine.
+	waits  *parked
+	unread atomic.Bool
+	out    outgoing
+	last   receipt // what that gave; the daemon's lock guards it
+	turn   fair.Turn
+	feed   *eventStream // of the last request for events, or nil
+}
+
+// receipt describes an undelivered grant: what the last reply on a connection gave its client. A client that sends its next request has read the
+// reply. If the connection ends before that, the daemon takes the grant back, and the client does not count it. The zero receipt: nothing was given.
+type receipt struct {
+	job   *job            // job that was opened; nil: none
+	s     *session        // session that was opened; nil: none
+	lease *shim.Lease     // lease whose request was granted; nil: none
+	got   arbiter.Receipt // grant for lease
+}
+
+// parked is a waiting request of a client that is connected. The goroutine of the connection still reads from it meanwhile; notices and
+// the reply go through the connection's queue (outgoing.go). The daemon's lock guards all fields but over.
+type parked struct {
+	cl     *client
+	s      *session // the session that asks; nil: it asks for a session or a job
+	head   ipc.Header
+	ticket arbiter.TicketID
+	place  int    // index of its record in the state file's tickets; -1: none
+	caller string // the name of the program that its notices begin with; "": the client adds that itself
+	// decide carries out the arbiter's decision. It returns a receipt for what that gives, and a function that sends the reply. The
+	// daemon's lock is held for decide, and not for that function.
+	decide func(arbiter.Result) (receipt, func() error)
+
+	over atomic.Bool // the reply is in the connection's queue
+}
+
+// requestKey identifies a request that comes again: by its process, its type and its number.
+type requestKey struct {
+	procfacts.Started
+	typ     ipc.Type
+	request uint64
+}
+
+// absent is a waiting request whose client has yet to ask again. The zero value is none.
+type absent struct {
+	ticket arbiter.TicketID
+	free   func() // frees its rows in the state file
+}
+
+// waiters is the set of requests that wait.
+type waiters struct {
+	parked  map[arbiter.TicketID]*parked
+	absent  map[requestKey]absent
+	touched []*client     // clients whose queues got messages since the lock was taken
+	due     time.Time     // when to call the arbiter's Tick; zero: not at all
+	sooner  chan struct{} // gets a signal when due is set to an earlier time
+}
+
+func newWaiters() waiters {
+	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, sooner: make(chan struct{}, 1)}
+}
+
+// left is the set of jobs for which the daemon must find out whether a process of them lives. The daemon's lock guards it.
+type left struct {
+	jobs map[*job]struct{}
+	done chan struct{} // closed when that is known of all jobs that were entered so far
+	wake chan struct{} // a job was entered
+}
+
+func newLeft() left {
+	done := make(chan struct{})
+	close(done)
+	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
+}
+
+// reader reads one device in a goroutine of its own, which is all that waits when the
+// device does: once a second, and at once where somebody waits for what it says. What a
+// reading lists serves all who wait, however many they are.
+type reader struct {
+	d     *Daemon
+	index int
+	wake  chan struct{}
+	first chan struct{} // closed when the first reading is in the books
+
+	names map[int]named // of processes that are no clients; run's own, as what follows
+	gap   time.Duration // the pause before the next look at what drains
+	pace  *rate.Limiter // one reading in each readOften in the long run, and readBurst at once
+	lost  bool          // as the last reading said
+
+	mu     sync.Mutex
+	since  time.Time     // when it last answered, or was first asked
+	asking bool          // a reading is under way
+	failed bool          // the last one got no answer
+	booked chan struct{} // closed when the next reading for the books is over; nil: no goroutine waits for that
+
+	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
+}
+
+// named is the name and the job of a process without a lease, and when they were looked up.
+type named struct {
+	start   uint64
+	uid     uint32
+	user    string
+	command string
+	job     arbiter.JobID
+	bypass  figures.Bypass
+	at      time.Time
+}
+
+// showing is a lease whose client is shown its memory.
+type showing struct {
+	s      *session
+	rounds int // that are left
+}
+
+// keptLimits is the index of the records of limits in the state file.
+type keptLimits struct {
+	of    map[rules.Owner][]int // indexes of each owner's records
+	count *counts               // number of records, by the user who made the change
+	paths map[uint64]int        // indexes of the records of cgroups' paths, by the numbers of the paths
+}
+
+func newKeptLimits() keptLimits {
+	return keptLimits{of: map[rules.Owner][]int{}, count: newCounts(limitBounds), paths: map[uint64]int{}}
+}
+
+// scans lets goroutines ask for a look at the devices, and wait for its end.
+type scans struct {
+	wake chan struct{}
+	mu   sync.Mutex
+	next chan struct{} // closed when the next look to begin is over
+	last time.Time     // when a look ended
+}
+
+func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(chan struct{})} }
+
+// stopping says that Stop was called: what a client holds, waits for or leaves is the next daemon's business.
+func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
+
+// rest waits for a time, or until the daemon is stopped.
+func (d *Daemon) rest(over <-chan time.Time) {
 	select {
-	case err = <-result:
-	case <-ctx.Done():
-	}
-	if err = errors.Join(err, ctx.Err()); err != nil {
-		return nil, errors.Join(err, d.Stop())
-	}
-	return d, nil
-}
-
-// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
-// come at any moment.
-func (d *Daemon) start(page worker.Wanted) error {
-	if err := d.openListener(); err != nil {
-		return err
-	}
-	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
-	d.page.Set(page)
-	if err := d.openFailures(); err != nil {
-		return err
-	}
-	fresh, err := d.openState()
-	if err != nil {
-		return err
-	}
-	if err := d.checkRecords(); err != nil {
-		return err
-	}
-	reaper, err := inventory.NewReaper(d.onExit)
-	if err != nil {
-		return err
-	}
-	if err := d.up(func() { d.reaper = reaper }); err != nil {
-		return errors.Join(err, reaper.Close())
-	}
-	if err := d.openInventory(); err != nil {
-		return err
-	}
-	d.addDevices()
-	d.keepDevices()
-	if !fresh {
-		d.recover()
-	}
-	d.startReaders()
-	go d.scanDevices(d.ctx)
-	if err := d.mount(); err != nil && !d.goesWithout(err) {
-		return err
-	}
-	for _, f := range d.duties() {
-		if err := d.spawn(f); err != nil {
-			return err
-		}
-	}
-	if err := d.spawn(func(context.Context) { d.keepConfig() }); err != nil {
-		return err
-	}
-	d.ready.Store(true)
-	d.notify("READY=1")
-	go d.accept(d.ctx) // which ends when the listener closes
-	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
-		"devices", len(d.devices()))
-	return nil
-}
-
-func (d *Daemon) openListener() error {
-	l, err := d.listen()
-	if err != nil {
-		return err
-	}
-	if err := d.up(func() { d.listener = l }); err != nil {
-		return errors.Join(err, l.Close())
-	}
-	return nil
-}
-
-// openInventory finds the devices. NVML may hang at its first call; the end of the daemon
-// does not wait for it.
-func (d *Daemon) openInventory() error {
-	found := background(func() error {
-		inv := d.inventory()
-		err := d.up(func() { d.inv = inv })
-		if err != nil {
-			inv.Close()
-		}
-		return err
-	})
-	select {
-	case err := <-found:
-		return err
 	case <-d.ctx.Done():
-		return errStopped
+	case <-over:
 	}
-}
-
-// openState opens the state file. Where there can be none the daemon goes on without.
-func (d *Daemon) openState() (fresh bool, err error) {
-	file, fresh, err := statefile.Open(d.paths.state)
-	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
-		file, err = statefile.Anonymous(err)
-		fresh = true
-	}
-	if err != nil {
-		return false, fmt.Errorf("state file: %w", err)
-	}
-	if err := d.up(func() { d.file = file }); err != nil {
-		return false, errors.Join(err, file.Close())
-	}
-	if aside := d.file.Aside(); aside != "" {
-		d.log.Warn("the state file cannot be read by this version, and is set aside: programs report again what they hold",
-			"file", d.paths.state, "set_aside_as", aside)
-	}
-	if err := d.file.Volatile(); err != nil {
-		d.log.Warn("the state cannot be kept: after a restart of the daemon, programs tell it themselves what they hold",
-			"file", d.paths.state, "err", err)
-	}
-	return fresh, nil
-}
-
-// spawn runs f until it returns; Stop waits for it.
-func (d *Daemon) spawn(f func(context.Context)) error {
-	return d.up(func() {
-		d.wg.Go(func() {
-			defer d.caught(nil)
-			f(d.ctx)
-		})
-	})
-}
-
-// mount mounts the filesystem unless the socket alone is wanted.
-func (d *Daemon) mount() error {
-	if d.paths.mount == "" {
-		return nil
-	}
-	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
-		System: d.paths.system, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
-	if err != nil {
-		return err
-	}
-	if err := d.up(func() { d.fs = fs }); err != nil {
-		return errors.Join(err, fs.Unmount())
-	}
-	return d.spawn(func(ctx context.Context) {
-		select {
-		case <-ctx.Done():
-		case <-fs.Done():
-			d.log.Warn("the filesystem was unmounted by somebody, or its connection was aborted: the socket goes on; a restart of the daemon mounts it again", "mount", d.paths.mount)
-		}
-	})
-}
-
-// goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
-// wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
-// has gone from a machine whose programs are to be taken up, or somebody has mounted something else there, the programs are
-// worth more than the view of them; a first start says instead what is wrong.
-func (d *Daemon) goesWithout(err error) bool {
-	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
-		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
-		d.paths.mount = ""
-		return true
-	}
-	d.lock()
-	goes := len(d.sessions)+len(d.jobs) > 0 && !d.stopping()
-	d.unlock()
-	if goes {
-		d.log.Error("no filesystem: programs run, and are served over the socket alone", "err", err)
-	}
-	return goes
-}
-
-// Snapshot is the whole state at this moment. It implements gpufs.View.
-func (d *Daemon) Snapshot() figures.Snapshot {
-	d.looked()
-	return d.state()
-}
-
-// state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
-func (d *Daemon) state() figures.Snapshot { return d.texts.states.Get(d.snapshot) }
-
-// Leases is the state of all leases, and of nothing else.
-func (d *Daemon) Leases() figures.Snapshot {
-	d.looked()
-	return d.texts.leases.Get(func() figures.Snapshot {
-		s := d.taken(d.arb.CopyOfLeases)
-		s.Arrange()
-		return s
-	})
-}
-
-// SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
-func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
-	d.looked()
-	return d.taken(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
-}
-
-func idsOf(sessions []*session) []arbiter.SessionID {
-	ids := make([]arbiter.SessionID, len(sessions))
-	for i, s := range sessions {
-		ids[i] = s.id
-	}
-	return ids
-}
-
-// snapshot is Snapshot, however often it is asked for.
-func (d *Daemon) snapshot() figures.Snapshot {
-	defer d.caught(nil)
-	s := d.taken(func(now time.Time) figures.Snapshot {
-		s := d.arb.Copy(now)
-		s.Config = d.configured
-		return s
-	})
-	s.Arrange()
-	s.Stats.Malformed = d.bad.Load()
-	s.Version = version.Version
-	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
-	return s
-}
-
-// taken takes a snapshot with the lock held.
-func (d *Daemon) taken(take func(time.Time) figures.Snapshot) figures.Snapshot {
-	d.lock()
-	defer d.unlock()
-	return take(d.now())
-}
-
-// Failed receives what ends a daemon that nobody stopped.
-func (d *Daemon) Failed() <-chan error { return d.failed }
-
-// Reload reads the configuration again. With a mistake in it the old one stays.
-func (d *Daemon) Reload() {
-	d.notify("RELOADING=1")
-	defer d.notify("READY=1")
-	cfg, path, err := d.load()
-	if err != nil {
-		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
-		var mistakes config.Mistakes
-		errors.As(err, &mistakes)
-		d.lock()
-		d.configured.Mistakes = few(mistakes)
-		d.unlock()
-		return
-	}
-	d.lock()
-	if d.stopping() {
-		d.unlock()
-		return
-	}
-	d.arb.SetPolicy(d.now(), cfg.Policy)
-	d.dropRuleLimitsLocked()
-	d.turnTo(cfg, path)
-	d.showAllLocked()
-	d.unlock()
-	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
-	d.page.Set(wantedPage(cfg))
-	d.log.Info("configuration read again", "files", cfg.Files)
-	d.keepConfig()
-}
-
-// keepConfig keeps the configuration in force on the disk, for a start at which the files have mistakes.
-func (d *Daemon) keepConfig() {
-	d.keeping.Lock()
-	defer d.keeping.Unlock()
-	d.lock()
-	is, cfg := d.configured, d.config.Load()
-	d.unlock()
-	if is.Mistakes != "" {
-		return // the configuration in force is the one that was kept
-	}
-	if err := d.keepGood(is.Path, cfg); err != nil {
-		d.log.Warn("the configuration cannot be kept: if the files have a mistake at the next start, the daemon may not start", "err", err)
-	}
-}
-
-// turnTo puts a configuration in force, but for what the arbiter makes of it.
-func (d *Daemon) turnTo(cfg *config.Config, path string) {
-	d.config.Store(cfg)
-	d.configured = figures.ConfigState{Path: path, Text: cfg.String()}
-	signal(d.turned)
-}
-
-// wantedPage is where a configuration has the page be served.
-func wantedPage(c *config.Config) worker.Wanted {
-	network, address := c.HTTP.Listen.Network()
-	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}
-}
-
-func lossOf(c *config.Config) uint32 {
-	if c.OnLoss == config.LossClosed {
-		return ipc.LossClosed
-	}
-	return ipc.LossOpen
-}
-
-// ensureDir makes the folder of the socket when it is absent: open to look into
-// for the system's daemon, its owner's alone for a user's.
-func (p paths) ensureDir() error {
-	mode := os.FileMode(0o700)
-	if p.system {
-		mode = 0o755
-	}
-	dir := filepath.Dir(p.socket)
-	if err := os.MkdirAll(dir, mode); err != nil {
-		return fmt.Errorf("cannot make the runtime directory %s: %w", dir, err)
-	}
-	return nil
 }

@@ -1,23 +1,12 @@
 package daemon
 
+// This file sends the event history to clients. The package history has the lines.
+
 import (
 	"context"
-	"sync/atomic"
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
-
-// followersPerUser is how many of a user's clients may read the event history at the same time:
-// each costs a goroutine and a message of 64 KiB.
-const followersPerUser = 64
-
-// eventStream sends the event history to one client, in a goroutine of its own beside the
-// connection's: a client that does not read delays nobody else, and the end of its connection is still noticed.
-type eventStream struct {
-	cancel context.CancelFunc
-	ended  chan struct{}
-	over   atomic.Bool // the last part is sent, or about to be
-}
 
 // events answers with the event history: the lines that are kept and, if the client follows, new ones until the stream is ended. If
 // the connection fails, it is closed.
@@ -48,18 +37,6 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 		}
 	})
 	return nil
-}
-
-// streaming says whether a request for events of this connection goes on.
-func (cl *client) streaming() bool { return cl.feed != nil && !cl.feed.over.Load() }
-
-// endStream ends the stream, if there is one, and waits until it has ended.
-func (cl *client) endStream() {
-	if cl.feed != nil {
-		cl.feed.cancel()
-		<-cl.feed.ended
-		cl.feed = nil
-	}
 }
 
 // offset is where a request begins to read.

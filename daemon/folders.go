@@ -18,15 +18,6 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// binding says when a limit of a cgroup ends by itself.
-type binding uint8
-
-const (
-	toPath   binding = iota // never: the limit stays until a user removes it
-	toFolder                // when the folder that the cgroup has now is removed
-	asBefore                // when the limit that the cgroup already has would end; if it has none, as toFolder
-)
-
 // hierarchies returns the folders at which the roots of cgroup hierarchies are mounted, v2 first; nil: they cannot be read.
 func hierarchies() (points []string) {
 	mounts, err := procfacts.Here.Mounts()

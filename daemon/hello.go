@@ -1,13 +1,36 @@
 package daemon
 
+// This file answers Hello, Join and Bye: it opens sessions. resume.go continues those of before.
+
 import (
 	"errors"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/statefile"
 )
+
+// facts reads what the kernel says about a peer, as long as that is the process that connected. It is to be
+// believed where the pidfd is to be had from the connection afterwards.
+func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
+	peer := c.Peer()
+	if peer.PIDFD < 0 {
+		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job, or belongs to a session: another needs one of its own")
+	}
+	f, err := d.inv.FactsOf(startedOf(peer), c.Lives)
+	if err != nil {
+		return rules.Process{}, err // which names the process
+	}
+	p := process(f, peer.PID)
+	asPeer(&p, peer)
+	d.lookAtFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup of the process may have been made again, without the limit of the one before
+	return p, nil
+}
 
 // hello opens a session. A shim gets its lease page; a tool gets nothing but an
 // answer.
@@ -53,6 +76,114 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 }
 
+// openSession opens a session with its page and records. One whose memory.min has no
+// room yet waits for it: the reply comes when it is reserved.
+func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
+	c := cl.conn
+	proc, err := d.facts(c)
+	if err != nil {
+		return nil, false, err
+	}
+	page, err := ipc.NewPage()
+	if err != nil {
+		return nil, false, err
+	}
+	d.lock()
+	defer d.unlock()
+	cl.applyLocked()
+	place, forget := d.returnsLocked(c.Peer(), head)
+	defer forget()
+	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
+		r.Place = place
+		return d.arb.OpenSession(d.now(), r)
+	})
+	if err != nil {
+		page.Close()
+		return nil, false, err
+	}
+	s.conns[c] = struct{}{}
+	d.showLocked(s)
+	if ticket == 0 {
+		faults.At("session.known")
+		d.file.Sessions.Commit(s.index)
+		faults.At("session.committed")
+		cl.gaveLocked(receipt{s: s})
+		return s, false, nil
+	}
+	d.parkLocked(cl, s.caller, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
+	return s, true, nil
+}
+
+// addSessionLocked makes a session known everywhere: arbiter (by open), reaper, and the state file, where
+// the caller commits it. With a ticket its reservation is yet to be made.
+func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest, page *ipc.LeasePage,
+	open func(arbiter.SessionRequest) (arbiter.SessionInfo, error)) (*session, arbiter.TicketID, error) {
+	peer := c.Peer()
+	if err := d.sessionsOf.full(peer.PID, peer.UID, peer.Privileged); err != nil {
+		return nil, 0, err
+	}
+	job, err := d.jobOfLocked(h.Job, peer)
+	if err != nil {
+		return nil, 0, err
+	}
+	index, record, err := d.file.Sessions.New()
+	if err != nil {
+		return nil, 0, refused(ipc.StatusTooMany, "%d sessions are open: no room for another", statefile.MaxSessions)
+	}
+	*record = statefile.Session{PID: uint32(peer.PID), StartTicks: proc.StartTicks, Token: ipc.NewToken(),
+		UID: peer.UID, GID: peer.GID, Job: uint64(job), PageDev: page.ID().Dev, PageInode: page.ID().Ino, Max: h.Memory,
+		MaxPerMille: h.Share, Streams: h.Streams, OnFull: h.OnFull, Slots: h.Slots, SlotScope: h.SlotScope,
+		StreamReserve: h.StreamReserve}
+	s := sessionOf(index, record)
+	s.page, s.caller = page, d.arb.CallerIn(job, proc)
+	info, err := open(s.request(proc))
+	if err != nil {
+		d.file.Sessions.Free(index)
+		return nil, 0, about(s.caller, err)
+	}
+	s.id = info.ID
+	faults.At("session.opened")
+	pidfd := c.TakePIDFD()
+	if pidfd < 0 {
+		err = refused(ipc.StatusOrder, "this connection opened a job: a session needs one of its own")
+	} else {
+		err = d.watchSession(s, pidfd)
+	}
+	if err != nil {
+		d.arb.EndSession(d.now(), s.id)
+		d.file.Sessions.Free(index)
+		return nil, 0, err
+	}
+	d.knownLocked(s)
+	return s, info.Waiting, nil
+}
+
+// sessionDecidedLocked carries out what became of a session that waited for its reservation.
+// Only now would the next daemon take it up: before that its client knows no token of it.
+func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Result) (receipt, func() error) {
+	d := cl.d
+	if !dec.Granted || s.dead {
+		delete(s.conns, cl.conn) // which the answer has yet to go out on
+		d.endSessionLocked(s)
+		err := refused(ipc.StatusNoSession, "the session has ended")
+		if !dec.Granted {
+			err = about(s.caller, &dec)
+		}
+		return receipt{}, func() error { return cl.refuse(h, err) }
+	}
+	rep, fd, err := d.greetingLocked(s, true)
+	if err != nil {
+		delete(s.conns, cl.conn)
+		d.endSessionLocked(s)
+		return receipt{}, func() error { return cl.refuse(h, err) }
+	}
+	d.file.Sessions.Commit(s.index)
+	return receipt{s: s}, func() error {
+		defer closeFD(fd)
+		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
+	}
+}
+
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	cl.d.lock()
@@ -82,6 +213,13 @@ func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, 
 	}
 	fd, err = unix.FcntlInt(uintptr(s.page.FD()), unix.F_DUPFD_CLOEXEC, 3)
 	return rep, fd, err
+}
+
+func lossOf(c *config.Config) uint32 {
+	if c.OnLoss == config.LossClosed {
+		return ipc.LossClosed
+	}
+	return ipc.LossOpen
 }
 
 // joinSessionLocked returns the live session of a token that belongs to the peer's process, and

@@ -1,36 +1,15 @@
 package daemon
 
+// This file has the daemon's one lock. Files that stand before this one in doc.go take no lock: their functions whose names end in Locked are
+// called with the lock held. unlock carries out what the arbiter has decided meanwhile.
+
 import (
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // lock takes the daemon's one lock.
 func (d *Daemon) lock() { d.mutex.Lock() }
-
-// applyLocked writes to the file of failures that a request of a process, or its recovery, is applied until the lock is given back.
-func (d *Daemon) applyLocked(of procfacts.Started) {
-	if d.failures != nil {
-		d.failures.Apply(uint32(of.PID), of.StartTicks)
-	}
-}
-
-// applyLocked writes to the file of failures that the client's request is applied. It is called before that.
-func (cl *client) applyLocked() {
-	cl.d.request.Store(uint32(cl.request))
-	cl.d.applyLocked(startedOf(cl.conn.Peer()))
-}
-
-// applying returns the process whose request is applied; the zero value: none.
-func (d *Daemon) applying() (of procfacts.Started) {
-	if d.failures == nil {
-		return of
-	}
-	if pid, start := d.failures.Applying(); pid != 0 {
-		of = procfacts.Started{PID: int(pid), StartTicks: start}
-	}
-	return of
-}
 
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the log and the history. Decisions are carried
 // out and put into the queues of their clients' connections under the lock, and sent after it.
@@ -64,4 +43,57 @@ func (d *Daemon) unlock() {
 	for _, cl := range touched {
 		cl.out.flush()
 	}
+}
+
+// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. If the ticket is not parked, the client is
+// absent (queue.go), or the request has had its reply.
+func (d *Daemon) decidedLocked(decision arbiter.Result) {
+	p := d.queue.parked[decision.Ticket]
+	switch {
+	case d.stopping():
+		return
+	case p == nil:
+		if decision.Notice == nil {
+			d.absentGoneLocked(decision.Ticket)
+		}
+		return
+	}
+	if decision.Notice != nil {
+		p.noticeLocked(p.waitingReply(*decision.Notice))
+		return
+	}
+	delete(d.queue.parked, decision.Ticket)
+	got, send := p.decide(decision)
+	p.cl.gaveLocked(got)
+	p.replyLocked(send)
+}
+
+// replyLocked puts the reply of a request that waited into the queue. When it is sent, the record of the request is freed. If it cannot be
+// sent, what it grants is taken back.
+func (p *parked) replyLocked(send func() error) {
+	p.over.Store(true)
+	p.cl.putLocked(func() {
+		err := send()
+		d := p.cl.d
+		d.lock()
+		defer d.unlock()
+		if d.stopping() {
+			return // the client reports what it holds when it resumes
+		}
+		d.dropPlaceLocked(p)
+		if err != nil {
+			p.cl.takeBackLocked()
+		}
+	})
+}
+
+// up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
+func (d *Daemon) up(note func()) error {
+	d.lock()
+	defer d.unlock()
+	if d.stopping() {
+		return errStopped
+	}
+	note()
+	return nil
 }

@@ -1,5 +1,7 @@
 package daemon
 
+// This file answers requests for metrics, and keeps the files for dcgm-exporter up to date.
+
 import (
 	"bytes"
 	"context"

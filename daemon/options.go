@@ -1,5 +1,8 @@
 package daemon
 
+// This file says where a daemon lives: its socket, its files, its mount and its configuration. lastgood.go has the configuration for a start
+// at which the files have mistakes.
+
 import (
 	"cmp"
 	"errors"
@@ -94,6 +97,20 @@ func (p paths) socketMode() os.FileMode {
 		return 0o666
 	}
 	return 0o600
+}
+
+// ensureDir makes the folder of the socket when it is absent: open to look into
+// for the system's daemon, its owner's alone for a user's.
+func (p paths) ensureDir() error {
+	mode := os.FileMode(0o700)
+	if p.system {
+		mode = 0o755
+	}
+	dir := filepath.Dir(p.socket)
+	if err := os.MkdirAll(dir, mode); err != nil {
+		return fmt.Errorf("cannot make the runtime directory %s: %w", dir, err)
+	}
+	return nil
 }
 
 // ConfigPath is the configuration file that these options lead to, for

@@ -1,5 +1,7 @@
 package daemon
 
+// This file finds the lease pages of processes through /proc, and opens them again. The session of a page is in session.go.
+
 import (
 	"os"
 	"path/filepath"

@@ -1,5 +1,7 @@
 package daemon
 
+// This file asks CUDA for the memory of devices of which NVML does not tell it, in a process without privileges. scan.go calls it.
+
 import (
 	"bufio"
 	"bytes"
@@ -16,8 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
@@ -30,39 +30,6 @@ const (
 	// unprivileged is the user and group of a probe that root starts: nobody's.
 	unprivileged = 65534
 )
-
-// probeUnknown asks CUDA for the total memory of the devices of which NVML does not tell it, and logs those of which CUDA does not
-// tell it either: they go on with half of the machine's. A process of the daemon's own asks, because a client could say anything.
-func (d *Daemon) probeUnknown() {
-	defer d.caught(nil)
-	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
-	var wanted []inventory.Device
-	for _, dev := range d.devices() {
-		if untold(dev) {
-			wanted = append(wanted, dev)
-		}
-	}
-	if len(wanted) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(d.ctx, probePatience)
-	defer cancel()
-	totals, err := d.probe(ctx)
-	var told []inventory.Device
-	for _, dev := range wanted {
-		if total := totals[ipc.UUID(dev.UUIDBytes)]; total > 0 {
-			dev.Total, dev.From = total, accounting.FromProbe
-			told = append(told, dev)
-		} else if !d.stopping() {
-			d.log.Warn("neither NVML nor CUDA says how much memory a device has: it counts as having half of the machine's; write memory = \"…\" into its [[device]]",
-				"device", dev.Index, "bytes", dev.Total, "err", err)
-		}
-	}
-	if len(told) > 0 && !d.stopping() {
-		d.meet(told)
-		d.keepDevices()
-	}
-}
 
 // probeMemory runs a process without privileges that asks CUDA for the total memory of each device, and returns it by the devices'
 // UUIDs. The process makes no context. It is killed when ctx ends; if it sleeps in the driver for good, it is left to itself.

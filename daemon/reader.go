@@ -1,5 +1,8 @@
 package daemon
 
+// This file reads the devices, each in a goroutine of its own. scan.go makes the readers; reclaim.go and beside.go make something of what
+// they read.
+
 import (
 	"context"
 	"maps"
@@ -11,7 +14,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
@@ -36,39 +38,8 @@ const (
 	startPatience = 2 * time.Second
 )
 
-// reader reads one device in a goroutine of its own, which is all that waits when the
-// device does: once a second, and at once where somebody waits for what it says. What a
-// reading lists serves all who wait, however many they are.
-type reader struct {
-	d     *Daemon
-	index int
-	wake  chan struct{}
-	first chan struct{} // closed when the first reading is in the books
-
-	names map[int]named // of processes that are no clients; run's own, as what follows
-	gap   time.Duration // the pause before the next look at what drains
-	pace  *rate.Limiter // one reading in each readOften in the long run, and readBurst at once
-	lost  bool          // as the last reading said
-
-	mu     sync.Mutex
-	since  time.Time     // when it last answered, or was first asked
-	asking bool          // a reading is under way
-	failed bool          // the last one got no answer
-	booked chan struct{} // closed when the next reading for the books is over; nil: no goroutine waits for that
-
-	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
-}
-
-// named is the name and the job of a process without a lease, and when they were looked up.
-type named struct {
-	start   uint64
-	uid     uint32
-	user    string
-	command string
-	job     arbiter.JobID
-	bypass  figures.Bypass
-	at      time.Time
-}
+// readIdle is the time between two readings of a device while the daemon is idle.
+const readIdle = 10 * time.Second
 
 func newReader(d *Daemon, index int) *reader {
 	return &reader{d: d, index: index, wake: make(chan struct{}, 1), first: make(chan struct{}), names: map[int]named{}, gap: readFirst,
@@ -141,6 +112,18 @@ func (r *reader) hurried() bool {
 	}
 	return false
 }
+
+// every returns the time between two readings of the device. A device that is lost or does not answer is always read often, to
+// see when that is over; so is one that a request waits for.
+func (r *reader) every() time.Duration {
+	if !r.lost && r.silent(r.d.now()) == 0 && !r.awaited() && r.d.idle() {
+		return readIdle
+	}
+	return readEvery
+}
+
+// rests reports whether the daemon is idle and the device asleep, so that a reading would wake it for no user.
+func (r *reader) rests() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
 
 // read takes one reading. With books it is held against what the leases use, once a
 // second: a transient has to last from one such reading to the next to be believed. Any
@@ -227,26 +210,6 @@ func (r *reader) end(err error) {
 	r.asking, r.failed = false, err != nil
 }
 
-// awaitReading waits until the books have a reading of a device that began after the call, for patience at most. No lock is held.
-func (d *Daemon) awaitReading(index int, patience time.Duration) {
-	r := d.readers()[index]
-	if r == nil {
-		return
-	}
-	r.mu.Lock()
-	if r.booked == nil {
-		r.booked = make(chan struct{})
-	}
-	booked := r.booked
-	r.mu.Unlock()
-	signal(r.wake)
-	select {
-	case <-booked:
-	case <-d.after(patience):
-	case <-d.ctx.Done():
-	}
-}
-
 // awaited reports whether a request waits for the next reading for the books.
 func (r *reader) awaited() bool {
 	r.mu.Lock()
@@ -262,43 +225,6 @@ func (r *reader) silent(now time.Time) time.Duration {
 		return 0
 	}
 	return now.Sub(r.since)
-}
-
-// checkDevicesLocked finds the devices that do not answer. All goes on with what they said
-// last.
-func (d *Daemon) checkDevicesLocked() {
-	now := d.now()
-	for _, r := range d.readers() {
-		if silent := r.silent(now); silent > hungAfter {
-			d.arb.Unresponsive(now, r.index, silent)
-		}
-	}
-}
-
-// startReaders has each device read, and waits a while for what they say first: what is
-// in use at the start counts from the start.
-func (d *Daemon) startReaders() {
-	late := d.after(startPatience)
-	for _, r := range d.readers() {
-		go r.run(d.ctx)
-	}
-	probed := background(func() error { d.probeUnknown(); return nil })
-	select {
-	case <-probed:
-	case <-late:
-		late = d.after(0)
-	case <-d.ctx.Done():
-	}
-	for _, r := range d.readers() {
-		select {
-		case <-r.first:
-		case <-late:
-			d.log.Warn("not every device answers: starting without its figures")
-			return
-		case <-d.ctx.Done():
-			return
-		}
-	}
 }
 
 // describe adds to a device's figure which process it is about. A process with a lease there is known by its
@@ -347,4 +273,35 @@ func (r *reader) forgetNames(listed []inventory.ProcessUsage) {
 	maps.DeleteFunc(r.names, func(pid int, _ named) bool {
 		return !slices.ContainsFunc(listed, func(p inventory.ProcessUsage) bool { return p.PID == pid })
 	})
+}
+
+// awaitReading waits until the books have a reading of a device that began after the call, for patience at most. No lock is held.
+func (d *Daemon) awaitReading(index int, patience time.Duration) {
+	r := d.readers()[index]
+	if r == nil {
+		return
+	}
+	r.mu.Lock()
+	if r.booked == nil {
+		r.booked = make(chan struct{})
+	}
+	booked := r.booked
+	r.mu.Unlock()
+	signal(r.wake)
+	select {
+	case <-booked:
+	case <-d.after(patience):
+	case <-d.ctx.Done():
+	}
+}
+
+// checkDevicesLocked finds the devices that do not answer. All goes on with what they said
+// last.
+func (d *Daemon) checkDevicesLocked() {
+	now := d.now()
+	for _, r := range d.readers() {
+		if silent := r.silent(now); silent > hungAfter {
+			d.arb.Unresponsive(now, r.index, silent)
+		}
+	}
 }

@@ -1,5 +1,7 @@
 package daemon
 
+// This file sees by the devices' figures that the memory of dead processes is back, and finds out who keeps it if it is not. reader.go calls it.
+
 import (
 	"fmt"
 	"os"
@@ -7,7 +9,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 )
@@ -19,14 +20,6 @@ const (
 	// keeperAfter is when somebody else is looked for who keeps the memory.
 	keeperAfter = reclaimPatience / 2
 )
-
-// drainLocked has the device of a dead session's lease looked at until its memory is really back
-// there, which makes its bytes grantable. A driver frees a process's memory when its last
-// descriptor of the device closes, which may be later than its death.
-func (r *reader) drainLocked(s *session) {
-	r.draining[s] = struct{}{}
-	signal(r.wake)
-}
 
 // drainedLocked closes the leases of dead sessions whose memory is back, as a reading shows
 // that began after they died. A device that does not say who uses it is believed to free
@@ -42,47 +35,6 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	for s := range r.draining {
 		if !began.Before(s.died) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
 			r.goneLocked(s)
-		}
-	}
-}
-
-// goneLocked closes a dead session's lease on the device, and the session with its last.
-func (r *reader) goneLocked(s *session) {
-	d := r.d
-	delete(r.draining, s)
-	d.arb.Gone(d.now(), s.id, r.index)
-	l := s.leaseOn(r.index)
-	d.forgetThreadsLocked(l.Index)
-	faults.At("lease.closing")
-	d.file.Leases.Free(l.Index)
-	faults.At("lease.freed")
-	d.leasesOf.drop(s.peer.PID, s.peer.UID)
-	s.leases[l.Record.Slot] = nil
-	l.End()
-	d.dropSessionLocked(s)
-}
-
-// nameKeepers looks for who keeps the memory of those that are dead for a while. A forked
-// child inherits the descriptor of the lease page with that of the device, so that
-// whoever has the page is the one, whatever driver it is.
-func (r *reader) nameKeepers() {
-	d, now := r.d, r.d.now()
-	dead := map[ipc.PageID]int{} // whose page it is
-	d.lock()
-	for s := range r.draining {
-		if !s.sought && now.Sub(s.died) > keeperAfter {
-			s.sought = true
-			dead[s.pageID()] = s.peer.PID
-		}
-	}
-	d.unlock()
-	if len(dead) == 0 {
-		return
-	}
-	pids, _ := d.inv.PIDs()
-	for _, pid := range pids {
-		if pid != os.Getpid() {
-			d.nameKeeper(pid, dead)
 		}
 	}
 }
@@ -107,5 +59,30 @@ func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
 		d.lock()
 		d.keepers[client] = k
 		d.unlock()
+	}
+}
+
+// nameKeepers looks for who keeps the memory of those that are dead for a while. A forked
+// child inherits the descriptor of the lease page with that of the device, so that
+// whoever has the page is the one, whatever driver it is.
+func (r *reader) nameKeepers() {
+	d, now := r.d, r.d.now()
+	dead := map[ipc.PageID]int{} // whose page it is
+	d.lock()
+	for s := range r.draining {
+		if !s.sought && now.Sub(s.died) > keeperAfter {
+			s.sought = true
+			dead[s.pageID()] = s.peer.PID
+		}
+	}
+	d.unlock()
+	if len(dead) == 0 {
+		return
+	}
+	pids, _ := d.inv.PIDs()
+	for _, pid := range pids {
+		if pid != os.Getpid() {
+			d.nameKeeper(pid, dead)
+		}
 	}
 }

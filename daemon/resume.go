@@ -1,5 +1,8 @@
 package daemon
 
+// This file answers Resume requests: a client that lost its connection, or its daemon, reports what it holds. recover.go reads the state file
+// before that.
+
 import (
 	"fmt"
 	"slices"
@@ -13,12 +16,6 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )
-
-// This file answers Resume requests: a client that lost its connection, or its daemon, reports what it holds. recover.go reads the state file
-// before that.
-
-// maxClaimed limits the number of streams, and of contexts, that is taken from a client's message or a record.
-const maxClaimed = 1 << 16
 
 // resume continues the recorded session of a client (takeUp). If no record has its token, it opens a new session from what the client
 // reports (adopt).
@@ -332,15 +329,5 @@ func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 			d.log.Warn("discarding the saved session: it does not match what its process reports", "client_pid", proc.PID)
 			d.forgetLocked(s)
 		}
-	}
-}
-
-// forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is free, because the process reports
-// that memory in another session.
-func (d *Daemon) forgetLocked(s *session) {
-	leases := slices.Collect(s.open())
-	d.buryLocked(s)
-	for _, l := range leases {
-		d.readers()[l.Device].goneLocked(s)
 	}
 }

@@ -1,16 +1,162 @@
 package daemon
 
+// Devices come while the daemon runs: a driver that is loaded late or installed, a card that is plugged
+// in, an instance that MIG makes. This file asks the inventory to look for them, and adds them to the table with their readers.
+
 import (
 	"context"
+	"encoding/json"
+	"log/slog"
+	"maps"
+	"os"
 	"slices"
-	"sync"
 	"time"
 
+	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// Devices come while the daemon runs: a driver that is loaded late or installed, a card that is plugged
-// in, an instance that MIG makes. This file asks the inventory to look for them; devices.go adds them to the table.
+// mostDevices is how many devices are arbitrated at most.
+const mostDevices = 64
+
+// addDevices adds the devices that there are when the daemon starts.
+func (d *Daemon) addDevices() {
+	d.meet(d.inv.Devices())
+	if why := d.inv.Why(); why != "" {
+		level := slog.LevelInfo
+		if !slices.ContainsFunc(d.devices(), isGPU) {
+			level = slog.LevelWarn
+		}
+		d.log.Log(d.ctx, level, "devices", "found", len(d.devices()), "note", why)
+	}
+}
+
+// meet adds devices to the table and the arbiter, or replaces those with the same index, and returns the readers that it made,
+// which the caller starts. A device whose total memory no driver tells counts as having half of the machine's, until a probe
+// has asked CUDA.
+func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
+	now := d.now()
+	d.lock()
+	defer d.unlock()
+	next := table{slices.Clone(d.devices()), maps.Clone(d.readers())}
+	if next.readers == nil {
+		next.readers = map[int]*reader{}
+	}
+	for _, dev := range found {
+		if len(next.devices) >= mostDevices && next.readers[dev.Index] == nil {
+			d.log.Error("there are more devices than gpuarb arbitrates: this one is left out", "device_uuid", dev.UUID, "most", mostDevices)
+			continue
+		}
+		if dev.Total == 0 {
+			dev.Total, dev.From = procfacts.Here.MemTotal()/2, accounting.FromMachine
+		}
+		next.devices = slices.DeleteFunc(next.devices, func(known inventory.Device) bool { return known.Index == dev.Index })
+		next.devices = append(next.devices, dev)
+		if next.readers[dev.Index] == nil {
+			r := newReader(d, dev.Index)
+			next.readers[dev.Index] = r
+			readers = append(readers, r)
+		}
+	}
+	slices.SortFunc(next.devices, func(a, b inventory.Device) int { return a.Index - b.Index })
+	d.known.Store(&next)
+	for _, dev := range found {
+		if dev, ok := d.deviceByIndex(dev.Index); ok && !d.arb.Lost(dev.Index) { // a lost one comes back when its reader says so
+			d.arb.AddDevice(now, d.deviceOf(dev))
+		}
+	}
+	return readers
+}
+
+// lastDevices is what the daemon before this one found: a device that hangs at the start is
+// known from there, and with it what was granted on it.
+func (d *Daemon) lastDevices() (last []inventory.Device) {
+	text, err := os.ReadFile(d.paths.devices)
+	if err != nil || json.Unmarshal(text, &last) != nil {
+		return nil
+	}
+	return last
+}
+
+// keepDevices writes down what was found. Several goroutines may call it.
+func (d *Daemon) keepDevices() {
+	d.writing.Lock()
+	defer d.writing.Unlock()
+	if slices.Equal(d.devices(), d.lastDevices()) {
+		return
+	}
+	text, err := json.Marshal(d.devices())
+	if err == nil {
+		err = os.WriteFile(d.paths.devices+".new", text, 0o600)
+	}
+	if err == nil {
+		err = os.Rename(d.paths.devices+".new", d.paths.devices)
+	}
+	if err != nil {
+		d.log.Warn("the devices cannot be written down: where one hangs as the daemon starts again, it is not known then", "err", err)
+	}
+}
+
+// probeUnknown asks CUDA for the total memory of the devices of which NVML does not tell it, and logs those of which CUDA does not
+// tell it either: they go on with half of the machine's. A process of the daemon's own asks, because a client could say anything.
+func (d *Daemon) probeUnknown() {
+	defer d.caught(nil)
+	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
+	var wanted []inventory.Device
+	for _, dev := range d.devices() {
+		if untold(dev) {
+			wanted = append(wanted, dev)
+		}
+	}
+	if len(wanted) == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(d.ctx, probePatience)
+	defer cancel()
+	totals, err := d.probe(ctx)
+	var told []inventory.Device
+	for _, dev := range wanted {
+		if total := totals[ipc.UUID(dev.UUIDBytes)]; total > 0 {
+			dev.Total, dev.From = total, accounting.FromProbe
+			told = append(told, dev)
+		} else if !d.stopping() {
+			d.log.Warn("neither NVML nor CUDA says how much memory a device has: it counts as having half of the machine's; write memory = \"…\" into its [[device]]",
+				"device", dev.Index, "bytes", dev.Total, "err", err)
+		}
+	}
+	if len(told) > 0 && !d.stopping() {
+		d.meet(told)
+		d.keepDevices()
+	}
+}
+
+// startReaders has each device read, and waits a while for what they say first: what is
+// in use at the start counts from the start.
+func (d *Daemon) startReaders() {
+	late := d.after(startPatience)
+	for _, r := range d.readers() {
+		go r.run(d.ctx)
+	}
+	probed := background(func() error { d.probeUnknown(); return nil })
+	select {
+	case <-probed:
+	case <-late:
+		late = d.after(0)
+	case <-d.ctx.Done():
+	}
+	for _, r := range d.readers() {
+		select {
+		case <-r.first:
+		case <-late:
+			d.log.Warn("not every device answers: starting without its figures")
+			return
+		case <-d.ctx.Done():
+			return
+		}
+	}
+}
 
 const (
 	// scanFirst is how often devices are looked for while there is no GPU, and scanEvery when there is one.
@@ -21,16 +167,6 @@ const (
 	// scanPatience is how long a program with an unknown device waits for a look.
 	scanPatience = time.Second
 )
-
-// scans lets goroutines ask for a look at the devices, and wait for its end.
-type scans struct {
-	wake chan struct{}
-	mu   sync.Mutex
-	next chan struct{} // closed when the next look to begin is over
-	last time.Time     // when a look ended
-}
-
-func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(chan struct{})} }
 
 // scanDevices looks for devices until ctx ends. Stop does not wait for it: a driver may hang.
 func (d *Daemon) scanDevices(ctx context.Context) {

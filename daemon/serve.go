@@ -1,24 +1,24 @@
 package daemon
 
+// This file listens, and serves connections: it reads requests, takes turns, and has each answered by the function that the table of handlers
+// names.
+
 import (
 	"context"
 	"errors"
 	"net"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"time"
 
 	"github.com/coreos/go-systemd/v22/activation"
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/metrics"
 	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/shim"
 )
 
 // openSocket listens: on the socket that systemd hands over, else on our own.
@@ -57,107 +57,6 @@ func otherSocket(path string) string {
 	return ipc.OtherPath(path)
 }
 
-// accept hands each client to a goroutine of its own.
-func (d *Daemon) accept(ctx context.Context) {
-	defer d.caught(nil)
-	for {
-		c, err := d.listener.Accept()
-		if err != nil {
-			if !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
-				d.failed <- err
-			}
-			return
-		}
-		d.lock()
-		if d.stopping() {
-			d.unlock()
-			_ = c.Close()
-			return
-		}
-		cl := &client{d: d, conn: c, turn: d.turns.Enter(c.Peer().UID, c.Peer().PID)}
-		d.conns[c] = cl
-		d.wg.Go(cl.serve)
-		d.unlock()
-	}
-}
-
-// client is what one connection is to the daemon.
-type client struct {
-	d       *Daemon
-	conn    *ipc.Conn
-	s       *session // of a shim, after Hello, Join or Resume
-	tool    bool     // said Hello as a tool
-	request ipc.Type // the last one that was read; the connection's own goroutine's
-	// taken is s.taken when this connection became the session's.
-	taken int
-	// makers are what messages about makersOf have told that are followed by others.
-	makers   []arbiter.Maker
-	makersOf *shim.Lease
-	// waits is the last request of this connection that was parked, unread says that its client may not have read what
-	// the last reply gave; both are dropped by the connection's own goroutine.
-	waits  *parked
-	unread atomic.Bool
-	out    outgoing
-	last   receipt // what that gave; the daemon's lock guards it
-	turn   fair.Turn
-	feed   *eventStream // of the last request for events, or nil
-}
-
-// serve answers one connection's requests, one after the other.
-func (cl *client) serve() {
-	d, c, unread := cl.d, cl.conn, false
-	defer func() {
-		_ = c.Close()
-		cl.endStream()
-		cl.abandon(unread)
-		d.turns.Leave(c.Peer().UID, c.Peer().PID)
-		d.lock()
-		delete(d.conns, c)
-		d.unlock()
-		if cl.s != nil {
-			d.connClosed(cl.s, c)
-		}
-	}()
-	defer d.caught(cl)
-	for {
-		m, err := c.ReadMessage()
-		began := ipc.Clock()
-		if ipc.IsEnd(err) {
-			unread = unread || errors.Is(err, unix.ECONNRESET) // what the kernel says if something lay unread
-			return
-		}
-		if errors.Is(err, ipc.ErrSilent) {
-			c.Silence()
-			return
-		}
-		whole := err == nil
-		if whole {
-			err = cl.handle(m)
-			faults.At("request.answered")
-		}
-		if err == nil || !isProtocolError(err) {
-			c.Accepted()
-		}
-		switch {
-		case err == nil:
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // what it sent before it went is read all the same
-			unread = true
-		case ipc.IsEnd(err), errors.Is(err, ipc.ErrSlowReader):
-			unread = true
-			return
-		case !cl.answerError(m.Header, err):
-			return
-		}
-		if whole {
-			done := c.Replied()
-			if done < began { // it waits, or has no reply
-				done = ipc.Clock()
-			}
-			d.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
-		}
-	}
-}
-
 // patience is how long a connection may be without a message that is one.
 const patience = 10 * time.Second
 
@@ -165,15 +64,6 @@ const patience = 10 * time.Second
 func isProtocolError(err error) bool {
 	var p *ipc.ProtocolError
 	return errors.As(err, &p)
-}
-
-// refuse answers a request with an error.
-func (cl *client) refuse(h ipc.Header, err error) error {
-	status := statusOf(err)
-	if !status.IsError() {
-		status = ipc.StatusPermission // a refusal by policy where the reply has no room for the reason
-	}
-	return cl.conn.ReplyError(h, &ipc.ProtocolError{Status: status, Text: err.Error()})
 }
 
 // answerError answers a request that failed. False: the connection is to end.
@@ -193,54 +83,6 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 		return true // nothing answers them
 	}
 	return cl.refuse(h, err) == nil
-}
-
-// waiting says whether a request of this connection waits for its reply.
-func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.over.Load() }
-
-// handle answers one request. An error that it returns is answered by the caller.
-func (cl *client) handle(m ipc.Message) error {
-	if aside := m.Header.Type == ipc.TypeGiveUp || m.Header.Type == ipc.TypeFreed; !aside {
-		if cl.waiting() {
-			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only GiveUp and Freed may come", m.Header.Type)
-		}
-		if cl.feed != nil {
-			if cl.streaming() {
-				return refused(ipc.StatusOrder, "%v while this connection has events sent: only GiveUp may come", m.Header.Type)
-			}
-			cl.endStream()
-		}
-		cl.waits = nil // whoever asks the next thing has read the reply to the last
-		cl.unread.Store(false)
-	}
-	cl.request = m.Header.Type
-	if peer := cl.conn.Peer(); len(cl.d.barred) > 0 && cl.d.barred[startedOf(peer)] {
-		return barredError(peer.PID)
-	}
-	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
-	cl.turn.Take(h.need)
-	defer cl.turn.Give()
-	if h.inSession {
-		if cl.s == nil {
-			return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
-		}
-		cl.s.mapped.Store(true)
-	}
-	if h.kind == metrics.Session {
-		return cl.apart(func() error { return h.run(cl, m) })
-	}
-	return h.run(cl, m)
-}
-
-// apart runs a function in a goroutine of its own, and waits for it. It is for what a program asks once, as Hello and Attach, because that needs
-// a deep stack: the stack goes with the goroutine, and that of the connection stays small for as long as the program runs.
-func (cl *client) apart(run func() error) error {
-	done := make(chan error)
-	go func() {
-		defer cl.d.caught(cl)
-		done <- run()
-	}()
-	return <-done
 }
 
 // handler answers a type of request.
@@ -302,4 +144,128 @@ func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*clien
 		}
 		return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 	})
+}
+
+// apart runs a function in a goroutine of its own, and waits for it. It is for what a program asks once, as Hello and Attach, because that needs
+// a deep stack: the stack goes with the goroutine, and that of the connection stays small for as long as the program runs.
+func (cl *client) apart(run func() error) error {
+	done := make(chan error)
+	go func() {
+		defer cl.d.caught(cl)
+		done <- run()
+	}()
+	return <-done
+}
+
+// handle answers one request. An error that it returns is answered by the caller.
+func (cl *client) handle(m ipc.Message) error {
+	if aside := m.Header.Type == ipc.TypeGiveUp || m.Header.Type == ipc.TypeFreed; !aside {
+		if cl.waiting() {
+			return refused(ipc.StatusOrder, "%v while a request of this connection waits: only GiveUp and Freed may come", m.Header.Type)
+		}
+		if cl.feed != nil {
+			if cl.streaming() {
+				return refused(ipc.StatusOrder, "%v while this connection has events sent: only GiveUp may come", m.Header.Type)
+			}
+			cl.endStream()
+		}
+		cl.waits = nil // whoever asks the next thing has read the reply to the last
+		cl.unread.Store(false)
+	}
+	cl.request = m.Header.Type
+	if peer := cl.conn.Peer(); len(cl.d.barred) > 0 && cl.d.barred[startedOf(peer)] {
+		return barredError(peer.PID)
+	}
+	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
+	cl.turn.Take(h.need)
+	defer cl.turn.Give()
+	if h.inSession {
+		if cl.s == nil {
+			return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
+		}
+		cl.s.mapped.Store(true)
+	}
+	if h.kind == metrics.Session {
+		return cl.apart(func() error { return h.run(cl, m) })
+	}
+	return h.run(cl, m)
+}
+
+// serve answers one connection's requests, one after the other.
+func (cl *client) serve() {
+	d, c, unread := cl.d, cl.conn, false
+	defer func() {
+		_ = c.Close()
+		cl.endStream()
+		cl.abandon(unread)
+		d.turns.Leave(c.Peer().UID, c.Peer().PID)
+		d.lock()
+		delete(d.conns, c)
+		d.unlock()
+		if cl.s != nil {
+			d.connClosed(cl.s, c)
+		}
+	}()
+	defer d.caught(cl)
+	for {
+		m, err := c.ReadMessage()
+		began := ipc.Clock()
+		if ipc.IsEnd(err) {
+			unread = unread || errors.Is(err, unix.ECONNRESET) // what the kernel says if something lay unread
+			return
+		}
+		if errors.Is(err, ipc.ErrSilent) {
+			c.Silence()
+			return
+		}
+		whole := err == nil
+		if whole {
+			err = cl.handle(m)
+			faults.At("request.answered")
+		}
+		if err == nil || !isProtocolError(err) {
+			c.Accepted()
+		}
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // what it sent before it went is read all the same
+			unread = true
+		case ipc.IsEnd(err), errors.Is(err, ipc.ErrSlowReader):
+			unread = true
+			return
+		case !cl.answerError(m.Header, err):
+			return
+		}
+		if whole {
+			done := c.Replied()
+			if done < began { // it waits, or has no reply
+				done = ipc.Clock()
+			}
+			d.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
+		}
+	}
+}
+
+// accept hands each client to a goroutine of its own.
+func (d *Daemon) accept(ctx context.Context) {
+	defer d.caught(nil)
+	for {
+		c, err := d.listener.Accept()
+		if err != nil {
+			if !errors.Is(err, net.ErrClosed) && ctx.Err() == nil {
+				d.failed <- err
+			}
+			return
+		}
+		d.lock()
+		if d.stopping() {
+			d.unlock()
+			_ = c.Close()
+			return
+		}
+		cl := &client{d: d, conn: c, turn: d.turns.Enter(c.Peer().UID, c.Peer().PID)}
+		d.conns[c] = cl
+		d.wg.Go(cl.serve)
+		d.unlock()
+	}
 }

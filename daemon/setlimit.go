@@ -1,5 +1,7 @@
 package daemon
 
+// This file changes live limits, for writes into the filesystem and for requests on a connection. keptlimits.go keeps them in the state file.
+
 import (
 	"context"
 	"errors"
@@ -15,8 +17,6 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// This file changes live limits, for writes into the filesystem and for requests on a connection. keptlimit.go keeps them in the state file.
-
 // mayChange waits until the asker may change a limit: changes of a user who makes many have to wait. It returns the context's error if
 // the context ends before. A privileged asker never waits.
 func (d *Daemon) mayChange(ctx context.Context, by asker) error {
@@ -24,13 +24,6 @@ func (d *Daemon) mayChange(ctx context.Context, by asker) error {
 		return nil
 	}
 	return d.changes.Wait(ctx, by.uid)
-}
-
-// limitChange is a change of live limits. Limits of a cgroup may end when the cgroup's folder is removed.
-type limitChange struct {
-	rules.Change
-	bind   binding
-	folder uint32 // folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
 }
 
 // Set changes a limit when a process writes it into the filesystem.
@@ -206,23 +199,6 @@ func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitCh
 		if change.Inside { // a process in the cgroup must not turn a limit that stays into one that ends
 			change.bind = asBefore
 		}
-	}
-	return change
-}
-
-// changeIn returns a change with the limits that a request sets.
-func changeIn(r *ipc.LimitRequest) (change rules.Change) {
-	if r.Set&ipc.SetMax != 0 {
-		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))
-	}
-	if r.Set&ipc.SetMin != 0 {
-		change.Min = new(shim.SizeOf(r.Min, r.MinShare))
-	}
-	if r.Set&ipc.SetStreams != 0 {
-		change.Streams = new(int(r.Streams))
-	}
-	if r.Set&ipc.SetSlots != 0 {
-		change.Slots = new(int(r.Slots))
 	}
 	return change
 }

@@ -1,30 +1,22 @@
 package daemon
 
-import (
-	"time"
-
-	"golang.org/x/sys/unix"
-
-	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/shim"
-)
-
 // A program that asks how much memory is free asks again, some of them before each
 // allocation. So the answer is left in its page and kept true there: each second, and with
 // whatever the program itself is granted. Who has not asked for a minute asks once more, so
 // that this is done for those who look.
+
+import (
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/shim"
+)
 
 const (
 	showEvery = time.Second
 	showFor   = 60                    // rounds after a question
 	showMost  = 20 * time.Millisecond // for a round. Who is not reached in time asks
 )
-
-// showing is a lease whose client is shown its memory.
-type showing struct {
-	s      *session
-	rounds int // that are left
-}
 
 // keepShown shows those who asked how their memory is now: as many as there is time for, in the random order of a map.
 func (d *Daemon) keepShown() <-chan time.Time {
@@ -54,11 +46,4 @@ func showRoomLocked(l *shim.Lease, room arbiter.Room) {
 		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),
 		Used:   room.Used.Plus(room.Credit), Total: room.Total, Limited: room.Limited,
 	}, monotonicMillis())
-}
-
-// monotonicMillis is the time that pages show.
-func monotonicMillis() uint64 {
-	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // which cannot fail
-	return uint64(now.Nano() / int64(time.Millisecond))
 }

@@ -1,62 +1,73 @@
 package daemon
 
+// This file makes snapshots of the state, for the filesystem and for clients. texts.go has what their readers share.
+
 import (
 	"encoding/json"
 	"os"
-	"sync"
+	"runtime"
 	"time"
 
+	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/version"
 )
 
-const (
-	// snapshotTimeout is how long a client may take to read a snapshot.
-	snapshotTimeout = 10 * time.Second
-	// readersPerUser is how many of a user's clients are sent one at the same time:
-	// each slow reader may keep a text of its own in memory.
-	readersPerUser = 32
-)
-
-// snapshots makes the state, and the texts of it that clients ask for.
-type snapshots struct {
-	states  fair.Paced[figures.Snapshot]
-	leases  fair.Paced[figures.Snapshot]
-	json    fair.Paced[text] // of all that there is
-	metrics fair.Paced[text]
-
-	mu      sync.Mutex
-	readers map[uint32]*audience // by user
+// Snapshot is the whole state at this moment. It implements gpufs.View.
+func (d *Daemon) Snapshot() figures.Snapshot {
+	d.looked()
+	return d.state()
 }
 
-// audience is what a user's clients share that are sent a snapshot, or events.
-type audience struct {
-	places  chan struct{}    // a token for each that is sent a snapshot
-	follows chan struct{}    // and for each that is sent events
-	texts   fair.Paced[text] // where he may not see all
+// state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
+func (d *Daemon) state() figures.Snapshot { return d.texts.states.Get(d.snapshot) }
+
+// Leases is the state of all leases, and of nothing else.
+func (d *Daemon) Leases() figures.Snapshot {
+	d.looked()
+	return d.texts.leases.Get(func() figures.Snapshot {
+		s := d.taken(d.arb.CopyOfLeases)
+		s.Arrange()
+		return s
+	})
 }
 
-// text is what was made for a client to read.
-type text struct {
-	bytes []byte
-	err   error
+// SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
+func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
+	d.looked()
+	return d.taken(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
 }
 
-// audienceOf is what a user's clients share.
-func (s *snapshots) audienceOf(uid uint32) *audience {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.readers == nil {
-		s.readers = map[uint32]*audience{}
+func idsOf(sessions []*session) []arbiter.SessionID {
+	ids := make([]arbiter.SessionID, len(sessions))
+	for i, s := range sessions {
+		ids[i] = s.id
 	}
-	r := s.readers[uid]
-	if r == nil {
-		r = &audience{places: make(chan struct{}, readersPerUser), follows: make(chan struct{}, followersPerUser)}
-		s.readers[uid] = r
-	}
-	return r
+	return ids
+}
+
+// snapshot is Snapshot, however often it is asked for.
+func (d *Daemon) snapshot() figures.Snapshot {
+	defer d.caught(nil)
+	s := d.taken(func(now time.Time) figures.Snapshot {
+		s := d.arb.Copy(now)
+		s.Config = d.configured
+		return s
+	})
+	s.Arrange()
+	s.Stats.Malformed = d.bad.Load()
+	s.Version = version.Version
+	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
+	return s
+}
+
+// taken takes a snapshot with the lock held.
+func (d *Daemon) taken(take func(time.Time) figures.Snapshot) figures.Snapshot {
+	d.lock()
+	defer d.unlock()
+	return take(d.now())
 }
 
 // hidesCommands reports whether a reader is shown only the command lines of that user's own programs.

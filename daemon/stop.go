@@ -1,5 +1,7 @@
 package daemon
 
+// This file ends the daemon, at any moment, also while it starts.
+
 import (
 	"context"
 	"errors"
@@ -10,29 +12,14 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/gpuarb/gpuarb/ipc"
 )
 
 // stopPatience is how long Stop waits for all that may hang: whoever reads the filesystem,
 // a start that is not over, a request that reads /proc. With what is logged it stays below
 // two seconds.
 const stopPatience = 1200 * time.Millisecond
-
-// errStopped ends a start while which Stop was called.
-var errStopped = errors.New("the daemon is being stopped")
-
-// stopping says that Stop was called: what a client holds, waits for or leaves is the next daemon's business.
-func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
-
-// up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
-func (d *Daemon) up(note func()) error {
-	d.lock()
-	defer d.unlock()
-	if d.stopping() {
-		return errStopped
-	}
-	note()
-	return nil
-}
 
 // Stop ends the daemon in good order, also while it starts. Clients go on with what they
 // hold; the state file stays for the next daemon. A device that hangs, it does not wait for.
@@ -97,28 +84,13 @@ func (d *Daemon) stop() error {
 	return err
 }
 
-// background runs f, and hands on what it returned.
-func background(f func() error) <-chan error {
-	done := make(chan error, 1)
-	go func() { done <- f() }()
-	return done
-}
-
-// errLate says that something has not ended in time.
-var errLate = errors.New("too late")
-
-// inTime waits for what is done in the background, until late is over.
-func inTime(late context.Context, done <-chan error) error {
-	select {
-	case err := <-done:
-		return err
-	case <-late.Done():
-	}
-	select {
-	case err := <-done:
-		return err
-	default:
-		return errLate
+// dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It
+// is called after stopping has become true, so that no decision is sent any more. It does not use the queues, because the connections are
+// closed next.
+func (d *Daemon) dismissLocked() {
+	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
+	for _, p := range d.queue.parked {
+		_ = p.cl.conn.ReplyError(p.head, gone)
 	}
 }
 

@@ -1,11 +1,12 @@
 package daemon
 
+// This file tells systemd how the daemon is doing.
+
 import (
 	"context"
 	"time"
 
 	sd "github.com/coreos/go-systemd/v22/daemon"
-	"golang.org/x/sys/unix"
 )
 
 // notify tells systemd how the daemon is doing; without systemd it does nothing.
@@ -30,10 +31,4 @@ func (d *Daemon) watchdog(ctx context.Context) {
 		}
 		return next
 	}}.run(ctx)
-}
-
-func closeFD(fd int) {
-	if fd >= 0 {
-		_ = unix.Close(fd)
-	}
 }

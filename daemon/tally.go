@@ -1,7 +1,10 @@
 package daemon
 
+// This file answers what became of a job, and which of its processes ran past the library.
+
 import (
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
@@ -27,5 +30,25 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 		rep.Device[rep.Devices] = ipc.JobTallyDevice{Index: uint32(on.Device), Vendor: ipc.Vendors[dev.Vendor], Peak: uint64(on.Peak), Max: most}
 		rep.Devices++
 	}
+	return rep, nil
+}
+
+// beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
+func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
+	d := cl.d
+	d.lock()
+	defer d.unlock()
+	cl.applyLocked()
+	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
+	if err != nil {
+		return rep, err
+	}
+	tally, _ := d.arb.Tally(d.now(), j.id)
+	for _, p := range tally.Beside[:min(len(tally.Beside), ipc.BesideMost)] {
+		rep.Process[rep.Count] = ipc.BesideProcess{PID: uint32(p.PID), Device: uint32(p.Device), Peak: uint64(p.Peak),
+			Program: ipc.MakeShortText(figures.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
+		rep.Count++
+	}
+	rep.More = uint32(tally.More)
 	return rep, nil
 }

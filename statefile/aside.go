@@ -1,5 +1,7 @@
 package statefile
 
+// This file tells whether a file can be taken up, and sets it aside if it cannot.
+
 import (
 	"fmt"
 	"os"

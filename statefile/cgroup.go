@@ -1,6 +1,10 @@
 package statefile
 
-import "bytes"
+// This file has the record of a cgroup's path.
+
+import (
+	"bytes"
+)
 
 // Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
 type Cgroup struct {

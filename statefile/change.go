@@ -1,7 +1,9 @@
 package statefile
 
+// This file writes changes of a lease into its record, so that the next daemon can finish one or take it back if this daemon dies in between.
+// doc.go has the order.
+
 import (
-	"bytes"
 	"sync/atomic"
 
 	"github.com/gpuarb/gpuarb/faults"
@@ -65,30 +67,4 @@ func (l *Lease) Recover(epoch uint16, pageKnown bool) {
 		l.Finish()
 	}
 	l.Withdraw()
-}
-
-// SetTexts stores two texts in one field: the second behind the NUL of the first, where a daemon
-// that knows of one alone does not look. It is the first that is cut to fit.
-func SetTexts(field *[textSize]byte, s, second string) {
-	*field = [textSize]byte{}
-	copy(field[:textSize-1], s)
-	if second == "" || len(second) > textSize-2 {
-		return
-	}
-	end := min(len(TextOf(field)), textSize-2-len(second))
-	clear(field[end:])
-	copy(field[end+1:], second)
-}
-
-// SecondOf reads the second text of such a field.
-func SecondOf(field *[textSize]byte) string {
-	_, rest, _ := bytes.Cut(field[:], []byte{0})
-	second, _, _ := bytes.Cut(rest, []byte{0})
-	return string(second)
-}
-
-// TextOf reads a record's text field.
-func TextOf(field *[textSize]byte) string {
-	text, _, _ := bytes.Cut(field[:], []byte{0})
-	return string(text)
 }

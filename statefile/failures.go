@@ -1,5 +1,9 @@
 package statefile
 
+// This file keeps the daemon's failures on the disk: which client's request is applied now, and which were applied when a daemon broke an
+// invariant. The file is PATH.failures, beside the state file at PATH, because it is read before the state file is opened, and stays when the
+// state file is set aside. daemon/broken.go writes it, daemon/statefiles.go reads it.
+
 import (
 	"errors"
 	"fmt"
@@ -12,10 +16,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// This file keeps the daemon's failures on the disk: which client's request is applied now, and which were applied when a daemon broke an
-// invariant. The file is PATH.failures, beside the state file at PATH, because it is read before the state file is opened, and stays when the
-// state file is set aside. daemon/broken.go writes and reads it.
 
 // Failure is a broken invariant that the daemon started itself again for.
 type Failure struct {

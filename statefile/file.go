@@ -1,30 +1,14 @@
 package statefile
 
+// This file opens the state file and finds the tables in it.
+
 import (
-	"bytes"
 	"errors"
 	"fmt"
-	"os"
-	"slices"
 	"sync/atomic"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
-)
-
-// ErrFull says that a table has no free record left.
-var ErrFull = errors.New("statefile: table full")
-
-const (
-	jobSize    = unsafe.Sizeof(Job{})
-	sessSize   = unsafe.Sizeof(Session{})
-	leaseSize  = unsafe.Sizeof(Lease{})
-	tickSize   = unsafe.Sizeof(Ticket{})
-	limitSize  = unsafe.Sizeof(Limit{})
-	threadSize = unsafe.Sizeof(Thread{})
-	cgroupSize = unsafe.Sizeof(Cgroup{})
-	fileSize   = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
-		MaxLimits*limitSize + MaxThreads*threadSize + MaxCgroups*cgroupSize
 )
 
 // File is the state file, mapped into memory. It is not safe for concurrent use: the daemon's lock guards it.
@@ -78,9 +62,18 @@ func openState(path string) (file *mapping, fresh bool, err error) {
 	return file, fresh, err
 }
 
-func isFile(path string) bool {
-	info, err := os.Lstat(path)
-	return err == nil && info.Mode().IsRegular()
+// lock locks the state file for this process. The daemon also has a lock file beside its socket; but that may have been removed, and a
+// daemon whose socket systemd opened has none.
+func lock(fd int, path string) error {
+	l := unix.Flock_t{Type: unix.F_WRLCK}
+	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &l); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
+		return nil // locked; or the filesystem has no locks
+	}
+	who := "another daemon"
+	if l = (unix.Flock_t{Type: unix.F_WRLCK}); unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &l) == nil && l.Pid > 0 {
+		who += fmt.Sprintf(", pid %d", l.Pid)
+	}
+	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
 }
 
 // Anonymous returns a state file in memory alone, of which nothing survives the daemon, for a machine whose runtime directory cannot be written. why
@@ -122,39 +115,8 @@ func newFile(file *mapping, fresh bool) *File {
 	return f
 }
 
-// ours returns the header of an empty file of this version, without its Magic.
-func ours() header {
-	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
-		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
-		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
-}
-
 // Volatile returns why the records would not survive the daemon, such as a full filesystem; nil: they would.
 func (f *File) Volatile() error { return f.volatile }
-
-// bootID is the kernel's random name for this boot; zero when it cannot be read.
-func bootID() (id [16]byte) {
-	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
-	if err != nil {
-		return id
-	}
-	copy(id[:], bytes.ReplaceAll(bytes.TrimSpace(text), []byte("-"), nil))
-	return id
-}
-
-// lock locks the state file for this process. The daemon also has a lock file beside its socket; but that may have been removed, and a
-// daemon whose socket systemd opened has none.
-func lock(fd int, path string) error {
-	l := unix.Flock_t{Type: unix.F_WRLCK}
-	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &l); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-		return nil // locked; or the filesystem has no locks
-	}
-	who := "another daemon"
-	if l = (unix.Flock_t{Type: unix.F_WRLCK}); unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &l) == nil && l.Pid > 0 {
-		who += fmt.Sprintf(", pid %d", l.Pid)
-	}
-	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
-}
 
 // Unlock lets another process open the file while this one cannot call Close, because a thread hangs. Nothing may be written to the file
 // afterwards.
@@ -166,83 +128,3 @@ func (f *File) Unlock() {
 
 // Close unmaps the file; the content stays.
 func (f *File) Close() error { return f.file.close() }
-
-// table is one array of records.
-type table[T record] struct {
-	rows []T
-	high *uint32 // in the file's header: records from this index on were never used, so that a start need not read them
-	free []int   // free records below high; the one that was freed last is used first
-}
-
-// record is a type that tables have. Its first field is Live: 1 in a committed record, 0 in a free one.
-type record interface {
-	Job | Session | Lease | Ticket | Limit | Thread | Cgroup
-}
-
-// live returns the Live field of a record.
-func live[T record](row *T) *uint32 { return (*uint32)(unsafe.Pointer(row)) }
-
-// lay sets up a table of most records that begins at an offset of the mapping, finds the free records below high, and returns the offset at
-// which the table ends. The header was examined before, but for high, which is kept within the table.
-func (t *table[T]) lay(file *mapping, at uintptr, most int, high *uint32) uintptr {
-	t.rows = unsafe.Slice((*T)(unsafe.Pointer(&file.mem[at])), most)
-	t.high = high
-	*high = min(*high, uint32(most))
-	for i := int(*high) - 1; i >= 0; i-- {
-		if *live(&t.rows[i]) != 1 { // 0, or of a damaged file
-			t.free = append(t.free, i)
-		}
-	}
-	return at + uintptr(most)*unsafe.Sizeof(t.rows[0])
-}
-
-// New takes a free record, zeroed, and returns its index, or ErrFull. The record
-// is not live before Commit: a daemon killed in between leaves nothing behind.
-func (t *table[T]) New() (int, *T, error) {
-	var i int
-	switch n := len(t.free); {
-	case n > 0:
-		i, t.free = t.free[n-1], t.free[:n-1]
-	case int(*t.high) < len(t.rows):
-		i = int(*t.high)
-		atomic.StoreUint32(t.high, uint32(i+1))
-	default:
-		return 0, nil, ErrFull
-	}
-	var zero T
-	t.rows[i] = zero
-	return i, &t.rows[i], nil
-}
-
-// Commit makes a record live.
-func (t *table[T]) Commit(i int) { atomic.StoreUint32(live(&t.rows[i]), 1) }
-
-// Free gives back a record that New returned, live or not yet.
-func (t *table[T]) Free(i int) {
-	atomic.StoreUint32(live(&t.rows[i]), 0)
-	t.free = append(t.free, i)
-}
-
-// Reserve takes the first record for which fits returns true out of those that are free, as it was before it was freed or if it was never
-// committed, and returns its index; -1: there is none.
-func (t *table[T]) Reserve(fits func(row *T) bool) int {
-	n := slices.IndexFunc(t.free, func(i int) bool { return fits(&t.rows[i]) })
-	if n < 0 {
-		return n
-	}
-	i := t.free[n]
-	t.free = slices.Delete(t.free, n, n+1)
-	return i
-}
-
-// At returns the record at an index that New returned.
-func (t *table[T]) At(i int) *T { return &t.rows[i] }
-
-// Each calls f for every live record in index order.
-func (t *table[T]) Each(f func(i int, row *T)) {
-	for i := range t.rows[:*t.high] {
-		if row := &t.rows[i]; *live(row) == 1 {
-			f(i, row)
-		}
-	}
-}

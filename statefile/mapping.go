@@ -1,5 +1,7 @@
 package statefile
 
+// This file opens, allocates and maps a file. file.go lays the tables over the mapping of the state file; failures.go has a page of its own.
+
 import (
 	"errors"
 	"fmt"
@@ -8,8 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 )
-
-// This file opens, allocates and maps a file. file.go lays the tables over the mapping of the state file; failures.go has a page of its own.
 
 // mapping is a file in memory. All of it is allocated when it is opened, since a store to a page without memory behind it, on a full
 // filesystem, is a fault that ends the process.
@@ -48,6 +48,11 @@ func openFile(path string, size uintptr, look func(fd int, st *unix.Stat_t) (fre
 		return nil, false, err
 	}
 	return m, fresh, nil
+}
+
+func isFile(path string) bool {
+	info, err := os.Lstat(path)
+	return err == nil && info.Mode().IsRegular()
 }
 
 // allocate makes an empty file size bytes long, with room on the disk for all of them. It writes them if the filesystem cannot do that otherwise.

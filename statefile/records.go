@@ -1,5 +1,8 @@
 package statefile
 
+// This file has the bounds of the tables and the layout of their records. cgroup.go has that of a cgroup's path; layout.go puts the tables into a
+// file; change.go and texts.go write what has to be written in an order.
+
 // The sizes of the tables, which are the bounds of the daemon.
 const (
 	MaxJobs     = 4096

@@ -1,5 +1,7 @@
 package history
 
+// This file sends events to systemd's journal, as one more reader of the history.
+
 import (
 	"cmp"
 	"context"
@@ -12,12 +14,6 @@ import (
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/events"
 )
-
-// journals tells whether standard error is systemd's journal: then events go there with their fields, and not as lines of the log.
-func journals() bool {
-	direct, err := journal.StderrIsJournalStream()
-	return err == nil && direct && journal.Enabled()
-}
 
 // priorities are the levels as the journal has them.
 var priorities = map[slog.Level]journal.Priority{slog.LevelWarn: journal.PriWarning, slog.LevelInfo: journal.PriInfo, slog.LevelDebug: journal.PriDebug}

@@ -1,5 +1,7 @@
 package history
 
+// This file makes the fields of a line from an event of the arbiter's.
+
 import (
 	"cmp"
 	"fmt"

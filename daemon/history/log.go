@@ -1,5 +1,7 @@
 package history
 
+// This file tells events in the log.
+
 import (
 	"context"
 	"log/slog"

@@ -1,5 +1,7 @@
 package history
 
+// This file has the queue of the daemon's log. It knows nothing of the history.
+
 import (
 	"context"
 	"log/slog"

@@ -14,7 +14,9 @@ import (
 // plain are the packages in which no two files know each other, by whatever way.
 var plain = []string{
 	"accounting", "arbiter", "arbiter/permit", "arbiter/pressure", "arbiter/reading", "arbiter/rules", "arbiter/threads", "arbiter/wording",
-	"cmd/gpuarb", "config", "doctor", "manual", "preload", "report", "top", "web", "web/worker",
+	"cmd/gpuarb", "config",
+	"daemon", "daemon/fair", "daemon/history",
+	"doctor", "manual", "preload", "report", "statefile", "top", "web", "web/worker",
 }
 
 // filesOf are the files of a package as units: each uses those that define what it names.

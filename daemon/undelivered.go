@@ -1,18 +1,10 @@
 package daemon
 
+// This file notes what a reply gives its client, and takes it back if the connection ends before the client has read the reply.
+
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/shim"
 )
-
-// receipt describes an undelivered grant: what the last reply on a connection gave its client. A client that sends its next request has read the
-// reply. If the connection ends before that, the daemon takes the grant back, and the client does not count it. The zero receipt: nothing was given.
-type receipt struct {
-	job   *job            // job that was opened; nil: none
-	s     *session        // session that was opened; nil: none
-	lease *shim.Lease     // lease whose request was granted; nil: none
-	got   arbiter.Receipt // grant for lease
-}
 
 // gaveLocked notes the receipt of a reply that is about to be sent.
 func (cl *client) gaveLocked(r receipt) {

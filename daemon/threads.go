@@ -1,58 +1,12 @@
 package daemon
 
+// This file writes down how many objects a lease has, and which threads hold them. admit.go counts objects; recover.go reads the rows.
+
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/faults"
-	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
-
-// stream takes streams or gives them back.
-func (cl *client) stream(h ipc.Header, req ipc.StreamRequest) error {
-	r := arbiter.Request{What: arbiter.WantsStreams, Count: int(req.Count), Thread: req.Thread}
-	return cl.ask(h, req.Slot, req.Flags, r)
-}
-
-// context asks for contexts before they are made, or tells that they are gone.
-func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
-	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
-	if req.Flags&ipc.FlagHold != 0 {
-		r.What = arbiter.WantsHolds
-	}
-	return cl.ask(h, req.Slot, req.Flags, r)
-}
-
-// objects counts what a client that was taken up says its threads have made and hold.
-func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
-	d := cl.d
-	d.lock()
-	defer d.unlock()
-	cl.applyLocked()
-	l, err := cl.leaseLocked(req.Slot)
-	if err != nil {
-		return rep, err
-	}
-	if cl.makersOf != l {
-		cl.makersOf, cl.makers = l, nil
-	}
-	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // before they take memory here
-		return rep, refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
-	}
-	for _, said := range req.Makers[:req.Count] {
-		cl.makers = append(cl.makers, makerOf(statefile.Maker(said)))
-	}
-	if req.Flags&ipc.ObjectsMore == 0 {
-		streams, contexts := d.arb.Objects(d.now(), l.ID, cl.makers)
-		cl.makersOf, cl.makers = nil, nil
-		faults.At("resume.objects")
-		l.Record.SetObjects(uint32(streams), uint32(contexts))
-		d.keepMakersLocked(l)
-		d.arb.LendStreams(l.ID)
-		l.Hide()
-	}
-	return rep, nil
-}
 
 // keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.
 func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Result) {
@@ -68,6 +22,12 @@ func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter
 		l.Record.SetObjects(l.Record.Streams, uint32(out.Current))
 	}
 	d.keepMakersLocked(l)
+}
+
+// makerOf is a thread that a client, or a record, tells of.
+func makerOf(m statefile.Maker) arbiter.Maker {
+	return arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
+		Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
 }
 
 // keepMakersLocked writes down which threads hold a lease's objects, where slots are theirs: of
@@ -114,12 +74,6 @@ func (d *Daemon) forgetThreadsLocked(index int) {
 		d.file.Threads.Free(row)
 	}
 	delete(d.threadRows, index)
-}
-
-// makerOf is a thread that a client, or a record, tells of.
-func makerOf(m statefile.Maker) arbiter.Maker {
-	return arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
-		Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
 }
 
 // makersOfLocked reads what keepMakersLocked wrote; nil: nothing.

@@ -1,5 +1,11 @@
 package daemon
 
+// Orphaned jobs. A job outlives its runner (`gpuarb run`) if its command left a process behind: a program in the background, or one that made
+// itself a daemon. Each process of a job has the job's token in its environment, and keeps it over fork, setsid and exec. So when the runner has
+// ended and no process of the job has a session, the daemon looks for the token in the environments of all processes. A process that has
+// it becomes the job's anchor process (job.by) in the place of the runner, until it ends too. If there is no such process, the job has ended.
+// jobs.go enters the jobs for this search.
+
 import (
 	"time"
 
@@ -7,75 +13,11 @@ import (
 	"github.com/gpuarb/gpuarb/procfacts"
 )
 
-// Orphaned jobs. A job outlives its runner (`gpuarb run`) if its command left a process behind: a program in the background, or one that made
-// itself a daemon. Each process of a job has the job's token in its environment, and keeps it over fork, setsid and exec. So when the runner has
-// ended and no process of the job has a session, the daemon looks for the token in the environments of all processes. A process that has
-// it becomes the job's anchor process (job.by) in the place of the runner, until it ends too. If there is no such process, the job has ended.
-
 // variableOfJob is the environment variable with the token, and its "=".
 const variableOfJob = "GPUARB_JOB="
 
 // settlePatience is how long a request waits at most until it is known which orphaned jobs have ended.
 const settlePatience = 10 * time.Second
-
-// left is the set of jobs for which the daemon must find out whether a process of them lives. The daemon's lock guards it.
-type left struct {
-	jobs map[*job]struct{}
-	done chan struct{} // closed when that is known of all jobs that were entered so far
-	wake chan struct{} // a job was entered
-}
-
-func newLeft() left {
-	done := make(chan struct{})
-	close(done)
-	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
-}
-
-// The values of Job.Released in the state file.
-const (
-	jobReleased = 1 // the job holds nothing beyond its processes any more
-	jobLeft     = 2 // the job's command has ended, and the job holds what it held
-)
-
-// commandEndedLocked notes that a job's command has ended; left names what it left behind, "" if that is not known.
-func (d *Daemon) commandEndedLocked(j *job, left string) {
-	if r := d.file.Jobs.At(j.index); r.Released == 0 {
-		r.Released = jobLeft
-	}
-	d.arb.CommandEnded(j.id, left)
-}
-
-// runnerEndedLocked notes that a job's runner or anchor process has ended, and looks for another process of the job.
-func (d *Daemon) runnerEndedLocked(j *job) {
-	d.letRunnerGoLocked(j)
-	d.lookForLocked(j)
-}
-
-// letRunnerGoLocked stops watching the job's runner or anchor process.
-func (d *Daemon) letRunnerGoLocked(j *job) {
-	j.by.letGo(d.reaper)
-	d.file.Jobs.At(j.index).RunnerPID = 0
-}
-
-// memberEndedLocked counts a session that has ended out of its job.
-func (d *Daemon) memberEndedLocked(s *session) {
-	if j := d.jobByID[s.job]; j != nil {
-		j.live--
-		d.lookForLocked(j)
-	}
-}
-
-// lookForLocked enters a job for the next search for its processes, unless it has an anchor process, a session or has ended.
-func (d *Daemon) lookForLocked(j *job) {
-	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping() {
-		return
-	}
-	if len(d.left.jobs) == 0 {
-		d.left.done = make(chan struct{})
-	}
-	d.left.jobs[j] = struct{}{}
-	signal(d.left.wake)
-}
 
 // findLeft pauses after a search for lookRest times as long as the search took, but for mostRest at most.
 const (

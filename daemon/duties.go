@@ -1,5 +1,7 @@
 package daemon
 
+// This file has what is due with time, and lists all goroutines that run for as long as the daemon.
+
 import (
 	"context"
 	"errors"
@@ -8,27 +10,6 @@ import (
 
 	"github.com/gpuarb/gpuarb/ipc"
 )
-
-// duty is something that is done in a goroutine of its own: as often as wake asks for it, and when the time has come that it named
-// itself the last time.
-type duty struct {
-	wake <-chan struct{}
-	next <-chan time.Time
-	do   func() (next <-chan time.Time)
-}
-
-// run does it until ctx ends.
-func (t duty) run(ctx context.Context) {
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-t.wake:
-		case <-t.next:
-		}
-		t.next = t.do()
-	}
-}
 
 // duties are all of them, and those that have loops of their own.
 func (d *Daemon) duties() []func(context.Context) {
@@ -39,14 +20,6 @@ func (d *Daemon) duties() []func(context.Context) {
 		duty{wake: d.overrun, do: d.lookAgain}.run,
 		duty{next: time.After(showEvery), do: d.keepShown}.run,
 		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run,
-	}
-}
-
-// rest waits for a time, or until the daemon is stopped.
-func (d *Daemon) rest(over <-chan time.Time) {
-	select {
-	case <-d.ctx.Done():
-	case <-over:
 	}
 }
 

@@ -1,9 +1,12 @@
 package daemon
 
+// This file makes the waiting requests of the last daemon wait again. Each has a row in the state file, of which the daemon makes a ticket
+// in the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again, with the number of its request, and the new
+// request takes the place of the absent one (returnsLocked, in queue.go).
+
 import (
 	"cmp"
 	"slices"
-	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -13,44 +16,6 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
-
-// Waiting requests whose clients are absent. Each waiting request has a row in the state file. After a restart the daemon makes a ticket of each row
-// in the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again, with the number of its request, and the new
-// request takes the place of the absent one. queue.go has the waiting requests whose clients are there.
-
-// requestKey identifies a request that comes again: by its process, its type and its number.
-type requestKey struct {
-	procfacts.Started
-	typ     ipc.Type
-	request uint64
-}
-
-// absent is a waiting request whose client has yet to ask again. The zero value is none.
-type absent struct {
-	ticket arbiter.TicketID
-	free   func() // frees its rows in the state file
-}
-
-// requestOf returns the number that identifies a request when its client asks again. Numbers count within a session. A Hello comes before the
-// session, and gets 0, because only one Hello of a process can wait.
-func requestOf(h ipc.Header) uint64 {
-	if h.Type == ipc.TypeHello {
-		return 0
-	}
-	return h.Request
-}
-
-func keyOf(peer ipc.Peer, h ipc.Header) requestKey {
-	return requestKey{startedOf(peer), h.Type, requestOf(h)}
-}
-
-// bootTime converts t to the time since the machine's start, by a clock that cannot be set, so that another daemon can read it.
-func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
-
-// fromBootTime is the inverse of bootTime.
-func (c clock) fromBootTime(at int64) time.Time {
-	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
-}
 
 // recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions were recovered, and before a new
 // row of the state file is taken: jobs and sessions that wait for their start have rows that are not committed, and so count as free.
@@ -171,50 +136,4 @@ func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
 		return absent{}
 	}
 	return absent{ticket, free}
-}
-
-// leaveLocked enters a parked request as one of an absent client, which is told to ask again. The caller tells the arbiter.
-func (d *Daemon) leaveLocked(p *parked) {
-	key := keyOf(p.cl.conn.Peer(), p.head)
-	if old, twice := d.queue.absent[key]; twice { // of another session of the process; its ticket is dropped in time
-		old.free()
-	}
-	d.queue.absent[key] = absent{p.ticket, func() { d.dropPlaceLocked(p) }}
-}
-
-// returnsLocked returns the place of an absent request, whose client asks again. The caller must make the new request next, and then call
-// forget, which frees the rows of the absent one. If the daemon dies in between, the rows keep the place for the next daemon.
-func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
-	key := keyOf(peer, h)
-	x, ok := d.queue.absent[key]
-	if !ok {
-		return place, func() {}
-	}
-	delete(d.queue.absent, key)
-	return d.arb.Return(d.now(), x.ticket), x.free
-}
-
-// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has ended, or a user cancelled it.
-func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
-	for key, x := range d.queue.absent {
-		if x.ticket == ticket {
-			delete(d.queue.absent, key)
-			x.free()
-		}
-	}
-}
-
-// ticketUnit is the unit of the bytes in a waiting request's row.
-const ticketUnit = 1 << 20
-
-// noteAskedLocked writes the lease and the amount of a parked request into its row.
-func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
-	if p.place < 0 {
-		return
-	}
-	row := d.file.Tickets.At(p.place)
-	row.Lease, row.Amount = uint16(l.Index+1), uint32(r.Count)
-	if r.What == arbiter.WantsBytes {
-		row.Amount = uint32(min((r.Bytes+ticketUnit-1)/ticketUnit, 1<<32-1))
-	}
 }

@@ -1,7 +1,9 @@
 package daemon
 
+// This file has the bounds on what one process and one user may have open, and on numbers that clients tell. docs/threat-model.md lists all
+// bounds.
+
 import (
-	"fmt"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +27,9 @@ const (
 	filesPerSession = 8 // files for each session, which has two: a quarter
 	filesPerJob     = 8 // files for each job, which has one: an eighth
 )
+
+// maxClaimed limits the number of streams, and of contexts, that is taken from a client's message or a record.
+const maxClaimed = 1 << 16
 
 // bounds are those of one table.
 type bounds struct {
@@ -107,17 +112,4 @@ func raiseFileLimit() int {
 func connLimits(files int) ipc.Limits {
 	total := min(files/filesPerConn, 65536)
 	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // of the others, what ipc makes of the total
-}
-
-// checkRecords returns an error if the state file has more sessions and jobs than the daemon's limit of open files allows: it was
-// written by a daemon with a higher limit.
-func (d *Daemon) checkRecords() error {
-	var sessions, jobs int
-	d.file.Sessions.Each(func(int, *statefile.Session) { sessions++ })
-	d.file.Jobs.Each(func(int, *statefile.Job) { jobs++ })
-	if sessions <= d.sessionsOf.size && jobs <= d.jobsOf.size {
-		return nil
-	}
-	return fmt.Errorf("%d programs and %d jobs run, and a limit of %d open files is enough for %d and %d: start the daemon with the limit that it had "+
-		"(LimitNOFILE= of its unit, `ulimit -n`); programs go on meanwhile", sessions, jobs, d.files, d.sessionsOf.size, d.jobsOf.size)
 }

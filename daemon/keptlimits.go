@@ -15,17 +15,6 @@ import (
 	"github.com/gpuarb/gpuarb/statefile"
 )
 
-// keptLimits is the index of the records of limits in the state file.
-type keptLimits struct {
-	of    map[rules.Owner][]int // indexes of each owner's records
-	count *counts               // number of records, by the user who made the change
-	paths map[uint64]int        // indexes of the records of cgroups' paths, by the numbers of the paths
-}
-
-func newKeptLimits() keptLimits {
-	return keptLimits{of: map[rules.Owner][]int{}, count: newCounts(limitBounds), paths: map[uint64]int{}}
-}
-
 // ofNobody is the start time in records of limits of users and cgroups. A daemon of an older version, which takes such a record for that of
 // a process, finds no process with it.
 const ofNobody = ^uint64(0)
@@ -95,6 +84,23 @@ func setRow(r *statefile.Limit, row rules.Row) {
 	case rules.SlotsMax:
 		r.Slots = count
 	}
+}
+
+// changeIn returns a change with the limits that a request sets.
+func changeIn(r *ipc.LimitRequest) (change rules.Change) {
+	if r.Set&ipc.SetMax != 0 {
+		change.Max = new(shim.SizeOf(r.Max, r.MaxShare))
+	}
+	if r.Set&ipc.SetMin != 0 {
+		change.Min = new(shim.SizeOf(r.Min, r.MinShare))
+	}
+	if r.Set&ipc.SetStreams != 0 {
+		change.Streams = new(int(r.Streams))
+	}
+	if r.Set&ipc.SetSlots != 0 {
+		change.Slots = new(int(r.Slots))
+	}
+	return change
 }
 
 // rowsOf returns the rows of the table that a record stands for.

@@ -1,5 +1,10 @@
 package daemon
 
+// A daemon whose state file is gone, or was written by another version, knows of no job and
+// of no limit that was changed while programs ran. Each client's page has them as the last
+// daemon showed them (given.go). A client can write there, so that nothing is taken from it but what
+// lowers its limits below what the rules give. recover.go and resume.go call this.
+
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -8,51 +13,6 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/gpuarb/gpuarb/statefile"
 )
-
-// A daemon whose state file is gone, or was written by another version, knows of no job and
-// of no limit that was changed while programs ran. Each client's page has them as the last
-// daemon showed them. A client can write there, so that nothing is taken from it but what
-// lowers its limits below what the rules give.
-
-// jobFlags are those of a job's flags that its processes' limits and waiting depend on.
-const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
-
-// showLocked has a session's page say what its job was given.
-func (d *Daemon) showLocked(s *session) {
-	if s.page == nil {
-		return
-	}
-	most, streams := d.arb.Given(s.id)
-	given := ipc.Given{Streams: uint32(streams)}
-	given.Memory, given.Share = shim.WireSize(most)
-	if j := d.jobByID[s.job]; j != nil {
-		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
-	}
-	_ = s.page.Guard(func() { s.page.SetGiven(given) })
-}
-
-// showAllLocked is show for all sessions.
-func (d *Daemon) showAllLocked() {
-	for _, s := range d.sessions {
-		if !s.dead {
-			d.showLocked(s)
-		}
-	}
-}
-
-// showOwnerLocked is show for the sessions of a job or a process.
-func (d *Daemon) showOwnerLocked(of rules.Owner) {
-	for _, s := range d.sessions {
-		if !s.dead && (processOwner(s) == of || of == rules.Owner{Kind: rules.OfJob, ID: uint64(s.job)}) {
-			d.showLocked(s)
-		}
-	}
-}
-
-// processOwner names the process of a session as an owner of live limits.
-func processOwner(s *session) rules.Owner {
-	return rules.Owner{Kind: rules.OfProcess, ID: uint64(s.peer.PID), Start: s.peer.StartTicks}
-}
 
 // remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
 // processes, and which devices it may use, is not in their word.

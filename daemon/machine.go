@@ -1,5 +1,8 @@
 package daemon
 
+// This file says what the daemon needs of the machine: devices, processes, clocks, descriptors. A test puts other parts in their place;
+// start.go makes the real ones.
+
 import (
 	"context"
 	"time"
@@ -48,6 +51,14 @@ type clock struct {
 	uptime func() time.Duration // means the same to the next daemon, until the machine is started again
 }
 
+// bootTime converts t to the time since the machine's start, by a clock that cannot be set, so that another daemon can read it.
+func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
+
+// fromBootTime is the inverse of bootTime.
+func (c clock) fromBootTime(at int64) time.Time {
+	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
+}
+
 // parts are what the daemon is made of that a test may put something else in the place of.
 type parts struct {
 	clock
@@ -57,23 +68,22 @@ type parts struct {
 	listen    func() (*ipc.Listener, error)
 }
 
-// realParts are those of a daemon at work.
-func (d *Daemon) realParts() parts {
-	return parts{
-		clock: clock{time.Now, time.After, awake},
-		inventory: func() machine {
-			found := inventory.Open(inventory.Options{SysfsRoot: d.paths.sysfs, Last: d.lastDevices()})
-			return realMachine{found, procfacts.NewReader()}
-		},
-		plugged: inventory.WatchDevices,
-		probe:   probeMemory,
-		listen:  d.openSocket,
-	}
-}
-
 // awake is how long the machine has been up, without the time that it slept.
 func awake() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return time.Duration(ts.Nano())
+}
+
+// monotonicMillis is the time that pages show.
+func monotonicMillis() uint64 {
+	var now unix.Timespec
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // which cannot fail
+	return uint64(now.Nano() / int64(time.Millisecond))
+}
+
+func closeFD(fd int) {
+	if fd >= 0 {
+		_ = unix.Close(fd)
+	}
 }

@@ -1,88 +1,17 @@
 package daemon
 
+// This file notices that the process of a session has ended, or runs another program: by its pidfd, by events of exec, and by its page, which
+// it no longer maps. sessions.go ends the session.
+
 import (
 	"context"
 	"errors"
-	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/faults"
 	"github.com/gpuarb/gpuarb/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/procfacts"
 )
-
-// watchSession has a session end with its process.
-func (d *Daemon) watchSession(s *session, pidfd int) error {
-	return s.life.watch(d.reaper, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
-}
-
-// endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
-// Its leases drain until the memory is really back.
-func (d *Daemon) endSessionLocked(s *session) {
-	if s.dead || d.stopping() {
-		return
-	}
-	d.buryLocked(s)
-}
-
-// buryLocked is the end of a session of whose process more may come.
-func (d *Daemon) buryLocked(s *session) {
-	s.dead, s.died = true, d.now()
-	close(s.over)
-	d.memberEndedLocked(s)
-	faults.At("session.ending")
-	d.arb.EndSession(d.now(), s.id)
-	faults.At("session.ended")
-	s.life.letGo(d.reaper) // nothing more is learnt from it
-	for l := range s.open() {
-		l.SetPage(nil)
-		d.readers()[l.Device].drainLocked(s)
-	}
-	d.dropSessionLocked(s)
-}
-
-// dropSessionLocked removes a dead session that has no lease left.
-func (d *Daemon) dropSessionLocked(s *session) {
-	for range s.open() {
-		return
-	}
-	d.file.Sessions.Free(s.index)
-	faults.At("session.freed")
-	delete(d.sessions, s.token)
-	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
-	if of := slices.DeleteFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
-		d.ofProcess[s.peer.PID] = of
-	} else {
-		delete(d.ofProcess, s.peer.PID)
-		delete(d.keepers, s.peer.PID)
-	}
-	if of := processOwner(s); !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
-		d.dropLimitsLocked(of)
-	}
-	for c := range s.conns {
-		c.Close()
-	}
-	if s.page != nil {
-		_ = s.page.Guard(func() { s.page.Ended().Store(1) })
-	}
-	d.release(s)
-	if j := d.jobByID[s.job]; j != nil {
-		delete(j.members, s)
-		d.dropJobLocked(j)
-	}
-}
-
-// release gives back the descriptors and the mapping of a session. The session
-// itself may go on, with the next daemon.
-func (d *Daemon) release(s *session) {
-	closeFD(s.life.pidfd)
-	s.life.pidfd = -1
-	if s.page != nil {
-		_ = s.page.Close()
-		s.page = nil
-	}
-}
 
 // onExit is called by the reaper when a watched process has ended.
 func (d *Daemon) onExit(w *watched) {

@@ -1,0 +1,82 @@
+package daemon
+
+// This file has the errors that clients see: each has the status of its reply. All other files of this package use it.
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/procfacts"
+)
+
+// errStopped ends a start while which Stop was called.
+var errStopped = errors.New("the daemon is being stopped")
+
+// wireError is an error with the status that the client shall see.
+type wireError struct {
+	status ipc.Status
+	text   string
+}
+
+func (e *wireError) Error() string { return e.text }
+
+func refused(status ipc.Status, format string, args ...any) error {
+	return &wireError{status, fmt.Sprintf(format, args...)}
+}
+
+// statusOf finds the status for an error of any part.
+func statusOf(err error) ipc.Status {
+	var w *wireError
+	var p *ipc.ProtocolError
+	var r *arbiter.Result
+	switch {
+	case errors.As(err, &w):
+		return w.status
+	case errors.As(err, &p):
+		return p.Status
+	case errors.As(err, &r):
+		return statusOfReason(r.Reason)
+	case errors.Is(err, procfacts.ErrGone), errors.Is(err, arbiter.ErrNoSession):
+		return ipc.StatusNoSession
+	case errors.Is(err, arbiter.ErrNoDevice):
+		return ipc.StatusNoDevice
+	case errors.Is(err, rules.ErrPermission):
+		return ipc.StatusPermission
+	case errors.Is(err, rules.ErrRange):
+		return ipc.StatusRange
+	}
+	return ipc.StatusInternal
+}
+
+// reasonStatuses maps the arbiter's reasons to the statuses of replies.
+var reasonStatuses = map[arbiter.Reason]ipc.Status{
+	arbiter.ReasonOverBudget: ipc.StatusOverBudget, arbiter.ReasonSharedFull: ipc.StatusSharedFull,
+	arbiter.ReasonDeviceFull: ipc.StatusDeviceFull, arbiter.ReasonTooLarge: ipc.StatusTooLarge,
+	arbiter.ReasonStreams: ipc.StatusStreams, arbiter.ReasonDeviceLost: ipc.StatusDeviceLost,
+	arbiter.ReasonDenied: ipc.StatusDenied, arbiter.ReasonThreads: ipc.StatusDenied,
+	arbiter.ReasonNoLease: ipc.StatusNoLease, arbiter.ReasonRange: ipc.StatusRange,
+	arbiter.ReasonBusy: ipc.StatusBusy, arbiter.ReasonCrowded: ipc.StatusCrowded,
+	arbiter.ReasonTimeout: ipc.StatusTimeout, arbiter.ReasonCancelled: ipc.StatusCancelled,
+	arbiter.ReasonDeadlock: ipc.StatusDeadlock, arbiter.ReasonSlots: ipc.StatusSlots,
+}
+
+func statusOfReason(r arbiter.Reason) ipc.Status {
+	if status, ok := reasonStatuses[r]; ok {
+		return status
+	}
+	return ipc.StatusInternal
+}
+
+// about is an error that tells whom a refusal in it is about.
+func about(caller string, err error) error {
+	var refusal *arbiter.Result
+	if !errors.As(err, &refusal) {
+		return err
+	}
+	told := *refusal
+	told.Explain = caller + ": " + told.Explain
+	return &told
+}

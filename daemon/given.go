@@ -1,0 +1,44 @@
+package daemon
+
+// This file writes into the lease pages of programs what their jobs were given, for a daemon that has no state file: frompages.go reads it.
+
+import (
+	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+)
+
+// jobFlags are those of a job's flags that its processes' limits and waiting depend on.
+const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
+
+// showLocked has a session's page say what its job was given.
+func (d *Daemon) showLocked(s *session) {
+	if s.page == nil {
+		return
+	}
+	most, streams := d.arb.Given(s.id)
+	given := ipc.Given{Streams: uint32(streams)}
+	given.Memory, given.Share = shim.WireSize(most)
+	if j := d.jobByID[s.job]; j != nil {
+		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
+	}
+	_ = s.page.Guard(func() { s.page.SetGiven(given) })
+}
+
+// showAllLocked is show for all sessions.
+func (d *Daemon) showAllLocked() {
+	for _, s := range d.sessions {
+		if !s.dead {
+			d.showLocked(s)
+		}
+	}
+}
+
+// showOwnerLocked is show for the sessions of a job or a process.
+func (d *Daemon) showOwnerLocked(of rules.Owner) {
+	for _, s := range d.sessions {
+		if !s.dead && (processOwner(s) == of || of == rules.Owner{Kind: rules.OfJob, ID: uint64(s.job)}) {
+			d.showLocked(s)
+		}
+	}
+}

@@ -1,0 +1,70 @@
+package daemon
+
+// This file reads the configuration again and puts it in force. lastgood.go keeps it on the disk.
+
+import (
+	"errors"
+	"os"
+
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/web/worker"
+)
+
+// Reload reads the configuration again. With a mistake in it the old one stays.
+func (d *Daemon) Reload() {
+	d.notify("RELOADING=1")
+	defer d.notify("READY=1")
+	cfg, path, err := d.load()
+	if err != nil {
+		d.log.Error("the configuration has mistakes: the old one stays in force", "err", err)
+		var mistakes config.Mistakes
+		errors.As(err, &mistakes)
+		d.lock()
+		d.configured.Mistakes = few(mistakes)
+		d.unlock()
+		return
+	}
+	d.lock()
+	if d.stopping() {
+		d.unlock()
+		return
+	}
+	d.arb.SetPolicy(d.now(), cfg.Policy)
+	d.dropRuleLimitsLocked()
+	d.turnTo(cfg, path)
+	d.showAllLocked()
+	d.unlock()
+	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
+	d.page.Set(wantedPage(cfg))
+	d.log.Info("configuration read again", "files", cfg.Files)
+	d.keepConfig()
+}
+
+// keepConfig keeps the configuration in force on the disk, for a start at which the files have mistakes.
+func (d *Daemon) keepConfig() {
+	d.keeping.Lock()
+	defer d.keeping.Unlock()
+	d.lock()
+	is, cfg := d.configured, d.config.Load()
+	d.unlock()
+	if is.Mistakes != "" {
+		return // the configuration in force is the one that was kept
+	}
+	if err := d.keepGood(is.Path, cfg); err != nil {
+		d.log.Warn("the configuration cannot be kept: if the files have a mistake at the next start, the daemon may not start", "err", err)
+	}
+}
+
+// turnTo puts a configuration in force, but for what the arbiter makes of it.
+func (d *Daemon) turnTo(cfg *config.Config, path string) {
+	d.config.Store(cfg)
+	d.configured = figures.ConfigState{Path: path, Text: cfg.String()}
+	signal(d.turned)
+}
+
+// wantedPage is where a configuration has the page be served.
+func wantedPage(c *config.Config) worker.Wanted {
+	network, address := c.HTTP.Listen.Network()
+	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}
+}

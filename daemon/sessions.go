@@ -1,0 +1,205 @@
+package daemon
+
+// This file has the life of a session and its leases in the daemon's tables and in the state file, from their beginning to the return of a dead
+// process's memory. hello.go opens sessions; ends.go notices that a process has ended; reclaim.go sees by the devices that memory is back.
+
+import (
+	"slices"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/statefile"
+)
+
+// knownLocked enters a session wherever it is looked for.
+func (d *Daemon) knownLocked(s *session) {
+	if len(d.sessions)+len(d.jobs) == 0 {
+		d.wakeReaders()
+	}
+	d.sessions[s.token] = s
+	d.sessionsOf.add(s.peer.PID, s.peer.UID)
+	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
+	if j := d.jobByID[s.job]; j != nil {
+		j.members[s] = struct{}{}
+		j.live++
+	}
+}
+
+// watchSession has a session end with its process.
+func (d *Daemon) watchSession(s *session, pidfd int) error {
+	return s.life.watch(d.reaper, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
+}
+
+// openLeaseLocked opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
+// finds in it, in the state file, and in the client's page.
+func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
+	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
+	if err := d.leasesOf.full(s.peer.PID, s.peer.UID, s.peer.Privileged); err != nil {
+		return info, err
+	}
+	if slot >= ipc.PageSlots { // there is no free one
+		return info, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
+	}
+	index, record, err := d.file.Leases.New()
+	if err != nil {
+		return info, refused(ipc.StatusTooMany, "%d leases are open: no room for another", statefile.MaxLeases)
+	}
+	*record = statefile.Lease{Slot: slot, Session: uint32(s.index), Device: uint32(dev.Index), UUID: dev.UUIDBytes, OpenedAt: d.now().UnixNano()}
+	l := d.words.Lease(record, index, dev.Index, s.page)
+	if info, err = open(l); err != nil {
+		d.file.Leases.Free(index)
+		return info, err
+	}
+	faults.At("lease.opened")
+	d.file.Leases.Commit(index)
+	faults.At("lease.committed")
+	d.knownLeaseLocked(s, l)
+	return info, nil
+}
+
+// knownLeaseLocked enters a lease that the arbiter has opened in its session.
+func (d *Daemon) knownLeaseLocked(s *session, l *shim.Lease) {
+	for len(s.leases) <= int(l.Record.Slot) {
+		s.leases = append(s.leases, nil)
+	}
+	s.leases[l.Record.Slot] = l
+	d.leasesOf.add(s.peer.PID, s.peer.UID)
+}
+
+// freeLeaseLocked drops the record of a lease.
+func (d *Daemon) freeLeaseLocked(index int) {
+	d.forgetThreadsLocked(index)
+	d.file.Leases.Free(index)
+}
+
+// threadsLocked tells the arbiter the number of threads that a session's page shows.
+func (d *Daemon) threadsLocked(now time.Time, s *session) {
+	if s.page == nil {
+		return
+	}
+	var n uint32
+	if s.page.Guard(func() { n = s.page.Threads().Load() }) == nil {
+		d.arb.Threads(now, s.id, int(min(n, maxClaimed)))
+	}
+}
+
+// memberEndedLocked counts a session that has ended out of its job.
+func (d *Daemon) memberEndedLocked(s *session) {
+	if j := d.jobByID[s.job]; j != nil {
+		j.live--
+		d.lookForLocked(j)
+	}
+}
+
+// endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
+// Its leases drain until the memory is really back.
+func (d *Daemon) endSessionLocked(s *session) {
+	if s.dead || d.stopping() {
+		return
+	}
+	d.buryLocked(s)
+}
+
+// buryLocked is the end of a session of whose process more may come.
+func (d *Daemon) buryLocked(s *session) {
+	s.dead, s.died = true, d.now()
+	close(s.over)
+	d.memberEndedLocked(s)
+	faults.At("session.ending")
+	d.arb.EndSession(d.now(), s.id)
+	faults.At("session.ended")
+	s.life.letGo(d.reaper) // nothing more is learnt from it
+	for l := range s.open() {
+		l.SetPage(nil)
+		d.readers()[l.Device].drainLocked(s)
+	}
+	d.dropSessionLocked(s)
+}
+
+// forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is free, because the process reports
+// that memory in another session.
+func (d *Daemon) forgetLocked(s *session) {
+	leases := slices.Collect(s.open())
+	d.buryLocked(s)
+	for _, l := range leases {
+		d.readers()[l.Device].goneLocked(s)
+	}
+}
+
+// drainLocked has the device of a dead session's lease looked at until its memory is really back
+// there, which makes its bytes grantable. A driver frees a process's memory when its last
+// descriptor of the device closes, which may be later than its death.
+func (r *reader) drainLocked(s *session) {
+	r.draining[s] = struct{}{}
+	signal(r.wake)
+}
+
+// goneLocked closes a dead session's lease on the device, and the session with its last.
+func (r *reader) goneLocked(s *session) {
+	d := r.d
+	delete(r.draining, s)
+	d.arb.Gone(d.now(), s.id, r.index)
+	l := s.leaseOn(r.index)
+	d.forgetThreadsLocked(l.Index)
+	faults.At("lease.closing")
+	d.file.Leases.Free(l.Index)
+	faults.At("lease.freed")
+	d.leasesOf.drop(s.peer.PID, s.peer.UID)
+	s.leases[l.Record.Slot] = nil
+	l.End()
+	d.dropSessionLocked(s)
+}
+
+// dropSessionLocked removes a dead session that has no lease left.
+func (d *Daemon) dropSessionLocked(s *session) {
+	for range s.open() {
+		return
+	}
+	d.file.Sessions.Free(s.index)
+	faults.At("session.freed")
+	delete(d.sessions, s.token)
+	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
+	if of := slices.DeleteFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
+		d.ofProcess[s.peer.PID] = of
+	} else {
+		delete(d.ofProcess, s.peer.PID)
+		delete(d.keepers, s.peer.PID)
+	}
+	if of := processOwner(s); !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
+		d.dropLimitsLocked(of)
+	}
+	for c := range s.conns {
+		c.Close()
+	}
+	if s.page != nil {
+		_ = s.page.Guard(func() { s.page.Ended().Store(1) })
+	}
+	d.release(s)
+	if j := d.jobByID[s.job]; j != nil {
+		delete(j.members, s)
+		d.dropJobLocked(j)
+	}
+}
+
+// release gives back the descriptors and the mapping of a session. The session
+// itself may go on, with the next daemon.
+func (d *Daemon) release(s *session) {
+	closeFD(s.life.pidfd)
+	s.life.pidfd = -1
+	if s.page != nil {
+		_ = s.page.Close()
+		s.page = nil
+	}
+}
+
+// refreshLocked writes the arbiter's figures and limits of a session's leases to the session's page.
+func (d *Daemon) refreshLocked(s *session) {
+	for l := range s.open() {
+		d.arb.Refresh(l.ID)
+	}
+	d.showLocked(s)
+}

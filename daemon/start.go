@@ -1,0 +1,235 @@
+package daemon
+
+// This file starts the daemon: it makes the parts and brings them up in order. stop.go takes them down.
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"sync"
+	"time"
+
+	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/daemon/history"
+	"github.com/gpuarb/gpuarb/gpufs"
+	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/ipc"
+	"github.com/gpuarb/gpuarb/metrics"
+	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/shim"
+	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/web/worker"
+)
+
+// Start starts a daemon and returns when it is ready for clients. Every error
+// says what was wrong and what to do. With the end of ctx the start is given up, whatever
+// it waits for.
+func Start(ctx context.Context, o Options) (*Daemon, error) { return startWith(ctx, o, nil) }
+
+// startWith is Start with other parts than the real ones, where change says so.
+func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, error) {
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	p, err := o.resolve()
+	if err != nil {
+		return nil, err
+	}
+	l, err := o.loadOrLastGood()
+	if err != nil {
+		return nil, err
+	}
+	cfg := l.config
+	files := raiseFileLimit()
+	own, cancel := context.WithCancel(context.Background())
+	logs := history.NewQueue(o.Log.Handler())
+	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
+		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
+		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
+		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}}
+	d.known.Store(&table{})
+	d.scans = newScans()
+	d.load, d.keepGood, d.parts, d.end = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
+	if change != nil {
+		change(&d.parts)
+	}
+	d.history = history.New(d.now, d.log)
+	d.changes.Now, d.changes.After = d.now, d.after
+	d.arb = arbiter.New(cfg.Policy)
+	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
+	d.turnTo(cfg, l.main)
+	if l.mistakes != nil {
+		d.configured.Mistakes = few(l.mistakes)
+		d.log.Error("the configuration has mistakes: the last one without mistakes is in force, until the files are corrected and read again",
+			"kept", l.since.Format(time.DateTime), "err", l.mistakes)
+	}
+	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
+	result := background(func() error {
+		defer d.caught(nil)
+		defer close(d.started)
+		return d.start(wantedPage(cfg))
+	})
+	select {
+	case err = <-result:
+	case <-ctx.Done():
+	}
+	if err = errors.Join(err, ctx.Err()); err != nil {
+		return nil, errors.Join(err, d.Stop())
+	}
+	return d, nil
+}
+
+// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
+// come at any moment.
+func (d *Daemon) start(page worker.Wanted) error {
+	if err := d.openListener(); err != nil {
+		return err
+	}
+	d.page = worker.New(d.log, d.listener.Path(), d.paths.socketMode())
+	d.page.Set(page)
+	if err := d.openFailures(); err != nil {
+		return err
+	}
+	fresh, err := d.openState()
+	if err != nil {
+		return err
+	}
+	if err := d.checkRecords(); err != nil {
+		return err
+	}
+	reaper, err := inventory.NewReaper(d.onExit)
+	if err != nil {
+		return err
+	}
+	if err := d.up(func() { d.reaper = reaper }); err != nil {
+		return errors.Join(err, reaper.Close())
+	}
+	if err := d.openInventory(); err != nil {
+		return err
+	}
+	d.addDevices()
+	d.keepDevices()
+	if !fresh {
+		d.recover()
+	}
+	d.startReaders()
+	go d.scanDevices(d.ctx)
+	if err := d.mount(); err != nil && !d.goesWithout(err) {
+		return err
+	}
+	for _, f := range d.duties() {
+		if err := d.spawn(f); err != nil {
+			return err
+		}
+	}
+	if err := d.spawn(func(context.Context) { d.keepConfig() }); err != nil {
+		return err
+	}
+	d.ready.Store(true)
+	d.notify("READY=1")
+	go d.accept(d.ctx) // which ends when the listener closes
+	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
+		"devices", len(d.devices()))
+	return nil
+}
+
+// realParts are those of a daemon at work.
+func (d *Daemon) realParts() parts {
+	return parts{
+		clock: clock{time.Now, time.After, awake},
+		inventory: func() machine {
+			found := inventory.Open(inventory.Options{SysfsRoot: d.paths.sysfs, Last: d.lastDevices()})
+			return realMachine{found, procfacts.NewReader()}
+		},
+		plugged: inventory.WatchDevices,
+		probe:   probeMemory,
+		listen:  d.openSocket,
+	}
+}
+
+func (d *Daemon) openListener() error {
+	l, err := d.listen()
+	if err != nil {
+		return err
+	}
+	if err := d.up(func() { d.listener = l }); err != nil {
+		return errors.Join(err, l.Close())
+	}
+	return nil
+}
+
+// openInventory finds the devices. NVML may hang at its first call; the end of the daemon
+// does not wait for it.
+func (d *Daemon) openInventory() error {
+	found := background(func() error {
+		inv := d.inventory()
+		err := d.up(func() { d.inv = inv })
+		if err != nil {
+			inv.Close()
+		}
+		return err
+	})
+	select {
+	case err := <-found:
+		return err
+	case <-d.ctx.Done():
+		return errStopped
+	}
+}
+
+// spawn runs f until it returns; Stop waits for it.
+func (d *Daemon) spawn(f func(context.Context)) error {
+	return d.up(func() {
+		d.wg.Go(func() {
+			defer d.caught(nil)
+			f(d.ctx)
+		})
+	})
+}
+
+// mount mounts the filesystem unless the socket alone is wanted.
+func (d *Daemon) mount() error {
+	if d.paths.mount == "" {
+		return nil
+	}
+	fs, err := gpufs.Mount(d.paths.mount, d, gpufs.Options{
+		System: d.paths.system, SelfOf: d.inv.TaskOwner, Standing: standingOfThread, Control: d, Hides: d.hidesCommands, Metrics: d.writeMetrics, History: d.history, Logger: d.log})
+	if err != nil {
+		return err
+	}
+	if err := d.up(func() { d.fs = fs }); err != nil {
+		return errors.Join(err, fs.Unmount())
+	}
+	return d.spawn(func(ctx context.Context) {
+		select {
+		case <-ctx.Done():
+		case <-fs.Done():
+			d.log.Warn("the filesystem was unmounted by somebody, or its connection was aborted: the socket goes on; a restart of the daemon mounts it again", "mount", d.paths.mount)
+		}
+	})
+}
+
+// goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
+// wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
+// has gone from a machine whose programs are to be taken up, or somebody has mounted something else there, the programs are
+// worth more than the view of them; a first start says instead what is wrong.
+func (d *Daemon) goesWithout(err error) bool {
+	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
+		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
+		d.paths.mount = ""
+		return true
+	}
+	d.lock()
+	goes := len(d.sessions)+len(d.jobs) > 0 && !d.stopping()
+	d.unlock()
+	if goes {
+		d.log.Error("no filesystem: programs run, and are served over the socket alone", "err", err)
+	}
+	return goes
+}
+
+// Failed receives what ends a daemon that nobody stopped.
+func (d *Daemon) Failed() <-chan error { return d.failed }

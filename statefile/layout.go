@@ -1,0 +1,38 @@
+package statefile
+
+// This file says how large the state file is, and how a file of this version begins. aside.go compares, file.go writes.
+
+import (
+	"bytes"
+	"os"
+	"unsafe"
+)
+
+const (
+	jobSize    = unsafe.Sizeof(Job{})
+	sessSize   = unsafe.Sizeof(Session{})
+	leaseSize  = unsafe.Sizeof(Lease{})
+	tickSize   = unsafe.Sizeof(Ticket{})
+	limitSize  = unsafe.Sizeof(Limit{})
+	threadSize = unsafe.Sizeof(Thread{})
+	cgroupSize = unsafe.Sizeof(Cgroup{})
+	fileSize   = headerSize + MaxJobs*jobSize + MaxSessions*sessSize + MaxLeases*leaseSize + MaxTickets*tickSize +
+		MaxLimits*limitSize + MaxThreads*threadSize + MaxCgroups*cgroupSize
+)
+
+// ours returns the header of an empty file of this version, without its Magic.
+func ours() header {
+	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
+		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
+		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
+}
+
+// bootID is the kernel's random name for this boot; zero when it cannot be read.
+func bootID() (id [16]byte) {
+	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return id
+	}
+	copy(id[:], bytes.ReplaceAll(bytes.TrimSpace(text), []byte("-"), nil))
+	return id
+}
