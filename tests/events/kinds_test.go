@@ -111,9 +111,7 @@ func TestEnded(t *testing.T) {
 		if !of(&ended, runner) || !on(m, &ended) || ended.What != "job" || ended.Bytes != 20<<20 || !strings.HasSuffix(ended.Text, account) {
 			t.Errorf("%s: %+v", name, ended)
 		}
-		if log := m.Log(); !strings.Contains(log, `level=INFO msg="`+ended.Text+`"`) {
-			t.Errorf("the log has no line of it:\n%s", log)
-		}
+		m.AwaitLog(`level=INFO msg="` + ended.Text + `"`)
 	}
 	if r := rig.Run(t, m.Gpuarb("run", "--name", "never", "--memory", "900G", "true")); r.Code != 125 {
 		t.Errorf("a job that cannot be: %+v", r)
