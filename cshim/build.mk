@@ -91,7 +91,7 @@ SHIM_TESTS := table_test credit_test env_test stress session_stress wait_test th
 SHIM_TEST_PROGRAMS := $(foreach kind,asan tsan,$(patsubst %,$(SHIM_TEST)/$(kind)/%,$(SHIM_TESTS)))
 
 SHIM_DRIVER_TESTS := $(SHIM_TEST)/asan/async_stress $(SHIM_TEST)/tsan/async_stress $(SHIM_TEST)/asan/primary_test \
-                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test $(SHIM_TEST)/teardown_test
+                     $(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/unrecorded_test $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test $(SHIM_TEST)/teardown_test
 
 # Fuzz targets, with clang's own driver for them; `make fuzz` runs them, cshim-test what they know.
 SHIM_FUZZ := table resolve
@@ -136,12 +136,12 @@ $(SHIM_TEST)/tsan/%: cshim/test/%.c $(wildcard cshim/test/*.h) $(SHIM_HEADERS) c
 
 # All but the interposition, on the simulated driver.
 SHIM_ALL_SOURCES := $(SHIM_TEST_UNITS:%=cshim/%.c)
-SHIM_ASAN_TESTS := $(patsubst %,$(SHIM_TEST)/asan/%,async_stress primary_test pools_test races_test)
+SHIM_ASAN_TESTS := $(patsubst %,$(SHIM_TEST)/asan/%,async_stress primary_test pools_test races_test unrecorded_test)
 SHIM_TSAN_TESTS := $(patsubst %,$(SHIM_TEST)/tsan/%,async_stress races_test)
 $(SHIM_ASAN_TESTS): SHIM_AS := $(SHIM_ASAN)
 $(SHIM_TSAN_TESTS): SHIM_AS := -fsanitize=thread
 $(SHIM_TEST)/asan/primary_test: SHIM_WRAPS := -Wl,--wrap=ga_table_walk
-$(SHIM_TEST)/asan/pools_test: SHIM_WRAPS := -Wl,--wrap=ga_root_alloc -Wl,--wrap=ga_table_put
+$(SHIM_TEST)/asan/pools_test $(SHIM_TEST)/asan/unrecorded_test: SHIM_WRAPS := -Wl,--wrap=ga_root_alloc -Wl,--wrap=ga_table_put
 $(SHIM_TEST)/asan/races_test $(SHIM_TEST)/tsan/races_test: SHIM_WRAPS := -Wl,--wrap=ga_os_sleep_us
 $(SHIM_ASAN_TESTS): $(SHIM_TEST)/asan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/asan/obj/%.o)
 $(SHIM_TSAN_TESTS): $(SHIM_TEST)/tsan/%: cshim/test/%.c $(SHIM_TEST_UNITS:%=$(SHIM_TEST)/tsan/obj/%.o)

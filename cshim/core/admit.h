@@ -63,6 +63,16 @@ static inline void ga_release_entry(struct ga_root *root, const struct ga_entry 
     ga_release(root, entry->device, entry->bytes, entry->tag);
 }
 
+// Charges the bytes of an entry, which are in flight, until the process ends: there is no memory to
+// record what the program has got for them, so that no later call can tell that it ends.
+static inline void ga_charge_for_good(struct ga_root *root, const struct ga_entry *entry) {
+    ga_move_begin(root);
+    if (entry->tag == atomic_load(&root->tag)) // else nothing of its session is charged any more
+        atomic_fetch_add(&root->stranded[entry->device], entry->bytes);
+    ga_inflight_add(entry->device, 0 - entry->bytes);
+    ga_move_end();
+}
+
 // Makes the bytes of an entry, which are on their way, as many as that. False: what it lacks was
 // refused.
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes);

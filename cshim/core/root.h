@@ -148,8 +148,9 @@ struct ga_root {
     _Atomic uint64_t threads_counted_ms;
     struct ga_thread threads[GA_THREADS];
     _Atomic(struct ga_thread *) threads_beyond[GA_THREAD_BLOCKS];
-    // Bytes that threads had on their way when they died. Whether the driver has given them memory
-    // nobody can tell, so they count as used.
+    // Bytes in use that no record tells of: threads had them in flight when they died, so that
+    // nothing tells whether the driver has given memory for them; or there was no memory for a
+    // record (ga_charge_for_good).
     _Atomic uint64_t stranded[GA_DEVICES];
 
     // The most of each device that the program itself declares to use, + 1; 0: nothing declared.

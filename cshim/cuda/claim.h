@@ -42,8 +42,8 @@ static inline bool ga_cuda_claim_keep(struct ga_root *root, const struct ga_entr
 // Has the driver take back what it made, by its key. False: it does not.
 typedef bool ga_cuda_undo(uint64_t key);
 
-// The driver has answered. Without memory to remember it by: better none than what nobody can
-// account for.
+// Settles the claim after the driver's answer. If there is no memory for an entry, the driver is
+// asked to take back what it made. If it does not, the program has it, and it stays charged.
 static inline ga_result ga_cuda_claim_settle(struct ga_claim *c, ga_result result, uint64_t key,
                                              ga_cuda_undo *undo) {
     if (GA_UNLIKELY(c->root == NULL))
@@ -53,11 +53,14 @@ static inline ga_result ga_cuda_claim_settle(struct ga_claim *c, ga_result resul
         return result;
     }
     c->entry.key = key;
-    if (GA_UNLIKELY(!ga_cuda_claim_keep(c->root, &c->entry, c->epoch)) && undo(key)) {
-        ga_claim_drop(c);
-        return GA_CUDA_OUT_OF_MEMORY;
+    if (GA_LIKELY(ga_cuda_claim_keep(c->root, &c->entry, c->epoch)))
+        return result;
+    if (!undo(key)) {
+        ga_charge_for_good(c->root, &c->entry);
+        return result;
     }
-    return result;
+    ga_claim_drop(c);
+    return GA_CUDA_OUT_OF_MEMORY;
 }
 
 // Takes what the program gives back out of the table. The driver is called after that, because it
@@ -73,10 +76,10 @@ static inline bool ga_cuda_claim_give(struct ga_claim *c, uint64_t address) {
     return ga_cuda_claim_give_key(c, (struct ga_key){address, GA_SPACE_PLAIN});
 }
 
-// The driver did not end it.
+// Puts the entry back, because the driver did not take back what it stands for.
 static inline void ga_cuda_claim_put_back(const struct ga_claim *c) {
-    ga_hold(c->root, &c->entry);
-    ga_cuda_context_check(c->root, c->entry.context, c->epoch);
+    if (!ga_cuda_claim_keep(c->root, &c->entry, c->epoch))
+        ga_charge_for_good(c->root, &c->entry);
 }
 
 static inline void ga_cuda_claim_given(const struct ga_claim *c, ga_result result) {

@@ -32,16 +32,12 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     ga_result result = real(handle, bytes, properties, flags);
     if (!c.root)
         return result;
-    // If there is no memory for its entry, the driver is asked to release it. If the driver does
-    // not, the program has it, and its bytes stay in flight for good.
-    if (result == GA_CUDA_SUCCESS && !ga_memory_mapped_made(&c, m, *handle)) {
-        if (GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS)
-            return result;
-        result = GA_CUDA_OUT_OF_MEMORY;
-    }
-    if (result != GA_CUDA_SUCCESS)
-        ga_memory_mapped_undo(&c, m);
-    return result;
+    if (result == GA_CUDA_SUCCESS && ga_memory_mapped_made(&c, m, *handle))
+        return result;
+    // If there is no memory for its entry, the driver is asked to release it.
+    bool keeps = result == GA_CUDA_SUCCESS && GA_REAL(cuMemRelease)(*handle) != GA_CUDA_SUCCESS;
+    ga_memory_mapped_undo(&c, m, keeps);
+    return keeps || result != GA_CUDA_SUCCESS ? result : GA_CUDA_OUT_OF_MEMORY;
 }
 
 // Returns the number of the device that a handle's memory is on; −1: host memory, or a device that

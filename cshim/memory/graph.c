@@ -137,6 +137,16 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
     return true;
 }
 
+// Puts the entry of a block into the table. If there is no memory for the entry, the block's bytes
+// are no longer live, because no call will tell that the block is freed. They stay charged as kept
+// for as long as readings show that the pool has them.
+static void hold(const struct ga_memory_take *t, const struct ga_memory_graph_block *b) {
+    const struct ga_entry lost = {
+        .bytes = b->bytes, .context = (uint64_t)(uintptr_t)t->pool, .tag = t->tag};
+    if (!ga_memory_pool_hold(t, b->address, b->bytes))
+        ga_memory_pool_freed(t->root, &lost, false);
+}
+
 // Writes down a block that a launch left behind. *left: what is left of the bytes that
 // ga_memory_graph_open took for such blocks on the device. It may be too little: open takes nothing
 // for a block if an earlier launch's block is at its address, and another thread may have freed
@@ -148,14 +158,14 @@ static void hold_left(struct ga_memory_graph_start *s, const struct ga_memory_gr
     struct ga_memory_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
     if (*left >= b->bytes) {
         *left -= b->bytes;
-        ga_memory_pool_hold(opened, b->address, b->bytes);
+        hold(opened, b);
         return;
     }
     now.kind = GA_MEMORY_GRAPH;
     now.pool = graph_pool(s, b->device);
     if (!now.pool || !ga_memory_pool_take(&now, GA_MEMORY_TAKE_NOW))
         return;
-    ga_memory_pool_hold(&now, b->address, b->bytes);
+    hold(&now, b);
     ga_memory_pool_taken(&now);
 }
 

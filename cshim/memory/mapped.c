@@ -108,30 +108,42 @@ bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint6
     return false;
 }
 
-void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m) {
-    if (m->host)
+void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m, bool keeps) {
+    if (m->host && !keeps)
         ga_host_give(c->root, m->host);
-    else
+    else if (!m->host && keeps)
+        ga_charge_for_good(c->root, &c->entry);
+    else if (!m->host)
         ga_claim_drop(c);
     drop_record(c->root, m);
 }
 
+// Several threads may import the same memory at once: the driver gives all of them one handle. The
+// first finds no entry and puts one in, under the lock, and the others add a reference to it. A
+// thread makes its record before it locks, and drops the record if there is an entry.
 void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device) {
-    struct ga_memory_mapped *m = ga_memory_mapped_use(root, handle);
+    struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
+    struct ga_memory_mapped *m = new_memory(root);
+    struct ga_entry e;
+    struct ga_entry old;
     if (m) {
-        if (!ga_memory_mapped_refer(root, handle, m))
-            ga_memory_mapped_leave(root, m, 1);
-        return;
+        m->imported = device >= 0;
+        m->device = m->imported ? (uint32_t)device : 0;
     }
-    m = new_memory(root);
-    if (!m)
-        return;
-    m->imported = device >= 0;
-    m->device = m->imported ? (uint32_t)device : 0;
-    if (!ga_memory_mapped_refer(root, handle, m))
-        drop_record(root, m);
-    else if (m->imported)
+    ga_self_lock(&v->lock);
+    bool known = ga_table_find(&v->handles, handle, &e);
+    if (known) {
+        memory_of(&e)->uses++;
+        e.bytes++;
+    } else {
+        e = (struct ga_entry){.key = handle, .bytes = 1, .context = (uint64_t)(uintptr_t)m};
+    }
+    bool put = (known || m) && ga_table_put(&v->handles, &e, &old); // one that replaces never fails
+    ga_self_unlock(&v->lock);
+    if (put && !known && device >= 0)
         ga_tell_import(root, (uint32_t)device, 0, 1);
+    else if (m && (known || !put))
+        drop_record(root, m);
 }
 
 // Uses

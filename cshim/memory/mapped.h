@@ -20,8 +20,9 @@ bool ga_memory_mapped_open(struct ga_claim *c, struct ga_memory_mapped **memory,
 // Writes down memory that the driver has made, under its handle. False: there is no memory for
 // that; the caller must have the driver release it, and call ga_memory_mapped_undo.
 bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint64_t handle);
-// Gives back the bytes of memory that the driver refused to make, or has back.
-void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m);
+// Gives back the bytes of memory that the driver refused to make, or has back. keeps: the program
+// has the memory, because the driver did not release it; then the bytes stay charged for good.
+void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m, bool keeps);
 
 // Writes down a handle that the program has imported. The memory is another process's, and is not
 // charged here, but its uses are counted, because the lease page shows imports. If the handle is

@@ -129,9 +129,11 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
     if (context && keep(s, context))
         return context;
     // The driver made none, or there is no memory for its record: then it is released, because
-    // nothing would give its slots back.
+    // nothing would give its slots back. If the driver refuses that, the program has the context,
+    // and its slots stay taken.
     bool undone = context && GA_OPENCL_ASK(clReleaseContext, context);
-    ga_slots_give(s->root, &s->slots);
+    if (!context || undone)
+        ga_slots_give(s->root, &s->slots);
     return undone ? ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES) : context;
 }
 

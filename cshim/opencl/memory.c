@@ -53,8 +53,11 @@ ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int 
     if (!c->root || (memory && keep(c, memory)))
         return memory;
     // The object could not be written down: it is released, because nothing would give its bytes
-    // back.
+    // back. If the driver refuses that, the program has the object, and it stays charged.
     bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
-    ga_claim_drop(c);
+    if (memory && !undone)
+        ga_charge_for_good(c->root, &c->entry);
+    else
+        ga_claim_drop(c);
     return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;
 }

@@ -57,14 +57,19 @@ static struct ga_key key_in(const struct command *c, uint64_t i) {
     return (struct ga_key){c->first + i, GA_SPACE_OPENCL_COMMAND};
 }
 
-// Moves an entry to another key. If there is no memory for that, gives its bytes back.
-static void move(struct ga_root *root, struct ga_key from, struct ga_key to) {
+// Moves an entry to another key. If there is no memory for that, gives its bytes back, or charges
+// them for good if the program still has the block (lives).
+static void move(struct ga_root *root, struct ga_key from, struct ga_key to, bool lives) {
     struct ga_entry entry;
     if (!ga_withdraw_key(root, from, &entry))
         return;
     entry.key = to.number;
     entry.space = to.space;
-    if (!ga_hold(root, &entry))
+    if (ga_hold(root, &entry))
+        return;
+    if (lives)
+        ga_charge_for_good(root, &entry);
+    else
         ga_release_entry(root, &entry);
 }
 
@@ -74,14 +79,14 @@ static struct command detach(struct ga_root *root, ga_cl_uint count,
     struct command c = {atomic_fetch_add(&ga_opencl(root)->freed, count) + 1, count};
     for (ga_cl_uint i = 0; i < count; i++)
         if (addresses[i])
-            move(root, key_of(addresses[i]), key_in(&c, i));
+            move(root, key_of(addresses[i]), key_in(&c, i), false);
     return c;
 }
 
 // Moves the entries back to their addresses, because the driver refused the command.
 static void attach(struct ga_root *root, const struct command *c, const ga_cl_address *addresses) {
     for (uint64_t i = 0; i < c->count; i++)
-        move(root, key_in(c, i), key_of(addresses[i]));
+        move(root, key_in(c, i), key_of(addresses[i]), true);
 }
 
 // Gives back the bytes of the blocks of a command.

@@ -30,6 +30,9 @@ tools/limit.sh 300 "$tests/asan/primary_test"
 echo "-- pools, and what is freed out of sight"
 tools/limit.sh 300 "$tests/asan/pools_test" "$tests/peer"
 
+echo "-- what there is no memory to record"
+tools/limit.sh 300 "$tests/asan/unrecorded_test" "$tests/peer"
+
 echo "-- a context that ends during an allocation"
 tools/limit.sh 300 "$tests/teardown_test" "$tests/peer"
 
