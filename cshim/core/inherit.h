@@ -6,7 +6,7 @@
 
 #include "core/os.h"
 
-#define GA_INHERIT_MAX 51 // most that are noted at one time; a child keeps its copy of any more
+#define GA_INHERIT_MAX 67 // most that are noted at one time; a child keeps its copy of any more
 
 void ga_inherit_note(int fd, const struct ga_os_identity *id);
 void ga_inherit_drop(int fd, const struct ga_os_identity *id);

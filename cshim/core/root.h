@@ -13,8 +13,10 @@
 #include "core/wire.h"
 
 #define GA_DEVICES GA_PAGE_SLOTS // that can be arbitrated in one process, numbered by device.c
-#define GA_LANES 48              // connections, so threads that can ask at the same time
-#define GA_LANES_TO_WAIT 44      // so many may wait for admission; the rest is for who never waits
+// Connections to the daemon, so threads that can ask at the same time: as many as the daemon lets
+// one session have. Requests may wait for admission on all but four of them.
+#define GA_LANES 64
+#define GA_LANES_TO_WAIT (GA_LANES - 4)
 // Records of threads: so many in the root, and further ones in blocks.
 #define GA_THREADS 512
 #define GA_THREAD_BLOCK 1024

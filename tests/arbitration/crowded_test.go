@@ -11,10 +11,10 @@ import (
 )
 
 // waitingThreads is how many threads of one process the library lets wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
-const waitingThreads = 44
+const waitingThreads = 60
 
 // crowdOf is a program with more threads than can wait in the queue. Each allocates 1 MiB and frees it.
-const crowdOf = 60
+const crowdOf = 80
 
 // crowded starts such a program while a holder has the device, and returns both when the queue has as many threads as can wait.
 func crowded(t *testing.T, m *rig.Machine, flags ...string) (holder, crowd *rig.Program) {
