@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"strings"
+	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
@@ -91,4 +93,37 @@ func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
 		return -1, os.NewSyscallError("mount", err)
 	}
 	return fd, nil
+}
+
+// fusermount finds the helper that mounts for users.
+func fusermount() (string, error) {
+	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"} {
+		if bin, err := exec.LookPath(name); err == nil {
+			return bin, nil
+		}
+	}
+	return "", errors.New("fusermount3 was not found")
+}
+
+// detach takes away what is mounted at path, also while it is in use: as root by the
+// system call, which ends the readers inside with an error; else by fusermount3.
+func detach(path string) error {
+	if os.Geteuid() == 0 {
+		// A file that was closed a moment ago is in use a moment longer.
+		for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
+			if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
+				return err
+			}
+			time.Sleep(pause)
+		}
+		return unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+	}
+	bin, err := fusermount()
+	if err != nil {
+		return err
+	}
+	if out, err := exec.Command(bin, "-u", "-z", "--", path).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w: %s", bin, err, out)
+	}
+	return nil
 }

@@ -15,16 +15,6 @@ import (
 // The file events: unlike the others it has a size, which only grows, and what it holds at an offset never changes,
 // except that it may be dropped. So it can be read like a log file: to its end, and on from there whenever it has grown.
 
-// History is the event history: lines at offsets in bytes. The daemon implements it. Its methods must be safe for concurrent
-// use and answer from memory.
-type History interface {
-	// Size is the offset after the last line, and when that was added; zero: there was none yet.
-	Size() (size int64, last time.Time)
-	// ReadAt copies what is there from an offset on, up to the first gap. Where nothing is there at the offset itself, n is 0, and
-	// next is where something is again: the size, where that is all.
-	ReadAt(dst []byte, offset int64) (n int, next int64)
-}
-
 // logNode is the file.
 type logNode struct {
 	fs.Inode

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"syscall"
@@ -146,39 +145,6 @@ func answers(path string) (alive bool, detail string) {
 	case <-time.After(answerPatience):
 		return true, fsType + " is there, and does not answer"
 	}
-}
-
-// detach takes away what is mounted at path, also while it is in use: as root by the
-// system call, which ends the readers inside with an error; else by fusermount3.
-func detach(path string) error {
-	if os.Geteuid() == 0 {
-		// A file that was closed a moment ago is in use a moment longer.
-		for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
-			if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
-				return err
-			}
-			time.Sleep(pause)
-		}
-		return unix.Unmount(path, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-	}
-	bin, err := fusermount()
-	if err != nil {
-		return err
-	}
-	if out, err := exec.Command(bin, "-u", "-z", "--", path).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w: %s", bin, err, out)
-	}
-	return nil
-}
-
-// fusermount finds the helper that mounts for users.
-func fusermount() (string, error) {
-	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"} {
-		if bin, err := exec.LookPath(name); err == nil {
-			return bin, nil
-		}
-	}
-	return "", errors.New("fusermount3 was not found")
 }
 
 // mountedAt returns the topmost mount at path, or nil.

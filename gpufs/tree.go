@@ -136,54 +136,6 @@ func newBuilder(uid uint32, o Options) *builder {
 	}
 }
 
-func (b *builder) root() *directory {
-	version := func(w io.Writer, s figures.Snapshot) error {
-		_, err := io.WriteString(w, report.Escape(s.Version)+"\n")
-		return err
-	}
-	config := func(w io.Writer, s figures.Snapshot) error {
-		_, err := io.WriteString(w, s.Config.Text)
-		return err
-	}
-	entries := []entry{
-		{name: "budgets", text: rendered(files.Budgets)},
-		{name: "cgroups", dir: b.cgroup("/")},
-		{name: "config", text: rendered(config)},
-		{name: "devices", dir: b.devices()},
-		{name: "holders", text: rendered(files.Holders)},
-		{name: "jobs", dir: b.jobs()},
-		{name: "leases", text: rendered(files.Leases), part: part{leases: true}},
-		{name: "leases.json", text: rendered(report.LeasesJSON), part: part{leases: true}},
-		{name: "processes", dir: b.processes()},
-		{name: "queue", text: rendered(files.Queue)},
-		{name: "stats", text: rendered(report.Stats)},
-		{name: "unmanaged", text: rendered(files.Unmanaged)},
-		{name: "users", dir: b.users()},
-		{name: "version", text: rendered(version)},
-	}
-	if b.SelfOf != nil {
-		entries = append(entries, entry{name: "self", link: b.self})
-	}
-	if b.Metrics != nil {
-		entries = append(entries, entry{name: "metrics", text: rendered(b.Metrics)})
-	}
-	if b.History != nil {
-		entries = append(entries, entry{name: "events", log: b.History})
-	}
-	slices.SortFunc(entries, byName)
-	for i := range entries {
-		entries[i].id = identity{kind: kindRoot, file: i + 1}
-		entries[i].uid = b.uid
-	}
-	return &directory{fixed: true, list: func(*snapshot) ([]entry, bool) { return entries, true }}
-}
-
-// self points at the process of the thread that asks, whether it is a client or not.
-func (b *builder) self(tid uint32) (string, bool) {
-	pid, ok := b.SelfOf(tid)
-	return "processes/" + strconv.Itoa(pid), ok
-}
-
 // number reads a name that is a number in its only spelling.
 func number(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(name, 10, 63)
@@ -242,3 +194,24 @@ func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*
 	}
 	return of
 }
+
+// knobs makes those of the entries writable that set a live limit of s.Of.
+func (b *builder) knobs(entries []entry, s Setting) []entry {
+	if b.Control == nil {
+		return entries
+	}
+	for i := range entries {
+		if s.writable(entries[i].name) {
+			s := s
+			s.Name = entries[i].name
+			entries[i].set = func(ctx context.Context, value string, by opener) error {
+				s.Value, s.UID, s.By, s.Standing = value, by.uid, by.pid, by.Standing
+				return b.Control.Set(ctx, s)
+			}
+		}
+	}
+	return entries
+}
+
+// maxCommand is the longest text that is taken for a limit.
+const maxCommand = 4096

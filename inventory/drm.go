@@ -199,14 +199,3 @@ func sumFiles(paths []string) (sum uint64, err error) {
 	}
 	return sum, nil
 }
-
-// readText reads a small file of one value, without the newline at its end.
-func readText(path string) (string, error) {
-	data, err := os.ReadFile(path)
-	return strings.TrimSpace(string(data)), err
-}
-
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return err == nil
-}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -121,48 +120,6 @@ func (c *Client) take(ctx context.Context) error {
 	return err
 }
 
-// Call sends one request and waits for its reply, which is decoded into *reply
-// when its status is below 99. Any status but StatusOK is also returned as a
-// *ReplyError. Other errors: net.ErrClosed, io.EOF when the daemon closed the
-// connection, ctx's, or a *ProtocolError about what the daemon sent; after these
-// the Client is closed. See CallWaiting for a request that may have to wait.
-func Call[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep) error {
-	return closeFD(callFD(ctx, c, typ, req, -1, reply, nil))
-}
-
-// replyTo is Call, and returns the reply.
-func replyTo[Rep, Req Body](ctx context.Context, c *Client, typ Type, req Req) (reply Rep, err error) {
-	err = Call(ctx, c, typ, &req, &reply)
-	return reply, err
-}
-
-// callFD is Call with a descriptor either way; −1 is none. The one sent stays
-// the caller's, the one returned is the caller's too. With w nil the end of ctx closes
-// the connection.
-func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
-	if err := c.take(ctx); err != nil {
-		return -1, err
-	}
-	defer func() { c.turn <- struct{}{} }()
-	h := Header{Type: typ}
-	if w != nil {
-		h.Request = w.Request
-	}
-	if h.Request == 0 {
-		h.Request = NewRequest()
-	}
-	if w != nil {
-		return callWaiting(ctx, c, h, req, fd, reply, w)
-	}
-	stop := c.closeWhenDone(ctx)
-	err := send(c, h, req, fd, nil)
-	got := -1
-	if err == nil {
-		got, err = receiveReply(c, h, reply, nil)
-	}
-	return got, c.settle(ctx, stop(), err)
-}
-
 // settle ends a request. After anything but a reply, replies that are still to
 // come could be taken for those of later requests: the connection is closed.
 func (c *Client) settle(ctx context.Context, inTime bool, err error) error {
@@ -187,21 +144,6 @@ func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 		return func() bool { return true }
 	}
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
-}
-
-// receiveReply waits for the reply to a request, and decodes it.
-func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (int, error) {
-	h, body, got, err := c.answer(asked, w)
-	if err != nil {
-		return got, err
-	}
-	if err := Unmarshal(body, reply); err != nil {
-		return -1, closeFD(got, err)
-	}
-	if h.Status != StatusOK {
-		return got, &ReplyError{Type: asked.Type, Status: h.Status, Text: textOf(reply)}
-	}
-	return got, nil
 }
 
 // send sends one message, waiting for room as long as it takes or until Close. sent, where
@@ -285,122 +227,4 @@ func textOf[Rep Body](reply *Rep) string {
 		return r.Text.String()
 	}
 	return ""
-}
-
-// Bye ends the session in good order and closes the connection.
-func (c *Client) Bye(ctx context.Context) error {
-	err := Call(ctx, c, TypeBye, &Empty{}, &Empty{})
-	return errors.Join(err, c.Close())
-}
-
-// Hello opens a session of a tool: no lease page, no lease. req.Kind is set here.
-func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error) {
-	req.Kind = KindTool
-	return replyTo[HelloReply](ctx, c, TypeHello, req)
-}
-
-// OpenJob opens a job, which lives as long as this process or any process in it. It
-// waits for what the job is to hold: see OpenJobWaiting.
-func (c *Client) OpenJob(ctx context.Context, req JobOpenRequest) (JobOpenReply, error) {
-	return replyTo[JobOpenReply](ctx, c, TypeJobOpen, req)
-}
-
-// CloseJob gives back what a job holds beyond its processes: claim, slots, reservation.
-func (c *Client) CloseJob(ctx context.Context, job Token) error {
-	return Call(ctx, c, TypeJobClose, &JobCloseRequest{Job: job}, &Empty{})
-}
-
-// SetLimit changes limits of a process, a job or a device. The daemon answers a wish
-// that is not permitted with StatusPermission, one that makes no sense with StatusRange.
-func (c *Client) SetLimit(ctx context.Context, req LimitRequest) error {
-	return Call(ctx, c, TypeLimit, &req, &Empty{})
-}
-
-// SetCgroupLimit changes what all programs in a cgroup may hold. The daemon answers as to SetLimit; one that knows no
-// such limit, with StatusUnknownType.
-func (c *Client) SetCgroupLimit(ctx context.Context, path string, req LimitRequest) error {
-	return Call(ctx, c, TypeCgroup, &CgroupRequest{Limit: req, Path: MakeText(path)}, &Empty{})
-}
-
-// Tally returns what became of a job so far. A daemon that keeps no such count answers with
-// StatusUnknownType.
-func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
-	return replyTo[JobTallyReply](ctx, c, TypeJobTally, JobTallyRequest{Job: job})
-}
-
-// Beside returns which processes of a job used a device past the library. A daemon that does not know this message answers
-// with StatusUnknownType.
-func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
-	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
-}
-
-// Cancel takes waiting requests out of the queue, and returns how many they were.
-func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
-	var reply CancelReply
-	err := Call(ctx, c, TypeCancel, &req, &reply)
-	return int(reply.Cancelled), err
-}
-
-// maxSnapshot is the most bytes that Snapshot and Metrics take from a daemon.
-const maxSnapshot = 256 << 20
-
-// Snapshot is the daemon's whole state at one moment, as JSON.
-func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeSnapshot) }
-
-// Metrics are the daemon's metrics at one moment, in the text format of Prometheus, version 0.0.4. A daemon that has
-// none answers with StatusUnknownType.
-func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeMetrics) }
-
-// inParts asks for a text that comes in parts, and returns it whole.
-func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error) {
-	err = parts(ctx, c, typ, &Empty{}, func(part *SnapshotPart, text []byte) (last bool, err error) {
-		if whole == nil {
-			whole = make([]byte, 0, max(len(text), c.last+c.last/8))
-		}
-		if whole = append(whole, text...); part.Last == 1 {
-			c.last = len(whole)
-		} else if len(whole) > maxSnapshot {
-			err = fmt.Errorf("%v: more than %d bytes: %w", typ, maxSnapshot, io.ErrShortBuffer)
-		}
-		return part.Last == 1, err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return whole, nil
-}
-
-// parts asks for what comes in parts, and hands on each, with the bytes behind it, until each says that it was the last one.
-func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
-	if err := c.take(ctx); err != nil {
-		return err
-	}
-	defer func() { c.turn <- struct{}{} }()
-	stop := c.closeWhenDone(ctx)
-	small := c.sock.in
-	c.sock.in = make([]byte, MaxReply)
-	defer func() { c.sock.in = small }()
-	h := Header{Type: typ, Request: NewRequest()}
-	err := send(c, h, req, -1, nil)
-	for last := false; err == nil && !last; {
-		var part Part
-		var rest []byte
-		if rest, err = receivePart(c, h, &part); err == nil {
-			last, err = each(&part, rest)
-		}
-	}
-	return c.settle(ctx, stop(), err)
-}
-
-// receivePart waits for the next part of an answer that comes in parts.
-func receivePart[Part Body](c *Client, asked Header, part *Part) (rest []byte, err error) {
-	got, body, _, err := c.reply(asked)
-	if err != nil {
-		return nil, err
-	}
-	if got.Status != StatusOK {
-		return nil, &ReplyError{Type: asked.Type, Status: got.Status}
-	}
-	n := size[Part]()
-	return body[n:], Unmarshal(body[:n], part)
 }

@@ -5,83 +5,6 @@ import (
 	"unsafe"
 )
 
-// Empty is the body of a message that is only its header: Bye and its reply.
-type Empty struct{}
-
-// Body is the set of fixed-size message bodies: what follows a Header. All of
-// them are little-endian structures without padding, so that on the machines
-// this package builds for (see endian.go) a body in memory is a body on the wire.
-type Body interface {
-	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
-		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
-		StreamReply | ContextRequest | ContextReply | QueryRequest | QueryReply | RoomRequest | RoomReply |
-		ObjectsRequest | DriverRequest | DriverReply | CopiesRequest |
-		JobOpenRequest | JobOpenReply | SnapshotRequest | SnapshotPart | EventsRequest | EventsPart |
-		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
-}
-
-// shape is what the table of messages knows of one type.
-type shape struct {
-	name      string
-	request   int  // bytes of the request's body
-	reply     int  // bytes of the reply's body when Status < 100
-	noReply   bool // a notice: nothing answers it
-	more      bool // the reply's body is followed by bytes of any number
-	waits     bool // Waiting notices may come before the reply
-	requestFD bool // one descriptor may come with the request
-	replyFD   bool // one descriptor may come with the reply
-}
-
-// shapes is the one table of the messages: what is known, how long it is, and
-// where a descriptor belongs. A type that is not in it is unknown.
-var shapes = map[Type]shape{
-	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), waits: true, replyFD: true},
-	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},
-	TypeResume:   {name: "Resume", request: size[ResumeRequest](), reply: size[HelloReply](), requestFD: true, replyFD: true},
-	TypeAttach:   {name: "Attach", request: size[AttachRequest](), reply: size[AttachReply]()},
-	TypeAlloc:    {name: "Alloc", request: size[AllocRequest](), reply: size[AllocReply](), waits: true},
-	TypeFreed:    {name: "Freed", request: size[FreedNotice](), noReply: true},
-	TypeStream:   {name: "Stream", request: size[StreamRequest](), reply: size[StreamReply](), waits: true},
-	TypeContext:  {name: "Context", request: size[ContextRequest](), reply: size[ContextReply](), waits: true},
-	TypeQuery:    {name: "Query", request: size[QueryRequest](), reply: size[QueryReply]()},
-	TypeRoom:     {name: "Room", request: size[RoomRequest](), reply: size[RoomReply]()},
-	TypeObjects:  {name: "Objects", request: size[ObjectsRequest](), reply: size[Empty]()},
-	TypeDriver:   {name: "Driver", request: size[DriverRequest](), reply: size[DriverReply]()},
-	TypeCopies:   {name: "Copies", request: size[CopiesRequest](), reply: size[Empty]()},
-	TypeBye:      {name: "Bye", request: size[Empty](), reply: size[Empty]()},
-	TypeJobOpen:  {name: "JobOpen", request: size[JobOpenRequest](), reply: size[JobOpenReply](), waits: true},
-	TypeSnapshot: {name: "Snapshot", request: size[SnapshotRequest](), reply: size[SnapshotPart](), more: true},
-	TypeEvents:   {name: "Events", request: size[EventsRequest](), reply: size[EventsPart](), more: true},
-	TypeMetrics:  {name: "Metrics", request: size[Empty](), reply: size[SnapshotPart](), more: true},
-	TypeCancel:   {name: "Cancel", request: size[CancelRequest](), reply: size[CancelReply]()},
-	TypeJobClose: {name: "JobClose", request: size[JobCloseRequest](), reply: size[Empty]()},
-	TypeLimit:    {name: "Limit", request: size[LimitRequest](), reply: size[Empty]()},
-	TypeCgroup:   {name: "Cgroup", request: size[CgroupRequest](), reply: size[Empty]()},
-	TypeJobTally: {name: "JobTally", request: size[JobTallyRequest](), reply: size[JobTallyReply]()},
-	TypeBeside:   {name: "Beside", request: size[BesideRequest](), reply: size[BesideReply]()},
-	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
-}
-
-// shapeOf is shapes as an array, so that the hot path does not hash.
-var shapeOf = func() (a [32]*shape) {
-	for t, s := range shapes {
-		a[t] = &s
-	}
-	return a
-}()
-
-func lookup(t Type) *shape {
-	if int(t) < len(shapeOf) {
-		return shapeOf[t]
-	}
-	return nil
-}
-
-func size[T Body]() int {
-	var body T
-	return int(unsafe.Sizeof(body))
-}
-
 // bytesOf is a layout as it lies in memory.
 func bytesOf[T Body | Header | Page](layout *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(layout)), unsafe.Sizeof(*layout))
@@ -195,4 +118,10 @@ func ParseReply(msg []byte, full int) (Header, []byte, error) {
 		return h, nil, malformed("%v: a reply has %d bytes, not %d", h.Type, HeaderSize+want, full)
 	}
 	return h, msg[HeaderSize:], nil
+}
+
+// marshalPart is Marshal for a body that n more bytes follow.
+func marshalPart[T Body](dst []byte, h Header, part *T, n int) []byte {
+	h.Length = uint32(HeaderSize + size[T]() + n)
+	return append(appendHeader(dst, h), bytesOf(part)...)
 }

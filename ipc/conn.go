@@ -151,11 +151,6 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	return c.sent(err)
 }
 
-// Clock is how long this process has run, about. To read it takes half as long as time.Now.
-func Clock() time.Duration { return time.Since(began) }
-
-var began = time.Now()
-
 // Replied is when, by Clock, the last message was handed to the kernel. While it sends one, the kernel may have the processor
 // run something else: the client, above all, that it wakes.
 func (c *Conn) Replied() time.Duration {
@@ -229,12 +224,6 @@ func sendPart[T Body](c *Conn, h Header, part *T, data []byte, deadline time.Tim
 		c.sock.out = marshalPart(c.sock.out[:0], h, part, len(data))
 		return c.sock.trySend(c.sock.out, data, -1)
 	})
-}
-
-// marshalPart is Marshal for a body that n more bytes follow.
-func marshalPart[T Body](dst []byte, h Header, part *T, n int) []byte {
-	h.Length = uint32(HeaderSize + size[T]() + n)
-	return append(appendHeader(dst, h), bytesOf(part)...)
 }
 
 // sent closes the connection when a reply could not be sent. Where the client has gone,

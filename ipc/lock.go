@@ -102,3 +102,17 @@ func inode(path string) uint64 {
 	}
 	return st.Ino
 }
+
+// InUseError says that a socket's path belongs to another daemon that lives.
+type InUseError struct {
+	Path string
+	PID  int // 0 when it could not be told
+}
+
+// Error names the path and the holder.
+func (e *InUseError) Error() string {
+	if e.PID == 0 {
+		return fmt.Sprintf("%s is held by another daemon", e.Path)
+	}
+	return fmt.Sprintf("%s is held by another daemon, pid %d", e.Path, e.PID)
+}

@@ -153,3 +153,13 @@ func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMake
 func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return replyTo[QueryReply](ctx, c, TypeQuery, QueryRequest{Device: device})
 }
+
+// HelloShimWaiting is HelloShim for a session whose memory.min may have to be waited for.
+func (c *Client) HelloShimWaiting(ctx context.Context, req HelloRequest, w Wait) (*ShimSession, error) {
+	return c.helloShim(ctx, req, &waiting{Wait: w})
+}
+
+// AllocWaiting is Alloc that tells of the wait and can be given up: see CallWaiting.
+func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (AllocReply, error) {
+	return c.alloc(ctx, req, &waiting{Wait: w})
+}

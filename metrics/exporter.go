@@ -14,11 +14,6 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// Options say which metrics are exported in addition to the usual ones.
-type Options struct {
-	Jobs bool // export the series of each job
-}
-
 // Exporter writes metrics. Its methods are safe for concurrent use.
 type Exporter struct {
 	Requests *Requests           // counts requests; the code that answers requests calls it

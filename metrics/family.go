@@ -5,7 +5,6 @@ package metrics
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/prometheus/client_golang/prometheus"
 )
@@ -60,25 +59,6 @@ func (o *output) value(v float64, labels ...string) {
 
 func (o *output) histogram(count uint64, sum float64, upTo map[float64]uint64, labels ...string) {
 	o.to <- prometheus.MustNewConstHistogram(o.family.desc, count, sum, upTo, labels...)
-}
-
-// labelValue returns a name that a user chose as a label value, which must be UTF-8.
-func labelValue(name string) string { return strings.ToValidUTF8(name, "\uFFFD") }
-
-// distinct makes different label values of names, because a duplicate series makes the whole text
-// invalid.
-func distinct(names []string) []string {
-	seen := make(map[string]bool, len(names))
-	labels := make([]string, len(names))
-	for i, name := range names {
-		label := labelValue(name)
-		for seen[label] {
-			label += "'"
-		}
-		seen[label] = true
-		labels[i] = label
-	}
-	return labels
 }
 
 // appendLabels returns labels and more labels as a new slice.

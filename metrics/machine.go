@@ -144,3 +144,8 @@ func jobPressure(v *view, o *output) {
 		o.pressure(v.Jobs[i].Pressure, []string{jobLabel(&v.Jobs[i])})
 	}
 }
+
+// Options say which metrics are exported in addition to the usual ones.
+type Options struct {
+	Jobs bool // the series of each job: as many as there are jobs
+}

@@ -10,12 +10,6 @@ import (
 	"time"
 )
 
-// Started is a process, as it is known to the kernel.
-type Started struct {
-	PID        int
-	StartTicks uint64
-}
-
 const (
 	// maxEnviron bounds how much of a process's environment is read.
 	maxEnviron = 1 << 20

@@ -164,22 +164,6 @@ func (r *Reader) addStuck(pid, n int) {
 	}
 }
 
-// receive takes what comes within a time, which it waits in ten pauses: where this process itself gets
-// no processor for longer than that, one of them takes longer, and the answer comes in the next.
-func receive[T any](from <-chan T, timeout time.Duration) (v T, ok bool) {
-	const pauses = 10
-	pause := time.NewTicker(timeout / pauses)
-	defer pause.Stop()
-	for range pauses {
-		select {
-		case v = <-from:
-			return v, true
-		case <-pause.C:
-		}
-	}
-	return v, false
-}
-
 // readSlowly reads the beginning of a process's file; nil: it cannot be read, or takes too long.
 func (r *Reader) readSlowly(pid int, file string, limit int) []byte {
 	data, _ := within(r, pid, func() ([]byte, error) {
@@ -217,3 +201,7 @@ func findMappingIn(path string, inode uint64, name string) (bool, error) {
 	defer file.Close()
 	return findMapping(file, inode, strings.ReplaceAll(name, "\n", `\012`))
 }
+
+// UserName is a user's name, or the number where there is none, or the user database does not
+// answer at once.
+func (r *Reader) UserName(uid uint32) string { return r.names.user(uid, namesTimeout) }

@@ -41,10 +41,6 @@ func groupName(gid string) (string, error) {
 	return g.Name, nil
 }
 
-// UserName is a user's name, or the number where there is none, or the user database does not
-// answer at once.
-func (r *Reader) UserName(uid uint32) string { return r.names.user(uid, namesTimeout) }
-
 // names remembers what the user database says, and does not wait long for it.
 // Its methods are safe for concurrent use.
 type names struct {

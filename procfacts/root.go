@@ -300,3 +300,9 @@ func (r Root) Environ(pid int) ([]string, error) {
 	}
 	return proc.Environ()
 }
+
+// Started is a process, as it is known to the kernel.
+type Started struct {
+	PID        int
+	StartTicks uint64
+}

@@ -16,7 +16,7 @@ var plain = []string{
 	"accounting", "arbiter", "arbiter/permit", "arbiter/pressure", "arbiter/reading", "arbiter/rules", "arbiter/threads", "arbiter/wording",
 	"cmd/gpuarb", "config",
 	"daemon", "daemon/fair", "daemon/history",
-	"doctor", "manual", "preload", "report", "statefile", "top", "web", "web/worker",
+	"doctor", "gpufs", "inventory", "ipc", "manual", "metrics", "preload", "procfacts", "report", "shim", "statefile", "top", "web", "web/worker",
 }
 
 // filesOf are the files of a package as units: each uses those that define what it names.

@@ -1,0 +1,19 @@
+package inventory
+
+// This file reads small files below sysfs. drm.go and cpu.go call it.
+
+import (
+	"os"
+	"strings"
+)
+
+// readText reads a small file of one value, without the newline at its end.
+func readText(path string) (string, error) {
+	data, err := os.ReadFile(path)
+	return strings.TrimSpace(string(data)), err
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

@@ -1,0 +1,218 @@
+package ipc
+
+// This file makes the listening socket, hands it on to the next daemon and removes it. listener.go has the listener, accept.go its connections.
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// Listen makes the socket at path and listens. The file PATH.lock, locked for as
+// long as the Listener lives, decides whose path it is, before anything is
+// unlinked: two daemons cannot both think that the other's socket is stale. The
+// error is then an *InUseError. A socket file that nobody listens on is replaced;
+// what is no socket is left alone, and an error.
+//
+// A daemon that was killed while it started a program may be survived by that for a moment,
+// with all that was its own: what a dead process holds is waited for.
+func Listen(path string, opts ListenOptions) (*Listener, error) {
+	for late := time.Now().Add(leftPatience); ; time.Sleep(leftEvery) {
+		l, err := listenOnce(path, opts)
+		var used *InUseError
+		if !errors.As(err, &used) || used.PID == 0 || unix.Kill(used.PID, 0) != unix.ESRCH || time.Now().After(late) {
+			return l, err
+		}
+	}
+}
+
+func listenOnce(path string, opts ListenOptions) (*Listener, error) {
+	lock, err := lockSocket(path)
+	if err != nil {
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	ln, err := listenLocked(path, opts)
+	if err != nil {
+		lock.Close()
+		return nil, fmt.Errorf("listen: %w", err)
+	}
+	l := newListener(ln, path, opts)
+	l.lock = lock
+	l.linkOther()
+	return l, nil
+}
+
+// ErrInherited says that a socket file was not made here, and that who made it has to make it again.
+var ErrInherited = errors.New("it belongs to whoever opened it")
+
+// Renew makes the socket file again where somebody has removed or replaced it, as nobody could connect any more, and tells
+// whether he had. What is in its place and no socket is left alone, as by Listen, and an error.
+func (l *Listener) Renew() (lost bool, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	defer l.linkOther()
+	switch {
+	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract one has no file
+		return false, nil
+	case l.lock == nil:
+		return true, fmt.Errorf("listen on %s: %w", l.path, ErrInherited)
+	}
+	ln, err := listenLocked(l.path, l.opts)
+	if err != nil {
+		return true, fmt.Errorf("listen: %w", err)
+	}
+	old := l.ln
+	l.ln, l.inode = ln, inode(l.path)
+	return true, old.Close()
+}
+
+// socket is what clients come by at this moment.
+func (l *Listener) socket() *net.UnixListener {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.ln
+}
+
+// ListenFile listens on a socket that was inherited, as systemd's socket
+// activation hands it over: AF_UNIX, SOCK_SEQPACKET, listening. Mode is
+// not used. f can be closed afterwards; the socket file outlives the Listener.
+func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w", f.Name(), err)
+	}
+	unixLn, ok := ln.(*net.UnixListener)
+	if !ok || ln.Addr().Network() != "unixpacket" {
+		ln.Close()
+		return nil, fmt.Errorf("listen on %s: a %s socket is not of type SOCK_SEQPACKET", f.Name(), ln.Addr().Network())
+	}
+	unixLn.SetUnlinkOnClose(false)
+	l := newListener(unixLn, ln.Addr().String(), opts)
+	l.linkOther()
+	return l, nil
+}
+
+// Inherit listens on a socket that the program before this one in the same process kept with [Listener.Keep], and takes over the
+// lock. It closes k.Socket.
+func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
+	f := os.NewFile(uintptr(k.Socket), "the socket")
+	defer f.Close()
+	unix.CloseOnExec(k.Socket)
+	l, err := ListenFile(f, opts)
+	if k.Lock >= 0 {
+		unix.CloseOnExec(k.Lock)
+		lock := os.NewFile(uintptr(k.Lock), "the lock")
+		if err != nil {
+			lock.Close()
+			return nil, err
+		}
+		l.lock = lock
+	}
+	return l, err
+}
+
+// Handed holds the descriptors of a listener that a process hands to the program that it becomes.
+type Handed struct {
+	Socket int // −1: none
+	Lock   int // −1: none
+}
+
+// Keep returns copies of the descriptors of the listening socket and the lock that stay open over execve. Clients that connect
+// in between wait until the next program takes them in.
+func (l *Listener) Keep() (k Handed, err error) {
+	k.Lock = -1
+	raw, err := l.socket().SyscallConn()
+	if err != nil {
+		return k, err
+	}
+	if e := raw.Control(func(fd uintptr) { k.Socket, err = unix.FcntlInt(fd, unix.F_DUPFD, 3) }); e != nil || err != nil {
+		return k, errors.Join(e, err)
+	}
+	if l.lock != nil {
+		if k.Lock, err = unix.FcntlInt(l.lock.Fd(), unix.F_DUPFD, 3); err != nil {
+			_ = unix.Close(k.Socket)
+			return Handed{-1, -1}, err
+		}
+	}
+	return k, nil
+}
+
+func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
+	other := ""
+	if opts.Other != nil {
+		other = opts.Other(path)
+	}
+	return &Listener{ln: ln, path: path, other: other, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
+		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
+}
+
+// listenLocked makes the socket, the path's lock being held.
+func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, err
+	}
+	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil, os.NewSyscallError("socket", err)
+	}
+	f := os.NewFile(uintptr(fd), path)
+	defer f.Close() // net.FileListener has a duplicate
+	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
+		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
+	}
+	// Between bind and listen a connect is refused: nobody gets in under a mode
+	// that was not asked for.
+	ln, err := openUp(fd, f, path, opts)
+	if err != nil {
+		os.Remove(path)
+		return nil, err
+	}
+	ln.SetUnlinkOnClose(false)
+	return ln, nil
+}
+
+func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListener, error) {
+	if err := ChmodSocket(path, cmp.Or(opts.Mode.Perm(), 0o600)); err != nil {
+		return nil, err
+	}
+	if err := unix.Listen(fd, unix.SOMAXCONN); err != nil {
+		return nil, os.NewSyscallError("listen", err)
+	}
+	ln, err := net.FileListener(f)
+	if err != nil {
+		return nil, err
+	}
+	return ln.(*net.UnixListener), nil
+}
+
+const (
+	leftPatience = 5 * time.Second
+	leftEvery    = 10 * time.Millisecond
+)
+
+// Close stops listening, removes the socket file if it is still the one that was
+// made here, and gives up the lock, in this order. Connections that were
+// accepted stay as they are. An Accept in progress returns net.ErrClosed.
+func (l *Listener) Close() error {
+	var err error
+	l.once.Do(func() {
+		close(l.closed)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		err = l.ln.Close()
+		l.unlinkOther()
+		if l.lock != nil {
+			if l.inode != 0 && inode(l.path) == l.inode {
+				err = errors.Join(err, os.Remove(l.path))
+			}
+			err = errors.Join(err, l.lock.Close())
+		}
+	})
+	return err
+}
