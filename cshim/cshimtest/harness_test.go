@@ -292,3 +292,11 @@ func eventually(t testing.TB, what string, ok func() bool) {
 		}
 	}
 }
+
+// wantUsed checks how many bytes of the one lease the peer counts as in use.
+func wantUsed(t testing.TB, p *peer, used int64) {
+	t.Helper()
+	if got := p.only(); got.used != used {
+		t.Errorf("used %d, want %d", got.used, used)
+	}
+}

@@ -31,43 +31,39 @@ func threadsOf(t *testing.T, pid int) []string {
 // somebody waits for it; not before, and without a thread of its own until it needs
 // one.
 func TestIdleProgramGivesBack(t *testing.T) {
-	for _, how := range ways {
-		t.Run(how, func(t *testing.T) {
-			t.Parallel()
-			p, m := setup(t, []string{"limit", "100M"})
-			c := m.start(how)
-			c.do("stream s", "ok")
-			c.do("poolkeep default 64M", "ok")
-			c.do("allocasync a 5M s", "ok")
-			if names := threadsOf(t, c.cmd.Process.Pid); slices.Contains(names, "gpuarb") {
-				t.Errorf("threads before the first free: %v", names)
-			}
-			c.do("freeasync a s", "ok")
-			eventually(t, "there is a thread for it", func() bool {
-				return slices.Contains(threadsOf(t, c.cmd.Process.Pid), "gpuarb")
-			})
-			eventually(t, "the free has executed", func() bool {
-				c.send("query s")
-				return c.answer() == "query s ok"
-			})
-			wantUsed(t, p, 5<<20)
-			p.say("notify all")
-			eventually(t, "the program gives back what its pool keeps", func() bool { return p.only().used == 0 })
-			if l := p.only(); l.pending != 0 {
-				t.Errorf("%+v", l)
-			}
-			// Once more, from its sleep; what has not executed stays.
-			c.do("allocasync a 3M s", "ok")
-			c.do("gate s", "ok")
-			c.do("freeasync a s", "ok")
-			p.say("notify all")
-			wantUsed(t, p, 3<<20)
-			c.do("open", "ok")
-			eventually(t, "the program gives back what has executed", func() bool { return p.only().used == 0 })
-			if text := c.end(); text != "" {
-				t.Errorf("stderr: %s", text)
-			}
-		})
+	t.Parallel()
+	p, m := setup(t, []string{"limit", "100M"})
+	c := m.start("dlsym")
+	c.do("stream s", "ok")
+	c.do("poolkeep default 64M", "ok")
+	c.do("allocasync a 5M s", "ok")
+	if names := threadsOf(t, c.cmd.Process.Pid); slices.Contains(names, "gpuarb") {
+		t.Errorf("threads before the first free: %v", names)
+	}
+	c.do("freeasync a s", "ok")
+	eventually(t, "there is a thread for it", func() bool {
+		return slices.Contains(threadsOf(t, c.cmd.Process.Pid), "gpuarb")
+	})
+	eventually(t, "the free has executed", func() bool {
+		c.send("query s")
+		return c.answer() == "query s ok"
+	})
+	wantUsed(t, p, 5<<20)
+	p.say("notify all")
+	eventually(t, "the program gives back what its pool keeps", func() bool { return p.only().used == 0 })
+	if l := p.only(); l.pending != 0 {
+		t.Errorf("%+v", l)
+	}
+	// Once more, from its sleep; what has not executed stays.
+	c.do("allocasync a 3M s", "ok")
+	c.do("gate s", "ok")
+	c.do("freeasync a s", "ok")
+	p.say("notify all")
+	wantUsed(t, p, 3<<20)
+	c.do("open", "ok")
+	eventually(t, "the program gives back what has executed", func() bool { return p.only().used == 0 })
+	if text := c.end(); text != "" {
+		t.Errorf("stderr: %s", text)
 	}
 }
 

@@ -3,28 +3,10 @@ package cshimtest
 import (
 	"bufio"
 	"io"
-	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 )
-
-func itoa(n int) string { return strconv.Itoa(n) }
-
-// The driver is unloaded and loaded again; what the resolver knows must not dangle.
-func TestReload(t *testing.T) {
-	for _, how := range []string{"dlsym", "gpa"} {
-		p, m := setup(t, nil)
-		c := m.start(how)
-		c.do("alloc a 100", "ok")
-		c.do("reload", "ok")
-		c.do("alloc b 20", "ok")
-		wantUsed(t, p, 120)
-		c.do("free a", "ok")
-		wantUsed(t, p, 20)
-	}
-}
 
 // lookups prints what each kind of look-up of a name finds.
 func TestLookups(t *testing.T) {
@@ -37,41 +19,6 @@ func TestLookups(t *testing.T) {
 		if !strings.HasSuffix(line, " ok") {
 			t.Errorf("%s", line)
 		}
-	}
-}
-
-// Under the preload an ordinary program prints and returns what it always does.
-func TestOrdinaryPrograms(t *testing.T) {
-	m := newMachine(t)
-	for _, args := range [][]string{{"/bin/true"}, {"/bin/ls", "/"}, {"/bin/sh", "-c", "echo a | cat; exit 3"}} {
-		m.load = false
-		want, wantErr := m.command(args[0], args[1:]...).CombinedOutput()
-		m.load = true
-		got, err := m.command(args[0], args[1:]...).CombinedOutput()
-		if string(got) != string(want) || (err == nil) != (wantErr == nil) {
-			t.Errorf("%v: %q %v, want %q %v", args, got, err, want, wantErr)
-		}
-	}
-}
-
-// ffmpeg looks up some eighty exact names, unloads the driver before it ends, and says why it
-// failed when it is refused.
-func TestFFmpeg(t *testing.T) {
-	if _, err := exec.LookPath("ffmpeg"); err != nil {
-		t.Fatal(err)
-	}
-	args := strings.Fields("-nostdin -v error -f lavfi -i testsrc2=size=640x360 -frames:v 9 -vf format=nv12,hwupload_cuda,hwdownload,format=nv12 -f null -")
-	p, m := setup(t, []string{"limit", "552960"})
-	if out, err := m.command("ffmpeg", args...).CombinedOutput(); err != nil || len(out) > 0 {
-		t.Errorf("%v: %s", err, out)
-	}
-	if _, requests := p.show(); !contains(requests, "5 0 552960") {
-		t.Errorf("requests: %v", requests)
-	}
-	p.say("limit 552959")
-	out, err := m.command("ffmpeg", args...).CombinedOutput()
-	if err == nil || !strings.Contains(string(out), "CUDA_ERROR_OUT_OF_MEMORY") {
-		t.Errorf("%v: %s", err, out)
 	}
 }
 

@@ -1,53 +1,11 @@
 package cshimtest
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
-
-func TestWithoutADaemon(t *testing.T) {
-	t.Parallel()
-	nowhere := "GPUARB_SOCKET=" + socketPath(t)
-	t.Run("open", func(t *testing.T) {
-		c := newMachine(t, nowhere).start("dlsym")
-		c.do("alloc a 1M", "ok")
-		c.do("pairs 1000 1K", "ok")
-		c.do("stream s", "ok")
-		c.do("info", "ok 8")
-		if text := c.end(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "without any GPU memory limit") {
-			t.Errorf("stderr: %q", text)
-		}
-	})
-	for _, closed := range []string{"GPUARB_ON_LOSS=closed", "GPUARB_JOB=" + strings.Repeat("0f", 16)} {
-		t.Run(closed, func(t *testing.T) {
-			c := newMachine(t, nowhere, closed).start("gpa")
-			c.do("alloc a 1M", "err 2")
-			c.do("managed a 1", "err 2")
-			c.do("stream s", "ok")
-			if text := c.end(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "refused") {
-				t.Errorf("stderr: %q", text)
-			}
-		})
-	}
-	t.Run("disabled", func(t *testing.T) {
-		p, m := setup(t, []string{"limit", "1"}, "GPUARB_DISABLE=1")
-		for _, how := range ways {
-			c := m.start(how)
-			c.do("alloc a 1M", "ok")
-			c.do("info", "ok 8")
-			if text := c.end(); text != "" {
-				t.Errorf("stderr: %q", text)
-			}
-		}
-		if leases, requests := p.show(); len(leases)+len(requests) != 0 {
-			t.Errorf("%v %v", leases, requests)
-		}
-	})
-}
 
 // A program that asks what is free in a loop asks the daemon now and then; a daemon that does not say
 // what its answer was summed by is asked each time.
@@ -69,23 +27,6 @@ func TestQueriesAreFew(t *testing.T) {
 			t.Errorf("flags %s: 20,000 questions are %d requests, and %d are few", able, asked, most)
 		}
 	}
-}
-
-// What was taken while there was no daemon is told to one that comes.
-func TestDaemonComesLater(t *testing.T) {
-	socket := socketPath(t)
-	c := newMachine(t, "GPUARB_SOCKET="+socket).start("dlsym")
-	c.do("alloc a 1000", "ok")
-	p := startPeer(t, socket)
-	eventually(t, "a session", func() bool {
-		c.do("alloc b 1", "ok")
-		c.do("free b", "ok")
-		leases, _ := p.show()
-		return len(leases) == 1
-	})
-	wantUsed(t, p, 1000)
-	c.do("free a", "ok")
-	wantUsed(t, p, 0)
 }
 
 // The daemon dies and comes back: nothing fails, every byte is counted once.
@@ -216,89 +157,20 @@ func TestDaemonIsGone(t *testing.T) {
 	}
 }
 
-// A forked child has no session, and does not touch its parent's.
-func TestFork(t *testing.T) {
-	for _, fork := range []string{"fork", "rawfork"} {
-		t.Run(fork, func(t *testing.T) {
-			p, m := setup(t, []string{"surplus", "1M"})
-			m.lib = filepath.Dir(built(t, stubFolder+"/libcuda.so.1")) // works after fork
-			c := m.start("dlsym")
-			c.do("alloc a 1000", "ok")
-			parent := p.only()
-			c.send(fork)
-			c.do("free a", "ok") // the stub frees anything
-			c.do("pairs 100 10", "ok")
-			c.do("alloc x 70", "ok")
-			leases, _ := p.show()
-			if len(leases) != 2 || leases[0].used != 1000 || leases[1].used != 70 ||
-				leases[1].pid == parent.pid {
-				t.Errorf("with the child: %+v", leases)
-			}
-			c.do("join", "ok 0")
-			c.do("alloc b 5", "ok")
-			leases, _ = p.show()
-			if leases[0].used != 1005 {
-				t.Errorf("after the child: %+v", leases)
-			}
-			c.do("free a", "ok")
-			c.do("free b", "ok")
-			if leases, _ = p.show(); leases[0].used != 0 {
-				t.Errorf("at the end: %+v", leases)
-			}
-		})
-	}
-}
-
-// A program that closes all descriptors keeps its session, and nothing is written to what the
-// numbers are used for next.
-func TestClosedDescriptors(t *testing.T) {
-	p, m := setup(t, nil)
-	c := m.start("dlsym")
-	c.do("alloc a 1000", "ok")
-	c.do("closefds", "ok")
-	c.do("alloc b 500", "ok")
-	wantUsed(t, p, 1500)
-	c.do("free a", "ok")
-	c.do("free b", "ok")
-	wantUsed(t, p, 0)
-}
-
-// Descriptors are out of the program's way and do not survive exec.
-func TestDescriptors(t *testing.T) {
-	_, m := setup(t, nil)
-	c := m.start("dlsym")
-	c.do("alloc a 1000", "ok")
-	entries, err := os.ReadDir("/proc/" + itoa(c.cmd.Process.Pid) + "/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, e := range entries {
-		target, _ := os.Readlink("/proc/" + itoa(c.cmd.Process.Pid) + "/fd/" + e.Name())
-		if (strings.HasPrefix(target, "socket:") || strings.Contains(target, "memfd:gpuarb")) && len(e.Name()) < 3 {
-			t.Errorf("descriptor %s is %s", e.Name(), target)
-		}
-	}
-	m.load = false
-	c.send("exec ls -l /proc/self/fd")
-	for c.out.Scan() {
-		if line := c.out.Text(); strings.Contains(line, "socket:") || strings.Contains(line, "gpuarb") {
-			t.Errorf("after exec: %s", line)
-		}
-	}
-}
-
 // What is given back while somebody waits reports itself, and the waiter gets it.
 func TestNotify(t *testing.T) {
 	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
 	c := m.start("dlsym")
 	c.do("stream s", "ok")
 	c.do("allocasync a 900 s", "ok")
-	c.do("delay s 300", "ok")
+	c.do("delay s 700", "ok") // longer than a refusal is put off for pending bytes
 	c.do("freeasync a s", "ok")
 	c.do("alloc b 900", "ok") // waits for bytes that only this thread can find free
 	if _, requests := p.show(); !contains(requests, "6 0 0") {
 		t.Errorf("no notice: %v", requests)
 	}
+	c.do("free b", "ok")
+	wantUsed(t, p, 0)
 }
 
 func contains(lines []string, want string) bool {
@@ -308,20 +180,4 @@ func contains(lines []string, want string) bool {
 		}
 	}
 	return false
-}
-
-// A hung daemon delays, and then the policy applies; it does not hang the program.
-func TestHungDaemon(t *testing.T) {
-	t.Parallel()
-	p, m := setup(t, []string{"delay", "7000"})
-	_ = p
-	began := time.Now()
-	c := m.start("dlsym")
-	c.do("alloc a 1", "ok")
-	c.do("alloc b 1", "ok")
-	c.do("stream s", "ok")
-	if took := time.Since(began); took > 20*time.Second {
-		t.Errorf("took %v", took)
-	}
-	c.stdin.Close()
 }

@@ -2,7 +2,6 @@ package cshimtest
 
 import (
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 )
@@ -163,41 +162,6 @@ func TestWaitEndsWithTheDaemon(t *testing.T) {
 	}
 }
 
-// Timed out, cancelled, or the youngest of a circle: that is the answer, and is not asked again.
-func TestWaitIsRefused(t *testing.T) {
-	for _, status := range []string{"9", "10", "11"} {
-		t.Run(status, func(t *testing.T) {
-			p, m := setup(t, []string{"limit", "1000", "wait", "1"}, job)
-			c := m.startTeam()
-			c.act("0 stream s", "0 stream ok")
-			c.act("0 alloc a 900", "0 alloc ok")
-			c.join(1)
-			c.send("1 alloc b 900")
-			p.waits(1)
-			p.say("answer " + status)
-			c.want("1 alloc err 2")
-			if requests := p.waits(0); countOf(requests, "5 99 900") != 0 {
-				t.Errorf("asked again: %v", requests)
-			}
-			wantUsed(t, p, 900)
-			c.act("0 free a", "0 free ok")
-			c.act("1 alloc b 900", "1 alloc ok")
-			if text := c.end(); !strings.HasSuffix(text, "gpuarb: refused by the peer\n") {
-				t.Errorf("stderr: %q", text)
-			}
-		})
-	}
-}
-
-func countOf(lines []string, begin string) (n int) {
-	for _, l := range lines {
-		if strings.HasPrefix(l, begin) {
-			n++
-		}
-	}
-	return n
-}
-
 // A session that reserves memory is waited for by who asks first, and not taken for a daemon
 // that is not there: refused, the program gets no memory; the next time it asks anew.
 func TestHelloWaits(t *testing.T) {
@@ -270,29 +234,6 @@ func TestHelloWaits(t *testing.T) {
 	})
 }
 
-// Contexts and streams wait for a slot; a thread that has one takes no second; what another
-// thread destroys goes back in the maker's name.
-func TestObjectsWaitForASlot(t *testing.T) {
-	p, m := setup(t, []string{"slots", "1"})
-	c := m.startTeam()
-	c.act("0 stream s", "0 stream ok")
-	c.act("0 context e", "0 context ok")
-	c.send("1 context d")
-	p.waits(1)
-	c.act("0 destroy e", "0 destroy ok")
-	c.act("0 streamdestroy s", "0 streamdestroy ok")
-	p.waits(1)
-	c.send("2 destroy c")
-	c.wantInAnyOrder("2 destroy ok", "1 context ok")
-	c.send("0 context c")
-	p.waits(1)
-	c.send("1 destroy d")
-	c.wantInAnyOrder("1 destroy ok", "0 context ok")
-	if p.waits(0); p.most != 1 {
-		t.Errorf("%d threads had a slot at once", p.most)
-	}
-}
-
 // A thread that uses another's context has a slot of its own, from when it makes that current
 // until it has none or ends.
 func TestUseWaitsForASlot(t *testing.T) {
@@ -349,37 +290,4 @@ func TestPushWaitsForASlot(t *testing.T) {
 			}
 		})
 	}
-}
-
-// Own contexts and a shared one, more threads than slots: nobody is inside without one, and all
-// come to their end.
-func TestSlotsOfThreads(t *testing.T) {
-	t.Parallel()
-	for _, kind := range []string{"own", "primary", "shared"} {
-		t.Run(kind, func(t *testing.T) {
-			p, m := setup(t, []string{"slots", "2", "quiet", "1"})
-			file := filepath.Join(t.TempDir(), "count")
-			out, err := m.command(built(t, "programs/permits"), "20", "100", kind, file).Output()
-			if err != nil || string(out) != "permits ok 2\n" && string(out) != "permits ok 1\n" {
-				t.Errorf("%q, %v", out, err)
-			}
-			if p.waits(0); p.most > 2 {
-				t.Errorf("%d threads had a slot at once", p.most)
-			}
-		})
-	}
-}
-
-// A thread that waits for bytes finds those of its own process that have come back meanwhile.
-func TestWaitReaps(t *testing.T) {
-	t.Parallel()
-	p, m := setup(t, []string{"limit", "1000", "wait", "1"})
-	c := m.start("dlsym")
-	c.do("stream s", "ok")
-	c.do("allocasync a 900 s", "ok")
-	c.do("delay s 700", "ok") // longer than a refusal is put off for pending bytes
-	c.do("freeasync a s", "ok")
-	c.do("alloc b 900", "ok")
-	c.do("free b", "ok")
-	wantUsed(t, p, 0)
 }

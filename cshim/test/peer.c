@@ -4,26 +4,26 @@
 //
 //   peer SOCKET [OPTION VALUE]…
 //
-//   limit BYTES    the budget (default 1G)              streams N   the cap (default 256)
+//   limit BYTES    budget (default 1G)                 streams N    cap (default 256)
 //   surplus BYTES  credit that comes with a grant (default 0: every allocation asks)
-//   total BYTES    what Query says (default 8G)         loss 0|1    HelloReply.OnLoss
-//   wait 1         what does not fit waits for a FreedNotice instead of being refused
+//   loss 0|1       HelloReply.OnLoss
+//   wait 1         a request that does not fit waits for a FreedNotice instead of being refused
 //   able FLAGS     HelloReply.Flags; with GA_ABLE_OBJECTS it lends the count of streams
 //   slots N        so many threads may have streams, contexts or holds; others wait for a slot
-//   hello 1        Hello waits                          hello N     Hello is refused (N is a
-//   status) attach N   so is Attach                     text 1         refusals carry a text delay
-//   MS       before each reply resume 0 refuses Resume, as a stranger newpage 1      answers Resume
-//   with a new page       die N       exits at the N-th request quiet 1        logs no requests
+//   hello 1        Hello waits                         hello N      Hello is refused with status N
+//   attach N       Attach is refused with status N     resume 0     refuses Resume, as a stranger
+//   newpage 1      answers Resume with a new page      die N        exits at the N-th request
 //   drop TYPE      closes the connection of the next request of this type, unanswered
+//   quiet 1        logs no requests
 //
 // The same as lines on stdin change things while it runs; also "show", which prints a line
 // "lease PID DEVICE GRANTED USED STREAMS CONTEXTS PENDING" for each lease, then "end"; "stop",
-// which ends it; "close SLOTS", which sets CLOSED on the leases and takes their credit; "notify",
-// which does so with NOTIFY; "notice WORD", which tells those who wait; "answer STATUS", which
-// refuses them; "admit", which lets in what waits and fits now, and each Hello. The end of stdin
-// ends nothing. Each request is logged on stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the
-// count that was asked for; one that waits as "TYPE 99 NUMBER REQUEST", with 1099 when it came
-// again; one whose connection was closed meanwhile as "TYPE 999 NUMBER REQUEST".
+// which ends it; "notify", which sets NOTIFY on the leases and takes their credit; "notice WORD",
+// which tells those who wait; "answer STATUS", which refuses them; "admit", which lets in what
+// waits and fits now, and each Hello. The end of stdin ends nothing. Each request is logged on
+// stdout: "TYPE STATUS NUMBER", NUMBER the bytes or the count that was asked for; one that waits
+// as "TYPE 99 NUMBER REQUEST", with 1099 when it came again; one whose connection was closed
+// meanwhile as "TYPE 999 NUMBER REQUEST".
 #include <errno.h>
 #include <poll.h>
 #include <stdatomic.h>
@@ -38,20 +38,21 @@
 
 #include "core/wire.h"
 
+#define DEVICE_TOTAL (8ull << 30) // what Query says, in bytes
+
 struct options {
-    uint64_t limit, surplus, streams, total, loss, wait, text, delay, resume, newpage, die, drop,
-        quiet, slots, hello, able, attach;
-} o = {.limit = 1ull << 30, .streams = 256, .total = 8ull << 30, .resume = 1};
+    uint64_t limit, surplus, streams, loss, wait, resume, newpage, die, drop, quiet, slots, hello,
+        able, attach;
+} o = {.limit = 1ull << 30, .streams = 256, .resume = 1};
 
 static const struct {
     const char *name;
     uint64_t *value;
 } option_names[] = {
-    {"limit", &o.limit},   {"surplus", &o.surplus}, {"streams", &o.streams}, {"total", &o.total},
-    {"loss", &o.loss},     {"wait", &o.wait},       {"text", &o.text},       {"delay", &o.delay},
-    {"resume", &o.resume}, {"die", &o.die},         {"newpage", &o.newpage}, {"drop", &o.drop},
-    {"quiet", &o.quiet},   {"slots", &o.slots},     {"hello", &o.hello},     {"able", &o.able},
-    {"attach", &o.attach},
+    {"limit", &o.limit}, {"surplus", &o.surplus}, {"streams", &o.streams}, {"loss", &o.loss},
+    {"wait", &o.wait},   {"resume", &o.resume},   {"die", &o.die},         {"newpage", &o.newpage},
+    {"drop", &o.drop},   {"quiet", &o.quiet},     {"slots", &o.slots},     {"hello", &o.hello},
+    {"able", &o.able},   {"attach", &o.attach},
 };
 
 struct lease {
@@ -210,8 +211,6 @@ static void reply(int fd, const struct ga_wire_header *to, uint32_t status, cons
         c->cmsg_len = CMSG_LEN(sizeof(int));
         memcpy(CMSG_DATA(c), &send_fd, sizeof send_fd);
     }
-    if (o.delay)
-        usleep((useconds_t)o.delay * 1000);
     sendmsg(fd, &h, MSG_NOSIGNAL);
 }
 
@@ -387,8 +386,6 @@ static bool do_alloc(int fd, const struct ga_wire_header *h, struct session *s,
                       : r->bytes > o.limit ? GA_STATUS_TOO_LARGE
                                            : GA_STATUS_OVER_BUDGET;
     a.remaining = o.limit > s->lease[r->slot].granted ? o.limit - s->lease[r->slot].granted : 0;
-    if (o.text)
-        strcpy((char *)a.text, "refused\nby the peer");
     log_request(h->type, status, (int64_t)r->bytes);
     reply(fd, h, status, &a, sizeof a, -1);
     return true;
@@ -548,7 +545,7 @@ static void do_attach(int fd, const struct ga_wire_header *h, struct session *s,
         return;
     }
     struct ga_wire_attach_reply a = {
-        .total = o.total, .budget = o.limit, .slot_scope = o.slots ? GA_SCOPE_THREAD : 0};
+        .total = DEVICE_TOTAL, .budget = o.limit, .slot_scope = o.slots ? GA_SCOPE_THREAD : 0};
     for (a.slot = 0; a.slot < GA_PAGE_SLOTS; a.slot++)
         if (!s->lease[a.slot].open || memcmp(s->lease[a.slot].device, r->device, 16) == 0)
             break;
@@ -693,13 +690,13 @@ static bool handle(size_t at) {
         break;
     case GA_TYPE_ROOM: {
         struct ga_wire_room_reply a = {
-            .total = o.limit, .used = used(s), .room = o.total, .slot = GA_NO_SLOT};
+            .total = o.limit, .used = used(s), .room = DEVICE_TOTAL, .slot = GA_NO_SLOT};
         log_request(in.m.h.type, 0, 0);
         reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
         break;
     }
     case GA_TYPE_QUERY: {
-        struct ga_wire_query_reply a = {.total = o.limit, .used = used(s), .room = o.total};
+        struct ga_wire_query_reply a = {.total = o.limit, .used = used(s), .room = DEVICE_TOTAL};
         log_request(in.m.h.type, 0, 0);
         reply(fd, &in.m.h, GA_STATUS_OK, &a, sizeof a, -1);
         break;
@@ -729,10 +726,6 @@ static void command(char *line) {
         for (size_t i = 0; i < MANY; i++)
             for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
                 sessions[i].lease[n].granted -= change(&sessions[i], n, 0, GA_FLAG_NOTIFY);
-    } else if (strcmp(name, "close") == 0) {
-        for (size_t i = 0; i < MANY; i++)
-            for (uint32_t n = 0; sessions[i].used && n < GA_PAGE_SLOTS; n++)
-                sessions[i].lease[n].granted -= change(&sessions[i], n, 0, GA_FLAG_CLOSED);
     } else
         set_option(name, value);
 }

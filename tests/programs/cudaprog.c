@@ -21,7 +21,6 @@
 //   init                         cuInit and a context again: in a forked child
 //   fork … join                  a child runs what is between them; the parent then
 //                                prints "fork ok STATUS". Not nested.
-//   rawfork … join               the same by the system call itself, past libc
 //   exec PROGRAM [ARGUMENT…]     becomes another program
 //   closefds                     closes all descriptors above 2
 //   noroom BYTES                 so much address space more, and no further: RLIMIT_AS
@@ -37,7 +36,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -212,9 +210,9 @@ static bool skipping;
 static bool in_child;
 static pid_t child;
 
-static void start_child(bool raw) {
+static void start_child(void) {
     fflush(stdout);
-    child = raw ? (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0) : fork();
+    child = fork();
     in_child = child == 0;
     skipping = child > 0;
 }
@@ -253,8 +251,8 @@ static void run(char *text) {
     }
     if (skipping)
         return;
-    if (strcmp(c.word[0], "fork") == 0 || strcmp(c.word[0], "rawfork") == 0) {
-        start_child(c.word[0][0] == 'r');
+    if (strcmp(c.word[0], "fork") == 0) {
+        start_child();
         return;
     }
     const struct verb *verb = find(c.word[0]);
