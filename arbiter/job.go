@@ -3,6 +3,7 @@ package arbiter
 import (
 	"fmt"
 	"iter"
+	"maps"
 	"slices"
 	"time"
 
@@ -193,3 +194,6 @@ func (s *session) goesOn() bool { return s.alive() && !s.blocked() }
 func (j *job) blocked() bool {
 	return len(j.sessions) > 0 && !slices.ContainsFunc(j.sessions, (*session).goesOn)
 }
+
+// Jobs returns the jobs that are there, the oldest first.
+func (a *Arbiter) Jobs() []JobID { return slices.Sorted(maps.Keys(a.jobs)) }

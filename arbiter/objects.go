@@ -101,9 +101,15 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 
 // backdate sets since when the holders of a restored lease have their slots: no later than the lease was opened.
 func (l *lease) backdate() {
-	for _, h := range append(l.slots(), l.device.holder(owner{Job: l.session.job})) {
-		if h != nil && l.opened.Before(h.since) {
+	backdate := func(h *holder) {
+		if l.opened.Before(h.since) {
 			h.since = l.opened
 		}
+	}
+	for h := range l.slots {
+		backdate(h)
+	}
+	if h := l.device.holder(owner{Job: l.session.job}); h != nil {
+		backdate(h)
 	}
 }

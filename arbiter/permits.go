@@ -34,17 +34,24 @@ func (l *lease) owner(thread uint32) owner {
 	return owner{Job: s.job}
 }
 
-// slots are those that a lease has, or its threads.
-func (l *lease) slots() (all []*holder) {
-	if l.slot != nil {
-		all = append(all, l.slot)
+// slots yields the slots that a lease has, or its threads.
+func (l *lease) slots(yield func(*holder) bool) {
+	if l.slot != nil && !yield(l.slot) {
+		return
 	}
 	for thread := range l.makers.All() {
-		if h := l.device.holder(l.owner(thread)); h != nil {
-			all = append(all, h)
+		if h := l.device.holder(l.owner(thread)); h != nil && !yield(h) {
+			return
 		}
 	}
-	return all
+}
+
+// slotCount returns the number of slots that a lease has, or its threads.
+func (l *lease) slotCount() (n int) {
+	for range l.slots {
+		n++
+	}
+	return n
 }
 
 // width orders the scopes of slots: the more slots a program needs, the larger.

@@ -19,18 +19,34 @@ type picture struct {
 	now      time.Time
 	state    figures.Snapshot
 	budgets  map[*shared]*figures.BudgetState
-	reserved map[int]accounting.Bytes // for jobs that share no budget, by device
+	reserved []accounting.Bytes // for jobs that share no budget, in the order of the devices
+
+	onDevices []figures.JobDeviceState // room for the rows that jobs still to be added have on devices
+}
+
+// ofJob returns room for the rows of one job on devices.
+func (p *picture) ofJob() []figures.JobDeviceState {
+	n := len(p.a.devices)
+	if len(p.onDevices) < n {
+		return make([]figures.JobDeviceState, 0, n)
+	}
+	room := p.onDevices[:0:n]
+	p.onDevices = p.onDevices[n:]
+	return room
 }
 
 // Copy returns the whole state, not arranged yet. Version and the counters of messages are the caller's to fill in. It goes from job to job,
-// so that all of a job is read while it is in the processor's cache.
+// the oldest first, and makes memory for all rows of a kind at once: jobs lie in memory as they came, and reading them in another order takes the
+// processor a third longer.
 func (a *Arbiter) Copy(now time.Time) figures.Snapshot {
 	p := a.picture(now)
 	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
 	p.state.Processes = make([]figures.ProcessState, 0, len(a.sessions))
 	p.state.Jobs = make([]figures.JobState, 0, len(a.jobs))
+	p.onDevices = make([]figures.JobDeviceState, len(a.jobs)*len(a.devices))
 	p.state.Budgets, p.budgets = a.budgetStates()
-	for _, j := range a.jobs {
+	for _, id := range a.Jobs() {
+		j := a.jobs[id]
 		for _, s := range j.sessions {
 			p.addSession(s)
 		}
@@ -66,14 +82,16 @@ func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
 func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 	p := a.picture(now)
 	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
-	for _, s := range a.sessions {
-		p.addLeases(s)
+	for _, id := range a.Jobs() {
+		for _, s := range a.jobs[id].sessions {
+			p.addLeases(s)
+		}
 	}
 	return p.state
 }
 
 func (a *Arbiter) picture(now time.Time) *picture {
-	return &picture{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: map[int]accounting.Bytes{}}
+	return &picture{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices))}
 }
 
 // showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
@@ -101,8 +119,7 @@ func (a *Arbiter) showsProcessor() bool {
 func (p *picture) addLeases(s *session) {
 	for _, l := range s.leases {
 		p.a.look(l)
-		p.state.Leases = append(p.state.Leases, figures.LeaseState{})
-		p.a.leaseState(&p.state.Leases[len(p.state.Leases)-1], l, p.now)
+		p.state.Leases = append(p.state.Leases, p.a.leaseState(l, p.now))
 	}
 }
 
@@ -112,7 +129,8 @@ func (p *picture) addSession(s *session) {
 	p.state.Processes = append(p.state.Processes, s.processState())
 }
 
-// addHolders adds those who have slots of a device to its row, one line for each slot: figures.Snapshot.Arrange makes one for each job of them.
+// addHolders adds the holders of slots of a device to its row, one line for each slot. figures.Snapshot.Arrange makes one line for each job of
+// them, and fills in what the job's row says.
 func (p *picture) addHolders(d *device, to *figures.DeviceState) {
 	slots, sole, claims := d.permits[permit.Slot], d.permits[permit.Sole], d.permits[permit.Claim]
 	if len(slots) == 0 {
@@ -120,7 +138,7 @@ func (p *picture) addHolders(d *device, to *figures.DeviceState) {
 	}
 	to.Holders = make([]figures.HolderState, 0, len(slots))
 	for _, h := range slots {
-		line := h.Job.holderState(h, p.now)
+		line := figures.HolderState{Job: uint64(h.Job.id), Kind: figures.HoldsSlot, Slots: 1, Since: h.since, AgeMs: max(0, p.now.Sub(h.since).Milliseconds())}
 		switch {
 		case sole[owner{Job: h.Job}] != nil:
 			line.Kind = figures.HoldsExclusive
@@ -151,7 +169,7 @@ func (p *picture) pressure(g *gauge, none figures.PressureState) figures.Pressur
 }
 
 func (p *picture) addJob(j *job) {
-	is := p.a.jobState(j, p.now)
+	is := p.a.jobState(j, p.now, p.ofJob())
 	is.Pressure = p.pressure(&j.gauge, is.Pressure)
 	p.state.Jobs = append(p.state.Jobs, is)
 	for sh := range j.shares {
@@ -169,8 +187,8 @@ func (p *picture) addJob(j *job) {
 	if j.shared != nil {
 		return
 	}
-	for _, d := range p.a.devices {
-		p.reserved[d.Index] = p.reserved[d.Index].Plus(j.budget.Reserved(d.Index))
+	for i := range is.Devices {
+		p.reserved[i] = p.reserved[i].Plus(is.Devices[i].Reserved)
 	}
 }
 
@@ -183,7 +201,7 @@ func (p *picture) addMachine() {
 	for i, d := range a.devices {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
-		to.Reserved = a.reservedBelow(d).Plus(p.reserved[d.Index])
+		to.Reserved = a.reservedBelow(d).Plus(p.reserved[i])
 		to.Pressure = p.pressure(&d.gauge, to.Pressure)
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 		p.addHolders(d, to)

@@ -39,7 +39,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 			a.named(l, counts-known)
 			l.unverified = true
 			a.changed() // a narrower budget may have no room now for requests that wait
-			if len(l.slots()) == 0 {
+			if l.slotCount() == 0 {
 				a.restoreObjects(now, l, nil)
 			}
 		}
@@ -107,7 +107,7 @@ func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 
 // remake has the threads of a lease hold what is said of them, and nothing else.
 func (a *Arbiter) remake(now time.Time, l *lease, makers []Maker) {
-	had := len(l.slots())
+	had := l.slotCount()
 	l.makers.UnmakeAll()
 	l.holds = 0
 	for _, said := range makers {
@@ -116,7 +116,7 @@ func (a *Arbiter) remake(now time.Time, l *lease, makers []Maker) {
 		l.makers.Make(said)
 	}
 	a.forgetThreads(now, l)
-	given := had - len(l.slots()) // back, just now
+	given := had - l.slotCount() // back, just now
 	for _, said := range makers {
 		if said.Contexts+said.Streams+said.Holds == 0 || a.entered(l, said.Thread) {
 			continue

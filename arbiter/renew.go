@@ -28,8 +28,8 @@ func everyJob(*job) bool { return true }
 // no limits in the ledger and returns the refusal. The jobs are then linked to the refused limits, and the caller must link them again.
 func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accounting.Refusal {
 	var jobs []*job
-	for _, j := range a.jobs {
-		if under == nil || under(j) {
+	for _, id := range a.Jobs() { // in this order they lie in memory
+		if j := a.jobs[id]; under == nil || under(j) {
 			jobs = append(jobs, j)
 		}
 	}

@@ -15,9 +15,6 @@ import (
 // This file takes up again what a daemon before this one had: jobs, sessions and leases. The daemon calls it at its start, and when clients resume that
 // no record confirms. recount.go compares a client's own sums.
 
-// Jobs returns the jobs that are there, the oldest first.
-func (a *Arbiter) Jobs() []JobID { return slices.Sorted(maps.Keys(a.jobs)) }
-
 // NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
 // not known any more.
 func (a *Arbiter) NextJob() JobID { return a.lastJob + 1 }

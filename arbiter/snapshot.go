@@ -18,10 +18,10 @@ import (
 // This file describes leases, devices, jobs, budgets, users and waiting requests for a snapshot (figures.Snapshot). picture.go puts it together.
 
 // leaseState describes a lease whose usage was just read (look).
-func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
+func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 	p := &l.session.process
 	granted := l.Granted()
-	*to = figures.LeaseState{
+	to = figures.LeaseState{
 		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
 		Used: l.seen, Granted: granted, Credit: granted - l.seen,
 		Away: min(l.Away(), l.seen), Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
@@ -35,11 +35,12 @@ func (a *Arbiter) leaseState(to *figures.LeaseState, l *lease, now time.Time) {
 			to.Shared = sh.who
 		}
 	}
-	l.setBy(to)
-	a.activity(to, l, now)
+	l.setBy(&to)
+	a.activity(&to, l, now)
 	if l.session.alive() && !l.lost {
 		to.Pending = min(l.word.Pending(), l.seen)
 	}
+	return to
 }
 
 // state returns the state of a lease.
@@ -109,7 +110,7 @@ func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 			since = t.place.Since
 		}
 	}
-	for _, h := range l.slots() {
+	for h := range l.slots {
 		to.Slot = true
 		if l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
 			since = h.since
@@ -173,14 +174,14 @@ func (s *session) state() figures.State {
 	return state
 }
 
-// jobState describes a job.
-func (a *Arbiter) jobState(j *job, now time.Time) figures.JobState {
+// jobState describes a job. on is room for its rows on devices.
+func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) figures.JobState {
 	p := &j.request.Process
 	state := figures.JobState{
 		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
 		State: figures.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
 		Denial: j.denial, DenialMs: max(0, now.Sub(j.denied).Milliseconds()), Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
-		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: make([]figures.JobDeviceState, 0, len(a.devices)),
+		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: on,
 	}
 	if j.run && j.pending { // else its session's state tells
 		state.State = figures.StateWaiting
@@ -199,7 +200,16 @@ func (a *Arbiter) jobState(j *job, now time.Time) figures.JobState {
 // setBy fills in which settings a lease's limits come from. If several limits are equal, it names the narrowest.
 func (l *lease) setBy(to *figures.LeaseState) {
 	b := l.device.bounds()
-	chain := []rules.Memory{l.session.Memory(b), l.session.job.Memory(b)}
+	by := func(m rules.Memory) {
+		if to.BudgetBy == "" && m.Max == to.Budget {
+			to.BudgetBy = m.MaxBy
+		}
+		if to.MinBy == "" && m.Least() == to.Min && m.Min > 0 {
+			to.MinBy = m.MinBy
+		}
+	}
+	by(l.session.Memory(b))
+	by(l.session.job.Memory(b))
 	for sh := range l.session.shares {
 		m := sh.memory(l.device)
 		switch {
@@ -209,15 +219,7 @@ func (l *lease) setBy(to *figures.LeaseState) {
 		default:
 			m.MaxBy += ", shared"
 		}
-		chain = append(chain, m)
-	}
-	for _, m := range chain {
-		if to.BudgetBy == "" && m.Max == to.Budget {
-			to.BudgetBy = m.MaxBy
-		}
-		if to.MinBy == "" && m.Least() == to.Min && m.Min > 0 {
-			to.MinBy = m.MinBy
-		}
+		by(m)
 	}
 	to.StreamsBy = l.session.Streams().By
 }
@@ -351,11 +353,4 @@ func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
 		}
 	}
 	return sum
-}
-
-// holderState describes one slot of a job. figures.Snapshot.Arrange adds the slots of each job up.
-func (j *job) holderState(h *holder, now time.Time) figures.HolderState {
-	p := &j.request.Process
-	return figures.HolderState{Job: uint64(j.id), JobName: j.request.Name, PID: p.PID, UID: p.UID, User: p.User,
-		Command: cmp.Or(j.request.Command, p.Command), Kind: figures.HoldsSlot, Slots: 1, Since: h.since, AgeMs: max(0, now.Sub(h.since).Milliseconds())}
 }

@@ -12,7 +12,7 @@ import (
 // The caller makes the snapshot under the daemon's lock, and calls Arrange once, without the lock,
 // because with 16,384 leases it takes longer than the copy. It sorts leases by device and then by
 // age, processes by PID, and jobs by number. Holders of a device are sorted by the time at which
-// they got their first slot.
+// they got their first slot, and Arrange copies the owner of each from the row of its job.
 func (s *Snapshot) Arrange() {
 	s.Leases = sorted(s.Leases, func(x, y *LeaseState) int {
 		return cmp.Or(cmp.Compare(x.Device, y.Device), x.Opened.Compare(y.Opened), cmp.Compare(x.ID, y.ID))
@@ -21,6 +21,7 @@ func (s *Snapshot) Arrange() {
 	s.Jobs = sorted(s.Jobs, func(x, y *JobState) int { return cmp.Compare(x.ID, y.ID) })
 	for i := range s.Devices {
 		s.Devices[i].Holders = byJob(s.Devices[i].Holders)
+		s.describe(s.Devices[i].Holders)
 	}
 	for i := range s.Budgets {
 		b := &s.Budgets[i]
@@ -41,6 +42,19 @@ func byJob(slots []HolderState) (jobs []HolderState) {
 		jobs = append(jobs, slot)
 	}
 	return sorted(jobs, func(x, y *HolderState) int { return cmp.Or(x.Since.Compare(y.Since), cmp.Compare(x.Job, y.Job)) })
+}
+
+// describe copies name, process, user and command of each holder of a slot from the row of its job.
+// The rows of jobs must be sorted by number.
+func (s *Snapshot) describe(holders []HolderState) {
+	for i := range holders {
+		h := &holders[i]
+		at, found := slices.BinarySearchFunc(s.Jobs, h.Job, func(j JobState, id uint64) int { return cmp.Compare(j.ID, id) })
+		if found {
+			j := &s.Jobs[at]
+			h.JobName, h.PID, h.UID, h.User, h.Command = j.Name, j.PID, j.UID, j.User, j.Command
+		}
+	}
 }
 
 // sorted returns a sorted copy of rows. Because rows are large, it sorts pointers and then copies

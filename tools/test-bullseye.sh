@@ -49,7 +49,6 @@ inside 'cd /src/cshim/cshimtest && ./tests'
 inside 'cd /src/cshim/entrypoints && ./tests -test.run Resolver'
 # Compare what the loader finds, line by line. A fault of this release's loader ends the first
 # program before its last line.
-# program before the last line.
 # shellcheck disable=SC2016 # for the shell inside
 inside 'cd /src && export LD_LIBRARY_PATH=build/sim
     for what in "loader semantics" "loader-own own"; do
