@@ -19,7 +19,7 @@ for kind in asan tsan; do
         tools/limit.sh 300 "$tests/$kind/threads_test" "$tests/peer"
     done
     tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 24 300
-    tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 80 100 1 wait
+    tools/limit.sh 300 "$tests/$kind/session_stress" "$tests/peer" 64 100 1 wait
     tools/limit.sh 300 "$tests/$kind/async_stress" "$tests/peer" 4 300 3
     tools/limit.sh 300 "$tests/$kind/races_test" "$tests/peer"
 done
