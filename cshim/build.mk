@@ -8,10 +8,10 @@ include tools/lines.mk
 
 # The rooms: core knows no driver and no loader, and is what the unit tests link; hook is how a program
 # comes to the library; memory is what interfaces share; cuda, nvml, opencl and vulkan are what is known of each interface.
-SHIM_CORE := admit budget codec device driver env environ hold host import inherit interface lane link lock log message objects os records root session slots table tell twice wait
+SHIM_CORE := admit budget codec connection device driver env environ host import inherit interface link lock log message objects os publish records root second_copy session slots table thread_slot wait
 SHIM_HOOK := copies entries exports interfaces library loader preload resolve
 SHIM_MEMORY := async blocks graph idle mapped pending pool sums
-SHIM_CUDA := array async context device driver graph graph_nodes green hold hooks host import limit memory order pool primary query stream teardown vmm
+SHIM_CUDA := array async context device driver graph graph_nodes green hooks host import limit memory pool primary query stream stream_order teardown thread_slot vmm
 SHIM_NVML := hooks nvml
 SHIM_OPENCL := call context device hooks image layer memory opencl query svm
 SHIM_VULKAN := chain device hooks instance logical memory query

@@ -21,7 +21,7 @@ uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
 
 void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind == GA_MEMORY_MANAGED)
-        ga_tell_managed(root, entry->device, 0 - entry->bytes);
+        ga_publish_managed(root, entry->device, 0 - entry->bytes);
     ga_release_entry(root, entry);
 }
 
@@ -34,17 +34,17 @@ void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
     uint16_t tag = atomic_load(&root->tag);
     for (uint32_t i = 0; i < contexts; i++) {
         struct ga_walk walk = ga_table_walk(&root->blocks);
-        while (ga_table_take_next(&walk, context + i, &e)) {
+        while (ga_table_remove_next(&walk, context + i, &e)) {
             bytes[e.device] += e.tag == tag ? e.bytes : 0;
             managed[e.device] += e.kind == GA_MEMORY_MANAGED ? e.bytes : 0;
         }
     }
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        notify[d] = ga_give(root, d, bytes[d], tag);
+        notify[d] = ga_release_in_move(root, d, bytes[d], tag);
     ga_move_end();
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (managed[d])
-            ga_tell_managed(root, d, 0 - managed[d]);
+            ga_publish_managed(root, d, 0 - managed[d]);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (notify[d])
             ga_session_freed(root, notify[d] - 1);
@@ -132,7 +132,7 @@ static bool share_credit(struct ga_wire_lease_slot *lease, uint64_t used, uint64
         *credit = idle - (most - used - bytes);
     if (*credit > bytes)
         *credit = bytes;
-    return *credit == 0 || ga_credit_take(lease, *credit);
+    return *credit == 0 || ga_credit_acquire(lease, *credit);
 }
 
 // Of another one it has to be summed up, while no byte moves: seldom, and only where the daemon
@@ -205,7 +205,7 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
                        uint32_t flags, struct ga_reply *reply, enum ga_way *way) {
     struct ga_wire_alloc_request request = {
         .kind = kind, .bytes = bytes, .flags = flags, .thread = ga_self.number};
-    ga_tell_again(root);
+    ga_publish_again(root);
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
         *way = ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply);
         if (*way == GA_WAY_ASK && reply->header.status == GA_STATUS_OK &&
@@ -361,10 +361,10 @@ static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t 
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
     bool counted = false;
     if (slot && count > 0) {
-        counted = ga_streams_take(&view->page->lease[slot - 1]);
+        counted = ga_streams_acquire(&view->page->lease[slot - 1]);
         *tag = counted ? view->tag : *tag;
     } else if (slot && view->tag == *tag) {
-        counted = ga_streams_give(&view->page->lease[slot - 1], 0 - (uint32_t)count);
+        counted = ga_streams_release(&view->page->lease[slot - 1], 0 - (uint32_t)count);
     }
     if (counted)
         ga_objects_add(root, GA_OBJECT_STREAM, device, maker, count);
@@ -403,5 +403,5 @@ bool ga_admit_object(struct ga_root *root, enum ga_object what, uint32_t device,
 void ga_admit_return(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
                      uint32_t maker, uint16_t tag) {
     if (what != GA_OBJECT_STREAM || !count_streams(root, device, -count, maker, &tag))
-        ga_session_give(root, what, device, count, maker, tag);
+        ga_session_release(root, what, device, count, maker, tag);
 }

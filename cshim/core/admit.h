@@ -4,11 +4,11 @@
 #ifndef GA_ADMIT_H
 #define GA_ADMIT_H
 
-#include "core/give.h"
 #include "core/interface.h"
+#include "core/publish.h"
+#include "core/release.h"
 #include "core/root.h"
 #include "core/session.h"
-#include "core/tell.h"
 
 // Asks for bytes on a device by the daemon. *tag as for ga_admit.
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
@@ -28,8 +28,8 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
         uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
         *tag = view->tag;
         // What this thread left in the word is most likely still there.
-        if (GA_LIKELY(slot != 0 && ga_credit_take_seen(&view->page->lease[slot - 1], bytes,
-                                                       &ga_self.credit_seen))) {
+        if (GA_LIKELY(slot != 0 && ga_credit_acquire_seen(&view->page->lease[slot - 1], bytes,
+                                                          &ga_self.credit_seen))) {
             ga_inflight_add(device, bytes);
             ga_move_end();
             return true;
@@ -40,7 +40,7 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
 }
 
 // Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
-// taken. True: they are on their way (inflight) until ga_hold has them in a table or ga_release
+// taken. True: they are on their way (inflight) until ga_insert has them in a table or ga_release
 // gives them back. Bytes may be 0. tag: which session they are charged in.
 static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                             uint16_t *tag) {
@@ -51,7 +51,7 @@ static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t byte
 // Gives back bytes that were on their way.
 static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
     ga_move_begin(root);
-    uint32_t notify = ga_give(root, device, bytes, tag);
+    uint32_t notify = ga_release_in_move(root, device, bytes, tag);
     ga_inflight_add(device, 0 - bytes);
     ga_move_end();
     if (GA_UNLIKELY(notify))
@@ -77,22 +77,23 @@ static inline void ga_charge_for_good(struct ga_root *root, const struct ga_entr
 // refused.
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes);
 
-// Something that the program takes, on its way: begin and take, then the driver, then its entry is
-// held, or it is dropped.
-struct ga_claim {
+// An allocation in flight: begin and acquire, then the driver's call, then its entry is inserted,
+// or its bytes are released.
+struct ga_allocation {
     struct ga_root *root;  // NULL: not arbitrated, the driver alone decides
     struct ga_entry entry; // its key is known once the driver has answered
-    uint64_t epoch;        // its interface's
+    uint64_t epoch;        // number that the interface reads before the driver's call
 };
 
-// Without a root nothing can be accounted for. False: so it is refused.
-static inline bool ga_claim_begin(struct ga_claim *c) {
+// Finds the root. False: the allocation is refused, because nothing can be accounted for.
+static inline bool ga_allocation_begin(struct ga_allocation *c) {
     c->root = ga_root_get();
     return GA_LIKELY(c->root != NULL) || !ga_root_denies();
 }
 
-// The entry's bytes of a device, by its number or −1. False: refused, and nothing was taken.
-static inline bool ga_claim_take(struct ga_claim *c, int device) {
+// Acquires the entry's bytes of a device, by its number; −1: the device is not arbitrated. False:
+// refused, and nothing was acquired.
+static inline bool ga_allocation_acquire(struct ga_allocation *c, int device) {
     if (GA_UNLIKELY(device < 0)) {
         c->root = NULL;
         return true;
@@ -101,7 +102,7 @@ static inline bool ga_claim_take(struct ga_claim *c, int device) {
     return ga_admit(c->root, (uint32_t)device, c->entry.bytes, c->entry.kind, &c->entry.tag);
 }
 
-static inline void ga_claim_drop(const struct ga_claim *c) {
+static inline void ga_allocation_release(const struct ga_allocation *c) {
     ga_release_entry(c->root, &c->entry);
 }
 
@@ -110,7 +111,7 @@ void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry);
 
 // Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
 // An entry that it replaces was freed out of our sight; its bytes go where they came from.
-static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
+static inline bool ga_insert(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old;
     ga_move_begin(root);
     bool put = ga_table_put(&root->blocks, entry, &old);
@@ -122,27 +123,26 @@ static inline bool ga_hold(struct ga_root *root, const struct ga_entry *entry) {
     if (GA_UNLIKELY(old.key != 0))
         ga_admit_lost(root, &old);
     if (GA_UNLIKELY(put && entry->kind == GA_MEMORY_MANAGED))
-        ga_tell_managed(root, entry->device, entry->bytes);
-    ga_tell_more(root);
+        ga_publish_managed(root, entry->device, entry->bytes);
+    ga_publish_more(root);
     return put;
 }
 
 // Takes the block with a key out of the table; its bytes are in flight from then on. False: the
 // table has no such block.
-static inline bool ga_withdraw_key(struct ga_root *root, struct ga_key key,
-                                   struct ga_entry *entry) {
+static inline bool ga_remove_key(struct ga_root *root, struct ga_key key, struct ga_entry *entry) {
     ga_move_begin(root);
-    bool found = ga_table_take_key(&root->blocks, key, entry);
+    bool found = ga_table_remove_key(&root->blocks, key, entry);
     if (GA_LIKELY(found))
         ga_inflight_add(entry->device, entry->bytes);
     ga_move_end();
     if (GA_UNLIKELY(found && entry->kind == GA_MEMORY_MANAGED))
-        ga_tell_managed(root, entry->device, 0 - entry->bytes);
+        ga_publish_managed(root, entry->device, 0 - entry->bytes);
     return found;
 }
-// Takes out the block at an address, as ga_withdraw_key.
-static inline bool ga_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
-    return ga_withdraw_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
+// Takes out the block at an address, as ga_remove_key.
+static inline bool ga_remove(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
+    return ga_remove_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
 }
 
 // So many contexts, from this one on, have ended, and with them all blocks that lived there.

@@ -38,8 +38,8 @@ static inline void ga_credit_lower(struct ga_wire_lease_slot *slot, uint64_t wor
 // Takes bytes. False: closed, or not enough; nothing changed. *seen is what the word is believed
 // to be: right, it spares a load that the swap would have to wait for; wrong, it costs one more
 // swap. It is left at what the word became.
-static inline bool ga_credit_take_seen(struct ga_wire_lease_slot *slot, uint64_t bytes,
-                                       uint64_t *seen) {
+static inline bool ga_credit_acquire_seen(struct ga_wire_lease_slot *slot, uint64_t bytes,
+                                          uint64_t *seen) {
     ga_word *word = ga_credit_word(slot);
     bool fresh = false;
     for (;;) {
@@ -60,15 +60,15 @@ static inline bool ga_credit_take_seen(struct ga_wire_lease_slot *slot, uint64_t
     return true;
 }
 
-static inline bool ga_credit_take(struct ga_wire_lease_slot *slot, uint64_t bytes) {
+static inline bool ga_credit_acquire(struct ga_wire_lease_slot *slot, uint64_t bytes) {
     uint64_t seen = atomic_load_explicit(ga_credit_word(slot), memory_order_relaxed);
-    return ga_credit_take_seen(slot, bytes, &seen);
+    return ga_credit_acquire_seen(slot, bytes, &seen);
 }
 
 // Gives bytes back, saturating; returns the word that was replaced. GA_FLAG_NOTIFY in it:
 // somebody waits and wants to hear of it. Far from the limit, which is where every honest word
 // is, an addition does it: nobody but the threads of this process adds.
-static inline uint64_t ga_credit_give(struct ga_wire_lease_slot *slot, uint64_t bytes) {
+static inline uint64_t ga_credit_release(struct ga_wire_lease_slot *slot, uint64_t bytes) {
     ga_word *word = ga_credit_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     if (GA_LIKELY((seen & GA_CREDIT_MASK) < GA_CREDIT_LIMIT / 4 && bytes < GA_CREDIT_LIMIT / 4))

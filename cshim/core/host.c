@@ -2,8 +2,8 @@
 #include "core/host.h"
 
 #include "core/log.h"
+#include "core/publish.h"
 #include "core/session.h"
-#include "core/tell.h"
 
 // What the daemon allows, or less where the program was told so.
 static uint64_t cap(struct ga_root *root) {
@@ -17,7 +17,7 @@ static void say_refused(struct ga_root *root, uint64_t bytes, uint64_t held, uin
         "refused: %u bytes of page-locked host memory, %u of %u are held", bytes, held, most);
 }
 
-bool ga_host_take(struct ga_root *root, uint64_t bytes) {
+bool ga_host_acquire(struct ga_root *root, uint64_t bytes) {
     ga_session_ensure(root); // the daemon has a word in it
     uint64_t most = cap(root);
     uint64_t held = atomic_load(&root->host_held);
@@ -27,11 +27,11 @@ bool ga_host_take(struct ga_root *root, uint64_t bytes) {
             return false;
         }
     } while (!atomic_compare_exchange_weak(&root->host_held, &held, held + bytes));
-    ga_tell_host(root);
+    ga_publish_host(root);
     return true;
 }
 
-void ga_host_give(struct ga_root *root, uint64_t bytes) {
+void ga_host_release(struct ga_root *root, uint64_t bytes) {
     atomic_fetch_sub(&root->host_held, bytes);
-    ga_tell_host(root);
+    ga_publish_host(root);
 }

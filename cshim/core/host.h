@@ -7,7 +7,7 @@
 #include "core/root.h"
 
 // Takes bytes under the cap. False: they do not fit, nothing was taken.
-bool ga_host_take(struct ga_root *root, uint64_t bytes);
-void ga_host_give(struct ga_root *root, uint64_t bytes);
+bool ga_host_acquire(struct ga_root *root, uint64_t bytes);
+void ga_host_release(struct ga_root *root, uint64_t bytes);
 
 #endif

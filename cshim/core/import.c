@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/import.h"
 
-#include "core/tell.h"
+#include "core/publish.h"
 
 static void count(struct ga_root *root, const struct ga_entry *e, bool more) {
-    ga_tell_import(root, e->device, more ? e->bytes : 0 - e->bytes, e->bytes ? 0 : (more ? 1 : -1));
+    ga_publish_import(root, e->device, more ? e->bytes : 0 - e->bytes,
+                      e->bytes ? 0 : (more ? 1 : -1));
 }
 
 // Memory that is opened twice has the same address twice. With another size it is another block:
@@ -20,7 +21,7 @@ void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
     bool put = ga_table_put(&root->imports, &e, &old);
     ga_self_unlock(&root->imports_lock);
     if (!put) // without memory to remember it by, it stays unknown
-        ga_tell_import(root, e.device, 0, 1);
+        ga_publish_import(root, e.device, 0, 1);
     if (put && e.tag == 1) {
         count(root, &e, true);
         if (old.key)
@@ -28,13 +29,13 @@ void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
     }
 }
 
-bool ga_import_take(struct ga_root *root, struct ga_key key, struct ga_entry *entry) {
+bool ga_import_remove(struct ga_root *root, struct ga_key key, struct ga_entry *entry) {
     struct ga_entry rest;
     struct ga_entry old;
     if (atomic_load(&root->imports.most) == 0)
         return false;
     ga_self_lock(&root->imports_lock);
-    bool found = ga_table_take_key(&root->imports, key, entry);
+    bool found = ga_table_remove_key(&root->imports, key, entry);
     if (found && entry->tag > 1) {
         rest = *entry;
         rest.tag--;
@@ -62,12 +63,12 @@ void ga_import_sweep(struct ga_root *root, uint64_t context) {
     struct ga_entry e;
     ga_self_lock(&root->imports_lock);
     struct ga_walk walk = ga_table_walk(&root->imports);
-    while (ga_table_take_next(&walk, context, &e)) {
+    while (ga_table_remove_next(&walk, context, &e)) {
         bytes[e.device] += e.bytes;
         unknown[e.device] += e.bytes == 0;
     }
     ga_self_unlock(&root->imports_lock);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (bytes[d] || unknown[d])
-            ga_tell_import(root, d, 0 - bytes[d], 0 - unknown[d]);
+            ga_publish_import(root, d, 0 - bytes[d], 0 - unknown[d]);
 }

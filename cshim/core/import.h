@@ -14,7 +14,7 @@
 void ga_import_note(struct ga_root *root, const struct ga_entry *entry);
 // Takes one use of it out, before the driver is asked, which may give the address or handle out
 // again. False: there is none. Then ga_import_ended says whether the driver has ended it.
-bool ga_import_take(struct ga_root *root, struct ga_key key, struct ga_entry *entry);
+bool ga_import_remove(struct ga_root *root, struct ga_key key, struct ga_entry *entry);
 void ga_import_ended(struct ga_root *root, const struct ga_entry *entry, bool ended);
 // All of a context has ended.
 void ga_import_sweep(struct ga_root *root, uint64_t context);

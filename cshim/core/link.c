@@ -3,12 +3,12 @@
 
 #include <errno.h>
 
+#include "core/connection.h"
 #include "core/credit.h"
-#include "core/lane.h"
 #include "core/log.h"
 #include "core/objects.h"
+#include "core/publish.h"
 #include "core/streams.h"
-#include "core/tell.h"
 
 // It is not had already: a handler that interrupts who has it finds no root.
 void ga_link_lock(struct ga_root *root) {
@@ -66,11 +66,12 @@ static int connect_any(struct ga_root *root) {
     return fd;
 }
 
-// Connects a lane. The lane belongs to no link yet, so that only the thread that opens it uses it.
-static bool connect_lane(struct ga_root *root, struct ga_lane *lane) {
+// Opens a connection. It belongs to no link yet, so that only the thread that opens
+// it uses it.
+static bool open_connection(struct ga_root *root, struct ga_connection *connection) {
     int fd = connect_any(root);
     if (fd >= 0)
-        ga_lane_set(lane, fd);
+        ga_connection_set(connection, fd);
     return fd >= 0;
 }
 
@@ -96,11 +97,11 @@ static struct ga_request question(struct ga_root *root) {
 
 void ga_link_note_silence(struct ga_root *root) {
     struct ga_request request = question(root);
-    if (ga_link_is_silent(root) || !connect_lane(root, &root->silent))
+    if (ga_link_is_silent(root) || !open_connection(root, &root->silent))
         return;
     if (ga_message_send(atomic_load(&root->silent.fd_plus_1) - 1, request.type, request.number,
                         request.body, request.size, -1, 0) != 0)
-        ga_lane_set(&root->silent, -1);
+        ga_connection_set(&root->silent, -1);
 }
 
 bool ga_link_is_silent(const struct ga_root *root) {
@@ -115,7 +116,7 @@ static bool is_still_silent(struct ga_root *root) {
         return false;
     if (ga_os_is(fd, &root->silent.id) && ga_os_is_quiet(fd))
         return true;
-    ga_lane_set(&root->silent, -1);
+    ga_connection_set(&root->silent, -1);
     return false;
 }
 
@@ -129,7 +130,7 @@ static bool is_awake(struct ga_root *root) {
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
     if (error == -ETIMEDOUT)
-        ga_lane_move(&root->silent, &root->spare);
+        ga_connection_move(&root->silent, &root->spare);
     else if (error == 0 && ga_message_is_turned_away(&reply.header))
         be_busy(root, text_of(&reply));
     else if (error == 0)
@@ -139,10 +140,10 @@ static bool is_awake(struct ga_root *root) {
 
 // Sends a request on a connection that is being opened, and waits for the reply. False: there was
 // none.
-static bool exchange(struct ga_root *root, struct ga_lane *lane, uint16_t type, const void *body,
-                     size_t size, int send_fd, struct ga_reply *reply) {
+static bool exchange(struct ga_root *root, struct ga_connection *connection, uint16_t type,
+                     const void *body, size_t size, int send_fd, struct ga_reply *reply) {
     struct ga_request request = {type, next_request(root), body, size, send_fd, 0};
-    int error = ga_wait_exchange(root, lane, &request, reply, NULL);
+    int error = ga_wait_exchange(root, connection, &request, reply, NULL);
     if (error == -ETIMEDOUT)
         ga_link_note_silence(root);
     return error == 0;
@@ -183,7 +184,7 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
     view->tag = tag;
     for (size_t i = 0; before && before->tag == tag && i < GA_DEVICES; i++)
         atomic_store(&view->slot[i], atomic_load(&before->slot[i]));
-    ga_lane_set(&root->page, fd);
+    ga_connection_set(&root->page, fd);
     atomic_store(&root->tag, tag);
     atomic_store(&root->view, view);
     return true;
@@ -193,7 +194,7 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
     root->has_token = true;
     // Who asked for "closed" by name keeps it, whatever the configuration says.
-    ga_tell_host(root);
+    ga_publish_host(root);
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
     atomic_store(&root->host_max, reply->body.hello.host_max);
@@ -207,7 +208,7 @@ static void go_live(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
     atomic_store(&root->link, GA_LINK_LIVE);
-    ga_tell(root);
+    ga_publish(root);
 }
 
 // Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
@@ -329,7 +330,7 @@ static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
 // session, too.
 static bool say_hello(struct ga_root *root, ga_look *look) {
     struct ga_reply reply = {.fd = -1};
-    if (!connect_lane(root, &root->spare))
+    if (!open_connection(root, &root->spare))
         return false;
     atomic_store(&root->hello_refused, 0);
     bool ok = ask_hello(root, look, &reply);
@@ -346,7 +347,7 @@ static bool say_hello(struct ga_root *root, ga_look *look) {
         return true;
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
-    ga_lane_set(&root->spare, -1);
+    ga_connection_set(&root->spare, -1);
     return false;
 }
 
@@ -499,10 +500,10 @@ static enum resumed resume(struct ga_root *root) {
 static bool open_link(struct ga_root *root, ga_look *look) {
     if (!root->has_token && !holds(root))
         return say_hello(root, look);
-    if (!connect_lane(root, &root->spare))
+    if (!open_connection(root, &root->spare))
         return false;
     if (!is_awake(root)) {
-        ga_lane_set(&root->spare, -1);
+        ga_connection_set(&root->spare, -1);
         return false;
     }
     atomic_store(&root->hello_refused, 0);
@@ -514,7 +515,7 @@ static bool open_link(struct ga_root *root, ga_look *look) {
     ga_threads_thaw(root);
     if (resumed == RESUMED)
         return true;
-    ga_lane_set(&root->spare, -1);
+    ga_connection_set(&root->spare, -1);
     // A daemon that does not take us up: a session from scratch, on a connection from scratch.
     return resumed == REFUSED && say_hello(root, look);
 }
@@ -529,22 +530,22 @@ bool ga_link_open(struct ga_root *root, ga_look *look) {
     return ok;
 }
 
-int ga_link_join(struct ga_root *root, struct ga_lane *lane) {
-    if (!connect_lane(root, lane))
+int ga_link_join(struct ga_root *root, struct ga_connection *connection) {
+    if (!open_connection(root, connection))
         return -EBUSY;
     struct ga_wire_join_request join;
     struct ga_reply reply;
     ga_os_copy(join.session, root->token, sizeof join.session);
-    bool ok = exchange(root, lane, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
+    bool ok = exchange(root, connection, GA_TYPE_JOIN, &join, sizeof join, -1, &reply);
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
     if (ok && reply.header.status == GA_STATUS_OK) {
-        atomic_store(&lane->epoch, atomic_load(&root->link_epoch));
-        return atomic_load(&lane->fd_plus_1) - 1;
+        atomic_store(&connection->epoch, atomic_load(&root->link_epoch));
+        return atomic_load(&connection->fd_plus_1) - 1;
     }
     if (ok)
         log_status("Join", &reply);
-    ga_lane_set(lane, -1);
+    ga_connection_set(connection, -1);
     if (ok && ga_message_is_turned_away(&reply.header))
         return -EBUSY;
     return ok && reply.header.status == GA_STATUS_TOO_MANY ? -EAGAIN : -1;

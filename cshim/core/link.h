@@ -22,10 +22,10 @@ void ga_link_note_silence(struct ga_root *root);
 bool ga_link_is_silent(const struct ga_root *root);
 // While root->busy says so: whether it is worth another attempt.
 bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now);
-// A further connection of the session, by Join, for a lane that has none. Its descriptor; −EAGAIN
-// when the session may have no more, −EBUSY when none can be made or the daemon has no room for
-// one, −1 when the daemon is gone or does not know the session.
-int ga_link_join(struct ga_root *root, struct ga_lane *lane);
+// A further connection of the session, by Join, for a connection that is not open. Its descriptor;
+// −EAGAIN when the session may have no more, −EBUSY when none can be made or the daemon has no room
+// for one, −1 when the daemon is gone or does not know the session.
+int ga_link_join(struct ga_root *root, struct ga_connection *connection);
 
 // The bytes of a device that it is charged with.
 uint64_t ga_link_used(struct ga_root *root, uint32_t device);

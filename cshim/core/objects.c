@@ -23,7 +23,7 @@ static int32_t change(struct ga_root *root, enum ga_object what, uint32_t device
     struct ga_entry e;
     struct ga_entry old;
     uint16_t tag = atomic_load(&root->tag);
-    if (!ga_table_take(&root->objects, key_of(device, maker), &e) || e.tag != tag)
+    if (!ga_table_remove(&root->objects, key_of(device, maker), &e) || e.tag != tag)
         e = (struct ga_entry){.key = key_of(device, maker), .tag = tag, .device = (uint8_t)device};
     uint64_t contexts = e.bytes & FIELD;
     uint64_t streams = e.bytes / STREAM;

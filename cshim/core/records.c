@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "core/records.h"
 
-void *ga_records_take(struct ga_root *root, struct ga_records *r, size_t size) {
+void *ga_records_acquire(struct ga_root *root, struct ga_records *r, size_t size) {
     ga_self_lock(&r->lock);
     void **record = r->unused;
     if (record)
@@ -10,7 +10,7 @@ void *ga_records_take(struct ga_root *root, struct ga_records *r, size_t size) {
     return record ? (void *)record : ga_root_alloc(root, size);
 }
 
-void ga_records_give(struct ga_records *r, void *record) {
+void ga_records_release(struct ga_records *r, void *record) {
     uint32_t inside = ga_self.inside; // the brackets do not nest
     if (!inside)
         ga_self_enter();

@@ -12,8 +12,8 @@ struct ga_records {
 };
 
 // As it was left, but for its first word; zeroed when it is new. NULL: no memory.
-void *ga_records_take(struct ga_root *root, struct ga_records *records, size_t size);
+void *ga_records_acquire(struct ga_root *root, struct ga_records *records, size_t size);
 // May be called with a lock held.
-void ga_records_give(struct ga_records *records, void *record);
+void ga_records_release(struct ga_records *records, void *record);
 
 #endif

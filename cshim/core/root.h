@@ -15,8 +15,8 @@
 #define GA_DEVICES GA_PAGE_SLOTS // that can be arbitrated in one process, numbered by device.c
 // Connections to the daemon, so threads that can ask at the same time: as many as the daemon lets
 // one session have. Requests may wait for admission on all but four of them.
-#define GA_LANES 64
-#define GA_LANES_TO_WAIT (GA_LANES - 4)
+#define GA_CONNECTIONS 64
+#define GA_CONNECTIONS_TO_WAIT (GA_CONNECTIONS - 4)
 // Records of threads: so many in the root, and further ones in blocks.
 #define GA_THREADS 512
 #define GA_THREAD_BLOCK 1024
@@ -31,7 +31,7 @@ struct ga_view {
 };
 
 // A connection. The thread that swapped owner from 0 to its own id owns it, and all that is in it.
-struct ga_lane {
+struct ga_connection {
     _Atomic uint32_t owner; // its thread's id; 0: none
     _Atomic int fd_plus_1;
     _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
@@ -62,7 +62,7 @@ struct ga_thread {
     uint32_t unseen;                   // ga_self.unseen
     uint32_t aside;                    // ga_threads_aside
     uint32_t free;                     // where tid is 0: the next free record + 1
-    // Contexts that it asks for, or that the driver makes in a call of it: ga_tell_making.
+    // Contexts that it asks for, or that the driver makes in a call of it: ga_publish_making.
     _Atomic uint32_t making;
     uint32_t making_on; // the device
 };
@@ -128,17 +128,21 @@ struct ga_root {
     uint64_t busy_since_ms; // 0: it is not
     uint8_t token[GA_TOKEN_SIZE];
     bool has_token;
-    _Atomic uint32_t walled; // no new connection can be had, while there are some: lanes are shared
-    struct ga_lane spare;    // the connection that the session was opened on, until a lane wants it
-    struct ga_lane page;     // the page's descriptor, for Resume: no connection, but kept as one is
-    struct ga_lane silent;   // to a daemon that does not answer, to see when it does: link.c
+    // No new connection can be opened, while some are open: these are shared.
+    _Atomic uint32_t walled;
+    // The session was opened on it. One of connections gets its descriptor when it needs one.
+    struct ga_connection spare;
+    // Descriptor of the lease page, for Resume: no connection, but kept as one is.
+    struct ga_connection page;
+    // To a daemon that does not answer, to see when it does: link.c
+    struct ga_connection silent;
     _Atomic uint64_t next_request;
     _Atomic uint64_t asked; // requests that have been answered, but those about memory
     _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
     struct ga_env env;
-    struct ga_lane lanes[GA_LANES];
-    _Atomic uint32_t lane_freed;
-    _Atomic uint32_t lane_waiters;
+    struct ga_connection connections[GA_CONNECTIONS];
+    _Atomic uint32_t connection_freed;
+    _Atomic uint32_t connection_waiters;
 
     // Threads: root.c
     struct ga_spin threads_lock;
@@ -166,7 +170,7 @@ struct ga_root {
     struct ga_answer answers[GA_DEVICES];
     struct ga_table blocks;  // device memory: by address in GA_SPACE_PLAIN, by handle in others
     struct ga_table streams; // by handle
-    struct ga_table holds;   // of threads: hold.h
+    struct ga_table holds;   // slots of threads: thread_slot.h
     struct ga_table objects; // what threads have made and hold: objects.c
     struct ga_spin objects_lock;
     struct ga_spin holds_lock;     // of who changes one in it
@@ -178,8 +182,8 @@ struct ga_root {
     // and kept.
     _Atomic uint64_t pooled[GA_DEVICES];
     _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
-    // What the page says beside the number of blocks: tell.c
-    _Atomic uint64_t told_ms;
+    // What the page says beside the number of blocks: publish.c
+    _Atomic uint64_t published_ms;
     // Other processes' memory
     _Atomic uint64_t imported[GA_DEVICES];
     _Atomic uint64_t managed[GA_DEVICES]; // bytes of blocks that are managed memory
@@ -223,7 +227,7 @@ struct ga_self {
     uint64_t away_generation;
     uint32_t number; // of the thread: from 1 on, given to no other of this process
     uint32_t tid;
-    uint32_t holds;   // devices of which it may use something (hold.h), a bit each
+    uint32_t holds;   // devices of which it may use something (thread_slot.h), a bit each
     uint16_t watched; // the end of the thread will be noticed
     struct ga_thread *thread;
     bool unseen;          // a thread of this library's own, which counts for nothing
@@ -299,10 +303,10 @@ static inline bool ga_self_put(struct ga_table *table, const struct ga_entry *en
     ga_self_leave();
     return put;
 }
-static inline bool ga_self_take_key(struct ga_table *table, struct ga_key key,
-                                    struct ga_entry *entry) {
+static inline bool ga_self_remove_key(struct ga_table *table, struct ga_key key,
+                                      struct ga_entry *entry) {
     ga_self_enter();
-    bool found = ga_table_take_key(table, key, entry);
+    bool found = ga_table_remove_key(table, key, entry);
     ga_self_leave();
     return found;
 }
@@ -313,8 +317,8 @@ static inline bool ga_self_find_key(struct ga_table *table, struct ga_key key,
     ga_self_leave();
     return found;
 }
-static inline bool ga_self_take(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
-    return ga_self_take_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
+static inline bool ga_self_remove(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
+    return ga_self_remove_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
 static inline bool ga_self_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
     return ga_self_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);

@@ -4,13 +4,13 @@
 
 #include <errno.h>
 
-#include "core/give.h"
+#include "core/connection.h"
 #include "core/interface.h"
-#include "core/lane.h"
 #include "core/link.h"
 #include "core/log.h"
 #include "core/objects.h"
-#include "core/tell.h"
+#include "core/publish.h"
+#include "core/release.h"
 #include "core/wait.h"
 
 #define LOSS_MS 2000  // for so long a lost daemon is tried to reach before the policy applies
@@ -153,30 +153,31 @@ static void report_lost(struct ga_root *root, uint32_t epoch, bool hung) {
     ga_link_unlock(root);
 }
 
-static bool some_lane_lives(struct ga_root *root) {
+static bool some_connection_lives(struct ga_root *root) {
     uint32_t epoch = atomic_load(&root->link_epoch);
-    for (size_t i = 0; i < GA_LANES; i++) {
-        int fd = atomic_load(&root->lanes[i].fd_plus_1) - 1;
-        if (fd >= 0 && atomic_load(&root->lanes[i].epoch) == epoch && !ga_os_hung_up(fd))
+    for (size_t i = 0; i < GA_CONNECTIONS; i++) {
+        int fd = atomic_load(&root->connections[i].fd_plus_1) - 1;
+        if (fd >= 0 && atomic_load(&root->connections[i].epoch) == epoch && !ga_os_hung_up(fd))
             return true;
     }
     return false;
 }
 
-// Connects a lane that has no connection: gives it the one that the link was opened on, or a new
-// one. Returns the descriptor. −EAGAIN: the daemon has no room for another connection now. −EBUSY:
-// the process can no longer connect, because it has changed its root directory or user, has a
-// filter of system calls, or has no more descriptors; the requests must do with the other lanes.
-static int connect_lane(struct ga_root *root, struct ga_lane *lane) {
+// Opens a connection: gives it the descriptor that the link was opened on, or a
+// new one. Returns the descriptor. −EAGAIN: the daemon has no room for another connection now.
+// −EBUSY: the process can no longer connect, because it has changed its root directory or user, has
+// a filter of system calls, or has no more descriptors; the requests must do with the other
+// connections.
+static int open_connection(struct ga_root *root, struct ga_connection *connection) {
     ga_link_lock(root);
     int fd = -1;
     if (atomic_load(&root->link) == GA_LINK_LIVE) {
-        fd = ga_lane_fd(root, &root->spare);
+        fd = ga_connection_fd(root, &root->spare);
         if (fd >= 0)
-            ga_lane_move(lane, &root->spare);
+            ga_connection_move(connection, &root->spare);
         else
-            fd = ga_link_join(root, lane);
-        if (fd == -EBUSY && some_lane_lives(root))
+            fd = ga_link_join(root, connection);
+        if (fd == -EBUSY && some_connection_lives(root))
             atomic_store(&root->walled, 1);
         else if (fd < 0 && fd != -EAGAIN)
             lose(root);
@@ -224,7 +225,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
                 atomic_store(&root->slot_scope[device], reply.body.attach.slot_scope);
             if (ok && view->tag == reply.tag) {
                 atomic_store(&view->slot[device], (uint8_t)(reply.body.attach.slot + 1));
-                ga_tell(root);
+                ga_publish(root);
                 atomic_store(&d->refused, 0);
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
@@ -290,14 +291,14 @@ struct asking {
     struct ga_reply *reply;
     uint32_t *flags;    // flags in the body; NULL: this type of request has none
     bool waits;         // the daemon may let the request wait
-    bool aside;         // this attempt must not wait, because all lanes to wait on are in use
+    bool aside;         // this attempt must not wait, because all connections to wait on are in use
     uint64_t first_ms;  // when the request first found the queue full; 0: it has not
     uint64_t until_ms;  // when it must be given up after that; 0: never
     uint32_t asked_in;  // tag of the session to which an attempt was sent; 0: none
     bool gives;         // it tells that objects were destroyed
     uint32_t given_in;  // epoch of the link since which this process does not count these objects
     int quick_failures; // attempts in a row that failed at once
-    uint64_t no_room_since; // when a lane could first not be connected; 0: it could
+    uint64_t no_room_since; // when no connection could first be opened; 0: one could
 };
 
 // Sets flags and waits, as the type and the body of the request say.
@@ -318,7 +319,7 @@ static void look_into(struct asking *a) {
 enum outcome { ANSWERED, AGAIN, HUNG };
 
 // Counts an attempt that got no connection. If the daemon has no room for one more, counts it only
-// after ROOM_MS, and pauses; if other lanes must do (−EBUSY), only pauses.
+// after ROOM_MS, and pauses; if other connections must do (−EBUSY), only pauses.
 static void count_failure(struct asking *a, int error) {
     uint64_t now = ga_os_now_ms();
     a->no_room_since = a->no_room_since ? a->no_room_since : now;
@@ -352,49 +353,52 @@ static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
     return flags | (a->asked_in == a->reply->tag ? GA_FLAG_RETRY : 0);
 }
 
-// Sends the request once, on a lane that the caller has, and waits for the reply. Returns 0 or
-// −errno.
-static int exchange(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
+// Sends the request once, on a connection that the caller has, and waits for the reply. Returns 0
+// or −errno.
+static int exchange(struct ga_root *root, struct ga_connection *connection, struct asking *a) {
     struct ga_reply *reply = a->reply;
-    reply->epoch = atomic_load(&lane->epoch);
+    reply->epoch = atomic_load(&connection->epoch);
     address(root, a);
     if (a->flags)
         *a->flags = flags_of(root, a);
     a->asked_in = reply->tag;
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1, a->until_ms};
-    return ga_wait_exchange(root, lane, &request, reply, look);
+    return ga_wait_exchange(root, connection, &request, reply, look);
 }
 
-// Reports whether a request that tells of destroyed objects need not be sent any more: the lane
-// belongs to a later link, and the message that opened this link did not count these objects.
-static bool is_settled(struct ga_root *root, const struct ga_lane *lane, const struct asking *a) {
-    return a->gives && atomic_load(&lane->epoch) != a->given_in &&
+// Reports whether a request that tells of destroyed objects need not be sent any more: the
+// connection belongs to a later link, and the message that opened this link did not count these
+// objects.
+static bool is_settled(struct ga_root *root, const struct ga_connection *connection,
+                       const struct asking *a) {
+    return a->gives && atomic_load(&connection->epoch) != a->given_in &&
            (atomic_load(&root->able) & GA_ABLE_OBJECTS);
 }
 
-static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struct asking *a) {
-    int fd = ga_lane_fd(root, lane);
+static enum outcome attempt_on(struct ga_root *root, struct ga_connection *connection,
+                               struct asking *a) {
+    int fd = ga_connection_fd(root, connection);
     if (GA_UNLIKELY(fd < 0))
-        fd = connect_lane(root, lane);
+        fd = open_connection(root, connection);
     if (GA_UNLIKELY(fd < 0)) {
-        ga_lane_give(root, lane);
+        ga_connection_release(root, connection);
         count_failure(a, fd);
         return AGAIN;
     }
-    if (GA_UNLIKELY(is_settled(root, lane, a))) {
-        ga_lane_give(root, lane);
+    if (GA_UNLIKELY(is_settled(root, connection, a))) {
+        ga_connection_release(root, connection);
         return ANSWERED;
     }
     uint64_t began = a->quick_failures ? ga_os_now_ms() : 0;
-    int error = exchange(root, lane, a);
+    int error = exchange(root, connection, a);
     if (GA_LIKELY(error == 0 && is_final(a->reply))) {
-        ga_lane_give(root, lane);
+        ga_connection_release(root, connection);
         if (GA_UNLIKELY(a->reply->fd >= 0))
             ga_os_close(a->reply->fd);
         return ANSWERED;
     }
-    ga_lane_set(lane, -1);
-    ga_lane_give(root, lane);
+    ga_connection_set(connection, -1);
+    ga_connection_release(root, connection);
     if (error == -ETIMEDOUT) {
         ga_log("the daemon does not answer");
         report_lost(root, a->reply->epoch, true);
@@ -408,14 +412,14 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_lane *lane, struc
 static enum outcome attempt(struct ga_root *root, struct asking *a) {
     if (a->waits && ga_threads_publish(root))
         bury(root);
-    // Requests wait on all lanes but a few (ga_lane_take_to_wait), so that there is a lane for
-    // requests that are answered at once. If no more lanes can be connected, no request may wait on
-    // one.
-    struct ga_lane *lane = NULL;
+    // Requests wait on all connections but a few (ga_connection_acquire_to_wait), so that there is
+    // a connection for requests that are answered at once. If no more connections can be opened,
+    // no request may wait on one.
+    struct ga_connection *connection = NULL;
     if (a->waits && GA_LIKELY(!atomic_load(&root->walled)))
-        lane = ga_lane_take_to_wait(root);
-    a->aside = a->waits && !lane;
-    return attempt_on(root, lane ? lane : ga_lane_take(root), a);
+        connection = ga_connection_acquire_to_wait(root);
+    a->aside = a->waits && !connection;
+    return attempt_on(root, connection ? connection : ga_connection_acquire(root), a);
 }
 
 static enum ga_way insist(struct ga_root *root, struct asking *a) {
@@ -536,8 +540,8 @@ static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *
     atomic_fetch_add(&root->asked, 1); // it may have changed what is free
 }
 
-void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
-                     uint32_t maker, uint16_t tag) {
+void ga_session_release(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                        uint32_t maker, uint16_t tag) {
     struct ga_wire_context_request request = ga_objects_request(what, -count, 0, maker);
     ga_move_begin(root);
     bool ours = tag == atomic_load(&root->tag); // false: the session has ended
@@ -549,11 +553,11 @@ void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device,
         give_in(root, ga_objects_type(what), device, &request, sizeof request, epoch);
 }
 
-bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains) {
+bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t retains) {
     struct ga_entry e;
     struct ga_entry old;
     ga_self_lock(&root->holds_lock);
-    bool found = ga_table_take(&root->holds, key, &e);
+    bool found = ga_table_remove(&root->holds, key, &e);
     bool had = found && (retains ? e.context : e.bytes) != 0;
     if (had && retains)
         e.context -= ga_os_least(e.context, retains);
@@ -564,7 +568,7 @@ bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains
         ga_table_put(&root->holds, &e, &old);
     ga_self_unlock(&root->holds_lock);
     if (over && e.kind)
-        ga_session_give(root, GA_OBJECT_HOLD, e.device, 1, (uint32_t)(e.key >> 8), e.tag);
+        ga_session_release(root, GA_OBJECT_HOLD, e.device, 1, (uint32_t)(e.key >> 8), e.tag);
     return had;
 }
 
@@ -594,7 +598,7 @@ static void return_holds(struct ga_root *root) {
             if (ga_os_thread_lives(pid, (int)batch[i].bytes))
                 living++;
             else
-                ga_session_return_hold(root, batch[i].key, 0);
+                ga_session_release_thread_slot(root, batch[i].key, 0);
         }
     } while (count == BATCH);
 }
@@ -604,7 +608,7 @@ static void bury(struct ga_root *root) {
     // A thread that opens a session would wait for itself, because a request needs a session.
     if (ga_mutex_is_mine(&root->linking))
         return;
-    ga_tell(root); // the page no longer tells of calls of threads that have died
+    ga_publish(root); // the page no longer tells of calls of threads that have died
     return_holds(root);
 }
 
@@ -630,18 +634,18 @@ GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
         return;
     }
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
-    struct ga_lane *lane = ga_lane_take(root);
-    int fd = ga_lane_fd(root, lane);
+    struct ga_connection *connection = ga_connection_acquire(root);
+    int fd = ga_connection_fd(root, connection);
     if (fd < 0)
-        fd = connect_lane(root, lane);
+        fd = open_connection(root, connection);
     // A full buffer can only contain notices: all other messages are followed by a wait for the
     // reply.
     int error =
         fd < 0 ? fd : ga_message_send(fd, GA_TYPE_FREED, request, &notice, sizeof notice, -1, 0);
     bool broken = error != 0 && error != -EAGAIN && error != -EBUSY;
     if (broken)
-        ga_lane_set(lane, -1);
-    ga_lane_give(root, lane);
+        ga_connection_set(connection, -1);
+    ga_connection_release(root, connection);
     if (broken) {
         report_lost(root, epoch, false);
         mend(root);

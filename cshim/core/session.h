@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The session of a process with the daemon: how the daemon is found, a session opened, requests
-// sent, and the session resumed after the daemon has restarted. lane.h has the connections, link.h
-// the messages that open and resume a session, wait.h the wait for a reply.
+// sent, and the session resumed after the daemon has restarted. connection.h has the connections,
+// link.h the messages that open and resume a session, wait.h the wait for a reply.
 #ifndef GA_SESSION_H
 #define GA_SESSION_H
 
@@ -38,14 +38,14 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
                            struct ga_reply *reply);
 // Tells the daemon that objects (contexts, streams, holds) were destroyed, and waits for the reply.
 // tag: the session in which they are counted; if that session has ended, does nothing.
-void ga_session_give(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
-                     uint32_t maker, uint16_t tag);
+void ga_session_release(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
+                        uint32_t maker, uint16_t tag);
 // Tells the daemon that a free found the flag NOTIFY in the credit word of a slot: another job
 // waits for bytes. Does not wait for a reply, but may wait for a connection.
 void ga_session_freed(struct ga_root *root, uint32_t slot);
-// Subtracts retains from the hold that has a key in root->holds (hold.h); retains 0: ends its use
-// instead. If neither retains nor a use are left, gives the hold back to the daemon. False: the
-// hold had no retains, or no use.
-bool ga_session_return_hold(struct ga_root *root, uint64_t key, uint64_t retains);
+// Subtracts retains from the thread slot that has a key in root->holds (thread_slot.h); retains 0:
+// ends its use instead. If neither retains nor a use are left, gives the slot back to the daemon.
+// False: the slot had no retains, or no use.
+bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t retains);
 
 #endif

@@ -2,9 +2,9 @@
 #include "core/slots.h"
 
 #include "core/admit.h"
-#include "core/tell.h"
+#include "core/publish.h"
 
-void ga_slots_give(struct ga_root *root, const struct ga_slots *s) {
+void ga_slots_release(struct ga_root *root, const struct ga_slots *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (s->has[d])
             ga_admit_return(root, GA_OBJECT_CONTEXT, d, 1, s->maker, s->tag[d]);
@@ -13,22 +13,22 @@ void ga_slots_give(struct ga_root *root, const struct ga_slots *s) {
 void ga_slots_made(struct ga_root *root, const struct ga_slots *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (s->has[d])
-            ga_tell_made(root, d);
+            ga_publish_made(root, d);
 }
 
 // In the order of their numbers, so that two programs that want the same devices do not each wait
 // for what the other has.
-bool ga_slots_take(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]) {
+bool ga_slots_acquire(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]) {
     *s = (struct ga_slots){.maker = ga_self.number};
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!wanted[d])
             continue;
-        ga_tell_making(root, d);
+        ga_publish_making(root, d);
         s->has[d] = ga_admit_object(root, GA_OBJECT_CONTEXT, d, 0, &s->tag[d]);
         if (s->has[d])
             continue;
-        ga_tell_made(root, d);
-        ga_slots_give(root, s);
+        ga_publish_made(root, d);
+        ga_slots_release(root, s);
         ga_slots_made(root, s);
         return false;
     }

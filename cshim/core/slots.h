@@ -14,9 +14,9 @@ struct ga_slots {
 
 // Takes one of each device that is wanted. Then the driver is asked, and ga_slots_made follows.
 // False: refused, and nothing was taken.
-bool ga_slots_take(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]);
+bool ga_slots_acquire(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]);
 // The driver is done with them.
 void ga_slots_made(struct ga_root *root, const struct ga_slots *s);
-void ga_slots_give(struct ga_root *root, const struct ga_slots *s);
+void ga_slots_release(struct ga_root *root, const struct ga_slots *s);
 
 #endif

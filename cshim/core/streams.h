@@ -19,7 +19,7 @@ static inline uint64_t ga_streams_max(uint64_t word) {
 }
 
 // Counts one more. False: the daemon has the count, or there is no room.
-static inline bool ga_streams_take(struct ga_wire_lease_slot *slot) {
+static inline bool ga_streams_acquire(struct ga_wire_lease_slot *slot) {
     ga_word *word = ga_streams_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     do {
@@ -31,7 +31,7 @@ static inline bool ga_streams_take(struct ga_wire_lease_slot *slot) {
 }
 
 // Counts so many less. False: the daemon has the count, and is to be told.
-static inline bool ga_streams_give(struct ga_wire_lease_slot *slot, uint32_t count) {
+static inline bool ga_streams_release(struct ga_wire_lease_slot *slot, uint32_t count) {
     ga_word *word = ga_streams_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
     do {

@@ -276,7 +276,7 @@ __attribute__((always_inline)) static inline bool find(struct ga_table *table, s
     return found;
 }
 
-bool ga_table_take_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry) {
+bool ga_table_remove_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry) {
     return find(table, key, entry, true);
 }
 
@@ -299,7 +299,7 @@ bool ga_table_next(struct ga_walk *walk, struct ga_entry *entry) {
     return s != NULL;
 }
 
-bool ga_table_take_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry) {
+bool ga_table_remove_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry) {
     struct ga_shard *s = advance(walk);
     while (s && !lives_in(s, walk->place - 1, context))
         s = advance(walk);

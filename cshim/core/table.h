@@ -52,19 +52,20 @@ struct ga_table {
     struct ga_shard shards[GA_TABLE_SHARDS];
     // The most entries that each shard had, added up, or a little more; and what was told of it.
     _Alignas(64) _Atomic uint64_t most;
-    _Atomic uint64_t told;
+    _Atomic uint64_t published;
 };
 
 // Puts *entry in. An entry with the same key is replaced and handed out in *old
 // (old->key is 0 when there was none). False: no memory, nothing changed.
 bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old);
 // Takes the entry with this key out. False when there is none.
-bool ga_table_take_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
+bool ga_table_remove_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
 // Copies the entry with this key. False when there is none.
 bool ga_table_find_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
 // Take and find by a number in GA_SPACE_PLAIN.
-static inline bool ga_table_take(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
-    return ga_table_take_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
+static inline bool ga_table_remove(struct ga_table *table, uint64_t number,
+                                   struct ga_entry *entry) {
+    return ga_table_remove_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
 static inline bool ga_table_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
     return ga_table_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
@@ -82,7 +83,7 @@ struct ga_walk ga_table_walk(struct ga_table *table);
 // One step. False: that was all.
 bool ga_table_next(struct ga_walk *walk, struct ga_entry *entry);
 // One step to the next entry of a context, which is taken out.
-bool ga_table_take_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry);
+bool ga_table_remove_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry);
 // Makes table->most what there is now.
 void ga_table_recount(struct ga_table *table);
 

@@ -23,13 +23,13 @@ static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t tol
     ga_log("%t", told);
 }
 
-static int receive(struct ga_lane *lane, const struct ga_request *request, struct ga_reply *reply,
-                   int timeout_ms) {
-    return ga_message_receive(atomic_load(&lane->fd_plus_1) - 1, &lane->id, request->type,
-                              request->number, reply, timeout_ms);
+static int receive(struct ga_connection *connection, const struct ga_request *request,
+                   struct ga_reply *reply, int timeout_ms) {
+    return ga_message_receive(atomic_load(&connection->fd_plus_1) - 1, &connection->id,
+                              request->type, request->number, reply, timeout_ms);
 }
 
-static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
+static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_connection *connection,
                                const struct ga_request *request, struct ga_reply *reply, int error,
                                ga_look *look) {
     uint8_t told[GA_TEXT_SIZE] = {0};
@@ -49,32 +49,32 @@ static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_lane *lane,
         }
         if (request->until_ms != 0 && !given_up && ga_os_now_ms() >= request->until_ms) {
             given_up = true;
-            ga_message_send(atomic_load(&lane->fd_plus_1) - 1, GA_TYPE_GIVE_UP, request->number,
-                            NULL, 0, -1, GA_REPLY_MS);
+            ga_message_send(atomic_load(&connection->fd_plus_1) - 1, GA_TYPE_GIVE_UP,
+                            request->number, NULL, 0, -1, GA_REPLY_MS);
         }
-        error = receive(lane, request, reply, LOOK_MS);
+        error = receive(connection, request, reply, LOOK_MS);
     }
 }
 
 // The daemon may turn a new connection away before it has read anything. What it said is there all
 // the same.
-static bool may_be_answered(struct ga_lane *lane, int error) {
-    return (error == -EPIPE || error == -ECONNRESET) && atomic_load(&lane->epoch) == 0;
+static bool may_be_answered(struct ga_connection *connection, int error) {
+    return (error == -EPIPE || error == -ECONNRESET) && atomic_load(&connection->epoch) == 0;
 }
 
-int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
-                     struct ga_reply *reply, ga_look *look) {
-    int fd = atomic_load(&lane->fd_plus_1) - 1;
+int ga_wait_exchange(struct ga_root *root, struct ga_connection *connection,
+                     const struct ga_request *request, struct ga_reply *reply, ga_look *look) {
+    int fd = atomic_load(&connection->fd_plus_1) - 1;
     reply->waited = false;
     reply->fd = -1;
     if (GA_UNLIKELY(fd < 0))
         return -EPIPE;
     int error = ga_message_send(fd, request->type, request->number, request->body, request->size,
                                 request->fd, GA_REPLY_MS);
-    if (GA_UNLIKELY(error != 0) && !may_be_answered(lane, error))
+    if (GA_UNLIKELY(error != 0) && !may_be_answered(connection, error))
         return error;
-    error = receive(lane, request, reply, GA_REPLY_MS);
+    error = receive(connection, request, reply, GA_REPLY_MS);
     if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
         return 0;
-    return wait_on(root, lane, request, reply, error, look);
+    return wait_on(root, connection, request, reply, error, look);
 }

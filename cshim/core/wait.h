@@ -21,11 +21,11 @@ struct ga_request {
     uint64_t until_ms; // if it waits, it is given up at this time (ga_os_now_ms); 0: never
 };
 
-// Sends a request on a lane that the caller has taken, and waits for its reply. Returns 0 or
+// Sends a request on a connection that the caller has taken, and waits for its reply. Returns 0 or
 // −errno: −ETIMEDOUT after GA_REPLY_MS; −EPIPE also if the program has closed the connection; other
 // errors are those of ga_message_receive. After the daemon has answered that the request waits
 // (reply->waited), there is no time limit, and look is called now and then.
-int ga_wait_exchange(struct ga_root *root, struct ga_lane *lane, const struct ga_request *request,
-                     struct ga_reply *reply, ga_look *look);
+int ga_wait_exchange(struct ga_root *root, struct ga_connection *connection,
+                     const struct ga_request *request, struct ga_reply *reply, ga_look *look);
 
 #endif

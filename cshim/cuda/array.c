@@ -88,11 +88,12 @@ static uint64_t bytes_of(const struct ga_cuda_array_shape *s, unsigned int level
     return bytes;
 }
 
-bool ga_cuda_array_open(struct ga_claim *c, struct ga_cuda_array_shape shape, unsigned int levels) {
-    *c = (struct ga_claim){.root = NULL};
+bool ga_cuda_array_open(struct ga_allocation *c, struct ga_cuda_array_shape shape,
+                        unsigned int levels) {
+    *c = (struct ga_allocation){.root = NULL};
     if (!shape.width || shape.flags & (GA_CUDA_ARRAY_SPARSE | GA_CUDA_ARRAY_DEFERRED_MAPPING))
         return true;
-    return ga_cuda_claim_open(c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
+    return ga_cuda_allocation_open(c, bytes_of(&shape, levels), GA_MEMORY_PLAIN);
 }
 
 static bool undo_array(uint64_t handle) {
@@ -103,8 +104,8 @@ static bool undo_mipmap(uint64_t handle) {
     return GA_REAL(cuMipmappedArrayDestroy)((ga_mipmap)(uintptr_t)handle) == GA_CUDA_SUCCESS;
 }
 
-ga_result ga_cuda_array_created(struct ga_claim *c, ga_result result, struct ga_key key) {
+ga_result ga_cuda_array_created(struct ga_allocation *c, ga_result result, struct ga_key key) {
     c->entry.space = key.space;
-    return ga_cuda_claim_settle(c, result, key.number,
-                                key.space == GA_SPACE_CUDA_MIPMAP ? undo_mipmap : undo_array);
+    return ga_cuda_allocation_settle(c, result, key.number,
+                                     key.space == GA_SPACE_CUDA_MIPMAP ? undo_mipmap : undo_array);
 }

@@ -3,7 +3,7 @@
 #ifndef GA_CUDA_ARRAY_H
 #define GA_CUDA_ARRAY_H
 
-#include "cuda/claim.h"
+#include "cuda/allocation.h"
 
 // What a descriptor of any version says.
 struct ga_cuda_array_shape {
@@ -28,7 +28,8 @@ struct ga_cuda_array_shape {
 // Call ga_cuda_array_open, then the driver, then ga_cuda_array_created. key: the array's handle, in
 // the space of its kind. An array whose memory is mapped later (sparse, or with its mapping
 // deferred) takes none: that memory is charged where it was created. False: refused.
-bool ga_cuda_array_open(struct ga_claim *c, struct ga_cuda_array_shape shape, unsigned int levels);
-ga_result ga_cuda_array_created(struct ga_claim *c, ga_result result, struct ga_key key);
+bool ga_cuda_array_open(struct ga_allocation *c, struct ga_cuda_array_shape shape,
+                        unsigned int levels);
+ga_result ga_cuda_array_created(struct ga_allocation *c, ga_result result, struct ga_key key);
 
 #endif

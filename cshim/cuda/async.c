@@ -6,22 +6,22 @@
 #include "cuda/capture.h"
 #include "cuda/host.h"
 #include "cuda/memory.h"
-#include "cuda/order.h"
+#include "cuda/stream_order.h"
 #include "memory/async.h"
 #include "memory/pending.h"
 
 // An allocation that the driver is asked for. At most one of the two has a root; if neither has,
 // the allocation is not accounted for: it is captured, it is of 0 bytes, or its device is not
 // arbitrated.
-struct claim {
+struct allocation {
     struct ga_memory_async device; // from a pool of a device
-    struct ga_claim host;          // from a pool in host memory
+    struct ga_allocation host;     // from a pool in host memory
 };
 
 // Takes the bytes of an allocation. False: refused. True: the caller must call settle when the
 // driver has answered. how is ignored for pools in host memory.
-static bool open_claim(struct claim *c, uint64_t bytes, ga_pool pool, ga_stream stream,
-                       enum ga_memory_take_how how) {
+static bool open_allocation(struct allocation *c, uint64_t bytes, ga_pool pool, ga_stream stream,
+                            enum ga_memory_take_how how) {
     uint64_t context;
     struct ga_root *root = ga_root_get();
     c->device.take.root = c->host.root = NULL;
@@ -32,7 +32,7 @@ static bool open_claim(struct claim *c, uint64_t bytes, ga_pool pool, ga_stream 
     int device = ga_cuda_device_of_stream(root, stream, &context);
     if (device < 0)
         return true;
-    struct ga_memory_at at = ga_cuda_order_at(root, stream);
+    struct ga_memory_at at = ga_cuda_stream_order_at(root, stream);
     switch (ga_memory_async_open(&c->device, root, &at, device, pool, bytes, how)) {
     case GA_MEMORY_REFUSED:
         return false;
@@ -46,7 +46,7 @@ static bool open_claim(struct claim *c, uint64_t bytes, ga_pool pool, ga_stream 
 }
 
 // Settles an allocation after the driver's answer. *result may become an error.
-static enum ga_memory_outcome settle(struct claim *c, ga_result *result,
+static enum ga_memory_outcome settle(struct allocation *c, ga_result *result,
                                      const ga_address *address) {
     ga_address at = *result == GA_CUDA_SUCCESS ? *address : 0;
     void *in_host = (void *)(uintptr_t)at;
@@ -65,9 +65,9 @@ static enum ga_memory_outcome settle(struct claim *c, ga_result *result,
         ga_result result = GA_CUDA_OUT_OF_MEMORY;                                                  \
         enum ga_memory_outcome outcome = GA_MEMORY_AGAIN;                                          \
         for (int tries = 0; tries < 2 && outcome == GA_MEMORY_AGAIN; tries++) {                    \
-            struct claim c;                                                                        \
+            struct allocation c;                                                                   \
             enum ga_memory_take_how how = tries ? GA_MEMORY_TAKE_NEW : GA_MEMORY_TAKE;             \
-            if (!open_claim(&c, bytes, pool, effective, how))                                      \
+            if (!open_allocation(&c, bytes, pool, effective, how))                                 \
                 return GA_CUDA_OUT_OF_MEMORY;                                                      \
             result = real(address, bytes, __VA_ARGS__);                                            \
             outcome = settle(&c, &result, address);                                                \
@@ -88,19 +88,19 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream
 
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream) {
-    struct ga_claim c = {.root = ga_root_get()};
+    struct ga_allocation c = {.root = ga_root_get()};
     // In a capture the driver frees when the graph is launched: the block stays charged until then.
     if (!c.root || ga_cuda_capturing(effective))
         return real(address, stream);
-    struct ga_memory_at at = ga_cuda_order_at(c.root, effective);
-    bool pooled = ga_memory_pool_withdraw(c.root, address, &c.entry);
-    enum ga_cuda_freed what = pooled ? GA_CUDA_FREED_POOLED : ga_cuda_memory_give(&c, address);
+    struct ga_memory_at at = ga_cuda_stream_order_at(c.root, effective);
+    bool pooled = ga_memory_pool_remove(c.root, address, &c.entry);
+    enum ga_cuda_freed what = pooled ? GA_CUDA_FREED_POOLED : ga_cuda_memory_remove(&c, address);
     ga_result result = real(address, stream);
     if (result == GA_CUDA_SUCCESS && what == GA_CUDA_FREED_POOLED)
         ga_memory_pending_add(c.root, &c.entry, &at);
     else if (result == GA_CUDA_SUCCESS && what == GA_CUDA_FREED_BLOCK)
         ga_memory_pending_add_plain(c.root, &c.entry, &at);
     else
-        return ga_cuda_memory_given(&c, what, result);
+        return ga_cuda_memory_freed(&c, what, result);
     return result;
 }

@@ -2,7 +2,7 @@
 #include "cuda/context.h"
 
 #include "core/admit.h"
-#include "core/tell.h"
+#include "core/publish.h"
 #include "cuda/device.h"
 #include "cuda/state.h"
 
@@ -33,9 +33,9 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry) {
                         entry->tag);
 }
 
-bool ga_cuda_context_ask(struct ga_claim *c, ga_cu_device device) {
-    *c = (struct ga_claim){.entry.kind = GA_CUDA_CONTEXT_CREATED};
-    if (!ga_claim_begin(c))
+bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device) {
+    *c = (struct ga_allocation){.entry.kind = GA_CUDA_CONTEXT_CREATED};
+    if (!ga_allocation_begin(c))
         return false;
     int number = c->root ? ga_cuda_device_number(c->root, device) : -1;
     if (number < 0) {
@@ -44,18 +44,18 @@ bool ga_cuda_context_ask(struct ga_claim *c, ga_cu_device device) {
     }
     c->entry.device = (uint8_t)number;
     c->entry.bytes = ga_self.number;
-    ga_tell_making(c->root, c->entry.device);
+    ga_publish_making(c->root, c->entry.device);
     if (ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, 0, &c->entry.tag))
         return true;
-    ga_tell_made(c->root, c->entry.device);
+    ga_publish_made(c->root, c->entry.device);
     return false;
 }
 
-void ga_cuda_context_unmade(const struct ga_claim *c) {
+void ga_cuda_context_unmade(const struct ga_allocation *c) {
     if (!c->root)
         return;
     give_back(c->root, &c->entry);
-    ga_tell_made(c->root, c->entry.device);
+    ga_publish_made(c->root, c->entry.device);
 }
 
 // Serial numbers are odd, so that no pointer is one: a block of a pool stores its pool in the same
@@ -98,14 +98,14 @@ static void replaced(struct ga_root *root, const struct ga_entry *old, const str
         ga_cuda_context_end(root, old->context);
 }
 
-void ga_cuda_context_made(struct ga_claim *c) {
+void ga_cuda_context_made(struct ga_allocation *c) {
     struct ga_entry old = {0};
     if (!c->root)
         return;
     // Without memory for its entry the context stays counted for good.
     if (put_made(c->root, &c->entry, &old))
         replaced(c->root, &old, &c->entry);
-    ga_tell_made(c->root, c->entry.device);
+    ga_publish_made(c->root, c->entry.device);
 }
 
 // Replaces the entry of a context in the table. False: the context is not in the table any more.
@@ -150,7 +150,8 @@ struct ga_entry ga_cuda_context_notice(struct ga_root *root, ga_context context,
     return entry;
 }
 
-ga_result ga_cuda_context_created(struct ga_claim *c, ga_result result, const ga_context *context) {
+ga_result ga_cuda_context_created(struct ga_allocation *c, ga_result result,
+                                  const ga_context *context) {
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(c);
         return result;
@@ -162,7 +163,7 @@ ga_result ga_cuda_context_created(struct ga_claim *c, ga_result result, const ga
 
 static void forget(struct ga_root *root, struct ga_key key) {
     struct ga_entry entry;
-    bool known = ga_self_take_key(&ga_cuda(root)->contexts, key, &entry);
+    bool known = ga_self_remove_key(&ga_cuda(root)->contexts, key, &entry);
     atomic_fetch_add(&ga_cuda(root)->context_epoch, 1);
     if (known)
         give_back(root, &entry);
@@ -202,8 +203,8 @@ static uint32_t take_some(struct ga_root *root, uint64_t serial, struct ga_entry
         if (e.context == serial && count < BATCH)
             taken[count++] = e;
     for (uint32_t i = 0; i < count; i++)
-        gone += ga_table_take_key(&s->contexts, (struct ga_key){taken[i].key, taken[i].space},
-                                  &taken[gone]);
+        gone += ga_table_remove_key(&s->contexts, (struct ga_key){taken[i].key, taken[i].space},
+                                    &taken[gone]);
     ga_self_unlock(&s->contexts_lock);
     return gone;
 }

@@ -33,13 +33,13 @@ enum ga_cuda_context_kind {
 // Asks the daemon for a context before the driver makes it. False: refused. True: after the
 // driver's answer the caller must call ga_cuda_context_made, ga_cuda_context_unmade or
 // ga_cuda_context_created.
-bool ga_cuda_context_ask(struct ga_claim *c, ga_cu_device device);
+bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device);
 // Writes down a context that the driver has made. The caller has filled in the key, space and kind
 // of c->entry, and for a green context the serial number of the primary one. Other contexts get a
 // new serial number here.
-void ga_cuda_context_made(struct ga_claim *c);
+void ga_cuda_context_made(struct ga_allocation *c);
 // Gives the context back to the daemon, because the driver has refused.
-void ga_cuda_context_unmade(const struct ga_claim *c);
+void ga_cuda_context_unmade(const struct ga_allocation *c);
 
 // Returns the entry of a context, by its handle. If it was not known, it gets a serial number and
 // is counted, and the daemon is told.
@@ -56,7 +56,8 @@ void ga_cuda_context_forget_green(struct ga_root *root, ga_green green);
 
 // Settles a context after a call that creates one (cuCtxCreate): made or unmade, as result says.
 // Returns result.
-ga_result ga_cuda_context_created(struct ga_claim *c, ga_result result, const ga_context *context);
+ga_result ga_cuda_context_created(struct ga_allocation *c, ga_result result,
+                                  const ga_context *context);
 
 // Takes a context that the driver has ended out of the table, gives it back to the daemon, and
 // sweeps all entries with its serial number. serial 0: the context was not in the table; then only

@@ -12,8 +12,8 @@
 #include "cuda/driver.h"
 #include "cuda/state.h"
 
-// The function for a context that is new to the calling thread: ga_cuda_hold_meet, which finds
-// ga_self.serial and ga_self.stands_for. The pointer is set when the driver is met.
+// The function for a context that is new to the calling thread: ga_cuda_thread_slot_meet, which
+// finds ga_self.serial and ga_self.stands_for. The pointer is set when the driver is met.
 typedef bool ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device,
                                  uint64_t epoch);
 extern _Atomic(ga_cuda_device_meet *) ga_cuda_device_meets;

@@ -4,7 +4,7 @@
 
 #include "cuda/capture.h"
 #include "cuda/graph_nodes.h"
-#include "cuda/order.h"
+#include "cuda/stream_order.h"
 
 // Reports whether a launch must be refused because there is no daemon and memory is refused then.
 // If no graph with memory nodes was ever made, the launch takes no memory, and is not refused.
@@ -20,7 +20,7 @@ ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch
     if (!root || !ga_memory_graph_any(root) || ga_cuda_capturing(effective) ||
         !ga_memory_graph_find(&s, root, exec))
         return is_denied(root) ? GA_CUDA_OUT_OF_MEMORY : real(exec, stream);
-    struct ga_memory_at at = ga_cuda_order_at(root, effective);
+    struct ga_memory_at at = ga_cuda_stream_order_at(root, effective);
     ga_result result = GA_CUDA_OUT_OF_MEMORY;
     if (ga_memory_graph_open(&s, &at)) {
         result = real(exec, stream);
@@ -55,7 +55,7 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
     bool upload = m.exec && parameters && (parameters->flags & GA_CUDA_INSTANTIATE_UPLOAD) != 0;
     struct ga_memory_at at;
     if (upload)
-        at = ga_cuda_order_at(m.root, NULL);
+        at = ga_cuda_stream_order_at(m.root, NULL);
     if (upload && !ga_memory_graph_open(&s, &at))
         return ga_cuda_graph_made(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
     ga_result result = real(exec, graph, parameters);

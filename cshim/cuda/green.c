@@ -24,7 +24,7 @@ static ga_context primary_handle(ga_cu_device device) {
 // The contexts that are asked for when a green context is made: the green one, and the primary one
 // if it does not exist.
 struct asks {
-    struct ga_claim own, primary;
+    struct ga_allocation own, primary;
 };
 
 // Writes down a green context that the driver has made, and the primary context.
@@ -50,7 +50,7 @@ static void record(struct asks *a, ga_green green, ga_cu_device device) {
 
 // Asks for both contexts; first: the primary one does not exist. False: refused.
 static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
-    a->primary = (struct ga_claim){.root = NULL};
+    a->primary = (struct ga_allocation){.root = NULL};
     if (!ga_cuda_context_ask(&a->own, device))
         return false;
     if (!first || ga_cuda_context_ask(&a->primary, device))

@@ -11,17 +11,17 @@
 #include "cuda/driver.h"
 #include "cuda/graph.h"
 #include "cuda/green.h"
-#include "cuda/hold.h"
 #include "cuda/host.h"
 #include "cuda/import.h"
 #include "cuda/limit.h"
 #include "cuda/memory.h"
-#include "cuda/order.h"
 #include "cuda/pool.h"
 #include "cuda/primary.h"
 #include "cuda/query.h"
 #include "cuda/stream.h"
+#include "cuda/stream_order.h"
 #include "cuda/teardown.h"
+#include "cuda/thread_slot.h"
 #include "cuda/vmm.h"
 #include "hook/copies.h"
 #include "hook/library.h"
@@ -59,7 +59,7 @@ static void met(const struct ga_interface *driver, void *handle) {
 // whichever call has initialised it.
 static bool meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     ga_library_keep(&ga_cuda_interface);
-    return ga_cuda_hold_meet(root, context, device, epoch);
+    return ga_cuda_thread_slot_meet(root, context, device, epoch);
 }
 
 // By a jump it leaves no address of its own: then a wrapper of ours is the caller.
@@ -109,35 +109,35 @@ static ga_result initialised(size_t place, unsigned int flags) {
 }
 
 // What a row's function is where the versions of an entry point differ in their parameters alone:
-// all that they take goes the way of cuda/claim.h. c is the row's own.
-#define GA_TAKES(claim, open, settle)                                                              \
+// all that they take goes the way of cuda/allocation.h. c is the row's own.
+#define GA_TAKES(allocation, open, settle)                                                         \
     ({                                                                                             \
-        struct claim c;                                                                            \
+        struct allocation c;                                                                       \
         (open) ? (settle) : GA_CUDA_OUT_OF_MEMORY;                                                 \
     })
 // What the driver has made, as a number.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
 #define GA_ALLOCATES(real, opened, undo, address, ...)                                             \
-    GA_TAKES(ga_claim, opened, ({                                                                  \
+    GA_TAKES(ga_allocation, opened, ({                                                             \
                  ga_result made = real(address, __VA_ARGS__);                                      \
-                 ga_cuda_claim_settle(&c, made, GA_MADE(made, address), undo);                     \
+                 ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo);                \
              }))
 #define GA_ALLOCATES_PITCHED(real, undo, address, pitch, width, height, element)                   \
-    GA_TAKES(ga_claim, ga_cuda_memory_open_pitched(&c, width, height), ({                          \
+    GA_TAKES(ga_allocation, ga_cuda_memory_open_pitched(&c, width, height), ({                     \
                  ga_result made = real(address, pitch, width, height, element);                    \
                  ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                   \
                                                GA_MADE(made, pitch) * (height), undo);             \
              }))
 #define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
-    GA_TAKES(ga_claim, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
+    GA_TAKES(ga_allocation, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
-    GA_TAKES(ga_claim, ga_cuda_context_ask(&c, device),                                            \
+    GA_TAKES(ga_allocation, ga_cuda_context_ask(&c, device),                                       \
              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
-    GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \
+    GA_TAKES(ga_allocation, ga_cuda_host_open(&c, bytes),                                          \
              ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
 #define GA_REGISTERS_HOST(real, at, bytes, flags)                                                  \
-    GA_TAKES(ga_claim, ga_cuda_host_open(&c, bytes),                                               \
+    GA_TAKES(ga_allocation, ga_cuda_host_open(&c, bytes),                                          \
              ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
 #define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
     GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
@@ -146,7 +146,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
     GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
-    GA_TAKES(ga_claim, ga_cuda_array_open(&c, shape, levels), ({                                   \
+    GA_TAKES(ga_allocation, ga_cuda_array_open(&c, shape, levels), ({                              \
                  ga_result made = real(array, __VA_ARGS__);                                        \
                  ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});    \
              }))
@@ -154,7 +154,7 @@ static ga_result initialised(size_t place, unsigned int flags) {
 // The reverse.
 #define GA_GIVES(real, give, given, handle)                                                        \
     ({                                                                                             \
-        struct ga_claim c;                                                                         \
+        struct ga_allocation c;                                                                    \
         bool ours = (give);                                                                        \
         ga_result ended = real(handle);                                                            \
         if (ours)                                                                                  \
@@ -163,14 +163,15 @@ static ga_result initialised(size_t place, unsigned int flags) {
     })
 #define GA_FREES(real, address)                                                                    \
     ({                                                                                             \
-        struct ga_claim c;                                                                         \
-        enum ga_cuda_freed what = ga_cuda_memory_give(&c, address);                                \
-        ga_cuda_memory_given(&c, what, real(address));                                             \
+        struct ga_allocation c;                                                                    \
+        enum ga_cuda_freed what = ga_cuda_memory_remove(&c, address);                              \
+        ga_cuda_memory_freed(&c, what, real(address));                                             \
     })
 #define GA_DESTROYS_ARRAY(real, space, array)                                                      \
-    GA_GIVES(real,                                                                                 \
-             ga_cuda_claim_give_key(&c, (struct ga_key){(uint64_t)(uintptr_t)(array), space}),     \
-             ga_cuda_claim_given, array)
+    GA_GIVES(                                                                                      \
+        real,                                                                                      \
+        ga_cuda_allocation_remove_key(&c, (struct ga_key){(uint64_t)(uintptr_t)(array), space}),   \
+        ga_cuda_allocation_freed, array)
 
 // What there is. The driver answers first: its errors are the program's. The first versions have 32
 // bits: what is more than they say is the most that they do, and the driver's answer no capacity.

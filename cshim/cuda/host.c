@@ -4,12 +4,12 @@
 #include "core/host.h"
 
 // False: refused. What no entry can hold the driver refuses.
-static bool take(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
+static bool take(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) {
     c->root = NULL;
     c->entry.bytes = bytes;
     if (bytes == 0 || bytes > GA_CREDIT_LIMIT)
         return true;
-    if (!ga_host_take(root, bytes))
+    if (!ga_host_acquire(root, bytes))
         return false;
     c->root = root;
     c->epoch = ga_cuda_context_epoch(root);
@@ -17,16 +17,16 @@ static bool take(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
 }
 
 // Without a context the driver refuses.
-bool ga_cuda_host_open(struct ga_claim *c, uint64_t bytes) {
-    *c = (struct ga_claim){.root = NULL};
-    if (!ga_claim_begin(c))
+bool ga_cuda_host_open(struct ga_allocation *c, uint64_t bytes) {
+    *c = (struct ga_allocation){.root = NULL};
+    if (!ga_allocation_begin(c))
         return false;
     bool known = c->root && ga_cuda_device_current(c->root, &c->entry.context) >= 0;
     return take(c, c->root, known ? bytes : 0);
 }
 
-bool ga_cuda_host_open_pooled(struct ga_claim *c, struct ga_root *root, uint64_t bytes) {
-    *c = (struct ga_claim){.root = NULL};
+bool ga_cuda_host_open_pooled(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) {
+    *c = (struct ga_allocation){.root = NULL};
     return take(c, root, bytes);
 }
 
@@ -35,15 +35,15 @@ static void put_in(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old = {0};
     ga_self_put(&root->hosts, entry, &old);
     if (old.key) // ended out of our sight
-        ga_host_give(root, old.bytes);
+        ga_host_release(root, old.bytes);
 }
 
-ga_result ga_cuda_host_settle(struct ga_claim *c, ga_result result, void *const *at,
+ga_result ga_cuda_host_settle(struct ga_allocation *c, ga_result result, void *const *at,
                               enum ga_cuda_host_kind kind) {
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
-        ga_host_give(c->root, c->entry.bytes);
+        ga_host_release(c->root, c->entry.bytes);
         return result;
     }
     c->entry.key = (uint64_t)(uintptr_t)*at;
@@ -54,14 +54,14 @@ ga_result ga_cuda_host_settle(struct ga_claim *c, ga_result result, void *const 
     return result;
 }
 
-bool ga_cuda_host_give(struct ga_claim *c, void *at, enum ga_cuda_host_kind kind) {
+bool ga_cuda_host_remove(struct ga_allocation *c, void *at, enum ga_cuda_host_kind kind) {
     struct ga_entry old;
     c->root = ga_root_get();
     if (!c->root || !at)
         return false;
     c->epoch = ga_cuda_context_epoch(c->root);
     ga_self_enter();
-    bool found = ga_table_take(&c->root->hosts, (uint64_t)(uintptr_t)at, &c->entry);
+    bool found = ga_table_remove(&c->root->hosts, (uint64_t)(uintptr_t)at, &c->entry);
     if (found && c->entry.kind != (uint8_t)kind) {
         ga_table_put(&c->root->hosts, &c->entry, &old);
         found = false;
@@ -70,9 +70,9 @@ bool ga_cuda_host_give(struct ga_claim *c, void *at, enum ga_cuda_host_kind kind
     return found;
 }
 
-void ga_cuda_host_given(const struct ga_claim *c, ga_result result) {
+void ga_cuda_host_freed(const struct ga_allocation *c, ga_result result) {
     if (result == GA_CUDA_SUCCESS) {
-        ga_host_give(c->root, c->entry.bytes);
+        ga_host_release(c->root, c->entry.bytes);
         return;
     }
     put_in(c->root, &c->entry);
@@ -84,9 +84,9 @@ void ga_cuda_host_sweep(struct ga_root *root, uint64_t serial) {
     struct ga_entry e;
     ga_self_enter();
     struct ga_walk walk = ga_table_walk(&root->hosts);
-    while (ga_table_take_next(&walk, serial, &e))
+    while (ga_table_remove_next(&walk, serial, &e))
         bytes += e.bytes;
     ga_self_leave();
     if (bytes)
-        ga_host_give(root, bytes);
+        ga_host_release(root, bytes);
 }

@@ -44,23 +44,23 @@ ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, con
     return result;
 }
 
-static bool give(struct ga_claim *c, struct ga_key key) {
+static bool give(struct ga_allocation *c, struct ga_key key) {
     c->root = ga_root_get();
     if (!c->root)
         return false;
     c->epoch = ga_cuda_context_epoch(c->root);
-    return ga_import_take(c->root, key, &c->entry);
+    return ga_import_remove(c->root, key, &c->entry);
 }
 
-bool ga_cuda_import_give(struct ga_claim *c, ga_address address) {
+bool ga_cuda_import_remove(struct ga_allocation *c, ga_address address) {
     return give(c, (struct ga_key){address, GA_SPACE_PLAIN});
 }
 
-bool ga_cuda_import_give_external(struct ga_claim *c, void *memory) {
+bool ga_cuda_import_remove_external(struct ga_allocation *c, void *memory) {
     return give(c, (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_CUDA_EXTERNAL});
 }
 
-void ga_cuda_import_given(const struct ga_claim *c, ga_result result) {
+void ga_cuda_import_freed(const struct ga_allocation *c, ga_result result) {
     ga_import_ended(c->root, &c->entry, result == GA_CUDA_SUCCESS);
     if (result != GA_CUDA_SUCCESS)
         ga_cuda_context_check(c->root, c->entry.context, c->epoch);

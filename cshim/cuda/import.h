@@ -16,8 +16,8 @@ ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **mem
 
 // The reverse, of a block's address or of another API's memory: give, then the driver, then given.
 // False: it was not imported.
-bool ga_cuda_import_give(struct ga_claim *c, ga_address address);
-bool ga_cuda_import_give_external(struct ga_claim *c, void *memory);
-void ga_cuda_import_given(const struct ga_claim *c, ga_result result);
+bool ga_cuda_import_remove(struct ga_allocation *c, ga_address address);
+bool ga_cuda_import_remove_external(struct ga_allocation *c, void *memory);
+void ga_cuda_import_freed(const struct ga_allocation *c, ga_result result);
 
 #endif

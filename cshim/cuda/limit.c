@@ -30,7 +30,7 @@ static bool begin_limit(struct ga_root *root, int device, uint64_t context, int 
     struct ga_key key = {(uint64_t)(uintptr_t)now,
                          limit == GA_CUDA_LIMIT_HEAP ? GA_SPACE_CUDA_HEAP : GA_SPACE_CUDA_BUFFER};
     l->was = value;
-    if (!ga_withdraw_key(root, key, &l->entry))
+    if (!ga_remove_key(root, key, &l->entry))
         l->entry = (struct ga_entry){.key = key.number,
                                      .space = key.space,
                                      .context = context,
@@ -48,7 +48,7 @@ static bool charge_limit(struct ga_root *root, struct limit *l, uint64_t value) 
 
 // Puts the charge back into the table.
 static void end_limit(struct ga_root *root, struct limit *l, uint64_t epoch) {
-    if (l->entry.bytes && !ga_cuda_claim_keep(root, &l->entry, epoch))
+    if (l->entry.bytes && !ga_cuda_allocation_keep(root, &l->entry, epoch))
         ga_release_entry(root, &l->entry); // the device's readings show it all the same
 }
 
@@ -71,7 +71,7 @@ ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value) 
         if (GA_REAL(cuCtxGetLimit)(&now, limit) == GA_CUDA_SUCCESS && now < value)
             value = now;
         charge_limit(root, &l, value);
-        ga_tell_soft(root);
+        ga_publish_soft(root);
     } else if (more && l.entry.bytes > before) {
         charge_limit(root, &l, l.base + before);
     }

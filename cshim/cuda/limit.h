@@ -6,7 +6,7 @@
 #ifndef GA_CUDA_LIMIT_H
 #define GA_CUDA_LIMIT_H
 
-#include "cuda/claim.h"
+#include "cuda/allocation.h"
 
 ga_result ga_cuda_limit_set(GA_FN_cuCtxSetLimit *real, int limit, size_t value);
 

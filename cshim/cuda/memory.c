@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/memory.h"
 
-#include "cuda/claim.h"
+#include "cuda/allocation.h"
 #include "cuda/host.h"
 #include "cuda/import.h"
 #include "cuda/state.h"
@@ -15,11 +15,11 @@ bool ga_cuda_memory_undo_v1(uint64_t address) {
     return GA_REAL(cuMemFree)((uint32_t)address) == GA_CUDA_SUCCESS;
 }
 
-bool ga_cuda_memory_open_managed(struct ga_claim *c, uint64_t bytes) {
-    if (!ga_cuda_claim_open(c, bytes, GA_MEMORY_MANAGED))
+bool ga_cuda_memory_open_managed(struct ga_allocation *c, uint64_t bytes) {
+    if (!ga_cuda_allocation_open(c, bytes, GA_MEMORY_MANAGED))
         return false;
     if (c->root)
-        ga_tell_soft(c->root); // its pages go where they are used
+        ga_publish_soft(c->root); // its pages go where they are used
     return true;
 }
 
@@ -40,11 +40,11 @@ static uint64_t expected_pitch(struct ga_root *root, int device, uint64_t width)
     return rows * alignment;
 }
 
-bool ga_cuda_memory_open_pitched(struct ga_claim *c, uint64_t width, uint64_t height) {
-    *c = (struct ga_claim){.entry.kind = GA_MEMORY_PITCHED};
+bool ga_cuda_memory_open_pitched(struct ga_allocation *c, uint64_t width, uint64_t height) {
+    *c = (struct ga_allocation){.entry.kind = GA_MEMORY_PITCHED};
     if (width == 0 || height == 0)
         return true;
-    if (!ga_claim_begin(c))
+    if (!ga_allocation_begin(c))
         return false;
     int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
     // A size that no number holds is the driver's to refuse.
@@ -52,39 +52,40 @@ bool ga_cuda_memory_open_pitched(struct ga_claim *c, uint64_t width, uint64_t he
         (width > UINT64_MAX / 2 ||
          __builtin_mul_overflow(expected_pitch(c->root, device, width), height, &c->entry.bytes)))
         device = -1;
-    return ga_cuda_claim_on(c, device);
+    return ga_cuda_allocation_on(c, device);
 }
 
-ga_result ga_cuda_memory_settle_pitched(struct ga_claim *c, ga_result result, ga_address address,
-                                        uint64_t bytes, ga_cuda_undo *undo) {
+ga_result ga_cuda_memory_settle_pitched(struct ga_allocation *c, ga_result result,
+                                        ga_address address, uint64_t bytes, ga_cuda_undo *undo) {
     if (c->root && result == GA_CUDA_SUCCESS && !ga_admit_change(c->root, &c->entry, bytes)) {
         undo(address);
         result = GA_CUDA_OUT_OF_MEMORY;
     }
-    return ga_cuda_claim_settle(c, result, address, undo);
+    return ga_cuda_allocation_settle(c, result, address, undo);
 }
 
-GA_NOINLINE enum ga_cuda_freed ga_cuda_memory_give_other(struct ga_claim *c, ga_address address) {
+GA_NOINLINE enum ga_cuda_freed ga_cuda_memory_remove_other(struct ga_allocation *c,
+                                                           ga_address address) {
     if (!c->root)
         return GA_CUDA_FREED_UNKNOWN;
-    if (ga_memory_pool_withdraw(c->root, address, &c->entry))
+    if (ga_memory_pool_remove(c->root, address, &c->entry))
         return GA_CUDA_FREED_POOLED;
-    if (ga_cuda_host_give(c, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED))
+    if (ga_cuda_host_remove(c, (void *)(uintptr_t)address, GA_CUDA_HOST_POOLED))
         return GA_CUDA_FREED_HOST;
-    return ga_cuda_import_give(c, address) ? GA_CUDA_FREED_IMPORT : GA_CUDA_FREED_UNKNOWN;
+    return ga_cuda_import_remove(c, address) ? GA_CUDA_FREED_IMPORT : GA_CUDA_FREED_UNKNOWN;
 }
 
-ga_result ga_cuda_memory_given(const struct ga_claim *c, enum ga_cuda_freed what,
+ga_result ga_cuda_memory_freed(const struct ga_allocation *c, enum ga_cuda_freed what,
                                ga_result result) {
     if (GA_LIKELY(what == GA_CUDA_FREED_BLOCK))
-        ga_cuda_claim_given(c, result);
+        ga_cuda_allocation_freed(c, result);
     else if (what == GA_CUDA_FREED_POOLED && result == GA_CUDA_SUCCESS)
         ga_memory_pool_freed(c->root, &c->entry, true);
     else if (what == GA_CUDA_FREED_POOLED)
         ga_memory_pool_put_back(c->root, &c->entry);
     else if (what == GA_CUDA_FREED_HOST)
-        ga_cuda_host_given(c, result);
+        ga_cuda_host_freed(c, result);
     else if (what == GA_CUDA_FREED_IMPORT)
-        ga_cuda_import_given(c, result);
+        ga_cuda_import_freed(c, result);
     return result;
 }

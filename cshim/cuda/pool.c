@@ -4,7 +4,7 @@
 
 #include "core/import.h"
 #include "cuda/device.h"
-#include "cuda/order.h"
+#include "cuda/stream_order.h"
 
 // A pool of managed memory may have no device: then it is charged to the device of the stream on
 // which the program first allocates from it. It gets its record in that allocation, not here.
@@ -16,7 +16,7 @@ ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct g
     int device = ga_cuda_in_host(at->type) ? GA_MEMORY_POOL_IN_HOST : ga_cuda_device_at(root, at);
     if (device < 0 && type == GA_CUDA_ALLOCATION_MANAGED)
         return result;
-    struct ga_memory_pool *met = ga_memory_pool_make(root, &ga_cuda_order, *pool, device);
+    struct ga_memory_pool *met = ga_memory_pool_make(root, &ga_cuda_stream_order, *pool, device);
     if (met)
         ga_memory_pool_release(root, met);
     return result;
@@ -26,7 +26,7 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     struct ga_root *root = ga_root_get();
     if (!root)
         return real(handle);
-    struct ga_memory_pool *pool = ga_memory_pool_ends(root, &ga_cuda_order, handle);
+    struct ga_memory_pool *pool = ga_memory_pool_ends(root, &ga_cuda_stream_order, handle);
     ga_result result = real(handle);
     ga_memory_pool_ended(root, pool, handle, result == GA_CUDA_SUCCESS);
     if (result == GA_CUDA_SUCCESS)
@@ -38,7 +38,7 @@ ga_result ga_cuda_pool_trim(GA_FN_cuMemPoolTrimTo *real, ga_pool handle, size_t 
     struct ga_root *root = ga_root_get();
     ga_result result = real(handle, keep);
     if (root && result == GA_CUDA_SUCCESS)
-        ga_memory_pool_trimmed(root, &ga_cuda_order, handle);
+        ga_memory_pool_trimmed(root, &ga_cuda_stream_order, handle);
     return result;
 }
 
@@ -46,7 +46,8 @@ ga_result ga_cuda_pool_trim_graphs(GA_FN_cuDeviceGraphMemTrim *real, ga_cu_devic
     struct ga_root *root = ga_root_get();
     ga_result result = real(device);
     int number = root && result == GA_CUDA_SUCCESS ? ga_cuda_device_number(root, device) : -1;
-    struct ga_memory_pool *pool = number >= 0 ? ga_cuda_order_graphs(root, (uint32_t)number) : NULL;
+    struct ga_memory_pool *pool =
+        number >= 0 ? ga_cuda_stream_order_graphs(root, (uint32_t)number) : NULL;
     if (pool)
         ga_memory_pool_update(root, pool);
     return result;

@@ -3,8 +3,8 @@
 #include "cuda/primary.h"
 
 #include "core/admit.h"
-#include "core/hold.h"
 #include "core/log.h"
+#include "core/thread_slot.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "cuda/state.h"
@@ -39,7 +39,7 @@ static void let_go(struct ga_root *root, ga_cu_device device) {
     if (p->uses)
         p->uses--;
     ga_self_unlock(&p->lock);
-    ga_hold_release(root, number_of(root, device));
+    ga_thread_slot_release(root, number_of(root, device));
 }
 
 // Sets the counts to 0, because the context has ended.
@@ -48,7 +48,7 @@ static void all_let_go(struct ga_root *root, ga_cu_device device) {
     p->uses = 0;
     p->others = false;
     ga_self_unlock(&p->lock);
-    ga_hold_release_all(root, number_of(root, device));
+    ga_thread_slot_release_all(root, number_of(root, device));
 }
 
 bool ga_cuda_primary_active(ga_cu_device device) {
@@ -143,12 +143,12 @@ struct retaining {
     GA_FN_cuDevicePrimaryCtxRetain *real;
     ga_context *context;
     ga_cu_device device;
-    struct ga_hold hold; // of the calling thread
+    struct ga_thread_slot hold; // of the calling thread
 };
 
 // Calls the driver and accounts for the retain. ask: the context that was asked for, because it is
 // to be made; its root is NULL if the context exists. others: the context exists.
-static ga_result retain(struct retaining *r, struct ga_claim *ask, bool others) {
+static ga_result retain(struct retaining *r, struct ga_allocation *ask, bool others) {
     ga_result result = r->real(r->context, r->device);
     if (result != GA_CUDA_SUCCESS) {
         ga_cuda_context_unmade(ask);
@@ -162,13 +162,13 @@ static ga_result retain(struct retaining *r, struct ga_claim *ask, bool others) 
         ga_cuda_context_notice(r->root, *r->context, number_of(r->root, r->device),
                                GA_CUDA_CONTEXT_PRIMARY);
     count_use(r->root, r->device, others);
-    ga_hold_retain(r->root, &r->hold);
+    ga_thread_slot_retain(r->root, &r->hold);
     return result;
 }
 
 // Retains a context that exists. False: it does not exist.
 static bool retain_living(struct retaining *r, ga_result *result) {
-    struct ga_claim none = {.root = NULL};
+    struct ga_allocation none = {.root = NULL};
     bool turn = begin_turn(r->root, r->device);
     bool lives = ga_cuda_primary_active(r->device);
     if (lives)
@@ -180,7 +180,7 @@ static bool retain_living(struct retaining *r, ga_result *result) {
 // Retains a context that does not exist. It asks the daemon before it begins the turn, because the
 // daemon may let it wait. *refused: the daemon refused.
 static ga_result retain_new(struct retaining *r, bool *refused) {
-    struct ga_claim ask;
+    struct ga_allocation ask;
     *refused = !ga_cuda_context_ask(&ask, r->device);
     if (*refused)
         return GA_CUDA_OUT_OF_MEMORY;
@@ -220,11 +220,11 @@ ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_contex
     if (number < 0)
         return real(context, device);
     struct retaining r = {.root = root, .real = real, .context = context, .device = device};
-    if (!ga_hold_ask(root, (uint32_t)number, &r.hold))
+    if (!ga_thread_slot_ask(root, (uint32_t)number, &r.hold))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = retain_anyhow(&r);
     if (result != GA_CUDA_SUCCESS)
-        ga_hold_unask(root, &r.hold);
+        ga_thread_slot_unask(root, &r.hold);
     return result;
 }
 

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/stream.h"
 
+#include "cuda/allocation.h"
 #include "cuda/capture.h"
-#include "cuda/claim.h"
 #include "cuda/context.h"
 #include "memory/pending.h"
 
 // False: refused.
-static bool open_on(struct ga_claim *c, int device) {
+static bool open_on(struct ga_allocation *c, int device) {
     if (device < 0) {
         c->root = NULL;
         return true;
@@ -21,18 +21,18 @@ static bool open_on(struct ga_claim *c, int device) {
     return true;
 }
 
-bool ga_cuda_stream_open(struct ga_claim *c) {
+bool ga_cuda_stream_open(struct ga_allocation *c) {
     c->entry.context = 0;
-    if (!ga_claim_begin(c))
+    if (!ga_allocation_begin(c))
         return false;
     int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
     c->entry.kind = ga_self.stands_for ? GA_CUDA_STREAM_GREEN : GA_CUDA_STREAM_PLAIN;
     return open_on(c, device);
 }
 
-bool ga_cuda_stream_open_green(struct ga_claim *c, ga_green green) {
+bool ga_cuda_stream_open_green(struct ga_allocation *c, ga_green green) {
     struct ga_entry on;
-    if (!ga_claim_begin(c))
+    if (!ga_allocation_begin(c))
         return false;
     bool known = c->root && ga_cuda_context_find_green(c->root, green, &on);
     c->entry.context = known ? on.context : 0; // its streams are charged in the primary one
@@ -45,7 +45,8 @@ static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_
                     entry->tag);
 }
 
-ga_result ga_cuda_stream_created(struct ga_claim *c, ga_result result, const ga_stream *stream) {
+ga_result ga_cuda_stream_created(struct ga_allocation *c, ga_result result,
+                                 const ga_stream *stream) {
     struct ga_entry old;
     if (!c->root)
         return result;
@@ -76,7 +77,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
         return real(stream);
     uint64_t epoch = ga_cuda_context_epoch(root);
     ga_memory_pending_stream_ends(root, stream);
-    bool ours = ga_self_take(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
+    bool ours = ga_self_remove(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_result result = real(stream);
     if (!ours)
         return result;
@@ -98,7 +99,7 @@ struct batch {
 // Gives back what is in the table still, in one request for each maker.
 static void give_back_batch(struct ga_root *root, struct batch *b) {
     for (uint32_t i = 0; i < b->count; i++) {
-        if (!ga_self_take(&root->streams, b->entry[i].key, &b->entry[i]))
+        if (!ga_self_remove(&root->streams, b->entry[i].key, &b->entry[i]))
             b->entry[i].key = 0;
     }
     for (uint32_t i = 0; i < b->count; i++) {

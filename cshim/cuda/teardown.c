@@ -6,10 +6,10 @@
 #include "core/import.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
-#include "cuda/hold.h"
 #include "cuda/host.h"
 #include "cuda/state.h"
 #include "cuda/stream.h"
+#include "cuda/thread_slot.h"
 #include "memory/pending.h"
 
 // In ga_entry.bytes: the thread that made the context, and above it the uses that cuCtxAttach
@@ -49,7 +49,7 @@ static ga_result end(struct ga_root *root, ga_result (*real)(ga_context), ga_con
     if (result == GA_CUDA_SUCCESS)
         ga_cuda_context_end(root, known ? entry.context : 0);
     ga_cuda_teardown_finish(root, begun);
-    ga_cuda_hold_settle(root);
+    ga_cuda_thread_slot_settle(root);
     return result;
 }
 

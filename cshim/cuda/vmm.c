@@ -8,10 +8,10 @@
 
 // Takes the bytes of memory that the program makes. False: refused. True: *m is its record, unless
 // c->root is NULL: then the memory is not accounted for.
-static bool open_claim(struct ga_claim *c, struct ga_memory_mapped **m, uint64_t bytes,
-                       const struct ga_cu_memory_properties *properties) {
-    *c = (struct ga_claim){.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
-    if (bytes == 0 || !ga_claim_begin(c))
+static bool open_allocation(struct ga_allocation *c, struct ga_memory_mapped **m, uint64_t bytes,
+                            const struct ga_cu_memory_properties *properties) {
+    *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
+    if (bytes == 0 || !ga_allocation_begin(c))
         return bytes == 0;
     bool host = properties && ga_cuda_in_host(properties->location.type);
     int device = -1;
@@ -25,9 +25,9 @@ static bool open_claim(struct ga_claim *c, struct ga_memory_mapped **m, uint64_t
 
 ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t bytes,
                              const struct ga_cu_memory_properties *properties, uint64_t flags) {
-    struct ga_claim c;
+    struct ga_allocation c;
     struct ga_memory_mapped *m = NULL;
-    if (!open_claim(&c, &m, bytes, properties))
+    if (!open_allocation(&c, &m, bytes, properties))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(handle, bytes, properties, flags);
     if (!c.root)

@@ -4,7 +4,7 @@
 #include <dlfcn.h>
 
 #include "core/lock.h"
-#include "core/twice.h"
+#include "core/second_copy.h"
 #include "hook/entries.h"
 #include "hook/loader.h"
 
@@ -267,5 +267,5 @@ void ga_copies_works(struct ga_interface *library, size_t place) {
     if (library->met)
         library->met(library, handle);
     if (beside >= 0 && !atomic_exchange(&library->copies[beside].said, 1))
-        ga_twice_tell(path, pin(library, (size_t)beside));
+        ga_second_copy_report(path, pin(library, (size_t)beside));
 }

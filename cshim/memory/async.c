@@ -46,7 +46,7 @@ static bool follow(struct ga_memory_async *a, uint64_t address) {
 // False: another thread has freed it meanwhile, or the driver does not free it.
 static bool give_up(struct ga_memory_take *t, uint64_t address) {
     struct ga_entry entry;
-    if (!ga_memory_pool_withdraw(t->root, address, &entry))
+    if (!ga_memory_pool_remove(t->root, address, &entry))
         return false;
     if (!t->at.driver->free(address)) {
         ga_memory_pool_put_back(t->root, &entry);
@@ -65,7 +65,7 @@ static enum ga_memory_outcome settle(struct ga_memory_async *a, uint64_t address
         ga_memory_pool_shed(t->root, t->pool);
         return GA_MEMORY_AGAIN;
     }
-    if (GA_UNLIKELY(!ga_memory_pool_hold(t, address, t->bytes))) {
+    if (GA_UNLIKELY(!ga_memory_pool_insert(t, address, t->bytes))) {
         bool freed = t->at.driver->free(address);
         if (freed)
             ga_memory_pool_untake(t);

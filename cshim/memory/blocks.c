@@ -9,7 +9,7 @@ static struct ga_memory_pool *pool_of(const struct ga_entry *entry) {
     return (struct ga_memory_pool *)(uintptr_t)entry->context;
 }
 
-bool ga_memory_pool_hold(const struct ga_memory_take *t, uint64_t address, uint64_t bytes) {
+bool ga_memory_pool_insert(const struct ga_memory_take *t, uint64_t address, uint64_t bytes) {
     struct ga_entry old;
     struct ga_entry e = {.key = address,
                          .bytes = bytes,
@@ -25,13 +25,13 @@ bool ga_memory_pool_hold(const struct ga_memory_take *t, uint64_t address, uint6
     return put;
 }
 
-bool ga_memory_pool_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
+bool ga_memory_pool_remove(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
     return atomic_load_explicit(&ga_memory_of(root)->pools.blocks.most, memory_order_relaxed) !=
                0 &&
-           ga_self_take(&ga_memory_of(root)->pools.blocks, address, entry);
+           ga_self_remove(&ga_memory_of(root)->pools.blocks, address, entry);
 }
 
-bool ga_memory_pool_holds(struct ga_root *root, uint64_t address) {
+bool ga_memory_pool_has(struct ga_root *root, uint64_t address) {
     struct ga_entry e;
     return ga_self_find(&ga_memory_of(root)->pools.blocks, address, &e);
 }

@@ -27,7 +27,7 @@ static bool is_own(const struct ga_memory_graph_block *b) {
 static struct ga_memory_graph_exec *new_exec(struct ga_root *root,
                                              const struct ga_memory_graph_blocks *blocks) {
     struct ga_memory_graph_exec *x =
-        ga_records_take(root, &ga_memory_of(root)->graphs.unused, sizeof *x);
+        ga_records_acquire(root, &ga_memory_of(root)->graphs.unused, sizeof *x);
     if (!x)
         return NULL;
     *x = (struct ga_memory_graph_exec){.blocks = *blocks, .references = 1};
@@ -42,7 +42,7 @@ static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_ex
     ga_self_lock(&g->lock);
     if (--x->references == 0) {
         blocks = x->blocks;
-        ga_records_give(&g->unused, x);
+        ga_records_release(&g->unused, x);
     }
     ga_self_unlock(&g->lock);
     ga_memory_graph_blocks_drop(&blocks);
@@ -53,7 +53,7 @@ static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_ex
 static struct ga_memory_graph_exec *take_exec(struct ga_memory_graphs *g, void *handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
-    bool found = ga_table_take(&g->execs, (uint64_t)(uintptr_t)handle, &e);
+    bool found = ga_table_remove(&g->execs, (uint64_t)(uintptr_t)handle, &e);
     ga_self_unlock(&g->lock);
     return found ? (struct ga_memory_graph_exec *)(uintptr_t)e.context : NULL;
 }
@@ -95,7 +95,7 @@ static struct ga_memory_pool *graph_pool(const struct ga_memory_graph_start *s, 
 // block is at the address, the launch makes none: either the graph frees that block first, and the
 // driver uses its memory again, or the driver refuses the launch.
 static bool leaves(const struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b) {
-    return b->bytes != 0 && !is_own(b) && !ga_memory_pool_holds(s->root, b->address);
+    return b->bytes != 0 && !is_own(b) && !ga_memory_pool_has(s->root, b->address);
 }
 
 // Gives back what was taken of the devices below a number.
@@ -143,7 +143,7 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
 static void hold(const struct ga_memory_take *t, const struct ga_memory_graph_block *b) {
     const struct ga_entry lost = {
         .bytes = b->bytes, .context = (uint64_t)(uintptr_t)t->pool, .tag = t->tag};
-    if (!ga_memory_pool_hold(t, b->address, b->bytes))
+    if (!ga_memory_pool_insert(t, b->address, b->bytes))
         ga_memory_pool_freed(t->root, &lost, false);
 }
 
@@ -182,7 +182,7 @@ static void settle_launch(struct ga_memory_graph_start *s) {
         struct ga_entry e;
         if (leaves(s, b))
             hold_left(s, b, &left[b->device]);
-        else if (b->bytes == 0 && ga_memory_pool_withdraw(s->root, b->address, &e))
+        else if (b->bytes == 0 && ga_memory_pool_remove(s->root, b->address, &e))
             ga_memory_pending_add(s->root, &e, &s->at);
     }
     for (uint32_t d = 0; d < GA_DEVICES; d++) {

@@ -19,14 +19,14 @@ struct ga_memory_mapped {
 
 static struct ga_memory_mapped *new_memory(struct ga_root *root) {
     struct ga_memory_mapped *m =
-        ga_records_take(root, &ga_memory_of(root)->mappings.unused, sizeof *m);
+        ga_records_acquire(root, &ga_memory_of(root)->mappings.unused, sizeof *m);
     if (m)
         *m = (struct ga_memory_mapped){.uses = 1};
     return m;
 }
 
 static void drop_record(struct ga_root *root, struct ga_memory_mapped *m) {
-    ga_records_give(&ga_memory_of(root)->mappings.unused, m);
+    ga_records_release(&ga_memory_of(root)->mappings.unused, m);
 }
 
 static struct ga_memory_mapped *memory_of(const struct ga_entry *e) {
@@ -47,10 +47,10 @@ void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, ui
     if (!over)
         return;
     if (m->imported)
-        ga_tell_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
+        ga_publish_import(root, m->device, 0 - m->size, m->size ? 0 : -1);
     if (m->host)
-        ga_host_give(root, m->host);
-    else if (ga_withdraw_key(root, key_of(m), &entry))
+        ga_host_release(root, m->host);
+    else if (ga_remove_key(root, key_of(m), &entry))
         ga_release_entry(root, &entry); // imported memory has no entry
     drop_record(root, m);
 }
@@ -83,38 +83,38 @@ bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_mem
     return put;
 }
 
-bool ga_memory_mapped_open(struct ga_claim *c, struct ga_memory_mapped **memory, bool host,
+bool ga_memory_mapped_open(struct ga_allocation *c, struct ga_memory_mapped **memory, bool host,
                            int device) {
     *memory = new_memory(c->root);
     if (!*memory)
         return false;
     (*memory)->host = host ? c->entry.bytes : 0;
-    if (host ? ga_host_take(c->root, c->entry.bytes) : ga_claim_take(c, device))
+    if (host ? ga_host_acquire(c->root, c->entry.bytes) : ga_allocation_acquire(c, device))
         return true;
     drop_record(c->root, *memory);
     return false;
 }
 
-bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint64_t handle) {
+bool ga_memory_mapped_made(struct ga_allocation *c, struct ga_memory_mapped *m, uint64_t handle) {
     c->entry.key = key_of(m).number;
     c->entry.space = GA_SPACE_MEMORY;
     m->device = c->entry.device;
-    if (!m->host && !ga_hold(c->root, &c->entry))
+    if (!m->host && !ga_insert(c->root, &c->entry))
         return false;
     if (ga_memory_mapped_refer(c->root, handle, m))
         return true;
     if (!m->host)
-        ga_withdraw_key(c->root, key_of(m), &c->entry);
+        ga_remove_key(c->root, key_of(m), &c->entry);
     return false;
 }
 
-void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m, bool keeps) {
+void ga_memory_mapped_undo(const struct ga_allocation *c, struct ga_memory_mapped *m, bool keeps) {
     if (m->host && !keeps)
-        ga_host_give(c->root, m->host);
+        ga_host_release(c->root, m->host);
     else if (!m->host && keeps)
         ga_charge_for_good(c->root, &c->entry);
     else if (!m->host)
-        ga_claim_drop(c);
+        ga_allocation_release(c);
     drop_record(c->root, m);
 }
 
@@ -141,7 +141,7 @@ void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device
     bool put = (known || m) && ga_table_put(&v->handles, &e, &old); // one that replaces never fails
     ga_self_unlock(&v->lock);
     if (put && !known && device >= 0)
-        ga_tell_import(root, (uint32_t)device, 0, 1);
+        ga_publish_import(root, (uint32_t)device, 0, 1);
     else if (m && (known || !put))
         drop_record(root, m);
 }
@@ -153,7 +153,7 @@ struct ga_memory_mapped *ga_memory_mapped_release(struct ga_root *root, uint64_t
     struct ga_entry e;
     struct ga_entry old;
     ga_self_lock(&v->lock);
-    bool ours = ga_table_take(&v->handles, handle, &e);
+    bool ours = ga_table_remove(&v->handles, handle, &e);
     if (ours && e.bytes > 1) {
         e.bytes--;
         ga_table_put(&v->handles, &e, &old);
@@ -191,7 +191,7 @@ static void measure(struct ga_root *root, struct ga_memory_mapped *m, uint64_t s
         m->size = size;
     ga_self_unlock(&v->lock);
     if (size > was)
-        ga_tell_import(root, m->device, size - was, was ? 0 : -1);
+        ga_publish_import(root, m->device, size - was, was ? 0 : -1);
 }
 
 void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint64_t address,
@@ -209,7 +209,7 @@ void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint
 void ga_memory_mapped_unmap(struct ga_root *root, uint64_t address, uint64_t bytes) {
     struct ga_entry e;
     for (uint64_t done = 0;
-         done < bytes && ga_self_take(&ga_memory_of(root)->mappings.mapped, address + done, &e);
+         done < bytes && ga_self_remove(&ga_memory_of(root)->mappings.mapped, address + done, &e);
          done += e.bytes)
         if (memory_of(&e))
             ga_memory_mapped_leave(root, memory_of(&e), 1);

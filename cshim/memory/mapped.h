@@ -11,18 +11,18 @@
 
 struct ga_memory_mapped;
 
-// Takes the bytes of a claim that is begun (ga_claim_begin): of a device by its number, or of
-// page-locked host memory. Sets *memory to a new record. False: refused, and nothing is taken.
-// True: after the driver's answer the caller must call ga_memory_mapped_made or
+// Takes the bytes of an allocation that is begun (ga_allocation_begin): of a device by its number,
+// or of page-locked host memory. Sets *memory to a new record. False: refused, and nothing is
+// taken. True: after the driver's answer the caller must call ga_memory_mapped_made or
 // ga_memory_mapped_undo.
-bool ga_memory_mapped_open(struct ga_claim *c, struct ga_memory_mapped **memory, bool host,
+bool ga_memory_mapped_open(struct ga_allocation *c, struct ga_memory_mapped **memory, bool host,
                            int device);
 // Writes down memory that the driver has made, under its handle. False: there is no memory for
 // that; the caller must have the driver release it, and call ga_memory_mapped_undo.
-bool ga_memory_mapped_made(struct ga_claim *c, struct ga_memory_mapped *m, uint64_t handle);
+bool ga_memory_mapped_made(struct ga_allocation *c, struct ga_memory_mapped *m, uint64_t handle);
 // Gives back the bytes of memory that the driver refused to make, or has back. keeps: the program
 // has the memory, because the driver did not release it; then the bytes stay charged for good.
-void ga_memory_mapped_undo(const struct ga_claim *c, struct ga_memory_mapped *m, bool keeps);
+void ga_memory_mapped_undo(const struct ga_allocation *c, struct ga_memory_mapped *m, bool keeps);
 
 // Writes down a handle that the program has imported. The memory is another process's, and is not
 // charged here, but its uses are counted, because the lease page shows imports. If the handle is

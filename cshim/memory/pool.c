@@ -79,7 +79,7 @@ static struct ga_memory_pool *make(struct ga_root *root, struct ga_memory_pool *
         p->first = fresh;
         pool = use_locked(p, like, &known);
         ga_self_unlock(&p->lock);
-        ga_tell_pool(root);
+        ga_publish_pool(root);
     }
     if (known)
         return pool;
@@ -179,7 +179,8 @@ struct ga_memory_pool *ga_memory_pool_asked(struct ga_root *root,
 
 // Sums
 
-// Tells the daemon that bytes came back, if it asked for that. notify: what ga_give returned.
+// Tells the daemon that bytes came back, if it asked for that. notify: what ga_release_in_move
+// returned.
 static void tell(struct ga_root *root, uint32_t notify) {
     if (notify)
         ga_session_freed(root, notify - 1);
@@ -195,7 +196,7 @@ static uint64_t lower_locked(struct ga_root *root, struct ga_memory_pool *pool, 
     pool->charge -= bytes;
     pool->largest = ga_os_least(pool->largest, pool->charge - pool->live);
     pool->turn++;
-    uint32_t more = ga_give(root, (uint32_t)pool->device, bytes, pool->tag);
+    uint32_t more = ga_release_in_move(root, (uint32_t)pool->device, bytes, pool->tag);
     *notify = more ? more : *notify;
     atomic_fetch_add(&root->returned[pool->device], 1);
     return bytes;

@@ -97,11 +97,11 @@ bool ga_memory_pool_taken(struct ga_memory_take *t);
 
 // Writes down a block of a pool under its address. It is in this table only, not in root.blocks.
 // False: no memory.
-bool ga_memory_pool_hold(const struct ga_memory_take *t, uint64_t address, uint64_t bytes);
+bool ga_memory_pool_insert(const struct ga_memory_take *t, uint64_t address, uint64_t bytes);
 // Takes the entry of a block out of the table; its bytes stay live. False: there is no entry.
-bool ga_memory_pool_withdraw(struct ga_root *root, uint64_t address, struct ga_entry *entry);
+bool ga_memory_pool_remove(struct ga_root *root, uint64_t address, struct ga_entry *entry);
 // Reports whether a block of a pool is at an address.
-bool ga_memory_pool_holds(struct ga_root *root, uint64_t address);
+bool ga_memory_pool_has(struct ga_root *root, uint64_t address);
 // Puts the entry of a withdrawn block into the table again, because the driver did not free it.
 // Without memory for the entry the bytes stay live for good.
 void ga_memory_pool_put_back(struct ga_root *root, const struct ga_entry *entry);

@@ -21,7 +21,7 @@ void ga_opencl_call_ended(struct ga_key key) {
     struct ga_root *root = ga_root_get();
     struct ga_entry *bytes = &ga_opencl_call.bytes;
     struct ga_entry e;
-    if (!root || !ga_withdraw_key(root, key, &e))
+    if (!root || !ga_remove_key(root, key, &e))
         return;
     if (bytes->bytes && (e.device != bytes->device || e.tag != bytes->tag))
         ga_opencl_call_give_back();
@@ -43,9 +43,9 @@ void ga_opencl_call_context_ended(struct ga_opencl_taken *context) {
 static void give_slots_back(struct ga_root *root, struct ga_opencl_taken *context) {
     if (context->generation != atomic_load(&root->generation))
         return;
-    ga_slots_give(root, &context->slots);
+    ga_slots_release(root, &context->slots);
     context->generation = 0;
-    ga_records_give(&ga_opencl(root)->contexts, context);
+    ga_records_release(&ga_opencl(root)->contexts, context);
 }
 
 void ga_opencl_call_end_all(void) {

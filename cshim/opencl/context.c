@@ -33,7 +33,7 @@ bool ga_opencl_context_ask(struct ga_opencl_slots *s, const ga_cl_device *device
     }
     if (!s->any)
         s->root = NULL; // the driver alone decides
-    return !s->any || ga_slots_take(s->root, &s->slots, wanted);
+    return !s->any || ga_slots_acquire(s->root, &s->slots, wanted);
 }
 
 // Returns the value of a property in a list of names and values that ends with 0; 0: not in the
@@ -110,7 +110,7 @@ static bool tells_end(const struct ga_opencl_context *record, ga_cl_device any) 
 // Makes the record of a context. False: no memory.
 static bool keep(const struct ga_opencl_slots *s, ga_cl_context context) {
     struct ga_opencl_context *record =
-        ga_records_take(s->root, &ga_opencl(s->root)->contexts, sizeof *record);
+        ga_records_acquire(s->root, &ga_opencl(s->root)->contexts, sizeof *record);
     if (!record)
         return false;
     *record = (struct ga_opencl_context){
@@ -133,7 +133,7 @@ ga_cl_context ga_opencl_context_made(const struct ga_opencl_slots *s, ga_cl_cont
     // and its slots stay taken.
     bool undone = context && GA_OPENCL_ASK(clReleaseContext, context);
     if (!context || undone)
-        ga_slots_give(s->root, &s->slots);
+        ga_slots_release(s->root, &s->slots);
     return undone ? ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES) : context;
 }
 

@@ -88,7 +88,7 @@ static ga_cl_context works(ga_cl_context made) {
     })
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
     ({                                                                                             \
-        struct ga_claim c;                                                                         \
+        struct ga_allocation c;                                                                    \
         (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
                  : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
     })

@@ -63,7 +63,7 @@ static bool bytes_of(const struct ga_cl_format *format, const struct ga_cl_image
     return true;
 }
 
-bool ga_opencl_image_open(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_image_open(struct ga_allocation *c, ga_cl_context context, ga_cl_bits flags,
                           const struct ga_cl_format *format, const struct ga_cl_image *image) {
     uint64_t bytes = 0;
     if (format && image && !image->of && dimensions(image->type) &&
@@ -72,7 +72,7 @@ bool ga_opencl_image_open(struct ga_claim *c, ga_cl_context context, ga_cl_bits 
     return ga_opencl_memory_ask(c, context, flags, bytes, GA_MEMORY_ARRAY);
 }
 
-bool ga_opencl_image_open_v1(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_image_open_v1(struct ga_allocation *c, ga_cl_context context, ga_cl_bits flags,
                              const struct ga_cl_format *format, size_t width, size_t height,
                              size_t depth) {
     struct ga_cl_image image = {.type = IMAGE_3D, .width = width, .height = height, .depth = depth};

@@ -6,23 +6,23 @@
 #include "opencl/device.h"
 #include "opencl/state.h"
 
-bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_memory_ask(struct ga_allocation *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind) {
-    *c = (struct ga_claim){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
+    *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
     if (bytes == 0)
         return true;
     ga_opencl_call_give_back();
-    if (!ga_claim_begin(c))
+    if (!ga_allocation_begin(c))
         return false;
     ga_cl_device first = NULL;
     int device = c->root ? ga_opencl_device_first(c->root, context, &first) : -1;
     // With CL_MEM_USE_HOST_PTR a device that computes on the CPU uses the program's own memory.
     if (device >= 0 && flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first))
         device = -1;
-    if (!ga_claim_take(c, device))
+    if (!ga_allocation_acquire(c, device))
         return false;
     if (c->root)
-        ga_tell_soft(c->root); // the driver may allocate it at its first use, on another device
+        ga_publish_soft(c->root); // the driver may allocate it at its first use, on another device
     return true;
 }
 
@@ -38,18 +38,18 @@ static void ended(ga_cl_mem memory, void *unused) {
 
 // Writes a memory object down, and has the driver call ended when it ends. False: there is no
 // memory for that, or the driver cannot tell.
-static bool keep(struct ga_claim *c, ga_cl_mem memory) {
+static bool keep(struct ga_allocation *c, ga_cl_mem memory) {
     c->entry.key = key_of(memory).number;
     c->entry.space = GA_SPACE_OPENCL;
-    if (!ga_hold(c->root, &c->entry))
+    if (!ga_insert(c->root, &c->entry))
         return false;
     if (GA_OPENCL_ASK(clSetMemObjectDestructorCallback, memory, ended, NULL))
         return true;
-    ga_withdraw_key(c->root, key_of(memory), &c->entry);
+    ga_remove_key(c->root, key_of(memory), &c->entry);
     return false;
 }
 
-ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int *status) {
+ga_cl_mem ga_opencl_memory_made(struct ga_allocation *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->root || (memory && keep(c, memory)))
         return memory;
     // The object could not be written down: it is released, because nothing would give its bytes
@@ -58,6 +58,6 @@ ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int 
     if (memory && !undone)
         ga_charge_for_good(c->root, &c->entry);
     else
-        ga_claim_drop(c);
+        ga_allocation_release(c);
     return undone ? ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE) : memory;
 }

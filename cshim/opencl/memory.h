@@ -10,10 +10,10 @@
 // Takes the bytes of an object on the first device of its context. If the context has several
 // devices, the driver makes copies on the other devices when they use the object; the daemon sees
 // these in the devices' own figures. False: refused, and nothing is taken.
-bool ga_opencl_memory_ask(struct ga_claim *c, ga_cl_context context, ga_cl_bits flags,
+bool ga_opencl_memory_ask(struct ga_allocation *c, ga_cl_context context, ga_cl_bits flags,
                           uint64_t bytes, uint32_t kind);
 // Settles the bytes after the driver's call. memory: the object; NULL: the driver refused. Returns
 // what the program gets.
-ga_cl_mem ga_opencl_memory_made(struct ga_claim *c, ga_cl_mem memory, ga_cl_int *status);
+ga_cl_mem ga_opencl_memory_made(struct ga_allocation *c, ga_cl_mem memory, ga_cl_int *status);
 
 #endif

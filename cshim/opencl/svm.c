@@ -13,7 +13,7 @@ static struct ga_key key_of(const void *address) {
 
 ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context, ga_cl_bits flags,
                                   size_t size, ga_cl_uint alignment) {
-    struct ga_claim c;
+    struct ga_allocation c;
     if (!ga_opencl_memory_ask(&c, context, 0, size, GA_MEMORY_PLAIN))
         return NULL;
     ga_cl_address address = real(context, flags, size, alignment);
@@ -21,24 +21,24 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
         return address;
     c.entry.key = (uint64_t)(uintptr_t)address;
     c.entry.space = GA_SPACE_OPENCL_SVM;
-    if (address && ga_hold(c.root, &c.entry))
+    if (address && ga_insert(c.root, &c.entry))
         return address;
     // There is no memory to write the block down: it is freed again, because it could not be
     // charged.
     if (address && GA_OPENCL_REAL(clSVMFree))
         GA_OPENCL_REAL(clSVMFree)(context, address);
-    ga_claim_drop(&c);
+    ga_allocation_release(&c);
     return NULL;
 }
 
 // Takes the block out of the table before the driver is called, because the driver may give the
 // address to another thread at once. clSVMFree returns no error.
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
-    struct ga_claim c = {.root = ga_root_get()};
-    bool ours = c.root && context && address && ga_withdraw_key(c.root, key_of(address), &c.entry);
+    struct ga_allocation c = {.root = ga_root_get()};
+    bool ours = c.root && context && address && ga_remove_key(c.root, key_of(address), &c.entry);
     real(context, address);
     if (ours)
-        ga_claim_drop(&c);
+        ga_allocation_release(&c);
 }
 
 // The blocks that one command frees. They stay charged until the driver says that the command has
@@ -61,11 +61,11 @@ static struct ga_key key_in(const struct command *c, uint64_t i) {
 // them for good if the program still has the block (lives).
 static void move(struct ga_root *root, struct ga_key from, struct ga_key to, bool lives) {
     struct ga_entry entry;
-    if (!ga_withdraw_key(root, from, &entry))
+    if (!ga_remove_key(root, from, &entry))
         return;
     entry.key = to.number;
     entry.space = to.space;
-    if (ga_hold(root, &entry))
+    if (ga_insert(root, &entry))
         return;
     if (lives)
         ga_charge_for_good(root, &entry);

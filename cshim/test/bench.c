@@ -61,10 +61,10 @@ static void run_floor(const struct job *j) {
     struct ga_entry e = {.bytes = 512}, old;
     for (long i = 0; i < j->count; i++) {
         e.key = j->base + (uint64_t)i * 512;
-        ga_credit_take(&floor_slot, 512);
+        ga_credit_acquire(&floor_slot, 512);
         ga_table_put(&floor_table, &e, &old);
-        ga_table_take(&floor_table, e.key, &old);
-        ga_credit_give(&floor_slot, 512);
+        ga_table_remove(&floor_table, e.key, &old);
+        ga_credit_release(&floor_slot, 512);
     }
 }
 

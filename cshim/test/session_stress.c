@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // session_stress PEER [THREADS [STEPS [SEED [wait]]]]: threads that admit and release through the
-// whole core, more of them than there are lanes, against a peer that dies and comes back. At the
-// end the peer's count of what is used must be what is held: nothing. With "wait" each holds one
-// block at a time, what does not fit waits for it, and nothing may be refused.
+// whole core, more of them than there are connections, against a peer that dies and comes back. At
+// the end the peer's count of what is used must be what is held: nothing. With "wait" each holds
+// one block at a time, what does not fit waits for it, and nothing may be refused.
 #include <pthread.h>
 
 #include "core/admit.h"
@@ -39,7 +39,7 @@ static void *client(void *arg) {
         struct block *b = &held[test_random(&seed) % places];
         if (b->bytes) {
             struct ga_entry e;
-            CHECK(ga_withdraw(root, (uint64_t)(uintptr_t)b * 512, &e));
+            CHECK(ga_remove(root, (uint64_t)(uintptr_t)b * 512, &e));
             ga_release(root, 0, e.bytes, e.tag);
             b->bytes = 0;
             continue;
@@ -47,7 +47,7 @@ static void *client(void *arg) {
         uint64_t bytes = 1 + test_random(&seed) % most;
         struct ga_entry e = {.key = (uint64_t)(uintptr_t)b * 512, .bytes = bytes};
         if (ga_admit(root, 0, bytes, GA_MEMORY_PLAIN, &e.tag)) {
-            CHECK(ga_hold(root, &e));
+            CHECK(ga_insert(root, &e));
             b->bytes = bytes;
         } else {
             atomic_fetch_add(&refused, 1);
@@ -57,7 +57,7 @@ static void *client(void *arg) {
         struct ga_entry e;
         if (!held[n].bytes)
             continue;
-        CHECK(ga_withdraw(root, (uint64_t)(uintptr_t)&held[n] * 512, &e));
+        CHECK(ga_remove(root, (uint64_t)(uintptr_t)&held[n] * 512, &e));
         ga_release(root, 0, e.bytes, e.tag);
     }
     return NULL;

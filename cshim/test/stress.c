@@ -32,11 +32,11 @@ static _Atomic int64_t told_of; // streams given back by a message
 
 static void make_a_stream(void) {
     static _Atomic int64_t there;
-    if (!ga_streams_take(&slot))
+    if (!ga_streams_acquire(&slot))
         return;
     CHECK(atomic_fetch_add(&there, 1) < STREAMS);
     atomic_fetch_sub(&there, 1);
-    if (!ga_streams_give(&slot, 1))
+    if (!ga_streams_release(&slot, 1))
         atomic_fetch_add(&told_of, 1);
 }
 
@@ -59,15 +59,15 @@ static void *client(void *arg) {
         struct ga_entry e, old;
         make_a_stream();
         if (held[n]) {
-            CHECK(ga_table_take(&table, held[n], &e));
+            CHECK(ga_table_remove(&table, held[n], &e));
             CHECK(e.kind == id % 7);
             held[n] = 0;
             atomic_fetch_sub(&in_use, e.bytes);
-            guess = ga_credit_give(&slot, e.bytes) + e.bytes;
+            guess = ga_credit_release(&slot, e.bytes) + e.bytes;
             continue;
         }
         uint64_t bytes = 1 + test_random(&seed) % 5000;
-        if (!ga_credit_take_seen(&slot, bytes, &guess))
+        if (!ga_credit_acquire_seen(&slot, bytes, &guess))
             continue;
         atomic_fetch_add(&in_use, bytes);
         check_bounds();
@@ -79,9 +79,9 @@ static void *client(void *arg) {
         struct ga_entry e;
         if (!held[n])
             continue;
-        CHECK(ga_table_take(&table, held[n], &e));
+        CHECK(ga_table_remove(&table, held[n], &e));
         atomic_fetch_sub(&in_use, e.bytes);
-        ga_credit_give(&slot, e.bytes);
+        ga_credit_release(&slot, e.bytes);
     }
     return NULL;
 }

@@ -58,7 +58,7 @@ static void step(unsigned pattern, uint64_t *seed) {
         return;
     }
     CHECK(ga_table_find(&table, key, &got) == (at < held));
-    CHECK(ga_table_take(&table, key, &got) == (at < held));
+    CHECK(ga_table_remove(&table, key, &got) == (at < held));
     if (at == held)
         return;
     CHECK(got.key == key && got.bytes == model[at].bytes && got.context == model[at].context &&
@@ -78,7 +78,7 @@ static void add(struct ga_table *all) {
 static void take(struct ga_table *all, uint64_t context) {
     struct ga_entry e;
     struct ga_walk walk = ga_table_walk(all);
-    for (; ga_table_take_next(&walk, context, &e); seen_count++)
+    for (; ga_table_remove_next(&walk, context, &e); seen_count++)
         CHECK(e.context == context);
 }
 
@@ -101,7 +101,7 @@ static void contexts(void) {
     seen_count = 0;
     take(&table, 5);
     CHECK(seen_count == in_five);
-    CHECK(ga_table_take(&table, later.key, &old));
+    CHECK(ga_table_remove(&table, later.key, &old));
     for (size_t i = 0; i < held;) {
         if (model[i].context == 5)
             model[i] = model[--held];
@@ -125,7 +125,7 @@ static void untouched(void) {
     CHECK(mprotect(none, sizeof none->shards, PROT_READ | PROT_WRITE) == 0);
     CHECK(ga_table_put(none, &e, &old) && none->most > 0);
     add(none);
-    CHECK(seen_count == 1 && ga_table_take(none, e.key, &old));
+    CHECK(seen_count == 1 && ga_table_remove(none, e.key, &old));
 }
 
 // One number is put into every space: each is an entry by itself, and is taken out alone.
@@ -141,7 +141,7 @@ static void keeps_spaces_apart(void) {
         struct ga_key key = {e.key, (uint8_t)space};
         CHECK(ga_table_find_key(&spaces, key, &old) && old.bytes == space + 1);
         CHECK(old.space == space && old.kind == 15 && old.device == 31);
-        CHECK(ga_table_take_key(&spaces, key, &old) && !ga_table_find_key(&spaces, key, &old));
+        CHECK(ga_table_remove_key(&spaces, key, &old) && !ga_table_find_key(&spaces, key, &old));
     }
 }
 
@@ -151,7 +151,7 @@ int main(int argc, char **argv) {
     struct ga_entry e;
     untouched();
     keeps_spaces_apart();
-    CHECK(!ga_table_take(&table, 0x1000, &e) && !ga_table_take(&table, 0, &e));
+    CHECK(!ga_table_remove(&table, 0x1000, &e) && !ga_table_remove(&table, 0, &e));
     for (unsigned pattern = 0; pattern < 5; pattern++) {
         for (long i = 0; i < steps; i++)
             step(pattern, &seed);
@@ -159,7 +159,7 @@ int main(int argc, char **argv) {
         contexts();
     }
     while (held > 0) {
-        CHECK(ga_table_take(&table, model[held - 1].key, &e));
+        CHECK(ga_table_remove(&table, model[held - 1].key, &e));
         held--;
     }
     compare_all();

@@ -260,7 +260,7 @@ static void opencl_functions(void) {
 }
 
 static void object_that_stays(void) {
-    struct ga_claim c;
+    struct ga_allocation c;
     ga_cl_int status = 0;
     CHECK(ga_opencl_memory_ask(&c, CONTEXT, 0, MIB, GA_MEMORY_PLAIN) && c.root);
     no_memory = true;

@@ -10,9 +10,9 @@
 #include <sys/syscall.h>
 
 #include "core/admit.h"
-#include "core/hold.h"
-#include "core/lane.h"
+#include "core/connection.h"
 #include "core/session.h"
+#include "core/thread_slot.h"
 #include "daemon.h"
 
 #define LIMIT 1000
@@ -158,7 +158,7 @@ static pthread_barrier_t turn;
 static void *holder(void *arg) {
     (void)arg;
     atomic_store(&dying, gettid());
-    CHECK(ga_hold_use(enter(), 0));
+    CHECK(ga_thread_slot_use(enter(), 0));
     pthread_barrier_wait(&turn);
     pthread_barrier_wait(&turn);
     return NULL;
@@ -214,7 +214,7 @@ static void dead_at_attach(void) {
 static _Atomic uint32_t ending; // the number of the thread that is to end
 
 static void *holder_of_many(void *number) {
-    CHECK(ga_hold_use(enter(), 0));
+    CHECK(ga_thread_slot_use(enter(), 0));
     *(uint32_t *)number = ga_self.number;
     pthread_barrier_wait(&turn);
     while (atomic_load(&ending) != ga_self.number && atomic_load(&ending) != UINT32_MAX)
@@ -242,7 +242,7 @@ static void ended_of_many(void) {
     for (int i = 0; i < HOLDERS; i++)
         if (number[i] == last.key >> 8)
             join(thread[i]);
-    CHECK(ga_hold_use(root, 0));
+    CHECK(ga_thread_slot_use(root, 0));
     atomic_store(&ending, UINT32_MAX);
     for (int i = 0; i < HOLDERS; i++)
         if (number[i] != last.key >> 8)
@@ -348,8 +348,8 @@ static void used_again(void) {
 }
 
 // A connection that has the number of one which the program closed is remembered as its own: a
-// child closes its copy of it, though the other lane has let go of that number since.
-static int connection(void) {
+// child closes its copy of it, though the other one has let go of that number since.
+static int socket_end(void) {
     int pair[2];
     CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0);
     return pair[0];
@@ -357,21 +357,21 @@ static int connection(void) {
 
 static void renumbered(void) {
     struct ga_root *root = enter();
-    struct ga_lane *lane = root->lanes;
-    int first = connection();
-    int number = connection();
+    struct ga_connection *connection = root->connections;
+    int first = socket_end();
+    int number = socket_end();
     int status;
-    ga_lane_set(&lane[0], first);
-    ga_lane_set(&lane[1], number);
-    ga_lane_set(&lane[0], -1);
-    CHECK(dup2(connection(), number) == number); // closed, and the next one gets its number
-    ga_lane_set(&lane[2], number);
-    ga_lane_set(&lane[1], -1);
+    ga_connection_set(&connection[0], first);
+    ga_connection_set(&connection[1], number);
+    ga_connection_set(&connection[0], -1);
+    CHECK(dup2(socket_end(), number) == number); // closed, and the next one gets its number
+    ga_connection_set(&connection[2], number);
+    ga_connection_set(&connection[1], -1);
     pid_t child = fork();
     if (child == 0)
         _exit(ga_root_get() && fcntl(number, F_GETFD) < 0 && errno == EBADF ? 0 : 1);
     CHECK(waitpid(child, &status, 0) == child && status == 0);
-    ga_lane_set(&lane[2], -1);
+    ga_connection_set(&connection[2], -1);
 }
 
 // The daemon dies and comes back, with another thread's free in between.

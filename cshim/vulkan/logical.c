@@ -60,7 +60,7 @@ static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
     }
     if (!any)
         return true;
-    if (!ga_slots_take(root, &record->slots, wanted))
+    if (!ga_slots_acquire(root, &record->slots, wanted))
         return false;
     record->generation = atomic_load(&root->generation);
     return true;
@@ -68,7 +68,7 @@ static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
 
 static void give(struct ga_root *root, const struct ga_vulkan_device *record) {
     if (root && record->generation == atomic_load(&root->generation))
-        ga_slots_give(root, &record->slots);
+        ga_slots_release(root, &record->slots);
 }
 
 static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_instance *instance,

@@ -70,7 +70,7 @@ static const struct ga_vulkan_part *charged(const struct ga_vulkan_device *devic
 }
 
 // Takes the bytes of an allocation on a device, if the daemon knows the device. False: refused.
-static bool take(struct ga_claim *c, const struct ga_vulkan_part *part) {
+static bool take(struct ga_allocation *c, const struct ga_vulkan_part *part) {
     struct ga_entry *e = &c->entry;
     int number = ga_vulkan_device_number(c->root, part);
     if (number >= 0 && ga_admit_fast(c->root, (uint32_t)number, e->bytes, &e->tag)) {
@@ -79,23 +79,23 @@ static bool take(struct ga_claim *c, const struct ga_vulkan_part *part) {
     }
     if (number >= 0 && ga_vulkan_device_lacks(c->root, part, number))
         number = -1;
-    return ga_claim_take(c, number);
+    return ga_allocation_acquire(c, number);
 }
 
 // Takes the bytes of memory that the program allocates. False: refused, and nothing was taken.
-static bool begin(struct ga_claim *c, const struct ga_vulkan_device *device,
+static bool begin(struct ga_allocation *c, const struct ga_vulkan_device *device,
                   const struct ga_vk_memory_info *info, enum source source) {
-    *c = (struct ga_claim){.entry = {.bytes = info->size, .kind = GA_MEMORY_PLAIN}};
+    *c = (struct ga_allocation){.entry = {.bytes = info->size, .kind = GA_MEMORY_PLAIN}};
     if (!device->parts || info->memory_type >= device->types || source != OWN)
         return true;
     uint32_t heap = device->heap_of[info->memory_type];
     if (!ga_vulkan_device_has(&device->part[0], device->heap_flags[heap]))
         return true;
-    if (!ga_claim_begin(c) || (c->root && info->size >> 48))
+    if (!ga_allocation_begin(c) || (c->root && info->size >> 48))
         return false; // no device has that much, and an entry has only 48 bits for it
     if (!c->root)
         return true;
-    ga_tell_soft(c->root); // the driver may move it to host memory
+    ga_publish_soft(c->root); // the driver may move it to host memory
     c->entry.context = context_of(device, heap);
     c->entry.space = GA_SPACE_VULKAN;
     return take(c, charged(device, info));
@@ -122,7 +122,7 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
                                        const void *allocator, ga_vk_memory *memory) {
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     enum source source = source_of(info);
-    struct ga_claim c;
+    struct ga_allocation c;
     if (!device)
         return GA_VK_OUT_OF_HOST_MEMORY;
     if (!begin(&c, device, info, source))
@@ -134,13 +134,13 @@ ga_vk_result ga_vulkan_memory_allocate(ga_vk_device handle, const struct ga_vk_m
         return result;
     if (result == GA_VK_SUCCESS) {
         c.entry.key = key_of(device, *memory).number;
-        if (ga_hold(c.root, &c.entry))
+        if (ga_insert(c.root, &c.entry))
             return result;
         // There is no memory for its entry: it is freed again, because it could not be charged.
         device->next.vkFreeMemory(handle, *memory, allocator);
         result = GA_VK_OUT_OF_HOST_MEMORY;
     }
-    ga_claim_drop(&c);
+    ga_allocation_release(&c);
     return result;
 }
 
@@ -150,14 +150,14 @@ void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void 
     const struct ga_vulkan_device *device = ga_vulkan_chain_device(handle);
     if (!device)
         return;
-    struct ga_claim c = {.root = memory && device->parts ? ga_root_get() : NULL};
+    struct ga_allocation c = {.root = memory && device->parts ? ga_root_get() : NULL};
     struct ga_entry import;
-    bool ours = c.root && ga_withdraw_key(c.root, key_of(device, memory), &c.entry);
-    if (c.root && !ours && ga_import_take(c.root, key_of(device, memory), &import))
+    bool ours = c.root && ga_remove_key(c.root, key_of(device, memory), &c.entry);
+    if (c.root && !ours && ga_import_remove(c.root, key_of(device, memory), &import))
         ga_import_ended(c.root, &import, true);
     device->next.vkFreeMemory(handle, memory, allocator);
     if (ours)
-        ga_claim_drop(&c);
+        ga_allocation_release(&c);
 }
 
 void ga_vulkan_memory_sweep(struct ga_root *root, const struct ga_vulkan_device *device) {

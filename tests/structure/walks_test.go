@@ -8,8 +8,8 @@ import (
 
 // A step of a walk over a table keeps a lock until the next step: a loop that is left early would keep it for good.
 var (
-	step   = regexp.MustCompile(`ga_(table|self)_(take_)?next\(&`)
-	inLoop = regexp.MustCompile(`^\s*while \(ga_(table|self)_(take_)?next\(&`)
+	step   = regexp.MustCompile(`ga_(table|self)_(remove_)?next\(&`)
+	inLoop = regexp.MustCompile(`^\s*while \(ga_(table|self)_(remove_)?next\(&`)
 	leaves = regexp.MustCompile(`\b(break|return|goto)\b`)
 )
 
@@ -58,7 +58,7 @@ func TestUnfinishedWalksAreFound(t *testing.T) {
 	for text, want := range map[string]int{
 		"    while (ga_self_next(&walk, &e))\n        n++;\n    return n;\n":                                  0,
 		"    while (ga_self_next(&walk, &e)) {\n        if (e.key == key)\n            break;\n    }\n":       1,
-		"    while (ga_table_take_next(&walk, ticket, &e))\n        if (e.bytes)\n            return true;\n": 1,
+		"    while (ga_table_remove_next(&walk, ticket, &e))\n        if (e.bytes)\n            return true;\n": 1,
 		"    if (ga_table_next(&walk, &e))\n        n++;\n":                                                   1,
 	} {
 		if walks, bad := unfinished(text); walks != 1 || len(bad) != want {

@@ -54,7 +54,7 @@ static void take(uint64_t key) {
     struct ga_entry found, taken;
     size_t at = model_find(key);
     CHECK(ga_table_find(&table, key, &found) == (at < held));
-    CHECK(ga_table_take(&table, key, &taken) == (at < held));
+    CHECK(ga_table_remove(&table, key, &taken) == (at < held));
     if (at == held)
         return;
     CHECK(same(&found, &model[at]) && same(&taken, &found));
@@ -77,7 +77,7 @@ static size_t in_context(uint64_t context) {
 static void drain(uint64_t context) {
     struct ga_entry entry;
     struct ga_walk walk = ga_table_walk(&table);
-    while (ga_table_take_next(&walk, context, &entry))
+    while (ga_table_remove_next(&walk, context, &entry))
         forget(&entry);
     CHECK(in_context(context) == 0);
 }

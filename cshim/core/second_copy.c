@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/twice.h"
+#include "core/second_copy.h"
 
 #include "core/log.h"
 #include "core/session.h"
@@ -12,7 +12,7 @@ static void put_path(uint8_t to[GA_PATH_SIZE], const char *path) {
         ga_os_copy(to, path + skipped, length - skipped);
 }
 
-void ga_twice_tell(const char *held, const char *beside) {
+void ga_second_copy_report(const char *held, const char *beside) {
     struct ga_wire_copies_request request = {.held = {0}};
     struct ga_reply reply = {.request = 0};
     struct ga_root *root = ga_root_get();

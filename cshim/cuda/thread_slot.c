@@ -1,25 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "cuda/hold.h"
+#include "cuda/thread_slot.h"
 
 #include <dlfcn.h>
 
-#include "core/hold.h"
+#include "core/thread_slot.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 #include "hook/loader.h"
 
-// Ends the holds of a thread that ends. A forked child has a copy of the thread's memory, but no
-// holds: the generation tells.
+// Ends the slots of a thread that ends. A forked child has a copy of the thread's memory, but no
+// slots: the generation tells.
 static void thread_ends(void *unused) {
     (void)unused;
     struct ga_root *root = atomic_load(&ga_root_pointer);
     if (root && ga_self.generation == atomic_load(&root->generation) && ga_self.inside == 0)
-        ga_hold_drop(root);
+        ga_thread_slot_drop(root);
 }
 
 // Has thread_ends called when the calling thread ends, by the function with which C++ destroys
-// thread-local objects: it need not be linked, and nothing runs in threads that never had a hold.
-// If the C library lacks it, or the thread is killed, another thread ends the holds later
+// thread-local objects: it need not be linked, and nothing runs in threads that never had a slot.
+// If the C library lacks it, or the thread is killed, another thread ends the slots later
 // (session.c).
 static void watch_end(void) {
     const struct ga_loader *loader = ga_loader_get();
@@ -33,15 +33,16 @@ static void watch_end(void) {
         at_exit(thread_ends, NULL, (void *)(uintptr_t)thread_ends);
 }
 
-// Takes a hold for a context that the thread is about to use, if it needs one. False: refused.
-static bool hold_context(struct ga_root *root, ga_context context) {
+// Takes a slot for a context that the thread is about to use, if it needs one. False: refused.
+static bool take_slot_for(struct ga_root *root, ga_context context) {
     struct ga_entry entry;
     bool known = ga_cuda_context_find(root, (uint64_t)(uintptr_t)context, &entry);
     // The thread that wrote the context down counts as its maker, and has its slot already.
-    if (!known || (uint32_t)entry.bytes == ga_self.number || !ga_hold_matters(root, entry.device))
+    if (!known || (uint32_t)entry.bytes == ga_self.number ||
+        !ga_thread_slot_matters(root, entry.device))
         return true;
     watch_end();
-    return ga_hold_use(root, entry.device);
+    return ga_thread_slot_use(root, entry.device);
 }
 
 // Reports whether another thread has ended the context before this thread wrote it down, and if so
@@ -54,10 +55,11 @@ static bool has_ended(struct ga_root *root, uint64_t serial, uint64_t epoch) {
     return true;
 }
 
-// If the hold is refused, the context is used all the same, because it is current already; the
+// If the slot is refused, the context is used all the same, because it is current already; the
 // thread's next request for a slot is refused as well.
-bool ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
-    hold_context(root, context);
+bool ga_cuda_thread_slot_meet(struct ga_root *root, ga_context context, uint32_t device,
+                              uint64_t epoch) {
+    take_slot_for(root, context);
     struct ga_entry met = ga_cuda_context_notice(root, context, device, GA_CUDA_CONTEXT_SEEN);
     if (has_ended(root, met.context, epoch))
         return false;
@@ -66,30 +68,30 @@ bool ga_cuda_hold_meet(struct ga_root *root, ga_context context, uint32_t device
     return true;
 }
 
-void ga_cuda_hold_settle(struct ga_root *root) {
+void ga_cuda_thread_slot_settle(struct ga_root *root) {
     ga_context now = NULL;
     if (ga_self.holds != 0 && GA_REAL(cuCtxGetCurrent) &&
         (GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
-        ga_hold_drop(root);
+        ga_thread_slot_drop(root);
 }
 
-ga_result ga_cuda_hold_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
+ga_result ga_cuda_thread_slot_set(GA_FN_cuCtxSetCurrent *real, ga_context context) {
     struct ga_root *root = ga_root_get();
     uint64_t serial;
-    if (root && context && !hold_context(root, context))
+    if (root && context && !take_slot_for(root, context))
         return GA_CUDA_OUT_OF_MEMORY;
     ga_result result = real(context);
     if (root && result == GA_CUDA_SUCCESS && context)
         ga_cuda_device_current(root, &serial);
     if (root)
-        ga_cuda_hold_settle(root);
+        ga_cuda_thread_slot_settle(root);
     return result;
 }
 
-ga_result ga_cuda_hold_pop(GA_FN_cuCtxPopCurrent_v2 *real, ga_context *context) {
+ga_result ga_cuda_thread_slot_pop(GA_FN_cuCtxPopCurrent_v2 *real, ga_context *context) {
     ga_result result = real(context);
     struct ga_root *root = result == GA_CUDA_SUCCESS ? ga_root_get() : NULL;
     if (root)
-        ga_cuda_hold_settle(root);
+        ga_cuda_thread_slot_settle(root);
     return result;
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // The operations of CUDA's driver that memory/ calls (memory/driver.h), and wrappers of the calls
 // that wait for a stream, an event or a context, after which frees in stream order have executed.
-#ifndef GA_CUDA_ORDER_H
-#define GA_CUDA_ORDER_H
+#ifndef GA_CUDA_STREAM_ORDER_H
+#define GA_CUDA_STREAM_ORDER_H
 
 #include "cuda/driver.h"
 #include "memory/pool.h"
 
-extern const struct ga_memory_driver ga_cuda_order;
+extern const struct ga_memory_driver ga_cuda_stream_order;
 
 // Describes a stream for memory/. It must be called before the driver's call on the stream.
-struct ga_memory_at ga_cuda_order_at(struct ga_root *root, ga_stream stream);
+struct ga_memory_at ga_cuda_stream_order_at(struct ga_root *root, ga_stream stream);
 // Returns the record of a device's graph memory. NULL: no memory.
-struct ga_memory_pool *ga_cuda_order_graphs(struct ga_root *root, uint32_t device);
+struct ga_memory_pool *ga_cuda_stream_order_graphs(struct ga_root *root, uint32_t device);
 
 // Call the driver's synchronisation, and clear the frees that have executed by then. stream is the
 // program's argument; effective is the stream that the driver takes it for (graph.h).

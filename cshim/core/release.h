@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bytes on their way back into the credit word.
-#ifndef GA_GIVE_H
-#define GA_GIVE_H
+// Puts bytes that are released into the credit word. admit.h has the functions that interfaces
+// call.
+#ifndef GA_RELEASE_H
+#define GA_RELEASE_H
 
 #include "core/credit.h"
 #include "core/root.h"
 
-// What was taken without a daemon was never part of what is granted: as long as none was told of
-// it, what is freed makes up for it first. Returns what is left of the bytes.
-static inline uint64_t ga_pay(struct ga_root *root, uint32_t device, uint64_t bytes) {
+// Subtracts bytes from the debt of a device: what was acquired without a daemon was never part of
+// what a daemon granted. Returns what is left of the bytes.
+static inline uint64_t ga_pay_debt(struct ga_root *root, uint32_t device, uint64_t bytes) {
     _Atomic uint64_t *debt = &root->devices[device].debt;
     uint64_t owed = atomic_load_explicit(debt, memory_order_relaxed);
     while (GA_UNLIKELY(owed != 0)) {
@@ -20,19 +21,20 @@ static inline uint64_t ga_pay(struct ga_root *root, uint32_t device, uint64_t by
     return bytes;
 }
 
-// Puts bytes into the credit word; inside a move. What was charged in a session that is over
-// (tag) is nobody's. Returns slot + 1 when the daemon is to be told, else 0.
-static inline uint32_t ga_give(struct ga_root *root, uint32_t device, uint64_t bytes,
-                               uint16_t tag) {
+// Puts bytes into the credit word, unless they were charged in a session (tag) that is over. The
+// caller has begun a move. Returns the lease's slot + 1 if the daemon must be told, because another
+// job waits for bytes; else 0.
+static inline uint32_t ga_release_in_move(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                          uint16_t tag) {
     struct ga_view *view = atomic_load_explicit(&root->view, memory_order_acquire);
     if (GA_UNLIKELY((view ? view->tag : atomic_load(&root->tag)) != tag || bytes == 0))
         return 0;
     uint32_t slot =
         GA_LIKELY(view) ? atomic_load_explicit(&view->slot[device], memory_order_acquire) : 0;
-    bytes = ga_pay(root, device, bytes);
+    bytes = ga_pay_debt(root, device, bytes);
     if (GA_UNLIKELY(bytes == 0 || slot == 0))
         return 0;
-    uint64_t before = ga_credit_give(&view->page->lease[slot - 1], bytes);
+    uint64_t before = ga_credit_release(&view->page->lease[slot - 1], bytes);
     ga_self.credit_seen = before + bytes;
     return GA_UNLIKELY(before & GA_FLAG_NOTIFY) ? slot : 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The struct ga_memory_driver of CUDA, and the wrappers of the calls that synchronise.
-#include "cuda/order.h"
+#include "cuda/stream_order.h"
 
 #include "cuda/capture.h"
 #include "cuda/context.h"
@@ -16,9 +16,9 @@ static bool is_handle(ga_stream stream) {
 // If the library has seen the program make the stream, in the context that this thread used last,
 // the context's handle is known. Else the driver is asked for the stream's context; a default
 // stream is in the thread's current context.
-struct ga_memory_at ga_cuda_order_at(struct ga_root *root, ga_stream stream) {
+struct ga_memory_at ga_cuda_stream_order_at(struct ga_root *root, ga_stream stream) {
     struct ga_memory_at at = {
-        .driver = &ga_cuda_order,
+        .driver = &ga_cuda_stream_order,
         .stream = stream,
         .thread = stream == GA_CUDA_STREAM_PER_THREAD ? ga_self.number : 0,
         .epoch = ga_cuda_context_epoch(root),
@@ -136,8 +136,8 @@ static int device_of_pool(struct ga_root *root, void *handle, int otherwise) {
     return otherwise;
 }
 
-struct ga_memory_pool *ga_cuda_order_graphs(struct ga_root *root, uint32_t device) {
-    return ga_memory_pool_of_kind(root, &ga_cuda_order, device, GA_MEMORY_POOL_OF_GRAPHS);
+struct ga_memory_pool *ga_cuda_stream_order_graphs(struct ga_root *root, uint32_t device) {
+    return ga_memory_pool_of_kind(root, &ga_cuda_stream_order, device, GA_MEMORY_POOL_OF_GRAPHS);
 }
 
 static bool free_now(uint64_t address) {
@@ -147,7 +147,7 @@ static bool free_now(uint64_t address) {
     return result == GA_CUDA_SUCCESS;
 }
 
-const struct ga_memory_driver ga_cuda_order = {
+const struct ga_memory_driver ga_cuda_stream_order = {
     .reserved = reserved,
     .trim = trim,
     .pool_of_device = pool_of_device,
@@ -181,7 +181,7 @@ ga_result ga_cuda_sync_stream(GA_FN_cuStreamSynchronize *real, ga_stream effecti
     struct ga_root *root = root_if_pending();
     if (!root)
         return real(stream);
-    struct ga_memory_at at = ga_cuda_order_at(root, effective);
+    struct ga_memory_at at = ga_cuda_stream_order_at(root, effective);
     uint64_t turn = ga_memory_pending_turn(root);
     return synchronized(root, &at, turn, real(stream));
 }
@@ -201,7 +201,7 @@ static struct ga_memory_at all_of(struct ga_root *root, ga_context handle) {
     bool whole = ga_cuda_context_find(root, (uint64_t)(uintptr_t)handle, &e) &&
                  e.kind != GA_CUDA_CONTEXT_OF_GREEN;
     return (struct ga_memory_at){
-        .driver = &ga_cuda_order, .handle = handle, .context = whole ? e.context : 0};
+        .driver = &ga_cuda_stream_order, .handle = handle, .context = whole ? e.context : 0};
 }
 
 ga_result ga_cuda_sync_context(GA_FN_cuCtxSynchronize *real) {

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "core/tell.h"
+#include "core/publish.h"
 
 #include "core/credit.h"
 
 #define AGAIN_MS 1000
 
-void ga_tell(struct ga_root *root) {
+void ga_publish(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     uint64_t blocks;
     uint32_t imports, makings, managings;
@@ -34,57 +34,57 @@ void ga_tell(struct ga_root *root) {
             atomic_store((ga_word *)&view->page->lease[slot - 1].counts,
                          counts | making << GA_COUNTS_MAKING_SHIFT);
         }
-        atomic_store(&root->blocks.told, blocks);
+        atomic_store(&root->blocks.published, blocks);
     } while (atomic_load(&root->blocks.most) != blocks ||
              atomic_load(&root->imports_changed) != imports ||
              atomic_load(&root->making_changed) != makings ||
              atomic_load(&root->managed_changed) != managings);
 }
 
-void ga_tell_again(struct ga_root *root) {
+void ga_publish_again(struct ga_root *root) {
     uint64_t now = ga_os_coarse_ms();
-    uint64_t last = atomic_load(&root->told_ms);
-    if (now - last < AGAIN_MS || !atomic_compare_exchange_strong(&root->told_ms, &last, now))
+    uint64_t last = atomic_load(&root->published_ms);
+    if (now - last < AGAIN_MS || !atomic_compare_exchange_strong(&root->published_ms, &last, now))
         return;
     ga_self_enter();
     ga_table_recount(&root->blocks);
     ga_table_recount(&root->imports);
     ga_self_leave();
-    ga_tell(root);
+    ga_publish(root);
 }
 
-void ga_tell_soft(struct ga_root *root) {
+void ga_publish_soft(struct ga_root *root) {
     if (GA_UNLIKELY(atomic_load(&root->soft) == 0) && atomic_exchange(&root->soft, 1) == 0)
-        ga_tell(root);
+        ga_publish(root);
 }
 
-void ga_tell_pool(struct ga_root *root) {
+void ga_publish_pool(struct ga_root *root) {
     atomic_fetch_add(&root->pools_seen, 1);
-    ga_tell(root);
+    ga_publish(root);
 }
 
-void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown) {
+void ga_publish_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown) {
     atomic_fetch_add(&root->imported[device], bytes);
     atomic_fetch_add(&root->imports_unknown, (uint32_t)unknown);
     atomic_fetch_add(&root->imports_changed, 1);
-    ga_tell(root);
+    ga_publish(root);
 }
 
-void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes) {
+void ga_publish_managed(struct ga_root *root, uint32_t device, uint64_t bytes) {
     atomic_fetch_add(&root->managed[device], bytes);
     atomic_fetch_add(&root->managed_changed, 1);
-    ga_tell(root);
+    ga_publish(root);
 }
 
 static void change_making(struct ga_root *root, uint32_t device, uint32_t by) {
     atomic_fetch_add(&root->making[device], by);
     atomic_fetch_add(&root->making_changed, 1);
-    ga_tell(root);
+    ga_publish(root);
 }
 
 // What a handler makes on another device while its thread makes one is in no record: should the
 // thread not come back from it, that is counted for good.
-void ga_tell_making(struct ga_root *root, uint32_t device) {
+void ga_publish_making(struct ga_root *root, uint32_t device) {
     struct ga_thread *t = ga_self.thread;
     if (t && (atomic_load(&t->making) == 0 || t->making_on == device)) {
         t->making_on = device;
@@ -93,7 +93,7 @@ void ga_tell_making(struct ga_root *root, uint32_t device) {
     change_making(root, device, 1);
 }
 
-void ga_tell_made(struct ga_root *root, uint32_t device) {
+void ga_publish_made(struct ga_root *root, uint32_t device) {
     struct ga_thread *t = ga_self.thread;
     if (t && atomic_load(&t->making) != 0 && t->making_on == device)
         atomic_fetch_sub(&t->making, 1);
@@ -102,7 +102,7 @@ void ga_tell_made(struct ga_root *root, uint32_t device) {
 
 // Threads that change the count together write it in any order: who finds that it has moved on
 // since writes again.
-void ga_tell_host(struct ga_root *root) {
+void ga_publish_host(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     uint64_t held;
     do {

@@ -7,42 +7,42 @@
 // number before the call that made the block returns; it contains the highest number of blocks of
 // each shard of the table. A smaller number is published only when the daemon is asked for
 // something, at most once a second.
-#ifndef GA_TELL_H
-#define GA_TELL_H
+#ifndef GA_PUBLISH_H
+#define GA_PUBLISH_H
 
 #include "core/root.h"
 
 // Writes the numbers into the slot of every lease of the process.
-void ga_tell(struct ga_root *root);
+void ga_publish(struct ga_root *root);
 // Counts the blocks again, and publishes the number, if the last count is a second old.
-void ga_tell_again(struct ga_root *root);
+void ga_publish_again(struct ga_root *root);
 // Publishes that some charged bytes may not be on the device.
-void ga_tell_soft(struct ga_root *root);
+void ga_publish_soft(struct ga_root *root);
 // Publishes that the process allocates from one more pool.
-void ga_tell_pool(struct ga_root *root);
+void ga_publish_pool(struct ga_root *root);
 // Adds bytes to the imported memory of other processes on a device, and unknown to the number of
 // imports whose size is not known; both may be negative (0 - bytes). While there are imports of
 // unknown size, the daemon takes all unexplained usage for theirs.
-void ga_tell_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
+void ga_publish_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
 // Adds bytes (0 - bytes: takes them away) to what the lease page says of managed memory: blocks in
 // use that the driver moves out of the device if others need the room.
-void ga_tell_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
+void ga_publish_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
 
 // Publishes that the calling thread asks for a context and then has the driver make it: until
-// ga_tell_made the daemon does not expect to see the context's memory on the device.
-void ga_tell_making(struct ga_root *root, uint32_t device);
+// ga_publish_made the daemon does not expect to see the context's memory on the device.
+void ga_publish_making(struct ga_root *root, uint32_t device);
 // Publishes that the call is over, whether or not the driver made the context.
-void ga_tell_made(struct ga_root *root, uint32_t device);
+void ga_publish_made(struct ga_root *root, uint32_t device);
 // Writes how much page-locked host memory is held (host.c) into the page, which may be a new one.
-void ga_tell_host(struct ga_root *root);
+void ga_publish_host(struct ga_root *root);
 
 // Must be called after an entry was put into the table of blocks. Publishes the number if it has
 // grown.
-static inline void ga_tell_more(struct ga_root *root) {
+static inline void ga_publish_more(struct ga_root *root) {
     if (GA_UNLIKELY(atomic_load_explicit(&root->blocks.most, memory_order_relaxed) !=
-                    atomic_load_explicit(&root->blocks.told, memory_order_relaxed)))
-        ga_tell(root);
+                    atomic_load_explicit(&root->blocks.published, memory_order_relaxed)))
+        ga_publish(root);
 }
 
 #endif
