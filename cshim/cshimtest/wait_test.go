@@ -83,7 +83,7 @@ func TestOthersGoOn(t *testing.T) {
 	c := m.startTeam()
 	c.act("0 alloc a 900", "0 alloc ok")
 	c.act("0 stream s", "0 stream ok")
-	const many = 55
+	const many = 75
 	var want []string
 	for i := 1; i <= many; i++ {
 		c.join(i)
@@ -93,12 +93,12 @@ func TestOthersGoOn(t *testing.T) {
 		c.send(fmt.Sprintf("%d free b%d", i, i))
 		want = append(want, fmt.Sprintf("%d alloc ok", i), fmt.Sprintf("%d free ok", i))
 	}
-	p.waits(44) // one each connection but those that are kept
+	p.waits(60) // one each connection but those that are kept
 	c.act("0 info", "0 info ok")
 	c.act("0 streamdestroy s", "0 streamdestroy ok")
 	c.act("0 alloc z 100", "0 alloc ok")
 	c.act("0 free z", "0 free ok")
-	p.waits(44)
+	p.waits(60)
 	c.send("0 free a")
 	c.wantInAnyOrder(append(want, "0 free ok")...)
 	p.waits(0)

@@ -23,7 +23,7 @@
 
 #include "cudriver.h"
 
-#define THREADS 64
+#define THREADS 96
 #define NAMES 1024
 #define LINE 128
 
