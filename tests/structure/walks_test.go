@@ -56,10 +56,10 @@ func TestWalksGoToTheirEnd(t *testing.T) {
 
 func TestUnfinishedWalksAreFound(t *testing.T) {
 	for text, want := range map[string]int{
-		"    while (ga_self_next(&walk, &e))\n        n++;\n    return n;\n":                                  0,
-		"    while (ga_self_next(&walk, &e)) {\n        if (e.key == key)\n            break;\n    }\n":       1,
+		"    while (ga_self_next(&walk, &e))\n        n++;\n    return n;\n":                                    0,
+		"    while (ga_self_next(&walk, &e)) {\n        if (e.key == key)\n            break;\n    }\n":         1,
 		"    while (ga_table_remove_next(&walk, ticket, &e))\n        if (e.bytes)\n            return true;\n": 1,
-		"    if (ga_table_next(&walk, &e))\n        n++;\n":                                                   1,
+		"    if (ga_table_next(&walk, &e))\n        n++;\n":                                                     1,
 	} {
 		if walks, bad := unfinished(text); walks != 1 || len(bad) != want {
 			t.Errorf("%d walks and %q found in:\n%s", walks, bad, text)
