@@ -138,8 +138,8 @@ type device struct {
 type shared struct {
 	key    sharedKey
 	limit  *rules.Limits // what somebody set for a user, or a cgroup; nil: a rule's budget
-	rule   rules.Terms
-	who    string // "user bob", "cgroup /a.slice", "rule students"
+	rule   *rules.Terms  // nil: the budget is the cap of a user or a cgroup
+	who    string        // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
 	at     map[*device]*limit // at which requests wait for its bytes
 }
@@ -179,7 +179,7 @@ type job struct {
 	cancelled time.Time // when its requests were last cancelled together; zero: never
 	tally     tally
 	person    *person   // whose it is
-	gauge     gauge     // of its pressure
+	gauge     *gauge    // of its pressure; nil: none of its requests has waited for bytes
 	moved     time.Time // when something of it last asked or freed
 	denial    string    // the last of its requests that was refused, and why; "": none was
 	denied    time.Time // when

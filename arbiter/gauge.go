@@ -17,8 +17,8 @@ type gauge struct {
 	tracker pressure.Tracker
 }
 
-// isOpen reports whether a request waits there, and no job is known to go on yet.
-func (g *gauge) isOpen() bool { return g.waits && !g.goes }
+// isOpen reports whether a request waits there, and no job is known to go on yet. It does not for nil.
+func (g *gauge) isOpen() bool { return g != nil && g.waits && !g.goes }
 
 // measure tells the tracker which states hold from now on.
 func (g *gauge) measure(now time.Time) {

@@ -93,7 +93,7 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 }
 
 // checkJob tells whether the rule allows what a job asks.
-func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
+func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	if r.Streams < 0 {
 		return rules.Wrong(rules.ErrRange, wording.StreamsTooFew, r.Streams)
 	}
@@ -123,7 +123,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule rules.Terms) error {
 
 // reservable leaves those of a job's devices on which what it reserves can be used in full.
 // Where it names its devices, that must be all of them; else at least one.
-func (a *Arbiter) reservable(r JobRequest, rule rules.Terms, from []*device) (fit []*device, err error) {
+func (a *Arbiter) reservable(r JobRequest, rule *rules.Terms, from []*device) (fit []*device, err error) {
 	if r.Min == nil || len(from) == 0 {
 		return from, nil
 	}
@@ -145,7 +145,7 @@ func (a *Arbiter) reservable(r JobRequest, rule rules.Terms, from []*device) (fi
 
 // neverReserves tells why a job's reservation can never be had on a device, or used in full, and
 // the most that could be.
-func (a *Arbiter) neverReserves(r JobRequest, rule rules.Terms, d *device) (room accounting.Bytes, why error) {
+func (a *Arbiter) neverReserves(r JobRequest, rule *rules.Terms, d *device) (room accounting.Bytes, why error) {
 	b := d.bounds()
 	least, ask := b.Reserves(*r.Min), rule.Memory(b).Max
 	if r.Max != nil {

@@ -122,8 +122,8 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 		}
 		return owner, nil
 	case rules.OfRule:
-		rule, ok := a.policy.ByID(of.ID)
-		if !ok {
+		rule := a.policy.ByID(of.ID)
+		if rule == nil {
 			return of, ErrNoRule
 		}
 		return rule.Owner(), nil
@@ -184,10 +184,10 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 		}
 		s.under = func(*job) bool { return false }
 	case rules.OfRule:
-		s.now = func() limited { t, _ := a.policy.ByID(of.ID); return &t }
-		rule, _ := a.policy.ByID(of.ID)
-		s.who = rule.Key.String()
-		s.under = func(j *job) bool { return j.Rule.Key == rule.Key }
+		s.now = func() limited { return a.policy.ByID(of.ID) }
+		s.who = a.RuleName(of.ID)
+		rule := a.policy.ByID(of.ID) // nil: it has gone, and its limits are dropped
+		s.under = func(j *job) bool { return rule != nil && j.Rule.Key == rule.Key }
 	case rules.OfUser:
 		s.now = func() limited { return a.limits[of] }
 		s.owner = rules.Process{UID: uint32(of.ID), User: name}

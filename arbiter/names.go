@@ -85,3 +85,11 @@ func (a *Arbiter) JobName(id JobID) string {
 	}
 	return wording.Job(uint64(id), "", "")
 }
+
+// RuleName names the rule with a number ([rules.Terms.ID]), for the log and for messages.
+func (a *Arbiter) RuleName(id uint64) string {
+	if rule := a.policy.ByID(id); rule != nil {
+		return rule.Key.String()
+	}
+	return wording.NoSuchRule
+}

@@ -155,22 +155,23 @@ func (p *picture) addUsers() {
 	p.state.Users = make([]figures.UserState, 0, len(people))
 	for _, who := range people {
 		is := p.a.userState(who)
-		is.Pressure = p.pressure(&who.gauge, is.Pressure)
+		is.Pressure = p.pressure(&who.gauge)
 		p.state.Users = append(p.state.Users, is)
 	}
 }
 
-// pressure returns the pressure that a gauge shows, or the one that is given if it shows none.
-func (p *picture) pressure(g *gauge, none figures.PressureState) figures.PressureState {
-	if tracker := g.tracker; !tracker.IsZero() {
-		return pressureState(&tracker, p.now)
+// pressure returns the pressure that a gauge shows; none if it is nil.
+func (p *picture) pressure(g *gauge) (none figures.PressureState) {
+	if g == nil || g.tracker.IsZero() {
+		return none
 	}
-	return none
+	tracker := g.tracker
+	return pressureState(&tracker, p.now)
 }
 
 func (p *picture) addJob(j *job) {
 	is := p.a.jobState(j, p.now, p.ofJob())
-	is.Pressure = p.pressure(&j.gauge, is.Pressure)
+	is.Pressure = p.pressure(j.gauge)
 	p.state.Jobs = append(p.state.Jobs, is)
 	for sh := range j.shares {
 		if to := p.budgets[sh]; to != nil {
@@ -202,7 +203,7 @@ func (p *picture) addMachine() {
 		to := &s.Devices[i]
 		*to = a.deviceState(d, p.now)
 		to.Reserved = a.reservedBelow(d).Plus(p.reserved[i])
-		to.Pressure = p.pressure(&d.gauge, to.Pressure)
+		to.Pressure = p.pressure(&d.gauge)
 		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
 		p.addHolders(d, to)
 	}

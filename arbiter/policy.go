@@ -53,11 +53,3 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	}
 	a.event(Event{Time: now, Kind: EventPolicy, Device: -1, Text: fmt.Sprintf(wording.Configured, len(p.Rules))})
 }
-
-// RuleName names the rule with a number ([rules.Terms.ID]), for the log.
-func (a *Arbiter) RuleName(id uint64) string {
-	if rule, ok := a.policy.ByID(id); ok {
-		return rule.Key.String()
-	}
-	return wording.NoSuchRule
-}

@@ -38,7 +38,10 @@ func (a *Arbiter) markWaiting(t *ticket) {
 		if !s.waitsForBytes() {
 			continue
 		}
-		for _, g := range [...]*gauge{&s.device.gauge, &t.job.gauge, &t.job.person.gauge} {
+		if t.job.gauge == nil {
+			t.job.gauge = &gauge{}
+		}
+		for _, g := range [...]*gauge{&s.device.gauge, t.job.gauge, &t.job.person.gauge} {
 			if !g.waits {
 				g.waits = true
 				a.strained = append(a.strained, g)
@@ -56,8 +59,10 @@ func (a *Arbiter) markGoing(j *job) {
 	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
-			for _, g := range [...]*gauge{&l.device.gauge, &j.gauge, &j.person.gauge} {
-				g.goes = g.goes || g.waits && s.alive() && !l.lost
+			for _, g := range [...]*gauge{&l.device.gauge, j.gauge, &j.person.gauge} {
+				if g.isOpen() && s.alive() && !l.lost {
+					g.goes = true
+				}
 			}
 		}
 	}

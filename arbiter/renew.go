@@ -57,7 +57,7 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 	for _, j := range jobs {
 		rule, live, user := j.Rule, j.Live, j.User
 		moved = a.link(j) || moved
-		if !all && !moved && rule == j.Rule && live == j.Live && user == j.User {
+		if !all && !moved && *rule == *j.Rule && live == j.Live && user == j.User {
 			return nil
 		}
 		changes = a.jobChanges(changes, j)

@@ -7,7 +7,7 @@ import (
 
 // Job is what a job's limits follow from.
 type Job struct {
-	Rule  Terms
+	Rule  *Terms
 	Asked Request
 	Live  *Limits
 	User  *Limits // what all programs of its user may hold; nil: no limit
@@ -31,7 +31,7 @@ func (j *Job) Memory(b Bounds) Memory {
 	if j.Rule.Scope == ScopeJob {
 		m = j.Rule.Memory(b)
 		if !j.Asked.PerProcess {
-			m.reserve(&j.Rule, b)
+			m.reserve(j.Rule, b)
 		}
 	}
 	if !j.Asked.PerProcess {
@@ -76,7 +76,7 @@ func (c *Client) Memory(b Bounds) Memory {
 	m := Unlimited()
 	if j.Rule.Scope == ScopeProcess {
 		m = j.Rule.Memory(b)
-		m.reserve(&j.Rule, b)
+		m.reserve(j.Rule, b)
 	}
 	if j.Asked.PerProcess {
 		m.request(&j.Asked, b)

@@ -66,7 +66,7 @@ func TestWhichLimitCounts(t *testing.T) {
 		if c.scope == "" {
 			c.scope = ScopeJob
 		}
-		j := &Job{Rule: Terms{Settings: Settings{Scope: c.scope, Min: *size(c.ruleMin), Max: *size(c.rule), StreamsMax: 1}, Name: "the rule"}, Asked: c.asked}
+		j := &Job{Rule: &Terms{Settings: Settings{Scope: c.scope, Min: *size(c.ruleMin), Max: *size(c.rule), StreamsMax: 1}, Name: "the rule"}, Asked: c.asked}
 		p := &Client{In: j, Asked: Request{Max: c.program}}
 		for _, x := range c.live {
 			j.Live = lay(t, j.Live, x)
@@ -95,7 +95,7 @@ func TestAllThatMayBeHeldIsKept(t *testing.T) {
 		"a process's, of its job":  {nil, []Change{all}, 0, 500},
 		"and no longer":            {nil, []Change{all, {Min: size(600)}}, 0, 600},
 	} {
-		j := &Job{Rule: Terms{Settings: Settings{Scope: ScopeJob, Max: *size(500), StreamsMax: 1}}}
+		j := &Job{Rule: &Terms{Settings: Settings{Scope: ScopeJob, Max: *size(500), StreamsMax: 1}}}
 		p := &Client{In: j}
 		for _, x := range c.live {
 			if err := x.CheckMemory(j.Memory(card), card, x.UID == 0); err != nil {

@@ -26,9 +26,9 @@ type Policy struct {
 	// ContextGuess is the headroom of a reservation while the cost of a context is not known from ContextReserve or a measured context.
 	ContextGuess accounting.Size
 
-	live     Table   // live limits, of which those of rules are used
-	terms    []Terms // settings that each of Rules gives, without live limits
-	defaults Terms   // settings of processes that no rule matches
+	live     Table    // live limits, of which those of rules are used
+	terms    []*Terms // settings that each of Rules gives, with the live limits at which the settings were last asked for
+	defaults *Terms   // settings of processes that no rule matches
 }
 
 // NoSurplus in Policy.Surplus turns the surplus off.
@@ -73,8 +73,8 @@ func (p Policy) InForce(live Table) Policy {
 
 // rules returns the settings of each rule over the defaults. Each rule has a number (Terms.ID) of its own: that of its key, or, if another
 // rule has that number, the next free one.
-func (p *Policy) rules() []Terms {
-	all := make([]Terms, len(p.Rules))
+func (p *Policy) rules() []*Terms {
+	all := make([]*Terms, len(p.Rules))
 	of := make(map[uint64]Key)
 	for i := range all {
 		rule, key := &p.Rules[i], p.Rules[i].key()
@@ -103,7 +103,7 @@ func (p *Policy) ForDevice(d Device) DeviceRule {
 
 // For returns the settings for a process: those of the first rule that matches it, with live limits; else the defaults. For, All and ByID
 // need a policy that InForce has returned.
-func (p *Policy) For(proc Process) Terms {
+func (p *Policy) For(proc Process) *Terms {
 	for i := range p.Rules {
 		if p.Rules[i].Match.matches(proc) {
 			return p.now(i)
@@ -113,25 +113,28 @@ func (p *Policy) For(proc Process) Terms {
 }
 
 // All returns the settings of all rules, in the order in which they are matched.
-func (p *Policy) All() []Terms {
-	all := make([]Terms, len(p.terms))
+func (p *Policy) All() []*Terms {
+	all := make([]*Terms, len(p.terms))
 	for i := range all {
 		all[i] = p.now(i)
 	}
 	return all
 }
 
-// ByID returns the settings of the rule with a number ([Terms.ID]), with live limits. False: there is no such rule.
-func (p *Policy) ByID(id uint64) (Terms, bool) {
-	if i := slices.IndexFunc(p.terms, func(t Terms) bool { return t.ID == id }); i >= 0 {
-		return p.now(i), true
+// ByID returns the settings of the rule with a number ([Terms.ID]), with live limits; nil: there is no such rule.
+func (p *Policy) ByID(id uint64) *Terms {
+	if i := slices.IndexFunc(p.terms, func(t *Terms) bool { return t.ID == id }); i >= 0 {
+		return p.now(i)
 	}
-	return Terms{}, false
+	return nil
 }
 
-// now returns the settings of a rule with its live limits.
-func (p *Policy) now(i int) Terms {
-	t := p.terms[i]
-	t.Live = p.live[t.Owner()]
-	return t
+// now returns the settings of a rule with its live limits. If these have changed it makes a copy, because jobs have the settings as they were.
+func (p *Policy) now(i int) *Terms {
+	if live := p.live[p.terms[i].Owner()]; live != p.terms[i].Live {
+		next := *p.terms[i]
+		next.Live = live
+		p.terms[i] = &next
+	}
+	return p.terms[i]
 }

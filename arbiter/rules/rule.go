@@ -113,7 +113,7 @@ type DeviceRule struct {
 // by the same names.
 var CPUDrivers = []string{"pocl", "llvmpipe"}
 
-// Terms are what a rule, or the defaults, give to a process.
+// Terms are what a rule, or the defaults, give to a process. All jobs under the rule share them, and nothing changes them.
 type Terms struct {
 	Settings
 	Name string // for messages: `rule 2 (user student)`, or "the defaults"
@@ -184,13 +184,13 @@ func put[T any](to, given *T) {
 	}
 }
 
-// normal is t with what makes no sense put right.
-func (t Terms) normal() Terms {
+// normal returns t with values put right that make no sense.
+func (t Terms) normal() *Terms {
 	t.StreamsMax = max(1, t.StreamsMax)
 	if t.Min.Max { // "max" reserves all that there is
 		t.Min = accounting.Size{PerMille: 1000}
 	}
-	return t
+	return &t
 }
 
 // hash returns a number made of what the configuration gives by a rule, never 0: with another number
