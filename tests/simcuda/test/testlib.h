@@ -65,7 +65,6 @@ static inline void *driver_symbol(const char *name) {
 #define cuStreamDestroy CU(cuStreamDestroy_v2, CUstream)
 #define cuStreamSynchronize CU(cuStreamSynchronize, CUstream)
 #define cuStreamQuery CU(cuStreamQuery, CUstream)
-#define cuStreamWaitEvent CU(cuStreamWaitEvent, CUstream, CUevent, unsigned)
 #define cuLaunchHostFunc CU(cuLaunchHostFunc, CUstream, void (*)(void *), void *)
 #define cuEventCreate CU(cuEventCreate, CUevent *, unsigned)
 #define cuEventRecord CU(cuEventRecord, CUevent, CUstream)
