@@ -11,35 +11,6 @@ import (
 	"github.com/gpuarb/gpuarb/figures"
 )
 
-// numbers are the amounts of an outcome.
-type numbers struct {
-	granted                     bool
-	reason                      arbiter.Reason
-	requested, remaining, limit accounting.Bytes
-}
-
-func numbersOf(o arbiter.Result) numbers {
-	return numbers{o.Granted, o.Reason, o.Requested, o.Remaining, o.Limit}
-}
-
-func TestC3CountsIdleCreditAsFree(t *testing.T) {
-	w := newWorld(t, exact(size(1024)), 8*gib)
-	x := w.client(0, 0)
-	x.must(1000)
-	x.free(232)
-	got := numbersOf(x.alloc(512))
-	if want := (numbers{false, arbiter.ReasonOverBudget, 512, 256, 1024}); got != want {
-		t.Errorf("got %+v, want %+v", got, want)
-	}
-	if x.word.idle() != 232 {
-		t.Errorf("a refusal took idle credit: %d left", x.word.idle())
-	}
-	x.must(256)
-	if row := x.row(); row.Used != 1024 || row.Granted != 1024 || row.Credit != 0 {
-		t.Errorf("%+v", row)
-	}
-}
-
 func TestIdleCreditIsRecalledBeforeARefusal(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	rich, poor, asker := w.client(0, 0), w.client(0, 0), w.client(0, 0)

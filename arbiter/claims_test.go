@@ -2,7 +2,6 @@ package arbiter_test
 
 import (
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -38,30 +37,6 @@ func (w *world) given() map[arbiter.TicketID][]int {
 	return got
 }
 
-func TestE3TwoDevices(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
-	a, b := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
-	if !slices.Equal(a.Devices, []int{0}) || !slices.Equal(b.Devices, []int{1}) {
-		t.Fatalf("%+v, %+v", a, b)
-	}
-	third, fourth := w.mustClaim(arbiter.JobRequest{}), w.mustClaim(arbiter.JobRequest{})
-	if n := w.arb.Notice(w.now, third.Waiting); !strings.HasPrefix(n.Text, "waits for a GPU, position 1: ") {
-		t.Errorf("%+v", n)
-	}
-	w.arb.CloseJob(w.now, b.ID)
-	if got := w.given(); len(got) != 1 || !slices.Equal(got[third.Waiting], []int{1}) {
-		t.Errorf("%v", got)
-	}
-	w.arb.CloseJob(w.now, fourth.ID) // the runner is gone: it waits no longer
-	w.refused(fourth.Waiting, arbiter.ReasonCancelled)
-	if e := w.arb.Events(); !slices.ContainsFunc(e, func(e arbiter.Event) bool { return strings.Contains(e.Text, " did not get a GPU within 0 ms: ") }) {
-		t.Errorf("%+v", e)
-	}
-	if s := w.arb.Snapshot(w.now).Stats; s.PendingClaimers != 0 || s.InFlight != 2 {
-		t.Errorf("%+v", s)
-	}
-}
-
 // What is free comes first: a device that nobody is on, in order of preference, and only
 // then one that merely has room.
 func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
@@ -83,17 +58,6 @@ func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 	gone.free(100) // without a word
 	if a := w.mustClaim(arbiter.JobRequest{}); !slices.Equal(a.Devices, []int{0}) {
 		t.Errorf("after the last object: %+v", a)
-	}
-}
-
-func TestOnlyIfNone(t *testing.T) {
-	w := newWorld(t, rules.DefaultPolicy(), gib, gib)
-	w.mustClaim(arbiter.JobRequest{})
-	if _, err := w.claim(arbiter.JobRequest{OnlyIfNone: true}); reasonOf(err) != arbiter.ReasonBusy {
-		t.Error(err)
-	}
-	if _, err := w.claim(arbiter.JobRequest{OnlyIfNone: true, Process: w.process(1001, "x")}); err != nil {
-		t.Error("another user's claim:", err)
 	}
 }
 

@@ -24,52 +24,6 @@ func (w *world) knots() (texts []string) {
 	return texts
 }
 
-func TestF4OnOneDevice(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
-	one.must(400)
-	two.must(400)
-	a := one.wait(400)
-	o := two.alloc(400)
-	if o.Reason != arbiter.ReasonDeadlock || o.Waiting != 0 {
-		t.Fatalf("the youngest is refused at once: %+v", o)
-	}
-	knots := w.knots()
-	for _, want := range []string{"ffmpeg[101] holds 400 bytes on GPU 0 and wants 400 bytes on GPU 0", "ffmpeg[102]"} {
-		if len(knots) != 1 || !strings.Contains(knots[0], want) || !strings.Contains(o.Explain, want) {
-			t.Errorf("%q, %q", knots, o.Explain)
-		}
-	}
-	w.served() // nothing was freed
-	two.free(400)
-	w.served(a)
-	if s := w.arb.Snapshot(w.now).Stats; s.Deadlocks != 1 {
-		t.Errorf("%+v", s)
-	}
-}
-
-func TestF4WithABusyThreadBeside(t *testing.T) {
-	w := newWorld(t, waiting(), 1000)
-	one, two := w.client(0, 0).threaded(1), w.client(0, 0).threaded(2)
-	one.must(400)
-	two.must(400)
-	a, b := one.wait(400), two.wait(400)
-	w.served()
-	if due := w.arb.Due(); due.After(w.now.Add(2 * time.Second)) {
-		t.Errorf("due in %v", due.Sub(w.now))
-	}
-	w.pass(1900 * time.Millisecond)
-	w.served()
-	two.of(2).alloc(1000) // too large; it moves, all the same
-	w.arb.Decisions()
-	w.pass(1900 * time.Millisecond)
-	w.served()
-	w.pass(100 * time.Millisecond)
-	w.refused(b, arbiter.ReasonDeadlock)
-	two.free(400)
-	w.served(a)
-}
-
 // Who only waits for his turn, behind somebody who waits for him, is served.
 func TestOutOfTurn(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)

@@ -224,24 +224,6 @@ func TestPerProcess(t *testing.T) {
 	}
 }
 
-func TestWishesOnlyLower(t *testing.T) {
-	w := newWorld(t, exact(size(1000)), 8*gib)
-	for wish, want := range map[accounting.Bytes]accounting.Bytes{500: 500, 5000: 1000} {
-		s, err := w.arb.OpenSession(w.now, arbiter.SessionRequest{Process: w.process(1000, "x"), Max: ptr(size(wish)), Streams: int(wish)})
-		if err != nil {
-			t.Fatal(err)
-		}
-		info, err := w.arb.Attach(w.now, s.ID, 0, w.words.add(0, 0))
-		if err != nil || info.Budget != want || info.StreamsMax != 256 {
-			t.Errorf("%+v, %v, want %d", info, err, want)
-		}
-	}
-	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(0, "x"), Max: ptr(size(accounting.Max - 1))})
-	if err != nil || info.Budget != 8*gib {
-		t.Errorf("more than the device has: %+v, %v", info, err)
-	}
-}
-
 func TestReload(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	one, two := w.clientOf(w.process(1001, "a"), 0, 0), w.clientOf(w.process(1001, "b"), 0, 0)

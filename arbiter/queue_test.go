@@ -104,69 +104,6 @@ func TestNoneOfSeveralCancelledRequestsIsServed(t *testing.T) {
 	}
 }
 
-func TestOverOnesOwnBudgetNobodyWaits(t *testing.T) {
-	p := waiting()
-	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(500))}}
-	w := newWorld(t, p, 1000)
-	job := w.job(t, arbiter.JobRequest{Max: ptr(size(300))})
-	c := w.client(job, 0)
-	c.must(200)
-	if o := c.alloc(200); o.Reason != arbiter.ReasonOverBudget || o.Remaining != 100 || o.Waiting != 0 {
-		t.Errorf("%+v", o)
-	}
-	if o := c.alloc(301); o.Reason != arbiter.ReasonTooLarge {
-		t.Errorf("%+v", o)
-	}
-	alone := w.clientOf(w.process(1001, "x"), 0, 0)
-	alone.must(400)
-	if o := alone.alloc(200); o.Reason != arbiter.ReasonSharedFull || o.Waiting != 0 {
-		t.Errorf("all of the shared budget is its own: %+v", o)
-	}
-	if o := alone.alloc(100); !o.Granted {
-		t.Errorf("%+v", o)
-	}
-}
-
-// TestNewcomer: a request of a job that holds nothing never blocks one that runs, unless its rule's age_after says so. Among those that hold
-// nothing arrival counts.
-func TestNewcomer(t *testing.T) {
-	for _, aged := range []bool{false, true} {
-		p := waiting()
-		p.Rules = []rules.Rule{{Match: rules.Match{Exe: "grower"}, OnFull: ptr(rules.OnFullDeny)}}
-		if aged {
-			p.Defaults.AgeAfter = time.Minute
-		}
-		w := newWorld(t, p, 1000)
-		grower := w.clientOf(w.process(1000, "grower"), 0, 0)
-		grower.must(200)
-		newcomer := w.client(0, 0)
-		newcomer.contexts(1)
-		ticket := newcomer.wait(900)
-		for range 5 {
-			grower.must(10)
-		}
-		if o := w.client(0, 0).alloc(10); o.Waiting == 0 {
-			t.Errorf("another newcomer overtook: %+v", o)
-		}
-		w.arb.Decisions()
-		if due := w.arb.Due(); aged && (due.IsZero() || due.After(w.now.Add(time.Minute))) {
-			t.Errorf("due at %v", due)
-		}
-		w.pass(time.Minute)
-		o := grower.alloc(10)
-		if aged && (o.Reason != arbiter.ReasonDeviceFull || o.Remaining != 0) {
-			t.Errorf("it is old enough now: %+v", o)
-		}
-		if !aged && !o.Granted {
-			t.Errorf("it never blocks one that runs: %+v", o)
-		}
-		grower.free(grower.row().Used)
-		if got := w.decided(); got[ticket] != arbiter.ReasonNone || len(got) != 2 {
-			t.Errorf("%v", got)
-		}
-	}
-}
-
 // TestAServerThatStopsHalfWay: two servers hold memory, and a third one waits for the rest of what it needs. It blocks neither of those that
 // have held memory for longer, however long it waits. It blocks one that came later.
 func TestAServerThatStopsHalfWay(t *testing.T) {

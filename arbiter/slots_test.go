@@ -46,33 +46,6 @@ func (t *thread) alloc(n accounting.Bytes) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
 
-func TestSlotsOfAJob(t *testing.T) {
-	w := newWorld(t, capped(1, ""), 1000)
-	job := w.job(t, arbiter.JobRequest{})
-	if w.holders() != 1 {
-		t.Error("it has its slot before its program starts")
-	}
-	one, two, other := w.client(job, 0), w.client(job, 0), w.client(0, 0)
-	if !one.contexts(1).Granted || !two.alloc(100).Granted {
-		t.Error("its processes are inside")
-	}
-	ticket := other.contexts(1).Waiting
-	info, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(1000, "x")})
-	if err != nil || info.Waiting == 0 {
-		t.Fatalf("%+v, %v", info, err)
-	}
-	w.arb.CloseJob(w.now, job)
-	w.arb.EndSession(w.now, one.session)
-	w.served()
-	w.arb.EndSession(w.now, two.session) // its memory drains: that keeps bytes, and no slot
-	w.served(ticket)
-	if w.arb.Snapshot(w.now).Devices[0].Granted != 100 {
-		t.Error("bytes")
-	}
-	other.contexts(-1)
-	w.served(info.Waiting)
-}
-
 // Who never waits has a slot for the first of its processes or threads before its program starts, and for
 // the next when that one has given it back: none of them is refused what others took meanwhile.
 func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
@@ -200,20 +173,6 @@ func TestContextsThatExistAlready(t *testing.T) {
 	ticket := two.alloc(10).Waiting
 	one.contexts(-1)
 	w.served(ticket)
-}
-
-func TestStreamsMaxIsNotWaitedFor(t *testing.T) {
-	p := capped(1, "")
-	p.Defaults.StreamsMax = 2
-	w := newWorld(t, p, 1000)
-	one, two := w.client(0, 0), w.client(0, 0)
-	one.streams(2)
-	if o := one.streams(1); o.Reason != arbiter.ReasonStreams {
-		t.Errorf("%+v", o)
-	}
-	if o := two.streams(3); o.Reason != arbiter.ReasonStreams {
-		t.Errorf("%+v", o)
-	}
 }
 
 // A context's cost is reserved before it is made: a guess at first, then the most that was
