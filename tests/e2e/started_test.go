@@ -58,7 +58,7 @@ func differences(a, b string) string {
 	return found.String()
 }
 
-// startStates returns states that a program can be started in: each property by itself, and all together.
+// startStates returns states that a program can be started in: each property by itself, signals in sets, and all together.
 func startStates() map[string][]string {
 	states := map[string][]string{
 		"plain":        nil,
@@ -72,12 +72,14 @@ func startStates() map[string][]string {
 		"limits":       {"files=99", "core=0", "stack=4194304"},
 		"files, fewer": {"files=4000"},
 	}
+	// All signals, and every second one, so that each signal's bit is seen set beside bits that are not.
 	var ignored, blocked []string
 	for number := 1; number <= 64; number++ {
 		ignore, block := fmt.Sprintf("ignore=%d", number), fmt.Sprintf("block=%d", number)
 		ignored, blocked = append(ignored, ignore), append(blocked, block)
-		states[ignore] = []string{ignore}
-		states[block] = []string{block}
+		half := []string{"even", "odd"}[number%2]
+		states[half+" signals ignored"] = append(states[half+" signals ignored"], ignore)
+		states[half+" signals blocked"] = append(states[half+" signals blocked"], block)
 	}
 	states["all signals ignored"] = ignored
 	states["all signals blocked"] = blocked
