@@ -45,7 +45,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	a.newJob(now, j)
 	var keeps []*device
 	for _, d := range a.devices {
-		if j.keeps(d) && a.keepsAgain(j, d) {
+		if j.kept(d, r.Keeps) && a.keepsAgain(j, d) {
 			keeps = append(keeps, d)
 		}
 	}
@@ -55,6 +55,15 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	}
 	a.begin(since, j, keeps)
 	return nil
+}
+
+// kept reports whether a job kept a slot of a device before the restart, by the devices that were recorded; nil: none were. Limits that were
+// changed since its start neither give it a slot nor take one from it.
+func (j *job) kept(d *device, recorded []int) bool {
+	if recorded == nil {
+		return j.keeps(d)
+	}
+	return !j.released && !d.lost && slices.Contains(recorded, d.Index)
 }
 
 // keepsAgain reports whether a restored job may keep a slot of a device. It may not if a job that was restored before it has the device

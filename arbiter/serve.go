@@ -166,7 +166,7 @@ func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
 
 // jobInfo describes a job that is open.
 func (a *Arbiter) jobInfo(j *job) JobInfo {
-	info := JobInfo{ID: j.id}
+	info := JobInfo{ID: j.id, Keeps: []int{}}
 	var largest accounting.Bytes
 	for _, d := range a.devices {
 		if !d.lost && d.Total > largest && j.given(d) {
@@ -175,6 +175,9 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 			for sh := range j.shares {
 				info.Budget = min(info.Budget, sh.budget.Limits(d.Index).Max)
 			}
+		}
+		if h := d.permits[permit.Slot][owner{Job: j}]; h != nil && h.kept {
+			info.Keeps = append(info.Keeps, d.Index)
 		}
 	}
 	for _, d := range j.on {

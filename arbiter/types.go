@@ -120,6 +120,7 @@ type JobInfo struct {
 	Budget  accounting.Bytes
 	Waiting TicketID // the job is not open before its ticket is served
 	Devices []int    // those that it may use; none: all
+	Keeps   []int    // devices of which it keeps a slot until it ends; not nil if it is open
 }
 
 // SessionRequest opens a client's session. Max and Streams are the program's own
@@ -244,6 +245,7 @@ type RestoredJob struct {
 	Since   time.Time  // when it got what it holds beyond its processes; zero: now
 
 	Devices  []int // as JobInfo said
+	Keeps    []int // as JobInfo said; nil: not known, and judged by the limits of today
 	Released bool  // by ReleaseJob: it has no claim, slot or reservation any more
 
 	CommandEnded bool   // its command has ended

@@ -74,10 +74,12 @@ func (d *Daemon) holdJobLocked(j *job, info arbiter.JobInfo) {
 	record.Given = 0
 	for _, index := range info.Devices {
 		if dev, ok := d.deviceByIndex(index); ok && record.Given < statefile.MaxDevices {
-			record.Devices[record.Given] = statefile.JobDevice{UUID: dev.UUIDBytes, Index: uint32(index)}
+			given := &record.Devices[record.Given]
+			given.UUID, given.Index = dev.UUIDBytes, uint32(index)
 			record.Given++
 		}
 	}
+	record.SetKept(info.Keeps)
 	record.HeldSince = uint32(d.uptime() / time.Second)
 	j.open = true
 	j.budget = info.Budget

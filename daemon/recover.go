@@ -129,7 +129,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
-		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Released: r.Released == jobReleased,
+		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Keeps: r.Kept(), Released: r.Released == jobReleased,
 		CommandEnded: r.Released == jobLeft || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)

@@ -75,7 +75,7 @@ type Job struct {
 type JobDevice struct {
 	UUID  [16]byte
 	Index uint32
-	Pad   uint32
+	Keeps uint32 // a word of the set of devices of which the job keeps a slot (kept.go): it tells nothing about this device
 }
 
 // Ticket is a request that waits, with its place in the queue. Since is in nanoseconds of

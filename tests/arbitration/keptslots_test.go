@@ -1,0 +1,54 @@
+package arbitration
+
+import (
+	"testing"
+
+	"github.com/gpuarb/gpuarb/tests/rig"
+)
+
+// TestSlotsOfIdleJobsOverARestart checks that a restart of the daemon gives no job a slot, and takes none: jobs that began without a limit of
+// slots have none while they do nothing, though there is one now, and a job that began under the limit keeps its slot though there is none.
+func TestSlotsOfIdleJobsOverARestart(t *testing.T) {
+	t.Parallel()
+	m := machine(t, "8G", "")
+	limit := func(setting string) {
+		t.Helper()
+		if r := rig.Run(t, m.Gpuarb("limit", "--device", "0", setting)); r.Code != 0 {
+			t.Fatal(r.Stderr)
+		}
+	}
+	slots := func(when string, want int) {
+		t.Helper()
+		if got := m.Snapshot().Devices[0].SlotsCurrent; got != want {
+			t.Errorf("%s: %d jobs have a slot, want %d", when, got, want)
+		}
+	}
+	restart := func() {
+		m.Kill()
+		m.Start()
+	}
+	begin := func() *rig.Program {
+		p := m.Begin(m.Gpuarb("run", "--", "/bin/sh", "-c", "echo started; read go"))
+		p.Expect("started")
+		return p
+	}
+	idlers := []*rig.Program{begin(), begin(), begin()}
+	limit("slots.max=1")
+	slots("three idle jobs", 0)
+	restart()
+	slots("after a restart", 0)
+	for _, p := range idlers {
+		p.CloseStdin()
+		p.Wait()
+	}
+	idle(m)
+	keeper := begin()
+	slots("a job that began under the limit", 1)
+	limit("slots.max=max")
+	restart()
+	limit("slots.max=1")
+	slots("after a restart without a limit", 1)
+	keeper.CloseStdin()
+	keeper.Wait()
+	idle(m)
+}
