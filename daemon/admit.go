@@ -57,9 +57,8 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 // decide asks the arbiter for a decision on a request of a lease, and records a grant or the waiting request.
 func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
 	d := cl.d
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	l, err := cl.leaseLocked(slot)
 	if err != nil {
 		return arbiter.Result{}, err
@@ -136,9 +135,8 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 // freed handles the report of a client that freed memory while NOTIFY was set in its credit word.
 func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	l, err := cl.s.lease(req.Slot)
 	if err != nil {
 		return err
@@ -152,9 +150,8 @@ func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 // objects counts what a client that was taken up says its threads have made and hold.
 func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	d := cl.d
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	l, err := cl.leaseLocked(req.Slot)
 	if err != nil {
 		return rep, err

@@ -19,9 +19,8 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 		d.lookFor()
 		dev, ok = d.deviceByUUID(r.Device)
 	}
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	if s.dead {
 		return ipc.AttachReply{}, refused(ipc.StatusNoSession, "the session has ended")
 	}
@@ -56,9 +55,8 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	if !ok {
 		return ipc.RoomReply{}, refused(ipc.StatusNoDevice, "no device has the UUID %x", r.Device)
 	}
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	room, err := d.arb.Query(d.now(), s.id, dev.Index)
 	if err != nil {
 		return ipc.RoomReply{}, err
@@ -79,8 +77,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 // driver answers on which device a driver is counted that computes on the processor.
 func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) {
 	copy(rep.Device[:], inventory.ProcessorUUID)
-	cl.d.lock()
-	cl.applyLocked()
+	cl.takeLock()
 	index, placed := cl.d.arb.DriverDevice(strings.TrimRight(string(r.Name[:]), "\x00"))
 	cl.d.unlock()
 	if dev, known := cl.d.deviceByIndex(index); placed && known {
@@ -91,9 +88,8 @@ func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) 
 
 // copies notes that the client uses two copies of a driver's library, and that one of them is not held to limits.
 func (cl *client) copies(r *ipc.CopiesRequest) (ipc.Empty, error) {
-	cl.d.lock()
+	cl.takeLock()
 	defer cl.d.unlock()
-	cl.applyLocked()
 	cl.d.arb.TwoCopies(cl.d.now(), cl.s.id, r.Held.String(), r.Beside.String())
 	return ipc.Empty{}, nil
 }

@@ -4,7 +4,7 @@ package daemon
 // the process becomes a new daemon, which takes up what the state file says, as after a kill. Its PID, the socket and the lock stay, so that
 // clients only see a pause. All panics come to broken: those under the lock by unlock, others by caught.
 //
-// Before a client's request is applied, the client's process is written to a file (client.applyLocked, statefile.Failures). A process whose
+// Before a client's request is applied, the client's process is written to a file (client.takeLock, statefile.Failures). A process whose
 // requests broke the daemon twice is not served any more. If the daemon fails for the third time within a minute, the state file is set aside
 // (openFailures, in statefiles.go).
 
@@ -32,12 +32,6 @@ func (d *Daemon) applyLocked(of procfacts.Started) {
 	if d.failures != nil {
 		d.failures.Apply(uint32(of.PID), of.StartTicks)
 	}
-}
-
-// applyLocked writes to the file of failures that the client's request is applied. It is called before that.
-func (cl *client) applyLocked() {
-	cl.d.request.Store(uint32(cl.request))
-	cl.d.applyLocked(startedOf(cl.conn.Peer()))
 }
 
 // applying returns the process whose request is applied; the zero value: none.

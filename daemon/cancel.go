@@ -14,9 +14,8 @@ import (
 // messages, or a reply could not be sent; abandon then takes back what the last reply granted.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	switch {
 	case d.stopping(): // the client reports what it holds when it resumes
 	case waiting:
@@ -32,9 +31,8 @@ func (cl *client) giveUp(ipc.Message) error {
 	if !cl.waiting() {
 		return nil
 	}
-	cl.d.lock()
+	cl.takeLock()
 	defer cl.d.unlock()
-	cl.applyLocked()
 	cl.d.arb.Cancel(cl.d.now(), cl.waits.ticket, arbiter.ReasonCancelled)
 	return nil
 }
@@ -46,9 +44,8 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	if r.Ticket == 0 && r.Job.IsZero() {
 		return ipc.CancelReply{Cancelled: cl.cancelBelow()}, nil
 	}
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	if r.Ticket != 0 {
 		ticket := arbiter.TicketID(r.Ticket)
 		owner, waits := d.arb.Owner(ticket)
@@ -80,9 +77,8 @@ func (cl *client) cancelBelow() uint64 {
 			below = append(below, arbiter.TicketID(t.Ticket))
 		}
 	}
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	below = slices.DeleteFunc(below, func(id arbiter.TicketID) bool {
 		owner, waits := d.arb.Owner(id)
 		return !waits || !mine(owner.UID)

@@ -63,8 +63,7 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices()))}
 	if !req.Job.IsZero() {
-		cl.d.lock()
-		cl.applyLocked()
+		cl.takeLock()
 		_, err := cl.d.jobOfLocked(req.Job, cl.conn.Peer())
 		cl.d.unlock()
 		if err != nil {
@@ -88,9 +87,8 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	if err != nil {
 		return nil, false, err
 	}
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	place, forget := d.returnsLocked(c.Peer(), head)
 	defer forget()
 	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
@@ -186,8 +184,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
-	cl.d.lock()
-	cl.applyLocked()
+	cl.takeLock()
 	rep, fd, err := cl.d.greetingLocked(s, withPage)
 	cl.d.unlock()
 	if err != nil {
@@ -244,9 +241,8 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 	if cl.s != nil {
 		return rep, refused(ipc.StatusOrder, "this connection belongs to a session already")
 	}
-	cl.d.lock()
+	cl.takeLock()
 	defer cl.d.unlock()
-	cl.applyLocked()
 	s, err := cl.d.joinSessionLocked(r.Session, cl.conn)
 	if err != nil {
 		return rep, err
@@ -258,9 +254,8 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 
 // bye ends the session in good order.
 func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
-	cl.d.lock()
+	cl.takeLock()
 	defer cl.d.unlock()
-	cl.applyLocked()
 	delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
 	cl.d.endSessionLocked(cl.s)
 	return rep, nil

@@ -40,9 +40,8 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 // openJob opens a job, or parks the request for one.
 func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
 	peer := cl.conn.Peer()
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	var place arbiter.Place
 	if r.Flags&ipc.JobRetry != 0 {
 		var forget func()
@@ -239,9 +238,8 @@ func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 // runner's leave, too: what is inside goes on, and the job ends with the last of it.
 func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, peer)
 	if err != nil {
 		return ipc.Empty{}, err

@@ -11,6 +11,15 @@ import (
 // lock takes the daemon's one lock.
 func (d *Daemon) lock() { d.mutex.Lock() }
 
+// takeLock takes the daemon's lock to apply the client's last request, and writes to the file of failures that the request is applied. Daemon.unlock
+// gives the lock back.
+func (cl *client) takeLock() {
+	d := cl.d
+	d.lock()
+	d.request.Store(uint32(cl.request))
+	d.applyLocked(startedOf(cl.conn.Peer()))
+}
+
 // unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the log and the history. Decisions are carried
 // out and put into the queues of their clients' connections under the lock, and sent after it.
 //

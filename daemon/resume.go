@@ -105,9 +105,8 @@ func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 // granted in a reply that the client never read go back, and bytes that it freed in a message that the daemon never read are free.
 func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	if s, err = d.joinSessionLocked(req.Session, c); err != nil {
 		return nil, false, err
 	}
@@ -236,9 +235,8 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	}
 	seen := pageOf(proc.PID, fd)
 	sent, _ := ipc.PageIDOf(fd)
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	d.endDamagedLocked(proc, sent)
 	hello := req.Hello
 	if _, known := d.jobs[hello.Job]; !known && seen != nil && hello.Job != (ipc.Token{}) {

@@ -11,9 +11,8 @@ import (
 // jobTally says what became of a job so far: to its own user's processes, and to root.
 func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err error) {
 	d := cl.d
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
 	if err != nil {
 		return rep, err
@@ -36,9 +35,8 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 // beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
 func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
 	d := cl.d
-	d.lock()
+	cl.takeLock()
 	defer d.unlock()
-	cl.applyLocked()
 	j, err := d.ownJobLocked(r.Job, cl.conn.Peer())
 	if err != nil {
 		return rep, err

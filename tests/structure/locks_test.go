@@ -84,6 +84,9 @@ func written(e ast.Expr) string {
 // isLocked tells a function by its name that wants the daemon's lock to be held.
 func isLocked(name string) bool { return strings.HasSuffix(name, "Locked") }
 
+// takesLock tells a call that takes the daemon's lock, for a client's request or otherwise.
+func takesLock(call string) bool { return strings.HasSuffix(call, "d.lock") || call == "cl.takeLock" }
+
 // underLock tells a function that runs under the daemon's lock from its beginning: its name says so, or it takes
 // it and keeps it to its end.
 func (f function) underLock() bool {
@@ -98,7 +101,7 @@ func (f function) underLock() bool {
 		return false
 	}
 	call, ok := lock.X.(*ast.CallExpr)
-	if !ok || !strings.HasSuffix(written(call.Fun), "d.lock") {
+	if !ok || !takesLock(written(call.Fun)) {
 		return false
 	}
 	later, ok := f.decl.Body.List[1].(*ast.DeferStmt)
@@ -146,7 +149,7 @@ func TestLockedSaysSo(t *testing.T) {
 		takes, wants := false, ""
 		for call := range f.calls {
 			of := call[:max(0, strings.LastIndex(call, "."))]
-			takes = takes || strings.HasSuffix(call, "d.lock")
+			takes = takes || takesLock(call)
 			if strings.HasSuffix(of, "d.arb") || isLocked(call) {
 				wants = call
 			}
