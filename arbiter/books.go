@@ -158,12 +158,16 @@ type job struct {
 	rules.Job
 	id      JobID
 	request JobRequest
-	run     bool
-	closed  bool // its runner is gone (always so for a bare process)
-	ended   bool // and so are all its processes: nothing is reserved for it any more
 
+	run          bool
+	closed       bool   // its runner is gone (always so for a bare process)
+	ended        bool   // and so are all its processes: nothing is reserved for it any more
 	commandEnded bool   // the program that it was started for has ended, and others of the job go on
-	livesBy      string // one of those others that has no session: "ssh-agent[4711]"; "": none is known
+	pending      bool   // its reservation is not made yet: it waits for its start, or its session was restored without
+	released     bool   // by ReleaseJob: it holds nothing beyond its processes
+	gaveBack     bool   // it is of a copy, and holds nothing there any more
+	still        bool   // it is of a copy, and stood still when that was made
+	livesBy      string // process that goes on after the command and has no session: "ssh-agent[4711]"; "": none is known
 
 	shared    *shared // by its rule; nil: none
 	cap       *shared // what its user may hold in all; nil: no limit
@@ -172,8 +176,6 @@ type job struct {
 	used      []*jobUse  // one for each device used
 	opened    time.Time
 	on        []*device // those that it may use; nil: all
-	pending   bool      // its reservation is not made yet: it waits for its start, or its session was restored without
-	released  bool      // by ReleaseJob: it holds nothing beyond its processes
 	slots     int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
 	tickets   []*ticket // that wait, its processes' too
 	cancelled time.Time // when its requests were last cancelled together; zero: never
@@ -181,10 +183,13 @@ type job struct {
 	person    *person   // whose it is
 	gauge     *gauge    // of its pressure; nil: none of its requests has waited for bytes
 	moved     time.Time // when something of it last asked or freed
-	denial    string    // the last of its requests that was refused, and why; "": none was
-	denied    time.Time // when
-	gaveBack  bool      // it is of a copy, and holds nothing there any more
-	still     bool      // it is of a copy, and stood still when that was made
+	denial    *denial   // the last refusal of a request; nil: none was refused
+}
+
+// denial is the refusal of a request of a job.
+type denial struct {
+	text string // which program was refused, and why
+	at   time.Time
 }
 
 // peak is the most used at once of a job or a device. seen is the sum of what its

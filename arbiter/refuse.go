@@ -35,8 +35,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	if text == "" {
 		a.explain(l, &o, r, aside)
 	}
-	j := l.session.job
-	j.denial, j.denied = l.session.name()+": "+o.Explain, now
+	l.session.job.denial = &denial{l.session.name() + ": " + o.Explain, now}
 	switch reason {
 	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has made an event that says more
 	default:

@@ -92,19 +92,19 @@ type Word interface {
 
 // JobRequest opens a job for what `gpuarb run` starts.
 type JobRequest struct {
-	Process    rules.Process    // the runner; the rule is chosen by it
-	Max        *accounting.Size // memory.max per device; nil: as the rule says
-	Min        *accounting.Size // memory.min per device; nil: as the rule says
-	Streams    int              // streams per lease; 0: as the rule says
-	PerProcess bool             // Max, Min and Streams are each process's own
-	Command    string           // for people; the process's own when empty
-	Name       string           // that its user gave it; "": none
+	Process rules.Process    // the runner; the rule is chosen by it
+	Max     *accounting.Size // memory.max per device; nil: as the rule says
+	Min     *accounting.Size // memory.min per device; nil: as the rule says
+	Streams int              // streams per lease; 0: as the rule says
+	Command string           // for people; the process's own when empty
+	Name    string           // that its user gave it; "": none
 
+	Timeout    time.Duration // the longest that anything of it waits; 0: as the rule says
+	Priority   int           // added to the rule's; above 0 is only root's
 	Wait       bool          // its allocations wait when there is no room, whatever on_full says
 	NoWait     bool          // nothing of it waits: ReasonBusy instead
-	Timeout    time.Duration // the longest that anything of it waits; 0: as the rule says
 	Forever    bool          // no Timeout
-	Priority   int           // added to the rule's; above 0 is only root's
+	PerProcess bool          // Max, Min and Streams are each process's own
 	Exclusive  bool          // nobody else gets anything on its devices until it ends
 	Any        bool          // one of Devices (of all, when there are none), in that order of preference
 	OnlyIfNone bool          // ReasonBusy when the user has a claim already
