@@ -1,15 +1,10 @@
 package ipc
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
-	"slices"
 	"strings"
 	"testing"
 	"time"
-
-	"golang.org/x/sys/unix"
 )
 
 func TestLimits(t *testing.T) {
@@ -139,57 +134,6 @@ func TestHeldUp(t *testing.T) {
 	}
 }
 
-// TestFlood: one process opens 10,000 connections and holds on to all of them. It
-// is told no; another client goes on as if nothing were.
-func TestFlood(t *testing.T) {
-	checkFDs(t)
-	const limit = 100
-	l := serve(t, ListenOptions{Limits: Limits{PerPID: limit}}, answerAll)
-	friend := dial(t, l.Path())
-	calm := roundTrips(t, friend, 500, func() bool { return false })
-	flood := startHelper(t, "flood", l.Path(), nil)
-	flood.line(t)
-	ended := make(chan string, 1)
-	go func() {
-		s, _ := bufio.NewReader(flood.lines).ReadString('\n')
-		ended <- s
-	}()
-	report, over := "", false
-	storm := roundTrips(t, friend, 500, func() bool {
-		select {
-		case report = <-ended:
-			over = true
-		default:
-		}
-		return !over
-	})
-	if want := fmt.Sprintf("%d open, %d refused\n", limit, floodSize-limit); report != want {
-		t.Errorf("the flood reports %q, want %q", report, want)
-	}
-	if open := l.limits.open(); open != limit+1 {
-		t.Errorf("%d connections are open, want %d", open, limit+1)
-	}
-	t.Logf("round trip p50 %v, under the flood %v (%d)", calm[len(calm)/2], storm[len(storm)/2], len(storm))
-	flood.stop()
-	eventually(t, "the flood's connections are given back", func() bool { return l.limits.open() == 1 })
-}
-
-// roundTrips asks at least n times, and on while more says so; it returns the
-// sorted durations.
-func roundTrips(t *testing.T, c *Client, n int, more func() bool) []time.Duration {
-	t.Helper()
-	var took []time.Duration
-	for len(took) < n || more() {
-		begin := time.Now()
-		if _, err := c.Query(t.Context(), UUID{}); err != nil {
-			t.Fatal(err)
-		}
-		took = append(took, time.Since(begin))
-	}
-	slices.Sort(took)
-	return took
-}
-
 // answerAll answers every Query until the connection ends.
 func answerAll(c *Conn) {
 	for {
@@ -201,48 +145,6 @@ func answerAll(c *Conn) {
 			return
 		}
 	}
-}
-
-const floodSize = 10000
-
-// helperFlood opens floodSize connections, holds them, and says how it went.
-func helperFlood(path string) error {
-	fmt.Println("begins")
-	var open, refused int
-	var fds []int
-	query := Marshal(nil, Header{Type: TypeQuery}, &QueryRequest{})
-	buf := make([]byte, 1024)
-	for range floodSize {
-		fd, err := rawConnect(path)
-		if err != nil {
-			return fmt.Errorf("connection %d: %w", len(fds), err)
-		}
-		fds = append(fds, fd)
-		_ = unix.Sendmsg(fd, query, nil, nil, unix.MSG_NOSIGNAL) // a refused one is closed already, maybe
-		n, err := read(fd, buf)
-		if errors.Is(err, unix.ECONNRESET) {
-			n, err = read(fd, buf)
-		}
-		if err != nil {
-			return err
-		}
-		switch h, _, err := ParseReply(buf[:n], n); {
-		case err != nil:
-			return err
-		case h.Status == StatusOK:
-			open++
-		case h.Type == ReplyBit && h.Status == StatusTooMany:
-			refused++
-		default:
-			return fmt.Errorf("connection %d: %+v", len(fds), h)
-		}
-	}
-	fmt.Printf("%d open, %d refused\n", open, refused)
-	waitForEOF()
-	for _, fd := range fds {
-		unix.Close(fd)
-	}
-	return nil
 }
 
 // open is how many connections are open.

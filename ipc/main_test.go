@@ -27,7 +27,6 @@ const helperEnv = "GPUARB_IPC_TEST_HELPER"
 
 var helpers = map[string]func(path string) error{
 	"connect": helperConnect,
-	"flood":   helperFlood,
 	"listen":  helperListen,
 	"inherit": helperInherit,
 }
