@@ -1,7 +1,7 @@
 package daemon
 
 // This file has the daemon and what its lock guards: the tables of devices, sessions, jobs, connections and waiting requests. They name each
-// other, and so stand together. What is done with them is in the other files, in the order that doc.go gives.
+// other, and so stand together. The other files change them, in the order that doc.go gives.
 
 import (
 	"context"
@@ -109,9 +109,9 @@ type jobOrigin struct {
 	request uint64
 }
 
-// job is what one `gpuarb run` opened. It lasts as long as the runner or any of
-// its processes lives, whether that has connected or not: see orphans.go. The runner is
-// watched by its pidfd, so that the job outlives a restart of the daemon without a word.
+// job is the job of one `gpuarb run`. It lasts as long as the runner or any of
+// its processes lives, also if that process never connects: see orphans.go. The runner is
+// watched by its pidfd, so that the job outlives a restart of the daemon without a message.
 type job struct {
 	id    arbiter.JobID
 	token ipc.Token
@@ -129,7 +129,7 @@ type job struct {
 	budget    accounting.Bytes
 }
 
-// client is what one connection is to the daemon.
+// client is the daemon's side of one connection.
 type client struct {
 	d       *Daemon
 	conn    *ipc.Conn
@@ -138,7 +138,7 @@ type client struct {
 	request ipc.Type // the last one that was read; the connection's own goroutine's
 	// taken is s.taken when this connection became the session's.
 	taken int
-	// makers are what messages about makersOf have told that are followed by others.
+	// makers are the threads that messages about the lease makersOf have listed so far, until the last of these messages comes.
 	makers   []arbiter.Maker
 	makersOf *shim.Lease
 	// waits is the last request of this connection that was parked, unread says that its client may not have read what
@@ -215,16 +215,15 @@ func newLeft() left {
 	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
 }
 
-// reader reads one device in a goroutine of its own, which is all that waits when the
-// device does: once a second, and at once where somebody waits for what it says. What a
-// reading lists serves all who wait, however many they are.
+// reader reads one device in a goroutine of its own, so that nothing else waits for a device that hangs. It reads once a second, and
+// at once if a request waits for a reading. One reading serves all requests that wait.
 type reader struct {
 	d     *Daemon
 	index int
 	wake  chan struct{}
 	first chan struct{} // closed when the first reading is in the books
 
-	names map[int]named // of processes that are no clients; run's own, as what follows
+	names map[int]named // of processes without a lease; only the goroutine of run uses this field and those up to lost
 	gap   time.Duration // the pause before the next look at what drains
 	pace  *rate.Limiter // one reading in each readOften in the long run, and readBurst at once
 	lost  bool          // as the last reading said

@@ -15,8 +15,8 @@ func (d *Daemon) readers() map[int]*reader { return d.known.Load().readers }
 
 func isGPU(dev inventory.Device) bool { return dev.Vendor != accounting.VendorCPU }
 
-// usable is what programs can have of a device: a driver may keep a part of it,
-// which its own total counts and CUDA's does not.
+// usable returns how many bytes of a device programs can have: a driver may keep a part of it,
+// which the driver's total counts and CUDA's total leaves out.
 func usable(dev inventory.Device) accounting.Bytes {
 	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
 }

@@ -22,8 +22,8 @@
 //     probe;
 //   - the daemon and what its lock guards: daemon;
 //   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, given. Objects of threads: threads. Jobs and
-//     sessions: jobs, sessions. Requests that wait, and grants that were not read: queue, undelivered. Panics: broken. What is decided is
-//     carried out as the lock is given back: lock;
+//     sessions: jobs, sessions. Requests that wait, and grants that were not read: queue, undelivered. Panics: broken. The lock,
+//     and how decisions are carried out as it is given back: lock;
 //   - limits: shown, folders, setlimit, frompages;
 //   - devices: beside, reclaim, idle, reader, scan;
 //   - the ends of processes: orphans, ends;

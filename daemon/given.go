@@ -8,10 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// jobFlags are those of a job's flags that its processes' limits and waiting depend on.
+// jobFlags are the flags of a job on which the limits of its processes depend, and whether they wait.
 const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
 
-// showLocked has a session's page say what its job was given.
+// showLocked writes into a session's page what its job was given.
 func (d *Daemon) showLocked(s *session) {
 	if s.page == nil {
 		return

@@ -89,8 +89,8 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	return d.jobsOf.full(peer.PID, peer.UID, peer.Privileged)
 }
 
-// mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: whoever
-// asks for any device is not given it, nor who does not know it yet.
+// mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: a
+// request for any device is not given the processor, and neither is a request of a gpuarb that does not know it yet.
 func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
 	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
 	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
@@ -190,7 +190,7 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	return nil
 }
 
-// openedLocked is what the runner of an open job is told.
+// openedLocked returns the reply to the runner of an open job.
 func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
 	record := d.file.Jobs.At(j.index)
 	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}

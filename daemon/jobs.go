@@ -101,7 +101,7 @@ func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
 	return indices
 }
 
-// watchJob has a job live by a process, until the last of the job's has ended.
+// watchJob watches the process that a job lives by. When the process ends, another process of the job is looked for.
 func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 	return j.by.watch(d.reaper, by, pidfd, func() {
 		switch {

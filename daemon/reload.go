@@ -63,7 +63,7 @@ func (d *Daemon) turnTo(cfg *config.Config, path string) {
 	signal(d.turned)
 }
 
-// wantedPage is where a configuration has the page be served.
+// wantedPage returns where the page is served by a configuration.
 func wantedPage(c *config.Config) worker.Wanted {
 	network, address := c.HTTP.Listen.Network()
 	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}

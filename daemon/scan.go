@@ -70,7 +70,7 @@ func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
 	return readers
 }
 
-// lastDevices is what the daemon before this one found: a device that hangs at the start is
+// lastDevices returns the devices that the daemon before this one found: a device that hangs at the start is
 // known from there, and with it what was granted on it.
 func (d *Daemon) lastDevices() (last []inventory.Device) {
 	text, err := os.ReadFile(d.paths.devices)
@@ -132,7 +132,7 @@ func (d *Daemon) probeUnknown() {
 	}
 }
 
-// startReaders has each device read, and waits a while for what they say first: what is
+// startReaders starts the reader of each device, and waits for the first readings, for startPatience at most: memory that is
 // in use at the start counts from the start.
 func (d *Daemon) startReaders() {
 	late := d.after(startPatience)

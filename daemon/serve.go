@@ -169,7 +169,7 @@ func (cl *client) handle(m ipc.Message) error {
 			}
 			cl.endStream()
 		}
-		cl.waits = nil // whoever asks the next thing has read the reply to the last
+		cl.waits = nil // a client that sends its next request has read the reply to the last
 		cl.unread.Store(false)
 	}
 	cl.request = m.Header.Type

@@ -41,14 +41,14 @@ type session struct {
 	mapped atomic.Bool
 }
 
-// sessionOf is the session of a record. Nobody knows it yet.
+// sessionOf returns the session of a record. It is in no table yet.
 func sessionOf(index int, r *statefile.Session) *session {
 	return &session{token: r.Token, job: arbiter.JobID(r.Job), run: r.Job != 0, record: r, index: index,
 		peer: ipc.Peer{PID: int(r.PID), StartTicks: r.StartTicks, UID: r.UID, GID: r.GID, PIDFD: -1}, life: watched{pidfd: -1},
 		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
-// request is what a session asks for by its record, as the arbiter takes it.
+// request returns the request of a session by its record, as the arbiter takes it.
 func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
 	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),

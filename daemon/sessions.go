@@ -95,7 +95,7 @@ func (d *Daemon) memberEndedLocked(s *session) {
 	}
 }
 
-// endSessionLocked is for a session whose process is dead, did exec, or said goodbye.
+// endSessionLocked ends a session whose process is dead, did exec, or said goodbye.
 // Its leases drain until the memory is really back.
 func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping() {
@@ -130,7 +130,7 @@ func (d *Daemon) forgetLocked(s *session) {
 	}
 }
 
-// drainLocked has the device of a dead session's lease looked at until its memory is really back
+// drainLocked enters a dead session whose lease the device's reader watches until its memory is back
 // there, which makes its bytes grantable. A driver frees a process's memory when its last
 // descriptor of the device closes, which may be later than its death.
 func (r *reader) drainLocked(s *session) {

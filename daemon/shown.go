@@ -2,8 +2,8 @@ package daemon
 
 // A program that asks how much memory is free asks again, some of them before each
 // allocation. So the answer is left in its page and kept true there: each second, and with
-// whatever the program itself is granted. Who has not asked for a minute asks once more, so
-// that this is done for those who look.
+// whatever the program itself is granted. After a minute without a question the program
+// asks once more, so that this is done only for programs that look.
 
 import (
 	"time"

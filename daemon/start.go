@@ -136,7 +136,7 @@ func (d *Daemon) start(page worker.Wanted) error {
 	return nil
 }
 
-// realParts are those of a daemon at work.
+// realParts returns the parts of a daemon at work.
 func (d *Daemon) realParts() parts {
 	return parts{
 		clock: clock{time.Now, time.After, awake},
@@ -213,8 +213,8 @@ func (d *Daemon) mount() error {
 }
 
 // goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
-// wherever FUSE is not to be had, as in most containers, unless --mount named a place. Where FUSE
-// has gone from a machine whose programs are to be taken up, or somebody has mounted something else there, the programs are
+// wherever FUSE is not to be had, as in most containers, unless --mount named a place. If FUSE
+// is gone from a machine whose programs are to be taken up, or something else is mounted there, the programs are
 // worth more than the view of them; a first start says instead what is wrong.
 func (d *Daemon) goesWithout(err error) bool {
 	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
@@ -231,5 +231,5 @@ func (d *Daemon) goesWithout(err error) bool {
 	return goes
 }
 
-// Failed receives what ends a daemon that nobody stopped.
+// Failed receives the error that ends a daemon other than by Stop.
 func (d *Daemon) Failed() <-chan error { return d.failed }

@@ -36,20 +36,20 @@ type snapshots struct {
 	readers map[uint32]*audience // by user
 }
 
-// audience is what a user's clients share that are sent a snapshot, or events.
+// audience is shared by the clients of one user that are sent snapshots or events.
 type audience struct {
 	places  chan struct{}    // a token for each that is sent a snapshot
 	follows chan struct{}    // and for each that is sent events
-	texts   fair.Paced[text] // where he may not see all
+	texts   fair.Paced[text] // if that user may not see all
 }
 
-// text is what was made for a client to read.
+// text is a text for clients, or the error of making it.
 type text struct {
 	bytes []byte
 	err   error
 }
 
-// audienceOf is what a user's clients share.
+// audienceOf returns the audience of a user.
 func (s *snapshots) audienceOf(uid uint32) *audience {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -65,7 +65,7 @@ func (s *snapshots) audienceOf(uid uint32) *audience {
 }
 
 // eventStream sends the event history to one client, in a goroutine of its own beside the
-// connection's: a client that does not read delays nobody else, and the end of its connection is still noticed.
+// connection's: a client that does not read delays no other client, and the end of its connection is still noticed.
 type eventStream struct {
 	cancel context.CancelFunc
 	ended  chan struct{}

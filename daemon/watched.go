@@ -29,7 +29,7 @@ func startedOf(p ipc.Peer) procfacts.Started {
 	return procfacts.Started{PID: p.PID, StartTicks: p.StartTicks}
 }
 
-// watch has ended called when a process ends. w takes the pidfd over, and closes it if the process cannot be watched.
+// watch calls ended when a process ends. w takes the pidfd over, and closes it if the process cannot be watched.
 func (w *watched) watch(by *watcher, p procfacts.Started, pidfd int, ended func()) error {
 	w.Started, w.pidfd, w.ended = p, -1, ended
 	if err := by.Add(pidfd, w); err != nil {

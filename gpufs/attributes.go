@@ -43,7 +43,7 @@ func (st *state) shownTo(uid uint32, of part) *snapshot {
 	return &snapshot{s.WithOwnCommands(uid)}
 }
 
-// attributes are what stat shows of a node.
+// attributes are the figures that stat shows of a node.
 type attributes struct {
 	state *state
 	uid   uint32
@@ -59,8 +59,8 @@ func (a *attributes) show(out *fuse.Attr) {
 	out.SetTimes(&a.state.mounted, &a.state.mounted, &a.state.mounted)
 }
 
-// Getattr does not ask whether what it tells of is still there: a path leads through
-// Lookup, and who has a directory open may look at it for as long as he likes.
+// Getattr does not check that the thing behind the node is still there: a path leads through
+// Lookup, and an open directory may be looked at for as long as it is open.
 func (a *attributes) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
 	a.show(&out.Attr)
 	return 0

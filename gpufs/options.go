@@ -28,12 +28,12 @@ type Options struct {
 	Standing func(tid, uid uint32) Standing
 	// Control takes what is written to the limits. Nil: no file can be written.
 	Control Control
-	// Hides says whether a user may see no command lines but those of his own programs. Nil: nobody is kept from any.
+	// Hides says whether a user may see no command lines but those of his own programs. Nil: all users see all.
 	Hides func(uid uint32) bool
 	// Metrics writes the file metrics from a snapshot; nil leaves the file out. It may look at the
-	// daemon's own process in /proc, which nobody can hold up.
+	// daemon's own process in /proc, which no other process can hold up.
 	Metrics func(io.Writer, figures.Snapshot) error
-	// History is what the file events shows. Nil: there is none.
+	// History has the lines of the file events. Nil: there is no such file.
 	History History
 	// Logger takes what goes wrong while serving. Nil: nothing is logged.
 	Logger *slog.Logger
@@ -46,7 +46,7 @@ type Control interface {
 	Set(context.Context, Setting) error
 }
 
-// Setting is a limit as somebody wrote it.
+// Setting is a limit as a user wrote it.
 type Setting struct {
 	Of       rules.Owner // whose limit it is
 	UserName string      // of the user whose limit it is; "": the limit has no user
@@ -64,10 +64,10 @@ type Standing struct {
 	Namespace  uint64 // PID namespace of a process of root's or of the daemon's user: without privilege it owns only what was opened there; 0: any other user
 }
 
-// opener is who opened a file: who was let in decides, not who got the descriptor.
+// opener is the process that opened a file: its rights decide, not those of a process that was given the descriptor.
 type opener struct {
 	uid uint32
-	pid int // where he opened it to write; 0: not known
+	pid int // if the file was opened to write; 0: not known
 	Standing
 }
 

@@ -23,10 +23,10 @@ type Server struct {
 	unmount  func() error // once
 }
 
-// messages hands on what the library logs, until the end has begun: that readers
-// are cut off then is no news.
+// messages hands on what the library logs, until the unmount has begun: it is expected that readers
+// are cut off then.
 type messages struct {
-	to     *slog.Logger // nil: nobody wants them
+	to     *slog.Logger // nil: they are dropped
 	ending atomic.Bool
 }
 
@@ -37,17 +37,17 @@ func (m *messages) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Path is where the filesystem is mounted, without symbolic links.
+// Path returns the mount point, without symbolic links.
 func (s *Server) Path() string { return s.point.path }
 
-// Done is closed when the filesystem has gone: by Unmount, or by somebody's umount.
+// Done is closed when the filesystem has gone: by Unmount, or by a user's umount.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// unmountPatience is how long Unmount waits for readers that are inside. Who stops a daemon has hardly more than a second for
-// all of it, and what takes the mount away for a user may need some of that on a busy machine.
+// unmountPatience is how long Unmount waits for readers that are inside. The whole stop of a daemon may take hardly more than a second,
+// and the helper that unmounts for a user may need some of that on a busy machine.
 const unmountPatience = 500 * time.Millisecond
 
-// Unmount takes the filesystem away, also while somebody is in it: his next read
+// Unmount takes the filesystem away, also while it is in use: the next read of an open file
 // fails. It removes the directory if Mount made it. To call it again is harmless.
 func (s *Server) Unmount() error { return s.unmount() }
 
@@ -76,8 +76,8 @@ func (s *Server) unmountOnce() error {
 	return nil
 }
 
-// atPoint says what is mounted at the mount point now: this filesystem, which may be dead by an abort of its connection; something of
-// somebody else's, which is left alone; or nothing, since somebody unmounted it.
+// atPoint says what is mounted at the mount point now: this filesystem, which may be dead by an abort of its connection; another filesystem,
+// which is left alone; or nothing, because a user unmounted it.
 func (s *Server) atPoint() (ours, covered bool, err error) {
 	top, err := mountedAt(s.point.path)
 	if err != nil || top == nil {

@@ -16,7 +16,7 @@ type Device struct {
 	UUID    string // "GPU-…", "MIG-…" as the vendor's own tools spell it, "CPU-…" for the processor; empty if the device has none
 	PCI     string // domain:bus:device.function, lower case; empty if the driver does not say
 	Parent  string // UUID of the GPU that MIG made it of; empty: it is none of MIG's instances
-	// UUIDBytes is what the vendor's programming interface gives for the device:
+	// UUIDBytes is the identity of the device in the vendor's programming interface:
 	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel; for the
 	// processor the one that [ProcessorUUID] says.
 	UUIDBytes [16]byte
@@ -25,7 +25,7 @@ type Device struct {
 	Reserved  uint64               // bytes inside Total that the driver keeps for itself; 0 if it does not say
 }
 
-// ProcessUsage is what one process holds on one device, as the driver says.
+// ProcessUsage is the memory of one process on one device, as the driver says.
 type ProcessUsage struct {
 	PID   int
 	Bytes uint64

@@ -90,7 +90,7 @@ func (h *nvmlHost) devices(count int, last []Device) (list []found, reason strin
 	return append(list, instances...), strings.Join(reasons, "; ")
 }
 
-// sight is what became of the first look at a device.
+// sight is the result of the first look at a device.
 type sight struct {
 	device    Device
 	instances []found // that MIG made of it

@@ -50,7 +50,7 @@ func isTransient(err error) bool {
 }
 
 // admit makes a Conn of an accepted connection, or closes it and returns nil.
-// What is cheap comes first.
+// The cheap checks come first.
 func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	sock, err := newSocket(conn, &l.rooms)
 	if err != nil {

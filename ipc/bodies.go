@@ -19,7 +19,7 @@ type Body interface {
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
 
-// shape is what the table of messages knows of one type.
+// shape is the entry of one type in the table of messages.
 type shape struct {
 	name      string
 	request   int  // bytes of the request's body
@@ -31,8 +31,8 @@ type shape struct {
 	replyFD   bool // one descriptor may come with the reply
 }
 
-// shapes is the one table of the messages: what is known, how long it is, and
-// where a descriptor belongs. A type that is not in it is unknown.
+// shapes is the table of all messages: the types that there are, how long each message is, and
+// where a descriptor belongs. A type that is not in the table is unknown.
 var shapes = map[Type]shape{
 	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), waits: true, replyFD: true},
 	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},

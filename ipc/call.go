@@ -67,8 +67,8 @@ func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (in
 }
 
 // CallWaiting is Call for a request that may have to wait. When ctx ends, the request is
-// cancelled, and the connection can be used further. What the daemon granted in that very
-// moment is granted: the error is then nil. Else it is ctx's.
+// cancelled, and the connection can be used further. If the daemon has granted the request in that very
+// moment, it is granted: the error is then nil. Else the error is ctx's.
 func CallWaiting[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep, w Wait) error {
 	return closeFD(callFD(ctx, c, typ, req, -1, reply, &waiting{Wait: w}))
 }

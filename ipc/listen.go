@@ -17,8 +17,8 @@ import (
 // Listen makes the socket at path and listens. The file PATH.lock, locked for as
 // long as the Listener lives, decides whose path it is, before anything is
 // unlinked: two daemons cannot both think that the other's socket is stale. The
-// error is then an *InUseError. A socket file that nobody listens on is replaced;
-// what is no socket is left alone, and an error.
+// error is then an *InUseError. A socket file on which no process listens is replaced;
+// a file of another type is left alone, and Listen returns an error.
 //
 // A daemon that was killed while it started a program may be survived by that for a moment,
 // with all that was its own: what a dead process holds is waited for.
@@ -51,8 +51,8 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 // ErrInherited says that a socket file was not made here, and that who made it has to make it again.
 var ErrInherited = errors.New("it belongs to whoever opened it")
 
-// Renew makes the socket file again where somebody has removed or replaced it, as nobody could connect any more, and tells
-// whether he had. What is in its place and no socket is left alone, as by Listen, and an error.
+// Renew makes the socket file again if it was removed or replaced, because no client could connect any more, and reports
+// whether it was. A file of another type in its place is left alone, as by Listen, and Renew returns an error.
 func (l *Listener) Renew() (lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -72,7 +72,7 @@ func (l *Listener) Renew() (lost bool, err error) {
 	return true, old.Close()
 }
 
-// socket is what clients come by at this moment.
+// socket returns the socket on which clients connect now.
 func (l *Listener) socket() *net.UnixListener {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -166,8 +166,8 @@ func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
 	}
-	// Between bind and listen a connect is refused: nobody gets in under a mode
-	// that was not asked for.
+	// Between bind and listen a connect is refused: no client gets in under another mode
+	// than the one that was asked for.
 	ln, err := openUp(fd, f, path, opts)
 	if err != nil {
 		os.Remove(path)

@@ -1,6 +1,7 @@
 package shim
 
-// This file finds the library and the probe, and tells whether a library can be used. launch.go starts programs under it.
+// This file finds the library and gpuarb-probe, and reports whether a library can be used. launch.go
+// computes the environment that names the library.
 
 import (
 	"bytes"

@@ -53,8 +53,8 @@ func (h *History) ReadAt(dst []byte, offset int64) (n int, next int64) {
 	return h.lines.ReadAt(dst, offset)
 }
 
-// Read hands on the lines that are kept from an offset on, whole ones in at most so many bytes, which are valid until each returns, with
-// the offset behind them. It returns that after the last one; if it follows, when ctx ends. An error is that of each.
+// Read calls each with the kept lines from an offset on: whole lines of at most most bytes, which are valid until each returns, and the offset
+// behind them. It returns the offset behind the last line; if it follows, when ctx ends. If each fails, Read returns that error.
 func (h *History) Read(ctx context.Context, from int64, follow bool, most int, each func(lines []byte, next int64) error) (at int64, err error) {
 	if follow {
 		h.hurry(1)
