@@ -21,35 +21,26 @@ func (j *job) standsStill() bool {
 	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
 }
 
-// committed returns the larger of what a job's living processes hold on a device and what is reserved for the job there.
+// committed returns the larger of what a job's living processes hold on a device, including the overhead that their leases are charged for, and
+// what is reserved for the job there.
 func (j *job) committed(d *device) accounting.Bytes {
-	return max(j.held(d), j.limits(d).Least())
-}
-
-// held returns the bytes that a job's living processes hold on a device.
-func (j *job) held(d *device) (held accounting.Bytes) {
-	for _, s := range j.sessions {
-		held = held.Plus(s.held(d))
+	var held accounting.Bytes
+	for l := range j.leasesOn(d) {
+		if l.session.alive() {
+			held = held.Plus(l.Granted()).Plus(l.Charged())
+		}
 	}
-	return held
+	return max(held, j.limits(d).Least())
 }
 
 // away returns how many of the bytes that a job's living processes hold are managed memory that is away from the device.
 func (j *job) away(d *device) (away accounting.Bytes) {
-	for _, s := range j.sessions {
-		if l := s.leaseOn(d); l != nil && s.alive() {
+	for l := range j.leasesOn(d) {
+		if l.session.alive() {
 			away = away.Plus(l.Away())
 		}
 	}
 	return away
-}
-
-// held returns the bytes that a process holds on a device, including the overhead that its lease is charged for; 0: it holds none, or has ended.
-func (s *session) held(d *device) accounting.Bytes {
-	if l := s.leaseOn(d); l != nil && s.alive() {
-		return l.Granted().Plus(l.Charged())
-	}
-	return 0
 }
 
 // holding returns the processes of a job that hold something.

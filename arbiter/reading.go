@@ -65,7 +65,10 @@ func (r *Reading) Book(now time.Time) {
 	}
 	cost := d.contextCost()
 	for _, pid := range slices.Collect(maps.Keys(d.byPID)) {
-		r.client(now, pid)
+		a.readOverhead(now, d, pid)
+		for _, l := range d.byPID[pid] {
+			l.SetBeside(l.free())
+		}
 	}
 	if d.contextCost() != cost { // requests for contexts need more, or less
 		a.changed()
@@ -82,13 +85,5 @@ func (r *Reading) Book(now time.Time) {
 		if a.leases[l.id] == l {
 			a.reclaim(now, l)
 		}
-	}
-}
-
-// client compares the figure of a client's process with what it uses, and has the sums of the device follow.
-func (r *Reading) client(now time.Time, pid int) {
-	r.a.readOverhead(now, r.device, pid)
-	for _, l := range r.device.byPID[pid] {
-		l.SetBeside(l.free())
 	}
 }

@@ -177,17 +177,12 @@ func (a *Arbiter) left(now time.Time, l *lease) {
 	}
 }
 
-// dropIdle takes a slot back with which nothing is done.
-func (a *Arbiter) dropIdle(now time.Time, h *holder) {
-	if h.device.holder(h.owner) == h && !h.kept && !a.busy(h) {
-		a.drop(now, h)
-	}
-}
-
 // sweep gives back the slots of those who freed their last object without a word.
 func (a *Arbiter) sweep(now time.Time, d *device) {
 	for _, h := range d.permits[permit.Slot] {
-		a.dropIdle(now, h)
+		if d.holder(h.owner) == h && !h.kept && !a.busy(h) { // dropping one may have dropped another one
+			a.drop(now, h)
+		}
 	}
 }
 
