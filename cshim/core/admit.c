@@ -15,7 +15,8 @@
 // So often it asks again when something came back meanwhile: its siblings take of that too.
 #define TRIES 16
 
-uint64_t ga_admit_late(struct ga_root *root, uint32_t device) {
+// Returns the bytes of a device whose free has not been seen to execute.
+static uint64_t unexecuted(struct ga_root *root, uint32_t device) {
     return atomic_load(&root->devices[device].late);
 }
 
@@ -52,16 +53,16 @@ void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
 
 // What was seen before the daemon was asked.
 struct before {
-    uint64_t late, returned;
+    uint64_t unexecuted, returned;
 };
 
 static struct before look_before(struct ga_root *root, uint32_t device) {
-    return (struct before){ga_admit_late(root, device), atomic_load(&root->returned[device])};
+    return (struct before){unexecuted(root, device), atomic_load(&root->returned[device])};
 }
 
 static bool has_come(struct ga_root *root, uint32_t device, const struct before *b) {
     return atomic_load(&root->returned[device]) != b->returned ||
-           ga_admit_late(root, device) < b->late;
+           unexecuted(root, device) < b->unexecuted;
 }
 
 // Waits until enough of what is pending came back. True: something has, from a pool, by itself, or
@@ -73,7 +74,7 @@ static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t mis
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
         // Under pressure what pools keep has to come back, too.
         reaped += ga_interface_reap(root, device, missing - reaped);
-        uint64_t late = ga_admit_late(root, device);
+        uint64_t late = unexecuted(root, device);
         uint64_t pending = late + atomic_load(&root->devices[device].kept);
         if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
             return reaped > 0 || has_come(root, device, before);

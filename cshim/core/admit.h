@@ -148,8 +148,6 @@ static inline bool ga_remove(struct ga_root *root, uint64_t address, struct ga_e
 // So many contexts, from this one on, have ended, and with them all blocks that lived there.
 void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts);
 
-// Bytes of the device whose free has not been seen to execute.
-uint64_t ga_admit_late(struct ga_root *root, uint32_t device);
 // More than the whole limit: it can never be had.
 bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes);
 
