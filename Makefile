@@ -25,11 +25,11 @@ ifeq ($(origin CC),default)
 CC := gcc
 endif
 
-# The version is that of the nearest tag; without one, what version/ says. It goes in
+# The version is that of the nearest tag; without one, what internal/version/ says. It goes in
 # by -ldflags, never through Go's own look at the checkout: that one fails where the
 # checkout belongs to somebody else.
 VERSION ?= $(shell git describe --tags --dirty 2>/dev/null | sed 's/^v//')
-LDFLAGS = $(if $(VERSION),-X github.com/gpuarb/gpuarb/version.Version=$(VERSION))
+LDFLAGS = $(if $(VERSION),-X github.com/gpuarb/gpuarb/internal/version.Version=$(VERSION))
 GOBUILD = $(GO) build -trimpath -ldflags '$(LDFLAGS)'
 export GOFLAGS := $(strip -buildvcs=false $(GOFLAGS))
 export PYTHON
@@ -59,7 +59,7 @@ $(BUILD)/gpuarbd: FORCE
 	$(call line,GO,$@)$(GOBUILD) -o $@ ./cmd/gpuarbd && chmod a+rx $@
 
 # Static, with Go's own look-ups of users and names (netgo, osusergo), because the command must run in any
-# container and on any libc. The C code in spawn/ runs before Go's runtime starts.
+# container and on any libc. The C code in cmd/gpuarb/spawn/ runs before Go's runtime starts.
 $(BUILD)/gpuarb: LDFLAGS += -linkmode external -extldflags -static
 $(BUILD)/gpuarb: FORCE
 	$(call line,GO,$@)CGO_ENABLED=1 CC='$(CC)' $(GOBUILD) -tags netgo,osusergo -o $@ ./cmd/gpuarb
@@ -157,7 +157,7 @@ pictures: setup-test test-build ## draw docs/pictures anew: screens among the go
 	@mkdir -p docs/pictures $(BUILD)/pictures
 	@GPUARB_TEST_PICTURES=$(abspath $(BUILD))/pictures $(GO) test -tags full ./tests/web -run TestFullLooks -count=1 -web.busy=4m
 	@cp $(BUILD)/pictures/light-1440.png docs/pictures/page.png
-	@set -e; for screen in top/testdata/picture-*.txt; do \
+	@set -e; for screen in cmd/gpuarb/top/testdata/picture-*.txt; do \
 		name=$${screen##*/picture-}; $(GO) run ./tools/picture <$$screen >docs/pictures/$${name%.txt}.svg; done
 
 # AT=COMMIT measures another commit, LIST=yes names the functions that a granted allocation crosses.

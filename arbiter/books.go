@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file has the books of the arbiter as data: devices, the budgets that jobs share, jobs, sessions, leases, the holders of permits, the limits

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // Observe takes a reading of a device into the books. It does not note what leases used just before.

@@ -4,7 +4,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/pressure"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file has the gauge of a device, a job or a user: for how long requests waited for bytes there, and for how long no job went on meanwhile.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file compares the figures of a device with the books: overhead of clients, processes without a lease, and memory of dead processes.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file makes snapshots of the books for the files below /gpu, the metrics and the web page. figures.Snapshot.Arrange orders them later, without the lock.

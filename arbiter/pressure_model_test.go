@@ -4,7 +4,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // The reference of the pressures: whenever time goes by, everything is looked at, and what waits for how long is added up.

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file records events (event.go) until the daemon reads them, and in the tally of a job its processes that use a device past the library.

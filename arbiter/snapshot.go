@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file describes leases, devices, jobs, budgets, users and waiting requests for a snapshot (figures.Snapshot). picture.go puts it together.

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/threads"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // This file has the types with which the daemon calls the arbiter: the IDs, the requests and what is told of what they opened, the readings of a

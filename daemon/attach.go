@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
 )

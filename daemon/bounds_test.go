@@ -4,8 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether others came before or not, and that a

@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/daemon/history"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // TestWhoBrokeIt checks that a panic counts against a client only if it came in the goroutine that applied the client's request, and

@@ -7,8 +7,8 @@ import (
 	"hash/fnv"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // binding says when a limit of a cgroup ends by itself.

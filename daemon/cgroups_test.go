@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // limitCgroup sets what all programs in a cgroup may hold.

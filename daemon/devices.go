@@ -5,7 +5,7 @@ package daemon
 import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 

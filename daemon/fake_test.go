@@ -7,8 +7,8 @@ import (
 	"time"
 	"unsafe"
 
-	"github.com/gpuarb/gpuarb/inventory"
-	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
 // fakeClock is a clock that goes when it is told to. Its times have a wall clock and an

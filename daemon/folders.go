@@ -15,7 +15,7 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
 // hierarchies returns the folders at which the roots of cgroup hierarchies are mounted, v2 first; nil: they cannot be read.

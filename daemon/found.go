@@ -6,8 +6,8 @@ import (
 	"errors"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
 // found has the facts of the processes that the records name. Barred processes, whose requests broke the daemon, are left out.

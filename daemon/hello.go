@@ -9,10 +9,10 @@ import (
 
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // facts reads what the kernel says about a peer, as long as that is the process that connected. It is to be

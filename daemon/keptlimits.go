@@ -9,10 +9,10 @@ import (
 	"slices"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // ofNobody is the start time in records of limits of users and cgroups. A daemon of an older version, which takes such a record for that of

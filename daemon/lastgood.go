@@ -16,7 +16,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/internal/config"
 )
 
 // systemState is the folder of files that the system's daemon keeps over a reboot.

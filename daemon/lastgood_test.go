@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/internal/config"
 )
 
 // TestKeptConfiguration checks that the last good configuration is the owner's alone, also where it was not before, and is kept

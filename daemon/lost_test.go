@@ -3,7 +3,7 @@ package daemon
 import (
 	"testing"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // TestLostDeviceComesBack: a device is lost with what is on it, and comes back empty: to the

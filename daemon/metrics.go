@@ -8,10 +8,10 @@ import (
 	"io"
 	"time"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/daemon/metrics"
+	"github.com/gpuarb/gpuarb/daemon/metrics/jobfiles"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/metrics"
-	"github.com/gpuarb/gpuarb/metrics/jobfiles"
 )
 
 // writeMetrics writes the metrics of a snapshot. It takes no lock of the daemon's.

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/wording"
-	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
 // variableOfJob is the environment variable with the token, and its "=".

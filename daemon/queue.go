@@ -7,9 +7,9 @@ import (
 	"errors"
 
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // requestOf returns the number that identifies a request when its client asks again. Numbers count within a session. A Hello comes before the

@@ -14,8 +14,8 @@ import (
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/inventory"
-	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
 const (

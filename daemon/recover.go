@@ -10,10 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/arbiter/wording"
-	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // recover reads the limits, jobs, sessions with their leases, and waiting requests that the last daemon left in the state file, and continues them.

@@ -4,8 +4,8 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // TestStandingOfADeadRunner checks that a job of root's whose runner has ended is privileged after a restart of the daemon only if a

@@ -6,8 +6,8 @@ import (
 	"errors"
 	"os"
 
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 

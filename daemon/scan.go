@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // mostDevices is how many devices are arbitrated at most.

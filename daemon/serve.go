@@ -15,10 +15,10 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/gpuarb/gpuarb/daemon/fair"
-	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/daemon/metrics"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/metrics"
-	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // openSocket listens: on the socket that systemd hands over, else on our own.

@@ -11,15 +11,15 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon/history"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
+	"github.com/gpuarb/gpuarb/daemon/metrics"
 	"github.com/gpuarb/gpuarb/gpufs"
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/version"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/metrics"
-	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/version"
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 

@@ -8,8 +8,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/procfacts"
-	"github.com/gpuarb/gpuarb/statefile"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
 // openFailures reads the failures of the daemons before this one. It bars the clients that broke them mostTries times, and sets the state

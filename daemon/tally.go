@@ -4,7 +4,7 @@ package daemon
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/daemon/fair"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 const (

@@ -4,8 +4,8 @@ package daemon
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.

@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/inventory"
+	"github.com/gpuarb/gpuarb/daemon/inventory"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 )
 
 // watched is a process whose end is waited for: a client's, or the one that a job lives by. The daemon's lock guards it.

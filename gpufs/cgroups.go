@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // cgroups/PATH: a folder for each cgroup in which clients run or which has a limit, and for those around it, in one another

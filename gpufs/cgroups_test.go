@@ -5,7 +5,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // inCgroups is a state with clients in cgroups.

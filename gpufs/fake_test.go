@@ -15,7 +15,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 )
 
 // mountHistory mounts a history that has room for twenty lines of 200 bytes, and returns what writes the next so many.

@@ -12,7 +12,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/procfacts"
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
 // mountPoint is a directory that is ready to be mounted on.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // Options says how to mount.

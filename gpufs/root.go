@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gpuarb/gpuarb/figures"
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 )
 
 func (b *builder) root() *directory {

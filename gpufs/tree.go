@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/figures"
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 )
 
 // The tree is described by three kinds of entries. An entry is made afresh from a

@@ -3,7 +3,7 @@ package gpufs
 import (
 	"testing"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // TestFoldersOfUsers: a user's folder has his name, but where that is no name for a folder or another's too.

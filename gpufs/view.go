@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // View is what the filesystem shows. Snapshot must be safe for concurrent use, and be made for

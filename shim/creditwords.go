@@ -9,9 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/arbiter/reading"
-	"github.com/gpuarb/gpuarb/faults"
+	"github.com/gpuarb/gpuarb/internal/faults"
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 )
 
 // Words holds the settings of the credit words of all leases. The daemon's lock guards it. Clients change

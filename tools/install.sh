@@ -48,8 +48,8 @@ install_all() {
         text "systemd/$file" "$root/lib/systemd/system/$file"
     done
     text systemd/user/gpuarbd.service "$root/lib/systemd/user/gpuarbd.service"
-    install -D -m 0644 metrics/board/gpuarb.json "$share/grafana/gpuarb.json"
-    install -D -m 0644 metrics/board/gpuarb.rules.yml "$share/prometheus/gpuarb.rules.yml"
+    install -D -m 0644 daemon/metrics/board/gpuarb.json "$share/grafana/gpuarb.json"
+    install -D -m 0644 daemon/metrics/board/gpuarb.rules.yml "$share/prometheus/gpuarb.rules.yml"
     install -D -m 0644 systemd/gpuarb.sysusers "$root/lib/sysusers.d/gpuarb.conf"
     install -D -m 0644 systemd/gpuarb.tmpfiles "$root/lib/tmpfiles.d/gpuarb.conf"
     pages_and_completions "$build/share"

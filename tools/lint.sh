@@ -51,7 +51,7 @@ lint_modules() {
 }
 
 # Builds the packages that must work without cgo. Only packages that call a library of a vendor, or
-# that need C as spawn/ does, may use cgo.
+# that need C as cmd/gpuarb/spawn/ does, may use cgo.
 lint_cgo-free() {
     local package
     local -a packages

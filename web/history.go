@@ -12,7 +12,7 @@ import (
 	"unique"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // The last hour has one point in each step. The size of a point and of an answer is bounded, so

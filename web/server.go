@@ -9,7 +9,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 //go:embed assets

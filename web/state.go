@@ -10,8 +10,8 @@ import (
 	"io"
 	"time"
 
-	"github.com/gpuarb/gpuarb/figures"
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 )
 
 // stateJSON returns a snapshot as a JSON object in one line. Its arrays are those that the commands

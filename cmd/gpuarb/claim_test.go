@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 	"golang.org/x/sys/unix"
 )

@@ -13,8 +13,8 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gpuarb/gpuarb/internal/procfacts"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/procfacts"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

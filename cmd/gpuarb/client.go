@@ -12,9 +12,9 @@ import (
 	"time"
 
 	"github.com/go-json-experiment/json"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"golang.org/x/sys/unix"
 )
 

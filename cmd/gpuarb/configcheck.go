@@ -13,9 +13,9 @@ import (
 	"os/exec"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/figures"
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/spf13/cobra"
 )
 

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"time"
 
-	"github.com/gpuarb/gpuarb/doctor"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/doctor"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/spf13/cobra"
 )
 

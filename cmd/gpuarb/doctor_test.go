@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/doctor"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/doctor"
 )
 
 func TestDoctorWithoutDaemon(t *testing.T) {

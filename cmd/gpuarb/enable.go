@@ -15,7 +15,7 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/preload"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/preload"
 	"github.com/gpuarb/gpuarb/shim"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"

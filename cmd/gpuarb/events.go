@@ -15,9 +15,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

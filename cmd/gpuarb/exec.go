@@ -5,7 +5,7 @@ import (
 	"os"
 	"time"
 
-	"github.com/gpuarb/gpuarb/spawn"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/spawn"
 	"github.com/spf13/pflag"
 	"golang.org/x/sys/unix"
 )

@@ -7,8 +7,8 @@ import (
 	"io"
 	"os"
 
-	"github.com/gpuarb/gpuarb/preload"
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/preload"
+	"github.com/gpuarb/gpuarb/internal/report"
 )
 
 // This file prints results on stdout, as JSON or as text. It also has the JSON types that no other

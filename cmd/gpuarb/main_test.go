@@ -17,10 +17,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/gpuarb/gpuarb/events"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/events"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 

@@ -7,8 +7,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/manual"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/manual"
 	"github.com/spf13/cobra"
 )
 

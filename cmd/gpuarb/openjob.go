@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/spawn"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
-	"github.com/gpuarb/gpuarb/spawn"
 	"golang.org/x/sys/unix"
 )
 

@@ -8,7 +8,7 @@ import (
 	"io"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // reservationPlan is the output of `gpuarb plan --min --json`.

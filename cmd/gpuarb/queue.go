@@ -7,8 +7,8 @@ import (
 	"math"
 	"strconv"
 
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 

@@ -12,7 +12,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/internal/version"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )

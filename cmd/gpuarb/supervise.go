@@ -15,8 +15,8 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/spawn"
 	"github.com/gpuarb/gpuarb/shim"
-	"github.com/gpuarb/gpuarb/spawn"
 	"golang.org/x/sys/unix"
 )
 

@@ -9,9 +9,9 @@ import (
 	"io"
 	"os"
 
-	"github.com/gpuarb/gpuarb/figures"
-	"github.com/gpuarb/gpuarb/report"
-	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
+	"github.com/gpuarb/gpuarb/internal/version"
 	"github.com/spf13/cobra"
 )
 

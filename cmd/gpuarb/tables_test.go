@@ -10,12 +10,12 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/events"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/events"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
+	"github.com/gpuarb/gpuarb/internal/version"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
-	"github.com/gpuarb/gpuarb/version"
 	"golang.org/x/sys/unix"
 )
 

@@ -13,8 +13,8 @@ import (
 	"time"
 
 	"github.com/charmbracelet/colorprofile"
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/top"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/top"
+	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 )

@@ -8,9 +8,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/top"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/top"
 	"golang.org/x/sys/unix"
 )
 

@@ -4,9 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/cmd/gpuarb/top"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/tests/bounded"
-	"github.com/gpuarb/gpuarb/top"
 )
 
 // TestWatched checks that snapshots share a session, which is replaced when the daemon has ended

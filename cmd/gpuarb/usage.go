@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/internal/config"
 	"github.com/spf13/cobra"
 )
 

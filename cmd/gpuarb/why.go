@@ -9,9 +9,9 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/report"
 	"github.com/spf13/cobra"
 )
 

@@ -17,10 +17,10 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/gpuarb/gpuarb/config"
 	"github.com/gpuarb/gpuarb/daemon"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/version"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/version"
 	"github.com/gpuarb/gpuarb/web"
 	"github.com/gpuarb/gpuarb/web/worker"
 )

@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/gpuarb/gpuarb/config"
-	"github.com/gpuarb/gpuarb/manual"
+	"github.com/gpuarb/gpuarb/internal/config"
+	"github.com/gpuarb/gpuarb/internal/manual"
 )
 
 // shareFlag is the flag that the build uses (target share of the Makefile). It writes the manual

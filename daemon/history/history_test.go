@@ -4,7 +4,7 @@ import (
 	"testing"
 
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 )
 
 // TestOwnerOf: what a user can have happen as often as he likes takes his room in the history, and no other's.

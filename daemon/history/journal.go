@@ -12,7 +12,7 @@ import (
 	"github.com/coreos/go-systemd/v22/journal"
 
 	"github.com/gpuarb/gpuarb/daemon/fair"
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 )
 
 // priorities are the levels as the journal has them.

@@ -4,7 +4,7 @@ package history
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 )
 
 // Note takes events. The daemon's lock may be held.

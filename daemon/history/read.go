@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 )
 
 // write formats the pending events. The caller holds no lock of the daemon's.

@@ -9,7 +9,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 

@@ -61,7 +61,7 @@ func records(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	text, err := os.ReadFile(m.Socket + ".state")
 	check(t, err)
-	// As statefile/records.go lays them out: the header tells the sizes.
+	// As internal/statefile/records.go lays them out: the header tells the sizes.
 	at, live := int(binary.LittleEndian.Uint32(text[12:])), ""
 	for i, count := range []int{4096, 4096, 16384} {
 		size := int(binary.LittleEndian.Uint32(text[16+4*i:]))

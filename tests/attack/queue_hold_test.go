@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
-	"github.com/gpuarb/gpuarb/statefile"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 

@@ -59,7 +59,7 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	},
 }
 
-// eachSession tells where each live session's record is, as statefile/records.go lays
+// eachSession tells where each live session's record is, as internal/statefile/records.go lays
 // them out.
 func eachSession(t *testing.T, path string, f func(at int64)) {
 	t.Helper()

@@ -177,7 +177,7 @@ func TestE3TwoDevices(t *testing.T) {
 // that a tree as in /sys describes.
 func mixed(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	t.Helper()
-	tree, err := filepath.Abs("../../inventory/testdata/mixed")
+	tree, err := filepath.Abs("../../daemon/inventory/testdata/mixed")
 	if err != nil {
 		t.Fatal(err)
 	}

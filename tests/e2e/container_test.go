@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/report"
+	"github.com/gpuarb/gpuarb/internal/report"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 

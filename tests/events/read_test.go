@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/events"
+	"github.com/gpuarb/gpuarb/internal/events"
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 

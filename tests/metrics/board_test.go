@@ -38,7 +38,7 @@ memory.max = "60M"
 // boardQueries are the queries of the board, by where they stand.
 func boardQueries(t *testing.T) map[string]string {
 	t.Helper()
-	data, err := os.ReadFile("../../metrics/board/gpuarb.json")
+	data, err := os.ReadFile("../../daemon/metrics/board/gpuarb.json")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -86,7 +86,7 @@ func boardQueries(t *testing.T) map[string]string {
 // alertQueries are the queries of the alerts.
 func alertQueries(t *testing.T) map[string]string {
 	t.Helper()
-	rules, err := os.ReadFile("../../metrics/board/gpuarb.rules.yml")
+	rules, err := os.ReadFile("../../daemon/metrics/board/gpuarb.rules.yml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -35,7 +35,7 @@ var units = []string{"short", "bytes", "s", "percentunit", "ops"}
 
 // TestBoardForm: Grafana would take the board as it is meant. It cannot be asked: Debian has no Grafana.
 func TestBoardForm(t *testing.T) {
-	text, err := os.ReadFile("../../metrics/board/gpuarb.json")
+	text, err := os.ReadFile("../../daemon/metrics/board/gpuarb.json")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -23,8 +23,8 @@ func TestFullRules(t *testing.T) {
 			t.Errorf("promtool %v: %v\n%s", args, err, out)
 		}
 	}
-	promtool("", "check", "rules", "../../metrics/board/gpuarb.rules.yml")
-	promtool("", "test", "rules", "../../metrics/board/gpuarb.rules_test.yml")
+	promtool("", "check", "rules", "../../daemon/metrics/board/gpuarb.rules.yml")
+	promtool("", "test", "rules", "../../daemon/metrics/board/gpuarb.rules_test.yml")
 
 	var rules strings.Builder
 	rules.WriteString("groups:\n  - name: board\n    rules:\n")

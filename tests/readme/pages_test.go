@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/config"
+	"github.com/gpuarb/gpuarb/internal/config"
 )
 
 // block is a fenced block of a page. page is its path below docs/; the README of the project is README.md.
@@ -60,8 +60,8 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/containers.md", "sh", "", "tests/containers TestFullPodman"},
 	{"admin/control.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/control.md", "ini", "[Service]", "tests/systemd TestFullSystemdWrapped"},
-	{"admin/control.md", "", "session ", "preload TestPageForOtherDistributions"},
-	{"admin/control.md", "", "LD_PRELOAD", "preload TestPageForOtherDistributions"},
+	{"admin/control.md", "", "session ", "cmd/gpuarb/preload TestPageForOtherDistributions"},
+	{"admin/control.md", "", "LD_PRELOAD", "cmd/gpuarb/preload TestPageForOtherDistributions"},
 	{"reference/gpufs.md", "sh", "", "tests/readme TestLimitsOfThePage"},
 	{"reference/gpufs.md", "console", "$ cat /gpu/devices/0/memory.pressure", "tests/pressure TestSome"},
 	{"reference/gpufs.md", "console", "$ gpuarb events --kind limit_changed", "tests/events TestLimitChanged"},

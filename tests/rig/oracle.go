@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/gpuarb/gpuarb/accounting"
-	"github.com/gpuarb/gpuarb/figures"
+	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
 // Held is what the simulated driver says that a process holds on a device.

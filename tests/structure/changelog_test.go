@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/gpuarb/gpuarb/version"
+	"github.com/gpuarb/gpuarb/internal/version"
 )
 
 // The first version is described as a whole, in at most this many words. Each later change is one bullet.

@@ -14,9 +14,11 @@ import (
 // plain are the packages in which no two files know each other, by whatever way.
 var plain = []string{
 	"accounting", "arbiter", "arbiter/permit", "arbiter/pressure", "arbiter/reading", "arbiter/rules", "arbiter/threads", "arbiter/wording",
-	"cmd/gpuarb", "config",
-	"daemon", "daemon/fair", "daemon/history",
-	"doctor", "gpufs", "inventory", "ipc", "manual", "metrics", "preload", "procfacts", "report", "shim", "statefile", "top", "web", "web/worker",
+	"cmd/gpuarb", "cmd/gpuarb/doctor", "cmd/gpuarb/preload", "cmd/gpuarb/top",
+	"daemon", "daemon/fair", "daemon/history", "daemon/inventory", "daemon/metrics",
+	"gpufs",
+	"internal/config", "internal/manual", "internal/procfacts", "internal/report", "internal/statefile",
+	"ipc", "shim", "web", "web/worker",
 }
 
 // filesOf are the files of a package as units: each uses those that define what it names.

@@ -96,7 +96,7 @@ func fieldsOf(t *testing.T, path string, types ...string) []string {
 // A figure that is shown is one that somebody counts.
 func TestEveryFigureIsSet(t *testing.T) {
 	set := namesIn(t, "arbiter", "daemon").set
-	for _, field := range fieldsOf(t, "figures/snapshot.go") {
+	for _, field := range fieldsOf(t, "internal/figures/snapshot.go") {
 		if _, name, _ := strings.Cut(field, "."); !set[name] {
 			t.Errorf("figures.%s is shown, and nothing sets it", field)
 		}
@@ -156,7 +156,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 			}
 		})
 	}
-	for _, folder := range []string{"cshim", "cmd", "doctor", "shim", "ipc", "daemon", "config"} {
+	for _, folder := range []string{"cshim", "cmd", "shim", "ipc", "daemon", "internal/config"} {
 		for _, ext := range []string{".go", ".c", ".h"} {
 			eachFile(t, folder, ext, func(path, text string) {
 				if !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "test/") {

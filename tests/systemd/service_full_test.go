@@ -31,7 +31,7 @@ func TestFullSystemdService(t *testing.T) {
 		t.Fatalf("leases of nobody: %q", rows)
 	}
 	upgrade := filepath.Join(h.root, "usr/bin/gpuarbd.new")
-	here(t, "go", "build", "-trimpath", "-ldflags", "-X github.com/gpuarb/gpuarb/version.Version=9.9.9-upgrade", "-o", upgrade, "./cmd/gpuarbd")
+	here(t, "go", "build", "-trimpath", "-ldflags", "-X github.com/gpuarb/gpuarb/internal/version.Version=9.9.9-upgrade", "-o", upgrade, "./cmd/gpuarbd")
 
 	var programs []*rig.Program
 	for range 3 {

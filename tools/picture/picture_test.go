@@ -21,7 +21,7 @@ func TestPictures(t *testing.T) {
 	pages := read(t, filepath.Join(top, "README.md")) + read(t, filepath.Join(top, "docs", "reference", "top.md"))
 	for _, path := range pictures {
 		name := filepath.Base(path)
-		got, want := read(t, path), draw(read(t, filepath.Join(top, "top", "testdata", "picture-"+strings.TrimSuffix(name, ".svg")+".txt")))
+		got, want := read(t, path), draw(read(t, filepath.Join(top, "cmd", "gpuarb", "top", "testdata", "picture-"+strings.TrimSuffix(name, ".svg")+".txt")))
 		if got != want {
 			t.Errorf("%s is not what its golden file looks like: `make pictures` draws it anew", path)
 		}

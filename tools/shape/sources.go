@@ -81,8 +81,7 @@ func foldersOf(sources []source) (names []string) {
 // linesBelow returns the lines of code in the named folders and in the folders below them.
 func linesBelow(folders []folder, names ...string) (lines int) {
 	for _, f := range folders {
-		top, _, _ := strings.Cut(f.name, "/")
-		if slices.Contains(names, top) {
+		if slices.ContainsFunc(names, func(name string) bool { return f.name == name || strings.HasPrefix(f.name, name+"/") }) {
 			lines += f.lines
 		}
 	}

@@ -1,0 +1,282 @@
+package report
+
+// This file explains what limits a job and what its user can do. `gpuarb why` and `gpuarb top`
+// print it.
+
+import (
+	"bufio"
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/figures"
+)
+
+// Why is the answer of `gpuarb why` for one job.
+type Why struct {
+	Job      uint64                `json:"job"`
+	JobName  *string               `json:"job_name"`
+	PID      int                   `json:"pid"`
+	UID      uint32                `json:"uid"`
+	User     string                `json:"user"`
+	Command  string                `json:"command"`
+	Left     *string               `json:"still_runs"` // null: the command still runs
+	AgeMs    int64                 `json:"age_ms"`
+	Rule     string                `json:"rule"`
+	Pressure figures.PressureState `json:"pressure"`
+	Devices  []WhyDevice           `json:"devices"`
+	Waits    []Wait                `json:"waits"`
+	Denial   *string               `json:"denial"`
+	Denied   *int64                `json:"denial_age_ms"`
+	Advice   []string              `json:"advice"`
+}
+
+// WhyDevice has the limits of a job on one device, and the other holders of the device.
+type WhyDevice struct {
+	Device     Index             `json:"device"`
+	Vendor     string            `json:"vendor"`
+	State      string            `json:"device_state"`
+	Lease      *string           `json:"lease_state"`
+	Used       accounting.Bytes  `json:"used_bytes"`
+	Max        *accounting.Bytes `json:"max_bytes"`
+	MaxBy      *string           `json:"max_by"`
+	Reserved   accounting.Bytes  `json:"reserved_bytes"`
+	Shared     *string           `json:"shared_budget"`
+	SharedUsed *accounting.Bytes `json:"shared_used_bytes"`
+	SharedMax  *accounting.Bytes `json:"shared_max_bytes"`
+	SharedFree *accounting.Bytes `json:"shared_free_bytes"`
+	SharedBy   *string           `json:"shared_max_by"`
+	Free       accounting.Bytes  `json:"free_bytes"`
+	Capacity   accounting.Bytes  `json:"capacity_bytes"`
+	SlotsMax   *int              `json:"slots_max"`
+	Slots      int               `json:"slots_current"`
+	Holders    []DeviceHolder    `json:"holders"`
+	Unmanaged  []UnmanagedHolder `json:"unmanaged"` // processes of the job that use the device without the library
+}
+
+// called returns the name of the device for users.
+func (d *WhyDevice) called() string {
+	return accounting.DeviceName(int(d.Device), d.Vendor == accounting.VendorCPU)
+}
+
+// Whys explains the wanted jobs, sorted by number.
+func Whys(s figures.Snapshot, wanted func(figures.JobState) bool) []Why {
+	f := indexJobs(s)
+	all := []Why{}
+	for _, j := range s.Jobs {
+		if !wanted(j) {
+			continue
+		}
+		w := Why{Job: j.ID, JobName: Unless(j.Name, ""), PID: j.PID, UID: j.UID, User: j.User, Command: j.Command, Left: Unless(j.StillRuns, ""), AgeMs: j.AgeMs, Rule: j.Rule, Pressure: j.Pressure,
+			Devices: []WhyDevice{}, Waits: []Wait{}, Advice: []string{}}
+		for _, on := range j.Devices {
+			_, leased := f.leases[jobDevice{j.ID, on.Device}]
+			waits := slices.ContainsFunc(f.waits[j.ID], func(t figures.TicketState) bool { return t.Device == on.Device })
+			device := whyDevice(s, j.ID, on)
+			if leased || waits || on.Reserved > 0 || len(j.Devices) == 1 || len(device.Unmanaged) > 0 {
+				w.Devices = append(w.Devices, device)
+			}
+		}
+		if w.Denial = Unless(j.Denial, ""); w.Denial != nil {
+			w.Denied = &j.DenialMs
+		}
+		for _, t := range f.waits[j.ID] {
+			w.Waits = append(w.Waits, waitOf(t))
+			w.Advice = append(w.Advice, adviceFor(t))
+		}
+		w.Advice = slices.Compact(slices.Concat(w.Advice, w.lost(), w.overBudget(), w.leftBehind()))
+		all = append(all, w)
+	}
+	return all
+}
+
+func whyDevice(s figures.Snapshot, job uint64, on figures.JobDeviceState) WhyDevice {
+	w := WhyDevice{Device: Index(on.Device), Used: on.Used, Max: Unless(on.Max, accounting.Max), MaxBy: Unless(on.MaxBy, ""),
+		Reserved: on.Reserved, Holders: []DeviceHolder{}, Unmanaged: []UnmanagedHolder{}}
+	if w.Max == nil {
+		w.MaxBy = nil
+	}
+	if d := s.Device(on.Device); d != nil {
+		w.State = DeviceState(*d)
+		w.Vendor, w.Free, w.Capacity, w.SlotsMax, w.Slots = d.Vendor, d.Capacity.Less(d.Committed), d.Capacity, Unless(d.SlotsMax, 0), d.SlotsCurrent
+		for _, h := range d.Owners() {
+			if h.Job != job {
+				w.Holders = append(w.Holders, deviceHolder(h))
+			}
+		}
+		for _, u := range d.UnmanagedBy {
+			if u.Job == job {
+				w.Unmanaged = append(w.Unmanaged, unmanagedBy(u))
+			}
+		}
+	}
+	w.Lease = leaseState(s, job, on.Device)
+	left := accounting.Max
+	for _, b := range s.Budgets {
+		for _, at := range b.Devices {
+			if at.Device == on.Device && slices.Contains(b.Jobs, job) && (w.Shared == nil || at.Free < left) {
+				left = at.Free // of several shared budgets, the one with least free memory counts
+				w.Shared, w.SharedUsed, w.SharedBy = &b.Name, &at.Used, Unless(at.MaxBy, "")
+				w.SharedMax, w.SharedFree = Unless(at.Max, accounting.Max), Unless(at.Free, accounting.Max)
+			}
+		}
+	}
+	return w
+}
+
+// leaseState returns the state of a lease of the job on a device; a lost lease comes first. nil: no
+// lease.
+func leaseState(s figures.Snapshot, job uint64, device int) (state *string) {
+	for _, l := range s.Leases {
+		if l.Job == job && l.Device == device && (state == nil || l.State == figures.StateLost) {
+			state = Unless(string(l.State), "")
+		}
+	}
+	return state
+}
+
+// isLost reports whether the job's memory on the device is lost.
+func (d *WhyDevice) isLost() bool {
+	return d.State == string(figures.StateLost) || d.Lease != nil && *d.Lease == string(figures.StateLost)
+}
+
+// lost says what can be done about devices that fell off the bus.
+func (w Why) lost() (advice []string) {
+	for _, d := range w.Devices {
+		switch {
+		case d.State == string(figures.StateLost):
+			advice = append(advice, fmt.Sprintf("start it again on another device (`gpuarb run --device any`); for %s see dmesg (Xid messages): it may need a reset or a restart of the machine", d.called()))
+		case d.isLost():
+			advice = append(advice, "start it again: the device is back, but a program that was on it cannot use it any more")
+		}
+	}
+	return advice
+}
+
+// adviceFor says what can be done about a waiting request.
+func adviceFor(t figures.TicketState) string {
+	const giveUp = "or give up with `gpuarb queue cancel %d`"
+	what := map[string]string{
+		"device_full": "it goes on when the holders that it names free memory: ask their users, ",
+		"shared_full": "it goes on when the programs that share its budget free memory: end one of them, ",
+		"slots":       "it goes on when a holder that it names ends: ask its user, ",
+	}[t.Reason]
+	if what == "" {
+		what = "it goes on when those before it have been served: `gpuarb queue` lists them, "
+	}
+	return fmt.Sprintf(what+giveUp, t.Ticket)
+}
+
+// overBudget says what can be done if the job's own budget limits it.
+func (w Why) overBudget() (advice []string) {
+	for _, d := range w.Devices {
+		if d.isLost() || d.Max == nil || *d.Max > d.Used.Plus(*d.Max/8) || len(w.Waits) > 0 {
+			continue // at least an eighth is left
+		}
+		// With sudo, gpuarb asks the system's daemon, which does not know the jobs of a user's own
+		// daemon.
+		how := fmt.Sprintf("`gpuarb limit --job %d memory.max=SIZE` raises it (with sudo, where the daemon is the system's)", w.Job)
+		if d.MaxBy != nil && strings.Contains(*d.MaxBy, "--memory") {
+			how = "start it with more --memory, or " + how
+		}
+		is := "is nearly used up, and what it asks for beyond that is refused"
+		switch {
+		case d.Used > *d.Max:
+			is = fmt.Sprintf("is exceeded (%s of %s), and it gets nothing new until it is under", d.Used.Human(), d.Max.Human())
+		case d.Used == *d.Max:
+			is = "is used up, and what it asks for beyond that is refused"
+		}
+		advice = append(advice, fmt.Sprintf("its own budget on %s %s: %s", d.called(), is, how))
+	}
+	return advice
+}
+
+// leftBehind says how to free what is reserved for a job whose command has ended.
+func (w Why) leftBehind() []string {
+	if w.Left == nil || !slices.ContainsFunc(w.Devices, func(d WhyDevice) bool { return d.Reserved > 0 }) {
+		return nil
+	}
+	return []string{fmt.Sprintf("its command has ended, and what it left behind keeps the reservation: `gpuarb limit --job %d memory.min=0` gives it back", w.Job)}
+}
+
+// WriteWhy writes the explanations for users.
+func WriteWhy(w io.Writer, all []Why) error {
+	out := bufio.NewWriter(w)
+	style := Style{Human: true}
+	for _, y := range all {
+		name := ""
+		if y.JobName != nil {
+			name = " (" + line(*y.JobName) + ")"
+		}
+		fmt.Fprintf(out, "job %d%s: %s's %s%s, PID %d, for %s, under %s\n", y.Job, name, line(y.User), line(y.Command), stillRuns(y.Left), y.PID, style.span(y.AgeMs), line(y.Rule))
+		for _, d := range y.Devices {
+			writeWhyDevice(out, d)
+		}
+		for _, t := range y.Waits {
+			fmt.Fprintf(out, "  for %s it %s\n", style.span(t.WaitedMs), Escape(t.Text))
+		}
+		if len(y.Waits) == 0 {
+			fmt.Fprintln(out, "  it waits for nothing")
+		}
+		if y.Denial != nil {
+			fmt.Fprintf(out, "  last refused %s ago: %s\n", style.span(*y.Denied), Escape(*y.Denial))
+		}
+		for _, a := range y.Advice {
+			fmt.Fprintf(out, "  → %s\n", a)
+		}
+	}
+	return out.Flush()
+}
+
+func writeWhyDevice(out io.Writer, d WhyDevice) {
+	if d.isLost() {
+		now := "is lost"
+		if d.State != string(figures.StateLost) {
+			now = "is back"
+		}
+		fmt.Fprintf(out, "  %s: it fell off the bus and %s; what the program had there is gone, and its calls there fail\n", d.called(), now)
+		return
+	}
+	fmt.Fprintf(out, "  %s: uses %s", d.called(), d.Used.Human())
+	if d.Max != nil {
+		fmt.Fprintf(out, " of its budget of %s", d.Max.Human())
+	}
+	if d.MaxBy != nil {
+		fmt.Fprintf(out, " (by %s)", Escape(*d.MaxBy))
+	}
+	if d.Reserved > 0 {
+		fmt.Fprintf(out, "; %s are reserved for it", d.Reserved.Human())
+	}
+	if d.Shared != nil {
+		fmt.Fprintf(out, "; with others it shares the budget of %s: %s", Escape(*d.Shared), d.SharedUsed.Human())
+		if d.SharedMax != nil {
+			fmt.Fprintf(out, " of %s", d.SharedMax.Human())
+		}
+		fmt.Fprint(out, " are used")
+		if d.SharedBy != nil {
+			fmt.Fprintf(out, " (by %s)", Escape(*d.SharedBy))
+		}
+		if d.SharedFree != nil {
+			fmt.Fprintf(out, ", %s are free", d.SharedFree.Human())
+		}
+	}
+	what := "GPU"
+	if d.Vendor == accounting.VendorCPU {
+		what = "processor"
+	}
+	fmt.Fprintf(out, "; the %s has %s free of %s", what, d.Free.Human(), d.Capacity.Human())
+	if d.SlotsMax != nil {
+		fmt.Fprintf(out, ", and %d of %d slots are taken", d.Slots, *d.SlotsMax)
+	}
+	fmt.Fprintln(out)
+	for _, u := range d.Unmanaged {
+		fmt.Fprintf(out, "         %s[%d] runs %s and uses %s there outside the budget: no limit holds for it\n", Escape(program(u.Command)), u.PID,
+			figures.Bypass(orZero(u.Bypass)).Without(), u.Used.Human())
+	}
+	for _, h := range d.Holders {
+		fmt.Fprintf(out, "         %s's %s[%d] has it (%s) for %s\n", Escape(h.User), Escape(cmp.Or(orZero(h.JobName), program(h.Command))), h.PID, h.Kind, Style{Human: true}.span(h.AgeMs))
+	}
+}

@@ -1,0 +1,44 @@
+package report
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/gpuarb/gpuarb/accounting"
+	"github.com/gpuarb/gpuarb/internal/figures"
+)
+
+// limited returns a job that uses a part of its own budget of 2 MiB. It shares a user's budget, of
+// which more is reserved.
+func limited(used accounting.Bytes) figures.Snapshot {
+	const mib = accounting.Bytes(1 << 20)
+	return figures.Snapshot{
+		Devices: []figures.DeviceState{{Vendor: "nvidia", Capacity: 8 * gib}},
+		Jobs: []figures.JobState{{ID: 32, User: "bob", Command: "train", Rule: "the defaults",
+			Devices: []figures.JobDeviceState{{Max: 2 * mib, MaxBy: "gpuarb run --memory", Used: used}}}},
+		Budgets: []figures.BudgetState{{Name: "user bob", Jobs: []uint64{32},
+			Devices: []figures.BudgetDeviceState{{Max: 6 * gib, MaxBy: "the defaults", Used: used, Free: gib}}}},
+	}
+}
+
+// TestWhyOfABudget checks that an exceeded budget is not called nearly used up. It also checks that
+// the free part of a shared budget is named, because others may have reserved the rest.
+func TestWhyOfABudget(t *testing.T) {
+	for used, want := range map[accounting.Bytes]string{
+		3<<20 + 200<<10: "its own budget on GPU 0 is exceeded (3.1 MiB of 2 MiB), and it gets nothing new until it is under: ",
+		2 << 20:         "its own budget on GPU 0 is used up, and what it asks for beyond that is refused: ",
+		2<<20 - 1:       "its own budget on GPU 0 is nearly used up, and what it asks for beyond that is refused: ",
+	} {
+		var out bytes.Buffer
+		if err := WriteWhy(&out, Whys(limited(used), func(figures.JobState) bool { return true })); err != nil {
+			t.Fatal(err)
+		}
+		for _, said := range []string{want + "start it with more --memory, or `gpuarb limit --job 32 memory.max=SIZE` raises it (with sudo, where the daemon is the system's)\n",
+			" of 6 GiB are used (by the defaults), 1 GiB are free; "} {
+			if !strings.Contains(out.String(), said) {
+				t.Errorf("%q is not in\n%s", said, out.String())
+			}
+		}
+	}
+}

@@ -1,7 +1,0 @@
-package version
-
-// This file has the only variable of the package.
-
-// Version is the version of this build. A release sets it with
-// -ldflags "-X github.com/gpuarb/gpuarb/version.Version=1.2.3".
-var Version = "0.1.0"
