@@ -69,7 +69,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 		d.shown[l] = showing{s, showFor}
 		showRoomLocked(l, room)
 		rep.Slot = l.Record.Slot
-		rep.Word = uint64(ipc.MakeWord(uint64(room.Credit), l.Epoch(), 0))
+		rep.Word = uint64(ipc.MakeCreditWord(uint64(room.Credit), l.Epoch(), 0))
 	}
 	return rep, nil
 }

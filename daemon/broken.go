@@ -94,15 +94,15 @@ func (d *Daemon) broken(cause any, who procfacts.Started, request ipc.Type) {
 
 // keep returns the descriptors that the next daemon takes over, −1 for each that it cannot have; nil: there is no next daemon, because this
 // one was being stopped.
-func (d *Daemon) keep() *ipc.Handed {
-	none := &ipc.Handed{Socket: -1, Lock: -1}
+func (d *Daemon) keep() *ipc.ListenerFDs {
+	none := &ipc.ListenerFDs{Socket: -1, Lock: -1}
 	switch {
 	case d.stopping():
 		return nil
 	case d.listener == nil:
 		return none
 	}
-	if k, err := d.listener.Keep(); err == nil {
+	if k, err := d.listener.KeepOverExec(); err == nil {
 		return &k
 	}
 	return none

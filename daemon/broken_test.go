@@ -28,7 +28,7 @@ func TestWhoBrokeIt(t *testing.T) {
 		restarted := make(chan struct{})
 		d := &Daemon{failures: failures, ctx: t.Context(), handler: slog.DiscardHandler, logs: history.NewQueue(slog.DiscardHandler)}
 		d.parts = d.realParts()
-		d.restart = func(*ipc.Handed) { close(restarted); runtime.Goexit() }
+		d.restart = func(*ipc.ListenerFDs) { close(restarted); runtime.Goexit() }
 		d.logs.Stop()
 		d.lock()
 		d.applyLocked(procfacts.Started{PID: 12, StartTicks: 34})

@@ -33,9 +33,9 @@ import (
 type Daemon struct {
 	parts
 	log      *slog.Logger
-	handler  slog.Handler      // writes to the log at once, without the queue of logs
-	restart  func(*ipc.Handed) // Options.Restart
-	handed   *ipc.Handed       // Options.Handed
+	handler  slog.Handler           // writes to the log at once, without the queue of logs
+	restart  func(*ipc.ListenerFDs) // Options.Restart
+	handed   *ipc.ListenerFDs       // Options.Handed
 	breaks   sync.Once
 	request  atomic.Uint32              // ipc.Type of the last client's request that was applied
 	failures *statefile.Failures        // the lock guards it, but for Add; nil before it was opened

@@ -29,7 +29,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 		part := func(lines []byte, next int64, last uint32) error {
 			return cl.conn.ReplyEvents(h, ipc.EventsPart{Daemon: d.history.ID, Next: uint64(next), Last: last}, lines)
 		}
-		at, err := d.history.Read(ctx, from, follow, ipc.EventsRoom,
+		at, err := d.history.Read(ctx, from, follow, ipc.MaxEventLines,
 			func(lines []byte, next int64) error { return part(lines, next, 0) })
 		if err == nil {
 			s.over.Store(true)

@@ -26,7 +26,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 	}
 	*record = statefile.Job{Run: 1, ID: uint64(id), Token: token, UID: proc.UID, GID: proc.GID,
 		Max: ipc.NoLimit, Min: ipc.NoLimit, Released: 1}
-	if given, ok := page.Given(); ok {
+	if given, ok := page.JobOptions(); ok {
 		record.Max, record.MaxPerMille, record.Streams = given.Memory, given.Share, given.Streams
 		record.Flags = given.Job & jobFlags
 	}
@@ -47,7 +47,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 // lowerToLocked lowers a process's limits to those that its page shows: what was given to a job
 // that is not known, and memory.max on the devices that it uses.
 func (d *Daemon) lowerToLocked(s *session, page *ipc.Page) {
-	if given, ok := page.Given(); ok && d.jobByID[s.job] == nil {
+	if given, ok := page.JobOptions(); ok && d.jobByID[s.job] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))
 		d.lowerLocked(s, rules.Change{Device: rules.AllDevices, Max: new(shim.SizeOf(given.Memory, given.Share)), Streams: &streams})
 	}

@@ -17,12 +17,12 @@ func (d *Daemon) showLocked(s *session) {
 		return
 	}
 	most, streams := d.arb.Given(s.id)
-	given := ipc.Given{Streams: uint32(streams)}
+	given := ipc.JobOptions{Streams: uint32(streams)}
 	given.Memory, given.Share = shim.WireSize(most)
 	if j := d.jobByID[s.job]; j != nil {
 		given.Job = d.file.Jobs.At(j.index).Flags & jobFlags
 	}
-	_ = s.page.Guard(func() { s.page.SetGiven(given) })
+	_ = s.page.Guard(func() { s.page.SetJobOptions(given) })
 }
 
 // showAllLocked is show for all sessions.

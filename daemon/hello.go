@@ -22,7 +22,7 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	if peer.PIDFD < 0 {
 		return rules.Process{}, refused(ipc.StatusOrder, "this connection opened a job, or belongs to a session: another needs one of its own")
 	}
-	f, err := d.inv.FactsOf(startedOf(peer), c.Lives)
+	f, err := d.inv.FactsOf(startedOf(peer), c.PeerLives)
 	if err != nil {
 		return rules.Process{}, err // which names the process
 	}
@@ -248,7 +248,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 		return rep, err
 	}
 	cl.s, cl.taken = s, s.taken
-	cl.conn.Joined()
+	cl.conn.MarkJoined()
 	return rep, nil
 }
 

@@ -36,9 +36,9 @@ type Options struct {
 	// Restart is called after a broken invariant. It makes this process a new daemon, with the descriptors of the old one that it is given.
 	// If these are nil the daemon was being stopped, and Restart ends the process. It does not return. Without Restart (nil) a broken
 	// invariant is a panic.
-	Restart func(*ipc.Handed)
+	Restart func(*ipc.ListenerFDs)
 	// Handed: descriptors of the daemon that ran in this process before; nil: there was none. Restart was given them.
-	Handed *ipc.Handed
+	Handed *ipc.ListenerFDs
 }
 
 // ErrNoRuntimeDir says that a user's daemon has nowhere to live.

@@ -248,7 +248,7 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 	var epoch uint16
 	var streams uint64
 	if s.page != nil && s.page.Guard(func() {
-		epoch = ipc.Word(s.page.Word(l.Slot).Load()).Epoch()
+		epoch = ipc.CreditWord(s.page.CreditWord(l.Slot).Load()).Epoch()
 		streams = s.page.Streams(l.Slot).Load()
 	}) != nil {
 		for held := range s.open() {
@@ -263,7 +263,7 @@ func (s *session) mend(l *statefile.Lease, total uint64) {
 		l.Away = min(l.Away, l.Granted, ipc.CreditLimit)
 		l.Granted, l.Peak = min(l.Granted, total+l.Away), min(l.Peak, total+l.Away)
 	}
-	if n, lent := ipc.StreamsIn(streams); lent {
+	if n, lent := ipc.StreamCount(streams); lent {
 		l.Streams = uint32(n)
 	}
 	l.Streams, l.Contexts = min(l.Streams, maxClaimed), min(l.Contexts, maxClaimed)

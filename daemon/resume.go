@@ -213,9 +213,9 @@ func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
 		if rl.Slot != l.Record.Slot || rl.Device != l.Record.UUID {
 			continue
 		}
-		idle := uint64(ipc.MakeWord(l.Record.Granted-min(rl.Used, l.Record.Granted), 0, 0))
+		idle := uint64(ipc.MakeCreditWord(l.Record.Granted-min(rl.Used, l.Record.Granted), 0, 0))
 		_ = s.page.Guard(func() {
-			s.page.Word(rl.Slot).Store(idle)
+			s.page.CreditWord(rl.Slot).Store(idle)
 			s.page.Low(rl.Slot).Store(idle)
 		})
 	}

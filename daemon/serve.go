@@ -30,7 +30,7 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	o := ipc.ListenOptions{Mode: d.paths.socketMode(), Limits: connLimits(d.files), Patience: patience,
 		StartTicks: procfacts.Here.StartTicks, Standing: standingOf}
 	const what = "the socket has no second path for containers"
-	o.Other, o.Failed = otherSocket, func(err error) { d.log.Warn(what, "err", err) }
+	o.SecondPath, o.SecondPathFailed = otherSocket, func(err error) { d.log.Warn(what, "err", err) }
 	if d.handed != nil && d.handed.Socket >= 0 {
 		return ipc.Inherit(*d.handed, o)
 	}
@@ -54,7 +54,7 @@ func otherSocket(path string) string {
 	if unix.Stat(filepath.Dir(path), &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
 		return ""
 	}
-	return ipc.OtherPath(path)
+	return ipc.SecondPath(path)
 }
 
 // patience is how long a connection may be without a message that is one.
@@ -215,7 +215,7 @@ func (cl *client) serve() {
 			return
 		}
 		if errors.Is(err, ipc.ErrSilent) {
-			c.Silence()
+			c.ReplySilent()
 			return
 		}
 		whole := err == nil
@@ -224,7 +224,7 @@ func (cl *client) serve() {
 			faults.At("request.answered")
 		}
 		if err == nil || !isProtocolError(err) {
-			c.Accepted()
+			c.MarkAccepted()
 		}
 		switch {
 		case err == nil:
@@ -237,7 +237,7 @@ func (cl *client) serve() {
 			return
 		}
 		if whole {
-			done := c.Replied()
+			done := c.LastReply()
 			if done < began { // it waits, or has no reply
 				done = ipc.Clock()
 			}

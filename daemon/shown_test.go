@@ -10,9 +10,9 @@ import (
 // told is what a client reads in its page: ok is false where it has to ask.
 func told(t *testing.T, s *ipc.ShimSession) (free, used, total uint64, ok bool) {
 	t.Helper()
-	word := ipc.Word(s.Page.Word(0).Load())
+	word := ipc.CreditWord(s.Page.CreditWord(0).Load())
 	shownRoom, shownUsed, shownTotal, at := s.Page.Shown(0)
-	room := ipc.Word(shownRoom.Load())
+	room := ipc.CreditWord(shownRoom.Load())
 	if uint64(room)&ipc.ShownTold == 0 || room.Epoch() != word.Epoch() {
 		return 0, 0, 0, false
 	}

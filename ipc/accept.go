@@ -25,7 +25,7 @@ func (l *Listener) Accept() (*Conn, error) {
 				return c, nil
 			}
 		case isTransient(err):
-			wait = l.rest(wait)
+			wait = l.backOff(wait)
 		case ln != l.socket(): // there is a new one
 		default:
 			return nil, err
@@ -34,7 +34,7 @@ func (l *Listener) Accept() (*Conn, error) {
 }
 
 // rest waits for the machine to have again what a call lacked, a while longer than the last time, or until Close.
-func (l *Listener) rest(last time.Duration) time.Duration {
+func (l *Listener) backOff(last time.Duration) time.Duration {
 	wait := min(max(2*last, 5*time.Millisecond), 100*time.Millisecond)
 	select {
 	case <-time.After(wait):
@@ -52,7 +52,7 @@ func isTransient(err error) bool {
 // admit makes a Conn of an accepted connection, or closes it and returns nil.
 // The cheap checks come first.
 func (l *Listener) admit(conn *net.UnixConn) *Conn {
-	sock, err := newSocket(conn, &l.rooms)
+	sock, err := newSocket(conn, &l.buffers)
 	if err != nil {
 		conn.Close()
 		return nil
@@ -69,7 +69,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 		return nil
 	}
 	if err := l.kernel.identify(sock, &peer); err != nil {
-		l.limits.leave(peer, whole)
+		l.limits.leave(peer, soloWeight)
 		if errors.Is(err, errPeerGone) {
 			_ = sock.close()
 		} else {
@@ -79,7 +79,7 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	}
 	c := &Conn{sock: sock, listener: l, peer: peer}
 	c.pidfd.Store(int64(peer.PIDFD))
-	c.has.Store(whole)
+	c.descriptors.Store(soloWeight)
 	if l.opts.Patience > 0 {
 		_ = conn.SetReadDeadline(time.Now().Add(l.opts.Patience))
 	}

@@ -19,8 +19,8 @@ type Body interface {
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
 
-// shape is the entry of one type in the table of messages.
-type shape struct {
+// messageFormat is the entry of one type in the table of messages.
+type messageFormat struct {
 	name      string
 	request   int  // bytes of the request's body
 	reply     int  // bytes of the reply's body when Status < 100
@@ -31,9 +31,9 @@ type shape struct {
 	replyFD   bool // one descriptor may come with the reply
 }
 
-// shapes is the table of all messages: the types that there are, how long each message is, and
+// messageFormats is the table of all messages: the types that there are, how long each message is, and
 // where a descriptor belongs. A type that is not in the table is unknown.
-var shapes = map[Type]shape{
+var messageFormats = map[Type]messageFormat{
 	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), waits: true, replyFD: true},
 	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},
 	TypeResume:   {name: "Resume", request: size[ResumeRequest](), reply: size[HelloReply](), requestFD: true, replyFD: true},
@@ -61,17 +61,17 @@ var shapes = map[Type]shape{
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 
-// shapeOf is shapes as an array, so that the hot path does not hash.
-var shapeOf = func() (a [32]*shape) {
-	for t, s := range shapes {
+// formatByType is messageFormats as an array, so that the hot path does not hash.
+var formatByType = func() (a [32]*messageFormat) {
+	for t, s := range messageFormats {
 		a[t] = &s
 	}
 	return a
 }()
 
-func lookup(t Type) *shape {
-	if int(t) < len(shapeOf) {
-		return shapeOf[t]
+func lookup(t Type) *messageFormat {
+	if int(t) < len(formatByType) {
+		return formatByType[t]
 	}
 	return nil
 }

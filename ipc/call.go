@@ -28,7 +28,7 @@ func replyTo[Rep, Req Body](ctx context.Context, c *Client, typ Type, req Req) (
 // the caller's, the one returned is the caller's too. With w nil the end of ctx closes
 // the connection.
 func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
-	if err := c.take(ctx); err != nil {
+	if err := c.acquire(ctx); err != nil {
 		return -1, err
 	}
 	defer func() { c.turn <- struct{}{} }()
@@ -48,7 +48,7 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 	if err == nil {
 		got, err = receiveReply(c, h, reply, nil)
 	}
-	return got, c.settle(ctx, stop(), err)
+	return got, c.finish(ctx, stop(), err)
 }
 
 // receiveReply waits for the reply to a request, and decodes it.
@@ -79,7 +79,7 @@ func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *R
 	stop := c.closeUnlessSent(ctx, w)
 	err := send(c, h, req, fd, &w.sent)
 	if stop(); err != nil {
-		return -1, c.settle(ctx, ctx.Err() == nil, err)
+		return -1, c.finish(ctx, ctx.Err() == nil, err)
 	}
 	stop = c.giveUpWhenDone(ctx)
 	got, err := receiveReply(c, h, reply, w)
@@ -90,5 +90,5 @@ func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *R
 			return got, &givenUp{ctx.Err()}
 		}
 	}
-	return got, c.settle(ctx, inTime, err)
+	return got, c.finish(ctx, inTime, err)
 }

@@ -18,7 +18,7 @@ type ClaimRequest struct {
 	// Patience is the longest wait, StatusTimeout then; 0: as the rules say.
 	Patience time.Duration
 	Command  string             // for people
-	Told     func(WaitingReply) // of how the claim stands while it waits; may be nil
+	OnNotice func(WaitingReply) // of how the claim stands while it waits; may be nil
 }
 
 // Claim is a device, or a slot of one, that this process holds until Release or its end.
@@ -54,11 +54,11 @@ func (c *Client) TryClaim(ctx context.Context, req ClaimRequest) (*Claim, error)
 }
 
 func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Claim, error) {
-	open, err := req.open(flags)
+	open, err := req.jobOpenRequest(flags)
 	if err != nil {
 		return nil, err
 	}
-	reply, err := OpenJob(ctx, c.path, open, req.Told)
+	reply, err := OpenJob(ctx, c.path, open, req.OnNotice)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 }
 
 // OpenJob opens a job with the daemon at path, on a connection of its own. It tells of
-// the wait, as Wait.Told says, and gives up when ctx ends. A daemon that is restarted
+// the wait, as Wait.OnNotice says, and gives up when ctx ends. A daemon that is restarted
 // meanwhile keeps the place in the queue. One that is gone is told of once, and looked
 // for as long as the request may wait, 30 seconds at most: the error is ErrNoDaemon then,
 // and StatusTimeout too where it was the wait that ended first. A request for which there
@@ -114,9 +114,9 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 	began := time.Now()
 	var latest WaitingReply
 	var lost time.Time // when the daemon went away
-	missed := false    // somebody was told so
-	wait.Told = func(n WaitingReply) {
-		latest, lost, missed = n, time.Time{}, false
+	reported := false  // somebody was told so
+	wait.OnNotice = func(n WaitingReply) {
+		latest, lost, reported = n, time.Time{}, false
 		if told != nil {
 			told(n)
 		}
@@ -126,17 +126,17 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 		switch {
 		case err == nil:
 			return reply, nil
-		case refusedBy(err) || lost.IsZero() && !again && !wentAway(err):
+		case isRefusal(err) || lost.IsZero() && !again && !isDaemonEnd(err):
 			return reply, err
 		case lost.IsZero():
 			lost = time.Now()
 			open.Flags |= JobRetry
-		case open.late(began):
+		case open.timedOut(began):
 			return JobOpenReply{}, fmt.Errorf("%w: %w", StatusTimeout, noDaemon(path, err))
 		case time.Since(lost) > daemonPatience:
 			return JobOpenReply{}, noDaemon(path, err)
-		case !missed && told != nil && ctx.Err() == nil:
-			missed = true
+		case !reported && told != nil && ctx.Err() == nil:
+			reported = true
 			latest.Text = MakeText(fmt.Sprintf("the daemon at %s is gone; waits for it to come back", path))
 			told(latest)
 		}
@@ -149,12 +149,12 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 }
 
 // late tells that a request has waited as long as it says that it may.
-func (r *JobOpenRequest) late(began time.Time) bool {
+func (r *JobOpenRequest) timedOut(began time.Time) bool {
 	return r.WaitMillis != 0 && uint64(time.Since(began).Milliseconds()) >= r.WaitMillis
 }
 
 // open spells the request on the wire.
-func (r *ClaimRequest) open(flags uint32) (JobOpenRequest, error) {
+func (r *ClaimRequest) jobOpenRequest(flags uint32) (JobOpenRequest, error) {
 	open := JobOpenRequest{Memory: NoLimit, Min: NoLimit, Flags: flags | JobClaim | JobAny,
 		WaitMillis: uint64(r.Patience.Milliseconds()), Command: MakeText(r.Command)}
 	if r.Patience > 0 {
@@ -195,16 +195,16 @@ func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (J
 	return conn.OpenJobWaiting(ctx, open, wait)
 }
 
-// wentAway tells an error that a daemon's end brought.
-func wentAway(err error) bool { return IsEnd(err) || errors.Is(err, StatusShuttingDown) }
+// isDaemonEnd tells an error that a daemon's end brought.
+func isDaemonEnd(err error) bool { return IsEnd(err) || errors.Is(err, StatusShuttingDown) }
 
 // noDaemon says that the daemon at path is gone for good.
 func noDaemon(path string, err error) error {
 	return &NoDaemonError{Tried: []Attempt{{Path: path, Err: err}}}
 }
 
-// refusedBy tells an answer of the daemon's, which trying again does not change.
-func refusedBy(err error) bool {
+// isRefusal tells an answer of the daemon's, which trying again does not change.
+func isRefusal(err error) bool {
 	var refused *ReplyError
 	return errors.As(err, &refused) && refused.Status != StatusShuttingDown
 }

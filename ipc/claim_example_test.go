@@ -73,7 +73,7 @@ func ExampleClient_Claim_context() {
 
 	patience, enough := context.WithTimeout(ctx, time.Minute)
 	defer enough()
-	_, err = client.Claim(patience, ipc.ClaimRequest{Told: func(n ipc.WaitingReply) {
+	_, err = client.Claim(patience, ipc.ClaimRequest{OnNotice: func(n ipc.WaitingReply) {
 		fmt.Printf("number %d in the queue for %s\n", n.Position, n.Text.String())
 		enough() // we do not like the look of it
 	}})

@@ -98,7 +98,7 @@ func (c *Client) Closed() bool {
 }
 
 // take waits for this caller's turn to use the connection.
-func (c *Client) take(ctx context.Context) error {
+func (c *Client) acquire(ctx context.Context) error {
 	select {
 	case <-c.turn:
 	default:
@@ -122,7 +122,7 @@ func (c *Client) take(ctx context.Context) error {
 
 // settle ends a request. After anything but a reply, replies that are still to
 // come could be taken for those of later requests: the connection is closed.
-func (c *Client) settle(ctx context.Context, inTime bool, err error) error {
+func (c *Client) finish(ctx context.Context, inTime bool, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -158,7 +158,7 @@ func send[Req Body](c *Client, h Header, req *Req, fd int, sent *bool) error {
 		return err
 	})
 	if errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
-		return c.lastWords(err)
+		return c.pendingError(err)
 	}
 	return err
 }
@@ -176,9 +176,9 @@ func (c *Client) trySend(try func() error) error {
 	return err
 }
 
-// lastWords looks for the error reply that a daemon sends before it closes a
+// pendingError looks for the error reply that a daemon sends before it closes a
 // connection that it does not want, when sending met the closed connection.
-func (c *Client) lastWords(err error) error {
+func (c *Client) pendingError(err error) error {
 	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
 	_, _, fd, late := c.reply(Header{})
 	var refused *ReplyError

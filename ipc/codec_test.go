@@ -127,7 +127,7 @@ func TestRoundTrip(t *testing.T) {
 		}
 		seen[s.typ]++
 	}
-	for typ, s := range shapes { // every message of the table has its samples above
+	for typ, s := range messageFormats { // every message of the table has its samples above
 		want := 2
 		if s.noReply {
 			want = 1
@@ -150,7 +150,7 @@ func TestWireBytes(t *testing.T) {
 
 func TestReadSize(t *testing.T) {
 	longest := 0
-	for _, s := range shapes {
+	for _, s := range messageFormats {
 		longest = max(longest, HeaderSize+s.request)
 		if s.reply+HeaderSize > replySize {
 			t.Errorf("%s: a reply of %d bytes does not fit", s.name, s.reply)

@@ -17,14 +17,14 @@ import (
 // ReadMessage; replies may be written by any goroutine, and Close may be called
 // by any, any number of times.
 type Conn struct {
-	sock     *socket
-	listener *Listener
-	peer     Peer
-	pidfd    atomic.Int64 // −1 when taken or closed
-	has      atomic.Int32 // descriptors, as the limits count them; 0 when closed
-	once     sync.Once
-	heard    bool // by Accepted; the reader's
-	late     bool // what came in time was looked for after the deadline; the reader's
+	sock        *socket
+	listener    *Listener
+	peer        Peer
+	pidfd       atomic.Int64 // −1 when taken or closed
+	descriptors atomic.Int32 // descriptors, as the limits count them; 0 when closed
+	once        sync.Once
+	accepted    bool // by Accepted; the reader's
+	readLate    bool // what came in time was looked for after the deadline; the reader's
 }
 
 // Message is one request as it came. Body lies in the connection's buffer and is
@@ -42,11 +42,11 @@ func (c *Conn) Peer() Peer {
 	return p
 }
 
-// Lives says that the peer's process had not ended at the time of the call. It can be told for as long
+// PeerLives says that the peer's process had not ended at the time of the call. It can be told for as long
 // as the connection has its pidfd: who has that from TakePIDFD afterwards knows that it was not closed meanwhile.
-func (c *Conn) Lives() bool {
+func (c *Conn) PeerLives() bool {
 	fd := int(c.pidfd.Load())
-	return fd >= 0 && alive(fd) == nil
+	return fd >= 0 && checkAlive(fd) == nil
 }
 
 // TakePIDFD hands the peer's pidfd over to the caller, who closes it, so that it
@@ -54,11 +54,11 @@ func (c *Conn) Lives() bool {
 // the connection is closed.
 func (c *Conn) TakePIDFD() int { return int(c.pidfd.Swap(-1)) }
 
-// Joined gives back what the connection needs no more when it belongs to the session of another of the same
+// MarkJoined gives back what the connection needs no more when it belongs to the session of another of the same
 // process, which has the process's pidfd. It counts less from then on.
-func (c *Conn) Joined() {
+func (c *Conn) MarkJoined() {
 	_ = closeFD(c.TakePIDFD(), nil)
-	if c.has.CompareAndSwap(whole, joined) {
+	if c.descriptors.CompareAndSwap(soloWeight, joinedWeight) {
 		c.listener.limits.join(c.peer)
 	}
 }
@@ -74,10 +74,10 @@ func (c *Conn) Joined() {
 // before this returns.
 func (c *Conn) ReadMessage() (Message, error) {
 	r, err := c.sock.receive()
-	if errors.Is(err, os.ErrDeadlineExceeded) && !c.late {
+	if errors.Is(err, os.ErrDeadlineExceeded) && !c.readLate {
 		// Where this process was held up itself, what came in time lies there. Looked for once: no
 		// stream of rubbish keeps a connection open.
-		c.late = true
+		c.readLate = true
 		r, err = c.sock.receiveNow()
 	}
 	if err != nil {
@@ -99,17 +99,17 @@ func (c *Conn) ReadMessage() (Message, error) {
 	return m, closeFD(r.fd, err)
 }
 
-// Accepted tells that a message of the client was a proper one: from here on the connection may
+// MarkAccepted tells that a message of the client was a proper one: from here on the connection may
 // be silent for as long as it likes. It is for the goroutine that reads.
-func (c *Conn) Accepted() {
-	if !c.heard {
-		c.heard = true
+func (c *Conn) MarkAccepted() {
+	if !c.accepted {
+		c.accepted = true
 		_ = c.sock.conn.SetReadDeadline(time.Time{})
 	}
 }
 
-// Silence tells a client that its connection is closed because of it.
-func (c *Conn) Silence() {
+// ReplySilent tells a client that its connection is closed because of it.
+func (c *Conn) ReplySilent() {
 	_ = Reply(c, Header{}, StatusOrder, &ErrorReply{Text: MakeText(fmt.Sprintf(
 		"nothing that is a message came for %v: connect again when there is something to ask", c.listener.opts.Patience))}, -1)
 }
@@ -151,12 +151,12 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	return c.sent(err)
 }
 
-// Replied is when, by Clock, the last message was handed to the kernel. While it sends one, the kernel may have the processor
+// LastReply is when, by Clock, the last message was handed to the kernel. While it sends one, the kernel may have the processor
 // run something else: the client, above all, that it wakes.
-func (c *Conn) Replied() time.Duration {
+func (c *Conn) LastReply() time.Duration {
 	c.sock.wMu.Lock()
 	defer c.sock.wMu.Unlock()
-	return c.sock.sends
+	return c.sock.sentAt
 }
 
 // noticeRoom is how many bytes of a connection's buffer notices may fill: the rest is
@@ -242,7 +242,7 @@ func (c *Conn) Close() error {
 	err := error(net.ErrClosed)
 	c.once.Do(func() {
 		err = closeFD(c.TakePIDFD(), c.sock.close())
-		c.listener.limits.leave(c.peer, int(c.has.Swap(0)))
+		c.listener.limits.leave(c.peer, int(c.descriptors.Swap(0)))
 	})
 	if errors.Is(err, net.ErrClosed) {
 		return nil

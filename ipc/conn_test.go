@@ -175,19 +175,19 @@ func TestReplyErrorStatus(t *testing.T) {
 func TestJoined(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
-	c.Joined()
+	c.MarkJoined()
 	if fd := c.Peer().PIDFD; fd != -1 { // checkFDs finds one that was not closed
 		t.Errorf("it has still the pidfd %d", fd)
 	}
 	limits := c.listener.limits
-	if limits.total != joined {
+	if limits.total != joinedWeight {
 		t.Errorf("it counts %d", limits.total)
 	}
 	if err := Reply(c, Header{Type: TypeAlloc}, StatusOK, &AllocReply{}, -1); err != nil || len(raw.recv()) == 0 {
 		t.Errorf("it says no more: %v", err)
 	}
 	_ = c.Close()
-	c.Joined() // too late
+	c.MarkJoined() // too late
 	if limits.total != 0 || len(limits.byPID) != 0 {
 		t.Errorf("afterwards there remain %d, %v", limits.total, limits.byPID)
 	}
@@ -295,7 +295,7 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// TestMessageLasts: connections share the rooms that they read into, but while one
+// TestMessageLasts: connections share the buffers that they read into, but while one
 // has a message, nobody else reads into its room.
 func TestMessageLasts(t *testing.T) {
 	l := listen(t, ListenOptions{})

@@ -24,7 +24,7 @@ func TestProtocolPage(t *testing.T) {
 		}
 		return comma(n)
 	}
-	for typ, s := range shapes {
+	for typ, s := range messageFormats {
 		row := regexp.MustCompile(fmt.Sprintf(`(?m)^\| %d \| %s \| ([^|]*) \| ([^|]*) \|`, typ, s.name)).FindStringSubmatch(page)
 		if row == nil {
 			t.Errorf("no row for %v (%d)", typ, typ)
@@ -47,8 +47,8 @@ func TestProtocolPage(t *testing.T) {
 		}
 	}
 	tables := regexp.MustCompile(`(?m)^\| \d+ \| [a-zA-Z]`).FindAllString(page, -1)
-	if len(tables) != len(shapes)+len(statusNames)-1 {
-		t.Errorf("%d rows for %d types and %d statuses", len(tables), len(shapes), len(statusNames)-1)
+	if len(tables) != len(messageFormats)+len(statusNames)-1 {
+		t.Errorf("%d rows for %d types and %d statuses", len(tables), len(messageFormats), len(statusNames)-1)
 	}
 	for _, want := range []string{comma(MaxRequest), comma(MaxReply), fmt.Sprintf("%#x", uint32(Magic)),
 		comma(newConnLimits(Limits{}).PerPID), comma(newConnLimits(Limits{}).PerUID), comma(newConnLimits(Limits{}).Total),

@@ -8,13 +8,13 @@ import (
 
 // The event history on its way from a daemon to a client: package daemon sends it, whoever shows events asks for it.
 
-// EventsRoom is how many bytes of lines one part can have.
-const EventsRoom = MaxReply - HeaderSize - 24
+// MaxEventLines is how many bytes of lines one part can have.
+const MaxEventLines = MaxReply - HeaderSize - 24
 
 // ReplyEvents sends one part of the answer to an Events request. It waits for as long as the client does not read,
 // or until Close; only the caller does, and it holds nothing but what it is about to send.
 func (c *Conn) ReplyEvents(req Header, part EventsPart, lines []byte) error {
-	if len(lines) > EventsRoom {
+	if len(lines) > MaxEventLines {
 		return fmt.Errorf("%d bytes of events do not fit into one message", len(lines))
 	}
 	h := Header{Type: req.Type | ReplyBit, Request: req.Request}

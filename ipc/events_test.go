@@ -15,7 +15,7 @@ var errEnough = errors.New("enough")
 // TestEvents: parts come whole and in order, and the connection is good for other requests afterwards.
 func TestEvents(t *testing.T) {
 	checkFDs(t)
-	full := bytes.Repeat([]byte("x"), EventsRoom)
+	full := bytes.Repeat([]byte("x"), MaxEventLines)
 	l := serve(t, ListenOptions{}, func(c *Conn) {
 		for {
 			m, err := c.ReadMessage()
@@ -29,8 +29,8 @@ func TestEvents(t *testing.T) {
 			if err := c.ReplyEvents(m.Header, EventsPart{}, append(full, 'x')); err == nil {
 				t.Error("a part was sent that is too long")
 			}
-			_ = c.ReplyEvents(m.Header, EventsPart{Daemon: 5, Next: EventsRoom}, full)
-			_ = c.ReplyEvents(m.Header, EventsPart{Daemon: 5, Next: EventsRoom, Last: 1}, nil)
+			_ = c.ReplyEvents(m.Header, EventsPart{Daemon: 5, Next: MaxEventLines}, full)
+			_ = c.ReplyEvents(m.Header, EventsPart{Daemon: 5, Next: MaxEventLines, Last: 1}, nil)
 		}
 	})
 	c := dial(t, l.Path())
@@ -40,7 +40,7 @@ func TestEvents(t *testing.T) {
 		got, last = append(got, lines...), part
 		return nil
 	})
-	if err != nil || !bytes.Equal(got, full) || last != (EventsPart{Daemon: 5, Next: EventsRoom, Last: 1}) {
+	if err != nil || !bytes.Equal(got, full) || last != (EventsPart{Daemon: 5, Next: MaxEventLines, Last: 1}) {
 		t.Fatalf("%d bytes, %+v, %v", len(got), last, err)
 	}
 	if _, err := c.Query(t.Context(), UUID{}); err != nil {
@@ -59,7 +59,7 @@ func TestEventsNotRead(t *testing.T) {
 	go func() {
 		var err error
 		for err == nil {
-			err = c.ReplyEvents(Header{Type: TypeEvents}, EventsPart{Daemon: 1}, make([]byte, EventsRoom))
+			err = c.ReplyEvents(Header{Type: TypeEvents}, EventsPart{Daemon: 1}, make([]byte, MaxEventLines))
 		}
 		ended <- err
 	}()

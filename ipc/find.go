@@ -49,11 +49,11 @@ type NoDaemonError struct {
 
 // Error lists the paths with the reason for each.
 func (e *NoDaemonError) Error() string {
-	return e.Advising("start gpuarbd, or set GPUARB_SOCKET")
+	return e.WithAdvice("start gpuarbd, or set GPUARB_SOCKET")
 }
 
-// Advising is Error with other advice.
-func (e *NoDaemonError) Advising(advice string) string {
+// WithAdvice is Error with other advice.
+func (e *NoDaemonError) WithAdvice(advice string) string {
 	tried := make([]string, len(e.Tried))
 	for i, a := range e.Tried {
 		tried[i] = fmt.Sprintf("%s: %s", a.Path, reason(a.Err))

@@ -121,12 +121,12 @@ func FuzzText(f *testing.F) {
 func FuzzWord(f *testing.F) {
 	f.Add(uint64(5), uint16(3), uint64(FlagClosed))
 	f.Fuzz(func(t *testing.T, credit uint64, epoch uint16, flags uint64) {
-		w := MakeWord(credit, epoch, flags)
+		w := MakeCreditWord(credit, epoch, flags)
 		if w.Credit() != min(credit, CreditLimit) || w.Epoch() != epoch&(1<<EpochBits-1) ||
 			w.Closed() != (flags&FlagClosed != 0) || w.Notify() != (flags&FlagNotify != 0) {
-			t.Fatalf("MakeWord(%d, %d, %#x) = %v", credit, epoch, flags, w)
+			t.Fatalf("MakeCreditWord(%d, %d, %#x) = %v", credit, epoch, flags, w)
 		}
-		if MakeWord(w.Credit(), w.Epoch(), w.Flags()) != w {
+		if MakeCreditWord(w.Credit(), w.Epoch(), w.Flags()) != w {
 			t.Fatalf("%v does not come back", w)
 		}
 	})

@@ -8,7 +8,7 @@ import (
 // Limits caps the connections that are open at one moment, so that one client
 // cannot use up the daemon's descriptors. A zero field is its default. The
 // connection that is one too many gets an error reply and is closed, before
-// anything is spent on it. One that belongs to another's session ([Conn.Joined]) counts a half in
+// anything is spent on it. One that belongs to another's session ([Conn.MarkJoined]) counts a half in
 // all of them but PerPID: it has a socket, and no pidfd.
 type Limits struct {
 	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
@@ -22,8 +22,8 @@ type Limits struct {
 
 // The descriptors that a connection may come to have, and those of one that has joined a session.
 const (
-	whole  = 2 // a socket, a pidfd
-	joined = 1
+	soloWeight   = 2 // a socket, a pidfd
+	joinedWeight = 1
 )
 
 // connLimits counts the open connections, and their descriptors.
@@ -49,7 +49,7 @@ func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	other := !peer.Privileged
-	full := func(used, most int) bool { return used+whole > most*whole }
+	full := func(used, most int) bool { return used+soloWeight > most*soloWeight }
 	switch {
 	case l.byPID[peer.PID] >= l.PerPID:
 		return refuse(StatusTooMany, "process %d has %d connections, the most that one may have: close some", peer.PID, l.PerPID)
@@ -61,8 +61,8 @@ func (l *connLimits) enter(peer Peer) *ProtocolError {
 		return refuse(StatusTooMany, "there are as many connections as there may be (%d): try again later", l.Total)
 	}
 	l.byPID[peer.PID]++
-	l.byUID[peer.UID] += whole
-	l.total += whole
+	l.byUID[peer.UID] += soloWeight
+	l.total += soloWeight
 	return nil
 }
 
@@ -80,7 +80,7 @@ func (l *connLimits) leave(peer Peer, has int) {
 func (l *connLimits) join(peer Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.giveBack(peer, whole-joined)
+	l.giveBack(peer, soloWeight-joinedWeight)
 }
 
 func (l *connLimits) giveBack(peer Peer, descriptors int) {

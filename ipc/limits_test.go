@@ -21,13 +21,13 @@ func TestLimits(t *testing.T) {
 			t.Errorf("step %d: %v", i, err)
 		}
 	}
-	l.leave(root, whole)
-	l.leave(a, whole) // a place for each of what was refused
+	l.leave(root, soloWeight)
+	l.leave(a, soloWeight) // a place for each of what was refused
 	if err := l.enter(b); err != nil {
 		t.Error(err)
 	}
 	for _, p := range []Peer{a, b, b, c} {
-		l.leave(p, whole)
+		l.leave(p, soloWeight)
 	}
 	if len(l.byPID)+len(l.byUID)+l.open() != 0 {
 		t.Errorf("all have left, and there remain %v, %v, %d", l.byPID, l.byUID, l.open())
@@ -57,12 +57,12 @@ func TestLimitsOfJoined(t *testing.T) {
 	peer.UID, peer.Privileged = 0, true
 	enter(2)
 	peer.UID, peer.Privileged = 11, false
-	l.leave(peer, joined)
+	l.leave(peer, joinedWeight)
 	peer.UID = 10
 	for range 5 {
-		l.leave(peer, joined)
+		l.leave(peer, joinedWeight)
 	}
-	if l.byUID[10] != 0 || l.byUID[11] != joined {
+	if l.byUID[10] != 0 || l.byUID[11] != joinedWeight {
 		t.Errorf("there remain %v", l.byUID)
 	}
 }
@@ -74,11 +74,11 @@ func TestSilence(t *testing.T) {
 	l := serve(t, ListenOptions{Patience: time.Second}, func(c *Conn) {
 		_, err := c.ReadMessage()
 		if err == nil {
-			c.Accepted()
+			c.MarkAccepted()
 			_, err = c.ReadMessage()
 		}
 		if errors.Is(err, ErrSilent) {
-			c.Silence()
+			c.ReplySilent()
 		}
 		ends <- err
 	})
@@ -151,5 +151,5 @@ func answerAll(c *Conn) {
 func (l *connLimits) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return (l.total + whole - 1) / whole // a part of one is one
+	return (l.total + soloWeight - 1) / soloWeight // a part of one is one
 }

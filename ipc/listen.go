@@ -44,7 +44,7 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	}
 	l := newListener(ln, path, opts)
 	l.lock = lock
-	l.linkOther()
+	l.linkSecondPath()
 	return l, nil
 }
 
@@ -56,7 +56,7 @@ var ErrInherited = errors.New("it belongs to whoever opened it")
 func (l *Listener) Renew() (lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	defer l.linkOther()
+	defer l.linkSecondPath()
 	switch {
 	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract one has no file
 		return false, nil
@@ -94,13 +94,13 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	}
 	unixLn.SetUnlinkOnClose(false)
 	l := newListener(unixLn, ln.Addr().String(), opts)
-	l.linkOther()
+	l.linkSecondPath()
 	return l, nil
 }
 
-// Inherit listens on a socket that the program before this one in the same process kept with [Listener.Keep], and takes over the
+// Inherit listens on a socket that the program before this one in the same process kept with [Listener.KeepOverExec], and takes over the
 // lock. It closes k.Socket.
-func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
+func Inherit(k ListenerFDs, opts ListenOptions) (*Listener, error) {
 	f := os.NewFile(uintptr(k.Socket), "the socket")
 	defer f.Close()
 	unix.CloseOnExec(k.Socket)
@@ -117,15 +117,15 @@ func Inherit(k Handed, opts ListenOptions) (*Listener, error) {
 	return l, err
 }
 
-// Handed holds the descriptors of a listener that a process hands to the program that it becomes.
-type Handed struct {
+// ListenerFDs holds the descriptors of a listener that a process hands to the program that it becomes.
+type ListenerFDs struct {
 	Socket int // −1: none
 	Lock   int // −1: none
 }
 
-// Keep returns copies of the descriptors of the listening socket and the lock that stay open over execve. Clients that connect
+// KeepOverExec returns copies of the descriptors of the listening socket and the lock that stay open over execve. Clients that connect
 // in between wait until the next program takes them in.
-func (l *Listener) Keep() (k Handed, err error) {
+func (l *Listener) KeepOverExec() (k ListenerFDs, err error) {
 	k.Lock = -1
 	raw, err := l.socket().SyscallConn()
 	if err != nil {
@@ -137,18 +137,18 @@ func (l *Listener) Keep() (k Handed, err error) {
 	if l.lock != nil {
 		if k.Lock, err = unix.FcntlInt(l.lock.Fd(), unix.F_DUPFD, 3); err != nil {
 			_ = unix.Close(k.Socket)
-			return Handed{-1, -1}, err
+			return ListenerFDs{-1, -1}, err
 		}
 	}
 	return k, nil
 }
 
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
-	other := ""
-	if opts.Other != nil {
-		other = opts.Other(path)
+	secondPath := ""
+	if opts.SecondPath != nil {
+		secondPath = opts.SecondPath(path)
 	}
-	return &Listener{ln: ln, path: path, other: other, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
+	return &Listener{ln: ln, path: path, secondPath: secondPath, inode: inode(path), limits: newConnLimits(opts.Limits), opts: opts, closed: make(chan struct{}),
 		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
@@ -206,7 +206,7 @@ func (l *Listener) Close() error {
 		l.mu.Lock()
 		defer l.mu.Unlock()
 		err = l.ln.Close()
-		l.unlinkOther()
+		l.unlinkSecondPath()
 		if l.lock != nil {
 			if l.inode != 0 && inode(l.path) == l.inode {
 				err = errors.Join(err, os.Remove(l.path))

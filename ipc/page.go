@@ -177,11 +177,13 @@ func (p *LeasePage) Close() error {
 	return errors.Join(unix.Munmap(p.mem), unix.Close(p.fd))
 }
 
-// Word is the credit word of a slot. Like the other accessors of slots it panics
+// CreditWord is the credit word of a slot. Like the other accessors of slots it panics
 // when slot is PageSlots or more, as an index does.
-func (p *LeasePage) Word(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Credit) }
+func (p *LeasePage) CreditWord(slot uint32) *atomic.Uint64 {
+	return atomic64(&p.page().Lease[slot].Credit)
+}
 
-// Low is the low-water mark of a slot: a Word without flags.
+// Low is the low-water mark of a slot: a CreditWord without flags.
 func (p *LeasePage) Low(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Low) }
 
 // Pending is what the client says of bytes freed and not yet executed.
@@ -192,16 +194,16 @@ func (p *LeasePage) Pending(slot uint32) *atomic.Uint64 {
 // Limit is memory.max in bytes, for the client's information.
 func (p *LeasePage) Limit(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Limit) }
 
-// Given is what a job was given beyond what the rules say, as Page has it.
-type Given struct {
+// JobOptions is what a job was given beyond what the rules say, as Page has it.
+type JobOptions struct {
 	Memory  uint64
 	Share   uint32
 	Streams uint32
 	Job     uint32
 }
 
-// SetGiven shows what the session's job was given.
-func (p *LeasePage) SetGiven(g Given) {
+// SetJobOptions shows what the session's job was given.
+func (p *LeasePage) SetJobOptions(g JobOptions) {
 	page := p.page()
 	atomic.StoreUint64(&page.Memory, g.Memory)
 	atomic.StoreUint32(&page.Share, g.Share)
@@ -210,10 +212,10 @@ func (p *LeasePage) SetGiven(g Given) {
 	atomic.StoreUint32(&page.Said, 1)
 }
 
-// Given is what a page says of its session's job; ok is false where it says nothing, as one
+// JobOptions is what a page says of its session's job; ok is false where it says nothing, as one
 // does that an earlier version made.
-func (p *Page) Given() (g Given, ok bool) {
-	return Given{Memory: p.Memory, Share: min(p.Share, 1000), Streams: p.Streams, Job: p.Job}, p.Said == 1
+func (p *Page) JobOptions() (g JobOptions, ok bool) {
+	return JobOptions{Memory: p.Memory, Share: min(p.Share, 1000), Streams: p.Streams, Job: p.Job}, p.Said == 1
 }
 
 // Counts is what the client says of its blocks and pools: see CountsTold.
@@ -236,8 +238,8 @@ func (p *LeasePage) Streams(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Streams)
 }
 
-// StreamsIn is how many streams such a word counts; lent is false where it counts none.
-func StreamsIn(word uint64) (n int, lent bool) {
+// StreamCount is how many streams such a word counts; lent is false where it counts none.
+func StreamCount(word uint64) (n int, lent bool) {
 	return int(word & StreamsMask), word&StreamsOpen != 0
 }
 
@@ -258,15 +260,17 @@ func (p *LeasePage) Threads() *atomic.Uint32 { return atomic32(&p.page().Threads
 // Host is how many bytes of pinned host memory the client holds, as it says.
 func (p *LeasePage) Host() *atomic.Uint64 { return atomic64(&p.page().Host) }
 
-// TakeCredit is Take on a slot of the page: the client's fast path.
+// TakeCredit is TakeCredit on a slot of the page: the client's fast path.
 func (p *LeasePage) TakeCredit(slot uint32, n uint64) bool {
-	_, ok := Take(p.Word(slot), p.Low(slot), n)
+	_, ok := TakeCredit(p.CreditWord(slot), p.Low(slot), n)
 	return ok
 }
 
-// GiveCredit is Give on a slot of the page. When the word that it returns says
+// GiveCredit is GiveCredit on a slot of the page. When the word that it returns says
 // Notify, the client owes the daemon a FreedNotice.
-func (p *LeasePage) GiveCredit(slot uint32, n uint64) Word { return Give(p.Word(slot), n) }
+func (p *LeasePage) GiveCredit(slot uint32, n uint64) CreditWord {
+	return GiveCredit(p.CreditWord(slot), n)
+}
 
 // Guard runs f, which reads or writes the page, and turns a memory fault inside
 // the page into an error. The size is sealed, but a client can still punch a

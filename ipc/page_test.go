@@ -51,8 +51,8 @@ func TestPageIsShared(t *testing.T) {
 	t.Cleanup(func() { client.Close() })
 	for slot := range uint32(PageSlots) {
 		v := uint64(slot + 1)
-		daemon.Word(slot).Store(uint64(MakeWord(10*v, 1, FlagNotify)))
-		daemon.Low(slot).Store(uint64(MakeWord(10*v, 1, 0)))
+		daemon.CreditWord(slot).Store(uint64(MakeCreditWord(10*v, 1, FlagNotify)))
+		daemon.Low(slot).Store(uint64(MakeCreditWord(10*v, 1, 0)))
 		daemon.Limit(slot).Store(100 * v)
 		if !client.TakeCredit(slot, v) || client.TakeCredit(slot, 10*v) {
 			t.Errorf("slot %d: took the wrong bytes", slot)
@@ -66,10 +66,10 @@ func TestPageIsShared(t *testing.T) {
 	}
 	for slot := range uint32(PageSlots) { // after all writes, so that overlap shows
 		v := uint64(slot + 1)
-		if got := Word(daemon.Word(slot).Load()); got != MakeWord(9*v+1, 1, FlagNotify) {
+		if got := CreditWord(daemon.CreditWord(slot).Load()); got != MakeCreditWord(9*v+1, 1, FlagNotify) {
 			t.Errorf("slot %d: word %v", slot, got)
 		}
-		if got := Word(daemon.Low(slot).Load()); got != MakeWord(9*v, 1, 0) {
+		if got := CreditWord(daemon.Low(slot).Load()); got != MakeCreditWord(9*v, 1, 0) {
 			t.Errorf("slot %d: low %v", slot, got)
 		}
 		if p, l := daemon.Pending(slot).Load(), client.Limit(slot).Load(); p != 1000*v || l != 100*v {
@@ -172,7 +172,7 @@ func mappedPages(t *testing.T) int {
 
 func TestGuard(t *testing.T) {
 	p := newPage(t)
-	if err := p.Guard(func() { p.Word(0).Add(1) }); err != nil {
+	if err := p.Guard(func() { p.CreditWord(0).Add(1) }); err != nil {
 		t.Errorf("no fault: %v", err)
 	}
 	if err := unix.Mprotect(p.mem, unix.PROT_NONE); err != nil {
@@ -189,7 +189,7 @@ func TestGuard(t *testing.T) {
 	if err := unix.Mprotect(other.mem, unix.PROT_NONE); err != nil {
 		t.Fatal(err)
 	}
-	for _, f := range []func(){func() { panic("mine") }, func() { p.Word(PageSlots) }, func() { other.Word(0).Load() }} {
+	for _, f := range []func(){func() { panic("mine") }, func() { p.CreditWord(PageSlots) }, func() { other.CreditWord(0).Load() }} {
 		func() {
 			defer func() {
 				if recover() == nil {
@@ -205,12 +205,12 @@ func TestGuard(t *testing.T) {
 // into it. The page then reads as zeros, and nobody is harmed.
 func TestHoleInPage(t *testing.T) {
 	p := newPage(t)
-	p.Word(0).Store(5)
+	p.CreditWord(0).Store(5)
 	if err := unix.Fallocate(p.FD(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, 0, PageSize); err != nil {
 		t.Fatal(err)
 	}
 	var got uint64
-	if err := p.Guard(func() { got = p.Word(0).Load() }); err != nil || got != 0 {
+	if err := p.Guard(func() { got = p.CreditWord(0).Load() }); err != nil || got != 0 {
 		t.Errorf("word %d, %v", got, err)
 	}
 	if _, err := OpenPage(p.FD(), p.ID()); err == nil || !strings.Contains(err.Error(), "magic") {
@@ -223,16 +223,16 @@ func TestReadPage(t *testing.T) {
 	p := newPage(t)
 	if page, err := ReadPage(p.FD()); err != nil {
 		t.Fatal(err)
-	} else if _, ok := page.Given(); ok {
+	} else if _, ok := page.JobOptions(); ok {
 		t.Error("a page that nobody wrote to says something")
 	}
 	p.Limit(3).Store(77)
-	p.SetGiven(Given{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait})
+	p.SetJobOptions(JobOptions{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait})
 	page, err := ReadPage(p.FD())
 	if err != nil {
 		t.Fatal(err)
 	}
-	if g, ok := page.Given(); !ok || g != (Given{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait}) || page.Lease[3].Limit != 77 {
+	if g, ok := page.JobOptions(); !ok || g != (JobOptions{Memory: NoLimit, Share: 250, Streams: 9, Job: JobWait}) || page.Lease[3].Limit != 77 {
 		t.Errorf("%+v, %v", g, page.Lease[3])
 	}
 	pipe := make([]int, 2)

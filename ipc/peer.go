@@ -64,7 +64,7 @@ func (id identifier) identify(s *socket, peer *Peer) error {
 	if id.startTicks != nil {
 		start, err = id.startTicks(peer.PID)
 	}
-	if gone := alive(fd); gone != nil { // of a process that has ended there is nothing to be known
+	if gone := checkAlive(fd); gone != nil { // of a process that has ended there is nothing to be known
 		err = gone
 	}
 	if err != nil {
@@ -95,7 +95,7 @@ func (id identifier) peerPIDFD(s *socket, pid int) (int, error) {
 }
 
 // alive tells that the process of a pidfd had not ended at the time of the call.
-func alive(pidfd int) error {
+func checkAlive(pidfd int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)
 		switch {

@@ -32,7 +32,7 @@ func TestPeer(t *testing.T) {
 	if p.StartTicks < startTime(t, os.Getpid()) {
 		t.Errorf("the child is older than its parent")
 	}
-	if err := alive(p.PIDFD); err != nil {
+	if err := checkAlive(p.PIDFD); err != nil {
 		t.Errorf("a live client: %v", err)
 	}
 	pidfd := c.TakePIDFD()
@@ -49,7 +49,7 @@ func TestPeer(t *testing.T) {
 		t.Errorf("the killed client's connection: %v", err)
 	}
 	c.Close()
-	if err := alive(pidfd); !errors.Is(err, errPeerGone) { // it outlives the connection
+	if err := checkAlive(pidfd); !errors.Is(err, errPeerGone) { // it outlives the connection
 		t.Errorf("a killed client: %v", err)
 	}
 }
@@ -145,7 +145,7 @@ func TestIdentifyFallback(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.Close(got.PIDFD)
-	if got.StartTicks != want.StartTicks || alive(got.PIDFD) != nil {
+	if got.StartTicks != want.StartTicks || checkAlive(got.PIDFD) != nil {
 		t.Errorf("%+v, want %+v", got, want)
 	}
 	dead := bounded.Command(t, bounded.Patience, "true")

@@ -105,7 +105,7 @@ func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error
 
 // parts asks for what comes in parts, and hands on each, with the bytes behind it, until each says that it was the last one.
 func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
-	if err := c.take(ctx); err != nil {
+	if err := c.acquire(ctx); err != nil {
 		return err
 	}
 	defer func() { c.turn <- struct{}{} }()
@@ -122,7 +122,7 @@ func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, e
 			last, err = each(&part, rest)
 		}
 	}
-	return c.settle(ctx, stop(), err)
+	return c.finish(ctx, stop(), err)
 }
 
 // receivePart waits for the next part of an answer that comes in parts.

@@ -42,25 +42,25 @@ type socket struct {
 	raw  syscall.RawConn
 
 	// The reader's side. One goroutine reads at a time.
-	rooms *sync.Pool // of *[readSize]byte
-	in    []byte     // nil while there is nothing to read, where rooms are shared
-	rIov  unix.Iovec
-	rMsg  unix.Msghdr
-	rCtl  rights
-	rN    int
-	rErr  syscall.Errno
-	recvF func(fd uintptr) bool
+	buffers *sync.Pool // of *[readSize]byte
+	in      []byte     // nil while there is nothing to read, where buffers are shared
+	rIov    unix.Iovec
+	rMsg    unix.Msghdr
+	rCtl    rights
+	rN      int
+	rErr    syscall.Errno
+	recvF   func(fd uintptr) bool
 
 	// The writer's side. Any goroutine may send; each holds wMu for one
 	// non-blocking system call and never while it waits.
-	wMu   sync.Mutex
-	out   []byte
-	wIov  [2]unix.Iovec
-	wMsg  unix.Msghdr
-	wCtl  rights
-	wErr  syscall.Errno
-	sendF func(fd uintptr)
-	sends time.Duration // when the last message was handed to the kernel
+	wMu    sync.Mutex
+	out    []byte
+	wIov   [2]unix.Iovec
+	wMsg   unix.Msghdr
+	wCtl   rights
+	wErr   syscall.Errno
+	sendF  func(fd uintptr)
+	sentAt time.Duration // when the last message was handed to the kernel
 
 	reset atomic.Bool // the kernel has said ECONNRESET
 }
@@ -72,7 +72,7 @@ func newSocket(conn *net.UnixConn, shared *sync.Pool) (*socket, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &socket{conn: conn, raw: raw, rooms: shared}
+	s := &socket{conn: conn, raw: raw, buffers: shared}
 	if shared == nil {
 		s.in = make([]byte, replySize)
 	}
@@ -96,7 +96,7 @@ func (s *socket) receive() (received, error) {
 	if err := s.raw.Read(s.recvF); err != nil {
 		return received{fd: -1}, err
 	}
-	return s.took()
+	return s.result()
 }
 
 // receiveNow is receive for a message that is there already, whatever the deadline says.
@@ -108,20 +108,20 @@ func (s *socket) receiveNow() (received, error) {
 	if !there {
 		return received{fd: -1}, os.ErrDeadlineExceeded
 	}
-	return s.took()
+	return s.result()
 }
 
 // took is what recvOnce has received.
-func (s *socket) took() (received, error) {
+func (s *socket) result() (received, error) {
 	if s.rErr != 0 {
 		return received{fd: -1}, os.NewSyscallError("recvmsg", s.rErr)
 	}
-	r := received{full: s.rN, fd: s.takeRights(), more: s.rMsg.Flags&unix.MSG_CTRUNC != 0}
+	r := received{full: s.rN, fd: s.receivedFD(), more: s.rMsg.Flags&unix.MSG_CTRUNC != 0}
 	r.msg = s.in[:min(s.rN, len(s.in))]
 	if s.rN == 0 && r.fd < 0 && !r.more && s.hungUp() {
 		r.msg = nil
-		s.leaveRoom()
-		return r, s.ending()
+		s.releaseBuffer()
+		return r, s.endError()
 	}
 	return r, nil
 }
@@ -130,7 +130,7 @@ func (s *socket) took() (received, error) {
 // to it the kernel says ECONNRESET, once, to the first that sends, receives or asks. A peer
 // that has shut the connection down and not closed it yet still has what lies unread; so
 // that is looked at first.
-func (s *socket) ending() error {
+func (s *socket) endError() error {
 	unread, why := s.unread(), 0
 	_ = s.raw.Control(func(fd uintptr) { why, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
 	if unread > 0 || why == int(unix.ECONNRESET) || s.reset.Load() {
@@ -142,7 +142,7 @@ func (s *socket) ending() error {
 // recvOnce is one non-blocking recvmsg; it returns false to be called again when
 // there is something to read.
 func (s *socket) recvOnce(fd uintptr) bool {
-	s.takeRoom()
+	s.acquireBuffer()
 	s.rIov.Base = unsafe.SliceData(s.in)
 	s.rIov.SetLen(len(s.in))
 	s.rMsg = unix.Msghdr{Iov: &s.rIov, Control: (*byte)(unsafe.Pointer(&s.rCtl))}
@@ -159,7 +159,7 @@ func (s *socket) recvOnce(fd uintptr) bool {
 				continue
 			}
 		case unix.EAGAIN:
-			s.leaveRoom()
+			s.releaseBuffer()
 			return false
 		}
 		s.rN, s.rErr = int(n), errno
@@ -167,28 +167,28 @@ func (s *socket) recvOnce(fd uintptr) bool {
 	}
 }
 
-// takeRoom sees to it that there is a buffer to read into.
-func (s *socket) takeRoom() {
+// acquireBuffer sees to it that there is a buffer to read into.
+func (s *socket) acquireBuffer() {
 	if s.in != nil {
 		return
 	}
-	if room, ok := s.rooms.Get().(*[readSize]byte); ok {
+	if room, ok := s.buffers.Get().(*[readSize]byte); ok {
 		s.in = room[:]
 	} else {
 		s.in = make([]byte, readSize)
 	}
 }
 
-// leaveRoom is for a reader that is about to wait: others may need the buffer.
-func (s *socket) leaveRoom() {
-	if s.rooms != nil {
-		s.rooms.Put((*[readSize]byte)(s.in))
+// releaseBuffer is for a reader that is about to wait: others may need the buffer.
+func (s *socket) releaseBuffer() {
+	if s.buffers != nil {
+		s.buffers.Put((*[readSize]byte)(s.in))
 		s.in, s.rIov.Base = nil, nil
 	}
 }
 
-// takeRights is the descriptor in the control data of the last message, or −1.
-func (s *socket) takeRights() int {
+// receivedFD is the descriptor in the control data of the last message, or −1.
+func (s *socket) receivedFD() int {
 	c := &s.rCtl
 	if s.rMsg.Controllen < oneRight || c.h.Level != unix.SOL_SOCKET || c.h.Type != unix.SCM_RIGHTS {
 		return -1
@@ -227,7 +227,7 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 		s.wMsg.Control = (*byte)(unsafe.Pointer(&s.wCtl))
 		s.wMsg.SetControllen(int(unsafe.Sizeof(s.wCtl)))
 	}
-	s.sends = Clock()
+	s.sentAt = Clock()
 	err := s.raw.Control(s.sendF)
 	s.wIov = [2]unix.Iovec{} // hold on to nobody's buffer
 	if err != nil {

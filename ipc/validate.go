@@ -12,14 +12,14 @@ func validate[T Body](body *T) *ProtocolError {
 	case *AllocRequest:
 		return m.validate()
 	case *FreedNotice:
-		return first(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
+		return firstError(slot(m.Slot), zero("FreedNotice.Pad", uint64(m.Pad)))
 	case *ObjectsRequest:
 		return m.validate()
 	case *StreamRequest:
-		return first(slot(m.Slot), count("StreamRequest.Count", m.Count),
+		return firstError(slot(m.Slot), count("StreamRequest.Count", m.Count),
 			bits("StreamRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagAside|FlagAgain))
 	case *ContextRequest:
-		return first(slot(m.Slot), count("ContextRequest.Count", m.Count),
+		return firstError(slot(m.Slot), count("ContextRequest.Count", m.Count),
 			bits("ContextRequest.Flags", m.Flags, FlagRetry|FlagNoWait|FlagNoticed|FlagHold|FlagAside|FlagAgain))
 	case *HelloRequest:
 		return m.validate()
@@ -28,7 +28,7 @@ func validate[T Body](body *T) *ProtocolError {
 	case *JobOpenRequest:
 		return m.validate()
 	case *JobTallyReply:
-		return first(upTo("JobTallyReply.Devices", m.Devices, PageSlots))
+		return firstError(upTo("JobTallyReply.Devices", m.Devices, PageSlots))
 	case *BesideReply:
 		return upTo("BesideReply.Count", m.Count, BesideMost)
 	case *CancelRequest:
@@ -38,34 +38,34 @@ func validate[T Body](body *T) *ProtocolError {
 	case *LimitRequest:
 		return m.validate(LimitProcess, LimitRule)
 	case *CgroupRequest:
-		return first(m.Limit.validate(LimitCgroup, LimitCgroup), text("CgroupRequest.Path", &m.Path))
+		return firstError(m.Limit.validate(LimitCgroup, LimitCgroup), text("CgroupRequest.Path", &m.Path))
 	case *WaitingReply:
-		return first(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
+		return firstError(zero("WaitingReply.Reserved", uint64(m.Reserved)), text("WaitingReply.Text", &m.Text))
 	case *JobOpenReply:
 		return m.validate()
 	case *ErrorReply:
 		return text("ErrorReply.Text", &m.Text)
 	case *HelloReply:
-		return first(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss))
+		return firstError(flag("HelloReply.InJob", m.InJob), flag("HelloReply.OnLoss", m.OnLoss))
 	case *AttachReply:
-		return first(slot(m.Slot), upTo("AttachReply.SlotScope", m.SlotScope, ScopeThread))
+		return firstError(slot(m.Slot), upTo("AttachReply.SlotScope", m.SlotScope, ScopeThread))
 	case *AllocReply:
 		return text("AllocReply.Text", &m.Text)
 	case *StreamReply:
 		return text("StreamReply.Text", &m.Text)
 	case *ContextReply:
-		return first(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
+		return firstError(zero("ContextReply.Reserved", uint64(m.Reserved)), text("ContextReply.Text", &m.Text))
 	case *RoomReply:
 		if m.Slot != NoSlot {
 			return slot(m.Slot)
 		}
 		return zero("RoomReply.Word", m.Word)
 	case *EventsRequest:
-		return first(bits("EventsRequest.Flags", m.Flags, EventsFollow), zero("EventsRequest.Reserved", uint64(m.Reserved)))
+		return firstError(bits("EventsRequest.Flags", m.Flags, EventsFollow), zero("EventsRequest.Reserved", uint64(m.Reserved)))
 	case *EventsPart:
-		return first(flag("EventsPart.Last", m.Last), zero("EventsPart.Reserved", uint64(m.Reserved)))
+		return firstError(flag("EventsPart.Last", m.Last), zero("EventsPart.Reserved", uint64(m.Reserved)))
 	case *SnapshotPart:
-		return first(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
+		return firstError(flag("SnapshotPart.Last", m.Last), zero("SnapshotPart.Reserved", uint64(m.Reserved)))
 	}
 	return nil
 }
@@ -86,13 +86,13 @@ func (m *HelloRequest) validate() *ProtocolError {
 	if m.Kind != KindShim && m.Kind != KindTool {
 		return refuse(StatusRange, "HelloRequest.Kind is %d, not %d or %d", m.Kind, KindShim, KindTool)
 	}
-	return first(zero("HelloRequest.Features", uint64(m.Features)), share(m.Share),
+	return firstError(zero("HelloRequest.Features", uint64(m.Features)), share(m.Share),
 		upTo("HelloRequest.OnFull", m.OnFull, OnFullWait), upTo("HelloRequest.SlotScope", m.SlotScope, ScopeThread),
 		zero("HelloRequest.Reserved", uint64(m.Reserved)))
 }
 
 func (m *ResumeRequest) validate() *ProtocolError {
-	if err := first(m.Hello.validate(), flag("ResumeRequest.HasPage", m.HasPage)); err != nil {
+	if err := firstError(m.Hello.validate(), flag("ResumeRequest.HasPage", m.HasPage)); err != nil {
 		return err
 	}
 	if m.Hello.Kind != KindShim {
@@ -110,7 +110,7 @@ func (m *ResumeRequest) validate() *ProtocolError {
 			}
 			continue
 		}
-		if err := first(slot(l.Slot), zero("ResumeLease.Reserved", uint64(l.Reserved))); err != nil {
+		if err := firstError(slot(l.Slot), zero("ResumeLease.Reserved", uint64(l.Reserved))); err != nil {
 			return err
 		}
 		if taken[l.Slot] {
@@ -130,7 +130,7 @@ func (m *ResumeRequest) validate() *ProtocolError {
 }
 
 func (m *ObjectsRequest) validate() *ProtocolError {
-	err := first(slot(m.Slot), bits("ObjectsRequest.Flags", m.Flags, ObjectsMore), upTo("ObjectsRequest.Count", m.Count, ObjectsMakers),
+	err := firstError(slot(m.Slot), bits("ObjectsRequest.Flags", m.Flags, ObjectsMore), upTo("ObjectsRequest.Count", m.Count, ObjectsMakers),
 		zero("ObjectsRequest.Pad", uint64(m.Pad)))
 	for i := int(m.Count); i < ObjectsMakers && err == nil; i++ {
 		if m.Makers[i] != (ObjectsMaker{}) {
@@ -155,7 +155,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 			return refuse(StatusRange, "JobOpenRequest.Device: device %d comes twice", m.Device[i])
 		}
 	}
-	return first(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
+	return firstError(share(m.MemoryShare), share(m.MinShare), text("JobOpenRequest.Command", &m.Command),
 		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor))
 }
 
@@ -175,7 +175,7 @@ func (m *LimitRequest) validate(from, to uint32) *ProtocolError {
 	case LimitCgroup:
 		settable = SetMax | SetWithFolder
 	}
-	return first(upTo("LimitRequest.ID", m.ID, most), bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
+	return firstError(upTo("LimitRequest.ID", m.ID, most), bits("LimitRequest.Set", m.Set, settable), share(m.MaxShare), share(m.MinShare),
 		upTo("LimitRequest.Slots", m.Slots, math.MaxInt32), upTo("LimitRequest.Streams", m.Streams, math.MaxInt32),
 		zero("LimitRequest.Reserved", uint64(m.Reserved)))
 }
@@ -195,10 +195,10 @@ func (m *JobOpenReply) validate() *ProtocolError {
 			return refuse(StatusRange, "JobOpenReply.Device[%d].Kind is %d, at most %d is known", i, d.Kind, JobDeviceMIG)
 		}
 	}
-	return first(zero("JobOpenReply.Reserved", uint64(m.Reserved)), text("JobOpenReply.Text", &m.Text))
+	return firstError(zero("JobOpenReply.Reserved", uint64(m.Reserved)), text("JobOpenReply.Text", &m.Text))
 }
 
-func first(errs ...*ProtocolError) *ProtocolError {
+func firstError(errs ...*ProtocolError) *ProtocolError {
 	for _, err := range errs {
 		if err != nil {
 			return err

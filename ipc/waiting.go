@@ -7,9 +7,9 @@ import (
 
 // Wait says how a request is asked that may have to wait.
 type Wait struct {
-	// Told is called with each notice of how the request stands. It runs between the
+	// OnNotice is called with each notice of how the request stands. It runs between the
 	// request and its reply and must not use the Client. nil: nobody is told.
-	Told func(WaitingReply)
+	OnNotice func(WaitingReply)
 	// Request is the request's number, from NewRequest. Sent again with the same number and
 	// FlagRetry (or JobRetry), a request has its old place. 0: a number of its own.
 	Request uint64
@@ -65,20 +65,20 @@ func (c *Client) answer(asked Header, w *waiting) (Header, []byte, int, error) {
 		if err != nil || h.Status != StatusWaiting {
 			return h, body, fd, err
 		}
-		if err := w.tell(body); err != nil {
+		if err := w.passNotice(body); err != nil {
 			return h, nil, -1, closeFD(fd, err)
 		}
 	}
 }
 
 // tell passes a notice on.
-func (w *waiting) tell(body []byte) error {
+func (w *waiting) passNotice(body []byte) error {
 	var notice WaitingReply
 	if err := Unmarshal(body, &notice); err != nil {
 		return err
 	}
-	if w != nil && w.Told != nil {
-		w.Told(notice)
+	if w != nil && w.OnNotice != nil {
+		w.OnNotice(notice)
 	}
 	return nil
 }

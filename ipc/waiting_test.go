@@ -80,7 +80,7 @@ func TestNotices(t *testing.T) {
 		go func() {
 			var err error
 			if told {
-				_, err = c.AllocWaiting(t.Context(), goodAlloc, Wait{Request: 77, Told: func(n WaitingReply) { positions = append(positions, n.Position) }})
+				_, err = c.AllocWaiting(t.Context(), goodAlloc, Wait{Request: 77, OnNotice: func(n WaitingReply) { positions = append(positions, n.Position) }})
 			} else {
 				_, err = c.Alloc(t.Context(), goodAlloc)
 			}
@@ -132,7 +132,7 @@ func TestGivenUp(t *testing.T) {
 			defer cancel()
 			done := make(chan error, 1)
 			go func() {
-				_, err := client.AllocWaiting(ctx, goodAlloc, Wait{Told: func(WaitingReply) { cancel() }})
+				_, err := client.AllocWaiting(ctx, goodAlloc, Wait{OnNotice: func(WaitingReply) { cancel() }})
 				done <- err
 			}()
 			asked := d.next(t, TypeAlloc)
@@ -281,7 +281,7 @@ func TestClaimIsAskedAgain(t *testing.T) {
 	c := dial(t, path)
 	waits, done := make(chan struct{}, 1), make(chan error, 1)
 	go func() {
-		_, err := c.Claim(t.Context(), ClaimRequest{Told: func(WaitingReply) { waits <- struct{}{} }})
+		_, err := c.Claim(t.Context(), ClaimRequest{OnNotice: func(WaitingReply) { waits <- struct{}{} }})
 		done <- err
 	}()
 	wait(t, "the notice", waits)
@@ -306,7 +306,7 @@ func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
 	c := dial(t, path)
 	told, done := make(chan string, 2), make(chan error, 1)
 	go func() {
-		_, err := c.Claim(t.Context(), ClaimRequest{Told: func(n WaitingReply) { told <- n.Text.String() }})
+		_, err := c.Claim(t.Context(), ClaimRequest{OnNotice: func(n WaitingReply) { told <- n.Text.String() }})
 		done <- err
 		close(told)
 	}()
@@ -335,7 +335,7 @@ func TestClaimOfADaemonThatIsGone(t *testing.T) {
 		stop := serveOn(l, (&claimDaemon{holder: Token{99}}).handle)
 		c := dial(t, path)
 		go func() {
-			_, err := c.Claim(ctx, ClaimRequest{Patience: patience, Told: func(n WaitingReply) { told <- n.Text.String() }})
+			_, err := c.Claim(ctx, ClaimRequest{Patience: patience, OnNotice: func(n WaitingReply) { told <- n.Text.String() }})
 			done <- err
 		}()
 		wait(t, "the notice", told)

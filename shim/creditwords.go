@@ -68,7 +68,7 @@ func (l *Lease) SetPage(page *ipc.LeasePage) { l.page = page }
 
 // Epoch returns the epoch of the credit word in the page.
 func (l *Lease) Epoch() (epoch uint16) {
-	l.guarded(func() { epoch = ipc.Word(l.word().Load()).Epoch() })
+	l.guarded(func() { epoch = ipc.CreditWord(l.word().Load()).Epoch() })
 	return epoch
 }
 
@@ -81,13 +81,13 @@ func (l *Lease) guarded(f func()) {
 	}
 }
 
-func (l *Lease) word() *atomic.Uint64 { return l.page.Word(l.slot) }
+func (l *Lease) word() *atomic.Uint64 { return l.page.CreditWord(l.slot) }
 func (l *Lease) low() *atomic.Uint64  { return l.page.Low(l.slot) }
 
 // Credit returns the idle bytes in the word, clamped to [0, granted].
 func (l *Lease) Credit(granted accounting.Bytes) (credit accounting.Bytes) {
 	l.guarded(func() {
-		if credit = accounting.Bytes(ipc.Word(l.word().Load()).Credit()); credit > granted {
+		if credit = accounting.Bytes(ipc.CreditWord(l.word().Load()).Credit()); credit > granted {
 			credit = granted
 			l.words.onClamp(l.ID)
 		}
@@ -162,7 +162,7 @@ func (l *Lease) Flag(closed, notify bool) {
 // Streams returns the number of streams in the client's stream word. lent is false if the client
 // does not count its streams.
 func (l *Lease) Streams() (n int, lent bool) {
-	l.guarded(func() { n, lent = ipc.StreamsIn(l.page.Streams(l.slot).Load()) })
+	l.guarded(func() { n, lent = ipc.StreamCount(l.page.Streams(l.slot).Load()) })
 	return n, lent
 }
 
@@ -174,7 +174,7 @@ func (l *Lease) CloseStreams() (n int, lent bool) {
 		word := l.page.Streams(l.slot)
 		for range l.words.maxSwaps {
 			seen := word.Load()
-			if n, lent = ipc.StreamsIn(seen); !lent {
+			if n, lent = ipc.StreamCount(seen); !lent {
 				return
 			}
 			l.keepStreams(n)
@@ -182,7 +182,7 @@ func (l *Lease) CloseStreams() (n int, lent bool) {
 				return
 			}
 		}
-		n, _ = ipc.StreamsIn(word.Swap(0) | ipc.StreamsOpen) // the client changes the word without a pause
+		n, _ = ipc.StreamCount(word.Swap(0) | ipc.StreamsOpen) // the client changes the word without a pause
 		lent = true
 		l.keepStreams(n)
 	})
@@ -214,7 +214,7 @@ func (l *Lease) Limit(limit accounting.Bytes) {
 
 // Peak returns the most bytes that were used at once since the lease was opened.
 func (l *Lease) Peak(granted accounting.Bytes) accounting.Bytes {
-	l.guarded(func() { l.recordLowWater(granted, ipc.Word(l.word().Load())) })
+	l.guarded(func() { l.recordLowWater(granted, ipc.CreditWord(l.word().Load())) })
 	return l.peak
 }
 
@@ -228,7 +228,7 @@ func (l *Lease) Pending() (pending accounting.Bytes) {
 
 // Recent returns the most bytes that were used at once since the last change of the word.
 func (l *Lease) Recent(granted accounting.Bytes) (most accounting.Bytes) {
-	l.guarded(func() { most = granted - l.leastCredit(granted, ipc.Word(l.word().Load())) })
+	l.guarded(func() { most = granted - l.leastCredit(granted, ipc.CreditWord(l.word().Load())) })
 	return most
 }
 
@@ -258,7 +258,7 @@ func (l *Lease) Show(s Shown, at uint64) {
 		_, _, total, seen := l.page.Shown(l.slot)
 		total.Store(uint64(s.Total))
 		seen.Store(at)
-		l.show(ipc.Word(l.word().Load()).Epoch(), s)
+		l.show(ipc.CreditWord(l.word().Load()).Epoch(), s)
 	})
 }
 
@@ -283,7 +283,7 @@ func (l *Lease) show(epoch uint16, s Shown) {
 	}
 	room, used, _, _ := l.page.Shown(l.slot)
 	used.Store(uint64(s.Used))
-	room.Store(uint64(ipc.MakeWord(uint64(s.Beyond), epoch, flags)))
+	room.Store(uint64(ipc.MakeCreditWord(uint64(s.Beyond), epoch, flags)))
 }
 
 // granted returns the published state after the granted sum has changed: the granted bytes came out
@@ -318,7 +318,7 @@ func (l *Lease) Resize(granted accounting.Bytes) {
 func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) {
 	for range l.words.maxSwaps {
-		old := ipc.Word(l.word().Load())
+		old := ipc.CreditWord(l.word().Load())
 		swapped, shown := l.announce(kind, granted, old, next)
 		if l.word().CompareAndSwap(uint64(old), uint64(swapped)) {
 			stepSwapped(kind)
@@ -332,9 +332,9 @@ func (l *Lease) change(kind uint32, granted accounting.Bytes,
 	// announced after its swap, because the credit is not known before. If the daemon dies in
 	// between, the idle credit counts as used until the client resumes and reports what it uses.
 	l.Record.Withdraw()
-	epoch := ipc.Word(l.word().Load()).Epoch()
-	empty := ipc.MakeWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
-	old := ipc.Word(l.word().Swap(uint64(empty))).WithEpoch(epoch)
+	epoch := ipc.CreditWord(l.word().Load()).Epoch()
+	empty := ipc.MakeCreditWord(0, ipc.NextEpoch(epoch), ipc.FlagClosed)
+	old := ipc.CreditWord(l.word().Swap(uint64(empty))).WithEpoch(epoch)
 	swapped, shown := l.announce(kind, granted, old, next)
 	l.word().Add(uint64(swapped) - uint64(empty))
 	l.shown = shown
@@ -356,15 +356,15 @@ func stepSwapped(kind uint32) {
 
 // announce computes a change and writes it to the record. It returns the new word, and the state
 // that is published from then on.
-func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
-	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.Word, Shown) {
+func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.CreditWord,
+	next func(credit, flags uint64) (uint64, uint64, accounting.Bytes)) (ipc.CreditWord, Shown) {
 	credit := min(old.Credit(), uint64(granted))
 	if credit != old.Credit() {
 		l.words.onClamp(l.ID)
 	}
 	l.recordLowWater(granted, old)
 	newCredit, flags, after := next(credit, old.Flags())
-	swapped := ipc.MakeWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
+	swapped := ipc.MakeCreditWord(newCredit, ipc.NextEpoch(old.Epoch()), flags)
 	l.Record.Announce(kind, swapped.Epoch(), uint64(after))
 	faults.At("mark.announced")
 	l.low().Store(uint64(swapped.WithFlags(0)))
@@ -375,14 +375,14 @@ func (l *Lease) announce(kind uint32, granted accounting.Bytes, old ipc.Word,
 }
 
 // recordLowWater updates the peak from the low-water mark of this value of the word.
-func (l *Lease) recordLowWater(granted accounting.Bytes, word ipc.Word) {
+func (l *Lease) recordLowWater(granted accounting.Bytes, word ipc.CreditWord) {
 	l.raisePeak(granted - l.leastCredit(granted, word))
 }
 
 // leastCredit returns the least credit since the last change of the word.
-func (l *Lease) leastCredit(granted accounting.Bytes, word ipc.Word) accounting.Bytes {
+func (l *Lease) leastCredit(granted accounting.Bytes, word ipc.CreditWord) accounting.Bytes {
 	credit := min(accounting.Bytes(word.Credit()), granted)
-	if low := ipc.Word(l.low().Load()); low.Epoch() == word.Epoch() {
+	if low := ipc.CreditWord(l.low().Load()); low.Epoch() == word.Epoch() {
 		credit = min(credit, accounting.Bytes(low.Credit()))
 	}
 	return credit

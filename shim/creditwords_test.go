@@ -38,7 +38,7 @@ func newBench(t *testing.T) bench {
 	return bench{Lease: words.Lease(record, 0, 0, page), page: page, record: record, clamps: clamps}
 }
 
-func (b bench) word() ipc.Word { return ipc.Word(b.page.Word(3).Load()) }
+func (b bench) word() ipc.CreditWord { return ipc.CreditWord(b.page.CreditWord(3).Load()) }
 
 // check compares word and record with the expected values.
 func (b bench) check(t *testing.T, credit, granted, peak uint64) {
@@ -118,7 +118,7 @@ func TestEachChangeHasItsEpoch(t *testing.T) {
 func TestRubbishIsClamped(t *testing.T) {
 	b := newBench(t)
 	b.Give(0, 50)
-	b.page.Word(3).Store(ipc.CreditMask)
+	b.page.CreditWord(3).Store(ipc.CreditMask)
 	if got := b.Credit(50); got != 50 {
 		t.Errorf("credit %d of 50 granted", got)
 	}
@@ -227,7 +227,7 @@ func TestALostSwapIsNotFinished(t *testing.T) {
 		})
 		return
 	}()
-	b.record.Recover(ipc.Word(b.Lease.word().Load()).Epoch(), true)
+	b.record.Recover(ipc.CreditWord(b.Lease.word().Load()).Epoch(), true)
 	if !died || b.record.Granted != 100 {
 		t.Errorf("%d bytes of 100 are granted after a swap that was lost; died: %v", b.record.Granted, died)
 	}
@@ -284,7 +284,7 @@ func TestHammeredWord(t *testing.T) {
 	for range 2 {
 		wg.Go(func() {
 			for n := uint64(0); !stop.Load(); n += 0x9e3779b97f4a7c15 {
-				b.page.Word(3).Store(n)
+				b.page.CreditWord(3).Store(n)
 			}
 		})
 	}

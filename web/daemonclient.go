@@ -17,7 +17,7 @@ const daemonTimeout = 10 * time.Second
 // daemonClient asks the daemon over its socket. Several goroutines may use it.
 type daemonClient struct {
 	path string
-	kept ipc.Kept
+	kept ipc.ReopeningClient
 }
 
 func newDaemonClient(path string) *daemonClient {

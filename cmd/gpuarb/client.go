@@ -177,7 +177,7 @@ func explainNoDaemon(err error) error {
 			advice = "join the group that owns the socket (see ls -l " + attempt.Path + "), and log in again"
 		}
 	}
-	return errors.New(none.Advising(advice))
+	return errors.New(none.WithAdvice(advice))
 }
 
 // explainCall says why a daemon that accepted the connection did not do what it was asked for.

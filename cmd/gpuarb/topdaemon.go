@@ -21,7 +21,7 @@ import (
 // because that would spoil the screen.
 type topDaemon struct {
 	path string // path of the socket
-	kept ipc.Kept
+	kept ipc.ReopeningClient
 }
 
 func newTopDaemon(path string) *topDaemon {

@@ -169,7 +169,7 @@ func serve(o daemon.Options, stderr io.Writer) error {
 	defer signal.Stop(hup)
 
 	o.Handed = inheritedDescriptors()
-	o.Restart = func(h *ipc.Handed) {
+	o.Restart = func(h *ipc.ListenerFDs) {
 		if h == nil || ctx.Err() != nil {
 			os.Exit(exitFailed)
 		}

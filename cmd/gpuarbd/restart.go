@@ -20,7 +20,7 @@ const descriptorsVariable = "GPUARBD_HANDED"
 
 // execAgain executes this program again in this process, with the same arguments. It returns only
 // if that failed.
-func execAgain(h ipc.Handed) error {
+func execAgain(h ipc.ListenerFDs) error {
 	env := append(os.Environ(), fmt.Sprintf("%s=%d,%d", descriptorsVariable, h.Socket, h.Lock))
 	path, err := os.Executable()
 	if err == nil {
@@ -34,10 +34,10 @@ func execAgain(h ipc.Handed) error {
 
 // inheritedDescriptors returns the descriptors that the old daemon in this process left open. It
 // returns nil if this process has not been a daemon before.
-func inheritedDescriptors() *ipc.Handed {
+func inheritedDescriptors() *ipc.ListenerFDs {
 	text, found := os.LookupEnv(descriptorsVariable)
 	_ = os.Unsetenv(descriptorsVariable) // the children of the daemon must not inherit it
-	var h ipc.Handed
+	var h ipc.ListenerFDs
 	if n, err := fmt.Fscanf(strings.NewReader(text), "%d,%d", &h.Socket, &h.Lock); !found || err != nil || n != 2 {
 		return nil
 	}

@@ -49,7 +49,7 @@ func TestBeyondTheBoundOfAProcess(t *testing.T) {
 
 	told, served := make(chan string, 8), make(chan error, 1)
 	go func() {
-		claim, err := client.Claim(ctx, ipc.ClaimRequest{Told: func(n ipc.WaitingReply) { told <- n.Text.String() }})
+		claim, err := client.Claim(ctx, ipc.ClaimRequest{OnNotice: func(n ipc.WaitingReply) { told <- n.Text.String() }})
 		if err == nil {
 			err = claim.Release(ctx)
 		}

@@ -124,7 +124,7 @@ func brief(a *attacker) error {
 		for range 4 {
 			_, _ = s.Main.Alloc(a.ctx, ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 1 + r.Uint64N(1<<20), Thread: r.Uint32()})
 		}
-		_ = s.Page.Guard(func() { s.Page.Word(slot).Store(r.Uint64()) })
+		_ = s.Page.Guard(func() { s.Page.CreditWord(slot).Store(r.Uint64()) })
 		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: a.socket, Net: "unixpacket"})
 		if err != nil {
 			continue
@@ -250,7 +250,7 @@ func waitForBytes(a *attacker) error {
 	}
 	told := sync.OnceFunc(func() { a.say("waits %d", os.Getpid()) })
 	_, err = s.Main.AllocWaiting(a.ctx, ipc.AllocRequest{Slot: at.Slot, Kind: ipc.MemoryPlain, Bytes: bytes},
-		ipc.Wait{Told: func(ipc.WaitingReply) { told() }})
+		ipc.Wait{OnNotice: func(ipc.WaitingReply) { told() }})
 	a.say("has %v", err == nil)
 	a.next()
 	return err

@@ -23,9 +23,9 @@ var patterns = []func(r *rand.Rand) uint64{
 	func(*rand.Rand) uint64 { return ^uint64(0) },
 	func(*rand.Rand) uint64 { return 0 },
 	func(r *rand.Rand) uint64 { return r.Uint64() },
-	func(r *rand.Rand) uint64 { return uint64(ipc.MakeWord(ipc.CreditLimit, uint16(r.Uint32()), 0)) },
+	func(r *rand.Rand) uint64 { return uint64(ipc.MakeCreditWord(ipc.CreditLimit, uint16(r.Uint32()), 0)) },
 	func(r *rand.Rand) uint64 {
-		return uint64(ipc.MakeWord(r.Uint64N(1<<31), uint16(r.Uint32()), r.Uint64()))
+		return uint64(ipc.MakeCreditWord(r.Uint64N(1<<31), uint16(r.Uint32()), r.Uint64()))
 	},
 }
 
@@ -64,7 +64,7 @@ func scribble(a *attacker) error {
 }
 
 func overwrite(ctx context.Context, page *ipc.LeasePage, pattern func(*rand.Rand) uint64, r *rand.Rand) {
-	all := unsafe.Slice((*uint64)(unsafe.Pointer(page.Word(0))), ipc.PageSlots*8) // from the first slot on
+	all := unsafe.Slice((*uint64)(unsafe.Pointer(page.CreditWord(0))), ipc.PageSlots*8) // from the first slot on
 	for ctx.Err() == nil {
 		for range 1000 {
 			n := r.IntN(len(all))

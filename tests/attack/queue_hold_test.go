@@ -27,7 +27,7 @@ func (p *party) context(thread uint32, number uint64, flags uint32) *asked {
 		}
 		if err == nil {
 			err = ipc.CallWaiting(ctx, c, ipc.TypeContext, &ipc.ContextRequest{Slot: p.slot, Count: 1, Thread: thread, Flags: flags},
-				&ipc.ContextReply{}, ipc.Wait{Request: number, Told: r.told})
+				&ipc.ContextReply{}, ipc.Wait{Request: number, OnNotice: r.told})
 		}
 		close(r.waits)
 		r.done <- err

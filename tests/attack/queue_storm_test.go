@@ -45,7 +45,7 @@ func (p *stormy) round(r *rand.Rand) error {
 	if err := p.s.Join(ctx, c); err != nil {
 		return ending(ctx, err)
 	}
-	_, err = c.AllocWaiting(ctx, ipc.AllocRequest{Slot: p.slot, Kind: ipc.MemoryPlain, Bytes: bytes}, ipc.Wait{Told: told})
+	_, err = c.AllocWaiting(ctx, ipc.AllocRequest{Slot: p.slot, Kind: ipc.MemoryPlain, Bytes: bytes}, ipc.Wait{OnNotice: told})
 	if err != nil {
 		return ending(ctx, err)
 	}
@@ -205,7 +205,7 @@ func TestReservationsWait(t *testing.T) {
 		c, err := ipc.Dial(ctx, m.Socket)
 		check(t, err)
 		go func() {
-			s, err := c.HelloShimWaiting(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}, ipc.Wait{Told: func(n ipc.WaitingReply) {
+			s, err := c.HelloShimWaiting(ctx, ipc.HelloRequest{Memory: ipc.NoLimit}, ipc.Wait{OnNotice: func(n ipc.WaitingReply) {
 				select {
 				case waits <- n:
 				default:

@@ -73,7 +73,7 @@ func (r *asked) run(ctx context.Context, flags uint32) error {
 		return err
 	}
 	_, err = c.AllocWaiting(ctx, ipc.AllocRequest{Slot: r.p.slot, Kind: ipc.MemoryPlain, Bytes: r.bytes, Flags: flags, Thread: 1},
-		ipc.Wait{Request: r.number, Told: r.told})
+		ipc.Wait{Request: r.number, OnNotice: r.told})
 	return err
 }
 
@@ -410,7 +410,7 @@ func waitOnce(a *attacker, s *ipc.ShimSession, slot uint32, bytes uint64, told f
 		return err
 	}
 	_, err = c.AllocWaiting(a.ctx, ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: bytes},
-		ipc.Wait{Told: func(ipc.WaitingReply) { told() }})
+		ipc.Wait{OnNotice: func(ipc.WaitingReply) { told() }})
 	if err == nil && s.Page.GiveCredit(slot, bytes).Notify() {
 		err = c.Freed(slot)
 	}
@@ -472,7 +472,7 @@ func TestJobsAcrossRestarts(t *testing.T) {
 		waits := make(chan struct{}, 100)
 		go func() {
 			var err error
-			if claims[i], err = c.Claim(ctx, ipc.ClaimRequest{Told: func(ipc.WaitingReply) { waits <- struct{}{} }}); err != nil {
+			if claims[i], err = c.Claim(ctx, ipc.ClaimRequest{OnNotice: func(ipc.WaitingReply) { waits <- struct{}{} }}); err != nil {
 				t.Errorf("claim %d: %v", i, err)
 			}
 			order <- i

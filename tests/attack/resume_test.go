@@ -48,7 +48,7 @@ func resumer(a *attacker) error {
 		case "wait":
 			told := make(chan struct{}, 64)
 			go func() {
-				_, err := c.HelloShimWaiting(waits, helloIn(words[1]), ipc.Wait{Told: func(ipc.WaitingReply) { told <- struct{}{} }})
+				_, err := c.HelloShimWaiting(waits, helloIn(words[1]), ipc.Wait{OnNotice: func(ipc.WaitingReply) { told <- struct{}{} }})
 				waited <- err
 			}()
 			<-told

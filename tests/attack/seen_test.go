@@ -186,6 +186,6 @@ func TestPagesLowerAlone(t *testing.T) {
 
 // lie fills a page's limits with noise.
 func lie(r *rand.Rand, page *ipc.LeasePage) {
-	page.SetGiven(ipc.Given{Memory: r.Uint64() >> r.IntN(64), Share: r.Uint32(), Streams: r.Uint32() >> r.IntN(32), Job: r.Uint32()})
+	page.SetJobOptions(ipc.JobOptions{Memory: r.Uint64() >> r.IntN(64), Share: r.Uint32(), Streams: r.Uint32() >> r.IntN(32), Job: r.Uint32()})
 	page.Limit(0).Store(r.Uint64() >> r.IntN(64))
 }

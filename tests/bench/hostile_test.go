@@ -238,7 +238,7 @@ func (h *hostile) wait(count int) {
 		go func(c *ipc.Client, slot uint32) {
 			once := sync.OnceFunc(told.Done)
 			_, err := c.AllocWaiting(context.Background(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: 10 << 40, Thread: uint32(i + 1)},
-				ipc.Wait{Told: func(ipc.WaitingReply) { once() }})
+				ipc.Wait{OnNotice: func(ipc.WaitingReply) { once() }})
 			panic(fmt.Sprintf("it is over: %v", err))
 		}(c, slot)
 	}
@@ -351,7 +351,7 @@ var hostiles = map[string]func(h *hostile){
 					c := h.dial()
 					ctx, cancel := context.WithCancel(context.Background())
 					_, _ = c.OpenJobWaiting(ctx, ipc.JobOpenRequest{Memory: ipc.NoLimit, Min: ipc.NoLimit, WaitMillis: ipc.NoLimit,
-						Flags: ipc.JobExclusive | ipc.JobWait, Devices: 1}, ipc.Wait{Told: func(ipc.WaitingReply) { told(); cancel() }})
+						Flags: ipc.JobExclusive | ipc.JobWait, Devices: 1}, ipc.Wait{OnNotice: func(ipc.WaitingReply) { told(); cancel() }})
 					cancel()
 					_ = c.Close()
 				}

@@ -5,43 +5,49 @@ import (
 	"sync/atomic"
 )
 
-// Word is one value of a credit word: credit, epoch and flags together. It is a
+// CreditWord is one value of a credit word: credit, epoch and flags together. It is a
 // value and does not change; the word in the page is an *atomic.Uint64 (see
-// LeasePage.Word), and every step on it replaces one Word by another.
-type Word uint64
+// LeasePage.CreditWord), and every step on it replaces one CreditWord by another.
+type CreditWord uint64
 
-// MakeWord puts a word together. Credit above CreditLimit and epoch bits above
+// MakeCreditWord puts a word together. Credit above CreditLimit and epoch bits above
 // EpochBits are cut off; of flags only FlagClosed and FlagNotify are taken.
-func MakeWord(credit uint64, epoch uint16, flags uint64) Word {
-	return Word(min(credit, CreditLimit) | uint64(epoch)<<EpochShift&EpochMask | flags&(FlagClosed|FlagNotify))
+func MakeCreditWord(credit uint64, epoch uint16, flags uint64) CreditWord {
+	return CreditWord(min(credit, CreditLimit) | uint64(epoch)<<EpochShift&EpochMask | flags&(FlagClosed|FlagNotify))
 }
 
 // Credit is the bytes that the client may take without asking.
-func (w Word) Credit() uint64 { return uint64(w) & CreditMask }
+func (w CreditWord) Credit() uint64 { return uint64(w) & CreditMask }
 
 // Epoch counts the daemon's changes, modulo 1<<EpochBits.
-func (w Word) Epoch() uint16 { return uint16(uint64(w) & EpochMask >> EpochShift) }
+func (w CreditWord) Epoch() uint16 { return uint16(uint64(w) & EpochMask >> EpochShift) }
 
 // Closed tells that the fast path is shut: every allocation asks.
-func (w Word) Closed() bool { return uint64(w)&FlagClosed != 0 }
+func (w CreditWord) Closed() bool { return uint64(w)&FlagClosed != 0 }
 
 // Notify tells that somebody waits, so that a free reports itself.
-func (w Word) Notify() bool { return uint64(w)&FlagNotify != 0 }
+func (w CreditWord) Notify() bool { return uint64(w)&FlagNotify != 0 }
 
 // Flags is FlagClosed and FlagNotify as they are in the word.
-func (w Word) Flags() uint64 { return uint64(w) & (FlagClosed | FlagNotify) }
+func (w CreditWord) Flags() uint64 { return uint64(w) & (FlagClosed | FlagNotify) }
 
 // WithCredit is w with other credit, cut at CreditLimit.
-func (w Word) WithCredit(bytes uint64) Word { return MakeWord(bytes, w.Epoch(), w.Flags()) }
+func (w CreditWord) WithCredit(bytes uint64) CreditWord {
+	return MakeCreditWord(bytes, w.Epoch(), w.Flags())
+}
 
 // WithFlags is w with other flags.
-func (w Word) WithFlags(flags uint64) Word { return MakeWord(w.Credit(), w.Epoch(), flags) }
+func (w CreditWord) WithFlags(flags uint64) CreditWord {
+	return MakeCreditWord(w.Credit(), w.Epoch(), flags)
+}
 
 // WithEpoch is w with another epoch.
-func (w Word) WithEpoch(epoch uint16) Word { return MakeWord(w.Credit(), epoch, w.Flags()) }
+func (w CreditWord) WithEpoch(epoch uint16) CreditWord {
+	return MakeCreditWord(w.Credit(), epoch, w.Flags())
+}
 
 // String is the word for logs: "credit 4096 epoch 7 CLOSED NOTIFY".
-func (w Word) String() string {
+func (w CreditWord) String() string {
 	s := fmt.Sprintf("credit %d epoch %d", w.Credit(), w.Epoch())
 	if w.Closed() {
 		s += " CLOSED"
@@ -55,17 +61,17 @@ func (w Word) String() string {
 // NextEpoch is the epoch after e; it wraps at 1<<EpochBits.
 func NextEpoch(e uint16) uint16 { return (e + 1) & (1<<EpochBits - 1) }
 
-// Take is the client's fast path: it takes n bytes out of the word if they are
+// TakeCredit is the client's fast path: it takes n bytes out of the word if they are
 // there and the word is not closed. The value that it found is returned in
 // either case; only with ok does the caller own the bytes. It has no system
 // call and no lock, and is safe for concurrent use.
-func Take(word, low *atomic.Uint64, n uint64) (old Word, ok bool) {
+func TakeCredit(word, low *atomic.Uint64, n uint64) (old CreditWord, ok bool) {
 	for {
-		old = Word(word.Load())
+		old = CreditWord(word.Load())
 		if old.Closed() || old.Credit() < n {
 			return old, false
 		}
-		new := old - Word(n)
+		new := old - CreditWord(n)
 		if word.CompareAndSwap(uint64(old), uint64(new)) {
 			lower(low, new)
 			return old, true
@@ -76,9 +82,9 @@ func Take(word, low *atomic.Uint64, n uint64) (old Word, ok bool) {
 // lower notes in the low-water mark that a client left the credit at now. A mark
 // of another epoch is not a client's to touch: the daemon writes the mark of an
 // epoch before it writes the epoch into the word.
-func lower(low *atomic.Uint64, now Word) {
+func lower(low *atomic.Uint64, now CreditWord) {
 	for {
-		old := Word(low.Load())
+		old := CreditWord(low.Load())
 		if old.Epoch() != now.Epoch() || old.Credit() <= now.Credit() {
 			return
 		}
@@ -88,12 +94,12 @@ func lower(low *atomic.Uint64, now Word) {
 	}
 }
 
-// Give puts n bytes back into the word, closed or not, and returns the value
+// GiveCredit puts n bytes back into the word, closed or not, and returns the value
 // that it replaced: when that says Notify, the caller owes a FreedNotice. Credit
 // stops at CreditLimit and never spills into the epoch. Safe for concurrent use.
-func Give(word *atomic.Uint64, n uint64) (old Word) {
+func GiveCredit(word *atomic.Uint64, n uint64) (old CreditWord) {
 	for {
-		old = Word(word.Load())
+		old = CreditWord(word.Load())
 		credit := old.Credit() + min(n, CreditLimit)
 		if word.CompareAndSwap(uint64(old), uint64(old.WithCredit(credit))) {
 			return old

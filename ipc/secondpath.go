@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// This file gives a socket its second path (ListenOptions.Other). One path lies in a folder of its own, which containers are given; the
+// This file gives a socket its second path (ListenOptions.SecondPath). One path lies in a folder of its own, which containers are given; the
 // folder of the other one holds the daemon's own files as well. The second path is a hard link: it works in a container, which does not
 // have the first path, and needs no second listener.
 
-// OtherPath returns the second path of a socket: client/NAME in its folder, or NAME above if its folder is client. It is empty if the
+// SecondPath returns the second path of a socket: client/NAME in its folder, or NAME above if its folder is client. It is empty if the
 // path is relative or abstract.
-func OtherPath(path string) string {
+func SecondPath(path string) string {
 	dir, name := filepath.Split(path)
 	switch dir = filepath.Clean(dir); {
 	case !strings.HasPrefix(path, "/"):
@@ -28,16 +28,16 @@ func OtherPath(path string) string {
 
 const clientFolder = "client"
 
-// linkOther makes the second path of the socket, if it is not there. The caller holds l.mu or is the only user of l.
-func (l *Listener) linkOther() {
-	if l.other == "" || l.isClosed() || l.inode == 0 || inode(l.path) != l.inode {
+// linkSecondPath makes the second path of the socket, if it is not there. The caller holds l.mu or is the only user of l.
+func (l *Listener) linkSecondPath() {
+	if l.secondPath == "" || l.isClosed() || l.inode == 0 || inode(l.path) != l.inode {
 		return
 	}
-	err := linkSocket(l.path, l.other)
-	if err != nil && l.otherErr == nil && l.opts.Failed != nil {
-		l.opts.Failed(err)
+	err := linkSocket(l.path, l.secondPath)
+	if err != nil && l.secondPathErr == nil && l.opts.SecondPathFailed != nil {
+		l.opts.SecondPathFailed(err)
 	}
-	l.otherErr = err
+	l.secondPathErr = err
 }
 
 // linkSocket makes the path to one more path of the socket at from. If a socket or a link of a dead daemon is there, a rename
@@ -78,10 +78,10 @@ func sameFile(a, b string) bool {
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// unlinkOther removes the second path as the listener closes, if it is the listener's socket. Its folder stays: containers have it
+// unlinkSecondPath removes the second path as the listener closes, if it is the listener's socket. Its folder stays: containers have it
 // mounted. The caller holds l.mu.
-func (l *Listener) unlinkOther() {
-	if l.other != "" && l.lock != nil && l.inode != 0 && inode(l.other) == l.inode {
-		_ = os.Remove(l.other) // if that fails, clients are refused there, as at a socket of a daemon that is gone
+func (l *Listener) unlinkSecondPath() {
+	if l.secondPath != "" && l.lock != nil && l.inode != 0 && inode(l.secondPath) == l.inode {
+		_ = os.Remove(l.secondPath) // if that fails, clients are refused there, as at a socket of a daemon that is gone
 	}
 }

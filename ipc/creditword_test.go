@@ -12,12 +12,12 @@ import (
 
 func word(credit uint64, epoch uint16, flags uint64) *atomic.Uint64 {
 	var w atomic.Uint64
-	w.Store(uint64(MakeWord(credit, epoch, flags)))
+	w.Store(uint64(MakeCreditWord(credit, epoch, flags)))
 	return &w
 }
 
 func TestWordString(t *testing.T) {
-	w := MakeWord(4096, 7, FlagClosed|FlagNotify)
+	w := MakeCreditWord(4096, 7, FlagClosed|FlagNotify)
 	if got := w.String(); got != "credit 4096 epoch 7 CLOSED NOTIFY" {
 		t.Error(got)
 	}
@@ -30,33 +30,33 @@ func TestTake(t *testing.T) {
 	const e = 5
 	for _, c := range []struct {
 		name      string
-		word      Word
+		word      CreditWord
 		n         uint64
 		ok        bool
-		wordAfter Word
+		wordAfter CreditWord
 	}{
-		{"some", MakeWord(100, e, 0), 30, true, MakeWord(70, e, 0)},
-		{"all", MakeWord(100, e, 0), 100, true, MakeWord(0, e, 0)},
-		{"one too many", MakeWord(100, e, 0), 101, false, MakeWord(100, e, 0)},
-		{"none of none", MakeWord(0, e, 0), 1, false, MakeWord(0, e, 0)},
-		{"closed", MakeWord(100, e, FlagClosed), 1, false, MakeWord(100, e, FlagClosed)},
-		{"notify leaves it open", MakeWord(100, e, FlagNotify), 1, true, MakeWord(99, e, FlagNotify)},
-		{"all that fits", MakeWord(CreditLimit, e, 0), CreditLimit, true, MakeWord(0, e, 0)},
-		{"more than a word can hold", MakeWord(CreditLimit, e, 0), CreditLimit + 1, false, MakeWord(CreditLimit, e, 0)},
-		{"the largest number", MakeWord(CreditLimit, e, 0), ^uint64(0), false, MakeWord(CreditLimit, e, 0)},
+		{"some", MakeCreditWord(100, e, 0), 30, true, MakeCreditWord(70, e, 0)},
+		{"all", MakeCreditWord(100, e, 0), 100, true, MakeCreditWord(0, e, 0)},
+		{"one too many", MakeCreditWord(100, e, 0), 101, false, MakeCreditWord(100, e, 0)},
+		{"none of none", MakeCreditWord(0, e, 0), 1, false, MakeCreditWord(0, e, 0)},
+		{"closed", MakeCreditWord(100, e, FlagClosed), 1, false, MakeCreditWord(100, e, FlagClosed)},
+		{"notify leaves it open", MakeCreditWord(100, e, FlagNotify), 1, true, MakeCreditWord(99, e, FlagNotify)},
+		{"all that fits", MakeCreditWord(CreditLimit, e, 0), CreditLimit, true, MakeCreditWord(0, e, 0)},
+		{"more than a word can hold", MakeCreditWord(CreditLimit, e, 0), CreditLimit + 1, false, MakeCreditWord(CreditLimit, e, 0)},
+		{"the largest number", MakeCreditWord(CreditLimit, e, 0), ^uint64(0), false, MakeCreditWord(CreditLimit, e, 0)},
 	} {
 		w, low := word(0, 0, 0), word(CreditLimit, e, 0)
 		w.Store(uint64(c.word))
-		old, ok := Take(w, low, c.n)
-		if old != c.word || ok != c.ok || Word(w.Load()) != c.wordAfter {
-			t.Errorf("%s: found %v, %t, left %v", c.name, old, ok, Word(w.Load()))
+		old, ok := TakeCredit(w, low, c.n)
+		if old != c.word || ok != c.ok || CreditWord(w.Load()) != c.wordAfter {
+			t.Errorf("%s: found %v, %t, left %v", c.name, old, ok, CreditWord(w.Load()))
 		}
-		want := MakeWord(CreditLimit, e, 0)
+		want := MakeCreditWord(CreditLimit, e, 0)
 		if c.ok {
 			want = c.wordAfter.WithFlags(0)
 		}
-		if Word(low.Load()) != want {
-			t.Errorf("%s: low %v, want %v", c.name, Word(low.Load()), want)
+		if CreditWord(low.Load()) != want {
+			t.Errorf("%s: low %v, want %v", c.name, CreditWord(low.Load()), want)
 		}
 	}
 }
@@ -64,20 +64,20 @@ func TestTake(t *testing.T) {
 func TestGive(t *testing.T) {
 	for _, c := range []struct {
 		name      string
-		word      Word
+		word      CreditWord
 		n         uint64
-		wordAfter Word
+		wordAfter CreditWord
 	}{
-		{"some", MakeWord(100, 3, 0), 30, MakeWord(130, 3, 0)},
-		{"into a closed word", MakeWord(0, 3, FlagClosed|FlagNotify), 7, MakeWord(7, 3, FlagClosed|FlagNotify)},
-		{"up to the brim", MakeWord(CreditLimit-1, 3, FlagNotify), 1, MakeWord(CreditLimit, 3, FlagNotify)},
-		{"over the brim", MakeWord(CreditLimit-1, 3, 0), 2, MakeWord(CreditLimit, 3, 0)},
-		{"the largest number", MakeWord(1, 3, 0), ^uint64(0), MakeWord(CreditLimit, 3, 0)},
+		{"some", MakeCreditWord(100, 3, 0), 30, MakeCreditWord(130, 3, 0)},
+		{"into a closed word", MakeCreditWord(0, 3, FlagClosed|FlagNotify), 7, MakeCreditWord(7, 3, FlagClosed|FlagNotify)},
+		{"up to the brim", MakeCreditWord(CreditLimit-1, 3, FlagNotify), 1, MakeCreditWord(CreditLimit, 3, FlagNotify)},
+		{"over the brim", MakeCreditWord(CreditLimit-1, 3, 0), 2, MakeCreditWord(CreditLimit, 3, 0)},
+		{"the largest number", MakeCreditWord(1, 3, 0), ^uint64(0), MakeCreditWord(CreditLimit, 3, 0)},
 	} {
 		w := word(0, 0, 0)
 		w.Store(uint64(c.word))
-		if old := Give(w, c.n); old != c.word || Word(w.Load()) != c.wordAfter {
-			t.Errorf("%s: found %v, left %v", c.name, old, Word(w.Load()))
+		if old := GiveCredit(w, c.n); old != c.word || CreditWord(w.Load()) != c.wordAfter {
+			t.Errorf("%s: found %v, left %v", c.name, old, CreditWord(w.Load()))
 		}
 	}
 }
@@ -85,18 +85,18 @@ func TestGive(t *testing.T) {
 func TestLow(t *testing.T) {
 	for _, c := range []struct {
 		name     string
-		low, now Word
-		want     Word
+		low, now CreditWord
+		want     CreditWord
 	}{
-		{"lower", MakeWord(10, 4, 0), MakeWord(9, 4, 0), MakeWord(9, 4, 0)},
-		{"not lower", MakeWord(10, 4, 0), MakeWord(11, 4, 0), MakeWord(10, 4, 0)},
-		{"the daemon has written the next epoch's already", MakeWord(50, 5, 0), MakeWord(10, 4, 0), MakeWord(50, 5, 0)},
-		{"an older epoch's", MakeWord(50, 3, 0), MakeWord(10, 4, 0), MakeWord(50, 3, 0)},
+		{"lower", MakeCreditWord(10, 4, 0), MakeCreditWord(9, 4, 0), MakeCreditWord(9, 4, 0)},
+		{"not lower", MakeCreditWord(10, 4, 0), MakeCreditWord(11, 4, 0), MakeCreditWord(10, 4, 0)},
+		{"the daemon has written the next epoch's already", MakeCreditWord(50, 5, 0), MakeCreditWord(10, 4, 0), MakeCreditWord(50, 5, 0)},
+		{"an older epoch's", MakeCreditWord(50, 3, 0), MakeCreditWord(10, 4, 0), MakeCreditWord(50, 3, 0)},
 	} {
 		low := word(0, 0, 0)
 		low.Store(uint64(c.low))
-		if lower(low, c.now); Word(low.Load()) != c.want {
-			t.Errorf("%s: %v, want %v", c.name, Word(low.Load()), c.want)
+		if lower(low, c.now); CreditWord(low.Load()) != c.want {
+			t.Errorf("%s: %v, want %v", c.name, CreditWord(low.Load()), c.want)
 		}
 	}
 }
@@ -117,9 +117,9 @@ func TestEpochs(t *testing.T) {
 //
 // Safe for concurrent use with every other step here, but two changes of one word
 // at a time would share an epoch: the caller sees to it that there is one.
-func change(word *atomic.Uint64, epoch uint16, f func(old Word) Word) (old, new Word) {
+func change(word *atomic.Uint64, epoch uint16, f func(old CreditWord) CreditWord) (old, new CreditWord) {
 	for {
-		old = Word(word.Load())
+		old = CreditWord(word.Load())
 		new = f(old).WithEpoch(epoch)
 		if word.CompareAndSwap(uint64(old), uint64(new)) {
 			return old, new
@@ -129,15 +129,17 @@ func change(word *atomic.Uint64, epoch uint16, f func(old Word) Word) (old, new 
 
 func TestChange(t *testing.T) {
 	w := word(100, 3, FlagNotify)
-	old, now := change(w, 4, func(w Word) Word { return w.WithCredit(w.Credit() - 60).WithFlags(FlagClosed).WithEpoch(99) })
-	if old != MakeWord(100, 3, FlagNotify) || now != MakeWord(40, 4, FlagClosed) || Word(w.Load()) != now {
-		t.Errorf("%v became %v, the word is %v", old, now, Word(w.Load()))
+	old, now := change(w, 4, func(w CreditWord) CreditWord {
+		return w.WithCredit(w.Credit() - 60).WithFlags(FlagClosed).WithEpoch(99)
+	})
+	if old != MakeCreditWord(100, 3, FlagNotify) || now != MakeCreditWord(40, 4, FlagClosed) || CreditWord(w.Load()) != now {
+		t.Errorf("%v became %v, the word is %v", old, now, CreditWord(w.Load()))
 	}
 	// A client comes between the look and the swap: f runs again on what it left.
 	runs := 0
-	old, now = change(w, 5, func(w2 Word) Word {
+	old, now = change(w, 5, func(w2 CreditWord) CreditWord {
 		if runs++; runs == 1 {
-			Give(w, 1)
+			GiveCredit(w, 1)
 		}
 		return w2.WithCredit(w2.Credit() + 10)
 	})
@@ -164,16 +166,16 @@ func TestWordSum(t *testing.T) {
 				if n == 0 {
 					runtime.Gosched() // with few cores the others must have their turn
 				}
-				if _, ok := Take(w, low, n); ok {
+				if _, ok := TakeCredit(w, low, n); ok {
 					taken.Add(1)
 					if n%4 != 0 {
-						Give(w, n) // most are given back at once, so that gives race too
+						GiveCredit(w, n) // most are given back at once, so that gives race too
 					} else {
 						mine += n
 					}
 				} else {
 					refused.Add(1)
-					Give(w, mine)
+					GiveCredit(w, mine)
 					mine = 0
 				}
 			}
@@ -187,7 +189,7 @@ func TestWordSum(t *testing.T) {
 		epoch = NextEpoch(epoch)
 		step, shut := rng.Uint64N(100), rng.IntN(2) == 0
 		grow := rng.IntN(2) == 0
-		old, now := change(w, epoch, func(w Word) Word {
+		old, now := change(w, epoch, func(w CreditWord) CreditWord {
 			credit := w.Credit() + step
 			if !grow {
 				credit = w.Credit() - min(step, w.Credit())
@@ -201,16 +203,16 @@ func TestWordSum(t *testing.T) {
 			return w
 		})
 		granted += now.Credit() - old.Credit() // may wrap down: that is subtraction
-		if got := Word(w.Load()); got.Flags() != now.Flags() || got.Epoch() != epoch {
+		if got := CreditWord(w.Load()); got.Flags() != now.Flags() || got.Epoch() != epoch {
 			t.Fatalf("clients changed more than credit: %v after %v", got, now)
 		}
-		if got := Word(low.Load()); got.Epoch() != epoch || got.Flags() != 0 || got.Credit() > now.Credit() {
+		if got := CreditWord(low.Load()); got.Epoch() != epoch || got.Flags() != 0 || got.Credit() > now.Credit() {
 			t.Fatalf("low is %v after %v", got, now)
 		}
 	}
 	stop.Store(true)
 	bounded.Within(t, "all come to an end", wg.Wait)
-	if credit := Word(w.Load()).Credit(); credit+held.Load() != granted {
+	if credit := CreditWord(w.Load()).Credit(); credit+held.Load() != granted {
 		t.Errorf("credit %d + held %d is not granted %d", credit, held.Load(), granted)
 	}
 }

@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Kept is a connection for whoever asks again and again. It stays open between two questions: when others have taken all
+// ReopeningClient is a connection for whoever asks again and again. It stays open between two questions: when others have taken all
 // connections that are to be had, a new one would be turned away. It is for several goroutines, whose questions wait for each other.
-type Kept struct {
+type ReopeningClient struct {
 	Open func(context.Context) (*Client, error)
 
 	mu     sync.Mutex
@@ -15,7 +15,7 @@ type Kept struct {
 }
 
 // Ask has f ask over the connection. Where that has ended, as when the daemon was started again, f is called once more with a new one.
-func (k *Kept) Ask(ctx context.Context, f func(*Client) error) error {
+func (k *ReopeningClient) Ask(ctx context.Context, f func(*Client) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.client != nil {
