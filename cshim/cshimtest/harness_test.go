@@ -17,8 +17,6 @@ import (
 // patience bounds how long anything may take; no result depends on it.
 var patience = bounded.Patience
 
-const stubFolder = "sim/stub"
-
 func built(t testing.TB, name string) string {
 	t.Helper()
 	path, err := filepath.Abs(filepath.Join("..", "..", "build", name))
