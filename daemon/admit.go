@@ -37,7 +37,7 @@ func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
 // leaseLocked returns the lease of a slot that a client asks something of. Of a connection from before the session
 // was taken up again nothing is counted any more: the client has not told what that gave or took.
 func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
-	if cl.taken != cl.s.taken {
+	if cl.resumes != cl.s.resumes {
 		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")
 	}
 	return cl.s.lease(slot)
@@ -86,7 +86,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	if out.Waiting != 0 {
 		cl.parkAskedLocked(h, l, r, out.Waiting)
 	} else {
-		cl.gaveLocked(receipt{lease: l, got: out.Receipt})
+		cl.noteReceiptLocked(receipt{lease: l, got: out.Receipt})
 	}
 	return out, nil
 }
@@ -112,20 +112,20 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 			rep.Granted = uint64(r.Bytes)
 			return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 		}
-		if rep.Text = cl.told(out); out.Reason == arbiter.ReasonCrowded {
+		if rep.Text = cl.refusalText(out); out.Reason == arbiter.ReasonCrowded {
 			rep.Limit = patienceMillis(out.Patience)
 		}
 		return reply(cl, h, out, &rep)
 	}
 	faults.At("objects.drained")
 	if r.What == arbiter.WantsStreams {
-		rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max), Text: cl.told(out)}
+		rep := ipc.StreamReply{Current: uint32(out.Current), Max: uint32(out.Max), Text: cl.refusalText(out)}
 		if out.Reason == arbiter.ReasonCrowded {
 			rep.Max = uint32(min(patienceMillis(out.Patience), math.MaxUint32))
 		}
 		return reply(cl, h, out, &rep)
 	}
-	rep := ipc.ContextReply{Current: uint32(out.Current), Requested: uint64(out.Requested), Remaining: uint64(out.Remaining), Text: cl.told(out)}
+	rep := ipc.ContextReply{Current: uint32(out.Current), Requested: uint64(out.Requested), Remaining: uint64(out.Remaining), Text: cl.refusalText(out)}
 	if out.Reason == arbiter.ReasonCrowded {
 		rep.Remaining = patienceMillis(out.Patience)
 	}

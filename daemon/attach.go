@@ -16,7 +16,7 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	d, s := cl.d, cl.s
 	dev, ok := d.deviceByUUID(r.Device)
 	if !ok {
-		d.lookFor()
+		d.requestScan()
 		dev, ok = d.deviceByUUID(r.Device)
 	}
 	cl.takeLock()
@@ -66,8 +66,8 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 		rep.Flags = ipc.RoomLimited
 	}
 	if l := s.leaseOn(dev.Index); l != nil && room.Lease != 0 {
-		d.shown[l] = showing{s, showFor}
-		showRoomLocked(l, room)
+		d.published[l] = publication{s, publishRounds}
+		publishRoomLocked(l, room)
 		rep.Slot = l.Record.Slot
 		rep.Word = uint64(ipc.MakeCreditWord(uint64(room.Credit), l.Epoch(), 0))
 	}

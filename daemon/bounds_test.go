@@ -54,7 +54,7 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	c := b.child(1 << 20)
 	for device := range uint32(2) {
 		for _, most := range []uint64{1 << 29, 1 << 28} {
-			if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: device, Max: most}, ""); err != nil {
+			if err := b.limit(requester{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: device, Max: most}, ""); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -63,7 +63,7 @@ func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 		t.Errorf("%d records of one process on two devices", got)
 	}
 	job := b.lease(c.pid, 0).Job
-	if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitJob, ID: job, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1 << 27}, ""); err != nil {
+	if err := b.limit(requester{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitJob, ID: job, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1 << 27}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if got := records(); got != 1 {

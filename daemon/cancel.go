@@ -42,7 +42,7 @@ func (cl *client) giveUp(ipc.Message) error {
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
-		return ipc.CancelReply{Cancelled: cl.cancelBelow()}, nil
+		return ipc.CancelReply{Cancelled: cl.cancelDescendants()}, nil
 	}
 	cl.takeLock()
 	defer d.unlock()
@@ -52,7 +52,7 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 		switch {
 		case !waits:
 			return ipc.CancelReply{}, refused(ipc.StatusRange, "no request waits with ticket %d", r.Ticket)
-		case !askerOf(peer).owns(owner.UID, owner.Namespace):
+		case !requesterOf(peer).owns(owner.UID, owner.Namespace):
 			return ipc.CancelReply{}, refused(ipc.StatusPermission, "ticket %d is user %d's: only that user or root may cancel it%s", r.Ticket, owner.UID, wording.NotRoot(peer.Namespace))
 		}
 		d.arb.Cancel(now, ticket, arbiter.ReasonCancelled)
@@ -65,10 +65,10 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
 }
 
-// cancelBelow cancels the requests of the client's descendants that run as the client's user; if the client is privileged, of all descendants. It
+// cancelDescendants cancels the requests of the client's descendants that run as the client's user; if the client is privileged, of all descendants. It
 // returns how many it cancelled. The daemon, and not the client, finds the descendants, because it sees the PIDs of all namespaces. It reads
 // /proc for that without its lock, and then checks the tickets again.
-func (cl *client) cancelBelow() uint64 {
+func (cl *client) cancelDescendants() uint64 {
 	d, peer := cl.d, cl.conn.Peer()
 	var below []arbiter.TicketID
 	mine := func(uid uint32) bool { return peer.Privileged || peer.UID == uid }

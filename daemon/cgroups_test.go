@@ -13,7 +13,7 @@ import (
 func (b *bench) limitCgroup(path string, most uint64) {
 	b.t.Helper()
 	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: most}
-	if err := b.limit(asker{pid: os.Getpid(), privileged: true}, r, path); err != nil {
+	if err := b.limit(requester{pid: os.Getpid(), privileged: true}, r, path); err != nil {
 		b.t.Fatal(err)
 	}
 }
@@ -74,7 +74,7 @@ func TestManyCgroups(t *testing.T) {
 		b.limitCgroup(name(i), 1<<20)
 	}
 	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: 1}
-	if err := b.limit(asker{pid: os.Getpid(), privileged: true}, r, "/more"); statusOf(err) != ipc.StatusTooMany {
+	if err := b.limit(requester{pid: os.Getpid(), privileged: true}, r, "/more"); statusOf(err) != ipc.StatusTooMany {
 		t.Errorf("%v", err)
 	}
 	b.limitCgroup(name(7), ipc.NoLimit)

@@ -32,44 +32,44 @@ import (
 // Daemon is one running daemon. Start makes it, Stop ends it.
 type Daemon struct {
 	parts
-	log      *slog.Logger
-	handler  slog.Handler           // writes to the log at once, without the queue of logs
-	restart  func(*ipc.ListenerFDs) // Options.Restart
-	handed   *ipc.ListenerFDs       // Options.Handed
-	breaks   sync.Once
-	request  atomic.Uint32              // ipc.Type of the last client's request that was applied
-	failures *statefile.Failures        // the lock guards it, but for Add; nil before it was opened
-	files    int                        // that it may have open
-	barred   map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
-	paths    paths
-	inv      machine
-	known    atomic.Pointer[table] // the devices, replaced as a whole
-	scans    scans
-	looks    looks
-	listener *ipc.Listener
-	fs       *gpufs.Server
-	reaper   *watcher
-	page     *worker.Keeper
-	ctx      context.Context // ends with Stop
-	cancel   context.CancelFunc
-	wg       sync.WaitGroup // every goroutine of ours that Stop waits for
-	started  chan struct{}  // closed when the start is over
-	overrun  chan struct{}  // events of exec were lost
-	failed   chan error
-	end      func() error // stop, once
-	logs     *history.Queue
-	history  *history.History // has locks of its own
-	texts    snapshots
-	exporter *metrics.Exporter
-	config   atomic.Pointer[config.Config] // the one in force
-	turned   chan struct{}                 // to another one
-	ready    atomic.Bool                   // it was up
-	changes  fair.Changes
-	load     func() (c *config.Config, path string, err error) // reads the configuration
-	keepGood func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
-	keeping  sync.Mutex                                        // held while keepGood is called
-	writing  sync.Mutex                                        // held while the devices are written down
-	bad      atomic.Uint64                                     // messages that were none
+	log           *slog.Logger
+	handler       slog.Handler           // writes to the log at once, without the queue of logs
+	restart       func(*ipc.ListenerFDs) // Options.Restart
+	handed        *ipc.ListenerFDs       // Options.Handed
+	restartOnce   sync.Once
+	request       atomic.Uint32              // ipc.Type of the last client's request that was applied
+	failures      *statefile.Failures        // the lock guards it, but for Add; nil before it was opened
+	files         int                        // that it may have open
+	barred        map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
+	paths         paths
+	inv           machine
+	known         atomic.Pointer[table] // the devices, replaced as a whole
+	scans         scans
+	access        accessTimes
+	listener      *ipc.Listener
+	fs            *gpufs.Server
+	reaper        *watcher
+	page          *worker.Keeper
+	ctx           context.Context // ends with Stop
+	cancel        context.CancelFunc
+	wg            sync.WaitGroup // every goroutine of ours that Stop waits for
+	started       chan struct{}  // closed when the start is over
+	execLost      chan struct{}  // events of exec were lost
+	failed        chan error
+	stopOnce      func() error // stop, once
+	logs          *history.Queue
+	history       *history.History // has locks of its own
+	cache         snapshotCache
+	exporter      *metrics.Exporter
+	config        atomic.Pointer[config.Config] // the one in force
+	configChanged chan struct{}                 // to another one
+	ready         atomic.Bool                   // it was up
+	changes       fair.Changes
+	load          func() (c *config.Config, path string, err error) // reads the configuration
+	keepGood      func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
+	keeping       sync.Mutex                                        // held while keepGood is called
+	writing       sync.Mutex                                        // held while the devices are written down
+	malformed     atomic.Uint64                                     // messages that were none
 
 	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
 	// alone. Nothing that can block is done under it.
@@ -91,10 +91,10 @@ type Daemon struct {
 	sessionsOf, jobsOf, leasesOf *counts
 	keepers                      map[int]named // who keeps a dead client's memory, by its pid
 	queue                        waiters
-	left                         left
-	shown                        map[*shim.Lease]showing // whose pages show what is free
+	orphans                      orphans
+	published                    map[*shim.Lease]publication // whose pages show what is free
 	endedJobs                    endedJobs
-	unreachable                  bool // it was said that the socket file is gone; poll's own
+	socketLost                   bool // it was said that the socket file is gone; poll's own
 }
 
 // table is the devices that are known, with the reader of each. It never changes: a new table takes its place.
@@ -119,9 +119,9 @@ type job struct {
 	uid uint32
 	// namespace is ipc.Peer.Namespace of the runner.
 	namespace uint64
-	told      *client // whom the last reply with it went to
+	repliedTo *client // whom the last reply with it went to
 	index     int     // of its record
-	by        watched // what it lives by: the runner, then another process of it
+	anchor    watched // what it lives by: the runner, then another process of it
 	members   map[*session]struct{}
 	live      int  // members that have not ended
 	open      bool // it holds what it was to hold, and its runner was told, or will be
@@ -136,8 +136,8 @@ type client struct {
 	s       *session // of a shim, after Hello, Join or Resume
 	tool    bool     // said Hello as a tool
 	request ipc.Type // the last one that was read; the connection's own goroutine's
-	// taken is s.taken when this connection became the session's.
-	taken int
+	// taken is s.resumes when this connection became the session's.
+	resumes int
 	// makers are the threads that messages about the lease makersOf have listed so far, until the last of these messages comes.
 	makers   []arbiter.Maker
 	makersOf *shim.Lease
@@ -203,16 +203,16 @@ func newWaiters() waiters {
 }
 
 // left is the set of jobs for which the daemon must find out whether a process of them lives. The daemon's lock guards it.
-type left struct {
+type orphans struct {
 	jobs map[*job]struct{}
 	done chan struct{} // closed when that is known of all jobs that were entered so far
 	wake chan struct{} // a job was entered
 }
 
-func newLeft() left {
+func newOrphans() orphans {
 	done := make(chan struct{})
 	close(done)
-	return left{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
+	return orphans{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
 }
 
 // reader reads one device in a goroutine of its own, so that nothing else waits for a device that hangs. It reads once a second, and
@@ -249,7 +249,7 @@ type named struct {
 }
 
 // showing is a lease whose client is shown its memory.
-type showing struct {
+type publication struct {
 	s      *session
 	rounds int // that are left
 }
@@ -279,7 +279,7 @@ func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(ch
 func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
 
 // rest waits for a time, or until the daemon is stopped.
-func (d *Daemon) rest(over <-chan time.Time) {
+func (d *Daemon) sleep(over <-chan time.Time) {
 	select {
 	case <-d.ctx.Done():
 	case <-over:

@@ -71,7 +71,7 @@ func statusOfReason(r arbiter.Reason) ipc.Status {
 }
 
 // about is an error that tells whom a refusal in it is about.
-func about(caller string, err error) error {
+func withCaller(caller string, err error) error {
 	var refusal *arbiter.Result
 	if !errors.As(err, &refusal) {
 		return err

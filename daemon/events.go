@@ -12,7 +12,7 @@ import (
 // the connection fails, it is closed.
 func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	d, uid := cl.d, cl.conn.Peer().UID
-	followers := d.texts.audienceOf(cl.reader()).follows
+	followers := d.cache.audienceOf(cl.reader()).follows
 	select {
 	case followers <- struct{}{}:
 	default:
@@ -23,7 +23,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	s := &eventStream{cancel: cancel, ended: make(chan struct{})}
 	cl.feed = s
 	d.wg.Go(func() {
-		defer d.caught(nil)
+		defer d.catchPanic(nil)
 		defer close(s.ended)
 		defer func() { <-followers }()
 		part := func(lines []byte, next int64, last uint32) error {

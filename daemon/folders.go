@@ -48,7 +48,7 @@ func folderAt(dir string) uint32 {
 
 // folderFor returns folderAt of a cgroup's folder, in the first hierarchy that has the folder. 0: no hierarchy has it, or the
 // asker is not privileged, so that the request will be refused.
-func folderFor(by asker, path string) uint32 {
+func folderFor(by requester, path string) uint32 {
 	if !by.privileged || rules.CheckCgroup(path) != nil {
 		return 0
 	}
@@ -73,9 +73,9 @@ func (d *Daemon) boundFolders() map[string]uint32 {
 	return bound
 }
 
-// lookAtFolders drops the limits of cgroups whose folders are gone, unless a live client still counts in the cgroup. If in is given, it checks
+// checkFolders drops the limits of cgroups whose folders are gone, unless a live client still counts in the cgroup. If in is given, it checks
 // only the folders of these cgroups and of those above them, so that the work for one new client does not grow with the number of limits.
-func (d *Daemon) lookAtFolders(in ...string) {
+func (d *Daemon) checkFolders(in ...string) {
 	bound := d.boundFolders()
 	if len(in) > 0 {
 		maps.DeleteFunc(bound, func(path string, _ uint32) bool {

@@ -1,7 +1,7 @@
 package daemon
 
 // This file has what the daemon's goroutines are made of: work in the background that is waited for with an end, duties that come round
-// with time, and signals. duties.go lists the duties.
+// with time, and signals. loops.go lists the duties.
 
 import (
 	"context"
@@ -44,14 +44,14 @@ func signal(c chan struct{}) {
 
 // duty is something that is done in a goroutine of its own: as often as wake asks for it, and when the time has come that it named
 // itself the last time.
-type duty struct {
+type loop struct {
 	wake <-chan struct{}
 	next <-chan time.Time
 	do   func() (next <-chan time.Time)
 }
 
 // run does it until ctx ends.
-func (t duty) run(ctx context.Context) {
+func (t loop) run(ctx context.Context) {
 	for {
 		select {
 		case <-ctx.Done():

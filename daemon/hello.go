@@ -27,8 +27,8 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 		return rules.Process{}, err // which names the process
 	}
 	p := process(f, peer.PID)
-	asPeer(&p, peer)
-	d.lookAtFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup of the process may have been made again, without the limit of the one before
+	setUser(&p, peer)
+	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup of the process may have been made again, without the limit of the one before
 	return p, nil
 }
 
@@ -100,12 +100,12 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 		return nil, false, err
 	}
 	s.conns[c] = struct{}{}
-	d.showLocked(s)
+	d.publishLimitsLocked(s)
 	if ticket == 0 {
 		faults.At("session.known")
 		d.file.Sessions.Commit(s.index)
 		faults.At("session.committed")
-		cl.gaveLocked(receipt{s: s})
+		cl.noteReceiptLocked(receipt{s: s})
 		return s, false, nil
 	}
 	d.parkLocked(cl, s.caller, head, ticket, func(dec arbiter.Result) (receipt, func() error) { return cl.sessionDecidedLocked(head, s, dec) })
@@ -137,7 +137,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	info, err := open(s.request(proc))
 	if err != nil {
 		d.file.Sessions.Free(index)
-		return nil, 0, about(s.caller, err)
+		return nil, 0, withCaller(s.caller, err)
 	}
 	s.id = info.ID
 	faults.At("session.opened")
@@ -152,7 +152,7 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 		d.file.Sessions.Free(index)
 		return nil, 0, err
 	}
-	d.knownLocked(s)
+	d.enterSessionLocked(s)
 	return s, info.Waiting, nil
 }
 
@@ -165,11 +165,11 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if !dec.Granted {
-			err = about(s.caller, &dec)
+			err = withCaller(s.caller, &dec)
 		}
 		return receipt{}, func() error { return cl.refuse(h, err) }
 	}
-	rep, fd, err := d.greetingLocked(s, true)
+	rep, fd, err := d.helloReplyLocked(s, true)
 	if err != nil {
 		delete(s.conns, cl.conn)
 		d.endSessionLocked(s)
@@ -185,7 +185,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 // replyHello tells a client what its session is, with the page when withPage says so.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	cl.takeLock()
-	rep, fd, err := cl.d.greetingLocked(s, withPage)
+	rep, fd, err := cl.d.helloReplyLocked(s, withPage)
 	cl.d.unlock()
 	if err != nil {
 		return err
@@ -194,9 +194,9 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
 }
 
-// greetingLocked is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
+// helloReplyLocked is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
 // with it; −1 where none is wanted.
-func (d *Daemon) greetingLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
+func (d *Daemon) helloReplyLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
 		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside, HostMax: uint64(d.arb.HostMax(s.id))}
 	if s.run {
@@ -247,7 +247,7 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 	if err != nil {
 		return rep, err
 	}
-	cl.s, cl.taken = s, s.taken
+	cl.s, cl.resumes = s, s.resumes
 	cl.conn.MarkJoined()
 	return rep, nil
 }

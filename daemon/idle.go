@@ -5,22 +5,22 @@ package daemon
 // do not read a device that is asleep.
 
 // looked notes a look at the state by a user: with a command, a file or the page. After a pause it wakes the readers.
-func (d *Daemon) looked() {
-	if d.looks.watch(d.now()) {
+func (d *Daemon) noteAccess() {
+	if d.access.noteUser(d.now()) {
 		d.wakeReaders()
 	}
 }
 
 // looked notes a look of a client. A look of the process that serves the page counts only while a browser shows the page.
-func (cl *client) looked() {
-	if !cl.d.page.Is(cl.conn.Peer().PID) || cl.d.looks.follow(cl.d.now()) {
-		cl.d.looked()
+func (cl *client) noteAccess() {
+	if !cl.d.page.Is(cl.conn.Peer().PID) || cl.d.access.notePage(cl.d.now()) {
+		cl.d.noteAccess()
 	}
 }
 
-// idle reports whether there is no session and no job, and no user has looked at the state for watchedFor.
+// idle reports whether there is no session and no job, and no user has looked at the state for activeFor.
 func (d *Daemon) idle() bool {
-	if d.looks.lately(d.now()) {
+	if d.access.recent(d.now()) {
 		return false
 	}
 	d.lock()

@@ -20,7 +20,7 @@ import (
 func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	d, c := cl.d, cl.conn
 	if req.Flags&ipc.JobNoWait != 0 {
-		cl.othersEnded()
+		cl.awaitOrphans()
 	}
 	proc, err := d.facts(c)
 	if err != nil {
@@ -48,12 +48,12 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		place, forget = d.returnsLocked(peer, h)
 		defer forget()
 	}
-	if j := d.openedBefore(peer, h, r); j != nil {
-		j.told = cl
-		cl.gaveLocked(receipt{job: j})
-		return d.openedLocked(j), false, nil
+	if j := d.jobOfRetry(peer, h, r); j != nil {
+		j.repliedTo = cl
+		cl.noteReceiptLocked(receipt{job: j})
+		return d.openReplyLocked(j), false, nil
 	}
-	if err := d.mayOpenLocked(peer, r); err != nil {
+	if err := d.checkJobLocked(peer, r); err != nil {
 		return rep, false, err
 	}
 	j, info, err := d.addJobLocked(cl.conn, h, r, proc, place)
@@ -64,21 +64,21 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 		d.parkLocked(cl, "", h, info.Waiting, func(dec arbiter.Result) (receipt, func() error) { return cl.jobDecidedLocked(h, j, dec) })
 		return rep, true, nil
 	}
-	d.holdJobLocked(j, info)
-	j.told = cl
-	cl.gaveLocked(receipt{job: j})
-	return d.openedLocked(j), false, nil
+	d.commitJobLocked(j, info)
+	j.repliedTo = cl
+	cl.noteReceiptLocked(receipt{job: j})
+	return d.openReplyLocked(j), false, nil
 }
 
-// mayOpenLocked checks what a request for a job may not ask for.
-func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
+// checkJobLocked checks what a request for a job may not ask for.
+func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	if r.Priority > 0 && !peer.Privileged {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0%s", r.Priority, wording.NotRoot(peer.Namespace))
 	}
-	if err := d.mayHaveDevicesLocked(r); err != nil {
+	if err := d.checkJobDevicesLocked(r); err != nil {
 		return err
 	}
-	for _, size := range []*accounting.Size{sizeWish(r.Memory, r.MemoryShare), sizeWish(r.Min, r.MinShare)} {
+	for _, size := range []*accounting.Size{optionalSize(r.Memory, r.MemoryShare), optionalSize(r.Min, r.MinShare)} {
 		if size == nil {
 			continue
 		}
@@ -89,9 +89,9 @@ func (d *Daemon) mayOpenLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	return d.jobsOf.full(peer.PID, peer.UID, peer.Privileged)
 }
 
-// mayHaveDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: a
+// checkJobDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: a
 // request for any device is not given the processor, and neither is a request of a gpuarb that does not know it yet.
-func (d *Daemon) mayHaveDevicesLocked(r *ipc.JobOpenRequest) error {
+func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
 	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
 	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
 	if len(named) == 0 {
@@ -139,7 +139,7 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 }
 
 // addJobLocked makes a job known to the arbiter and the reaper, and writes its record, which
-// counts from holdJobLocked on.
+// counts from commitJobLocked on.
 func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
@@ -175,12 +175,12 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 		d.file.Jobs.Free(index)
 		return nil, none, err
 	}
-	d.knownJobLocked(j)
+	d.enterJobLocked(j)
 	return j, info, nil
 }
 
-// openedBefore is the job of a request that comes again because its answer was lost.
-func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) *job {
+// jobOfRetry is the job of a request that comes again because its answer was lost.
+func (d *Daemon) jobOfRetry(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) *job {
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
 	}
@@ -190,8 +190,8 @@ func (d *Daemon) openedBefore(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest
 	return nil
 }
 
-// openedLocked returns the reply to the runner of an open job.
-func (d *Daemon) openedLocked(j *job) ipc.JobOpenReply {
+// openReplyLocked returns the reply to the runner of an open job.
+func (d *Daemon) openReplyLocked(j *job) ipc.JobOpenReply {
 	record := d.file.Jobs.At(j.index)
 	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}
 	for _, index := range d.devicesOf(record) {
@@ -219,9 +219,9 @@ func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (re
 		}
 		return receipt{}, func() error { return cl.replyJobRefusal(h, &dec) }
 	}
-	d.holdJobLocked(j, *dec.Job)
-	j.told = cl
-	rep := d.openedLocked(j)
+	d.commitJobLocked(j, *dec.Job)
+	j.repliedTo = cl
+	rep := d.openReplyLocked(j)
 	return receipt{job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
@@ -246,7 +246,7 @@ func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	}
 	d.arb.ReleaseJob(d.now(), j.id)
 	d.file.Jobs.At(j.index).Released = jobReleased
-	if j.by.Started == startedOf(peer) {
+	if j.anchor.Started == startedOf(peer) {
 		d.runnerEndedLocked(j)
 	}
 	return ipc.Empty{}, nil

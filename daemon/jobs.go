@@ -20,20 +20,20 @@ const mostJobs = 1 << 62
 
 // The values of Job.Released in the state file.
 const (
-	jobReleased = 1 // the job holds nothing beyond its processes any more
-	jobLeft     = 2 // the job's command has ended, and the job holds what it held
+	jobReleased     = 1 // the job holds nothing beyond its processes any more
+	jobCommandEnded = 2 // the job's command has ended, and the job holds what it held
 )
 
 // newJob is the job of a record. Nobody knows it yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
-		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, by: watched{pidfd: -1}}
+		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, anchor: watched{pidfd: -1}}
 }
 
 // jobRequest is a record's request, as the arbiter takes it.
 func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
-	request := arbiter.JobRequest{Process: proc, Max: sizeWish(r.Max, r.MaxPerMille), Min: sizeWish(r.Min, r.MinPerMille),
+	request := arbiter.JobRequest{Process: proc, Max: optionalSize(r.Max, r.MaxPerMille), Min: optionalSize(r.Min, r.MinPerMille),
 		Streams: int(r.Streams), PerProcess: has(ipc.JobPerProcess), Command: statefile.TextOf(&r.Command), Name: nameOf(r),
 		Wait: has(ipc.JobWait), NoWait: has(ipc.JobNoWait), Exclusive: has(ipc.JobExclusive), Any: has(ipc.JobAny),
 		OnlyIfNone: has(ipc.JobOnlyIfNone), Claim: has(ipc.JobClaim), Priority: int(r.Priority)}
@@ -58,8 +58,8 @@ func nameOf(r *statefile.Job) string {
 // maxWaitMillis is a wait so long that it makes no difference: a hundred years.
 const maxWaitMillis = 100 * 365 * 24 * 3600 * 1000
 
-// knownJobLocked enters a job wherever it is looked for.
-func (d *Daemon) knownJobLocked(j *job) {
+// enterJobLocked enters a job wherever it is looked for.
+func (d *Daemon) enterJobLocked(j *job) {
 	if len(d.sessions)+len(d.jobs) == 0 {
 		d.wakeReaders()
 	}
@@ -67,9 +67,9 @@ func (d *Daemon) knownJobLocked(j *job) {
 	d.jobsOf.add(j.runner.PID, j.uid)
 }
 
-// holdJobLocked is for a job that has got what it waited for: from here on it outlives the
+// commitJobLocked is for a job that has got what it waited for: from here on it outlives the
 // daemon.
-func (d *Daemon) holdJobLocked(j *job, info arbiter.JobInfo) {
+func (d *Daemon) commitJobLocked(j *job, info arbiter.JobInfo) {
 	record := d.file.Jobs.At(j.index)
 	record.Given = 0
 	for _, index := range info.Devices {
@@ -79,7 +79,7 @@ func (d *Daemon) holdJobLocked(j *job, info arbiter.JobInfo) {
 			record.Given++
 		}
 	}
-	record.SetKept(info.Keeps)
+	record.SetSlotDevices(info.Keeps)
 	record.HeldSince = uint32(d.uptime() / time.Second)
 	j.open = true
 	j.budget = info.Budget
@@ -103,7 +103,7 @@ func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
 
 // watchJob watches the process that a job lives by. When the process ends, another process of the job is looked for.
 func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
-	return j.by.watch(d.reaper, by, pidfd, func() {
+	return j.anchor.watch(d.reaper, by, pidfd, func() {
 		switch {
 		case d.jobs[j.token] != j || d.stopping():
 		case j.open:
@@ -118,33 +118,33 @@ func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 // commandEndedLocked notes that a job's command has ended; left names what it left behind, "" if that is not known.
 func (d *Daemon) commandEndedLocked(j *job, left string) {
 	if r := d.file.Jobs.At(j.index); r.Released == 0 {
-		r.Released = jobLeft
+		r.Released = jobCommandEnded
 	}
 	d.arb.CommandEnded(j.id, left)
 }
 
 // runnerEndedLocked notes that a job's runner or anchor process has ended, and looks for another process of the job.
 func (d *Daemon) runnerEndedLocked(j *job) {
-	d.letRunnerGoLocked(j)
-	d.lookForLocked(j)
+	d.unwatchRunnerLocked(j)
+	d.queueSearchLocked(j)
 }
 
-// letRunnerGoLocked stops watching the job's runner or anchor process.
-func (d *Daemon) letRunnerGoLocked(j *job) {
-	j.by.letGo(d.reaper)
+// unwatchRunnerLocked stops watching the job's runner or anchor process.
+func (d *Daemon) unwatchRunnerLocked(j *job) {
+	j.anchor.unwatch(d.reaper)
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
-// lookForLocked enters a job for the next search for its processes, unless it has an anchor process, a session or has ended.
-func (d *Daemon) lookForLocked(j *job) {
-	if j.closed || j.by.PID != 0 || j.live > 0 || d.stopping() {
+// queueSearchLocked enters a job for the next search for its processes, unless it has an anchor process, a session or has ended.
+func (d *Daemon) queueSearchLocked(j *job) {
+	if j.closed || j.anchor.PID != 0 || j.live > 0 || d.stopping() {
 		return
 	}
-	if len(d.left.jobs) == 0 {
-		d.left.done = make(chan struct{})
+	if len(d.orphans.jobs) == 0 {
+		d.orphans.done = make(chan struct{})
 	}
-	d.left.jobs[j] = struct{}{}
-	signal(d.left.wake)
+	d.orphans.jobs[j] = struct{}{}
+	signal(d.orphans.wake)
 }
 
 // endRunnerLocked is for a job that nobody can start programs in any more.
@@ -157,7 +157,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
 	}
 	d.arb.CloseJob(d.now(), j.id)
-	d.letRunnerGoLocked(j)
+	d.unwatchRunnerLocked(j)
 	d.dropJobLocked(j)
 }
 
@@ -184,7 +184,7 @@ func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	if j == nil {
 		return nil, refused(ipc.StatusNoSession, "no job has this token")
 	}
-	if !askerOf(peer).owns(j.uid, j.namespace) {
+	if !requesterOf(peer).owns(j.uid, j.namespace) {
 		return nil, refused(ipc.StatusPermission, "the job is user %d's, this is user %d%s", j.uid, peer.UID, wording.NotRoot(peer.Namespace))
 	}
 	return j, nil

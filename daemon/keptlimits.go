@@ -179,7 +179,7 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 		*row = next
 		faults.At("limit.changed")
 		d.file.Limits.Commit(i)
-		d.knownLimitLocked(i)
+		d.indexLimitLocked(i)
 	}
 	faults.At("limit.kept")
 	for _, i := range left {
@@ -188,8 +188,8 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	d.dropCgroupLocked(of)
 }
 
-// knownLimitLocked enters a record in the index.
-func (d *Daemon) knownLimitLocked(i int) {
+// indexLimitLocked enters a record in the index.
+func (d *Daemon) indexLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	of := d.ownerOfLocked(r)
 	d.kept.of[of] = append(d.kept.of[of], i)
@@ -237,7 +237,7 @@ func (d *Daemon) recoverLimitsLocked() {
 			d.file.Limits.Free(i)
 			return
 		}
-		d.knownLimitLocked(i)
+		d.indexLimitLocked(i)
 		all[of] = append(all[of], r)
 	})
 	for of, records := range all {

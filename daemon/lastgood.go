@@ -132,7 +132,7 @@ type loaded struct {
 }
 
 // few spells the first shownMistakes mistakes, one on a line, and how many more there are.
-func few(all config.Mistakes) string {
+func firstMistakes(all config.Mistakes) string {
 	if len(all) <= shownMistakes {
 		return all.Error()
 	}

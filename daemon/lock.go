@@ -26,7 +26,7 @@ func (cl *client) takeLock() {
 // If the function that defers it has panicked, the daemon's data may be broken: unlock keeps the lock, and starts the daemon again.
 func (d *Daemon) unlock() {
 	if cause := recover(); cause != nil {
-		d.broken(cause, d.applying(), ipc.Type(d.request.Load()))
+		d.restartAfterPanic(cause, d.applying(), ipc.Type(d.request.Load()))
 	}
 	for again := true; again; { // carrying a decision out may bring others
 		again = false
@@ -73,7 +73,7 @@ func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	}
 	delete(d.queue.parked, decision.Ticket)
 	got, send := p.decide(decision)
-	p.cl.gaveLocked(got)
+	p.cl.noteReceiptLocked(got)
 	p.replyLocked(send)
 }
 
@@ -97,7 +97,7 @@ func (p *parked) replyLocked(send func() error) {
 }
 
 // up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
-func (d *Daemon) up(note func()) error {
+func (d *Daemon) register(note func()) error {
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {

@@ -15,7 +15,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	b.until("its leases are lost", func() bool {
 		return b.device(0).Lost && b.lease(old.pid, 0).State == figures.StateLost && b.lease(dead.pid, 0).State == figures.StateLost
 	})
-	b.meet(b.devices()) // as when a probe that began before has told the memory
+	b.addFound(b.devices()) // as when a probe that began before has told the memory
 	if !b.device(0).Lost {
 		t.Error("a device that is met again while it is lost counts as back")
 	}

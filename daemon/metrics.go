@@ -21,9 +21,9 @@ func (d *Daemon) writeMetrics(w io.Writer, s figures.Snapshot) error {
 
 // metrics answers with the metrics of this moment.
 func (cl *client) metrics(m ipc.Message) error {
-	cl.looked()
+	cl.noteAccess()
 	return cl.sendText(m, func(*audience) text {
-		return cl.d.texts.metrics.Get(func() text {
+		return cl.d.cache.metrics.Get(func() text {
 			var b bytes.Buffer
 			err := cl.d.writeMetrics(&b, cl.d.snapshot())
 			return text{b.Bytes(), err}
@@ -38,32 +38,32 @@ const mapEvery = time.Second
 func (d *Daemon) mapJobs(ctx context.Context) {
 	m := mapper{d: d}
 	for ctx.Err() == nil {
-		m.turnTo(d.config.Load().DCGM.JobMappingDir)
+		m.switchTo(d.config.Load().DCGM.JobMappingDir)
 		var next <-chan time.Time
 		if m.folder != nil {
-			m.tell(m.folder.Write(d.state()))
+			m.logOnce(m.folder.Write(d.state()))
 			next = d.after(mapEvery)
 		}
 		select {
 		case <-ctx.Done():
-		case <-d.turned:
+		case <-d.configChanged:
 		case <-next:
 		}
 	}
-	m.turnTo("")
+	m.switchTo("")
 }
 
 // mapper keeps one folder of dcgm-exporter's files, or none.
 type mapper struct {
-	d      *Daemon
-	folder *jobfiles.Folder
-	said   string // the last error that was logged
+	d         *Daemon
+	folder    *jobfiles.Folder
+	lastError string // the last error that was logged
 }
 
 // turnTo changes to another folder, or none, and empties the files of the old one.
-func (m *mapper) turnTo(path string) {
+func (m *mapper) switchTo(path string) {
 	if m.folder != nil && m.folder.Path() != path {
-		m.tell(m.folder.Clear())
+		m.logOnce(m.folder.Clear())
 		m.folder = nil
 	}
 	if m.folder == nil && path != "" {
@@ -72,13 +72,13 @@ func (m *mapper) turnTo(path string) {
 }
 
 // tell logs an error, once as long as it stays the same.
-func (m *mapper) tell(err error) {
+func (m *mapper) logOnce(err error) {
 	text := ""
 	if err != nil {
 		text = err.Error()
 	}
-	if text != "" && text != m.said {
+	if text != "" && text != m.lastError {
 		m.d.log.Warn("dcgm-exporter is not told which jobs a GPU has", "folder", m.folder.Path(), "err", err)
 	}
-	m.said = text
+	m.lastError = text
 }

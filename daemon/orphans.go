@@ -16,46 +16,46 @@ import (
 // variableOfJob is the environment variable with the token, and its "=".
 const variableOfJob = "GPUARB_JOB="
 
-// settlePatience is how long a request waits at most until it is known which orphaned jobs have ended.
-const settlePatience = 10 * time.Second
+// orphanPatience is how long a request waits at most until it is known which orphaned jobs have ended.
+const orphanPatience = 10 * time.Second
 
-// findLeft pauses after a search for lookRest times as long as the search took, but for mostRest at most.
+// searchOrphans pauses after a search for searchPauseFactor times as long as the search took, but for searchPauseMax at most.
 const (
-	lookRest = 3
-	mostRest = time.Second
+	searchPauseFactor = 3
+	searchPauseMax    = time.Second
 )
 
-// findLeft searches for the processes of orphaned jobs, and looks at the names of anchor processes again. Because it pauses afterwards, it runs
-// for a quarter of the time at most, unless a search takes longer than mostRest/lookRest.
-func (d *Daemon) findLeft() <-chan time.Time {
+// searchOrphans searches for the processes of orphaned jobs, and looks at the names of anchor processes again. Because it pauses afterwards, it runs
+// for a quarter of the time at most, unless a search takes longer than searchPauseMax/searchPauseFactor.
+func (d *Daemon) searchOrphans() <-chan time.Time {
 	began := time.Now()
-	d.lookForLeft()
+	d.searchProcesses()
 	next := readEvery
-	if d.nameLeft() > fewNames {
+	if d.refreshAnchorNames() > fewNames {
 		next = nameEvery
 	}
-	d.rest(time.After(min(lookRest*time.Since(began), mostRest))) // by the real clock: tests may replace the daemon's
+	d.sleep(time.After(min(searchPauseFactor*time.Since(began), searchPauseMax))) // by the real clock: tests may replace the daemon's
 	return d.after(next)
 }
 
 // Up to fewNames anchor processes have their names looked at every second; if there are more, less often (nameEvery).
 const fewNames = 64
 
-// nameLeft looks again at the names of anchor processes, because a shell may have become another program. It returns how many
+// refreshAnchorNames looks again at the names of anchor processes, because a shell may have become another program. It returns how many
 // anchor processes there are.
-func (d *Daemon) nameLeft() int {
+func (d *Daemon) refreshAnchorNames() int {
 	by := map[*job]procfacts.Started{}
 	d.lock()
 	for _, j := range d.jobs {
-		if d.file.Jobs.At(j.index).Released == jobLeft && j.by.PID != 0 {
-			by[j] = j.by.Started
+		if d.file.Jobs.At(j.index).Released == jobCommandEnded && j.anchor.PID != 0 {
+			by[j] = j.anchor.Started
 		}
 	}
 	d.unlock()
 	for j, p := range by {
 		name := d.programAt(p)
 		d.lock()
-		if !j.closed && j.by.Started == p {
+		if !j.closed && j.anchor.Started == p {
 			d.arb.CommandEnded(j.id, name)
 		}
 		d.unlock()
@@ -63,11 +63,11 @@ func (d *Daemon) nameLeft() int {
 	return len(by)
 }
 
-// lookForLeft goes through the machine's processes once, without the lock, for all jobs that were entered, and settles each of them.
-func (d *Daemon) lookForLeft() {
+// searchProcesses goes through the machine's processes once, without the lock, for all jobs that were entered, and settles each of them.
+func (d *Daemon) searchProcesses() {
 	d.lock()
-	jobs, done := d.left.jobs, d.left.done
-	d.left.jobs = map[*job]struct{}{}
+	jobs, done := d.orphans.jobs, d.orphans.done
+	d.orphans.jobs = map[*job]struct{}{}
 	variables := map[string]uint32{}
 	for j := range jobs {
 		variables[tokenVariable(j)] = j.uid
@@ -84,7 +84,7 @@ func (d *Daemon) lookForLeft() {
 			pidfd, gone = stillThere(d.inv, p)
 			name = d.programAt(p)
 		}
-		d.settleLeft(j, p, pidfd, ok, gone, name)
+		d.settleOrphan(j, p, pidfd, ok, gone, name)
 	}
 	close(done)
 }
@@ -98,15 +98,15 @@ func (d *Daemon) programAt(p procfacts.Started) string {
 // tokenVariable returns the entry that each process of the job has in its environment.
 func tokenVariable(j *job) string { return variableOfJob + j.token.Hex() }
 
-// settleLeft makes the process that was found the job's anchor process, and keeps its name for messages; if none was found, the job ends.
-func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone bool, name string) {
+// settleOrphan makes the process that was found the job's anchor process, and keeps its name for messages; if none was found, the job ends.
+func (d *Daemon) settleOrphan(j *job, p procfacts.Started, pidfd int, found, gone bool, name string) {
 	d.lock()
 	defer d.unlock()
 	switch {
-	case d.stopping(), j.closed, j.by.PID != 0, d.jobs[j.token] != j:
+	case d.stopping(), j.closed, j.anchor.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
 	case found && gone: // it has ended since, and may have left a process behind in turn
-		d.lookForLocked(j)
+		d.queueSearchLocked(j)
 	case found:
 		record := d.file.Jobs.At(j.index)
 		record.RunnerStart, record.RunnerPID = p.StartTicks, uint32(p.PID)
@@ -122,18 +122,18 @@ func (d *Daemon) settleLeft(j *job, p procfacts.Started, pidfd int, found, gone 
 	}
 }
 
-// othersEnded waits until it is known which jobs have ended whose runners have ended, for settlePatience at most. A request with NoWait calls it,
+// awaitOrphans waits until it is known which jobs have ended whose runners have ended, for orphanPatience at most. A request with NoWait calls it,
 // so that it is not refused for memory of a job of which nothing lives any more.
-func (cl *client) othersEnded() {
+func (cl *client) awaitOrphans() {
 	d := cl.d
-	cl.turn.Out(func() {
+	cl.turn.WhileReleased(func() {
 		d.reaper.Sync()
 		d.lock()
-		done := d.left.done
+		done := d.orphans.done
 		d.unlock()
 		select {
 		case <-done:
-		case <-d.after(settlePatience):
+		case <-d.after(orphanPatience):
 		case <-d.ctx.Done():
 		}
 	})

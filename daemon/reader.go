@@ -1,6 +1,6 @@
 package daemon
 
-// This file reads the devices, each in a goroutine of its own. scan.go makes the readers; reclaim.go and beside.go make something of what
+// This file reads the devices, each in a goroutine of its own. scan.go makes the readers; reclaim.go and bypass.go make something of what
 // they read.
 
 import (
@@ -28,9 +28,9 @@ const (
 	// readBurst is how many readings may come early where many processes die one after
 	// the other; in the long run there is one in each readOften.
 	readBurst = 1000
-	// readRest is how many times as long as a reading took there is none, up to readOften, so that readings take
+	// readPauseFactor is how many times as long as a reading took there is none, up to readOften, so that readings take
 	// a tenth of the time: where processes die one right after the other, what they had is found in one.
-	readRest = 9
+	readPauseFactor = 9
 	// hungAfter is how long a device may take to answer before it counts as hung: a card
 	// that wakes up takes seconds.
 	hungAfter = 5 * time.Second
@@ -48,7 +48,7 @@ func newReader(d *Daemon, index int) *reader {
 
 // run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
 func (r *reader) run(ctx context.Context) {
-	defer r.d.caught(nil)
+	defer r.d.catchPanic(nil)
 	began := r.d.now()
 	booked := began // when the last reading for the books began
 	r.read(began, true)
@@ -67,22 +67,22 @@ func (r *reader) run(ctx context.Context) {
 // wait waits until the next reading is due; false: ctx has ended.
 func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
 	ended := r.d.now()
-	rested := ended.Add(min(readRest*ended.Sub(began), readOften))
+	notBefore := ended.Add(min(readPauseFactor*ended.Sub(began), readOften))
 	next := booked.Add(r.every()).Sub(r.d.now())
-	if r.hurried() {
+	if r.urgent() {
 		next = min(next, r.gap)
 		r.gap = min(2*r.gap, readOften)
 	}
 	if !r.pause(ctx, next, r.wake) {
 		return false
 	}
-	for r.rests() {
+	for r.shouldSkip() {
 		if !r.pause(ctx, readIdle, r.wake) {
 			return false
 		}
 	}
 	now := r.d.now()
-	early := max(r.pace.ReserveN(now, 1).DelayFrom(now), rested.Sub(now))
+	early := max(r.pace.ReserveN(now, 1).DelayFrom(now), notBefore.Sub(now))
 	return early <= 0 || r.pause(ctx, early, nil)
 }
 
@@ -101,7 +101,7 @@ func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 // hurried says whether the next reading is due as soon as may be: a lease drains there.
 // What is not back after reclaimPatience the arbiter counts as unmanaged, by the name of
 // who keeps it, and no haste is of use.
-func (r *reader) hurried() bool {
+func (r *reader) urgent() bool {
 	now := r.d.now()
 	r.d.lock()
 	defer r.d.unlock()
@@ -123,7 +123,7 @@ func (r *reader) every() time.Duration {
 }
 
 // rests reports whether the daemon is idle and the device asleep, so that a reading would wake it for no user.
-func (r *reader) rests() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
+func (r *reader) shouldSkip() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
 
 // read takes one reading. With books it is held against what the leases use, once a
 // second: a transient has to last from one such reading to the next to be believed. Any
@@ -262,7 +262,7 @@ func (r *reader) nameOf(p procfacts.Started, jobs func() members) named {
 	n := named{start: p.StartTicks, command: "?", at: now}
 	if facts, err := r.d.inv.Facts(p.PID); err == nil {
 		n.uid, n.user, n.command = facts.UID, facts.User, facts.Command
-		n.job, n.bypass = r.d.belongsTo(jobs(), p, facts)
+		n.job, n.bypass = r.d.jobWithoutLease(jobs(), p, facts)
 	}
 	r.names[p.PID] = n
 	return n

@@ -165,7 +165,7 @@ func TestLostEvents(t *testing.T) {
 	if b.lease(gone.pid, 0).State == figures.StateDraining {
 		t.Error("nobody has looked yet")
 	}
-	signal(b.overrun)
+	signal(b.execLost)
 	gone.freed()
 	b.until("the one ends", func() bool { return b.lease(gone.pid, 0).PID == 0 })
 	if got := b.lease(there.pid, 0); got.Used != 8192 || got.State == figures.StateDraining {

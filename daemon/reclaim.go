@@ -34,7 +34,7 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	}
 	for s := range r.draining {
 		if !began.Before(s.died) && (usage.Lost || !usage.ProcessesKnown || !held[s.peer.PID]) {
-			r.goneLocked(s)
+			r.closeLeaseLocked(s)
 		}
 	}
 }
@@ -70,8 +70,8 @@ func (r *reader) nameKeepers() {
 	dead := map[ipc.PageID]int{} // whose page it is
 	d.lock()
 	for s := range r.draining {
-		if !s.sought && now.Sub(s.died) > keeperAfter {
-			s.sought = true
+		if !s.keeperSearched && now.Sub(s.died) > keeperAfter {
+			s.keeperSearched = true
 			dead[s.pageID()] = s.peer.PID
 		}
 	}

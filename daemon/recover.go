@@ -1,6 +1,6 @@
 package daemon
 
-// This file recovers jobs and sessions with their leases from the state file. found.go looks at their processes before, and recoverqueue.go
+// This file recovers jobs and sessions with their leases from the state file. savedprocesses.go looks at their processes before, and recoverqueue.go
 // recovers waiting requests.
 
 import (
@@ -23,30 +23,30 @@ import (
 // First it reads the facts of all processes that the records name, without the daemon's lock, because /proc may hang. If the daemon is
 // stopped meanwhile, it leaves the file unchanged to the next daemon.
 func (d *Daemon) recover() {
-	found := d.findProcesses()
+	saved := d.readProcesses()
 	d.lock()
 	defer d.unlock()
 	if d.stopping() {
-		for _, x := range found.sessions {
+		for _, x := range saved.sessions {
 			d.release(x.session)
 		}
 		return
 	}
 	d.recoverLimitsLocked()
-	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(found) })
-	d.recoverTicketsLocked(found)
+	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(saved) })
+	d.recoverTicketsLocked(saved)
 	d.arb.Tick(d.now()) // close credit words above limits now: their clients must not spend what they free before the first regular tick
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
 
 // recoverRecordsLocked recovers jobs, and then sessions.
-func (d *Daemon) recoverRecordsLocked(found *found) {
-	sessions, members := d.recoverableLocked(found), map[uint64][]*recovered{}
+func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
+	sessions, members := d.recoverableLocked(saved), map[uint64][]*recovered{}
 	for _, x := range sessions {
 		members[x.record.Job] = append(members[x.record.Job], x)
 	}
-	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, found, members[r.ID]) })
+	d.file.Jobs.Each(func(i int, r *statefile.Job) { d.recoverJobLocked(i, r, saved, members[r.ID]) })
 	for _, x := range sessions {
 		d.recoverJobOfLocked(x)
 	}
@@ -55,7 +55,7 @@ func (d *Daemon) recoverRecordsLocked(found *found) {
 	}
 	d.applyLocked(procfacts.Started{})
 	for _, j := range d.jobs {
-		d.lookForLocked(j)
+		d.queueSearchLocked(j)
 	}
 	faults.At("recover.sessions")
 	d.dropOrphanLimitsLocked()
@@ -63,9 +63,9 @@ func (d *Daemon) recoverRecordsLocked(found *found) {
 
 // recoverableLocked returns the sessions that can be recovered, each with its leases. It frees the records of other sessions, and of leases
 // without a session.
-func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
+func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
-	for _, x := range found.sessions {
+	for _, x := range saved.sessions {
 		if barred := d.barred[startedOf(x.peer)]; barred || d.sessions[x.token] != nil {
 			if !barred {
 				d.log.Warn("a session could not be taken up again: its token is another's", "client_pid", x.peer.PID)
@@ -74,17 +74,17 @@ func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 			d.file.Sessions.Free(x.index)
 			continue
 		}
-		if x.proc, x.life.pidfd, x.ended = found.open(d, startedOf(x.peer)); x.ended {
+		if x.proc, x.life.pidfd, x.ended = saved.open(d, startedOf(x.peer)); x.ended {
 			d.release(x.session)
 			x.proc = rules.Process{PID: x.peer.PID, StartTicks: x.peer.StartTicks}
 		}
 		x.mapped.Store(!x.ended)
-		asRecorded(&x.proc, x.peer.UID, x.peer.GID, x.ended)
+		setRecordedUser(&x.proc, x.peer.UID, x.peer.GID, x.ended)
 		x.peer.Privileged, x.peer.Namespace = x.proc.Privileged, x.proc.Namespace
 		all, byIndex[uint32(x.index)] = append(all, x), x
 		d.sessions[x.token] = x.session
 	}
-	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.knownThreadLocked(int(t.Lease), t.Maker.Thread, i) })
+	d.file.Threads.Each(func(i int, t *statefile.Thread) { d.indexThreadLocked(int(t.Lease), t.Maker.Thread, i) })
 	d.file.Leases.Each(func(i int, l *statefile.Lease) {
 		if x := byIndex[l.Session]; x != nil {
 			x.leases = append(x.leases, i)
@@ -96,7 +96,7 @@ func (d *Daemon) recoverableLocked(found *found) (all []*recovered) {
 }
 
 // recoverJobLocked recovers a job from its record. members are the sessions of the job.
-func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members []*recovered) {
+func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses, members []*recovered) {
 	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
@@ -110,18 +110,18 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members
 	j := newJob(i, r)
 	d.applyLocked(j.runner)
 	j.open = true
-	proc, pidfd, gone := found.open(d, j.runner)
+	proc, pidfd, gone := saved.open(d, j.runner)
 	if gone {
-		proc = asMember(r, members)
+		proc = runnerFromMembers(r, members)
 	} else if d.watchJob(j, j.runner, pidfd) != nil {
-		j.by.Started = procfacts.Started{}
+		j.anchor.Started = procfacts.Started{}
 	}
 	leftBehind := ""
-	if r.Released == jobLeft && !gone {
+	if r.Released == jobCommandEnded && !gone {
 		leftBehind = wording.Process(proc.Exe, proc.Command, "", proc.PID)
 	}
 	if !gone {
-		asRecorded(&proc, r.UID, r.GID, false)
+		setRecordedUser(&proc, r.UID, r.GID, false)
 	}
 	j.namespace = proc.Namespace
 	var since time.Time
@@ -129,15 +129,15 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, found *found, members
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
-		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Keeps: r.Kept(), Released: r.Released == jobReleased,
-		CommandEnded: r.Released == jobLeft || gone, StillRuns: leftBehind})
+		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Keeps: r.SlotDevices(), Released: r.Released == jobReleased,
+		CommandEnded: r.Released == jobCommandEnded || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)
-		j.by.letGo(d.reaper)
+		j.anchor.unwatch(d.reaper)
 		d.file.Jobs.Free(i)
 		return
 	}
-	d.knownJobLocked(j)
+	d.enterJobLocked(j)
 }
 
 // boundMinLocked removes a reservation from a record if it is more than any device has. It was never granted: the file is damaged.
@@ -154,10 +154,10 @@ func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	r.Min = ipc.NoLimit
 }
 
-// asMember returns facts for a dead runner, so that the same rule matches its job as before: user name, groups, cgroups and privileges are
+// runnerFromMembers returns facts for a dead runner, so that the same rule matches its job as before: user name, groups, cgroups and privileges are
 // copied from a live process of the job. Without such a process the runner is not privileged: root of a container, whose namespaces can no
 // longer be read, must not become privileged by a restart of the daemon.
-func asMember(r *statefile.Job, members []*recovered) rules.Process {
+func runnerFromMembers(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	if isAdmin(r.UID) {
 		proc.Namespace = ^uint64(r.RunnerPID) // no namespace has this number; with 0 root could pass the rules by its user number alone
@@ -205,7 +205,7 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 		return
 	}
 	s.id, s.caller = id, d.arb.CallerIn(s.job, x.proc)
-	d.knownLocked(s)
+	d.enterSessionLocked(s)
 	for _, i := range x.leases {
 		d.recoverLeaseLocked(x, i)
 	}
@@ -216,7 +216,7 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 		d.endSessionLocked(s)
 		return
 	}
-	d.showLocked(s)
+	d.publishLimitsLocked(s)
 }
 
 // recoverLeaseLocked recovers a lease of a session from its record. If that is not possible, it frees the record: the file is damaged, or the
@@ -228,7 +228,7 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 		d.freeLeaseLocked(i)
 		return
 	}
-	s.mend(l, uint64(d.arb.Total(dev.Index)))
+	s.repairLease(l, uint64(d.arb.Total(dev.Index)))
 	held := d.words.Lease(l, i, dev.Index, s.page)
 	_, err := d.arb.RestoreLease(d.now(), s.id, arbiter.RestoredLease{Device: dev.Index, Granted: accounting.Bytes(l.Granted), Away: accounting.Bytes(l.Away),
 		Streams: int(l.Streams), Contexts: int(l.Contexts), Peak: accounting.Bytes(l.Peak),
@@ -239,12 +239,12 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 		d.freeLeaseLocked(i)
 		return
 	}
-	d.knownLeaseLocked(s, held)
+	d.enterLeaseLocked(s, held)
 }
 
 // mend completes the change of a lease's record that the last daemon had begun when it died, and lowers figures that cannot be on a device
 // of total bytes; 0: not known.
-func (s *session) mend(l *statefile.Lease, total uint64) {
+func (s *session) repairLease(l *statefile.Lease, total uint64) {
 	var epoch uint16
 	var streams uint64
 	if s.page != nil && s.page.Guard(func() {

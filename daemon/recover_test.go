@@ -25,7 +25,7 @@ func TestStandingOfADeadRunner(t *testing.T) {
 		{"the process is in a container", []*recovered{member(false, false)}, false},
 		{"the process is privileged", []*recovered{member(true, false)}, true},
 	} {
-		proc := asMember(&statefile.Job{UID: 0, RunnerPID: 12}, c.members)
+		proc := runnerFromMembers(&statefile.Job{UID: 0, RunnerPID: 12}, c.members)
 		if proc.MayPass() != c.want || proc.Namespace == 0 {
 			t.Errorf("%s: may pass the rules: %t, namespace %d", c.name, proc.MayPass(), proc.Namespace)
 		}

@@ -19,7 +19,7 @@ import (
 
 // recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions were recovered, and before a new
 // row of the state file is taken: jobs and sessions that wait for their start have rows that are not committed, and so count as free.
-func (d *Daemon) recoverTicketsLocked(found *found) {
+func (d *Daemon) recoverTicketsLocked(saved *savedProcesses) {
 	var rows []int
 	d.file.Tickets.Each(func(i int, _ *statefile.Ticket) { rows = append(rows, i) })
 	slices.SortFunc(rows, func(x, y int) int {
@@ -27,16 +27,16 @@ func (d *Daemon) recoverTicketsLocked(found *found) {
 	})
 	d.arb.Restore(d.now(), func() {
 		for _, i := range rows {
-			d.recoverTicketLocked(i, found)
+			d.recoverTicketLocked(i, saved)
 		}
 	})
 }
 
 // recoverTicketLocked makes a ticket from one row. If the process has ended, or the arbiter does not let the request wait, it frees the row.
-func (d *Daemon) recoverTicketLocked(i int, found *found) {
+func (d *Daemon) recoverTicketLocked(i int, saved *savedProcesses) {
 	r := d.file.Tickets.At(i)
 	key := requestKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
-	proc, lives := found.facts[key.Started]
+	proc, lives := saved.facts[key.Started]
 	_, twice := d.queue.absent[key]
 	var x absent
 	if lives && !twice {
@@ -106,7 +106,7 @@ func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place a
 		return absent{}
 	}
 	record := d.file.Jobs.At(i)
-	asRecorded(&proc, record.UID, record.GID, false)
+	setRecordedUser(&proc, record.UID, record.GID, false)
 	request := jobRequest(proc, record)
 	request.Place = place
 	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
@@ -122,7 +122,7 @@ func (d *Daemon) sessionWaitsAgainLocked(key requestKey, proc rules.Process, pla
 		return absent{}
 	}
 	record := d.file.Sessions.At(i)
-	asRecorded(&proc, record.UID, record.GID, false)
+	setRecordedUser(&proc, record.UID, record.GID, false)
 	request := sessionOf(i, record).request(proc)
 	request.Place = place
 	info, _ := d.arb.OpenSession(d.now(), request)

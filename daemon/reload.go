@@ -21,7 +21,7 @@ func (d *Daemon) Reload() {
 		var mistakes config.Mistakes
 		errors.As(err, &mistakes)
 		d.lock()
-		d.configured.Mistakes = few(mistakes)
+		d.configured.Mistakes = firstMistakes(mistakes)
 		d.unlock()
 		return
 	}
@@ -32,10 +32,10 @@ func (d *Daemon) Reload() {
 	}
 	d.arb.SetPolicy(d.now(), cfg.Policy)
 	d.dropRuleLimitsLocked()
-	d.turnTo(cfg, path)
-	d.showAllLocked()
+	d.applyConfig(cfg, path)
+	d.publishAllLimitsLocked()
 	d.unlock()
-	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
+	d.history.SetNamesOnly(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	d.page.Set(wantedPage(cfg))
 	d.log.Info("configuration read again", "files", cfg.Files)
 	d.keepConfig()
@@ -57,10 +57,10 @@ func (d *Daemon) keepConfig() {
 }
 
 // turnTo puts a configuration in force, but for what the arbiter makes of it.
-func (d *Daemon) turnTo(cfg *config.Config, path string) {
+func (d *Daemon) applyConfig(cfg *config.Config, path string) {
 	d.config.Store(cfg)
 	d.configured = figures.ConfigState{Path: path, Text: cfg.String()}
-	signal(d.turned)
+	signal(d.configChanged)
 }
 
 // wantedPage returns where the page is served by a configuration.

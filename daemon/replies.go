@@ -23,7 +23,7 @@ func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.over.Load
 
 // told returns the line that a refused program must print: for its first refusal, and for each refusal whose cause is not memory that other programs
 // hold, but the program's own threads or the full queue. "": it prints none.
-func (cl *client) told(out arbiter.Result) (text ipc.Text) {
+func (cl *client) refusalText(out arbiter.Result) (text ipc.Text) {
 	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
 		text = addressed(cl.s.caller, out.Explain)
 	}

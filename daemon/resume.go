@@ -17,7 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// resume continues the recorded session of a client (takeUp). If no record has its token, it opens a new session from what the client
+// resume continues the recorded session of a client (continueSession). If no record has its token, it opens a new session from what the client
 // reports (adopt).
 func (cl *client) resume(m ipc.Message) error {
 	defer closeFD(m.FD)
@@ -33,7 +33,7 @@ func (cl *client) resume(m ipc.Message) error {
 	if err != nil {
 		return err
 	}
-	s, fresh, err := cl.takeUp(&req, &offer)
+	s, fresh, err := cl.continueSession(&req, &offer)
 	if offer.page != nil {
 		_ = offer.page.Close()
 	}
@@ -47,7 +47,7 @@ func (cl *client) resume(m ipc.Message) error {
 	return cl.replyHello(m.Header, s, fresh)
 }
 
-// pageOffer is a lease page for a session that has none. pageFor opens it without the lock. If takeUp does not use it, resume closes it.
+// pageOffer is a lease page for a session that has none. pageFor opens it without the lock. If continueSession does not use it, resume closes it.
 type pageOffer struct {
 	page  *ipc.LeasePage // nil: none is needed, or the session has taken it
 	fresh bool           // a new page, which the client has to map
@@ -101,9 +101,9 @@ func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	return known
 }
 
-// takeUp continues a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: bytes that were
+// continueSession continues a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: bytes that were
 // granted in a reply that the client never read go back, and bytes that it freed in a message that the daemon never read are free.
-func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
+func (cl *client) continueSession(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	cl.takeLock()
 	defer d.unlock()
@@ -119,11 +119,11 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 		d.takePageLocked(s, req, offer)
 	}
 	faults.At("resume.found")
-	s.taken++
-	cl.s, cl.taken = s, s.taken
-	d.sendBackLocked(s)
+	s.resumes++
+	cl.s, cl.resumes = s, s.resumes
+	d.askAgainLocked(s)
 	for _, rl := range req.Leases[:req.Count] {
-		if err = d.settleLocked(s, rl); err != nil {
+		if err = d.reconcileLocked(s, rl); err != nil {
 			d.log.Warn("discarding the saved session: it does not match what its process reports", "client_pid", s.peer.PID, "err", err)
 			delete(s.conns, c)
 			cl.s = nil
@@ -138,9 +138,9 @@ func (cl *client) takeUp(req *ipc.ResumeRequest, offer *pageOffer) (s *session, 
 	return s, fresh, nil
 }
 
-// sendBackLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
+// askAgainLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
 // reported its sums, and would not count what these requests are granted by replies on the old connections.
-func (d *Daemon) sendBackLocked(s *session) {
+func (d *Daemon) askAgainLocked(s *session) {
 	var left []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
 		if p.s != s {
@@ -157,9 +157,9 @@ func (d *Daemon) sendBackLocked(s *session) {
 	d.arb.Leave(d.now(), left)
 }
 
-// settleLocked sets the bytes of one lease to those that the client reports, and writes them to the record. Of bytes above the recorded ones it
+// reconcileLocked sets the bytes of one lease to those that the client reports, and writes them to the record. Of bytes above the recorded ones it
 // counts only as many as a request would be granted now, or as the device shows. If the lease is not recorded, it opens the lease.
-func (d *Daemon) settleLocked(s *session, rl ipc.ResumeLease) error {
+func (d *Daemon) reconcileLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
 		return nil // the daemon does not know the device
@@ -201,14 +201,14 @@ func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageO
 	}
 	for l := range s.open() {
 		if offer.fresh {
-			s.begin(l, req)
+			s.writeCredit(l, req)
 		}
 		l.SetPage(s.page)
 	}
 }
 
 // begin writes the credit of a lease into a new page.
-func (s *session) begin(l *shim.Lease, req *ipc.ResumeRequest) {
+func (s *session) writeCredit(l *shim.Lease, req *ipc.ResumeRequest) {
 	for _, rl := range req.Leases[:req.Count] {
 		if rl.Slot != l.Record.Slot || rl.Device != l.Record.UUID {
 			continue
@@ -254,7 +254,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	if err != nil {
 		_ = page.Close()
 		if j := d.jobs[hello.Job]; j != nil {
-			d.lookForLocked(j)
+			d.queueSearchLocked(j)
 		}
 		return nil, err
 	}
@@ -265,7 +265,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	}
 	d.file.Sessions.Commit(s.index)
 	for _, rl := range req.Leases[:req.Count] {
-		if err := d.settleLocked(s, rl); err != nil {
+		if err := d.reconcileLocked(s, rl); err != nil {
 			d.log.Debug("a lease could not be taken up again", "client_pid", s.peer.PID, "err", err)
 		}
 	}

@@ -22,8 +22,8 @@ import (
 const mostDevices = 64
 
 // addDevices adds the devices that there are when the daemon starts.
-func (d *Daemon) addDevices() {
-	d.meet(d.inv.Devices())
+func (d *Daemon) addInitialDevices() {
+	d.addFound(d.inv.Devices())
 	if why := d.inv.Why(); why != "" {
 		level := slog.LevelInfo
 		if !slices.ContainsFunc(d.devices(), isGPU) {
@@ -36,7 +36,7 @@ func (d *Daemon) addDevices() {
 // meet adds devices to the table and the arbiter, or replaces those with the same index, and returns the readers that it made,
 // which the caller starts. A device whose total memory no driver tells counts as having half of the machine's, until a probe
 // has asked CUDA.
-func (d *Daemon) meet(found []inventory.Device) (readers []*reader) {
+func (d *Daemon) addFound(found []inventory.Device) (readers []*reader) {
 	now := d.now()
 	d.lock()
 	defer d.unlock()
@@ -102,7 +102,7 @@ func (d *Daemon) keepDevices() {
 // probeUnknown asks CUDA for the total memory of the devices of which NVML does not tell it, and logs those of which CUDA does not
 // tell it either: they go on with half of the machine's. A process of the daemon's own asks, because a client could say anything.
 func (d *Daemon) probeUnknown() {
-	defer d.caught(nil)
+	defer d.catchPanic(nil)
 	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
 	var wanted []inventory.Device
 	for _, dev := range d.devices() {
@@ -127,7 +127,7 @@ func (d *Daemon) probeUnknown() {
 		}
 	}
 	if len(told) > 0 && !d.stopping() {
-		d.meet(told)
+		d.addFound(told)
 		d.keepDevices()
 	}
 }
@@ -162,17 +162,17 @@ const (
 	// scanFirst is how often devices are looked for while there is no GPU, and scanEvery when there is one.
 	scanFirst = 3 * time.Second
 	scanEvery = 8 * time.Second
-	// scanRest is the pause after a look that the kernel, or a program with an unknown device, asked for.
-	scanRest = 500 * time.Millisecond
+	// scanPause is the pause after a look that the kernel, or a program with an unknown device, asked for.
+	scanPause = 500 * time.Millisecond
 	// scanPatience is how long a program with an unknown device waits for a look.
 	scanPatience = time.Second
 )
 
 // scanDevices looks for devices until ctx ends. Stop does not wait for it: a driver may hang.
 func (d *Daemon) scanDevices(ctx context.Context) {
-	defer d.caught(nil)
+	defer d.catchPanic(nil)
 	go func() {
-		defer d.caught(nil)
+		defer d.catchPanic(nil)
 		if err := d.plugged(ctx, func() { signal(d.scans.wake) }); err != nil {
 			d.log.Info("the kernel does not tell when a device comes: it is looked for from time to time", "err", err)
 		}
@@ -186,7 +186,7 @@ func (d *Daemon) scanDevices(ctx context.Context) {
 		case <-ctx.Done():
 		case <-d.scans.wake:
 			d.scan()
-			d.rest(d.after(scanRest))
+			d.sleep(d.after(scanPause))
 		case <-d.after(every):
 			if !d.asleep() {
 				d.scan()
@@ -208,7 +208,7 @@ func (d *Daemon) scan() {
 	s.next = make(chan struct{})
 	s.mu.Unlock()
 	if found := d.inv.Scan(); len(found) > 0 && !d.stopping() {
-		for _, r := range d.meet(found) {
+		for _, r := range d.addFound(found) {
 			go r.run(d.ctx)
 		}
 		d.keepDevices()
@@ -221,10 +221,10 @@ func (d *Daemon) scan() {
 	close(over)
 }
 
-// lookFor asks for a look because a program names a device that is not known, and waits for its end, scanPatience at the most. If
+// requestScan asks for a look because a program names a device that is not known, and waits for its end, scanPatience at the most. If
 // the last look ended less than scanPatience ago, or a known GPU is suspended, it does nothing: programs cannot make the daemon look
 // without a pause, nor keep a GPU awake.
-func (d *Daemon) lookFor() {
+func (d *Daemon) requestScan() {
 	s := &d.scans
 	s.mu.Lock()
 	over, recent := s.next, !s.last.IsZero() && d.now().Sub(s.last) < scanPatience

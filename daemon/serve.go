@@ -71,7 +71,7 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 	d := cl.d
 	var p *ipc.ProtocolError
 	if errors.As(err, &p) {
-		d.bad.Add(1)
+		d.malformed.Add(1)
 		d.log.Debug("not a proper request", "client_pid", cl.conn.Peer().PID, "err", err)
 		return cl.conn.ReplyError(h, err) == nil && !p.Fatal()
 	}
@@ -148,10 +148,10 @@ func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*clien
 
 // apart runs a function in a goroutine of its own, and waits for it. It is for what a program asks once, as Hello and Attach, because that needs
 // a deep stack: the stack goes with the goroutine, and that of the connection stays small for as long as the program runs.
-func (cl *client) apart(run func() error) error {
+func (cl *client) inOwnGoroutine(run func() error) error {
 	done := make(chan error)
 	go func() {
-		defer cl.d.caught(cl)
+		defer cl.d.catchPanic(cl)
 		done <- run()
 	}()
 	return <-done
@@ -177,8 +177,8 @@ func (cl *client) handle(m ipc.Message) error {
 		return barredError(peer.PID)
 	}
 	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
-	cl.turn.Take(h.need)
-	defer cl.turn.Give()
+	cl.turn.Acquire(h.need)
+	defer cl.turn.Release()
 	if h.inSession {
 		if cl.s == nil {
 			return refused(ipc.StatusOrder, "%v before Hello, Join or Resume", m.Header.Type)
@@ -186,7 +186,7 @@ func (cl *client) handle(m ipc.Message) error {
 		cl.s.mapped.Store(true)
 	}
 	if h.kind == metrics.Session {
-		return cl.apart(func() error { return h.run(cl, m) })
+		return cl.inOwnGoroutine(func() error { return h.run(cl, m) })
 	}
 	return h.run(cl, m)
 }
@@ -206,7 +206,7 @@ func (cl *client) serve() {
 			d.connClosed(cl.s, c)
 		}
 	}()
-	defer d.caught(cl)
+	defer d.catchPanic(cl)
 	for {
 		m, err := c.ReadMessage()
 		began := ipc.Clock()
@@ -248,7 +248,7 @@ func (cl *client) serve() {
 
 // accept hands each client to a goroutine of its own.
 func (d *Daemon) accept(ctx context.Context) {
-	defer d.caught(nil)
+	defer d.catchPanic(nil)
 	for {
 		c, err := d.listener.Accept()
 		if err != nil {

@@ -20,23 +20,23 @@ import (
 // session is one client process, known to the kernel by (pid, start time) and to
 // itself by a token. The daemon's lock guards all of it but what never changes.
 type session struct {
-	id     arbiter.SessionID
-	token  ipc.Token
-	peer   ipc.Peer // as it was when it came; it has no PIDFD
-	life   watched  // its process
-	job    arbiter.JobID
-	run    bool   // below `gpuarb run`
-	caller string // how what its program prints names it
-	page   *ipc.LeasePage
-	record *statefile.Session
-	index  int           // of record
-	leases []*shim.Lease // by slot of the page, up to the last slot that had one; nil: none
-	conns  map[*ipc.Conn]struct{}
-	dead   bool
-	died   time.Time     // when it was known to be dead
-	sought bool          // after its end, a process was looked for that keeps its memory
-	taken  int           // how often it was taken up again: connections of before are not listened to
-	over   chan struct{} // closed when it has ended
+	id             arbiter.SessionID
+	token          ipc.Token
+	peer           ipc.Peer // as it was when it came; it has no PIDFD
+	life           watched  // its process
+	job            arbiter.JobID
+	run            bool   // below `gpuarb run`
+	caller         string // how what its program prints names it
+	page           *ipc.LeasePage
+	record         *statefile.Session
+	index          int           // of record
+	leases         []*shim.Lease // by slot of the page, up to the last slot that had one; nil: none
+	conns          map[*ipc.Conn]struct{}
+	dead           bool
+	died           time.Time     // when it was known to be dead
+	keeperSearched bool          // after its end, a process was looked for that keeps its memory
+	resumes        int           // how often it was taken up again: connections of before are not listened to
+	over           chan struct{} // closed when it has ended
 	// mapped: the client was heard of since it was sent its page, so that it has it.
 	mapped atomic.Bool
 }
@@ -51,7 +51,7 @@ func sessionOf(index int, r *statefile.Session) *session {
 // request returns the request of a session by its record, as the arbiter takes it.
 func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
-	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: sizeWish(r.Max, r.MaxPerMille), Streams: int(r.Streams),
+	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: optionalSize(r.Max, r.MaxPerMille), Streams: int(r.Streams),
 		OnFull: map[uint32]rules.OnFull{ipc.OnFullDeny: rules.OnFullDeny, ipc.OnFullWait: rules.OnFullWait}[r.OnFull],
 		Slots:  int(r.Slots), SlotScope: scopeOf(r.SlotScope), Unreserved: r.Unreserved == 1}
 	if r.StreamReserve != ipc.NoLimit {
@@ -60,8 +60,8 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	return request
 }
 
-// sizeWish is an amount that a job or client asks for; nil: none.
-func sizeWish(bytes uint64, share uint32) *accounting.Size {
+// optionalSize is an amount that a job or client asks for; nil: none.
+func optionalSize(bytes uint64, share uint32) *accounting.Size {
 	if size := shim.SizeOf(bytes, share); !size.Max {
 		return &size
 	}

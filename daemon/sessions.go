@@ -1,7 +1,7 @@
 package daemon
 
 // This file has the life of a session and its leases in the daemon's tables and in the state file, from their beginning to the return of a dead
-// process's memory. hello.go opens sessions; ends.go notices that a process has ended; reclaim.go sees by the devices that memory is back.
+// process's memory. hello.go opens sessions; processend.go notices that a process has ended; reclaim.go sees by the devices that memory is back.
 
 import (
 	"slices"
@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// knownLocked enters a session wherever it is looked for.
-func (d *Daemon) knownLocked(s *session) {
+// enterSessionLocked enters a session wherever it is looked for.
+func (d *Daemon) enterSessionLocked(s *session) {
 	if len(d.sessions)+len(d.jobs) == 0 {
 		d.wakeReaders()
 	}
@@ -57,12 +57,12 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	faults.At("lease.opened")
 	d.file.Leases.Commit(index)
 	faults.At("lease.committed")
-	d.knownLeaseLocked(s, l)
+	d.enterLeaseLocked(s, l)
 	return info, nil
 }
 
-// knownLeaseLocked enters a lease that the arbiter has opened in its session.
-func (d *Daemon) knownLeaseLocked(s *session, l *shim.Lease) {
+// enterLeaseLocked enters a lease that the arbiter has opened in its session.
+func (d *Daemon) enterLeaseLocked(s *session, l *shim.Lease) {
 	for len(s.leases) <= int(l.Record.Slot) {
 		s.leases = append(s.leases, nil)
 	}
@@ -91,7 +91,7 @@ func (d *Daemon) threadsLocked(now time.Time, s *session) {
 func (d *Daemon) memberEndedLocked(s *session) {
 	if j := d.jobByID[s.job]; j != nil {
 		j.live--
-		d.lookForLocked(j)
+		d.queueSearchLocked(j)
 	}
 }
 
@@ -101,18 +101,18 @@ func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping() {
 		return
 	}
-	d.buryLocked(s)
+	d.closeSessionLocked(s)
 }
 
-// buryLocked is the end of a session of whose process more may come.
-func (d *Daemon) buryLocked(s *session) {
+// closeSessionLocked is the end of a session of whose process more may come.
+func (d *Daemon) closeSessionLocked(s *session) {
 	s.dead, s.died = true, d.now()
 	close(s.over)
 	d.memberEndedLocked(s)
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
-	s.life.letGo(d.reaper) // nothing more is learnt from it
+	s.life.unwatch(d.reaper) // nothing more is learnt from it
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers()[l.Device].drainLocked(s)
@@ -124,9 +124,9 @@ func (d *Daemon) buryLocked(s *session) {
 // that memory in another session.
 func (d *Daemon) forgetLocked(s *session) {
 	leases := slices.Collect(s.open())
-	d.buryLocked(s)
+	d.closeSessionLocked(s)
 	for _, l := range leases {
-		d.readers()[l.Device].goneLocked(s)
+		d.readers()[l.Device].closeLeaseLocked(s)
 	}
 }
 
@@ -138,8 +138,8 @@ func (r *reader) drainLocked(s *session) {
 	signal(r.wake)
 }
 
-// goneLocked closes a dead session's lease on the device, and the session with its last.
-func (r *reader) goneLocked(s *session) {
+// closeLeaseLocked closes a dead session's lease on the device, and the session with its last.
+func (r *reader) closeLeaseLocked(s *session) {
 	d := r.d
 	delete(r.draining, s)
 	d.arb.Gone(d.now(), s.id, r.index)
@@ -201,5 +201,5 @@ func (d *Daemon) refreshLocked(s *session) {
 	for l := range s.open() {
 		d.arb.Refresh(l.ID)
 	}
-	d.showLocked(s)
+	d.publishLimitsLocked(s)
 }

@@ -19,7 +19,7 @@ import (
 
 // mayChange waits until the asker may change a limit: changes of a user who makes many have to wait. It returns the context's error if
 // the context ends before. A privileged asker never waits.
-func (d *Daemon) mayChange(ctx context.Context, by asker) error {
+func (d *Daemon) mayChange(ctx context.Context, by requester) error {
 	if by.privileged {
 		return nil
 	}
@@ -28,7 +28,7 @@ func (d *Daemon) mayChange(ctx context.Context, by asker) error {
 
 // Set changes a limit when a process writes it into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
-	by := writer(s)
+	by := writerOf(s)
 	if d.mayChange(ctx, by) != nil {
 		return unix.EINTR
 	}
@@ -62,7 +62,7 @@ func ownerIn(r *ipc.LimitRequest, cgroup string) rules.Owner {
 }
 
 // change makes a change for the asker, and logs a refusal. name is the name of a user whose limits they are.
-func (d *Daemon) change(by asker, of rules.Owner, name string, change limitChange) error {
+func (d *Daemon) change(by requester, of rules.Owner, name string, change limitChange) error {
 	d.lock()
 	defer d.unlock()
 	if d.stopping() { // the state file belongs to the next daemon now
@@ -106,7 +106,7 @@ func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) e
 	if of.Kind == rules.OfCgroup {
 		d.keepCgroupLocked(of.Path, change)
 	}
-	d.showOwnerLocked(of)
+	d.publishLimitsOfLocked(of)
 	d.keepLimitsLocked(of)
 	return nil
 }
@@ -139,7 +139,7 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 
 // changeLimit changes a limit for the client; of a cgroup, if a path is given.
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
-	by := askerOf(cl.conn.Peer())
+	by := requesterOf(cl.conn.Peer())
 	err := errStopped
 	if cl.d.mayChange(cl.d.ctx, by) == nil {
 		err = cl.d.limit(by, r, cgroup)
@@ -157,7 +157,7 @@ func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, er
 	return ipc.Empty{}, err
 }
 
-func (d *Daemon) limit(by asker, r *ipc.LimitRequest, cgroup string) error {
+func (d *Daemon) limit(by requester, r *ipc.LimitRequest, cgroup string) error {
 	name, of := "", ownerIn(r, cgroup)
 	if of.Kind == rules.OfUser {
 		name = d.inv.UserName(uint32(of.ID)) // the user database may be slow
@@ -184,7 +184,7 @@ func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 
 // requested returns the change that a request asks for; of a cgroup, if a path is given. It must be called without the daemon's lock, because it
 // looks the asker's name up in the user database and reads the asker's cgroups in /proc.
-func (d *Daemon) requested(by asker, r *ipc.LimitRequest, cgroup string) limitChange {
+func (d *Daemon) requested(by requester, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace
 	change.Inside = cgroup != "" && cgroup != "/" && by.runsIn(cgroup)

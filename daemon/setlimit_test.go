@@ -43,7 +43,7 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	b.session()
 	b.session()
 	reserve := func(bytes uint64) error {
-		return b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit}, "")
+		return b.limit(requester{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMin, Device: 0, Min: bytes, Max: ipc.NoLimit}, "")
 	}
 	if err := reserve(700 << 20); err == nil {
 		t.Fatal("1400 MiB are reserved on a device of 1024")
@@ -67,7 +67,7 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	change := func(set uint32, bytes uint64, share uint32) {
 		t.Helper()
 		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: set, Device: 0, Max: bytes, MaxShare: share, Min: 1 << 20}
-		if err := b.limit(asker{privileged: true}, r, ""); err != nil {
+		if err := b.limit(requester{privileged: true}, r, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -120,7 +120,7 @@ func TestAFullTableKeepsALimitThatIsChangedAgain(t *testing.T) {
 	change := func(bytes uint64) {
 		t.Helper()
 		r := &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(c.pid), Set: ipc.SetMax, Device: 0, Max: bytes}
-		if err := b.limit(asker{privileged: true}, r, ""); err != nil {
+		if err := b.limit(requester{privileged: true}, r, ""); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -147,11 +147,11 @@ func TestALongChangeIsCounted(t *testing.T) {
 			return b.Set(t.Context(), gpufs.Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 		},
 		4243: func(uid uint32) error {
-			_ = b.mayChange(t.Context(), asker{uid: uid})
-			return b.limit(asker{uid: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
+			_ = b.mayChange(t.Context(), requester{uid: uid})
+			return b.limit(requester{uid: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
 		},
 	} {
-		b.clock.creep(2 * fair.ChangesPerSecond * fair.ChangeTakes)
+		b.clock.creep(2 * fair.ChangesPerSecond * fair.ChangeCost)
 		if err := change(uid); err == nil {
 			t.Error("not refused")
 		}
@@ -159,7 +159,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 64 { // who need not wait is let in in half of them
-			if b.mayChange(ctx, asker{uid: uid}) == nil {
+			if b.mayChange(ctx, requester{uid: uid}) == nil {
 				t.Fatalf("user %d need not wait for his next change", uid)
 			}
 		}

@@ -1,6 +1,6 @@
 package daemon
 
-// This file makes snapshots of the state, for the filesystem and for clients. texts.go has what their readers share.
+// This file makes snapshots of the state, for the filesystem and for clients. snapshotcache.go has what their readers share.
 
 import (
 	"encoding/json"
@@ -17,18 +17,18 @@ import (
 
 // Snapshot is the whole state at this moment. It implements gpufs.View.
 func (d *Daemon) Snapshot() figures.Snapshot {
-	d.looked()
+	d.noteAccess()
 	return d.state()
 }
 
 // state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
-func (d *Daemon) state() figures.Snapshot { return d.texts.states.Get(d.snapshot) }
+func (d *Daemon) state() figures.Snapshot { return d.cache.states.Get(d.snapshot) }
 
 // Leases is the state of all leases, and of nothing else.
 func (d *Daemon) Leases() figures.Snapshot {
-	d.looked()
-	return d.texts.leases.Get(func() figures.Snapshot {
-		s := d.taken(d.arb.CopyOfLeases)
+	d.noteAccess()
+	return d.cache.leases.Get(func() figures.Snapshot {
+		s := d.underLock(d.arb.CopyOfLeases)
 		s.Arrange()
 		return s
 	})
@@ -36,8 +36,8 @@ func (d *Daemon) Leases() figures.Snapshot {
 
 // SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
-	d.looked()
-	return d.taken(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
+	d.noteAccess()
+	return d.underLock(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
 }
 
 func idsOf(sessions []*session) []arbiter.SessionID {
@@ -50,21 +50,21 @@ func idsOf(sessions []*session) []arbiter.SessionID {
 
 // snapshot is Snapshot, however often it is asked for.
 func (d *Daemon) snapshot() figures.Snapshot {
-	defer d.caught(nil)
-	s := d.taken(func(now time.Time) figures.Snapshot {
+	defer d.catchPanic(nil)
+	s := d.underLock(func(now time.Time) figures.Snapshot {
 		s := d.arb.Copy(now)
 		s.Config = d.configured
 		return s
 	})
 	s.Arrange()
-	s.Stats.Malformed = d.bad.Load()
+	s.Stats.Malformed = d.malformed.Load()
 	s.Version = version.Version
 	s.Stats.Goroutines = uint64(runtime.NumGoroutine())
 	return s
 }
 
 // taken takes a snapshot with the lock held.
-func (d *Daemon) taken(take func(time.Time) figures.Snapshot) figures.Snapshot {
+func (d *Daemon) underLock(take func(time.Time) figures.Snapshot) figures.Snapshot {
 	d.lock()
 	defer d.unlock()
 	return take(d.now())
@@ -95,12 +95,12 @@ func (cl *client) reader() uint32 {
 
 // snapshot answers with the whole state as JSON.
 func (cl *client) snapshot(m ipc.Message) error {
-	cl.looked()
+	cl.noteAccess()
 	return cl.sendText(m, func(r *audience) text {
 		if uid := cl.reader(); cl.d.hidesCommands(uid) {
 			return r.texts.Get(func() text { return textOf(cl.d.state().WithOwnCommands(uid)) })
 		}
-		return cl.d.texts.json.Get(func() text { return textOf(cl.d.snapshot()) })
+		return cl.d.cache.json.Get(func() text { return textOf(cl.d.snapshot()) })
 	})
 }
 
@@ -112,7 +112,7 @@ func textOf(s figures.Snapshot) (t text) {
 // sendText answers with a text that is made for all who wait for it, and sent in parts.
 func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
 	uid := cl.reader() // and the page waits for no other process of its user
-	readers := cl.d.texts.audienceOf(uid)
+	readers := cl.d.cache.audienceOf(uid)
 	late := time.NewTimer(snapshotTimeout)
 	defer late.Stop()
 	select {

@@ -46,13 +46,13 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	own, cancel := context.WithCancel(context.Background())
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
-		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), overrun: make(chan struct{}, 1), turned: make(chan struct{}, 1), exporter: metrics.New(),
+		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), execLost: make(chan struct{}, 1), configChanged: make(chan struct{}, 1), exporter: metrics.New(),
 		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
 		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
-		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), left: newLeft(), shown: map[*shim.Lease]showing{}}
+		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), orphans: newOrphans(), published: map[*shim.Lease]publication{}}
 	d.known.Store(&table{})
 	d.scans = newScans()
-	d.load, d.keepGood, d.parts, d.end = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
+	d.load, d.keepGood, d.parts, d.stopOnce = o.load, o.keepLastGood, d.realParts(), sync.OnceValue(d.stop)
 	if change != nil {
 		change(&d.parts)
 	}
@@ -60,15 +60,15 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	d.changes.Now, d.changes.After = d.now, d.after
 	d.arb = arbiter.New(cfg.Policy)
 	d.words = shim.NewWords(func(id arbiter.LeaseID) { d.arb.Clamped(d.now(), id) })
-	d.turnTo(cfg, l.main)
+	d.applyConfig(cfg, l.main)
 	if l.mistakes != nil {
-		d.configured.Mistakes = few(l.mistakes)
+		d.configured.Mistakes = firstMistakes(l.mistakes)
 		d.log.Error("the configuration has mistakes: the last one without mistakes is in force, until the files are corrected and read again",
 			"kept", l.since.Format(time.DateTime), "err", l.mistakes)
 	}
-	d.history.Show(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
+	d.history.SetNamesOnly(cfg.Commands == config.CommandsOwn && os.Geteuid() == 0)
 	result := background(func() error {
-		defer d.caught(nil)
+		defer d.catchPanic(nil)
 		defer close(d.started)
 		return d.start(wantedPage(cfg))
 	})
@@ -104,23 +104,23 @@ func (d *Daemon) start(page worker.Wanted) error {
 	if err != nil {
 		return err
 	}
-	if err := d.up(func() { d.reaper = reaper }); err != nil {
+	if err := d.register(func() { d.reaper = reaper }); err != nil {
 		return errors.Join(err, reaper.Close())
 	}
 	if err := d.openInventory(); err != nil {
 		return err
 	}
-	d.addDevices()
+	d.addInitialDevices()
 	d.keepDevices()
 	if !fresh {
 		d.recover()
 	}
 	d.startReaders()
 	go d.scanDevices(d.ctx)
-	if err := d.mount(); err != nil && !d.goesWithout(err) {
+	if err := d.mount(); err != nil && !d.continuesWithoutMount(err) {
 		return err
 	}
-	for _, f := range d.duties() {
+	for _, f := range d.loops() {
 		if err := d.spawn(f); err != nil {
 			return err
 		}
@@ -155,7 +155,7 @@ func (d *Daemon) openListener() error {
 	if err != nil {
 		return err
 	}
-	if err := d.up(func() { d.listener = l }); err != nil {
+	if err := d.register(func() { d.listener = l }); err != nil {
 		return errors.Join(err, l.Close())
 	}
 	return nil
@@ -166,7 +166,7 @@ func (d *Daemon) openListener() error {
 func (d *Daemon) openInventory() error {
 	found := background(func() error {
 		inv := d.inventory()
-		err := d.up(func() { d.inv = inv })
+		err := d.register(func() { d.inv = inv })
 		if err != nil {
 			inv.Close()
 		}
@@ -182,9 +182,9 @@ func (d *Daemon) openInventory() error {
 
 // spawn runs f until it returns; Stop waits for it.
 func (d *Daemon) spawn(f func(context.Context)) error {
-	return d.up(func() {
+	return d.register(func() {
 		d.wg.Go(func() {
-			defer d.caught(nil)
+			defer d.catchPanic(nil)
 			f(d.ctx)
 		})
 	})
@@ -200,7 +200,7 @@ func (d *Daemon) mount() error {
 	if err != nil {
 		return err
 	}
-	if err := d.up(func() { d.fs = fs }); err != nil {
+	if err := d.register(func() { d.fs = fs }); err != nil {
 		return errors.Join(err, fs.Unmount())
 	}
 	return d.spawn(func(ctx context.Context) {
@@ -212,11 +212,11 @@ func (d *Daemon) mount() error {
 	})
 }
 
-// goesWithout says whether the daemon starts without its filesystem. A user's own daemon does
+// continuesWithoutMount says whether the daemon starts without its filesystem. A user's own daemon does
 // wherever FUSE is not to be had, as in most containers, unless --mount named a place. If FUSE
 // is gone from a machine whose programs are to be taken up, or something else is mounted there, the programs are
 // worth more than the view of them; a first start says instead what is wrong.
-func (d *Daemon) goesWithout(err error) bool {
+func (d *Daemon) continuesWithoutMount(err error) bool {
 	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
 		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
 		d.paths.mount = ""

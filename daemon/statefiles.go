@@ -19,7 +19,7 @@ func (d *Daemon) openFailures() error {
 	if err != nil {
 		return fmt.Errorf("failures: %w", err)
 	}
-	if err := d.up(func() { d.failures = failures }); err != nil {
+	if err := d.register(func() { d.failures = failures }); err != nil {
 		return errors.Join(err, failures.Close())
 	}
 	if aside != "" {
@@ -37,11 +37,11 @@ func (d *Daemon) openFailures() error {
 		}
 	}
 	times := failures.Since(d.uptime() - failureWindow)
-	if !failures.See() || times <= mostTries {
+	if !failures.HasNew() || times <= mostTries {
 		return nil
 	}
 	if times > mostTries+1 { // it fails without the state file, too
-		d.rest(d.after(failurePause))
+		d.sleep(d.after(failurePause))
 	}
 	aside, err = statefile.SetAside(d.paths.state)
 	if aside != "" {
@@ -60,7 +60,7 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	if err != nil {
 		return false, fmt.Errorf("state file: %w", err)
 	}
-	if err := d.up(func() { d.file = file }); err != nil {
+	if err := d.register(func() { d.file = file }); err != nil {
 		return false, errors.Join(err, file.Close())
 	}
 	if aside := d.file.Aside(); aside != "" {

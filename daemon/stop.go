@@ -23,7 +23,7 @@ const stopPatience = 1200 * time.Millisecond
 
 // Stop ends the daemon in good order, also while it starts. Clients go on with what they
 // hold; the state file stays for the next daemon. A device that hangs, it does not wait for.
-func (d *Daemon) Stop() error { return d.end() }
+func (d *Daemon) Stop() error { return d.stopOnce() }
 
 // stop takes down what is up: first what uses the state, then what tells the next daemon
 // that it may come.
@@ -32,8 +32,8 @@ func (d *Daemon) stop() error {
 	defer cancel()
 	d.cancel() // from here on stopping says so, and a start that takes up what is left gives the lock back soon
 	d.lock()
-	d.dismissLocked()
-	for l := range d.shown {
+	d.refuseParkedLocked()
+	for l := range d.published {
 		l.Hide() // nobody keeps it true
 	}
 	for c := range d.conns {
@@ -84,10 +84,10 @@ func (d *Daemon) stop() error {
 	return err
 }
 
-// dismissLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It
+// refuseParkedLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It
 // is called after stopping has become true, so that no decision is sent any more. It does not use the queues, because the connections are
 // closed next.
-func (d *Daemon) dismissLocked() {
+func (d *Daemon) refuseParkedLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
 		_ = p.cl.conn.ReplyError(p.head, gone)
@@ -117,7 +117,7 @@ func (d *Daemon) closeState() error {
 		d.release(s)
 	}
 	for _, j := range d.jobs {
-		closeFD(j.by.pidfd)
+		closeFD(j.anchor.pidfd)
 	}
 	if d.file == nil {
 		return nil

@@ -21,7 +21,7 @@ func (d *Daemon) watchdog(ctx context.Context) {
 	if err != nil || every == 0 {
 		return
 	}
-	duty{next: time.After(every / 3), do: func() <-chan time.Time {
+	loop{next: time.After(every / 3), do: func() <-chan time.Time {
 		next := time.After(every / 3)
 		d.lock()
 		alive := !d.stopping()

@@ -57,11 +57,11 @@ func (d *Daemon) newThreadLocked(l *shim.Lease, m statefile.Maker) {
 	}
 	*r = statefile.Thread{Lease: uint32(l.Index), Maker: m}
 	d.file.Threads.Commit(row)
-	d.knownThreadLocked(l.Index, m.Thread, row)
+	d.indexThreadLocked(l.Index, m.Thread, row)
 }
 
-// knownThreadLocked enters a thread's row where it is looked for.
-func (d *Daemon) knownThreadLocked(index int, thread uint32, row int) {
+// indexThreadLocked enters a thread's row where it is looked for.
+func (d *Daemon) indexThreadLocked(index int, thread uint32, row int) {
 	if d.threadRows[index] == nil {
 		d.threadRows[index] = map[uint32]int{}
 	}

@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter"
 )
 
-// gaveLocked notes the receipt of a reply that is about to be sent.
-func (cl *client) gaveLocked(r receipt) {
+// noteReceiptLocked notes the receipt of a reply that is about to be sent.
+func (cl *client) noteReceiptLocked(r receipt) {
 	if r.lease != nil && r.got == (arbiter.Receipt{}) || r == (receipt{}) {
 		return
 	}
@@ -23,10 +23,10 @@ func (cl *client) takeBackLocked() {
 	case r.s != nil:
 		d.endSessionLocked(r.s)
 	case r.job != nil:
-		if r.job.told == cl { // else the runner has asked again on another connection, and was told of the job there
+		if r.job.repliedTo == cl { // else the runner has asked again on another connection, and was told of the job there
 			d.endRunnerLocked(r.job)
 		}
-	case !cl.s.dead && cl.s.taken == cl.taken: // else the client has resumed and reported what it holds
+	case !cl.s.dead && cl.s.resumes == cl.resumes: // else the client has resumed and reported what it holds
 		d.keepObjectsLocked(r.lease, r.got.What, d.arb.TakeBack(d.now(), r.got))
 	}
 }

@@ -1,7 +1,7 @@
 package daemon
 
 // This file watches processes until they end: the processes of clients, and those that jobs live by. sessions.go and jobs.go say what then
-// becomes of a session or a job; ends.go has what the daemon does when it is told of an end.
+// becomes of a session or a job; processend.go has what the daemon does when it is told of an end.
 
 import (
 	"errors"
@@ -40,8 +40,8 @@ func (w *watched) watch(by *watcher, p procfacts.Started, pidfd int, ended func(
 	return nil
 }
 
-// letGo ends the watch.
-func (w *watched) letGo(by *watcher) {
+// unwatch ends the watch.
+func (w *watched) unwatch(by *watcher) {
 	by.Remove(w)
 	closeFD(w.pidfd)
 	w.Started, w.pidfd = procfacts.Started{}, -1

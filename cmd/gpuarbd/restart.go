@@ -12,7 +12,7 @@ import (
 )
 
 // This file replaces a daemon whose memory cannot be trusted by a new daemon in the same process.
-// daemon/broken.go decides when, and main.go calls this file.
+// daemon/panics.go decides when, and main.go calls this file.
 
 // descriptorsVariable is the environment variable in which the old daemon gives the new daemon the
 // descriptors of its socket and its lock.

@@ -14,9 +14,9 @@ import (
 // goes through what is below the limit, and is written down and logged.
 const ChangesPerSecond = 100
 
-// ChangeTakes is how long a change has the daemon's lock at most to count as one: where thousands are concerned
+// ChangeCost is how long a change has the daemon's lock at most to count as one: where thousands are concerned
 // by it, it counts as several, so that no user's changes take more than a fifth of everybody's time.
-const ChangeTakes = time.Second / 5 / ChangesPerSecond
+const ChangeCost = time.Second / 5 / ChangesPerSecond
 
 // Changes has users wait who change limits too often.
 type Changes struct {
@@ -48,7 +48,7 @@ func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 func (t *Changes) Took(uid uint32, held time.Duration) {
 	now := t.Now()
 	limiter := t.limiter(uid, now)
-	for n := int(held / ChangeTakes); n > 0; n -= ChangesPerSecond {
+	for n := int(held / ChangeCost); n > 0; n -= ChangesPerSecond {
 		limiter.ReserveN(now, min(n, ChangesPerSecond))
 	}
 }

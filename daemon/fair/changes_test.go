@@ -62,9 +62,9 @@ func TestChangesThatTakeLongAreFewer(t *testing.T) {
 		}
 		go func() {
 			for range 20 {
-				change(9 * ChangeTakes) // counts as ten
+				change(9 * ChangeCost) // counts as ten
 			}
-			change(250 * ChangeTakes)
+			change(250 * ChangeCost)
 			change(0)
 		}()
 		for second, want := range []int{10, 20, 21, 21, 22} {

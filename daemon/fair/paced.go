@@ -18,13 +18,13 @@ type Paced[T any] struct {
 	free time.Time  // when the next may be made
 }
 
-// paceRest is how many times as long as it took to make one the next has to wait: what others have
+// pauseFactor is how many times as long as it took to make one the next has to wait: what others have
 // to do takes a fifth longer at the most, whoever looks.
-const paceRest = 5
+const pauseFactor = 5
 
-// paceLeast is how long it has to wait at least, since bringing it takes time as well: of a file that is opened, read and
+// minPause is how long it has to wait at least, since bringing it takes time as well: of a file that is opened, read and
 // closed more than making what is in it.
-const paceLeast = time.Millisecond
+const minPause = time.Millisecond
 
 // Get returns one that was begun after the call.
 func (p *Paced[T]) Get(produce func() T) T {
@@ -37,7 +37,7 @@ func (p *Paced[T]) Get(produce func() T) T {
 		p.begun.Add(1)
 		began := time.Now()
 		p.made = produce()
-		p.free = time.Now().Add(max(paceLeast, paceRest*time.Since(began)))
+		p.free = time.Now().Add(max(minPause, pauseFactor*time.Since(began)))
 	}
 	made := p.made
 	if p.asking.Add(-1) == 0 {

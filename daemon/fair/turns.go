@@ -78,7 +78,7 @@ func (ts *Turns) Leave(uid uint32, pid int) {
 }
 
 // Take waits until no other request of the process, and of the user, is carried out.
-func (t *Turn) Take(need Need) {
+func (t *Turn) Acquire(need Need) {
 	if need >= OfProcess {
 		t.of.Lock()
 	}
@@ -89,7 +89,7 @@ func (t *Turn) Take(need Need) {
 }
 
 // Give is the reverse of Take.
-func (t *Turn) Give() {
+func (t *Turn) Release() {
 	if t.has >= OfUser {
 		t.of.user.Unlock()
 	}
@@ -100,9 +100,9 @@ func (t *Turn) Give() {
 }
 
 // Out does what may wait for other requests.
-func (t *Turn) Out(wait func()) {
+func (t *Turn) WhileReleased(wait func()) {
 	had := t.has
-	t.Give()
+	t.Release()
 	wait()
-	t.Take(had)
+	t.Acquire(had)
 }

@@ -18,13 +18,13 @@ import (
 
 const (
 	// room is how many bytes of lines the event history keeps: some five thousand of them.
-	room = 2 << 20
+	historyBytes = 2 << 20
 	// pace is how many lines about one user's requests are recorded in a second. The others are counted.
-	pace = 100
-	// writeAtOnce is how many events may wait to become lines before that is done even though nobody reads.
-	writeAtOnce = 256
-	// mostPending is how many may wait at most.
-	mostPending = 8192
+	linesPerSecond = 100
+	// writeBatch is how many events may wait to become lines before that is done even though nobody reads.
+	writeBatch = 256
+	// maxPending is how many may wait at most.
+	maxPending = 8192
 )
 
 // journals tells whether standard error is systemd's journal: then events go there with their fields, and not as lines of the log.
@@ -48,18 +48,18 @@ type History struct {
 	pending []arbiter.Event
 	paced   fair.Quota
 	logged  fair.Quota
-	missed  int // events that found no room in pending
+	missed  int // events that found no historyBytes in pending
 	eager   int // readers that want each line at once
 
 	writing sync.Mutex // orders the lines; taken before mu
 
-	names atomic.Bool // of commands the program's name alone is shown, by configuration
+	namesOnly atomic.Bool // of commands the program's name alone is shown, by configuration
 }
 
 // New is a history that is empty.
 func New(now func() time.Time, log *slog.Logger) *History {
-	return &History{ID: max(1, uint64(now().UnixNano())), lines: events.NewLog(room), now: now, log: log, journaled: journals(),
-		wake: make(chan struct{}, 1), paced: fair.Quota{Most: pace, Per: time.Second}, logged: fair.Logged()}
+	return &History{ID: max(1, uint64(now().UnixNano())), lines: events.NewLog(historyBytes), now: now, log: log, journaled: journals(),
+		wake: make(chan struct{}, 1), paced: fair.Quota{Most: linesPerSecond, Per: time.Second}, logged: fair.Logged()}
 }
 
 // noUser stands for the user of events that no user caused.
@@ -82,17 +82,17 @@ func lostLines(now time.Time, lines int) events.Event {
 }
 
 // hurry counts readers that wait for each event to be formatted as it comes.
-func (h *History) hurry(readers int) {
+func (h *History) countEager(readers int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.eager += readers
 }
 
 // Show sets whether everybody is shown no more of a command than the program's name. What was written while that was more is dropped.
-func (h *History) Show(names bool) {
+func (h *History) SetNamesOnly(names bool) {
 	h.writing.Lock() // what is being written is there, and dropped too
 	defer h.writing.Unlock()
-	if was := h.names.Swap(names); names && !was {
+	if was := h.namesOnly.Swap(names); names && !was {
 		h.lines.Clear()
 	}
 }

@@ -68,7 +68,7 @@ func (h *History) lineOf(e *arbiter.Event) events.Event {
 		}
 		line.UID, line.User = &e.UID, e.User
 		line.Text = fmt.Sprintf("%d events about requests of user %s were not recorded: more than %d came in a second",
-			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), pace)
+			e.WaitedMs, cmp.Or(e.User, fmt.Sprint(e.UID)), linesPerSecond)
 	}
 	return line
 }
@@ -76,7 +76,7 @@ func (h *History) lineOf(e *arbiter.Event) events.Event {
 // command is a command line as everybody may see it. A line is the same for all readers: where users are shown only their
 // own arguments, it has the program's name alone.
 func (h *History) command(line string) string {
-	if line == "" || !h.names.Load() {
+	if line == "" || !h.namesOnly.Load() {
 		return line
 	}
 	first, _, _ := strings.Cut(line, " ")

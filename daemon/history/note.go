@@ -28,7 +28,7 @@ func (h *History) note(decided []arbiter.Event) {
 		}
 		switch {
 		case !ok:
-		case len(h.pending) >= mostPending:
+		case len(h.pending) >= maxPending:
 			h.missed++
 		default:
 			if e.Time.IsZero() {
@@ -37,7 +37,7 @@ func (h *History) note(decided []arbiter.Event) {
 			h.pending = append(h.pending, e)
 		}
 	}
-	if h.eager > 0 || len(h.pending) >= writeAtOnce {
+	if h.eager > 0 || len(h.pending) >= writeBatch {
 		select {
 		case h.wake <- struct{}{}:
 		default:

@@ -57,8 +57,8 @@ func (h *History) ReadAt(dst []byte, offset int64) (n int, next int64) {
 // behind them. It returns the offset behind the last line; if it follows, when ctx ends. If each fails, Read returns that error.
 func (h *History) Read(ctx context.Context, from int64, follow bool, most int, each func(lines []byte, next int64) error) (at int64, err error) {
 	if follow {
-		h.hurry(1)
-		defer h.hurry(-1)
+		h.countEager(1)
+		defer h.countEager(-1)
 	}
 	h.write()
 	lines := make([]byte, 0, most)

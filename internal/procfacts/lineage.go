@@ -14,7 +14,7 @@ import (
 )
 
 // This file reads what shows the job of a process that has no lease: its environment, its mappings, its parents, and the first process of
-// its cgroup. daemon/beside.go asks, about processes that use a device without a lease.
+// its cgroup. daemon/bypass.go asks, about processes that use a device without a lease.
 
 const (
 	// maxParents is how far up from a process its parents are followed.

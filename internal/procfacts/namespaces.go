@@ -9,7 +9,7 @@ import (
 )
 
 // This file reads what decides, together with its user, which rights a process has: its namespaces, and the cgroups that it runs
-// in. daemon/asker.go decides.
+// in. daemon/privileges.go decides.
 
 // Namespaces are the user and PID namespaces of a process, by the inodes that the kernel gives them.
 type Namespaces struct{ User, PID uint64 }

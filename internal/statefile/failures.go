@@ -2,7 +2,7 @@ package statefile
 
 // This file keeps the daemon's failures on the disk: which client's request is applied now, and which were applied when a daemon broke an
 // invariant. The file is PATH.failures, beside the state file at PATH, because it is read before the state file is opened, and stays when the
-// state file is set aside. daemon/broken.go writes it, daemon/statefiles.go reads it.
+// state file is set aside. daemon/panics.go writes it, daemon/statefiles.go reads it.
 
 import (
 	"errors"
@@ -56,7 +56,7 @@ type Failures struct {
 func OpenFailures(path string) (f *Failures, aside string, err error) {
 	path += ".failures"
 	file, _, err := openFile(path, headerSize, examineFailures(path))
-	var strange *strange
+	var strange *unreadable
 	if errors.As(err, &strange) {
 		if aside, err = setAside(path, strange.kind); err == nil {
 			file, _, err = openFile(path, headerSize, examineFailures(path))
@@ -69,7 +69,7 @@ func OpenFailures(path string) (f *Failures, aside string, err error) {
 	}
 	f = &Failures{file: file, page: (*failurePage)(unsafe.Pointer(&file.mem[0]))}
 	if f.page.Magic == 0 {
-		*f.page = ourFailures()
+		*f.page = newFailures()
 	}
 	return f, aside, nil
 }
@@ -77,11 +77,11 @@ func OpenFailures(path string) (f *Failures, aside string, err error) {
 // examineFailures returns a function that checks a file of failures that was opened, as examine does.
 func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err error) {
 	return func(fd int, st *unix.Stat_t) (bool, error) {
-		if !oursAlone(st) {
-			return false, &strange{kindForeign, fmt.Sprintf("%s: must be a file of ours alone (owner %d, mode 600)", path, os.Geteuid())}
+		if !ownedExclusively(st) {
+			return false, &unreadable{kindForeign, fmt.Sprintf("%s: must be a file of ours alone (owner %d, mode 600)", path, os.Geteuid())}
 		}
 		h, _, err := readHeader[failurePage](fd, path)
-		want := ourFailures()
+		want := newFailures()
 		want.BootID, want.Count, want.Applying, want.Start, want.Seen, want.Last = h.BootID, h.Count, h.Applying, h.Start, h.Seen, h.Last
 		switch {
 		case err != nil:
@@ -89,13 +89,13 @@ func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err
 		case h == (failurePage{}) && (st.Size == 0 || st.Size == headerSize):
 			return true, nil
 		case h != want || st.Size != headerSize:
-			return false, &strange{kindDamaged, path + " is no such file of this version"}
+			return false, &unreadable{kindDamaged, path + " is no such file of this version"}
 		}
 		return h.BootID != bootID(), nil
 	}
 }
 
-func ourFailures() failurePage {
+func newFailures() failurePage {
 	return failurePage{Magic: failureMagic, Version: 1, Size: uint32(unsafe.Sizeof(failurePage{})), BootID: bootID()}
 }
 
@@ -131,7 +131,7 @@ func (f *Failures) Last() []Failure {
 }
 
 // See reports whether there was a failure since it was called last, by this daemon or the one before.
-func (f *Failures) See() bool {
+func (f *Failures) HasNew() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	seen := f.page.Seen

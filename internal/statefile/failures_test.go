@@ -20,7 +20,7 @@ func TestFailures(t *testing.T) {
 		return f
 	}
 	f := open()
-	if f.See() || len(f.Last()) != 0 {
+	if f.HasNew() || len(f.Last()) != 0 {
 		t.Error("a new file has failures")
 	}
 	f.Apply(7, 70)
@@ -37,7 +37,7 @@ func TestFailures(t *testing.T) {
 	if n := f.Since(mostFailures * time.Second); n != 3 || len(f.Last()) != mostFailures {
 		t.Errorf("%d failures since, %d kept", n, len(f.Last()))
 	}
-	if !f.See() || f.See() {
+	if !f.HasNew() || f.HasNew() {
 		t.Error("the failures are not seen once")
 	}
 	f.Applied()
@@ -50,7 +50,7 @@ func TestFailures(t *testing.T) {
 	if err := os.WriteFile(path+".failures", []byte("rubbish"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if f = open(); len(f.Last()) != 0 || f.See() {
+	if f = open(); len(f.Last()) != 0 || f.HasNew() {
 		t.Errorf("rubbish is taken for %v", f.Last())
 	}
 	if text, err := os.ReadFile(path + ".failures.damaged"); string(text) != "rubbish" {

@@ -31,7 +31,7 @@ type File struct {
 // a new one is created. fresh: the file holds nothing. The caller holds the lock on the socket's path that keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
 	file, fresh, err := openState(path)
-	var strange *strange
+	var strange *unreadable
 	aside := ""
 	if errors.As(err, &strange) {
 		if aside, err = setAside(path, strange.kind); err != nil {
@@ -57,7 +57,7 @@ func openState(path string) (file *mapping, fresh bool, err error) {
 	if errors.Is(err, unix.ELOOP) || errors.Is(err, unix.EACCES) && isFile(path) {
 		var why unix.Errno
 		errors.As(err, &why)
-		err = &strange{kindForeign, fmt.Sprintf("%s is not ours: %v", path, why)}
+		err = &unreadable{kindForeign, fmt.Sprintf("%s is not ours: %v", path, why)}
 	}
 	return file, fresh, err
 }
@@ -97,7 +97,7 @@ func newFile(file *mapping, fresh bool) *File {
 	head := (*header)(unsafe.Pointer(&file.mem[0]))
 	f := &File{file: file}
 	if fresh {
-		*head = ours()
+		*head = newHeader()
 		atomic.StoreUint64(&head.Magic, fileMagic)
 	}
 	at := f.Jobs.lay(file, headerSize, MaxJobs, &head.HighJob)

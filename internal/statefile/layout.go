@@ -1,6 +1,6 @@
 package statefile
 
-// This file says how large the state file is, and how a file of this version begins. aside.go compares, file.go writes.
+// This file says how large the state file is, and how a file of this version begins. setaside.go compares, file.go writes.
 
 import (
 	"bytes"
@@ -21,7 +21,7 @@ const (
 )
 
 // ours returns the header of an empty file of this version, without its Magic.
-func ours() header {
+func newHeader() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
 		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
 		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}

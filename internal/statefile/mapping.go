@@ -69,8 +69,8 @@ func allocate(fd int, size int64) error {
 	}
 }
 
-// oursAlone reports whether only the daemon's user may read or write a file.
-func oursAlone(st *unix.Stat_t) bool {
+// ownedExclusively reports whether only the daemon's user may read or write a file.
+func ownedExclusively(st *unix.Stat_t) bool {
 	return uint32(os.Geteuid()) == st.Uid && st.Mode&0o077 == 0
 }
 

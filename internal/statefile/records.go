@@ -1,7 +1,7 @@
 package statefile
 
 // This file has the bounds of the tables and the layout of their records. cgroup.go has that of a cgroup's path; layout.go puts the tables into a
-// file; change.go and texts.go write what has to be written in an order.
+// file; leasechange.go and texts.go write what has to be written in an order.
 
 // The sizes of the tables, which are the bounds of the daemon.
 const (
@@ -75,7 +75,7 @@ type Job struct {
 type JobDevice struct {
 	UUID  [16]byte
 	Index uint32
-	Keeps uint32 // a word of the set of devices of which the job keeps a slot (kept.go): it tells nothing about this device
+	Keeps uint32 // a word of the set of devices of which the job keeps a slot (slotdevices.go): it tells nothing about this device
 }
 
 // Ticket is a request that waits, with its place in the queue. Since is in nanoseconds of

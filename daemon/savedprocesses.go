@@ -11,7 +11,7 @@ import (
 )
 
 // found has the facts of the processes that the records name. Barred processes, whose requests broke the daemon, are left out.
-type found struct {
+type savedProcesses struct {
 	facts    map[procfacts.Started]rules.Process // facts of the live processes
 	sessions []*recovered                        // all recorded sessions, with the pages that could be opened
 }
@@ -24,9 +24,9 @@ type recovered struct {
 	leases []int         // indexes of the records of its leases
 }
 
-// findProcesses reads the facts of the processes that the records name. It takes no lock, because no other goroutine changes records yet.
-func (d *Daemon) findProcesses() *found {
-	f := &found{facts: map[procfacts.Started]rules.Process{}}
+// readProcesses reads the facts of the processes that the records name. It takes no lock, because no other goroutine changes records yet.
+func (d *Daemon) readProcesses() *savedProcesses {
+	f := &savedProcesses{facts: map[procfacts.Started]rules.Process{}}
 	look := func(pid uint32, start uint64) (lives bool) {
 		p := procfacts.Started{PID: int(pid), StartTicks: start}
 		if _, known := f.facts[p]; known || pid == 0 || d.barred[p] || d.stopping() {
@@ -65,7 +65,7 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 }
 
 // open returns the facts and a pidfd of a process; -1: no pidfd could be opened. gone: the process has ended.
-func (f *found) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
+func (f *savedProcesses) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
 	proc, lives := f.facts[p]
 	if pidfd, gone = stillThere(d.inv, p); !lives {
 		closeFD(pidfd)

@@ -16,7 +16,7 @@ import (
 )
 
 // asker is a process that asks for something, over the socket or by a write below the mount.
-type asker struct {
+type requester struct {
 	uid        uint32
 	pid        int    // 0: not known
 	start      uint64 // when the process began, in clock ticks since boot; 0: not known
@@ -48,25 +48,25 @@ func standingOf(pid int, uid uint32) (privileged bool, namespace uint64) {
 	return in == home(), in.PID
 }
 
-// askerOf returns the process at the other end of a connection.
-func askerOf(peer ipc.Peer) asker {
-	return asker{peer.UID, peer.PID, peer.StartTicks, peer.Privileged, peer.Namespace}
+// requesterOf returns the process at the other end of a connection.
+func requesterOf(peer ipc.Peer) requester {
+	return requester{peer.UID, peer.PID, peer.StartTicks, peer.Privileged, peer.Namespace}
 }
 
 // owns reports whether the asker may end or lower what a process of a user opened in a PID namespace.
-func (a asker) owns(uid uint32, namespace uint64) bool {
+func (a requester) owns(uid uint32, namespace uint64) bool {
 	return a.privileged || a.uid == uid && a.namespace == namespace
 }
 
 // runsIn reports whether the asker runs in a cgroup or below it, in any hierarchy, and returns true if its cgroups cannot be read.
-func (a asker) runsIn(cgroup string) bool {
+func (a requester) runsIn(cgroup string) bool {
 	paths, err := procfacts.Here.Cgroups(a.pid)
 	return err != nil || slices.ContainsFunc(paths, func(at string) bool { return accounting.InCgroup(at, cgroup) })
 }
 
 // writer returns the process that opened the file below the mount to which a limit was written.
-func writer(s gpufs.Setting) asker {
-	return asker{uid: s.UID, pid: s.By, privileged: s.Privileged, namespace: s.Namespace}
+func writerOf(s gpufs.Setting) requester {
+	return requester{uid: s.UID, pid: s.By, privileged: s.Privileged, namespace: s.Namespace}
 }
 
 // standingOfThread is standingOf for the filesystem.
@@ -75,17 +75,17 @@ func standingOfThread(tid, uid uint32) (s gpufs.Standing) {
 	return s
 }
 
-// asPeer notes in p the user and the standing of the process, as the kernel told them of its connection.
-func asPeer(p *rules.Process, peer ipc.Peer) {
+// setUser notes in p the user and the standing of the process, as the kernel told them of its connection.
+func setUser(p *rules.Process, peer ipc.Peer) {
 	p.UID, p.GID, p.Privileged, p.Namespace = peer.UID, peer.GID, peer.Privileged, peer.Namespace
 }
 
-// asRecorded notes in p the user of the process, by a record of the daemon before, and its standing. The namespaces of a process
+// setRecordedUser notes in p the user of the process, by a record of the daemon before, and its standing. The namespaces of a process
 // that has ended cannot be read any more: it counts as privileged if its user is an admin, so that what it was granted stays.
-func asRecorded(p *rules.Process, uid, gid uint32, ended bool) {
+func setRecordedUser(p *rules.Process, uid, gid uint32, ended bool) {
 	peer := ipc.Peer{UID: uid, GID: gid, Privileged: isAdmin(uid)}
 	if !ended {
 		peer.Privileged, peer.Namespace = standingOf(p.PID, uid)
 	}
-	asPeer(p, peer)
+	setUser(p, peer)
 }

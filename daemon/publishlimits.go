@@ -1,6 +1,6 @@
 package daemon
 
-// This file writes into the lease pages of programs what their jobs were given, for a daemon that has no state file: frompages.go reads it.
+// This file writes into the lease pages of programs what their jobs were given, for a daemon that has no state file: recoverpages.go reads it.
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -11,8 +11,8 @@ import (
 // jobFlags are the flags of a job on which the limits of its processes depend, and whether they wait.
 const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
 
-// showLocked writes into a session's page what its job was given.
-func (d *Daemon) showLocked(s *session) {
+// publishLimitsLocked writes into a session's page what its job was given.
+func (d *Daemon) publishLimitsLocked(s *session) {
 	if s.page == nil {
 		return
 	}
@@ -25,20 +25,20 @@ func (d *Daemon) showLocked(s *session) {
 	_ = s.page.Guard(func() { s.page.SetJobOptions(given) })
 }
 
-// showAllLocked is show for all sessions.
-func (d *Daemon) showAllLocked() {
+// publishAllLimitsLocked is show for all sessions.
+func (d *Daemon) publishAllLimitsLocked() {
 	for _, s := range d.sessions {
 		if !s.dead {
-			d.showLocked(s)
+			d.publishLimitsLocked(s)
 		}
 	}
 }
 
-// showOwnerLocked is show for the sessions of a job or a process.
-func (d *Daemon) showOwnerLocked(of rules.Owner) {
+// publishLimitsOfLocked is show for the sessions of a job or a process.
+func (d *Daemon) publishLimitsOfLocked(of rules.Owner) {
 	for _, s := range d.sessions {
 		if !s.dead && (processOwner(s) == of || of == rules.Owner{Kind: rules.OfJob, ID: uint64(s.job)}) {
-			d.showLocked(s)
+			d.publishLimitsLocked(s)
 		}
 	}
 }

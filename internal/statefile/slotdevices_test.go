@@ -9,12 +9,12 @@ import (
 // judges by the limits of today.
 func TestKept(t *testing.T) {
 	var j Job
-	if got := j.Kept(); got != nil {
+	if got := j.SlotDevices(); got != nil {
 		t.Errorf("nothing was recorded: %v", got)
 	}
 	for _, want := range [][]int{{}, {0}, {31, 32, 63}, {1, 64}, {}} {
-		j.SetKept(want)
-		if got := j.Kept(); got == nil || !slices.Equal(got, want) {
+		j.SetSlotDevices(want)
+		if got := j.SlotDevices(); got == nil || !slices.Equal(got, want) {
 			t.Errorf("recorded %v, read %v", want, got)
 		}
 	}

@@ -12,13 +12,13 @@ import (
 )
 
 // duties are all of them, and those that have loops of their own.
-func (d *Daemon) duties() []func(context.Context) {
+func (d *Daemon) loops() []func(context.Context) {
 	return []func(context.Context){
-		duty{next: d.after(readEvery), do: d.poll}.run,
-		duty{wake: d.queue.sooner, do: d.tickWhenDue}.run,
-		duty{wake: d.left.wake, next: d.after(readEvery), do: d.findLeft}.run,
-		duty{wake: d.overrun, do: d.lookAgain}.run,
-		duty{next: time.After(showEvery), do: d.keepShown}.run,
+		loop{next: d.after(readEvery), do: d.poll}.run,
+		loop{wake: d.queue.sooner, do: d.tickWhenDue}.run,
+		loop{wake: d.orphans.wake, next: d.after(readEvery), do: d.searchOrphans}.run,
+		loop{wake: d.execLost, do: d.recheckAll}.run,
+		loop{next: time.After(publishEvery), do: d.publishFree}.run,
 		d.history.Run, d.history.Journal, d.watchEvents, d.watchdog, d.mapJobs, d.page.Run,
 	}
 }
@@ -26,8 +26,8 @@ func (d *Daemon) duties() []func(context.Context) {
 // poll does once a second what is due with time, whether or not a device answers.
 func (d *Daemon) poll() <-chan time.Time {
 	d.checkSocket()
-	d.checkSilent()
-	d.lookAtFolders()
+	d.checkUnconnected()
+	d.checkFolders()
 	d.lock()
 	defer d.unlock()
 	d.checkDevicesLocked()
@@ -45,11 +45,11 @@ func (d *Daemon) checkSocket() {
 	const what = "the socket was removed or replaced by somebody"
 	switch {
 	case !lost:
-		d.unreachable = false
+		d.socketLost = false
 	case err == nil:
 		d.log.Warn(what+": it is made again", "socket", d.listener.Path())
-	case !d.unreachable:
-		d.unreachable = true
+	case !d.socketLost:
+		d.socketLost = true
 		advice := "remove what is in its place"
 		if errors.Is(err, ipc.ErrInherited) {
 			advice = "systemctl restart gpuarbd.socket gpuarbd.service"

@@ -15,15 +15,15 @@ import (
 
 // onExit is called by the reaper when a watched process has ended.
 func (d *Daemon) onExit(w *watched) {
-	defer d.caught(nil)
+	defer d.catchPanic(nil)
 	d.lock()
 	defer d.unlock()
 	w.ended()
 }
 
-// partingTime is how long a process is given to end that has closed its last connection, before it is
+// exitGrace is how long a process is given to end that has closed its last connection, before it is
 // looked at: most do so by ending, and of that its pidfd tells at less expense.
-const partingTime = 10 * time.Millisecond
+const exitGrace = 10 * time.Millisecond
 
 // connClosed is for a connection that broke while its process may live on. A
 // process that did exec no longer maps the page, and its lease ends; one that
@@ -39,7 +39,7 @@ func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	select {
 	case <-s.over:
 	case <-d.ctx.Done():
-	case <-d.after(partingTime):
+	case <-d.after(exitGrace):
 		d.checkMapped(s)
 	}
 }
@@ -47,9 +47,9 @@ func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 // checksPerTick is how many sessions without a connection are looked at in a second.
 const checksPerTick = 16
 
-// checkSilent looks at sessions that have no connection, some at a time: when the last
+// checkUnconnected looks at sessions that have no connection, some at a time: when the last
 // one broke they may have had their page still, and done exec since.
-func (d *Daemon) checkSilent() {
+func (d *Daemon) checkUnconnected() {
 	var silent []*session
 	d.lock()
 	for _, s := range d.sessions { // which ones is left to chance, so that all have their turn
@@ -85,9 +85,9 @@ func (d *Daemon) checkMapped(s *session) {
 	}
 }
 
-// lookAgain looks at every session when exec events were lost: which, nobody knows. It is
+// recheckAll looks at every session when exec events were lost: which, nobody knows. It is
 // apart from what is due with time, because a process can make it wait.
-func (d *Daemon) lookAgain() <-chan time.Time {
+func (d *Daemon) recheckAll() <-chan time.Time {
 	var all []*session
 	d.lock()
 	for _, s := range d.sessions {
@@ -101,7 +101,7 @@ func (d *Daemon) lookAgain() <-chan time.Time {
 			d.checkMapped(s)
 		}
 	}
-	d.rest(d.after(readEvery)) // more may be lost meanwhile; one look serves for that
+	d.sleep(d.after(readEvery)) // more may be lost meanwhile; one look serves for that
 	return nil
 }
 
@@ -111,7 +111,7 @@ func (d *Daemon) lookAgain() <-chan time.Time {
 // be late: that of a program's own start can come when it has said Hello and not
 // mapped its page yet, and tells nothing then.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	err := inventory.Watch(ctx, d.didExec, func() { signal(d.overrun) })
+	err := inventory.Watch(ctx, d.didExec, func() { signal(d.execLost) })
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 	}

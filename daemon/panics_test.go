@@ -33,7 +33,7 @@ func TestWhoBrokeIt(t *testing.T) {
 		d.lock()
 		d.applyLocked(procfacts.Started{PID: 12, StartTicks: 34})
 		go func() {
-			defer d.caught(nil)
+			defer d.catchPanic(nil)
 			if c.locked {
 				defer d.unlock()
 			}

@@ -2,7 +2,7 @@ package daemon
 
 // A daemon whose state file is gone, or was written by another version, knows of no job and
 // of no limit that was changed while programs ran. Each client's page has them as the last
-// daemon showed them (given.go). A client can write there, so that nothing is taken from it but what
+// daemon showed them (publishlimits.go). A client can write there, so that nothing is taken from it but what
 // lowers its limits below what the rules give. recover.go and resume.go call this.
 
 import (
@@ -38,7 +38,7 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 	d.file.Jobs.Commit(index)
 	j := newJob(index, record)
 	j.runner.PID, j.open, j.namespace = proc.PID, true, proc.Namespace
-	d.knownJobLocked(j)
+	d.enterJobLocked(j)
 	d.log.Warn("a program's job is not known any more: it is made again with the limits that the program saw, "+
 		"without what was reserved for it", "client_pid", proc.PID, "job", id)
 	return nil

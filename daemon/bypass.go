@@ -47,22 +47,22 @@ func (d *Daemon) members() members {
 	}
 	for id, j := range d.jobByID {
 		m.jobs[j.runner] = id
-		if j.by.PID != 0 {
-			m.jobs[j.by.Started] = id
+		if j.anchor.PID != 0 {
+			m.jobs[j.anchor.Started] = id
 		}
 	}
 	return m
 }
 
-// belongsTo finds the job of a process that has no lease, and how the process runs past the library. 0: it is in no job.
-func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
+// jobWithoutLease finds the job of a process that has no lease, and how the process runs past the library. 0: it is in no job.
+func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
 	job := m.own[p]
 	if id := d.jobOfToken(variables[tokenName], facts.UID); id != 0 {
 		job = id
 	}
 	if job == 0 {
-		job = m.above(append([]procfacts.Started{p}, d.inv.Parents(p.PID)...))
+		job = m.firstJob(append([]procfacts.Started{p}, d.inv.Parents(p.PID)...))
 	}
 	for _, folder := range cgroupFolders {
 		if job != 0 || facts.Cgroup == "/" {
@@ -71,7 +71,7 @@ func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts
 		// A cgroup that began with a process of the job has nothing but the job's processes, as the cgroup of a service whose command
 		// is gpuarb run. One of a login began with the shell.
 		if eldest, ok := d.inv.Eldest(filepath.Join(cmp.Or(d.paths.sysfs, "/sys"), folder, facts.Cgroup)); ok {
-			job = m.above(append([]procfacts.Started{eldest}, d.inv.Parents(eldest.PID)...))
+			job = m.firstJob(append([]procfacts.Started{eldest}, d.inv.Parents(eldest.PID)...))
 		}
 	}
 	if job == 0 {
@@ -81,7 +81,7 @@ func (d *Daemon) belongsTo(m members, p procfacts.Started, facts procfacts.Facts
 }
 
 // above returns the job of the first of some processes that is in a job of gpuarb run; 0: none is.
-func (m members) above(processes []procfacts.Started) arbiter.JobID {
+func (m members) firstJob(processes []procfacts.Started) arbiter.JobID {
 	for _, p := range processes {
 		if id := m.jobs[p]; id != 0 {
 			return id

@@ -13,35 +13,35 @@ import (
 )
 
 const (
-	showEvery = time.Second
-	showFor   = 60                    // rounds after a question
-	showMost  = 20 * time.Millisecond // for a round. Who is not reached in time asks
+	publishEvery  = time.Second
+	publishRounds = 60                    // rounds after a question
+	publishBudget = 20 * time.Millisecond // for a round. Who is not reached in time asks
 )
 
-// keepShown shows those who asked how their memory is now: as many as there is time for, in the random order of a map.
-func (d *Daemon) keepShown() <-chan time.Time {
-	next := time.After(showEvery) // of the time that pages show, not of the daemon's clock
+// publishFree shows those who asked how their memory is now: as many as there is time for, in the random order of a map.
+func (d *Daemon) publishFree() <-chan time.Time {
+	next := time.After(publishEvery) // of the time that pages show, not of the daemon's clock
 	d.lock()
 	defer d.unlock()
 	began := time.Now()
-	for l, of := range d.shown {
-		if time.Since(began) >= showMost {
+	for l, of := range d.published {
+		if time.Since(began) >= publishBudget {
 			break
 		}
 		room, err := d.arb.Query(d.now(), of.s.id, l.Device)
 		if of.rounds--; err != nil || of.rounds == 0 || room.Lease != l.ID {
-			delete(d.shown, l)
+			delete(d.published, l)
 			l.Hide()
 			continue
 		}
-		d.shown[l] = of
-		showRoomLocked(l, room)
+		d.published[l] = of
+		publishRoomLocked(l, room)
 	}
 	return next
 }
 
-// showRoomLocked leaves the answer to a question in the asker's page.
-func showRoomLocked(l *shim.Lease, room arbiter.Room) {
+// publishRoomLocked leaves the answer to a question in the asker's page.
+func publishRoomLocked(l *shim.Lease, room arbiter.Room) {
 	l.Show(shim.Shown{
 		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),
 		Used:   room.Used.Plus(room.Credit), Total: room.Total, Limited: room.Limited,

@@ -12,12 +12,12 @@ import (
 
 // strange is a file that is there and cannot be taken up. It is not destroyed: a daemon
 // of another version may be able to read it, and people may want to see what it is.
-type strange struct {
+type unreadable struct {
 	kind string // what it is called from here on, behind the file's own name
 	text string
 }
 
-func (s *strange) Error() string { return s.text }
+func (s *unreadable) Error() string { return s.text }
 
 // The kinds, beside "v" and the number of a version.
 const (
@@ -29,8 +29,8 @@ const (
 // examine tells what a file holds that was opened. fresh: nothing that is true any more,
 // since it is empty or of another boot.
 func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
-	if !oursAlone(st) {
-		return false, &strange{kindForeign, fmt.Sprintf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
+	if !ownedExclusively(st) {
+		return false, &unreadable{kindForeign, fmt.Sprintf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
 			path, st.Uid, st.Mode&0o777, os.Geteuid())}
 	}
 	h, n, err := readHeader[header](fd, path)
@@ -40,16 +40,16 @@ func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	if h == (header{}) { // a daemon that was killed before it wrote a word leaves that, too
 		return true, nil
 	}
-	damaged := &strange{kindDamaged, path + " is no state file, or was cut"}
+	damaged := &unreadable{kindDamaged, path + " is no state file, or was cut"}
 	if n < int(unsafe.Sizeof(h)) || h.Magic != fileMagic {
 		return false, damaged
 	}
-	want := ours()
+	want := newHeader()
 	switch {
 	case h.BootID != want.BootID:
 		return true, nil
 	case h.Version != fileVersion:
-		return false, &strange{fmt.Sprintf("v%d", h.Version), fmt.Sprintf("%s is of version %d, not %d", path, h.Version, fileVersion)}
+		return false, &unreadable{fmt.Sprintf("v%d", h.Version), fmt.Sprintf("%s is of version %d, not %d", path, h.Version, fileVersion)}
 	}
 	want.Magic = fileMagic
 	want.HighJob, want.HighSession, want.HighLease = h.HighJob, h.HighSession, h.HighLease

@@ -60,7 +60,7 @@ func TestShown(t *testing.T) {
 	b.child(4 * gib)
 	b.until("a round shows what another took", func() bool { free, _, _, ok := told(t, s); return ok && free == 2*gib })
 
-	if err := b.limit(asker{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Device: 0, Max: 3 * gib, Min: ipc.NoLimit}, ""); err != nil {
+	if err := b.limit(requester{privileged: true}, &ipc.LimitRequest{Target: ipc.LimitProcess, ID: uint64(os.Getpid()), Set: ipc.SetMax, Device: 0, Max: 3 * gib, Min: ipc.NoLimit}, ""); err != nil {
 		t.Fatal(err)
 	}
 	if _, _, _, ok := told(t, s); ok {
@@ -69,11 +69,11 @@ func TestShown(t *testing.T) {
 	room()
 	want(gib, 2*gib, 3*gib)
 
-	for range showFor {
-		b.keepShown()
+	for range publishRounds {
+		b.publishFree()
 	}
 	if _, _, _, ok := told(t, s); ok {
-		t.Errorf("it is still shown after %d rounds without a question", showFor)
+		t.Errorf("it is still shown after %d rounds without a question", publishRounds)
 	}
 	room()
 	if err := b.Stop(); err != nil {

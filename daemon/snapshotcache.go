@@ -26,7 +26,7 @@ const (
 const followersPerUser = 64
 
 // snapshots makes the state, and the texts of it that clients ask for.
-type snapshots struct {
+type snapshotCache struct {
 	states  fair.Paced[figures.Snapshot]
 	leases  fair.Paced[figures.Snapshot]
 	json    fair.Paced[text] // of all that there is
@@ -50,7 +50,7 @@ type text struct {
 }
 
 // audienceOf returns the audience of a user.
-func (s *snapshots) audienceOf(uid uint32) *audience {
+func (s *snapshotCache) audienceOf(uid uint32) *audience {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.readers == nil {

@@ -53,25 +53,25 @@ func barredError(pid int) error {
 
 // caught turns a panic of the goroutine that defers it into a new start of the daemon. Each goroutine of the daemon defers it. cl is the
 // client that the goroutine serves, or nil.
-func (d *Daemon) caught(cl *client) {
+func (d *Daemon) catchPanic(cl *client) {
 	if cause := recover(); cause != nil {
 		var who procfacts.Started
 		var request ipc.Type
 		if cl != nil {
 			who, request = startedOf(cl.conn.Peer()), cl.request
 		}
-		d.broken(cause, who, request)
+		d.restartAfterPanic(cause, who, request)
 	}
 }
 
 // broken logs a panic and starts the daemon again. It does not return. The process whose request it was is written down as the cause; the
 // zero value: none. It is called in the goroutine that panicked, because its stack shows the place. If that goroutine holds the lock, it goes on holding it, so that no other goroutine acts on broken data.
-func (d *Daemon) broken(cause any, who procfacts.Started, request ipc.Type) {
+func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc.Type) {
 	if d.restart == nil {
 		panic(cause)
 	}
 	stack := debug.Stack()
-	d.breaks.Do(func() {
+	d.restartOnce.Do(func() {
 		if d.failures != nil {
 			d.failures.Add(statefile.Failure{At: int64(d.uptime()), PID: uint32(who.PID), StartTicks: who.StartTicks})
 		}
@@ -87,14 +87,14 @@ func (d *Daemon) broken(cause any, who procfacts.Started, request ipc.Type) {
 		if d.page != nil {
 			d.page.Kill()
 		}
-		d.restart(d.keep())
+		d.restart(d.handOver())
 	})
 	select {} // another goroutine starts the daemon again
 }
 
 // keep returns the descriptors that the next daemon takes over, −1 for each that it cannot have; nil: there is no next daemon, because this
 // one was being stopped.
-func (d *Daemon) keep() *ipc.ListenerFDs {
+func (d *Daemon) handOver() *ipc.ListenerFDs {
 	none := &ipc.ListenerFDs{Socket: -1, Lock: -1}
 	switch {
 	case d.stopping():
