@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// folder is where a machine shows a cgroup, or a file of it.
+// folder returns the path at which a machine's mount shows a cgroup, or a file of the cgroup.
 func folder(m *rig.Machine, c *rig.Cgroup, file string) string {
 	return filepath.Join(m.Mount, "cgroups", c.Path, file)
 }

@@ -26,8 +26,8 @@ func couple(m *rig.Machine, first, second string, flags ...string) *rig.Program 
 	return job
 }
 
-// fill has somebody hold all but so many bytes of what is left beside his own context. Nothing of
-// programs that have ended may be left: it would come back later.
+// fill starts a program that holds all free device memory except `but` bytes, beside its own context.
+// No memory of ended programs may still be in use at that moment, because it would become free later.
 func fill(m *rig.Machine, but uint64) *rig.Program {
 	m.T.Helper()
 	d := m.Snapshot().Devices[0]
@@ -55,7 +55,7 @@ func TestFurtherContext(t *testing.T) {
 	job.Wait()
 	other.End()
 	idle(m)
-	// One that does not wait is refused, and is told why.
+	// A job with --no-wait is refused, and the refusal gives the reason.
 	job = couple(m, "1G", "1G", "--memory", "2G", "--min", "2G")
 	other = fill(m, 200*mib)
 	job.Tell("second")
@@ -66,7 +66,7 @@ func TestFurtherContext(t *testing.T) {
 	}
 	other.End()
 	idle(m)
-	// With room for it on the device nobody hears of it.
+	// If the device has room for the context, the job starts without a message.
 	job = couple(m, "1G", "1G", "--memory", "2G", "--min", "2G")
 	other = fill(m, 256*mib)
 	job.Tell("second")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestExclusive: an exclusive job does not wait for itself, its programs share its
-// budget, and nobody else gets in before it ends.
+// budget, and no other job gets the device before it ends.
 func TestExclusive(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
@@ -78,7 +78,7 @@ func TestNoWaitHasItsSlot(t *testing.T) {
 	}
 }
 
-// TestExclusiveWaits: it waits until everybody else is gone, and is told whom it waits for.
+// TestExclusiveWaits: an exclusive job waits until the device has no other user, and says which jobs it waits for.
 func TestExclusiveWaits(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
@@ -117,8 +117,8 @@ func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
 	idle(m)
 }
 
-// TestNoWaitSees: who is not to wait is judged on the devices that its program is going to see, and
-// not started where somebody is in its way there.
+// TestNoWaitSees: a job with --no-wait is judged on the devices that its program will see.
+// It is not started if another job blocks one of these devices.
 func TestNoWaitSees(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "4G,8G", "")
@@ -144,7 +144,7 @@ func TestNoWaitSees(t *testing.T) {
 	if r := run("x"); r.Code == 75 || !strings.Contains(r.Stdout+r.Stderr, "100") {
 		t.Errorf("it sees none: %d %q %q", r.Code, r.Stdout, r.Stderr)
 	}
-	// What it reserves it reserves there, or it is not started.
+	// The job reserves memory on the devices that its program will see, or it is not started.
 	if r := run("1", "--min", "7G"); r.Code != 0 {
 		t.Errorf("GPU 1 has room for it: %d %q %q", r.Code, r.Stdout, r.Stderr)
 	}

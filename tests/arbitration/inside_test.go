@@ -54,8 +54,8 @@ func TestRunInsideARun(t *testing.T) {
 	idle(m)
 }
 
-// TestSignalInsideARun: a signal to the inner one ends the waits of its own programs, and
-// of nobody else in the job; also where it knows them by other numbers than the daemon.
+// TestSignalInsideARun: a signal to a nested gpuarb run ends the waits of its own programs only, not those of
+// other programs of the job. This also holds in a PID namespace, where PIDs differ from those that the daemon knows.
 func TestSignalInsideARun(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string]string{"here": "", "namespace": "unshare --pid --fork --kill-child --mount-proc "} {

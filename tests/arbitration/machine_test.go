@@ -21,7 +21,7 @@ func machine(t testing.TB, devices, config string) *rig.Machine {
 		Config: "schema_version = 1\n" + config})
 }
 
-// waiting waits until so many requests are in the queue.
+// waiting waits until n requests are in the queue.
 func waiting(m *rig.Machine, n int) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestOneJobWaitsForItself: eight processes of one job, as `pytest -n8` has them, that fill a
-// device in two steps each until all of them wait. Nobody outside could help. The youngest is
-// refused, told why and what to do, and the others finish.
+// TestOneJobWaitsForItself: eight processes of one job, as `pytest -n8` starts them, fill a
+// device in two steps each until all of them wait. No program outside the job could release memory. The youngest
+// process is refused with the reason and an advice, and the other processes finish.
 func TestOneJobWaitsForItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -56,8 +56,8 @@ func TestOneJobWaitsForItself(t *testing.T) {
 	}
 }
 
-// TestOneJobSharesItsBudget: what siblings hold of the job's own budget is no reason to wait,
-// and the refusal says how each process gets one of its own.
+// TestOneJobSharesItsBudget: a process does not wait for memory that its siblings hold of the job's own
+// budget. The refusal says how each process gets a budget of its own.
 func TestOneJobSharesItsBudget(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "")
@@ -70,7 +70,7 @@ func TestOneJobSharesItsBudget(t *testing.T) {
 	if said := second.End(); !strings.Contains(said, "--per-process") {
 		t.Errorf("it is not told of --per-process: %q", said)
 	}
-	first.Tell("0 alloc b 31457280") // nobody but itself has any of it
+	first.Tell("0 alloc b 31457280") // no other process has memory of this budget
 	first.Expect("0 alloc err 2")
 	if said := first.End(); strings.Contains(said, "--per-process") {
 		t.Errorf("--per-process would not help it: %q", said)

@@ -28,7 +28,7 @@ scope = "rule"
 memory.max = "25%"
 `
 
-// shared is the one budget that is shared, on a device.
+// shared returns the state of the only shared budget on a device.
 func shared(m *rig.Machine, device int) figures.BudgetDeviceState {
 	m.T.Helper()
 	s := m.Snapshot()
@@ -77,7 +77,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 		t.Errorf("gpuarb ps: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 
-	// Its runner alone: the daemon has to know the class by the program then.
+	// Kill only the runner, so that the daemon must find the class of the job through the program.
 	runner := parent(t, parent(t, c.PID()))
 	if err := syscall.Kill(runner, syscall.SIGKILL); err != nil {
 		t.Fatal(err)

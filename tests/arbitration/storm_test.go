@@ -91,8 +91,8 @@ func hold(dir string, held *os.File, claim *ipc.Claim) error {
 	return nil
 }
 
-// storm has processes claim and die for a time, starts a new one for each that died,
-// and returns how often each device was held.
+// storm starts processes that claim devices and die, and replaces each dead process for a while.
+// It returns how often each device was held.
 func storm(t *testing.T, m *rig.Machine) (held map[string]int, killed int64) {
 	t.Helper()
 	dir := filepath.Join(m.Dir, "storm")
@@ -136,7 +136,7 @@ func storm(t *testing.T, m *rig.Machine) (held map[string]int, killed int64) {
 }
 
 // TestStormOfClaims: many processes claim four devices, hold them for random short
-// times and die at random: never two holders, everybody served, nothing left over.
+// times and die at random. A device never has two holders, every process is served, and no claim remains at the end.
 func TestStormOfClaims(t *testing.T) {
 	m := machine(t, "1G,1G,1G,1G", "")
 	held, killed := storm(t, m)

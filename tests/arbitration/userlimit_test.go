@@ -34,7 +34,7 @@ func writeConfig(t *testing.T, m *rig.Machine, text string) {
 	}
 }
 
-// reload has the daemon read its configuration again.
+// reload makes the daemon read its configuration again.
 func reload(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	const said = "configuration read again"

@@ -81,8 +81,8 @@ func TestSmallSteps(t *testing.T) {
 	}
 }
 
-// grow has both grow in steps of 60 MiB, in turn, until one of them is refused, and
-// returns which.
+// grow lets both programs allocate 60 MiB in turn until one program is refused, and
+// returns the index of that program.
 func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 	t.Helper()
 	blocked := [2]bool{}
@@ -173,8 +173,8 @@ memory.max = "30M"
 	within(m, 100*mib)
 }
 
-// TestReservation: a guaranteed job waits for its reservation before it starts, and
-// afterwards nothing within it waits, whoever else wants the device.
+// TestReservation: a guaranteed job waits for its reservation before it starts. Afterwards
+// no request inside the reservation waits, whatever other jobs ask of the device.
 func TestReservation(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "[defaults]\ncontext_reserve = \"0\"\n")

@@ -99,8 +99,8 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	}
 }
 
-// TestObjectsWithoutEnd: whoever says again and again that more is to come is refused once it is more than a lease can
-// have, and nothing of it is kept beyond that.
+// TestObjectsWithoutEnd: a client that announces more objects again and again is refused when the number exceeds the limit of a lease.
+// The daemon keeps no objects above that limit.
 func TestObjectsWithoutEnd(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

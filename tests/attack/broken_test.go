@@ -30,7 +30,7 @@ func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, break
 	}
 }
 
-// failures waits until the log has at least so many broken invariants, and returns how many are in it. The log comes through a pipe: a
+// failures waits until the log has at least atLeast broken invariants, and returns how many are in it. The log comes through a pipe: a
 // client may have its answer before the line that the daemon wrote earlier has been read.
 func failures(m *rig.Machine, atLeast int) (n int) {
 	m.T.Helper()

@@ -15,8 +15,8 @@ import (
 func pause(d time.Duration) { <-time.After(d) }
 
 // TestDaemonKilledUnderLoad kills the daemon at random moments while twenty programs
-// allocate and free near the brim of a budget. Nobody fails but for want of memory,
-// and when they rest, every lease is what the driver holds.
+// allocate and free memory close to the limit of their budget. A call may fail only for lack of memory.
+// When the programs pause, every lease equals what the driver holds for its process.
 func TestDaemonKilledUnderLoad(t *testing.T) {
 	t.Parallel()
 	const programs = 20
@@ -64,8 +64,8 @@ func TestDaemonKilledUnderLoad(t *testing.T) {
 	m.AllGone()
 }
 
-// settle has each program ask for something, so that it takes its session up again,
-// and compares. A program that lost its daemon looks for it once a second.
+// settle sends a request from each program, so that each resumes its session with the new daemon,
+// and then compares all leases. A program that lost its daemon looks for the new one once a second.
 func settle(t *testing.T, m *rig.Machine, programs []*rig.Program) {
 	t.Helper()
 	wrong := ""

@@ -183,7 +183,7 @@ func TestPageAmongTooManyConnections(t *testing.T) {
 	}
 }
 
-// frugal is a daemon that may have so many files open.
+// frugal starts a daemon that may open at most `files` files.
 func frugal(t *testing.T, m *rig.Machine, files int) string {
 	t.Helper()
 	path := filepath.Join(m.Dir, "frugal")

@@ -18,8 +18,8 @@ import (
 
 func init() { roles["rootless"] = rootless }
 
-// inside is somebody who has a folder of the filesystem open, and goes on reading and writing below it until nobody answers any
-// more: also when it is mounted nowhere.
+// inside is a process that keeps a folder of the filesystem open, and reads and writes below it until no daemon answers.
+// It goes on even when the filesystem is no longer mounted.
 func inside(folder int) {
 	defer unix.Close(folder)
 	for !errors.Is(reads(folder, "leases"), unix.ENOTCONN) {
@@ -112,8 +112,8 @@ func stopWhileInside(home string) (string, error) {
 	return "ok", nil
 }
 
-// TestInsideAtTheEnd: whoever is in a daemon's filesystem when it ends takes nothing of it down, however long he stays. It takes root
-// to throw him out, so the daemon is a user's own here.
+// TestInsideAtTheEnd: a process inside the daemon's filesystem cannot keep the daemon from ending, however long the process stays there.
+// The daemon runs as an ordinary user here, because only root could force the unmount.
 func TestInsideAtTheEnd(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Stopped: true})

@@ -51,8 +51,8 @@ func stuck(t *testing.T, path string) *os.File {
 	return f
 }
 
-// TestReadersUnderLoad: whoever reads, and however, costs programs nothing but time,
-// and sees what is.
+// TestReadersUnderLoad: readers of any kind cost programs only time, and each reader
+// sees the true state.
 func TestReadersUnderLoad(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -126,8 +126,8 @@ func TestUnmountedBySomebody(t *testing.T) {
 	m.Read("leases")
 }
 
-// TestStoppedReader: one that stands still in the middle of a read holds nobody up, not
-// the end of the daemon either.
+// TestStoppedReader: a reader that is stopped in the middle of a read delays no other reader, and
+// does not delay the end of the daemon.
 func TestStoppedReader(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G"})

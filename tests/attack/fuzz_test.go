@@ -11,9 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// FuzzRequests sends messages of any content, one after the other, to a real daemon
-// over its real socket: each two bytes of length and then so many bytes. Whatever they
-// are, the daemon goes on to answer, and its sums are sums.
+// FuzzRequests sends a sequence of messages with arbitrary content to a real daemon
+// over its real socket: each is two bytes of length and then a body of that length. After them
+// the daemon still answers, and its sums are consistent.
 func FuzzRequests(f *testing.F) {
 	m := rig.New(f, rig.Options{Devices: "1G", NoMount: true, Binary: *daemonPath})
 	device := uuid(m, 0)

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestStoppedDaemonIsResumed: an orderly stop is no end of any session. Programs go
-// on, their pages still mean what they say, and the next daemon finds all of it.
+// TestStoppedDaemonIsResumed: an orderly stop of the daemon ends no session. Programs
+// continue, their lease pages stay valid, and the next daemon resumes all sessions.
 func TestStoppedDaemonIsResumed(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "8G", NoMount: true})
@@ -46,7 +46,7 @@ func TestTakenWithoutADaemon(t *testing.T) {
 	p := cudaprog(m)
 	say(t, p, "alloc a 100M", "ok")
 	m.Kill()
-	say(t, p, "alloc b 1G", "ok") // beyond its credit, and nobody to ask
+	say(t, p, "alloc b 1G", "ok") // more than its credit, while no daemon answers
 	say(t, p, "alloc c 2G", "ok")
 	say(t, p, "free c", "ok")
 	m.Start()
@@ -88,9 +88,9 @@ func TestBegunWithoutADaemon(t *testing.T) {
 	}
 }
 
-// TestTakenBeyondTheBudget: what the device itself bears out counts, though nobody would
-// have granted it; the lease is over its limit then. Whether the new daemon has read the
-// device before it hears from the program makes no difference.
+// TestTakenBeyondTheBudget: a resumed lease counts the memory that the device itself reports, even if no daemon
+// granted it. The lease is then over its limit. The result does not depend on whether the new daemon reads the
+// device before or after the program reconnects.
 func TestTakenBeyondTheBudget(t *testing.T) {
 	t.Parallel()
 	for _, read := range []bool{false, true} {

@@ -30,8 +30,8 @@ func TestManyMessages(t *testing.T) {
 	besideHonest(t, 15_000, 96)
 }
 
-// besideHonest sends so many messages of any content, and opens so many hostile sessions in a
-// bomb of processes, beside honest programs whose every answer is checked.
+// besideHonest sends arbitrary messages and opens hostile sessions in a process bomb.
+// Beside them honest programs run, and every answer that these get is checked.
 func besideHonest(t *testing.T, messages, sessions int) {
 	m := machine(t, rig.Options{Devices: "16G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Life: time.Hour,
 		Config: "schema_version = 1\n[defaults]\nmemory.max = \"600M\"\n"})
@@ -80,8 +80,8 @@ func besideHonest(t *testing.T, messages, sessions int) {
 	rig.Eventually(t, "nobody is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 80 })
 }
 
-// bomb starts brief clients, many at once, until they have opened so many sessions
-// ("UUID SEED SESSIONS"): each as many as one process may have.
+// bomb starts short-lived clients, many at once, until they have opened SESSIONS sessions
+// ("UUID SEED SESSIONS"). Each client opens as many as one process may have.
 func bomb(a *attacker) error {
 	words, _ := a.next()
 	var first, sessions int
@@ -137,8 +137,8 @@ func brief(a *attacker) error {
 	return unix.Kill(os.Getpid(), unix.SIGKILL)
 }
 
-// TestEveryFieldMalformed: each request, with each of its words in turn something else, cut by
-// a byte, and a byte too long. Whatever comes of it, the daemon answers the next client.
+// TestEveryFieldMalformed sends each request with each of its words changed in turn, then a byte too short and
+// a byte too long. The daemon may refuse it or close the connection, but must answer the next client.
 func TestEveryFieldMalformed(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -257,7 +257,7 @@ func waitForBytes(a *attacker) error {
 }
 
 // TestStoppedAtTheHead: a client that is stopped while it is first in the queue is served like
-// any other, and holds nobody up who comes after it.
+// any other, and does not delay the clients behind it.
 func TestStoppedAtTheHead(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -18,7 +18,7 @@ import (
 
 func init() { roles["scribbler"] = scribble }
 
-// patterns are what the scribbler fills a word of its page with.
+// patterns are generators of the values that the scribbler writes into its lease page.
 var patterns = []func(r *rand.Rand) uint64{
 	func(*rand.Rand) uint64 { return ^uint64(0) },
 	func(*rand.Rand) uint64 { return 0 },

@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestStoppedClients: programs that are stopped, with credit and streams and requests on
-// their way, hold nobody up; what they have idle is called back all the same.
+// TestStoppedClients: stopped programs with credit, streams and requests in flight delay no other client.
+// The daemon reclaims their idle credit as usual.
 func TestStoppedClients(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -44,8 +44,8 @@ func TestStoppedClients(t *testing.T) {
 	settle(t, m, append(stopped, p))
 }
 
-// TestStoppedDaemon: a daemon that stands still and goes on is no new one. Programs go on
-// within their credit or wait, and every byte is where it was.
+// TestStoppedDaemon: a daemon that is stopped and continued keeps its sessions. Programs go on
+// within their credit or wait, and every byte is accounted as before.
 func TestStoppedDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

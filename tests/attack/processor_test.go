@@ -16,11 +16,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// processorUUID is by what programs that compute on the processor ask for it.
+// processorUUID is the UUID by which programs that compute on the processor request it.
 var processorUUID = ipc.UUID([]byte("gpuarb:processor"))
 
 func init() {
-	// computing takes so many bytes of a device, named by its UUID, and says how each request went.
+	// computing takes memory of a device, named by its UUID, and reports the result of each request.
 	roles["computing"] = func(a *attacker) error {
 		var s *ipc.ShimSession
 		var slot uint32

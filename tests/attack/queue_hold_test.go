@@ -75,7 +75,7 @@ func TestSlotsOutliveTheDaemon(t *testing.T) {
 	}
 }
 
-// TestExclusiveOutlivesTheDaemon: a device that is somebody's alone stays so.
+// TestExclusiveOutlivesTheDaemon: an exclusive device stays exclusive when the daemon is restarted.
 func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: "schema_version = 1\n[defaults]\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"})
@@ -168,7 +168,7 @@ func rival(a *attacker) error {
 	}
 }
 
-// TestRivals: nobody cancels, closes or overtakes what is somebody else's.
+// TestRivals: a client cannot cancel, close or overtake the requests of another client.
 func TestRivals(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})

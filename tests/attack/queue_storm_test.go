@@ -97,8 +97,8 @@ func (p *stormy) walkAway(ctx context.Context, r *rand.Rand, bytes uint64) error
 	return ctx.Err()
 }
 
-// ending drops the errors that a storm is made of: those of a context that was cancelled,
-// and of who would wait for himself.
+// ending drops the errors that a storm expects: a cancelled context,
+// and the refusal of a client that would wait for itself.
 func ending(ctx context.Context, err error) error {
 	if errors.Is(err, ipc.StatusDeviceFull) || errors.Is(ctx.Err(), context.Canceled) {
 		return nil
@@ -106,8 +106,8 @@ func ending(ctx context.Context, err error) error {
 	return err
 }
 
-// TestQueueStorm: whatever way requests end that wait, in the end nobody waits, nothing
-// is held, and all of the device can be had.
+// TestQueueStorm: waiting requests end in all possible ways. Afterwards the queue is empty, nothing
+// is held, and the whole device can be allocated.
 func TestQueueStorm(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})

@@ -120,7 +120,7 @@ func (r *asked) granted() {
 	r.p.held += r.bytes
 }
 
-// free gives bytes back, and says so where somebody waits.
+// free returns bytes to the daemon, and tells it at once if requests wait.
 func (p *party) free(bytes uint64) {
 	p.t.Helper()
 	p.held -= bytes
@@ -209,8 +209,8 @@ func TestParkedConnection(t *testing.T) {
 	agreed(t, m, a, b)
 }
 
-// TestGivingUp: a place in the queue is free when its request is cancelled, by whoever
-// may, or when its connection closes; nobody else's is.
+// TestGivingUp: a request leaves the queue when an authorised client cancels it,
+// or when its connection closes. The places of other requests stay.
 func TestGivingUp(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -252,9 +252,9 @@ func TestGivingUp(t *testing.T) {
 	agreed(t, m, a, b, c)
 }
 
-// TestOrderOutlivesTheDaemon: whoever waited when the daemon was killed, or stopped, is
-// served in the same order by the next one, in whatever order they come back, and before
-// those who came later.
+// TestOrderOutlivesTheDaemon: requests that waited when the daemon was killed or stopped are
+// served by the next daemon in their old order. The order in which their clients reconnect is irrelevant, and
+// newer requests come after them.
 func TestOrderOutlivesTheDaemon(t *testing.T) {
 	t.Parallel()
 	for name, end := range map[string]func(*rig.Machine){"killed": (*rig.Machine).Kill, "stopped": (*rig.Machine).Stop} {
@@ -302,8 +302,8 @@ func TestOrderOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// TestRoomFromTheDead: what a process held that died while there was no daemon goes to
-// who has waited longest, though somebody else comes back before him.
+// TestRoomFromTheDead: memory of a process that died while no daemon ran goes to the
+// request that has waited longest, even if another client reconnects earlier.
 func TestRoomFromTheDead(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -355,8 +355,8 @@ func init() {
 	roles["queue"] = queueUp
 }
 
-// queueUp waits with so many connections of eight sessions: "wait UUID CONNECTIONS BYTES".
-// It says "waiting" when all have been told so, and "served N" when all have had a reply.
+// queueUp waits with CONNECTIONS connections of eight sessions each: "wait UUID CONNECTIONS BYTES".
+// It says "waiting" when the daemon has queued all requests, and "served N" when all have a reply.
 func queueUp(a *attacker) error {
 	words, ok := a.next()
 	if !ok {

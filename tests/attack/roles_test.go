@@ -17,8 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// role is what an attacker does. It is told what to do line by line on stdin, and
-// answers each line with one on stdout, as rig.Program has it.
+// role is the main function of an attacker. It reads an order from each line of stdin, and
+// answers each with one line on stdout, as rig.Program expects.
 type role func(a *attacker) error
 
 // attacker is this process in a role.
@@ -40,7 +40,7 @@ func play(name string) int {
 	return 0
 }
 
-// next is the next order; ok is false at the end of them. Who it is, it says by itself.
+// next returns the next order; ok is false at the end of stdin. It answers the order "pid" itself.
 func (a *attacker) next() (words []string, ok bool) {
 	for a.in.Scan() {
 		if a.in.Text() != "pid" {
@@ -76,8 +76,8 @@ func parseUUID(text string) (id ipc.UUID) {
 	return id
 }
 
-// start starts this binary in a role. Words before it are a program that starts it,
-// such as setpriv: what it needs is made readable to everybody then.
+// start starts this binary in a role. The words in before name a program that starts it, such as setpriv.
+// In that case the files that the role needs become readable for all users.
 func start(m *rig.Machine, name string, before ...string) *rig.Program {
 	m.T.Helper()
 	self, err := os.Executable()

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// lost is how a daemon can come to know nothing of what its clients were given.
+// lost are the ways in which a daemon can lose its record of what clients were given.
 var lost = map[string]func(t *testing.T, path string){
 	"of a later version":    func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{255}) },
 	"of an earlier version": func(t *testing.T, path string) { overwriteFile(t, path, 8, []byte{2}) },

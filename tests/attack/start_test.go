@@ -97,8 +97,8 @@ func TestNamespaceOfItsOwn(t *testing.T) {
 	_ = rig.Wait(t, rig.Patience, cmd)
 }
 
-// activate is systemd's stand-in: it makes a machine's socket, and starts the daemon
-// with it when somebody connects.
+// activate stands in for systemd: it creates a machine's socket, and starts the daemon
+// with it when the first client connects.
 func activate(m *rig.Machine, kind ...string) *exec.Cmd {
 	args := append(kind, "-l", m.Socket, "-E", "LD_LIBRARY_PATH", "-E", "SIMCUDA_DIR", "-E", "SIMCUDA_DEVICES",
 		gpuarbd(m.T), "--socket", m.Socket, "--mount", "none")
@@ -107,8 +107,8 @@ func activate(m *rig.Machine, kind ...string) *exec.Cmd {
 	return cmd
 }
 
-// awaitSocket waits for a daemon that was not started by the machine: its socket has a
-// name before anybody can connect to it.
+// awaitSocket waits for a daemon that the machine did not start. The socket has a
+// name before clients can connect to it.
 func awaitSocket(m *rig.Machine) {
 	m.T.Helper()
 	rig.Eventually(m.T, "somebody can connect", func() bool {
@@ -149,8 +149,8 @@ func TestReadOnlyRuntime(t *testing.T) {
 	m.AwaitLog("read-only")
 }
 
-// TestSocketActivation: the socket is somebody else's and stays; who connects while
-// there is no daemon waits.
+// TestSocketActivation: a socket that systemd passed to the daemon stays when the daemon ends. Clients that connect
+// while no daemon runs wait.
 func TestSocketActivation(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
@@ -188,8 +188,8 @@ func TestSocketActivation(t *testing.T) {
 	_ = rig.Wait(t, rig.Patience, cmd)
 }
 
-// TestSocketRemoved: a socket that somebody removes or replaces is there again, and programs that come then are held to their limits;
-// where it is not the daemon's to make, the log says what to do.
+// TestSocketRemoved: if the socket is removed or replaced, the daemon makes it again, and new programs are held to their limits.
+// If the daemon may not make the socket, the log says what to do.
 func TestSocketRemoved(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

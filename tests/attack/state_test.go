@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// damage is what can become of the state file between two daemons.
+// damage are the ways in which the state file can be damaged between two daemons.
 var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	"removed": func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Remove(path)) },
 	"empty":   func(t *testing.T, _ *rand.Rand, path string) { check(t, os.Truncate(path, 0)) },
@@ -140,8 +140,8 @@ func TestReservationBeyondEveryDevice(t *testing.T) {
 	m.AllGone()
 }
 
-// TestOneDaemonForAState: a daemon that is started beside another one whose socket and lock somebody removed does not touch what
-// that one has written down, and says which it is.
+// TestOneDaemonForAState: a second daemon starts after the socket and the lock of a running daemon were removed.
+// It leaves the state of the running daemon unchanged, and names that daemon in its error.
 func TestOneDaemonForAState(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -162,7 +162,7 @@ func TestOneDaemonForAState(t *testing.T) {
 	settle(t, m, []*rig.Program{p})
 }
 
-// smallDisk mounts a filesystem of so many bytes where a machine's runtime is.
+// smallDisk mounts a filesystem of size bytes at the place of a machine's runtime files.
 func smallDisk(t *testing.T, size int) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-disk-")

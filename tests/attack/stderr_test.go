@@ -23,7 +23,7 @@ func TestNobodyReadsStandardError(t *testing.T) {
 			check(t, err)
 			defer func() { _, _ = read.Close(), write.Close() }()
 			spoil(t, read, write)
-			// Each is said: that nobody arbitrates, that there is no room.
+			// Each socket leads to a warning: no daemon arbitrates, or the budget is full.
 			for _, socket := range []string{m.Socket, m.Dir + "/none"} {
 				cmd := m.Command(append(m.PreloadEnv(), "GPUARB_SOCKET="+socket), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M; alloc b 2G; free a")
 				cmd.Stderr = write

@@ -25,8 +25,8 @@ func streamsAre(t *testing.T, m *rig.Machine, p *rig.Program, want int) {
 	}
 }
 
-// TestStreamsWithoutAMessage makes and destroys streams while the daemon stands still: whoever had to
-// ask it would wait for ever.
+// TestStreamsWithoutAMessage makes and destroys streams while the daemon is stopped. A program that
+// sent the daemon a message would wait for ever.
 func TestStreamsWithoutAMessage(t *testing.T) {
 	t.Parallel()
 	m := streamsMachine(t, 4)
@@ -91,7 +91,7 @@ func TestStreamsOverRestarts(t *testing.T) {
 	}
 }
 
-// number is what a program answers; -1: an error.
+// number parses the number in a program's answer; -1: the answer is an error.
 func number(answer string) int {
 	var n int
 	if _, err := fmt.Sscanf(answer, "ok %d", &n); err != nil {

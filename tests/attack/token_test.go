@@ -20,9 +20,9 @@ func init() {
 	roles["thief"] = steal
 }
 
-// steal does with a token of somebody else's what it is told: "join TOKEN", "resume
-// TOKEN UUID BYTES STREAMS", "page TOKEN" (with a page of its own making), "job TOKEN". It
-// answers with what the daemon said.
+// steal misuses a token of another job on order: "join TOKEN", "resume
+// TOKEN UUID BYTES STREAMS", "page TOKEN" (with a lease page that it made itself), "job TOKEN". It
+// answers with the daemon's reply.
 func steal(a *attacker) error {
 	for {
 		words, ok := a.next()
@@ -116,7 +116,7 @@ func resumeWith(socket string, token ipc.Token, hello ipc.HelloRequest, page int
 	return errors.New(string(body))
 }
 
-// shimOf opens a session of this process with a lease of so many bytes.
+// shimOf opens a session of this process with a lease of the given bytes.
 func shimOf(t *testing.T, m *rig.Machine, bytes uint64) (*ipc.ShimSession, uint32) {
 	t.Helper()
 	a := &attacker{ctx: t.Context(), socket: m.Socket}
@@ -266,8 +266,8 @@ func TestResumeTwice(t *testing.T) {
 	}
 }
 
-// TestInheritedConnection: a child speaks for its parent as long as that lives, since
-// the kernel says that it was the parent who connected; and for nobody afterwards.
+// TestInheritedConnection: a child may use its parent's connection while the parent lives, because
+// the kernel reports the parent as the peer. After the parent's death the connection is worthless.
 func TestInheritedConnection(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

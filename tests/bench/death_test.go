@@ -10,9 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkReclaim kills a program that has most of a device, and asks until its
-// memory is granted to somebody else. The time begins with the kill and so
-// contains the program's dying; dead-p50-ns is when its parent was told of it.
+// BenchmarkReclaim kills a program that has most of a device, and requests memory until
+// the memory of the dead program is granted to another program. The time begins with the kill, so it
+// includes the exit of the process. dead-p50-ns is the time until its parent was notified.
 func BenchmarkReclaim(b *testing.B) {
 	m := rig.New(b, rig.Options{Devices: "8G", NoMount: true})
 	s, slot := session(b, m)

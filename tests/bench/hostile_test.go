@@ -34,7 +34,7 @@ func BenchmarkBesideHostile(b *testing.B) {
 			files := slices.Contains([]string{"idle", "cat", "echo"}, name) // so that all requests for memory are the honest one's
 			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: !files, Binary: *daemonPath,
 				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
-			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile one is somebody else
+			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile process runs as another user
 				b.Fatal(err)
 			}
 			var alone, beside, ratios, own []float64
@@ -135,7 +135,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// nobody is who the hostile process is, where the benchmark is root's.
+// nobody is the UID of the hostile process if the benchmark runs as root.
 const nobody = 65534
 
 // hostile is this process as it does one thing for as long as it lives, as fast as it can.

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkMemory is what a lease adds to the daemon's resident memory, where each
-// one has a session of its own: what is the daemon's alone, and what it shares
-// with others, which is the lease page. Nobody looks at the leases meanwhile: the
-// garbage of that is the looker's.
+// BenchmarkMemory measures how much resident memory a lease adds to the daemon, if each
+// lease has a session of its own. It reports private memory, and memory shared
+// with clients, which is the lease page. The leases are not read meanwhile, because a read
+// allocates memory for its reply.
 func BenchmarkMemory(b *testing.B) {
 	m := rig.New(b, rig.Options{Devices: devices, NoMount: true})
 	private, shared := resident(b, m)

@@ -2,8 +2,8 @@ package bounded
 
 import "os/exec"
 
-// Bare has a command run where no gpuarb is installed and none of its daemons answers,
-// whatever the machine has: in a mount namespace with nothing in these places. It takes root.
+// Bare changes a command so that it sees no installed gpuarb and no daemon of the host:
+// it runs in a mount namespace in which these places are empty. The caller must be root.
 func Bare(cmd *exec.Cmd) *exec.Cmd {
 	const script = `for dir in /run/gpuarb /usr/lib/gpuarb /usr/lib/*/gpuarb /usr/local/lib/gpuarb; do
 		if [ -d "$dir" ]; then mount -t tmpfs tmpfs "$dir" || exit 99; fi

@@ -27,7 +27,7 @@ const (
 	// Lifetime is how long a program may run that others talk to, and a test that
 	// waits for many things in turn.
 	Lifetime = 5 * time.Minute
-	// Grace is for a program that was told to say where it stands and to end.
+	// Grace is the time between the request to print all stacks and the kill.
 	Grace = 5 * time.Second
 )
 
@@ -99,9 +99,9 @@ func send(pid int, sig unix.Signal) error {
 	return unix.Kill(pid, sig)
 }
 
-// killRest kills a child, if it was not waited for yet, and what is left of its group. The
-// number of a child that was waited for may be another's by now, a daemon's that the same test
-// started later, unless its group lives: then nobody has that number.
+// killRest kills a child if it was not waited for yet, and the rest of its process group. The
+// number of a reaped child may belong to another process by now, such as a daemon that the test
+// started later. It cannot while the group lives, because the kernel does not reuse the number of a live group.
 func killRest(child *os.Process) {
 	pid := child.Pid
 	if child.Signal(syscall.Signal(0)) == nil {

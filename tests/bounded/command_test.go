@@ -21,8 +21,8 @@ func (l *listener) Errorf(format string, args ...any) { l.said += fmt.Sprintf(fo
 func (l *listener) Helper()                           {}
 func (l *listener) Cleanup(f func())                  { l.ends = append(l.ends, f) }
 
-// A program that hangs, and whose child holds its output open, keeps nobody waiting:
-// the test fails, and is told what hung.
+// TestHungProgram: a program hangs, and its child holds its output open. The test does not wait for them:
+// it fails with a report of the threads that hung.
 func TestHungProgram(t *testing.T) {
 	l := &listener{TB: t}
 	cmd := Command(l, 100*time.Millisecond, "sh", "-c", "trap '' QUIT; sleep 1000 & echo $!; wait; wait")
@@ -42,7 +42,7 @@ func TestHungProgram(t *testing.T) {
 	gone(t, child)
 }
 
-// What a test leaves behind is killed at its end, also what outlives the program.
+// TestLeftBehind: processes that a test leaves behind are killed at its end, even if they outlive the program that started them.
 func TestLeftBehind(t *testing.T) {
 	l := &listener{TB: t}
 	cmd := Command(l, Patience, "sh", "-c", "sleep 1000 >&- 2>&- & echo $!")
@@ -72,8 +72,8 @@ func TestLeftBehind(t *testing.T) {
 	}
 }
 
-// gone waits until a process that is nobody's child here does not run any more; a
-// zombie that nobody waits for does not.
+// gone waits until a process that is not a child of this process has ended. A zombie that
+// its parent has not reaped counts as ended.
 func gone(t *testing.T, pid int) {
 	t.Helper()
 	for end := time.Now().Add(Patience); ; time.Sleep(time.Millisecond) {

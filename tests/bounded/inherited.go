@@ -13,9 +13,9 @@ import (
 // path has 107 bytes, and a test's own folder and file take up to 80 of them.
 const longestTemp = 24
 
-// What the tests inherit from whoever starts them is made what it is in a login shell:
+// init sets what tests inherit from their parent process to the values of a login shell, so that
 // no test depends on it. A test binary that is started again as another program, without
-// go test's flags, keeps what it was given.
+// go test's flags, keeps its environment.
 func init() {
 	if slices.ContainsFunc(os.Args, func(arg string) bool { return strings.HasPrefix(arg, "-test.") }) {
 		inheritNoIgnoredSignals()
@@ -25,10 +25,10 @@ func init() {
 	}
 }
 
-// inheritNoIgnoredSignals has the programs that a test starts begin with default
-// dispositions. nohup ignores SIGHUP, a shell without job control SIGINT for what runs in
-// its background, and a program keeps what is ignored. With a handler of ours they start
-// with the default. All other signals have handlers of Go's own.
+// inheritNoIgnoredSignals makes the programs that a test starts begin with default signal
+// dispositions. nohup ignores SIGHUP, and a shell without job control ignores SIGINT for programs in
+// its background; exec keeps ignored signals ignored. A signal with a handler is reset to its default by
+// exec, so this function installs handlers for both. Go's runtime has handlers for all other signals.
 func inheritNoIgnoredSignals() {
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(sig) {

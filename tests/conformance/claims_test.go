@@ -81,7 +81,7 @@ func (p *parked) claim() *ipc.Claim {
 	return p.got
 }
 
-// waits waits until it is in the queue, as one of so many; it may not be answered.
+// waits waits until the claim is in the queue with n requests in all, and checks that it has no answer.
 func (p *parked) waits(m *rig.Machine, n int) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d claims wait", n), func() bool { return len(m.Snapshot().Queue) == n || p.resolved() })
@@ -324,7 +324,7 @@ func TestE9TryTakesNoDue(t *testing.T) {
 		}
 		release(t, got)
 	}
-	// Who wants the device alone waits for a program on it. Its turn comes first.
+	// The exclusive claim waits for a program on the device. Its turn comes first.
 	user := bare(m)
 	user.Want("context c", "ok")
 	alone := park(t, m, exclusively)

@@ -22,7 +22,7 @@ func team(m *rig.Machine, env ...string) *rig.Program {
 	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/team")))
 }
 
-// want has a thread of a team do something that does not wait.
+// want sends a thread of a team a command that must not wait, and checks the answer.
 func want(p *rig.Program, command, answer string) {
 	p.Tell(command)
 	says(p, command, answer)

@@ -1,5 +1,5 @@
-// Package conformance shows the behaviours that rows.txt lists, a test or more for
-// each row: the real daemon over its real socket, real programs under the real
-// shim, on the simulated driver. What is right is a constant or what that driver
-// counts by itself; what the daemon says is what is being tested.
+// Package conformance shows the behaviours that rows.txt lists, with at least one test for
+// each row. It drives the real daemon over its real socket, with real programs under the real
+// shim on the simulated driver. The oracle is a constant or the count of the simulated driver,
+// never what the daemon says.
 package conformance

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// What the driver calls its errors.
+// Names of the driver's errors, as test programs print them.
 const (
 	errInvalidValue  = "err 1"
 	errOutOfMemory   = "err 2"
@@ -32,7 +32,7 @@ var ways = []way{
 	{"preload, cuGetProcAddress", "cudaprog-gpa", false},
 }
 
-// limits are what a program asks for itself; zero: nothing.
+// limits are the limits that a program sets for itself; zero: none.
 type limits struct {
 	memory  uint64
 	streams int
@@ -109,7 +109,7 @@ func holds(t *testing.T, m *rig.Machine, pid, device int, bytes uint64, streams 
 	}
 }
 
-// unmoved is what must not change with a refusal.
+// unmoved is the state of a device that a refused call must leave unchanged.
 type unmoved struct {
 	used, granted, pending uint64
 	streams                int

@@ -241,7 +241,7 @@ func TestC5SynchronousFree(t *testing.T) {
 	})
 }
 
-// What one process frees, another one of the same budget can have at once.
+// TestC5FreedForOthers: memory that one process frees is available at once to another process of its budget.
 func TestC5FreedForOthers(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
@@ -433,7 +433,7 @@ func TestC9UnknownPointer(t *testing.T) {
 		inside := p.Number("value a") + 1
 		p.Want("freeunknown 4096", errInvalidValue)
 		p.Want(fmt.Sprintf("freeunknown %d", inside), errInvalidValue)
-		p.Want("freeunknown 0", "ok") // frees nothing, and is no mistake
+		p.Want("freeunknown 0", "ok") // freeing address 0 frees nothing, and is valid
 		holds(t, m, pid, 0, 8000, 0)
 		p.Want("free a", "ok")
 		p.Want("free a", errInvalidValue)

@@ -14,11 +14,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// interfaces are those that tests/programs/mixed.c has objects of: CUDA on the simulated driver, OpenCL on PoCL and Vulkan on
-// lavapipe, which are all counted on device 0.
+// interfaces are the programming interfaces whose objects tests/programs/mixed.c makes: CUDA on the simulated driver, OpenCL on PoCL and Vulkan on
+// lavapipe. All three count on device 0.
 var interfaces = []string{"cuda", "opencl", "vulkan"}
 
-// What a program is told that uses one after the other in turns, and one that has an object of each at once.
+// Arguments for a program that uses the interfaces in turn, and for one that has an object of each interface at once.
 const (
 	turns  = "cuda/opencl/vulkan"
 	atOnce = "cuda+opencl+vulkan"
@@ -38,8 +38,8 @@ func meeting(t *testing.T, most int, scope string, more ...string) *rig.Machine 
 			"[defaults]\nslots.max = %d\nslots.scope = %q\n", most, scope) + strings.Join(more, "\n")})
 }
 
-// only has a command know no other drivers than PoCL and lavapipe, keep what they keep in the machine's folder, and use no
-// Vulkan layer but those that are named.
+// only restricts a command to the drivers PoCL and lavapipe, moves their caches into the machine's folder, and turns off
+// all Vulkan layers except those named in env.
 func only(m *rig.Machine, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	m.T.Helper()
 	found, _ := filepath.Glob("/usr/share/vulkan/icd.d/lvp_icd*.json")
@@ -65,7 +65,7 @@ func together(m *rig.Machine, env ...string) *rig.Program {
 	return m.Interact(only(m, m.Command(m.PreloadEnv(), rig.Build(m.T, "programs/mixed")), append(layers, env...)...))
 }
 
-// several starts the program once for each of so many.
+// several starts the program n times.
 func several(m *rig.Machine, n int, env ...string) (all []*rig.Program) {
 	m.T.Helper()
 	for range n {
@@ -99,13 +99,13 @@ func counted(m *rig.Machine) (env []string, made func() int) {
 	}
 }
 
-// device is what the daemon says of the one device.
+// device returns the daemon's state of the only device.
 func device(m *rig.Machine) figures.DeviceState {
 	m.T.Helper()
 	return m.Snapshot().Devices[0]
 }
 
-// empty: nobody has a slot, and programs that live on hold nothing, to the byte.
+// empty checks that no job has a slot, and that the programs that still run hold no byte.
 func empty(m *rig.Machine) {
 	m.T.Helper()
 	s := m.Snapshot()

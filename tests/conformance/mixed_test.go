@@ -46,8 +46,8 @@ func oneCap(t *testing.T, most, times int) {
 	end(m, all...)
 }
 
-// storm has programs come and go at once, each with what it is told to use. By their own count there are never more inside
-// than may be.
+// storm starts and ends programs at the same time; each uses the interfaces named in `what`. By the programs' own count
+// at most `most` of them are inside at any moment.
 func storm(m *rig.Machine, all []*rig.Program, most int, what ...string) {
 	m.T.Helper()
 	commands := make([]string, len(all))
@@ -102,8 +102,8 @@ func permitFirst(t *testing.T, times int) {
 	end(m, append(holders, waiters...)...)
 }
 
-// TestA3Mixed: who has a slot by one interface needs none for the others, whoever's the slots are; nor do a job's programs,
-// each by another interface.
+// TestA3Mixed: a program or a thread that has a slot through one interface needs no further slot for another interface. This also
+// holds for the programs of one job, each with another interface.
 func TestA3Mixed(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"job", "process", "thread"} {
@@ -112,7 +112,7 @@ func TestA3Mixed(t *testing.T) {
 	t.Run("one job", func(t *testing.T) { t.Parallel(); reentrantJob(t, often) })
 }
 
-// unwaiting has nobody wait.
+// unwaiting is a configuration with which no request waits.
 const unwaiting = `wait_timeout = "1ms"`
 
 func reentrant(t *testing.T, scope string, times int) {
@@ -242,8 +242,8 @@ func TestA6MixedThreads(t *testing.T) {
 	}
 }
 
-// threaded are what threads use whose slots are their own. Vulkan is not there: its loader has one lock around what makes and
-// what destroys a logical device, so that who waits in there keeps out who would give a slot back.
+// threaded are the interfaces that threads with slots of their own use. Vulkan is left out: its loader holds one lock while it makes or
+// destroys a logical device. A thread that waits for a slot inside it would block the thread that could release one.
 var threaded = []string{"cuda/opencl", "cuda+opencl"}
 
 func twentyThreads(t *testing.T, most, times int) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// What each thread of a race does: it holds up to 64 blocks of up to 1 MiB, most
+// Limits of each thread of a race: it holds up to 64 blocks of up to 1 MiB, most
 // of them small.
 const (
 	raceProcesses = 3
@@ -86,12 +86,12 @@ func TestC10Races(t *testing.T) {
 	rig.Eventually(t, "nothing is granted", func() bool { return m.Snapshot().Devices[0].Granted == 0 })
 }
 
-// The same below one `gpuarb run`, with the processes' ends among it.
+// TestC10RacesInAJob runs the race below one `gpuarb run`, where processes also end during the race.
 func TestC10RacesInAJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G"})
 	program := rig.Build(t, "programs/cudaprog-link")
-	// What sh starts in the background has no stdin but the one that it is given.
+	// A program that sh starts in the background has only the stdin that the script gives it.
 	script := "exec 3<&0; echo ready;"
 	for i := range raceProcesses {
 		script += fmt.Sprintf(" '%s' 'racethreads %d %d 1M %d' hold <&3 &", program, raceThreads, raceCalls, 77+i)

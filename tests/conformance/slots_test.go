@@ -19,13 +19,13 @@ func slots(t *testing.T, most int, scope string, more ...string) *rig.Machine {
 		"schema_version = 1\n[defaults]\nslots.max = %d\nslots.scope = %q\n", most, scope) + strings.Join(more, "\n")})
 }
 
-// waiting waits until so many requests are in the queue.
+// waiting waits until n requests are in the queue.
 func waiting(m *rig.Machine, n int) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
 }
 
-// parks waits until a program's call waits, as one of so many; it may not be answered.
+// parks waits until a program's call is in the queue with n requests in all, and checks that it has no answer.
 func parks(m *rig.Machine, p *rig.Program, n int) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n || !p.Silent() })

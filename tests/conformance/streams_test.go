@@ -164,8 +164,8 @@ func TestB4Default(t *testing.T) {
 	})
 }
 
-// What a program's environment says is clamped: below 1 is 1, above the rule is
-// the rule's, and what is no number is as if it were not there.
+// TestB4InTheEnvironment: the cap in a program's environment is clamped. A value below 1 means 1, a value above the rule's
+// cap means that cap, and a value that is not a number is ignored.
 func TestB4InTheEnvironment(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -270,7 +270,7 @@ func TestB7UnknownHandle(t *testing.T) {
 		p.Want("streamdestroy b", "ok")
 		for _, command := range []string{
 			fmt.Sprintf("streamunknown %d", gone), "streamdestroy b", "streamunknown 4096",
-			"streamunknown 0", "streamunknown 1", "streamunknown 2", // the default ones are nobody's to destroy
+			"streamunknown 0", "streamunknown 1", "streamunknown 2", // the default streams cannot be destroyed
 		} {
 			p.Want(command, errInvalidHandle)
 			holds(t, m, pid, 0, 0, 1)
