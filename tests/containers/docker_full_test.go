@@ -40,7 +40,7 @@ func dockerd(t *testing.T, m *rig.Machine) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What it mounts goes with its namespace.
+	// Run dockerd in a mount namespace, so that its mounts disappear with it.
 	cmd := m.Command(os.Environ(), "unshare", "--mount", "dockerd", "--host", host, "--data-root", filepath.Join(dir, "data"), "--exec-root", filepath.Join(dir, "run"),
 		"--pidfile", filepath.Join(dir, "pid"), "--storage-driver", "vfs", "--bridge", "none", "--iptables=false", "--ip6tables=false")
 	cmd.Stdout, cmd.Stderr = log, log

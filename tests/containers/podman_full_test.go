@@ -26,7 +26,7 @@ func TestFullPodman(t *testing.T) {
 	})
 }
 
-// engine is how a container is started: what stands for `podman run` and for IMAGE.
+// engine is a command line that starts a container: replacements for `podman run` and for IMAGE in the page.
 type engine struct{ run, image string }
 
 // play runs each command of the page, by an engine of this machine. Its program is held to 64 MiB,
@@ -66,7 +66,7 @@ func play(t *testing.T, begin func(*rig.Machine) engine) {
 	}
 }
 
-// removeAfter has a file removed at the end that was not there before.
+// removeAfter removes a file at the end of the test if the file did not exist before.
 func removeAfter(t *testing.T, path string) {
 	t.Helper()
 	if _, err := os.Stat(path); err == nil {

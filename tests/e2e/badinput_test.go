@@ -129,7 +129,7 @@ func TestRootless(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(m.Dir, ".config/gpuarb"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	// Whose daemon it is may do what root may: ask for more than the rule allows, too.
+	// The owner of a daemon may do what root may do, including asking for more than the rule allows.
 	if err := os.WriteFile(filepath.Join(m.Dir, ".config/gpuarb/gpuarb.toml"),
 		[]byte("schema_version = 1\n[defaults]\nmemory.max = \"1GiB\"\n"), 0o644); err != nil {
 		t.Fatal(err)
@@ -139,7 +139,7 @@ func TestRootless(t *testing.T) {
 	as := func(args ...string) *exec.Cmd {
 		return m.Command(env, "setpriv", append([]string{"--reuid=65534", "--regid=65534", "--clear-groups"}, args...)...)
 	}
-	// Where /dev/fuse is not for everybody, a node of our own is, in a mount namespace.
+	// /dev/fuse may be closed to ordinary users, so mount a node of our own over it in a mount namespace.
 	node := filepath.Join(m.Dir, "fuse")
 	if err := unix.Mknod(node, unix.S_IFCHR|0o666, int(unix.Mkdev(10, 229))); err != nil {
 		t.Fatal(err)

@@ -63,7 +63,7 @@ func TestCompletion(t *testing.T) {
 	m.Start()
 }
 
-// completed is what a shell shows for a line, once it has shown what is wanted.
+// completed returns what a shell shows for a line after Tab, once it shows all wanted completions.
 func completed(m *rig.Machine, shell, line string, wants [][2]string) (shown string) {
 	m.T.Helper()
 	defer func() {
@@ -114,7 +114,7 @@ func interactive(m *rig.Machine, shell string) string {
 	return "cd " + m.Dir + "; " + run
 }
 
-// fish is what fish offers for a line: a word, a tab and its description in each.
+// fish returns fish's completions for a line, each as word, tab and description.
 func fish(m *rig.Machine, line string) string {
 	m.T.Helper()
 	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket, "PATH="+filepath.Dir(share(m))+":"+os.Getenv("PATH"), "HOME="+m.Dir)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// finding is what `gpuarb doctor --json` says of one check.
+// finding is the result of one check in the output of `gpuarb doctor --json`.
 type finding struct{ Check, Verdict, Text, Advice string }
 
 // doctor runs it on a machine, with more environment, and returns its findings by their check.

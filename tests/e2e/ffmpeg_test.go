@@ -171,7 +171,7 @@ func row(t *testing.T, m *rig.Machine, rows int) map[string]string {
 	return got
 }
 
-// TestUnmanagedUseIsSeen: a program without the shim is no lease, but counted.
+// TestUnmanagedUseIsSeen: a program without the shim has no lease, but its memory is counted.
 func TestUnmanagedUseIsSeen(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -49,7 +49,7 @@ func TestUploadsToTwoDevices(t *testing.T) {
 	zero(t, m)
 }
 
-// address is what ffmpeg names its objects by: another one each time.
+// address matches the addresses in ffmpeg's messages, which differ in each run.
 var address = regexp.MustCompile(` @ 0x[0-9a-f]+`)
 
 // TestFfmpegFailsAsWithoutTheShim: where the driver lacks something, or the device is not there,

@@ -27,8 +27,8 @@ func holder(m *rig.Machine, device int, bytes string) *rig.Program {
 	return p
 }
 
-// TestHungDevice: NVML does not answer for a device. Everybody is told which, the other one
-// goes on, the daemon comes and goes beside it, and all is well when it answers.
+// TestHungDevice: NVML does not answer for one device. All outputs name that device, the other device
+// stays usable, and the daemon can restart meanwhile. When NVML answers again, the device is usable again.
 func TestHungDevice(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G"})
 	stuck, other := holder(m, 0, "256M"), holder(m, 1, "512M")
@@ -85,7 +85,7 @@ func TestStopBeforeItIsReady(t *testing.T) {
 // the kernel waits for an answer to what a filesystem has taken on.
 type silentFile struct {
 	fs.Inode
-	asked   chan struct{} // closed when somebody reads
+	asked   chan struct{} // closed when a process reads the file
 	once    sync.Once
 	release chan struct{}
 }

@@ -168,7 +168,7 @@ func TestTerminal(t *testing.T) {
 	}
 }
 
-// TestClaimOnATerminal: who types gpuarb claim and reads the answer himself is told what to do with it.
+// TestClaimOnATerminal: gpuarb claim on a terminal tells its user what to do with the output.
 func TestClaimOnATerminal(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -210,7 +210,7 @@ func onTerminal(t *testing.T, width int, cmd *exec.Cmd) string {
 		for buf := make([]byte, 4096); ; {
 			n, err := master.Read(buf)
 			text = append(text, buf[:n]...)
-			if err != nil { // EIO once nobody has the other side open
+			if err != nil { // EIO when no process has the other side open
 				done <- string(text)
 				return
 			}

@@ -119,9 +119,9 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 	p.End()
 }
 
-// TestRowsWhileTheDaemonStops: who reads the table again and again while a daemon stops and the
-// next one takes up what it left, sees the bytes as they are, or nothing. Credit is not in use,
-// and is no peak.
+// TestRowsWhileTheDaemonStops reads the table again and again while a daemon stops and the
+// next daemon resumes its sessions. Each read shows the true bytes, or no rows. Credit counts neither as usage
+// nor as a peak.
 func TestRowsWhileTheDaemonStops(t *testing.T) {
 	t.Parallel()
 	const held = 48 << 20

@@ -128,7 +128,7 @@ func TestWhatPassesTheShimIsSeen(t *testing.T) {
 	}
 }
 
-// passed is what a process uses of the first device that nobody admitted.
+// passed returns the bytes that a process uses on the first device without an admission.
 func passed(s figures.Snapshot, pid int, leased bool) accounting.Bytes {
 	if leased {
 		i := slices.IndexFunc(s.Leases, func(l figures.LeaseState) bool { return l.PID == pid })

@@ -11,9 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestLostDeviceComesBack: a GPU falls off the bus and comes back, which NVML tells only
-// whoever initialises it again. Who was there keeps a lease that holds nothing; newcomers
-// have the whole device.
+// TestLostDeviceComesBack: a GPU falls off the bus and comes back. NVML shows its return only to a process
+// that initialises NVML again. Programs that used the GPU keep a lease that holds nothing, and new programs
+// can use the whole device.
 func TestLostDeviceComesBack(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"0\"\n"})
 	old, other := holder(m, 0, "512M"), holder(m, 1, "256M")

@@ -9,9 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// mistakes are what people type wrong: the line as they type it, what they read on stderr (each
-// part of it), and the exit status. "|" separates the parts. A daemon with one GPU of 8 GiB runs. TestExitCodes in cmd/gpuarb has
-// what does not depend on the daemon and the machine.
+// mistakes are command lines with a user's mistake, the text that stderr must contain (parts are
+// separated by "|"), and the exit status. A daemon with one GPU of 8 GiB runs. TestExitCodes in cmd/gpuarb has
+// the mistakes that do not depend on the daemon and the machine.
 var mistakes = []struct {
 	line string
 	says string
@@ -36,7 +36,7 @@ var mistakes = []struct {
 	{`gpuarb config check /nowhere.toml >&2`, `/nowhere.toml: cannot be read: no such file or directory`, 78},
 	{`gpuarb config check <(printf '[[rule]]\nmatch.usr = "ann"\n') >&2`, `:2: unknown key "match.usr" in [[rule]]; did you mean match.user?`, 78},
 
-	// What to run.
+	// Wrong programs.
 	{`gpuarb run /tmp`, `gpuarb: /tmp cannot be executed: is a directory`, 126},
 	{`gpuarb run /etc/passwd`, `/etc/passwd cannot be executed: permission denied`, 126},
 	{`gpuarb run ''`, `the command is empty`, 127},
@@ -69,8 +69,8 @@ var mistakes = []struct {
 	{`gpuarbd --config /nowhere.toml`, `/nowhere.toml`, 78},
 }
 
-// TestMistakes: whatever somebody gets wrong, he is told in words what it was, with the exit status
-// that docs/reference/exit-codes.md gives it, and nothing is printed that a script would take for the answer.
+// TestMistakes: each mistake leads to a message that describes it, and to the exit status
+// in docs/reference/exit-codes.md. Nothing is printed on stdout, where a script would take it for the answer.
 func TestMistakes(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -42,7 +42,7 @@ func TestFuseGone(t *testing.T) {
 	}
 }
 
-// covered has the daemon start where somebody else has mounted something in the filesystem's place.
+// covered starts the daemon while another filesystem is mounted on its mount point.
 func covered(t *testing.T, m *rig.Machine, p *rig.Program) {
 	t.Helper()
 	if err := errors.Join(os.MkdirAll(m.Mount, 0o755), unix.Mount("none", m.Mount, "tmpfs", 0, "")); err != nil {

@@ -11,7 +11,7 @@ import (
 // GCC's runtime for OpenACC and OpenMP opens the driver by itself, keeps a context for each device
 // that it was told to use, a stream for each queue, and asks the driver how much memory there is.
 
-// script is what each way to start the program has to answer alike.
+// script lists commands with answers that must be equal in each way of starting the program.
 var script = []struct{ command, answer string }{
 	{"alloc a 1000000", "ok"}, {"copy a 1000000 3", "right"}, {"other b 5000", "ok"},
 	{"free a", "ok"}, {"free b", "ok"}, {"alloc c 3", "ok"}, {"copy c 3 1", "right"}, {"free c", "ok"},
@@ -27,7 +27,7 @@ func agree(t *testing.T, m *rig.Machine, pid, device int) {
 	}
 }
 
-// zero waits until nobody holds anything, by the daemon and by the driver.
+// zero waits until no program holds device memory, by the figures of both daemon and driver.
 func zero(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	rig.Eventually(t, "no lease is left", func() bool { return len(m.Snapshot().Leases) == 0 })

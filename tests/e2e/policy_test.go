@@ -202,8 +202,8 @@ func TestMemoryQueriesShowTheBudget(t *testing.T) {
 	p.End()
 }
 
-// TestFreeFollowsOthers: where the device has less room than the budget, what is free is what the device
-// has, and grows when somebody gives back; what is reserved does not move.
+// TestFreeFollowsOthers: if the device has less free memory than the budget, the device's free memory is shown. It
+// grows when other programs free memory. Reserved memory stays the same.
 func TestFreeFollowsOthers(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

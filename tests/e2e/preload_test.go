@@ -60,8 +60,8 @@ func programs(t *testing.T) []string {
 	return all
 }
 
-// preloads says whether the loader preloads anything into a program: not into a
-// static one, nor into one that runs as somebody else.
+// preloads reports whether the loader honours LD_PRELOAD for a program. It does not for
+// static programs and for setuid programs.
 func preloads(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil || !info.Mode().IsRegular() || info.Mode()&(os.ModeSetuid|os.ModeSetgid) != 0 {
@@ -75,7 +75,7 @@ func preloads(path string) bool {
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
 }
 
-// ended is how a program ended that was given nothing to read.
+// ended is the result of a program that ran with empty input.
 type ended struct {
 	code           int
 	stdout, stderr string
@@ -105,8 +105,8 @@ func runOrdinary(limit time.Duration, dir string, preload []string, name string,
 	return ended{cmd.ProcessState.ExitCode(), stdout.String(), stderr.String()}, nil
 }
 
-// compare runs a program twice without and once with the preload. False: it is no
-// measure, since it does not even do the same twice without.
+// compare runs a program twice without and once with the preload. It returns false if the two
+// runs without the preload differ, because such a program cannot be compared.
 func compare(t *testing.T, preload []string, program string) bool {
 	t.Helper()
 	dir := t.TempDir()
@@ -123,8 +123,8 @@ func compare(t *testing.T, preload []string, program string) bool {
 	if second, err := runOrdinary(briefly, dir, nil, program, option); err != nil || second != first {
 		return false
 	}
-	// A busy machine is no difference, nor is what chance decides (the order of a
-	// hash, a list of processes): a real one is there every time.
+	// A busy machine and chance (the order of a hash, a list of processes) can
+	// change the output of one run. A real difference shows in every run.
 	var got ended
 	for range 10 {
 		if got, err = runOrdinary(briefly, dir, preload, program, option); err == nil && got == first {

@@ -117,7 +117,7 @@ func TestProcessorIsNoGPU(t *testing.T) {
 	}
 }
 
-// TestProcessorAfterGPUs: it comes after the GPUs, is shown like them, and given to nobody who does not name it.
+// TestProcessorAfterGPUs: the processor is listed after the GPUs, is shared like them, and is given only to jobs that name it.
 func TestProcessorAfterGPUs(t *testing.T) {
 	t.Parallel()
 	m, without := withProcessor(t, rig.Options{Devices: "1G,2G"})

@@ -17,8 +17,8 @@ func stderrOf(t *testing.T, m *rig.Machine, script string) string {
 	return rig.Run(t, m.Command(env, "/bin/bash", "-c", script)).Stderr
 }
 
-// TestTrueReason: where a daemon answers nobody is told that there is none, and each cause
-// has a sentence of its own, once.
+// TestTrueReason: while a daemon answers, no message says that there is no daemon. Each cause
+// has its own sentence, which appears once.
 func TestTrueReason(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -26,8 +26,8 @@ func TestTrueReason(t *testing.T) {
 			"[[rule]]\nmatch.command = \"* early *\"\nmemory.min = \"6G\"\n" +
 			"[[rule]]\nmatch.command = \"*alloc small*\"\nmemory.max = \"1M\"\n" +
 			"[[rule]]\nmatch.command = \"*alloc patient*\"\non_full = \"wait\"\n"})
-	// What is not to wait begins when it is known that the jobs before have ended. It must not be
-	// started with the token of one, by which that would live on.
+	// gpuarb run --no-wait starts after the daemon has seen the earlier jobs end. It must not be
+	// started with the token of such a job, because its process would keep that job alive.
 	for name, c := range map[string]struct{ script, want string }{
 		"ended": {`J=$("$G" run -- sh -c 'echo $GPUARB_JOB'); "$G" run --no-wait true; GPUARB_JOB=$J LD_PRELOAD=$L "$P" "alloc a 1M"`,
 			"which ended"},

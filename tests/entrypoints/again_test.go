@@ -65,8 +65,8 @@ var ends = []struct{ begin, end, symbol string }{
 	{"primary c", "reset 0", "cuDevicePrimaryCtxReset_v2"},
 }
 
-// Frees that nobody has seen to execute end with their context. Where its end fails they
-// go on as before.
+// TestAgainAfterAContext: pending frees end with their context. If the call that ends the context fails, they
+// stay pending.
 func TestAgainAfterAContext(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -121,7 +121,7 @@ func TestArraysRollBack(t *testing.T) {
 			p.Want(destroy(a.command, "a"), "ok")
 			holds(t, m, pid, 0, kept)
 		}
-		// What no driver makes an array of is its own error, and no charge.
+		// The driver refuses arrays of these shapes with its own error, and they are not charged.
 		for _, command := range []string{
 			"array a 0 0 1 1", "array a 10 10 1 3", "array a 10 10 1 0", "mipmap a 10 10 0 1 1 0 0", "array3d a 7 8 6 1 1 4",
 		} {
@@ -138,7 +138,7 @@ func TestArraysRollBack(t *testing.T) {
 	})
 }
 
-// What lives in a context is gone with it.
+// TestArraysEndWithTheirContext: the arrays of a context are uncharged when the context ends.
 func TestArraysEndWithTheirContext(t *testing.T) {
 	const limit = 1 << 20
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -106,7 +106,7 @@ func TestPitchIsCorrected(t *testing.T) {
 	}
 }
 
-// What lives in a context is gone with it, by whatever call it ends.
+// TestBlocksEndWithTheirContext: the blocks of a context are uncharged when any call ends the context.
 func TestBlocksEndWithTheirContext(t *testing.T) {
 	const limit = 1 << 20
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

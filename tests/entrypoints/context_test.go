@@ -171,8 +171,8 @@ func TestContextOfTheRuntime(t *testing.T) {
 	})
 }
 
-// TestContextEndsWithinItsEnd: the driver calls the CUDA runtime's own destructors when a
-// context ends, and those may release what the runtime retained. They wait for nobody.
+// TestContextEndsWithinItsEnd: when a context ends, the driver calls destructors of the CUDA runtime,
+// which may release contexts that the runtime retained. These inner calls must not block.
 func TestContextEndsWithinItsEnd(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// A mipmapped array over what another API exported costs nothing, whoever exported it:
-// made, refused, destroyed, or gone with its context.
+// TestForeignArrays: a mipmapped array over memory that another API exported is not charged to any process. This holds
+// when it is made, refused, destroyed, or ends with its context.
 func TestForeignArrays(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {

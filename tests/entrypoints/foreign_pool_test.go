@@ -22,8 +22,8 @@ func shared(owner, other *rig.Program, block string) (data string) {
 	return data
 }
 
-// A block of a pool that is handed to another process is charged once, to the owner of
-// the pool. The importer frees it by each of the ways, and nobody is given anything.
+// TestForeignPools: a block of a pool that is handed to another process is charged once, to the owner of
+// the pool. The importer frees it by each possible call, and no budget grows by that.
 func TestForeignPools(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -60,7 +60,7 @@ func TestForeignPools(t *testing.T) {
 			check(4*mib, mib)
 			exactly(other, limit-mib)
 		}
-		// What was imported neither gives room nor takes any.
+		// The imported pool neither lends its memory to new blocks nor is charged.
 		other.Want("allocpool more 1M s pool", errInvalidValue)
 		other.Want("pooluse pool", errInvalidValue)
 		other.Want("pooltrim pool 0", "ok")
@@ -77,7 +77,7 @@ func TestForeignPools(t *testing.T) {
 	})
 }
 
-// Whose it is decides the driver, and it says so to the program.
+// TestForeignPoolsRefused: the driver decides which process may import or export, and the program gets its error.
 func TestForeignPoolsRefused(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -192,9 +192,9 @@ var lent = []struct {
 		nil, []string{"freeasync p s", "sync s"}},
 }
 
-// The owner lets go, or dies, before those who imported it. The bytes leave its charge,
-// and nobody's budget has them. They are gone from the device all the same, and so they
-// are overhead of whoever has them by the device's own figures, and no room for others.
+// TestForeignMemoryOutlivesItsOwner: the owner frees its memory, or dies, before the importers. The bytes leave its charge,
+// and are charged to no budget. They are still in use on the device, so they count
+// as overhead of the process that has them by the device's own figures, and are not free for other programs.
 func TestForeignMemoryOutlivesItsOwner(t *testing.T) {
 	t.Parallel()
 	const device, limit = 16 * mib, 8 * mib

@@ -75,7 +75,7 @@ func TestForeignHandles(t *testing.T) {
 	})
 }
 
-// The same for a block that another process opens by its handle, and frees in vain.
+// TestForeignIPC: a block that another process opens by its IPC handle is charged to its owner alone. The other process cannot free it.
 func TestForeignIPC(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -109,7 +109,7 @@ func TestForeignIPC(t *testing.T) {
 	})
 }
 
-// What another API exported is that one's: mapped, freed and destroyed for nothing.
+// TestForeignExternal: memory that another API exported is not charged when a program maps, frees and destroys it.
 func TestForeignExternal(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -170,8 +170,8 @@ func TestForeignHandlesOfOnesOwn(t *testing.T) {
 	})
 }
 
-// What it imported after it had released its own handle is another's, to the library: it
-// leaves the charge with the last use of what was created, and shows as overhead.
+// TestForeignHandlesOfOnesOwnLater: a process releases its own handle and then imports its memory. The library takes the import for
+// memory of another process: the charge ends with the last use of the original memory, and the rest shows as overhead.
 func TestForeignHandlesOfOnesOwnLater(t *testing.T) {
 	const limit = 8 * mib
 	t.Parallel()

@@ -35,7 +35,7 @@ func TestGraphsAreUpdated(t *testing.T) {
 			p.Want("launch x s", "ok")
 			p.Want("sync s", "ok")
 			keeps(t, m, pid, 0, small)
-			// One that fails changes nothing.
+			// An update that fails changes nothing.
 			m.Sim("fail", "cuGraphExecUpdate*:1:999")
 			p.Want(update+" x other", "err 999")
 			m.Sim("clear")
@@ -81,7 +81,7 @@ func TestGraphsAreUpdated(t *testing.T) {
 	})
 }
 
-// What the graph before the update left behind stays until it is freed.
+// TestUpdatesLeaveBlocks: blocks that the graph allocated before the update stay until they are freed.
 func TestUpdatesLeaveBlocks(t *testing.T) {
 	const limit, small, large = 8 << 20, 1000001, 5000003
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -106,7 +106,7 @@ func TestUpdatesLeaveBlocks(t *testing.T) {
 		keeps(t, m, pid, small+large, 0)
 		p.Want("free a", "ok")
 		p.Want("free b", "ok")
-		// One that allocates nothing any more; here, whose child does not.
+		// Update a graph whose child no longer allocates.
 		p.Want("graph empty", "ok")
 		p.Want("graph plain", "ok")
 		p.Want("graphchild n plain empty", "ok")

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// graphs are the ways to a graph that allocates so many bytes at a, and frees them
-// again or not, up to "graph".
+// graphs are the ways to build a graph, named "graph", that allocates memory at a, and optionally
+// frees it.
 var graphs = []struct {
 	name string
 	make func(p *rig.Program, bytes uint64, frees bool)
@@ -127,7 +127,7 @@ func TestGraphsAreCharged(t *testing.T) {
 	})
 }
 
-// What a graph leaves behind is a block like any other, and freed like one.
+// TestGraphsLeaveBlocks: a block that outlives the launch of its graph is charged and freed like any other block.
 func TestGraphsLeaveBlocks(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -298,7 +298,7 @@ func TestGraphsRollBack(t *testing.T) {
 	})
 }
 
-// What is remembered of an executable graph goes with it.
+// TestGraphsAreForgotten: the library's record of an executable graph ends with the graph.
 func TestGraphsAreForgotten(t *testing.T) {
 	everyWayExactly(t, 8<<20, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		rounds := func(n int) {

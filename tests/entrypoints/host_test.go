@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// hostRest checks that so much host memory is left under the cap, and not one byte more.
+// hostRest checks that exactly limit-held bytes of host memory are left under the cap, to the byte.
 func hostRest(t *testing.T, m *rig.Machine, p *rig.Program, limit, held uint64) {
 	t.Helper()
 	if got := m.SimNumber("host"); got != held {
@@ -71,8 +71,8 @@ func TestHostIsCounted(t *testing.T) {
 	})
 }
 
-// What goes by a handle is counted like the rest, wherever in the host it is, until nobody
-// refers to it nor maps it. It lives in no context.
+// TestHostByHandle: host memory with a handle is counted like other host memory, on any NUMA node, until its last
+// reference and its last mapping end. It belongs to no context.
 func TestHostByHandle(t *testing.T) {
 	const limit = 8*mib + 1
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -118,7 +118,7 @@ func TestHostByHandle(t *testing.T) {
 	})
 }
 
-// What a pool in the host gives out is counted until it is freed, at once or in stream order.
+// TestHostPools: a block of a host memory pool is counted until it is freed, at once or in stream order.
 func TestHostPools(t *testing.T) {
 	const limit = 1<<20 + 1
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -161,7 +161,7 @@ func TestHostPools(t *testing.T) {
 	})
 }
 
-// It is no device memory: neither charged there nor bounded by the budget.
+// TestHostIsNotTheDevices: host memory is neither charged to a device nor bounded by the budget.
 func TestHostIsNotTheDevices(t *testing.T) {
 	everyWay(t, mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Want("host a 64M", "ok")
@@ -171,7 +171,7 @@ func TestHostIsNotTheDevices(t *testing.T) {
 	})
 }
 
-// What lived in a context is gone with it, by whatever call it ends.
+// TestHostEndsWithItsContext: the host memory of a context is uncounted when any call ends the context.
 func TestHostEndsWithItsContext(t *testing.T) {
 	const limit = 1 << 20
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -220,14 +220,14 @@ func TestHostMax(t *testing.T) {
 		hostRest(t, m, p, limit, 1000)
 		p.End()
 	}
-	// What cannot be read is no cap, and not the lack of one either.
+	// With an unreadable cap cuInit fails, so the program runs neither with a wrong cap nor without a cap.
 	r := rig.Run(t, m.Command(append(m.PreloadEnv(), "GPUARB_HOST=64X"), rig.Build(t, "programs/cudaprog-dlsym")))
 	if !strings.Contains(r.Stdout, "init err 2") || !strings.Contains(r.Stderr, "GPUARB_HOST=64X is no size") {
 		t.Errorf("%s%s", r.Stdout, r.Stderr)
 	}
 }
 
-// What is held is counted over the daemon's restart, and over its absence.
+// TestHostWithoutDaemon: host memory stays counted while no daemon runs and after the daemon restarts.
 func TestHostWithoutDaemon(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20

@@ -51,8 +51,8 @@ func seen(m *rig.Machine) {
 	rig.Eventually(m.T, "a context was seen", func() bool { return m.Lease(p.PID(), 0).Overhead == 64*mib })
 }
 
-// What a program uses that no call names is charged to it, less what it imported, as long
-// as it has that.
+// TestImportsAreTakenOff: unexplained usage of a program is charged to it, less the bytes that it imported, as long
+// as it has the import.
 func TestImportsAreTakenOff(t *testing.T) {
 	t.Parallel()
 	const rounding = 40 * mib // of blocks, imports, and a pool
@@ -78,8 +78,8 @@ func TestImportsAreTakenOff(t *testing.T) {
 	}
 }
 
-// Who imported, and does nothing else, is charged nothing: not even what the device counts
-// as its own once the owner is dead.
+// TestImportsAreNotCharged: a program that only imports memory is charged nothing, even when the owner is dead
+// and the device attributes the memory to the importer.
 func TestImportsAreNotCharged(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"block", "mapping", "pointer"} {

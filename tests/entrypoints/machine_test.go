@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// What the driver calls its errors.
+// Names of the driver's errors, as test programs print them.
 const (
 	errInvalidValue  = "err 1"
 	errOutOfMemory   = "err 2"
@@ -60,7 +60,7 @@ func holds(t *testing.T, m *rig.Machine, pid, device int, bytes uint64) {
 	}
 }
 
-// exactly checks that so many bytes are left under the limit, and not one more.
+// exactly checks that exactly the given bytes are left under the limit.
 func exactly(p *rig.Program, bytes uint64) {
 	p.Want(fmt.Sprintf("alloc rest %d", bytes), "ok")
 	p.Want("alloc more 1", errOutOfMemory)

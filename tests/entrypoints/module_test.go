@@ -12,7 +12,7 @@ import (
 
 const gib = 1024 * mib
 
-// beside is what a device has in use beside what programs asked for, contexts apart.
+// beside returns the bytes in use on a device, less the programs' allocations and less the given number of contexts.
 func beside(m *rig.Machine, contexts int) uint64 {
 	return m.SimNumber("used", "0") - m.SimNumber("total", "0") - uint64(contexts)*64*mib
 }
@@ -153,7 +153,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 				t.Errorf("%+v", l)
 			}
 			p.Want("alloc b 1", errOutOfMemory)
-			// By the driver's own count nobody else is promised what it has.
+			// By the driver's own count, no byte that the program has is promised to another program.
 			if used := m.SimNumber("used", "0"); uint64(s.Devices[0].Capacity)-uint64(s.Devices[0].Committed) > 8*gib-used {
 				t.Errorf("%d bytes of 8 GiB are in use, and the books have %+v", used, s.Devices[0])
 			}

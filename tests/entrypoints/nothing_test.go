@@ -6,7 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// What the driver grants a request for nothing is no address: it is charged nothing, and to free it gives nothing back.
+// TestNothing: the driver answers a request for zero bytes with a null address. The request is not charged, and freeing the address returns no bytes.
 func TestNothing(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// beyond is how many calls of the driver's functions commands lead to, beyond so many of
-// the program's own.
+// beyond returns how many calls of the driver the commands cause in addition to
+// the `own` calls that the program itself makes.
 func beyond(m *rig.Machine, p *rig.Program, own int, commands ...string) int {
 	m.T.Helper()
 	m.CountCalls("cu*")
@@ -22,8 +22,8 @@ func beyond(m *rig.Machine, p *rig.Program, own int, commands ...string) int {
 	return calls - own
 }
 
-// What the driver is asked for a pair of an allocation and a free in stream order, beyond
-// the two: what the pool holds, once.
+// TestPairsOfCalls: for a pair of an allocation and a free in stream order, the library adds one call to the
+// driver: the query of what the pool holds.
 func TestPairsOfCalls(t *testing.T) {
 	const pairs = 10
 	everyWayExactly(t, 32<<20, func(t *testing.T, m *rig.Machine, p *rig.Program) {

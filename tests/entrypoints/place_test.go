@@ -104,9 +104,9 @@ func TestPlacesHavePools(t *testing.T) {
 	}
 }
 
-// Nobody knows where a place of another kind will be: what is created there is charged to the
-// current device, rather than to nobody. The simulated driver has none; that it is asked for
-// what fits, and not for more, shows the charge.
+// TestPlacesToCome: memory at a location type that this version does not know is charged to the
+// current device. The simulated driver has no such type. The test sees the charge because the library passes on
+// only requests that fit the budget.
 func TestPlacesToCome(t *testing.T) {
 	const limit = 4 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -18,7 +18,7 @@ var places = []string{
 	"discard a %d s", "discardptsz a %d 0",
 }
 
-// before13 are those that every driver has.
+// before13 returns the calls that drivers before CUDA 13 have, too.
 func before13() []string {
 	return slices.DeleteFunc(slices.Clone(places), func(call string) bool {
 		return strings.Contains(call, "batch") || strings.Contains(call, "discard")
@@ -75,7 +75,7 @@ func TestManagedMemoryStaysCharged(t *testing.T) {
 	})
 }
 
-// Who may use memory from another device changes nothing of whose it is, nor where.
+// TestPeersTakeNothing: access from another device changes neither the owner of memory nor its device.
 func TestPeersTakeNothing(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

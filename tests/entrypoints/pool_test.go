@@ -99,7 +99,7 @@ func TestPoolsRollBack(t *testing.T) {
 			p.Want("syncall", "ok")
 			keeps(t, m, pid, kept, 0)
 		}
-		// What was to come from a pool, or from a free that is on its way, goes back there.
+		// A failed allocation returns its bytes to their source: the pool, or a pending free.
 		for _, pool := range []string{"default", "own"} {
 			p.Want("poolkeep "+pool+" 64M", "ok")
 			p.Want(fmt.Sprintf("allocpool a %d s %s", bytes, pool), "ok")
@@ -131,8 +131,8 @@ func TestPoolsRollBack(t *testing.T) {
 	})
 }
 
-// What a pool keeps is charged, and the program's own to use again in that pool,
-// until the pool gives it up, by whatever route.
+// TestPoolsKeep: pooled memory is charged, and its program can use it again from that pool,
+// until the pool releases it in any way.
 func TestPoolsKeep(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -190,7 +190,7 @@ func TestPoolsKeep(t *testing.T) {
 		p.Want("free a", "ok")
 		p.Want("pooltrim default 0", "ok")
 		p.Want("poolkeep default 0", "ok")
-		// What the device takes from is a pool like any other.
+		// The device's current pool behaves like any other pool.
 		p.Want("pooluse own", "ok")
 		p.Want("allocasync a 3M s", "ok")
 		keeps(t, m, pid, 3<<20, 0)
@@ -205,7 +205,7 @@ func TestPoolsKeep(t *testing.T) {
 	})
 }
 
-// What a pool of managed memory has no place for is charged where it is used, like any
+// TestPoolsOfManagedMemory: memory of a managed pool without a preferred location is charged to the device that uses it, like
 // other managed memory.
 func TestPoolsOfManagedMemory(t *testing.T) {
 	const limit, bytes = 8<<20 + 3, 100003
@@ -317,7 +317,7 @@ func TestPoolsInStreamOrder(t *testing.T) {
 		p.Want("open", "ok")
 		p.Want("allocasync b 2M other", "ok") // waits, and has it from the pool
 		keeps(t, m, pid, limit, 0)
-		// A stream that ended is no other's, though its handle may come again.
+		// A new stream may have the handle of an ended stream, and must not inherit its frees.
 		p.Want("freeasync b other", "ok")
 		p.Want("streamdestroy other", "ok")
 		p.Want("stream other", "ok")
@@ -389,7 +389,7 @@ func TestPoolsBesideACapture(t *testing.T) {
 	})
 }
 
-// What pools keep the next daemon counts as well.
+// TestPoolsAfterADaemonDied: the next daemon counts pooled memory as well.
 func TestPoolsAfterADaemonDied(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -577,8 +577,8 @@ func chunked(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p 
 	}
 }
 
-// within checks that the driver has no more in use than the limit and one granule for
-// each of so many pools, and that the daemon counts what is beyond that.
+// within checks that the driver has no more in use than the limit and one granule,
+// and that the daemon's count differs by less than one granule.
 func within(t *testing.T, m *rig.Machine, pid int, limit, granule uint64) {
 	t.Helper()
 	used := m.SimNumber("used", "0")
@@ -698,8 +698,8 @@ func TestPoolsSteady(t *testing.T) {
 	})
 }
 
-// Two threads share a budget that a pool keeps most of, and trimming takes its time: each
-// gets what it wants, whoever of them finds the other at it.
+// TestPoolsTrimmedForTwo: two threads share a budget, a pool keeps most of it, and trimming is slow. Both threads
+// get their memory, even if one thread finds the other in the middle of a trim.
 func TestPoolsTrimmedForTwo(t *testing.T) {
 	t.Parallel()
 	const limit = 256 * mib

@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roomFor makes a machine with a program without a context, and with room for so many
-// contexts beside its neighbour.
+// roomFor makes a machine with a program without a context. Beside a neighbour program there is memory for
+// the given number of contexts.
 func roomFor(t *testing.T, way string, contexts uint64) (*rig.Machine, *rig.Program) {
 	t.Helper()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
@@ -54,8 +54,8 @@ func TestPrimaryContextWithSiblings(t *testing.T) {
 	}
 }
 
-// A context that the device has shown takes its place again when it is destroyed and made
-// anew, though no reading has shown that it went: the device has room for one.
+// TestPrimaryContextMadeAnew: a counted context is destroyed and made again before a reading of the device shows
+// its end. The device has memory for one context, so the new context must take the place of the old one.
 func TestPrimaryContextMadeAnew(t *testing.T) {
 	t.Parallel()
 	m, p := roomFor(t, "dlsym", 1)
@@ -101,8 +101,8 @@ func TestPrimaryContextAfterTheAskerLeft(t *testing.T) {
 	holds(t, m, p.PID(), 0, mib)
 }
 
-// A primary context that others keep is retained and released without a look at what
-// lives in it; its end is noticed all the same, also where somebody let go of it unseen.
+// TestPrimaryContextRetainedAgain: retaining and releasing a primary context that has other holders does not inspect the
+// objects in it. The library still notices its end, even if a holder released it without a hooked call.
 func TestPrimaryContextRetainedAgain(t *testing.T) {
 	everyWayExactly(t, 64*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
@@ -115,7 +115,7 @@ func TestPrimaryContextRetainedAgain(t *testing.T) {
 			holds(t, m, pid, 0, mib)
 			p.Want("release 0", "ok") // the last
 			holds(t, m, pid, 0, 0)
-			// The runtime has it, which nobody sees, and then lets go of it.
+			// The CUDA runtime retains and releases the context by calls that are not hooked.
 			p.Want("runtime c", "ok")
 			p.Want("use c", "ok")
 			p.Want("alloc a 1M", "ok")
@@ -145,8 +145,8 @@ func TestPrimaryContextRetainedAgain(t *testing.T) {
 	})
 }
 
-// A driver may take seconds for a context. What was promised for it is nobody else's until the call
-// has returned, however often the device is read meanwhile.
+// TestContextsThatTakeTheirTime: a driver may take seconds to make a context. The bytes that are expected for it stay reserved
+// until the call returns, however often the device is read meanwhile.
 func TestContextsThatTakeTheirTime(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ command, symbol, way string }{

@@ -49,8 +49,8 @@ func seesKind(t *testing.T, p *rig.Program, kind, list string) {
 	}
 }
 
-// What a program is told is its budget, by whatever API it asks, and nothing of
-// what others do.
+// TestQueriesAgree: every API reports the program's budget as its total memory, and shows nothing of
+// other programs.
 func TestQueriesAgree(t *testing.T) {
 	const limit = 100 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -73,8 +73,8 @@ func TestQueriesAgree(t *testing.T) {
 	})
 }
 
-// What is free is what can be had: it follows what others do, and what the process itself does
-// shows at once, whichever API is asked.
+// TestQueriesFollow: free memory is memory that can be allocated. It follows other programs, and changes of the process
+// itself show at once, in each API.
 func TestQueriesFollow(t *testing.T) {
 	t.Parallel()
 	for _, first := range []string{"info", "nvmlmemory", "nvmlmemory2"} {
@@ -112,7 +112,7 @@ func comesToTell(t *testing.T, p *rig.Program, free, total uint64) {
 	tells(t, p, free, total)
 }
 
-// What is reserved is there, whatever others do.
+// TestQueriesOfWhatIsReserved: reserved memory stays free for its owner, whatever other programs do.
 func TestQueriesOfWhatIsReserved(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -218,8 +218,8 @@ func TestQueriesOfTheWholeDevice(t *testing.T) {
 	}
 }
 
-// What a device is called before there is a context does not fix what is free: the
-// context takes room, and what is free then can be had.
+// TestQueriesBeforeTheContext: a query before the context exists does not fix the figure of free memory. The
+// context takes memory, and the free memory reported afterwards can be allocated.
 func TestQueriesBeforeTheContext(t *testing.T) {
 	t.Parallel()
 	const context = 64 * mib

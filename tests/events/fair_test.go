@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFlood: a program that is refused without a pause writes no more than its user's lines in a second, and a line has the number of the others.
-// A client that follows and does not read holds up nobody, and finds all lines afterwards.
+// TestFlood: a program that is refused without a pause writes at most its user's lines in a second, and one line has the number of suppressed events.
+// A client that follows the events without reading them delays no other client, and finds all lines afterwards.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -52,8 +52,8 @@ func of(e *events.Event, pid int) bool {
 	return e.PID == pid && e.UID != nil && *e.UID == uint32(os.Getuid()) && e.User == rig.User() && e.Job != 0 && strings.Contains(e.Command, "cudaprog-dlsym")
 }
 
-// TestGrants: a lease and a job that begin, what the daemon grants, a refusal, and the death of a program with what it held.
-// What is taken from the credit is no event.
+// TestGrants: the start of a lease and of a job, a grant, a refusal, and the death of a program with its bytes are events.
+// An allocation from credit is not an event.
 func TestGrants(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -167,7 +167,7 @@ func TestWaits(t *testing.T) {
 	})
 }
 
-// TestRecall: what somebody has idle is called back, for whom.
+// TestRecall: reclaiming idle credit is an event that names its holder and the client that needs it.
 func TestRecall(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -36,7 +36,7 @@ func parse(t *testing.T, text string) (all []events.Event) {
 	return all
 }
 
-// refuse has a program refused something n times: n lines.
+// refuse makes n requests of a program that are refused: n lines.
 func refuse(m *rig.Machine, p *rig.Program, n int) {
 	m.T.Helper()
 	for range n {
@@ -44,7 +44,7 @@ func refuse(m *rig.Machine, p *rig.Program, n int) {
 	}
 }
 
-// size is what stat says of the file.
+// size returns the file's size as stat reports it.
 func size(m *rig.Machine) int64 {
 	m.T.Helper()
 	info, err := os.Stat(filepath.Join(m.Mount, "events"))

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// answersFile is what NVIDIA's driver answered: 580.159.04 on an H200.
+// answersFile has the answers of NVIDIA's driver: 580.159.04 on an H200.
 const answersFile = "testdata/answers.txt"
 
 // section is commands of cudaprog's for one process, and what each is answered.
@@ -39,10 +39,10 @@ func sections(t *testing.T) (all []*section) {
 	return all
 }
 
-// handle is what an answer tells of memory that is exported: another number each time.
+// handle matches answers with a handle of exported memory, which differs in each run.
 var handle = regexp.MustCompile(`^((?:exportfd|poolexport|ptrexport|ipcget) \w+ ok) \w+$`)
 
-// answered has a process carry the commands out, and returns its answers; of those that it does not live to give, "no answer".
+// answered runs the commands in a process and returns its answers. If the process dies, the remaining answers are "no answer".
 func answered(t *testing.T, m *rig.Machine, env []string, s *section) []string {
 	t.Helper()
 	cmd := m.Command(env, rig.Build(t, "programs/cudaprog-dlsym"), "-")
@@ -67,7 +67,7 @@ func answered(t *testing.T, m *rig.Machine, env []string, s *section) []string {
 	return answers
 }
 
-// hold compares answers with what is expected of them. What NVIDIA's driver does not live to answer anybody may answer as he likes.
+// hold compares answers with the expected ones. Where NVIDIA's driver crashed instead of answering, any answer is right.
 func hold(t *testing.T, who string, s *section, got, want []string) {
 	t.Helper()
 	for i, command := range s.commands {

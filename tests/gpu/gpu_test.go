@@ -41,7 +41,7 @@ func TestRealDriver(t *testing.T) {
 	}
 }
 
-// answersTo is where TestRealAnswers writes what the driver of this machine answers.
+// answersTo is the file into which TestRealAnswers writes the answers of this machine's driver; "": none.
 var answersTo = flag.String("gpu.answers", "", "write what the driver answers to this `FILE`")
 
 // TestRealAnswers: this machine's driver answers a program under the library as without it; where it differs from
@@ -283,8 +283,8 @@ func holds(t *testing.T, m *rig.Machine, p *rig.Program, want uint64) {
 	}
 }
 
-// TestOpenCL: NVIDIA's OpenCL names libcuda.so.1, whose functions are caught as well. What a program has of it is charged once, when it
-// is made and when the driver takes it, which may be as it is used for the first time.
+// TestOpenCL: NVIDIA's OpenCL library loads libcuda.so.1, and the library also catches calls inside it. Memory of OpenCL is charged once: when the
+// program creates it, or when the driver allocates it, which may be at its first use.
 func TestOpenCL(t *testing.T) {
 	icd, err := os.ReadFile("/etc/OpenCL/vendors/nvidia.icd")
 	if err != nil {
