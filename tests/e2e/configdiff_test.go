@@ -55,7 +55,7 @@ func TestConfigDiff(t *testing.T) {
 		fmt.Sprintf(`device 0: slots.max: in force 1, in the files nothing; set by %s`, by),
 	}
 	diff(live...)
-	for _, back := range []string{"memory.max=4G", "memory.max=50%"} { // the old value is no difference, in any spelling
+	for _, back := range []string{"memory.max=4G", "memory.max=50%"} { // setting the old value is not shown as a difference, in any spelling
 		change("--rule", "lab", back)
 		diff(live[1:]...)
 	}

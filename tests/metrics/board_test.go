@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// everything is what a daemon exports of which each metric has a series.
+// everything returns the export of a daemon in a state in which each metric has a series.
 func everything(t *testing.T) exports {
 	t.Helper()
 	m := machine(t, `
@@ -132,7 +132,7 @@ func TestBoardAndAlerts(t *testing.T) {
 	}
 }
 
-// TestCheck holds the check itself to mistakes that somebody could make.
+// TestCheck checks the checker itself against mistakes that a contributor could make.
 func TestCheck(t *testing.T) {
 	all := exportsOf(`# HELP a_bytes x
 a_bytes{device="0",kind="used"} 1

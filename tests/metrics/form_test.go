@@ -8,11 +8,11 @@ import (
 	"testing"
 )
 
-// source is how a panel, a query or a variable names where its data come from: the variable datasource, so that the board can be
+// source is the data source of a panel, a query or a variable: the variable datasource, so that the board can be
 // imported anywhere.
 type source struct{ Type, UID string }
 
-// panel is what Grafana needs to know of a panel (Grafana 10 and 11, "Dashboard JSON model").
+// panel has the fields of a panel that Grafana requires (Grafana 10 and 11, "Dashboard JSON model").
 type panel struct {
 	ID         int
 	Title      string
@@ -29,8 +29,8 @@ type panel struct {
 	Options     map[string]any
 }
 
-// units are those of Grafana's list of units (its package grafana-data, valueFormats) that the board may use. Grafana takes a
-// word that is not in its list for a suffix, without a complaint.
+// units are the units that the board may use, from Grafana's list (its package grafana-data, valueFormats). Grafana shows a
+// word outside its list as a suffix, without a warning.
 var units = []string{"short", "bytes", "s", "percentunit", "ops"}
 
 // TestBoardForm: Grafana would take the board as it is meant. It cannot be asked: Debian has no Grafana.
@@ -55,7 +55,7 @@ func TestBoardForm(t *testing.T) {
 	if err := json.Unmarshal(text, &board); err != nil {
 		t.Fatal(err)
 	}
-	// 39 is of Grafana 10.4 and 11.0; a later version takes it over, an older one shows what it knows of it.
+	// 39 is the schema version of Grafana 10.4 and 11.0. A later Grafana migrates the board, an older one ignores unknown fields.
 	if board.SchemaVersion != 39 || board.Title == "" || !regexp.MustCompile(`^[a-zA-Z0-9_-]{1,40}$`).MatchString(board.UID) {
 		t.Errorf("schemaVersion %d, title %q, uid %q", board.SchemaVersion, board.Title, board.UID)
 	}

@@ -37,7 +37,7 @@ func own(text string) string {
 	return b.String()
 }
 
-// value is that of a series, spelled as in the text.
+// value returns the value of a series, spelled as in the text.
 func value(t *testing.T, text, series string) string {
 	t.Helper()
 	for line := range strings.Lines(text) {
@@ -121,7 +121,7 @@ func TestJobsWhenAskedFor(t *testing.T) {
 	a.End()
 }
 
-// reconfigure has the daemon read another configuration.
+// reconfigure makes the daemon read another configuration.
 func reconfigure(m *rig.Machine, config string) {
 	m.T.Helper()
 	file := filepath.Join(m.Dir, "gpuarb.toml")

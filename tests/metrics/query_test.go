@@ -9,7 +9,7 @@ import (
 	"strings"
 )
 
-// series is what a daemon exports under one name: of each label the values.
+// series are the label values that a daemon exports under one metric name, by label.
 type series map[string]map[string]bool
 
 // exports are all names of a text, those of a histogram's parts included.

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullRules has Prometheus' own tool read the alerts, the board's queries and the text, and play a day in good order and one in bad.
+// TestFullRules runs promtool on the alerts, the board's queries and the exported text. It also evaluates the alerts on a normal day and on a day with faults.
 func TestFullRules(t *testing.T) {
 	promtool := func(input string, args ...string) {
 		t.Helper()

@@ -140,7 +140,7 @@ const (
 		"streamdestroy s; threads 4 50 1K 1; fork; init; alloc f 1M; free f; join; reload; init; alloc g 1M; free g"
 )
 
-// toolsOwn is what heaptrack prints about itself.
+// toolsOwn matches the lines that heaptrack prints about itself.
 var toolsOwn = regexp.MustCompile(`(?m)^(heaptrack |Heaptrack |starting application|/usr/lib/heaptrack|  heaptrack |\s(allocations|leaked|temporary) ?.*|$).*\n`)
 
 var complaint = regexp.MustCompile(`(?m)(Sanitizer|^==\d+==|runtime error:)`)

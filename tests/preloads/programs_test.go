@@ -31,7 +31,7 @@ var builds = []build{
 	{name: "clang-thread", flags: "clang -fsanitize=thread"},
 	{name: "clang-undefined", flags: "clang -fsanitize=undefined -fno-sanitize-recover=all"},
 	{name: "clang-leak", flags: "clang -fsanitize=leak"},
-	// What an uninstrumented driver writes it takes for uninitialised.
+	// MemorySanitizer takes memory that an uninstrumented driver writes for uninitialised.
 	{name: "clang-memory", flags: "clang -fsanitize=memory -fsanitize-recover=memory", env: []string{"MSAN_OPTIONS=exit_code=0"}},
 	{name: "clang-hwaddress", flags: "clang -fsanitize=hwaddress -fsanitize-hwaddress-experimental-aliasing -Wl,--no-relax"},
 }
@@ -75,7 +75,7 @@ func (b build) cudaprog(t *testing.T, how string) string {
 	return b.program(t, "cudaprog", more, sources...)
 }
 
-// first is what the build wants before everything else in LD_PRELOAD, or nothing.
+// first returns the libraries that must come first in LD_PRELOAD for this build, or nil.
 func (b build) first(t *testing.T) []string {
 	t.Helper()
 	if b.early == "" {

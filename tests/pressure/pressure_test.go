@@ -50,7 +50,7 @@ func read(m *rig.Machine, of string) file {
 	return file{time.Duration(some) * time.Microsecond, time.Duration(full) * time.Microsecond}
 }
 
-// truth is what a total surely is at least, and what it can be at most.
+// truth is the interval in which a total must lie: its least and its greatest possible value.
 type truth struct{ least, most time.Duration }
 
 // span is the truth of a state that began between two moments and ended between two others.
@@ -68,13 +68,13 @@ func (x truth) holds(t *testing.T, what string, got time.Duration) {
 	}
 }
 
-// waiting waits until so many requests are in the queue.
+// waiting waits until n requests are in the queue.
 func waiting(m *rig.Machine, n int) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
 }
 
-// lasts lets the state go on until the device's pressure has grown by so much, of which no result depends.
+// lasts keeps the state until the device's pressure has grown by 200 ms. No result depends on that figure.
 func lasts(m *rig.Machine, what func(file) time.Duration) {
 	m.T.Helper()
 	was := what(read(m, "devices/0"))
@@ -127,8 +127,8 @@ func TestSome(t *testing.T) {
 	}
 }
 
-// TestFull: while all that have a lease on the device wait, nobody goes on there, whatever else keeps its bytes; as soon as one of
-// them goes on, somebody does.
+// TestFull: "full" grows while all programs with a lease on the device wait, even if memory there is used without gpuarb. It stops
+// growing as soon as one of these programs continues.
 func TestFull(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -82,8 +82,8 @@ func TestDaemon(t *testing.T) {
 	allGone(m)
 }
 
-// TestHeirs: a program and its child are dead, the grandchild has the device open still.
-// What they held is out of reach, as unmanaged, by the grandchild's name, until it ends.
+// TestHeirs: a program and its child are dead, and the grandchild has the device still open.
+// Their memory counts as unmanaged usage under the grandchild's name, until the grandchild ends.
 func TestHeirs(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

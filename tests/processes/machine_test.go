@@ -20,8 +20,8 @@ func story(t *testing.T, words []string, before ...string) []string {
 	return slices.Concat(before, []string{rig.Build(t, "programs/processes")}, words)
 }
 
-// tell has a story told to its end, and returns what it said. At each place where it
-// waits look is called, if there is one.
+// tell runs a story to its end, and returns its output lines. At each line "at PLACE" the story waits, and
+// tell calls look, if look is not nil.
 func tell(m *rig.Machine, env, words []string, look func(at string, p *rig.Program)) []string {
 	m.T.Helper()
 	p := m.Begin(m.Command(env, words[0], words[1:]...))
@@ -42,7 +42,7 @@ func tell(m *rig.Machine, env, words []string, look func(at string, p *rig.Progr
 	}
 }
 
-// bare is what a story says on a machine of its own without the shim: what is right.
+// bare returns the output of a story on a machine of its own without the shim: the expected output.
 func bare(t *testing.T, words []string, sim ...string) []string {
 	t.Helper()
 	m := machine(t, sim...)

@@ -42,7 +42,7 @@ func TestNoRoom(t *testing.T) {
 	}
 }
 
-// took is what a program got of what TestNoRoom has it ask for.
+// took returns how many bytes a program of TestNoRoom allocated, by its output.
 func took(t *testing.T, out string) int {
 	t.Helper()
 	sizes := map[string]int{"a": 32 << 20, "b": 32 << 20, "c": 1, "d": 1 << 30, "e": 1 << 30, "f": 1 << 30, "g": 1 << 30}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// What follows runs what docs/admin/ci.md has for test runners that Debian 12 lacks.
+// This file runs the examples of docs/admin/ci.md for test runners that Debian 12 does not have.
 
 // ciPage is the text of docs/admin/ci.md.
 func ciPage(t *testing.T) string {

@@ -14,7 +14,7 @@ import (
 // block is a fenced block of a page. page is its path below docs/; the README of the project is README.md.
 type block struct{ page, kind, text string }
 
-// blocks are those of the README and of all pages.
+// blocks returns the command blocks of the README and of all pages.
 func blocks(t *testing.T) (list []block) {
 	t.Helper()
 	pages := []string{"../../README.md"}

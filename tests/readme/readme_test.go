@@ -55,7 +55,7 @@ func steps(t *testing.T, path string) (list []step) {
 // masked are the columns whose values differ from run to run.
 var masked = map[string]bool{"PID": true, "AGE": true, "WAITED": true, "TICKET": true}
 
-// differing is what differs from run to run outside of tables, and how it is shown.
+// differing are texts outside of tables that differ from run to run, and their replacements in the comparison.
 var differing = []struct {
 	what *regexp.Regexp
 	show string
@@ -121,9 +121,9 @@ func (s shell) run(t *testing.T, command string) []string {
 	return lines
 }
 
-// machine gives the shell after it a root of its own: everything of the machine's,
-// but an empty /run, no /gpu yet, and an /etc that can be written without harm. Its daemon has no flags, and dies with it. What asks
-// systemd to have it read its configuration again asks it.
+// machine is a script that gives a shell a root of its own: all folders of the host,
+// but an empty /run, no /gpu, and a copy of /etc that can be changed safely. It starts a daemon without flags, which ends with the
+// shell. Its systemctl sends that daemon SIGHUP on "reload gpuarbd".
 const machine = `
 	set -e
 	root=$1/root
@@ -202,8 +202,8 @@ func play(t *testing.T, list []step) {
 	}
 }
 
-// check runs one command. What only looks is asked again until it shows what the
-// reader sees, who takes a moment to type.
+// check runs one command. A command that only reads is repeated until its output is as in the
+// page, because a reader takes a moment to type and the test does not.
 func (s step) check(t *testing.T, sh shell) {
 	t.Helper()
 	looks := false

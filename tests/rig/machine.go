@@ -120,10 +120,10 @@ func Build(t testing.TB, name string) string {
 	return path
 }
 
-// Env is the environment of a program on the machine, before any shim: the
-// simulated driver first in its library path (unless System), and nothing of gpuarb's. What
-// it leaves in its folder for temporary files goes with the machine.
-// SIMCUDA_DIR names the machine to the rig, whatever the driver is.
+// Env returns the environment of a program on the machine, before any shim: the
+// simulated driver first in its library path (unless System), and no variables of gpuarb. Files that
+// the program leaves in TMPDIR are removed with the machine.
+// SIMCUDA_DIR names the machine to the rig, also with a real driver.
 func (m *Machine) Env() []string {
 	var env []string
 	for _, kv := range os.Environ() {
@@ -176,7 +176,7 @@ func (m *Machine) Start() {
 	}
 }
 
-// Use has the daemons that are started from here on be another binary than the built one.
+// Use sets the binary of all daemons that are started from here on.
 func (m *Machine) Use(daemon string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -254,7 +254,7 @@ func (m *Machine) TryStart() error {
 	return nil
 }
 
-// notifySocket is where the daemon says READY=1, by systemd's protocol.
+// notifySocket makes the socket on which the daemon sends READY=1, by systemd's protocol.
 func notifySocket(dir string) (*net.UnixConn, string, error) {
 	path := filepath.Join(dir, "notify")
 	_ = os.Remove(path)
@@ -291,7 +291,7 @@ func (m *Machine) Write(p []byte) (int, error) {
 	return m.log.Write(p)
 }
 
-// Log is what the daemons of this machine wrote so far.
+// Log returns what the daemons of this machine have logged so far.
 func (m *Machine) Log() string {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -397,7 +397,7 @@ func (m *Machine) Gpuarb(args ...string) *exec.Cmd {
 	return m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), Build(m.T, "gpuarb"), args...)
 }
 
-// Result is how a command ended.
+// Result is the output and the exit status of a command that has ended.
 type Result struct {
 	Code           int
 	Stdout, Stderr string

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// Held is what the simulated driver says that a process holds on a device.
+// Held is the simulated driver's count of what a process holds on a device.
 type Held struct {
 	PID      int
 	Start    uint64 // clock ticks since boot
@@ -72,8 +72,8 @@ func (m *Machine) Calls(pattern string) int {
 	return 0
 }
 
-// Lease is what the daemon says that a process holds on a device. The test fails
-// where it knows no such lease.
+// Lease returns the daemon's state of a process's lease on a device. The test fails
+// if the daemon has no such lease.
 func (m *Machine) Lease(pid, device int) figures.LeaseState {
 	m.T.Helper()
 	s := m.Snapshot()

@@ -41,7 +41,7 @@ func (o *output) Write(p []byte) (int, error) {
 	return o.text.Write(p)
 }
 
-// String is what was written so far.
+// String returns the text that was written so far.
 func (o *output) String() string {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -98,7 +98,7 @@ func (p *Program) kill() {
 	}
 }
 
-// drain reads what nobody asked for, to the end; false: it does not end.
+// drain reads output that no test asked for, to its end. It returns false if the output does not end.
 func (p *Program) drain() bool {
 	late := time.After(Patience)
 	for {
@@ -132,7 +132,7 @@ func (p *Program) Line() string {
 // Silent says whether the program has printed nothing that was not read yet.
 func (p *Program) Silent() bool { return len(p.lines) == 0 }
 
-// Stderr is what the program wrote there so far.
+// Stderr returns what the program has written to its standard error so far.
 func (p *Program) Stderr() string { return p.stderr.String() }
 
 // Signal sends a signal to the command itself, and to nothing below it.

@@ -16,7 +16,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// machines are those of all tests, by their test.
+// machines has the machines of all running tests, by test.
 var machines sync.Map
 
 // giveUp ends a test for something that has not happened, and tells why not.
@@ -67,7 +67,7 @@ func (m *Machine) stuck(what string) {
 	})
 }
 
-// state is what the machine's processes do and hold.
+// state describes the machine's processes: their threads, and what they hold by the driver and by the daemon.
 func (m *Machine) state() string {
 	var text strings.Builder
 	for _, pid := range m.processes() {
@@ -89,8 +89,8 @@ func (m *Machine) end64K() string {
 	return log[max(0, len(log)-64<<10):]
 }
 
-// processes are all that were started on the machine, by whomever: their environment
-// names it.
+// processes returns all processes that were started on the machine, directly or by other programs: their environment
+// names the machine.
 func (m *Machine) processes() []int {
 	var pids []int
 	mark := "SIMCUDA_DIR=" + filepath.Join(m.Dir, "sim")
@@ -137,8 +137,8 @@ func (m *Machine) abandon() {
 	}
 }
 
-// fatalf is the test's, except when the test is over: somebody who waited for a program
-// of an ended test just ends.
+// fatalf fails the test. If the test has ended, it only ends the calling goroutine, which waited for a program
+// of that test.
 func (m *Machine) fatalf(format string, args ...any) {
 	m.T.Helper()
 	m.mu.Lock()

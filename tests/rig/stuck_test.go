@@ -21,8 +21,8 @@ type victim struct {
 func (v *victim) Errorf(format string, args ...any) { v.said += fmt.Sprintf(format, args...) }
 func (v *victim) Helper()                           {}
 
-// TestStuck: a test that waits for what does not come is told what everybody does, and
-// everything of its machine ends, the daemon included.
+// TestStuck: a test that waits in vain reports what every process of its machine does, and
+// all these processes end, including the daemon.
 func TestStuck(t *testing.T) {
 	v := &victim{TB: t}
 	m := New(v, Options{Devices: "1G", Life: time.Hour})

@@ -15,10 +15,10 @@ type Terminal struct {
 	socket string
 }
 
-// Terminal runs a shell script on a terminal, with $G for gpuarb. What the script leaves on the
-// screen stays there when it has ended: its shell waits, since tmux may lose the last lines of a program
-// that ends behind them. Its environment is that of Machine.Gpuarb, in a UTF-8 locale,
-// and what else is given.
+// Terminal runs a shell script on a terminal, with $G for gpuarb. The last screen of the script
+// stays when the script has ended: its shell waits, because tmux may lose the last lines of a program
+// whose terminal closes. The script has the environment of Machine.Gpuarb, in a UTF-8 locale,
+// and the variables in environ.
 func (m *Machine) Terminal(width, height int, script string, environ ...string) *Terminal {
 	m.T.Helper()
 	dir, err := os.MkdirTemp(m.Dir, "tmux-")
@@ -57,13 +57,13 @@ func (t *Terminal) Press(keys ...string) {
 	t.tmux(append([]string{"send-keys", "--"}, keys...)...)
 }
 
-// Screen is what is on the screen, without attributes.
+// Screen returns the text on the screen, without attributes.
 func (t *Terminal) Screen() string { t.m.T.Helper(); return t.tmux("capture-pane", "-p") }
 
 // Painted is Screen with attributes, as escape sequences.
 func (t *Terminal) Painted() string { t.m.T.Helper(); return t.tmux("capture-pane", "-p", "-e") }
 
-// PID is that of the script, or of what it became by exec.
+// PID returns the PID of the script, or of the program that replaced it by exec.
 func (t *Terminal) PID() int {
 	t.m.T.Helper()
 	pid, err := strconv.Atoi(strings.TrimSpace(t.tmux("display-message", "-p", "#{pane_pid}")))

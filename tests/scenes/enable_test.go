@@ -2,7 +2,7 @@ package scenes
 
 import "testing"
 
-// TestEnable: programs that nobody starts through gpuarb run are put under it, and released again.
+// TestEnable: programs that are started without gpuarb run are put under gpuarb, and released again.
 func TestEnable(t *testing.T) {
 	t.Parallel()
 	play(t, "enable", "8G")

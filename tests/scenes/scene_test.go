@@ -35,7 +35,7 @@ func play(t *testing.T, name, devices string, sim ...string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// What the simulated driver keeps is for all users of the scene, as a device is.
+	// Open the simulated driver's state to all users of the scene, as a device is open to all users.
 	open := bounded.Command(t, bounded.Patience, "chmod", "-R", "a+rwX", m.Dir)
 	if out, err := open.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -48,7 +48,7 @@ func play(t *testing.T, name, devices string, sim ...string) {
 	}
 }
 
-// stage is what every script may use.
+// stage is the prelude of every script: the functions that scripts may use.
 const stage = `
 	mount -t tmpfs none /run
 	umask 022

@@ -35,9 +35,9 @@ type crowd struct {
 	wait     []*rig.Program
 	busy     []*rig.Program
 	landlord *rig.Program
-	frames   string // what ffmpeg puts out where nobody disturbs it
+	frames   string // ffmpeg's output in an undisturbed run
 
-	resting sync.RWMutex // write: nobody of the busy is at work
+	resting sync.RWMutex // held for writing while no busy program works
 	stop    chan struct{}
 	done    sync.WaitGroup
 	refused atomic.Uint64 // bytes beyond a limit
@@ -78,7 +78,7 @@ func newCrowd(t *testing.T, o rig.Options) *crowd {
 var filmArguments = []string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=640x360:rate=25", "-frames:v", "60",
 	"-vf", "format=nv12,hwupload_cuda,hwdownload,format=nv12", "-f", "framemd5", "-"}
 
-// work has those begin that work by themselves.
+// work starts the programs that work in a loop.
 func (c *crowd) work() {
 	for _, p := range c.brims {
 		c.loop(func(int) {
@@ -125,7 +125,7 @@ func (c *crowd) toil(p *rig.Program, i, round int) {
 	c.rounds.Add(1)
 }
 
-// film has ffmpeg put out the frames that it always does.
+// film runs ffmpeg and checks that its output equals the undisturbed run's.
 func (c *crowd) film() {
 	cmd := again(c.m, append([]string{"--memory", "64M", "--", "ffmpeg"}, filmArguments...)...)
 	if r := rig.RunFor(c.t, bounded.Lifetime, cmd); r.Code != 0 || r.Stdout != c.frames {
@@ -134,14 +134,14 @@ func (c *crowd) film() {
 	c.filmed.Add(1)
 }
 
-// queueUp has the waiters ask for room.
+// queueUp sends an allocation from each waiter, which then waits for memory.
 func (c *crowd) queueUp() {
 	for _, p := range c.wait {
 		p.Tell(fmt.Sprintf("alloc w %d", want))
 	}
 }
 
-// serve has the landlord let his room, to one waiter after the other.
+// serve frees the landlord's memory, lets each waiter allocate and free in turn, and allocates the memory again.
 func (c *crowd) serve() {
 	c.t.Helper()
 	c.landlord.Want("free room", "ok")
@@ -175,8 +175,8 @@ func (c *crowd) rest(f func()) {
 	f()
 }
 
-// everybody is all programs that answer.
-func (c *crowd) everybody() []*rig.Program {
+// allPrograms returns all programs that answer commands.
+func (c *crowd) allPrograms() []*rig.Program {
 	all := append(append([]*rig.Program{c.landlord}, c.brims...), c.busy...)
 	return append(all, c.wait...)
 }
@@ -186,8 +186,8 @@ func (c *crowd) end() {
 	c.t.Helper()
 	close(c.stop)
 	bounded.Within(c.t, "the crowd ends its work", c.done.Wait)
-	settle(c.t, c.m, c.everybody()...)
-	gone(c.t, c.m, c.everybody()...)
+	settle(c.t, c.m, c.allPrograms()...)
+	gone(c.t, c.m, c.allPrograms()...)
 }
 
 // again is `gpuarb run`, again where it finds no daemon: one that it never saw it does not
@@ -200,7 +200,7 @@ func again(m *rig.Machine, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// killUnderCrowd kills the daemon so many times at random moments while a crowd is at work.
+// killUnderCrowd kills the daemon `kills` times at random moments while a crowd is at work.
 func killUnderCrowd(t *testing.T, kills int) {
 	c := newCrowd(t, rig.Options{NoMount: true, Life: bounded.Lifetime + time.Duration(kills)*10*time.Second})
 	random := rand.New(rand.NewPCG(1, 2))
@@ -208,7 +208,7 @@ func killUnderCrowd(t *testing.T, kills int) {
 	began := time.Now()
 	for n := 0; n < kills && !t.Failed(); {
 		c.queueUp()
-		for range 1 + random.IntN(3) { // some daemons die before anybody was served
+		for range 1 + random.IntN(3) { // some daemons die before they have served a client
 			rig.Eventually(t, "ten wait, and ten are at their limit", c.crowded)
 			<-time.After(time.Duration(random.IntN(20_000)) * time.Microsecond)
 			c.m.Kill()
@@ -216,7 +216,7 @@ func killUnderCrowd(t *testing.T, kills int) {
 			n++
 		}
 		c.serve()
-		c.rest(func() { settle(t, c.m, c.everybody()...) })
+		c.rest(func() { settle(t, c.m, c.allPrograms()...) })
 	}
 	t.Logf("%d kills in %v: %d rounds of busy programs, %d films, %d bytes beyond a limit refused",
 		kills, time.Since(began).Round(time.Second), c.rounds.Load(), c.filmed.Load(), c.refused.Load())

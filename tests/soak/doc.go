@@ -1,9 +1,9 @@
-// Package soak has the daemon die, over and over, under programs that must not notice: at
-// each step of what it does (the places that package faults names), at random moments under
-// a crowd of them, and for as long as one likes together with everything else that can go
-// wrong (`make soak FOR=20m`).
+// Package soak kills the daemon again and again under programs that must not notice: at
+// each fault point (the places that package faults names), at random moments under
+// a crowd of programs, and for any time together with all other faults
+// (`make soak FOR=20m`).
 //
-// What it is held to is always the same: no program fails, none puts out anything else than
-// it would alone, one byte over a limit is refused at any time, and what the daemon counts is
-// what the simulated driver does.
+// The oracle is the same in all tests: no program fails, every program's output is as in an undisturbed
+// run, one byte over a limit is refused at any time, and the daemon's counts equal the simulated
+// driver's.
 package soak

@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestDaemonDiesOfTheFirstMessage: a program with which the daemon died looks for the next
-// one, though it never had a session, and takes nothing that nobody knows of.
+// TestDaemonDiesOfTheFirstMessage: the daemon dies of a program's first message. The program looks for the next
+// daemon, although it never had a session, and holds no memory that no daemon counts.
 func TestDaemonDiesOfTheFirstMessage(t *testing.T) {
 	t.Parallel()
 	for _, place := range []string{"session.opened", "session.known", "session.committed"} {

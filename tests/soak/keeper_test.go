@@ -112,7 +112,7 @@ func (k *keeper) stop() {
 	k.mu.Unlock()
 }
 
-// settle has each program ask for something, so that it takes its session up again, and
+// settle sends a request from each program, so that each resumes its session, and
 // compares all counts.
 func settle(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 	t.Helper()
@@ -134,8 +134,8 @@ func settle(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 	}
 }
 
-// brim checks that a program that holds so much of its limit gets the last byte of it and not
-// the one after.
+// brim checks that a program that holds `held` bytes of its limit gets exactly the rest, and not
+// one byte more.
 func brim(t *testing.T, p *rig.Program, held, limit uint64) {
 	t.Helper()
 	left := limit - held
@@ -147,7 +147,7 @@ func brim(t *testing.T, p *rig.Program, held, limit uint64) {
 	}
 }
 
-// gone ends programs, and waits until nothing of anybody is left.
+// gone ends programs, and waits until no process, lease or memory remains.
 func gone(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 	t.Helper()
 	for _, p := range programs {

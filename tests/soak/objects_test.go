@@ -60,9 +60,9 @@ func objectsAgree(t *testing.T, m *rig.Machine, p *rig.Program, pid, streams, co
 	})
 }
 
-// TestObjectsOutliveTheDaemon has the daemon die between what it decides on streams, contexts
-// and holds of many threads at once and its answer, and when it is told of them: none of them counts twice,
-// and none that is there is forgotten, by threads neither.
+// TestObjectsOutliveTheDaemon kills the daemon at two moments, while many threads make streams and contexts and take slots:
+// between its decision and its answer, and when a client reports an end. Afterwards no object counts twice,
+// and every living object is counted, for its process and for its thread.
 func TestObjectsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"thread", "process"} {

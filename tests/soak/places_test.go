@@ -20,11 +20,11 @@ const mib = 1 << 20
 
 var placeInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)
 
-// places are those that the source names.
+// places returns the names of the fault points in the source.
 func places(t *testing.T) []string {
 	t.Helper()
 	var names []string
-	for _, dir := range []string{"daemon", "shim", "statefile"} {
+	for _, dir := range []string{"daemon", "shim", "internal/statefile"} {
 		err := filepath.WalkDir(filepath.Join("..", "..", dir), func(path string, d fs.DirEntry, err error) error {
 			if err != nil || filepath.Ext(path) != ".go" {
 				return err
@@ -139,7 +139,7 @@ func (s *scene) begin(args ...string) *rig.Program {
 func (s *scene) queued() int { return len(s.text("queue")) }
 func (s *scene) leases() int { return len(s.text("ps")) }
 
-// text is what a command of gpuarb lists, line by line, without the header.
+// text returns the lines that a command of gpuarb prints, without the header.
 func (s *scene) text(command string) []string {
 	s.t.Helper()
 	for range 100 {
@@ -159,8 +159,8 @@ func (s *scene) limit(p *rig.Program, to string) {
 	rig.Eventually(s.t, "the limit is set", func() bool { return rig.Run(s.t, s.m.Gpuarb("limit", pid, to)).Code == 0 })
 }
 
-// dieAt has the daemon die in each of the places, at the time there that is said. rare says
-// that it need not come there so often.
+// dieAt kills the daemon at each of the named fault points, when it comes there for the nth time. rare
+// allows that the daemon comes there less often.
 func dieAt(t *testing.T, names []string, nth int, rare bool) {
 	s := newScene(t, bounded.Lifetime+time.Duration(len(names))*bounded.Patience)
 	for _, name := range names {

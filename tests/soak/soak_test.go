@@ -117,7 +117,7 @@ func (v *victim) kill() {
 	}
 }
 
-// turn has the waiters wait, or be served.
+// turn makes the waiters wait, or serves them if they wait.
 func (s *soak) turn() {
 	if s.queued = !s.queued; s.queued {
 		s.queueUp()
@@ -153,7 +153,7 @@ func (s *soak) fault() {
 	k.do()
 }
 
-// restart ends the daemon and starts the next one, which mounts anew.
+// restart ends the daemon and starts the next one, which mounts the filesystem again.
 func (s *soak) restart(end func()) {
 	stats := s.m.Snapshot().Stats
 	s.granted, s.refusals, s.waited = s.granted+stats.Admitted, s.refusals+stats.Denied, s.waited+stats.Waited
@@ -174,7 +174,7 @@ func (s *soak) freezeDaemon() {
 
 // freeze holds a program, until the next that go on.
 func (s *soak) freeze() {
-	all := s.everybody()
+	all := s.allPrograms()
 	pid := all[s.random.IntN(len(all))].Process()
 	for _, p := range append(children(pid), pid) {
 		_ = unix.Kill(p, syscall.SIGSTOP)
@@ -182,7 +182,7 @@ func (s *soak) freeze() {
 	}
 }
 
-// wake has all go on that are held.
+// wake continues all stopped programs.
 func (s *soak) wake() {
 	for _, pid := range s.stopped {
 		_ = unix.Kill(pid, unix.SIGCONT)
@@ -212,7 +212,7 @@ func (s *soak) limit() {
 	}
 }
 
-// check compares all counts while nobody works.
+// check compares all counts while no program works.
 func (s *soak) check() {
 	s.wake()
 	s.m.Sim("set", "alloc-delay", "0")
@@ -221,7 +221,7 @@ func (s *soak) check() {
 			s.serve()
 			s.queued = false
 		}
-		settle(s.t, s.m, s.everybody()...)
+		settle(s.t, s.m, s.allPrograms()...)
 	})
 	s.checks++
 	if log := s.m.Log(); strings.Contains(log, "DATA RACE") || strings.Contains(log, "panic:") || strings.Contains(log, "level=ERROR") {

@@ -41,10 +41,10 @@ type worker struct {
 	cmd *exec.Cmd
 }
 
-// tally is what the survivors of each round report, and how many were killed.
+// tally is the sum of the reports of the surviving processes, and the number of killed processes.
 type tally struct {
 	granted, refused, killed atomic.Uint64
-	wrong                    sync.Map // an answer that nobody expects, once
+	wrong                    sync.Map // unexpected answers, each once
 	failed                   atomic.Bool
 }
 
@@ -146,7 +146,7 @@ func descriptors(t *testing.T, pid int) int {
 func TestCrowd(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "16G", Life: 4 * bounded.Lifetime, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(
 		"schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"%d\"\n", budget)})
-	// What the daemon opens once (a poller, a reader of the mount) is open before it is counted.
+	// Make the daemon open its long-lived descriptors (a poller, a reader of the mount) before they are counted.
 	rig.Run(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M"))
 	rig.Eventually(t, "the first program is gone", func() bool { return !strings.Contains(m.Read("leases"), "cudaprog") })
 	fdsBefore, goroutinesBefore := descriptors(t, m.DaemonPID()), m.Snapshot().Stats.Goroutines

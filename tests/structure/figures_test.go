@@ -14,8 +14,8 @@ import (
 	"testing"
 )
 
-// names are what the Go files of some packages, tests apart, assign to (or name in a
-// composite literal), and what they read of something.
+// names are the names that the Go files of some packages, without tests, assign to (or set in a
+// composite literal), and the names that they read.
 type names struct{ set, read map[string]bool }
 
 func namesIn(t *testing.T, folders ...string) names {
@@ -93,7 +93,7 @@ func fieldsOf(t *testing.T, path string, types ...string) []string {
 	return fields
 }
 
-// A figure that is shown is one that somebody counts.
+// TestEveryFigureIsSet: every figure that gpuarb shows is set in its code.
 func TestEveryFigureIsSet(t *testing.T) {
 	set := namesIn(t, "arbiter", "daemon").set
 	for _, field := range fieldsOf(t, "internal/figures/snapshot.go") {
@@ -103,7 +103,7 @@ func TestEveryFigureIsSet(t *testing.T) {
 	}
 }
 
-// What can be configured is looked at.
+// TestEveryOptionIsRead: every option of the configuration is read in the code.
 func TestEveryOptionIsRead(t *testing.T) {
 	read := namesIn(t, "arbiter", "arbiter/rules").read
 	options := append(fieldsOf(t, "arbiter/rules/rule.go", "Settings", "Rule", "DeviceRule"), fieldsOf(t, "arbiter/rules/policy.go", "Policy")...)
@@ -114,7 +114,7 @@ func TestEveryOptionIsRead(t *testing.T) {
 	}
 }
 
-// What a unit promises systemd, the daemon does.
+// TestUnitOptionsHaveCode: the daemon does what its systemd unit promises.
 func TestUnitOptionsHaveCode(t *testing.T) {
 	code := ""
 	paths, err := filepath.Glob(filepath.Join(root, "daemon", "*.go"))

@@ -18,10 +18,10 @@ var slow = regexp.MustCompile(`^(unix\.(Open|Mmap\w*|Munmap|MemfdCreate|Fallocat
 	`|ipc\.(NewPage|OpenPage|ReadPage|Reply|Notice|Listen\w*)|config\.Load` +
 	`|d\.inv\.(Facts|Read|Processes|TaskOwner|Descends)|(c|cl\.conn)\.(ReplyError|ReplySnapshot|Notice))$`)
 
-// beforeClients are reached only while nobody is served yet, or nobody any more.
+// beforeClients are functions that run only before the first client is served, or after the last.
 var beforeClients = regexp.MustCompile(`^(recover\w*|alive|findPage|startPages|dismissLocked)$`)
 
-// function is what is known of one of the daemon's functions.
+// function is a function of the daemon with the calls in its body.
 type function struct {
 	decl  *ast.FuncDecl
 	calls map[string]bool // as they are written, "d.arb.Query"
@@ -163,8 +163,8 @@ func TestLockedSaysSo(t *testing.T) {
 	}
 }
 
-// TestTheLockHandsOn: what the arbiter decides is handed on as the daemon's lock is given back, so nobody
-// takes or gives it back in another way, or takes what was decided for himself.
+// TestTheLockHandsOn: the daemon's unlock delivers what the arbiter decided. Therefore only lock.go
+// takes and releases the mutex and reads the decisions.
 func TestTheLockHandsOn(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join(root, "daemon", "*.go"))
 	if err != nil {

@@ -15,7 +15,7 @@ var (
 	flagMade = regexp.MustCompile(`"([a-z][a-z-]*)"`)
 )
 
-// Whoever is sent to a page, a command or a flag, by a message or by another page, finds it.
+// TestWhatMessagesNameIsThere: each page, command and flag that a message or a page names exists.
 func TestWhatMessagesNameIsThere(t *testing.T) {
 	commands := map[string]bool{"completion": true, "run": true}
 	flags := map[string]bool{"help": true}

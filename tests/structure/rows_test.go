@@ -114,7 +114,7 @@ func TestEveryRowHasATest(t *testing.T) {
 	}
 }
 
-// The same for mutants; and each mutant names its row and a test that is there.
+// TestEveryRowHasAMutant: each required behaviour has a mutant, and each mutant names its row and an existing test.
 func TestEveryRowHasAMutant(t *testing.T) {
 	required := rows(t)
 	all := mutants(t)
@@ -145,7 +145,7 @@ func TestEveryRowHasAMutant(t *testing.T) {
 	}
 }
 
-// A patch that no longer applies would be noticed only when somebody runs the mutants.
+// TestMutantsApply: each patch applies to the tree. Without this test a stale patch would be noticed only by `make mutants`.
 func TestMutantsApply(t *testing.T) {
 	for _, m := range mutants(t) {
 		cmd := bounded.Command(t, bounded.Patience, "git", "apply", "--check", filepath.FromSlash(m.file))

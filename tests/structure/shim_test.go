@@ -109,7 +109,7 @@ func roomOf(id string) string {
 	return room
 }
 
-// What an interface is does not reach the core, nor one interface another.
+// TestRoomsOfTheShim: code for one interface is used neither by the core nor by code for another interface.
 func TestRoomsOfTheShim(t *testing.T) {
 	for id, u := range shim(t) {
 		for other := range u.uses {

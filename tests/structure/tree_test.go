@@ -22,7 +22,7 @@ const (
 	root   = "../.."
 )
 
-// pkg is what go list says about a package.
+// pkg is a package as go list prints it, with the fields that these tests need.
 type pkg struct {
 	ImportPath   string
 	Name         string

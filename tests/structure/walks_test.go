@@ -13,7 +13,7 @@ var (
 	leaves = regexp.MustCompile(`\b(break|return|goto)\b`)
 )
 
-// unfinished are the lines of a C source at which a walk is left early, or is no loop.
+// unfinished counts the walks over a table in a C source, and returns the lines that leave a walk early or call the iterator outside of a loop.
 func unfinished(text string) (walks int, bad []string) {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {

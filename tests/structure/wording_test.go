@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// words are those of a text; verbs of fmt are none.
+// words matches the words of a text; the verbs of fmt do not match.
 var words = regexp.MustCompile(`(^|[ (])[A-Za-z]{2,}`)
 
 // TestSentencesAreInWording: what the arbiter tells people is read, and changed, in one place. Three words make a

@@ -25,8 +25,8 @@ type host struct {
 	leader int // the machine's process 1, as it is called here
 }
 
-// rootWithin is how long the making of a root may take, which unpacks a whole system and is slow on a busy machine. It is no part of
-// the time that the test itself has.
+// rootWithin limits the time for making a root, which unpacks a whole system and is slow on a busy machine. This time is not part
+// of the limit of the test itself.
 const rootWithin = 20 * time.Minute
 
 // boot makes the machine, with gpuarb installed, and starts it.

@@ -45,7 +45,7 @@ func TestFullSystemdService(t *testing.T) {
 	}
 	for _, step := range []struct {
 		name, script string
-		always       bool // somebody serves /gpu at every moment
+		always       bool // /gpu is served at every moment
 	}{
 		{"reload", "echo '[defaults]\nstreams.max = 100' >/etc/gpuarb/conf.d/test.toml && systemctl reload gpuarbd", true},
 		{"restart", "systemctl restart gpuarbd", false},
@@ -81,7 +81,7 @@ func TestFullSystemdService(t *testing.T) {
 	h.shell("systemctl stop gpuarbd.service && gpuarb ps && systemctl is-active gpuarbd.service")
 }
 
-// rows are who holds what: of each lease its process, bytes and budget.
+// rows returns the process, bytes and budget of each lease in the table.
 func (h *host) rows(leases string) []string {
 	var rows []string
 	for i, line := range strings.Split(strings.TrimSpace(leases), "\n") {
@@ -106,7 +106,7 @@ func (h *host) served(want []string) {
 type reader struct {
 	h      *host
 	want   []string
-	always bool // there is somebody to ask at every moment
+	always bool // a daemon answers at every moment
 	cmd    *exec.Cmd
 	done   chan struct{}
 	times  map[string]int // what it saw, how often
@@ -155,8 +155,8 @@ func (r *reader) look(status, text string) {
 	}
 }
 
-// nobodyThere is what a reader may be told: that nothing is mounted, that the daemon behind
-// the mount is gone, or that it went during the read.
+// nobodyThere are the errors of a read without a daemon: the filesystem is not mounted, the daemon behind
+// the mount has ended, or it ended during the read.
 var nobodyThere = []string{"No such file or directory", "Transport endpoint is not connected", "Software caused connection abort"}
 
 // end ends the reading and says what was seen.

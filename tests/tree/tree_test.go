@@ -59,7 +59,7 @@ func reference(t *testing.T) map[string]*row {
 	return rows
 }
 
-// formats are what the words of the reference mean.
+// formats are the formats that the reference names, as expressions.
 var formats = map[string]*regexp.Regexp{
 	"bytes":           regexp.MustCompile(`^(0|[1-9]\d*)\n$`),
 	"number":          regexp.MustCompile(`^(0|[1-9]\d*)\n$`),
@@ -75,7 +75,7 @@ var formats = map[string]*regexp.Regexp{
 		`full avg10=\d+\.\d\d avg60=\d+\.\d\d avg300=\d+\.\d\d total=\d+\n$`),
 }
 
-// wrong is what is wrong with the content of a file, or nothing.
+// wrong says how the content of a file violates its format; "": it is right.
 func wrong(holds, text string) string {
 	switch format := formats[holds]; {
 	case format != nil && !format.MatchString(text):
@@ -133,7 +133,7 @@ func pattern(path string) string {
 	return strings.Join(parts, "/")
 }
 
-// walker is somebody who walks the tree.
+// walker is a user who walks the tree.
 type walker struct {
 	t    *testing.T
 	who  string
@@ -141,7 +141,7 @@ type walker struct {
 	gid  int // of each file
 	root string
 	rows map[string]*row
-	n    int // the files that he has seen
+	n    int // files seen so far
 }
 
 // as runs f in a thread of a user's. The thread ends with it: what a process is to others is what all of its threads are, but not to
@@ -239,7 +239,7 @@ func (w *walker) file(path string, r *row) {
 	w.refused(path+" opened to everybody", unix.Chmod(at, 0o666))
 }
 
-// allowed is what a mode lets the walker do: 4 is to read, 2 to write. Root may do what somebody may.
+// allowed reports whether a file's mode allows the walker the access `what`: 4 is reading, 2 is writing. Root may do what any of owner, group and others may.
 func (w *walker) allowed(r *row, what os.FileMode) bool {
 	switch w.uid {
 	case 0:
@@ -276,7 +276,7 @@ func (w *walker) write(at, path string, r *row) {
 	}
 }
 
-// TestWholeTree has programs of one user run, wait and be named, so that there is one of each file, and three people walk.
+// TestWholeTree walks the tree as root, as the owner and as a stranger. Programs of one user run and wait and have names, so that each kind of file exists.
 func TestWholeTree(t *testing.T) {
 	if os.Getuid() != 0 {
 		t.Fatal("it takes root to be others")
@@ -320,7 +320,7 @@ memory.max = "300M"
 	holds.End()
 }
 
-// limits are what can be changed, and what is held.
+// limits describes all values that a write could change: usage and limits of each lease, and slots of each device.
 func limits(m *rig.Machine) (text string) {
 	for _, l := range m.Snapshot().Leases {
 		text += fmt.Sprintln(l.PID, l.Device, l.Used, l.Budget, l.Min, l.StreamsMax, l.Shared)

@@ -15,7 +15,7 @@ import (
 
 const mib = 1 << 20
 
-// release is what is installed together: the daemon, the command and the library.
+// release is the folder of one version: the daemon, the command and the library that are installed together.
 type release string
 
 const (
@@ -163,7 +163,7 @@ func (s *scene) swap(to release) {
 	bounded.Within(s.t, "the busy programs end their round", wg.Wait)
 }
 
-// settle has every program take its session up again, and compares all counts.
+// settle lets every program resume its session, and compares all counts.
 func (s *scene) settle(when string) {
 	s.t.Helper()
 	wrong := ""

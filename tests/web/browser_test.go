@@ -17,7 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// browser is one with a tab. What is amiss in the tab fails the test at its end.
+// browser is a browser with one tab. An error in the tab fails the test at its end.
 type browser struct {
 	t   *testing.T
 	ctx context.Context
@@ -100,7 +100,7 @@ func told(v any) string {
 	return string(text)
 }
 
-// elsewhere are what the page asked of others than a URL's host.
+// elsewhere returns the page's requests to hosts other than its own.
 func (b *browser) elsewhere(page string) (list []string) {
 	home, err := url.Parse(page)
 	if err != nil {
@@ -126,13 +126,13 @@ func (b *browser) do(steps ...chromedp.Action[chromedp.Void]) {
 	}
 }
 
-// text is what can be read on the page; "" where it cannot be had.
+// text returns the visible text of the page; "": it cannot be read.
 func (b *browser) text() string {
 	text, _ := chromedp.Run(b.ctx, chromedp.Evaluate[string](`document.body.innerText`))
 	return text
 }
 
-// value is what an expression has in the page.
+// value evaluates a JavaScript expression in the page.
 func value[T any](b *browser, expression string) T {
 	b.t.Helper()
 	v, err := chromedp.Run(b.ctx, chromedp.Evaluate[T](expression))

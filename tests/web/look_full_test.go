@@ -20,7 +20,7 @@ import (
 // busyFor is how long there is something to see before pictures are taken, so that a chart has a history.
 var busyFor = flag.Duration("web.busy", 0, "have programs take and free memory for so `long` before the pictures")
 
-// busy has programs come and go on two devices, one wait, and one use the device without gpuarb.
+// busy runs programs that take and free memory on two devices. One program waits, and one uses a device without gpuarb.
 func (m machine) busy() {
 	m.T.Helper()
 	program := rig.Build(m.T, "programs/cudaprog-dlsym")

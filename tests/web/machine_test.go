@@ -37,7 +37,7 @@ func config(listen string) string {
 
 var served = regexp.MustCompile(`the page is served" listen=(\S+) pid=(\d+)`)
 
-// page is where the page is, by the last line of the log that says so, and the process that serves it.
+// page returns the page's address and the PID of the process that serves it, from the last such line of the log.
 func (m machine) page() (address, pid string) {
 	m.T.Helper()
 	var found []string

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPage: the page shows the lease of a program as it comes and goes, complains of nothing, and asks nobody else.
+// TestPage: the page shows the lease of a program from its start to its end, logs no error, and sends requests only to its own host.
 func TestPage(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{Devices: "8G,16G", NoMount: true})

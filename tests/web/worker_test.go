@@ -66,7 +66,7 @@ func checkDescriptors(t *testing.T, pid string) {
 	}
 }
 
-// lives says whether a process runs; one that nobody has waited for does not.
+// lives reports whether a process runs; a zombie does not.
 func lives(pid string) bool {
 	stat, err := os.ReadFile(filepath.Join("/proc", pid, "stat"))
 	if err != nil {
@@ -159,7 +159,7 @@ func TestStartedAgain(t *testing.T) {
 	m.AwaitLog("the page is not served; it is tried again")
 }
 
-// reload has the daemon read another configuration.
+// reload makes the daemon read another configuration.
 func (m machine) reload(text string) {
 	m.T.Helper()
 	if err := os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(text), 0o600); err != nil {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A client of the daemon with blocking system calls. It sends the messages that the shim sends, without the other parts of the shim.
-// Any error ends the program.
+// A client of the daemon with blocking system calls. It sends the messages that the shim sends,
+// without the other parts of the shim. Any error ends the program.
 #ifndef BENCH_LINK_H
 #define BENCH_LINK_H
 

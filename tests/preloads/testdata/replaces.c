@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // A program with functions of its own in place of libc's, each of which looks the next one up when
-// it is called for the first time, as sanitizers and other preloads do. What of them a library
-// imports that has a dlsym of its own, is called in the middle of that look-up. It prints which of
-// them were called by a look-up of dlsym's, and calls the driver if it is told to.
+// it is called for the first time, as sanitizers and other preloads do. If a preloaded library has
+// a dlsym of its own and imports some of these functions, it calls them in the middle of that
+// look-up. The program prints the functions that were called by a look-up of dlsym, and calls the
+// driver if its arguments ask for it.
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdio.h>
