@@ -6,10 +6,10 @@ type Amount int
 
 // The amounts, in the order in which they are judged.
 const (
-	Streams Amount = iota
-	Memory         // bytes of memory that count against budgets; a reservation (memory.min) is one of Memory and of Present
-	Present        // the bytes of Memory that count against the device: all but managed memory that the device does not hold now
-	Beside         // bytes that the device lacks beside Present: contexts and other overhead; a budget may reserve some of them
+	Streams  Amount = iota
+	Memory          // bytes of memory that count against budgets; a reservation (memory.min) is one of Memory and of Present
+	Present         // the bytes of Memory that count against the device: all but managed memory that the device does not hold now
+	Overhead        // bytes that the device lacks beside Present: contexts and other overhead; a budget may reserve some of them
 	nAmounts
 )
 
@@ -18,10 +18,10 @@ var rows = [nAmounts]struct {
 	most    Bytes // the most that one lease can hold, whatever its client says
 	awaited bool  // one may wait for it
 }{
-	Streams: {most: 1 << 30},
-	Memory:  {most: mostBytes, awaited: true},
-	Present: {most: mostBytes, awaited: true},
-	Beside:  {most: mostBytes, awaited: true},
+	Streams:  {most: 1 << 30},
+	Memory:   {most: mostBytes, awaited: true},
+	Present:  {most: mostBytes, awaited: true},
+	Overhead: {most: mostBytes, awaited: true},
 }
 
 // mostBytes is the most bytes that one lease can hold, and that one budget can have reserved: more than any device has. It keeps the sums of
@@ -34,8 +34,8 @@ func (k Amount) Awaited() bool { return rows[k].awaited }
 // Amounts is so much of each amount. All are counted in Bytes, streams too.
 type Amounts [nAmounts]Bytes
 
-// Whole returns the amounts of n bytes of memory that the device has to hold.
-func Whole(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
+// OnDevice returns the amounts of n bytes of memory that the device has to hold.
+func OnDevice(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
 
-// Apart returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
-func Apart(n Bytes) Amounts { return Amounts{Memory: n} }
+// Managed returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
+func Managed(n Bytes) Amounts { return Amounts{Memory: n} }

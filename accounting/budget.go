@@ -150,34 +150,34 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 		return nil
 	}
 	a := b.open(d)
-	memory, present := a.claim(Memory), a.claim(Present)
+	memory, present := a.contribution(Memory), a.contribution(Present)
 	a.min, a.max[Memory] = limits.Min, limits.Max
-	d.ledger.ease()
-	a.tell(Memory, memory)
-	a.tell(Present, present)
+	d.ledger.notifyFreed()
+	a.propagate(Memory, memory)
+	a.propagate(Present, present)
 	return nil
 }
 
-// KeepBeside reserves n bytes of Beside for a budget on a device, in place of the bytes of Beside that were reserved for it. ErrNoDevice: there
+// ReserveOverhead reserves n bytes of Beside for a budget on a device, in place of the bytes of Beside that were reserved for it. ErrNoDevice: there
 // is no such device.
-func (l *Ledger) KeepBeside(b *Budget, device int, n Bytes) error {
+func (l *Ledger) ReserveOverhead(b *Budget, device int, n Bytes) error {
 	d := l.device(device)
 	if d == nil {
 		return fmt.Errorf("device %d: %w", device, ErrNoDevice)
 	}
-	if a := b.open(d); n != a.kept {
-		was := a.claim(Beside)
-		a.kept = n
-		d.ledger.ease()
-		a.tell(Beside, was)
+	if a := b.open(d); n != a.minOverhead {
+		was := a.contribution(Overhead)
+		a.minOverhead = n
+		d.ledger.notifyFreed()
+		a.propagate(Overhead, was)
 	}
 	return nil
 }
 
-// Kept returns how many bytes of Beside are reserved for a budget on a device, and how many of these are unused.
-func (b *Budget) Kept(device int) (all, left Bytes) {
+// ReservedOverhead returns how many bytes of Beside are reserved for a budget on a device, and how many of these are unused.
+func (b *Budget) ReservedOverhead(device int) (all, left Bytes) {
 	a := b.on(device)
-	return a.kept, a.absorbs(Beside)
+	return a.minOverhead, a.unusedReserve(Overhead)
 }
 
 // Limits returns a budget's limits on a device.
@@ -192,7 +192,7 @@ func (b *Budget) Reserved(device int) Bytes { return b.on(device).reserved() }
 // Account returns a budget's sums on a device.
 func (b *Budget) Account(device int) Account {
 	a := b.on(device)
-	return Account{Limit: a.max[Memory], Held: a.held[Memory], Committed: a.commit(Memory), Beside: a.commit(Beside)}
+	return Account{Limit: a.max[Memory], Held: a.held[Memory], Committed: a.commit(Memory), Overhead: a.commit(Overhead)}
 }
 
 // Load returns how many bytes are held or promised on a device below b, without b's own reservation.

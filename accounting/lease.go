@@ -60,8 +60,8 @@ func (s *Lease) SetAway(n Bytes) {
 	s.shift(Present, was, n)
 }
 
-// SetBeside sets how many bytes of its device a lease takes beside its memory, whatever the limits say.
-func (s *Lease) SetBeside(n Bytes) { s.shift(Beside, n, s.held[Beside]) }
+// SetOverhead sets how many bytes of its device a lease takes beside its memory, whatever the limits say.
+func (s *Lease) SetOverhead(n Bytes) { s.shift(Overhead, n, s.held[Overhead]) }
 
 // Budget returns the budget that the lease charges first.
 func (s *Lease) Budget() *Budget { return s.tree.to.budget }
@@ -110,8 +110,8 @@ func (s *Lease) shift(k Amount, add, take Bytes) {
 	if add == take {
 		return
 	}
-	s.replace(k, claim{take, take}, claim{add, add})
+	s.replace(k, contribution{take, take}, contribution{add, add})
 	if k.Awaited() && add < take {
-		s.dev.ledger.ease()
+		s.dev.ledger.notifyFreed()
 	}
 }

@@ -32,7 +32,7 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 		return fmt.Errorf("device %d: %w", index, ErrNoDevice)
 	}
 	if capacity > d.max[Present] {
-		defer l.ease()
+		defer l.notifyFreed()
 	}
 	d.max[Present] = capacity
 	return nil
@@ -46,7 +46,7 @@ func (l *Ledger) Device(index int) Account {
 	}
 	return Account{
 		Limit: d.most(Present), Granted: d.held[Memory] - d.charged, Held: d.held[Present],
-		Committed: d.load[Present], Beside: d.load[Beside], Streams: int(d.held[Streams]),
+		Committed: d.load[Present], Overhead: d.load[Overhead], Streams: int(d.held[Streams]),
 	}
 }
 

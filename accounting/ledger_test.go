@@ -9,7 +9,7 @@ import (
 
 const mib accounting.Bytes = 1 << 20
 
-func memory(n accounting.Bytes) accounting.Amounts { return accounting.Whole(n) }
+func memory(n accounting.Bytes) accounting.Amounts { return accounting.OnDevice(n) }
 
 func streams(n int) accounting.Amounts {
 	return accounting.Amounts{accounting.Streams: accounting.Bytes(n)}
@@ -216,27 +216,27 @@ func TestBesideLowersTheCapacity(t *testing.T) {
 	held := lease(t, l, process)
 	left := func(want accounting.Bytes) {
 		t.Helper()
-		if d := l.Device(0); d.Limit != want || d.Beside != 1000-want || held.Room() != want {
-			t.Errorf("capacity %d with %d beside, room for %d; want %d", d.Limit, d.Beside, held.Room(), want)
+		if d := l.Device(0); d.Limit != want || d.Overhead != 1000-want || held.Room() != want {
+			t.Errorf("capacity %d with %d beside, room for %d; want %d", d.Limit, d.Overhead, held.Room(), want)
 		}
 	}
 	keep := func(b *accounting.Budget, n accounting.Bytes) {
 		t.Helper()
-		if err := l.KeepBeside(b, 0, n); err != nil {
+		if err := l.ReserveOverhead(b, 0, n); err != nil {
 			t.Fatal(err)
 		}
 	}
 	left(1000)
 	keep(job, 100)
 	left(900)
-	held.SetBeside(60)
+	held.SetOverhead(60)
 	left(900)
-	if all, unused := job.Kept(0); all != 100 || unused != 40 {
+	if all, unused := job.ReservedOverhead(0); all != 100 || unused != 40 {
 		t.Errorf("%d of %d are unused", unused, all)
 	}
 	keep(process, 80)
 	left(900)
-	if grows := l.BesideGrowth(process, 0, 130); grows != 30 {
+	if grows := l.OverheadGrowth(process, 0, 130); grows != 30 {
 		t.Errorf("grows by %d", grows)
 	}
 	if r := l.CheckMin(process, 0, 870, 130); r != nil {
@@ -245,15 +245,15 @@ func TestBesideLowersTheCapacity(t *testing.T) {
 	if r := l.CheckMin(process, 0, 871, 130); r == nil || r.Short != 1 || r.Remaining != 870 || r.Limit != 870 {
 		t.Errorf("%+v", r)
 	}
-	held.SetBeside(150)
+	held.SetOverhead(150)
 	left(850)
-	if r := held.Reserve(accounting.Whole(851)); r == nil || r.Limit != 850 {
+	if r := held.Reserve(accounting.OnDevice(851)); r == nil || r.Limit != 850 {
 		t.Errorf("%+v", r)
 	}
-	if r := held.Reserve(accounting.Whole(850)); r != nil {
+	if r := held.Reserve(accounting.OnDevice(850)); r != nil {
 		t.Errorf("%+v", r)
 	}
-	held.SetBeside(160)
+	held.SetOverhead(160)
 	if r := l.Overload(0); r == nil || r.Short != 10 || r.Limit != 840 {
 		t.Errorf("%+v", r)
 	}

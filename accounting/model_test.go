@@ -271,7 +271,7 @@ func (m *model) reserveApart(t *rapid.T, l *modelLease, n accounting.Bytes) {
 			at = b
 		}
 	}
-	r := l.real.Reserve(accounting.Apart(n))
+	r := l.real.Reserve(accounting.Managed(n))
 	if (r != nil) != (at != nil) {
 		t.Fatalf("reserve %d apart: %+v, the model refuses: %v", n, r, at)
 	}
@@ -422,7 +422,7 @@ func (m *model) left(t *rapid.T, b *accounting.Budget, device int, most accounti
 	if err := m.ledger.Probe(direct, nil, device); err != nil {
 		t.Fatal(err)
 	}
-	if got := m.ledger.Left(b, device); got != want || b == nil && direct.Room() != min(want, mostHeld) {
+	if got := m.ledger.Available(b, device); got != want || b == nil && direct.Room() != min(want, mostHeld) {
 		t.Fatalf("%d left on %d, want %d", got, device, want)
 	}
 }

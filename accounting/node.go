@@ -5,8 +5,8 @@ import "iter"
 // This file has the sums of the tree. Each change of a node's sums is added to the nodes above it at once, so that a check reads only
 // the nodes on the way up. reserve.go checks and changes what leases hold, budget.go links the nodes.
 
-// boundBy returns the amount of memory that a budget limits; nil stands for the device.
-func boundBy(b *Budget) Amount {
+// limitedAmount returns the amount of memory that a budget limits; nil stands for the device.
+func limitedAmount(b *Budget) Amount {
 	if b == nil {
 		return Present
 	}
@@ -21,7 +21,7 @@ func unbounded() (all Amounts) {
 	return all
 }
 
-func (a *node) claim(k Amount) claim { return claim{a.held[k], a.commit(k)} }
+func (a *node) contribution(k Amount) contribution { return contribution{a.held[k], a.commit(k)} }
 
 // commit returns the part of a node's claim that includes reservations: its load or its own reservation, whichever is more.
 func (a *node) commit(k Amount) Bytes { return max(a.load[k], a.reserve(k)) }
@@ -31,8 +31,8 @@ func (a *node) reserve(k Amount) Bytes {
 	switch {
 	case k == Streams || a.budget != nil && a.budget.isCap:
 		return 0
-	case k == Beside:
-		return min(a.kept, mostBytes)
+	case k == Overhead:
+		return min(a.minOverhead, mostBytes)
 	}
 	return min(a.min, a.max[Memory], mostBytes)
 }
@@ -40,34 +40,34 @@ func (a *node) reserve(k Amount) Bytes {
 // most returns the most of an amount that a node may hold. For the memory of a device it is the capacity less the load of Beside.
 func (a *node) most(k Amount) Bytes {
 	if k == Present {
-		return a.max[k].Less(a.load[Beside])
+		return a.max[k].Less(a.load[Overhead])
 	}
 	return a.max[k]
 }
 
-// absorbs returns the part of a's reservation that its load has not used up. That much can be added to its load before its claim grows.
-func (a *node) absorbs(k Amount) Bytes { return a.reserve(k).Less(a.load[k]) }
+// unusedReserve returns the part of a's reservation that its load has not used up. That much can be added to its load before its claim grows.
+func (a *node) unusedReserve(k Amount) Bytes { return a.reserve(k).Less(a.load[k]) }
 
 // over reports that a holds more than it may.
 func (a *node) over(k Amount) bool { return a.held[k] > a.max[k] }
 
 // replace changes the claim of a kid from was to now, in the sums of this node and of all nodes above it.
-func (a *node) replace(k Amount, was, now claim) {
+func (a *node) replace(k Amount, was, now contribution) {
 	if was == now {
 		return
 	}
 	if a.held[k]+now.held < was.held || a.load[k]+now.load < was.load {
 		panic("accounting: a sum fell below zero") // going on would hand out memory that is not there
 	}
-	before := a.claim(k)
+	before := a.contribution(k)
 	a.held[k] += now.held - was.held
 	a.load[k] += now.load - was.load
-	a.tell(k, before)
+	a.propagate(k, before)
 }
 
-// tell passes a change of a's claim, which was another one before, on to the nodes at which a counts.
-func (a *node) tell(k Amount, was claim) {
-	now := a.claim(k)
+// propagate passes a change of a's claim, which was another one before, on to the nodes at which a counts.
+func (a *node) propagate(k Amount, was contribution) {
+	now := a.contribution(k)
 	if a.tree.to != nil {
 		a.tree.to.replace(k, was, now)
 	}
@@ -81,7 +81,7 @@ func (a *node) link(by *link, to *node) {
 	*by = link{to, len(to.kids)}
 	to.kids = append(to.kids, a)
 	for k := range nAmounts {
-		to.replace(k, claim{}, a.claim(k))
+		to.replace(k, contribution{}, a.contribution(k))
 	}
 }
 
@@ -91,9 +91,9 @@ func (a *node) unlink(by *link) {
 	if to == nil {
 		return
 	}
-	defer a.dev.ledger.ease()
+	defer a.dev.ledger.notifyFreed()
 	for k := range nAmounts {
-		to.replace(k, a.claim(k), claim{})
+		to.replace(k, a.contribution(k), contribution{})
 	}
 	last := len(to.kids) - 1
 	kid := to.kids[last]
@@ -128,9 +128,9 @@ func (a *node) room(k Amount, slack Bytes) Bytes {
 	return slack.Plus(most.Less(a.load[k]))
 }
 
-// bounds reports whether a limits an amount. Budgets limit Memory, devices Present and Beside, and both limit Streams.
-func (a *node) bounds(k Amount) bool {
-	return k == Streams || k == boundBy(a.budget) || k == Beside && a.budget == nil
+// limits reports whether a limits an amount. Budgets limit Memory, devices Present and Beside, and both limit Streams.
+func (a *node) limits(k Amount) bool {
+	return k == Streams || k == limitedAmount(a.budget) || k == Overhead && a.budget == nil
 }
 
 // above yields the limits at which a charge of a counts, the narrower ones first, each with how much of the charge lies in reservations
@@ -138,16 +138,16 @@ func (a *node) bounds(k Amount) bool {
 func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
-		for at := a; ; slack = slack.Plus(at.absorbs(k)) {
+		for at := a; ; slack = slack.Plus(at.unusedReserve(k)) {
 			for i := range at.caps {
-				if to := at.caps[i].to; to.bounds(k) && !yield(to, slack) {
+				if to := at.caps[i].to; to.limits(k) && !yield(to, slack) {
 					return
 				}
 			}
 			if at = at.tree.to; at == nil {
 				break
 			}
-			if at.bounds(k) && !yield(at, slack) {
+			if at.limits(k) && !yield(at, slack) {
 				return
 			}
 		}
@@ -159,7 +159,9 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 
 // Growth returns by how many bytes the load of a budget above a (nil: of the device) grows if a claims n bytes more. Bytes that
 // lie in reservations below that budget add nothing.
-func (a *node) Growth(n Bytes, budget *Budget) Bytes { return a.grows(boundBy(budget), n, budget) }
+func (a *node) Growth(n Bytes, budget *Budget) Bytes {
+	return a.grows(limitedAmount(budget), n, budget)
+}
 
 // grows returns the same as Growth, for any amount.
 func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
@@ -171,8 +173,8 @@ func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
 	return 0
 }
 
-// way yields the nodes of the tree between a and the node to, at which a counts. It leaves caps out, because they reserve nothing.
-func (a *node) way(to *node) iter.Seq[*node] {
+// pathTo yields the nodes of the tree between a and the node to, at which a counts. It leaves caps out, because they reserve nothing.
+func (a *node) pathTo(to *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for a = a.tree.to; a != nil && a != to; a = a.tree.to {
 			if !yield(a) || a.linkTo(to) != nil {

@@ -16,11 +16,11 @@ type Refusal struct {
 	Limit     Bytes // memory.max of the budget, or the device's capacity
 	Short     Bytes // bytes that must be released below this limit for the request to pass; Max: at least that many
 
-	at      *node
-	by      Amount          // the amount that the limit bounds: Streams, Memory or Present
-	plain   bool            // the limit counts only what is held, not what is reserved
-	path    []step          // the nodes from the lease up to the limit, with what the request adds to each
-	yielded map[*node]Bytes // bytes below each node of which Yield was asked so far
+	at       *node
+	by       Amount          // the amount that the limit bounds: Streams, Memory or Present
+	heldOnly bool            // the limit counts only what is held, not what is reserved
+	path     []step          // the nodes from the lease up to the limit, with what the request adds to each
+	yielded  map[*node]Bytes // bytes below each node of which Yield was asked so far
 }
 
 // step is how much a request adds to the load of one node.
@@ -46,7 +46,7 @@ func (s *Lease) Reserve(need Amounts) *Refusal {
 
 // Check returns the refusal that Reserve would return, and changes nothing.
 func (s *Lease) Check(need Amounts) (refused *Refusal) {
-	for t := range s.tight(need) {
+	for t := range s.fullLimits(need) {
 		return s.refuse(t, need[t.amount])
 	}
 	return nil
@@ -56,7 +56,7 @@ func (s *Lease) Check(need Amounts) (refused *Refusal) {
 // Reserve would grant the amounts.
 func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	return func(yield func(*Refusal) bool) {
-		for t := range s.tight(need) {
+		for t := range s.fullLimits(need) {
 			if !yield(s.refuse(t, need[t.amount])) {
 				return
 			}
@@ -64,10 +64,10 @@ func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	}
 }
 
-// Tight yields the budget of each limit that Refusals would yield, without the figures; nil: the limit is the device's, or the lease's own.
-func (s *Lease) Tight(need Amounts) iter.Seq2[Amount, *Budget] {
+// FullLimits yields the budget of each limit that Refusals would yield, without the figures; nil: the limit is the device's, or the lease's own.
+func (s *Lease) FullLimits(need Amounts) iter.Seq2[Amount, *Budget] {
 	return func(yield func(Amount, *Budget) bool) {
-		for t := range s.tight(need) {
+		for t := range s.fullLimits(need) {
 			if !yield(t.amount, t.at.budget) {
 				return
 			}
@@ -86,8 +86,8 @@ func (s *Lease) Room() Bytes {
 	return left
 }
 
-// Left returns by how many bytes the load of a budget on a device (nil: of the device itself) may grow now.
-func (l *Ledger) Left(b *Budget, device int) Bytes {
+// Available returns by how many bytes the load of a budget on a device (nil: of the device itself) may grow now.
+func (l *Ledger) Available(b *Budget, device int) Bytes {
 	if b != nil {
 		return b.on(device).room(Memory, 0)
 	}
@@ -97,23 +97,23 @@ func (l *Ledger) Left(b *Budget, device int) Bytes {
 	return 0
 }
 
-// tight is a limit that has too little room for an amount that a lease needs.
-type tight struct {
-	amount Amount
-	at     *node
-	slack  Bytes // part of the request that lies in reservations below the limit, and so is counted there already
-	left   Bytes // the most that the limit would let through
+// fullLimit is a limit that has too little room for an amount that a lease needs.
+type fullLimit struct {
+	amount    Amount
+	at        *node
+	slack     Bytes // part of the request that lies in reservations below the limit, and so is counted there already
+	remaining Bytes // the most that the limit would let through
 }
 
-// tight yields the limits that have too little room for the amounts that a lease needs.
-func (s *Lease) tight(need Amounts) iter.Seq[tight] {
-	return func(yield func(tight) bool) {
+// fullLimits yields the limits that have too little room for the amounts that a lease needs.
+func (s *Lease) fullLimits(need Amounts) iter.Seq[fullLimit] {
+	return func(yield func(fullLimit) bool) {
 		for k, n := range need {
 			if n == 0 {
 				continue
 			}
 			for at, slack := range s.above(Amount(k)) {
-				if left := at.room(Amount(k), slack); n > left && !yield(tight{Amount(k), at, slack, left}) {
+				if left := at.room(Amount(k), slack); n > left && !yield(fullLimit{Amount(k), at, slack, left}) {
 					return
 				}
 			}
@@ -128,17 +128,17 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 		return 0
 	}
 	a := b.open(d)
-	return a.Growth(a.raised(boundBy(above), min), above)
+	return a.Growth(a.raised(limitedAmount(above), min), above)
 }
 
-// BesideGrowth returns by how many bytes the sum of Beside on a device grows if a budget has n bytes of Beside reserved there.
-func (l *Ledger) BesideGrowth(b *Budget, device int, n Bytes) Bytes {
+// OverheadGrowth returns by how many bytes the sum of Beside on a device grows if a budget has n bytes of Beside reserved there.
+func (l *Ledger) OverheadGrowth(b *Budget, device int, n Bytes) Bytes {
 	d := l.device(device)
 	if d == nil {
 		return 0
 	}
 	a := b.open(d)
-	return a.grows(Beside, a.raised(Beside, n), nil)
+	return a.grows(Overhead, a.raised(Overhead, n), nil)
 }
 
 // raised returns by how much the claim of a node grows if least of an amount, at most mostBytes, is reserved for it.
@@ -147,18 +147,18 @@ func (a *node) raised(k Amount, least Bytes) Bytes {
 }
 
 // refuse returns the refusal of n of an amount at a limit.
-func (s *Lease) refuse(t tight, n Bytes) *Refusal {
-	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.left, Limit: t.at.most(t.amount), at: t.at}
+func (s *Lease) refuse(t fullLimit, n Bytes) *Refusal {
+	r := &Refusal{Amount: t.amount, by: t.amount, Device: s.dev.index, Budget: t.at.budget, Requested: n, Remaining: t.remaining, Limit: t.at.most(t.amount), at: t.at}
 	delta := n
-	for a := range s.way(t.at) {
+	for a := range s.pathTo(t.at) {
 		r.path = append(r.path, step{a, delta})
-		delta = delta.Less(a.absorbs(t.amount))
+		delta = delta.Less(a.unusedReserve(t.amount))
 	}
 	load := t.at.load[t.amount]
 	if n <= t.slack {
-		r.plain, load, delta = true, t.at.held[t.amount], n
+		r.heldOnly, load, delta = true, t.at.held[t.amount], n
 	}
-	r.Short = max(load.Plus(delta).Less(r.Limit), n-t.left)
+	r.Short = max(load.Plus(delta).Less(r.Limit), n-t.remaining)
 	if r.Amount == Present {
 		r.Amount = Memory
 	}
@@ -172,10 +172,10 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	if r.by == Present {
 		n = n.Less(s.away) // Release takes these first
 	}
-	if r.plain {
+	if r.heldOnly {
 		return n
 	}
-	for a := range s.way(r.at) {
+	for a := range s.pathTo(r.at) {
 		least := a.reserve(r.by)
 		if least == 0 {
 			continue
@@ -252,7 +252,7 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 		for at, slack := range a.above(k) {
 			grow, apart := raised.Less(slack), Bytes(0)
 			if at == &d.node && k == Present {
-				apart = a.grows(Beside, a.raised(Beside, beside), nil)
+				apart = a.grows(Overhead, a.raised(Overhead, beside), nil)
 			}
 			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
 				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),

@@ -10,8 +10,8 @@ import "errors"
 // Not safe for concurrent use. Budgets and leases belong to the ledger that opened
 // them; using one after it was closed is the caller's mistake.
 type Ledger struct {
-	// Eased is called after a change that may make room: bytes went back, or a limit was raised. It may be nil.
-	Eased func()
+	// Freed is called after a change that may make room: bytes went back, or a limit was raised. It may be nil.
+	Freed func()
 
 	devices []*device // by index
 }
@@ -55,11 +55,11 @@ type node struct {
 	holder Holder  // of a lease
 	dev    *device
 
-	max  Amounts // the most that may be held
-	min  Bytes   // memory that is reserved, used or not
-	kept Bytes   // part of Beside that is reserved, used or not
-	held Amounts // what the leases at or below this node hold
-	load Amounts // sum of what the kids claim; of a lease, what it holds
+	max         Amounts // the most that may be held
+	min         Bytes   // memory that is reserved, used or not
+	minOverhead Bytes   // part of Beside that is reserved, used or not
+	held        Amounts // what the leases at or below this node hold
+	load        Amounts // sum of what the kids claim; of a lease, what it holds
 
 	tree link    // to the budget above, or the device
 	caps []link  // to the caps, the narrower ones first
@@ -72,9 +72,9 @@ type link struct {
 	pos int   // index among the kids of to
 }
 
-// claim is the amount that a node adds to the sums of the nodes at which it counts: held to their held, and load, which includes
+// contribution is the amount that a node adds to the sums of the nodes at which it counts: held to their held, and load, which includes
 // reservations, to their load.
-type claim struct{ held, load Bytes }
+type contribution struct{ held, load Bytes }
 
 // Account is the sum of a device or of a budget on a device, in bytes.
 type Account struct {
@@ -82,7 +82,7 @@ type Account struct {
 	Granted   Bytes // handed out (devices only; 0 for budgets)
 	Held      Bytes // handed out and charged; a device's without the managed memory that it does not hold now
 	Committed Bytes // what is held or promised: never less than Held
-	Beside    Bytes // what the device lacks beside that, or will lack: held or reserved
+	Overhead  Bytes // what the device lacks beside that, or will lack: held or reserved
 	Streams   int   // devices only
 }
 
@@ -94,10 +94,10 @@ var (
 	ErrCycle    = errors.New("a budget cannot be above itself")
 )
 
-// ease calls Eased.
-func (l *Ledger) ease() {
-	if l.Eased != nil {
-		l.Eased()
+// notifyFreed calls Eased.
+func (l *Ledger) notifyFreed() {
+	if l.Freed != nil {
+		l.Freed()
 	}
 }
 

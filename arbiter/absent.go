@@ -17,21 +17,21 @@ func (a *Arbiter) Restore(now time.Time, restore func()) {
 	a.cycle(now)
 }
 
-// Leave marks waiting requests whose client has resumed its session and has to ask again. From then on they block no other request. Tickets
+// MarkAbsent marks waiting requests whose client has resumed its session and has to ask again. From then on they block no other request. Tickets
 // that do not wait are ignored. None of these requests is granted, because the cycle runs after all of them are marked.
-func (a *Arbiter) Leave(now time.Time, ids []TicketID) {
+func (a *Arbiter) MarkAbsent(now time.Time, ids []TicketID) {
 	for _, id := range ids {
 		if t := a.tickets[id]; t != nil {
-			t.until, t.left = now.Add(AbsentFor), true
+			t.absentUntil, t.resumed = now.Add(AbsentFor), true
 			a.changed()
 		}
 	}
 	a.cycle(now)
 }
 
-// Return removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller must make
+// TakePlace removes the ticket of an absent client, because the client asks again, and returns the place for the new request. The caller must make
 // that request before any other call. The zero Place: no such ticket waits.
-func (a *Arbiter) Return(now time.Time, id TicketID) (place Place) {
+func (a *Arbiter) TakePlace(now time.Time, id TicketID) (place Place) {
 	if t := a.tickets[id]; t != nil && t.absent() {
 		place = t.place
 		a.dropAbsent(now, t)

@@ -40,7 +40,7 @@ func TestAbsentClientBlocks(t *testing.T) {
 	late := x.newcomer.wait(300)
 	x.holder.free(500)
 	x.served() // the absent request fits, and neither it nor a later one is granted
-	if o := x.first.askAt(x.arb.Return(x.now, x.ticket), 500); !o.Granted {
+	if o := x.first.askAt(x.arb.TakePlace(x.now, x.ticket), 500); !o.Granted {
 		t.Errorf("its client asks again: %+v", o)
 	}
 	x.served()
@@ -61,7 +61,7 @@ func TestAbsentClientWithoutAPlace(t *testing.T) {
 func TestAbsentClientWaitsOn(t *testing.T) {
 	x := newAbsence(t)
 	late := x.newcomer.wait(500)
-	place := x.arb.Return(x.now, x.ticket)
+	place := x.arb.TakePlace(x.now, x.ticket)
 	again := x.first.askAt(place, 500).Waiting
 	if got := x.arb.Snapshot(x.now).Queue; len(got) != 2 || got[0].Ticket != uint64(again) || got[0].WaitedMs != time.Minute.Milliseconds() {
 		t.Errorf("the queue is %+v", got)
@@ -84,7 +84,7 @@ func TestAbsentClientGivesUp(t *testing.T) {
 	if got := x.decided(); len(got) != 2 || got[x.ticket] != arbiter.ReasonCancelled || got[late] != arbiter.ReasonNone {
 		t.Errorf("decided: %v", got)
 	}
-	if place := x.arb.Return(x.now, x.ticket); place != (arbiter.Place{}) {
+	if place := x.arb.TakePlace(x.now, x.ticket); place != (arbiter.Place{}) {
 		t.Errorf("it has still the place %+v", place)
 	}
 }
@@ -119,11 +119,11 @@ func TestLeftClient(t *testing.T) {
 	holder, waiter, other := w.client(0, 0), w.client(0, 0), w.client(0, 0)
 	holder.must(1000)
 	ticket, late := waiter.wait(500), other.wait(300)
-	w.arb.Leave(w.now, []arbiter.TicketID{ticket})
+	w.arb.MarkAbsent(w.now, []arbiter.TicketID{ticket})
 	holder.free(500)
 	w.served(late)
 	last := w.client(0, 0).wait(400)
-	again := waiter.askAt(w.arb.Return(w.now, ticket), 500).Waiting
+	again := waiter.askAt(w.arb.TakePlace(w.now, ticket), 500).Waiting
 	holder.free(300)
 	w.served(again)
 	holder.free(200)
@@ -138,12 +138,12 @@ func TestAbsentClientAndDeadlock(t *testing.T) {
 	one, two, away := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
 	one.must(400)
 	two.must(400)
-	w.arb.Leave(w.now, []arbiter.TicketID{away.wait(300)})
+	w.arb.MarkAbsent(w.now, []arbiter.TicketID{away.wait(300)})
 	ticket := one.wait(400)
-	w.arb.Leave(w.now, []arbiter.TicketID{ticket})
+	w.arb.MarkAbsent(w.now, []arbiter.TicketID{ticket})
 	two.wait(400)
 	w.served()
-	if o := one.askAt(w.arb.Return(w.now, ticket), 400); o.Waiting == 0 {
+	if o := one.askAt(w.arb.TakePlace(w.now, ticket), 400); o.Waiting == 0 {
 		t.Errorf("the elder one is back: %+v", o)
 	}
 	got := w.decided()
@@ -162,7 +162,7 @@ func TestAbsentClientKeepsAPlaceForMoreThanCouldFit(t *testing.T) {
 	if n := x.arb.Snapshot(x.now).Stats.Denied; ticket == 0 || n != 0 {
 		t.Fatalf("ticket %d, %d refusals", ticket, n)
 	}
-	if got := x.arb.Return(x.now, ticket); got.Arrival != place.Arrival {
+	if got := x.arb.TakePlace(x.now, ticket); got.Arrival != place.Arrival {
 		t.Errorf("its place is %+v, want arrival %d", got, place.Arrival)
 	}
 }

@@ -28,7 +28,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
 	a.touch(now, l)
 	if r.What == WantsStreams {
-		a.takeStreams(l)
+		a.revokeStreams(l)
 	}
 	if r.What == WantsBytes {
 		if r.Bytes == 0 && !l.gone() {
@@ -40,29 +40,29 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		return l.counted(r.What, Result{Granted: true})
 	}
 	// Of an absent client's request the daemon knows the amount only rounded up, and not whether it is managed memory: its exact request is refused.
-	if v := a.never(l, r.takes()); v.final && !r.Place.Absent {
+	if v := a.neverFits(l, r.takes()); v.final && !r.Place.Absent {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.What == WantsBytes {
 		if l.closed { // freed bytes go back before the lease is granted more
-			a.settle(now, l)
+			a.recallIfOver(now, l)
 		}
-		for other := range l.device.aparts {
-			a.takeApart(other)
+		for other := range l.device.leasesAway {
+			a.recallWhileAway(other)
 		}
 		if r.Managed {
-			a.take(l, a.idle(l)) // idle credit counts at the device, where managed memory need not
+			a.recallIdle(l, a.idle(l)) // idle credit counts at the device, where managed memory need not
 		} else {
-			a.giveWay(l, r.Bytes)
+			a.moveManagedAway(l, r.Bytes)
 		}
 		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
-		if l.settled() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
+		if l.keepsSlot() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
 			a.grew(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
 	}
 	t := &ticket{kind: r.What, job: l.session.job, session: l.session, lease: l, thread: r.Thread,
-		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, asked: r.Again, place: r.Place}
+		bytes: r.Bytes, managed: r.Managed, count: r.Count, noWait: r.NoWait, aside: r.Aside, askedBefore: r.Again, place: r.Place}
 	if r.What == WantsStreams {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
@@ -96,14 +96,14 @@ func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	}
 	defer a.cycleSoon(now)
 	a.touch(now, l)
-	a.settle(now, l)
-	a.takeApart(l)
+	a.recallIfOver(now, l)
+	a.recallWhileAway(l)
 	if l.contended() {
 		a.recallAll(l)
 	}
-	a.left(now, l)
+	a.dropUnusedSlots(now, l)
 	if l.notify && !l.wanted() {
 		l.notify = false
-		a.flag(l)
+		a.updateFlags(l)
 	}
 }

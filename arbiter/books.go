@@ -23,24 +23,24 @@ type Arbiter struct {
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
 	limits   rules.Table // limits that were changed live, of whatever has any
-	people   people
+	users    users
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets   map[TicketID]*ticket // requests that wait
-	queue     []*ticket            // these, in the order in which they are served
-	sorted    time.Time            // when queue was last brought into order
-	decisions []Result             // since Decisions was called last
-	asking    *ticket              // the request that the running call decides
-	cycling   bool                 // cycle runs
-	stale     bool                 // since the last cycle something has changed by which a waiting request may be decided
-	cycleAt   time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
-	looseAt   time.Time            // when the next loose search for a deadlock is due (deadlock.go); zero: never
-	moved     bool                 // something has changed since the last search without the lock began
-	suspected bool                 // a strict search without the lock is due
-	searching bool                 // a search without the lock is being made
-	undo      []func()             // of a copy of the books: what a try takes back at its end
+	tickets       map[TicketID]*ticket // requests that wait
+	queue         []*ticket            // these, in the order in which they are served
+	sorted        time.Time            // when queue was last brought into order
+	decisions     []Result             // since Decisions was called last
+	asking        *ticket              // the request that the running call decides
+	cycling       bool                 // cycle runs
+	cycleNeeded   bool                 // since the last cycle something has changed by which a waiting request may be decided
+	cycleAt       time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
+	looseSearchAt time.Time            // when the next loose search for a deadlock is due (deadlock.go); zero: never
+	searchNeeded  bool                 // something has changed since the last search without the lock began
+	suspected     bool                 // a strict search without the lock is due
+	searching     bool                 // a search without the lock is being made
+	undo          []func()             // of a copy of the books: what a try takes back at its end
 
 	searchAgain    time.Time // when the next search without the lock may begin
 	searchedStrict bool      // the last search without the lock was strict
@@ -55,7 +55,7 @@ type Arbiter struct {
 	threads   int            // of leases whose slots are threads', all together
 	threadsOf map[uint32]int // and by user
 
-	strained []*gauge // where requests waited for bytes when pressures were measured last
+	underPressure []*gauge // where requests waited for bytes when pressures were measured last
 
 	overs    map[account]bool // budgets that hold more than their limit; true: announced
 	draining []*session       // ended, their memory not yet back
@@ -80,7 +80,7 @@ func New(policy rules.Policy) *Arbiter {
 	a := &Arbiter{
 		limits: make(rules.Table), ledger: accounting.NewLedger(),
 		shareds:  make(map[sharedKey]*shared),
-		people:   people{of: make(map[uint32]*person)},
+		users:    users{byUID: make(map[uint32]*user)},
 		jobs:     make(map[JobID]*job),
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
@@ -88,20 +88,20 @@ func New(policy rules.Policy) *Arbiter {
 		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
-	a.ledger.Eased = a.changed
+	a.ledger.Freed = a.changed
 	a.policy = policy.InForce(a.limits)
 	return a
 }
 
 // changed notes that a waiting request can perhaps be decided now, or that a deadlock may have formed. The next cycle then judges all
 // waiting requests.
-func (a *Arbiter) changed() { a.stale, a.moved = true, true }
+func (a *Arbiter) changed() { a.cycleNeeded, a.searchNeeded = true, true }
 
 // device is one GPU and what is known of it.
 type device struct {
 	rules.Device
-	rule  rules.DeviceRule
-	found accounting.Bytes // Total as it was found; the configuration may say otherwise
+	rule     rules.DeviceRule
+	detected accounting.Bytes // Total as it was found; the configuration may say otherwise
 
 	totalFrom accounting.TotalFrom
 	direct    accounting.Lease // stands for what is charged to the device alone
@@ -120,17 +120,17 @@ type device struct {
 	contexts reading.Costs
 	unnamed  bool // its readings name no process
 
-	waiting int                 // requests that wait and may be served there
-	entry   [permit.Count]limit // of permits of each kind
-	wish    limit               // of the slots that programs wish for
-	bytes   limit               // of the device's bytes
+	waiting      int                 // requests that wait and may be served there
+	permitLimits [permit.Count]limit // of permits of each kind
+	ownSlotLimit limit               // of the slots that programs wish for
+	bytes        limit               // of the device's bytes
 
-	gauge    gauge               // of its pressure
-	aparts   map[*lease]struct{} // leases of which some memory is away from the device
-	byPID    map[int][]*lease    // leases by their process, draining ones too
-	admitted uint64
-	denied   uint64
-	atMax    uint64
+	gauge      gauge               // of its pressure
+	leasesAway map[*lease]struct{} // leases of which some memory is away from the device
+	byPID      map[int][]*lease    // leases by their process, draining ones too
+	admitted   uint64
+	denied     uint64
+	atMax      uint64
 }
 
 // shared is a budget that jobs share: of a rule whose scope is "user", "cgroup" or "rule"; or, whatever rules they
@@ -165,25 +165,25 @@ type job struct {
 	commandEnded bool   // the program that it was started for has ended, and others of the job go on
 	pending      bool   // its reservation is not made yet: it waits for its start, or its session was restored without
 	released     bool   // by ReleaseJob: it holds nothing beyond its processes
-	gaveBack     bool   // it is of a copy, and holds nothing there any more
-	still        bool   // it is of a copy, and stood still when that was made
-	livesBy      string // process that goes on after the command and has no session: "ssh-agent[4711]"; "": none is known
+	releasedAll  bool   // it is of a copy, and holds nothing there any more
+	allWait      bool   // it is of a copy, and stood still when that was made
+	survivor     string // process that goes on after the command and has no session: "ssh-agent[4711]"; "": none is known
 
-	shared    *shared // by its rule; nil: none
-	cap       *shared // what its user may hold in all; nil: no limit
-	budget    *accounting.Budget
-	sessions  []*session // ended ones too, while they drain
-	used      []*jobUse  // one for each device used
-	opened    time.Time
-	on        []*device // those that it may use; nil: all
-	slots     int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
-	tickets   []*ticket // that wait, its processes' too
-	cancelled time.Time // when its requests were last cancelled together; zero: never
-	tally     tally
-	person    *person   // whose it is
-	gauge     *gauge    // of its pressure; nil: none of its requests has waited for bytes
-	moved     time.Time // when something of it last asked or freed
-	denial    *denial   // the last refusal of a request; nil: none was refused
+	shared     *shared // by its rule; nil: none
+	cap        *shared // what its user may hold in all; nil: no limit
+	budget     *accounting.Budget
+	sessions   []*session // ended ones too, while they drain
+	used       []*jobUse  // one for each device used
+	opened     time.Time
+	devices    []*device // those that it may use; nil: all
+	slots      int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
+	tickets    []*ticket // that wait, its processes' too
+	cancelled  time.Time // when its requests were last cancelled together; zero: never
+	tally      tally
+	user       *user     // whose it is
+	gauge      *gauge    // of its pressure; nil: none of its requests has waited for bytes
+	lastActive time.Time // when something of it last asked or freed
+	denial     *denial   // the last refusal of a request; nil: none was refused
 }
 
 // denial is the refusal of a request of a job.
@@ -195,7 +195,7 @@ type denial struct {
 // peak is the most used at once of a job or a device. seen is the sum of what its
 // leases used when each was last looked at.
 type peak struct {
-	seen, most accounting.Bytes
+	used, max accounting.Bytes
 }
 
 // jobUse is what a job has had of one device.
@@ -229,35 +229,35 @@ type session struct {
 // lease is what a session holds on a device: in the ledger, and what else is known of it.
 type lease struct {
 	accounting.Lease
-	id         LeaseID
-	word       Word
-	session    *session
-	device     *device
-	opened     time.Time
-	closed     bool // the flags that its word shows
-	apart      bool // its word shows that some of what it holds is away from the device
-	lost       bool
-	unverified bool
-	spoiled    bool             // its word was clamped: not believed any more
-	notify     bool             // a free reports itself, too
-	scope      rules.Scope      // of its slots
-	slot       *holder          // nil: none, or its threads'
-	makers     threads.Set      // where slots are threads'
-	bursts     map[uint32]burst // of refusals, by thread
-	contexts   int
-	holds      int              // on shared contexts
-	lent       bool             // its client counts its streams: lend.go
-	lentMost   int              // no more than it may have, whatever its word says
-	waits      int              // tickets of it that wait
-	peak       accounting.Bytes // most bytes used at once
-	seen       accounting.Bytes // bytes used when last looked at
-	beyond     reading.Beyond   // what it takes of its device beyond its bytes
-	announced  bool             // the event about its excess was sent
-	told       accounting.Bytes // what it had when that was last told
-	touched    time.Time        // when it last asked for something, or ceased to be active
-	admitted   uint64
-	denied     uint64
-	atMax      uint64
+	id           LeaseID
+	word         CreditWord
+	session      *session
+	device       *device
+	opened       time.Time
+	closed       bool // the flags that its word shows
+	awayShown    bool // its word shows that some of what it holds is away from the device
+	lost         bool
+	unverified   bool
+	spoiled      bool             // its word was clamped: not believed any more
+	notify       bool             // a free reports itself, too
+	scope        rules.Scope      // of its slots
+	slot         *holder          // nil: none, or its threads'
+	makers       threads.Set      // where slots are threads'
+	bursts       map[uint32]burst // of refusals, by thread
+	contexts     int
+	holds        int              // on shared contexts
+	delegated    bool             // its client counts its streams: streams.go
+	delegatedMax int              // no more than it may have, whatever its word says
+	waits        int              // tickets of it that wait
+	peak         accounting.Bytes // most bytes used at once
+	lastUsed     accounting.Bytes // bytes used when last looked at
+	extra        reading.Extra    // what it takes of its device beyond its bytes
+	announced    bool             // the event about its excess was sent
+	reported     accounting.Bytes // what it had when that was last told
+	touched      time.Time        // when it last asked for something, or ceased to be active
+	admitted     uint64
+	denied       uint64
+	atMax        uint64
 }
 
 // burst counts a thread's refusals that follow each other closely. The first wait_after of them come at once, so that the program's allocator
@@ -281,15 +281,15 @@ type limit struct {
 type limitKind int
 
 const (
-	limitsBytes   limitKind = iota // the bytes of a device, or of a budget there that jobs share
-	limitsPermits                  // the permits of a device: slots.max, a claim, or a job that has the device alone
-	limitsWish                     // a program's own slot limit, which blocks no other request
+	limitsBytes    limitKind = iota // the bytes of a device, or of a budget there that jobs share
+	limitsPermits                   // the permits of a device: slots.max, a claim, or a job that has the device alone
+	limitsOwnSlots                  // a program's own slot limit, which blocks no other request
 )
 
-// full is a limit that refuses a ticket.
-type full struct {
+// refusingLimit is a limit that refuses a ticket.
+type refusingLimit struct {
 	*limit
-	hard bool // the limit has no room; false: it has room, but earlier requests block the ticket there
+	noRoom bool // the limit has no room; false: it has room, but earlier requests block the ticket there
 }
 
 // blocker is a waiting request that blocks later ones at a limit.
@@ -300,58 +300,58 @@ type blocker struct {
 
 // ticket is a request that is being decided or waits.
 type ticket struct {
-	id       TicketID
-	place    Place
-	kind     What
-	job      *job
-	session  *session // nil: a job asks
-	lease    *lease   // nil: a job or a session asks
-	thread   uint32
-	bytes    accounting.Bytes // bytes that it adds to the sums of its device or its budgets
-	managed  bool             // bytes are managed memory
-	taken    accounting.Bytes // idle credit of its lease that was taken back to judge it, and goes back to the lease if it is refused at once
-	count    int              // number of streams, contexts or holds
-	noWait   bool
-	aside    bool // Request.Aside
-	asked    bool // Request.Again
-	priority int
-	deadline time.Time // zero: none
-	until    time.Time // its client is absent, and loses its place then; zero: the client is there
-	left     bool      // its client is absent since a resume, and it blocks no other request
+	id          TicketID
+	place       Place
+	kind        What
+	job         *job
+	session     *session // nil: a job asks
+	lease       *lease   // nil: a job or a session asks
+	thread      uint32
+	bytes       accounting.Bytes // bytes that it adds to the sums of its device or its budgets
+	managed     bool             // bytes are managed memory
+	recalled    accounting.Bytes // idle credit of its lease that was taken back to judge it, and goes back to the lease if it is refused at once
+	count       int              // number of streams, contexts or holds
+	noWait      bool
+	aside       bool // Request.Aside
+	askedBefore bool // Request.Again
+	priority    int
+	deadline    time.Time // zero: none
+	absentUntil time.Time // its client is absent, and loses its place then; zero: the client is there
+	resumed     bool      // its client is absent since a resume, and it blocks no other request
 
-	spots  []spot
-	any    bool                // one of the spots is enough; false: the ticket needs all
-	again  bool                // the request was made before, and has kept its place
-	why    verdict             // the last verdict
-	short  *accounting.Refusal // the limit at which even all idle credit did not make room; nil: none was found
-	parked time.Time           // when it began to wait; zero: it does not wait
+	candidates   []candidate
+	any          bool                // one of the spots is enough; false: the ticket needs all
+	resubmitted  bool                // the request was made before, and has kept its place
+	evaluation   evaluation          // the last verdict
+	short        *accounting.Refusal // the limit at which even all idle credit did not make room; nil: none was found
+	waitingSince time.Time           // when it began to wait; zero: it does not wait
 
-	live     *ticket // in a copy of the books: the request of which this is a copy; nil in the books themselves
-	turnOnly bool    // in a copy: only earlier requests block live
+	live        *ticket // in a copy of the books: the request of which this is a copy; nil in the books themselves
+	onlyBlocked bool    // in a copy: only earlier requests block live
 
-	done   bool
-	answer Result
-	told   told
+	done       bool
+	answer     Result
+	lastNotice noticeState
 }
 
-// spot is a device on which a ticket may be served, and what refuses it there.
-type spot struct {
-	device *device
-	full   []full       // the limits that refuse the ticket there, the narrower ones first: shared budgets, permits, the bytes of the device
-	asks   permit.Kinds // the permits that the ticket would take there
-	since  time.Time    // since when the job had held memory there when the ticket was last judged; neverHeld: it held none
+// candidate is a device on which a ticket may be served, and what refuses it there.
+type candidate struct {
+	device    *device
+	refusedBy []refusingLimit // the limits that refuse the ticket there, the narrower ones first: shared budgets, permits, the bytes of the device
+	asks      permit.Kinds    // the permits that the ticket would take there
+	heldSince time.Time       // since when the job had held memory there when the ticket was last judged; neverHeld: it held none
 }
 
-// verdict is the result of judging a ticket: the ticket is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
-type verdict struct {
+// evaluation is the result of judging a ticket: the ticket is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
+type evaluation struct {
 	final   bool                // refused even if all other jobs released what they hold
-	spot    *spot               // the device on which it fits; if it needs several devices and fits on all, any non-nil spot
+	fits    *candidate          // the device on which it fits; if it needs several devices and fits on all, any non-nil spot
 	reason  Reason              // why it is refused or waits
 	refusal *accounting.Refusal // the figures at the limit that refuses
 }
 
-// told is the state of a ticket that was last sent to the waiting client.
-type told struct {
+// noticeState is the state of a ticket that was last sent to the waiting client.
+type noticeState struct {
 	position int
 	state    string // stateOf
 }

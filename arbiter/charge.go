@@ -11,11 +11,11 @@ import (
 
 // charge puts that against the lease's own budget.
 func (a *Arbiter) charge(now time.Time, l *lease) {
-	if excess := l.beyond.Excess; excess > 0 && !l.announced {
+	if excess := l.extra.Excess; excess > 0 && !l.announced {
 		l.announced = true
 		a.leaseEvent(now, l, Event{Kind: EventExcess, Bytes: excess, Text: fmt.Sprintf(wording.Excess, l.session.name(), excess.Human(), l.device)})
 	}
-	n := a.charged(l)
+	n := a.chargeOf(l)
 	if n == l.Charged() {
 		return
 	}
@@ -30,11 +30,11 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 // recost changes what a lease costs beyond its bytes, and has its budget and the
 // device's capacity show it.
 func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
-	d, before := l.device, l.free()
+	d, before := l.device, l.uncharged()
 	change()
 	a.charge(now, l)
-	if after := l.free(); after != before {
-		l.SetBeside(after)
+	if after := l.uncharged(); after != before {
+		l.SetOverhead(after)
 		a.recap(now, d)
 	}
 }

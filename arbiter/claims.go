@@ -77,6 +77,6 @@ func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 		return
 	}
 	j.released = true
-	a.letGo(now, j)
+	a.releaseKept(now, j)
 	a.renew(now, func(x *job) bool { return x == j }, false)
 }

@@ -45,8 +45,8 @@ func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 
 // device copies a device, without what is held there.
 func (c *copying) device(d *device) {
-	n := &device{Device: d.Device, rule: d.rule, found: d.found, lost: d.lost, policy: &c.to.policy, live: d.live,
-		aparts: make(map[*lease]struct{})}
+	n := &device{Device: d.Device, rule: d.rule, detected: d.detected, lost: d.lost, policy: &c.to.policy, live: d.live,
+		leasesAway: make(map[*lease]struct{})}
 	if d.contexts.Expected() > 0 {
 		n.rule.ContextReserve = &accounting.Size{Bytes: d.contextCost()}
 	}
@@ -86,8 +86,8 @@ func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
 			l.Min = 0
 		}
 		_ = c.to.ledger.SetLimits(to, d.Index, l) // the device is there
-		if kept, _ := from.Kept(d.Index); reserves {
-			_ = c.to.ledger.KeepBeside(to, d.Index, kept)
+		if kept, _ := from.ReservedOverhead(d.Index); reserves {
+			_ = c.to.ledger.ReserveOverhead(to, d.Index, kept)
 		}
 	}
 }
@@ -98,15 +98,15 @@ func (c *copying) job(j *job) *job {
 		return n
 	}
 	n := &job{Job: j.Job, id: j.id, request: j.request, run: j.run, opened: j.opened, pending: j.pending,
-		released: j.released, gaveBack: !c.keeps(j), person: j.person,
-		still: j.still || j.standsStill()}
+		released: j.released, releasedAll: !c.keeps(j), user: j.user,
+		allWait: j.allWait || j.holdersWait()}
 	c.jobs[j] = n
-	if j.User != nil {
-		user := *j.User
-		n.User = &user
+	if j.UserLimits != nil {
+		user := *j.UserLimits
+		n.UserLimits = &user
 	}
-	for _, d := range j.on {
-		n.on = append(n.on, c.devices[d])
+	for _, d := range j.devices {
+		n.devices = append(n.devices, c.devices[d])
 	}
 	n.shared, n.cap = c.shared(j.shared), c.shared(j.cap)
 	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
@@ -114,7 +114,7 @@ func (c *copying) job(j *job) *job {
 	if n.cap != nil {
 		_ = c.to.ledger.SetCaps(n.budget, n.cap.budget) // it is a cap
 	}
-	c.limits(n.budget, j.budget, !n.gaveBack)
+	c.limits(n.budget, j.budget, !n.releasedAll)
 	c.to.jobs[n.id] = n
 	for _, s := range j.sessions {
 		if s.alive() {
@@ -128,7 +128,7 @@ func (c *copying) job(j *job) *job {
 func (c *copying) session(s *session, in *job) {
 	n := &session{Client: s.Client, id: s.id, process: s.process, job: in, opened: s.opened, pending: s.pending, slots: s.slots,
 		slotScope: s.slotScope, reserve: s.reserve, onFull: s.onFull}
-	n.In = &in.Job
+	n.Job = &in.Job
 	c.sessions[s] = n
 	n.budget = c.to.ledger.OpenBudget(in.budget)
 	n.budget.Owner = n
@@ -138,7 +138,7 @@ func (c *copying) session(s *session, in *job) {
 		caps[i] = n.cgroups[i].budget
 	}
 	_ = c.to.ledger.SetCaps(n.budget, caps...) // they are caps
-	c.limits(n.budget, s.budget, !in.gaveBack)
+	c.limits(n.budget, s.budget, !in.releasedAll)
 	in.sessions = append(in.sessions, n)
 	for _, l := range s.leases {
 		c.lease(l, n)
@@ -151,7 +151,7 @@ func (c *copying) lease(l *lease, of *session) {
 	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
 	c.leases[l] = n
 	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // the device is there
-	if !of.job.gaveBack {
+	if !of.job.releasedAll {
 		n.hold(l.holding())
 	}
 	of.leases = append(of.leases, n)
@@ -162,12 +162,12 @@ type holding struct {
 	granted, away, charged accounting.Bytes
 	streams                int
 	contexts, holds        int
-	beyond                 reading.Beyond
+	beyond                 reading.Extra
 }
 
 // holding returns what a lease holds.
 func (l *lease) holding() holding {
-	return holding{l.Granted(), l.Away(), l.Charged(), l.Streams(), l.contexts, l.holds, l.beyond}
+	return holding{l.Granted(), l.Away(), l.Charged(), l.Streams(), l.contexts, l.holds, l.extra}
 }
 
 // hold gives these amounts to a lease of a copy that holds nothing.
@@ -176,8 +176,8 @@ func (l *lease) hold(h holding) {
 	l.Force(accounting.Streams, accounting.Bytes(h.streams))
 	l.SetAway(h.away)
 	l.Charge(h.charged)
-	l.contexts, l.holds, l.beyond = h.contexts, h.holds, h.beyond
-	l.SetBeside(l.free())
+	l.contexts, l.holds, l.extra = h.contexts, h.holds, h.beyond
+	l.SetOverhead(l.uncharged())
 }
 
 // permits copies the permits on a device of jobs that keep what they hold. It leaves out the permits of threads without a waiting request, because
@@ -186,7 +186,7 @@ func (c *copying) permits(d *device) {
 	n := c.devices[d]
 	for o, h := range d.permits[permit.Slot] {
 		in := c.jobs[o.Job]
-		if in == nil || in.gaveBack || o.Process != nil && o.Thread != 0 && !waits(o) {
+		if in == nil || in.releasedAll || o.Process != nil && o.Thread != 0 && !waits(o) {
 			continue
 		}
 		to := owner{Job: in, Process: c.sessions[o.Process], Thread: o.Thread}
@@ -209,11 +209,11 @@ func waits(o owner) bool {
 // ticket copies a request that waits.
 func (c *copying) ticket(t *ticket) {
 	n := &ticket{id: t.id, place: t.place, kind: t.kind, job: c.job(t.job), session: c.sessions[t.session], lease: c.leases[t.lease], thread: t.thread,
-		bytes: t.bytes, managed: t.managed, count: t.count, priority: t.priority, any: t.any, parked: t.parked, live: t.original()}
-	n.turnOnly = t.turnOnly || t.live == nil && t.onlyBehind()
-	for i := range t.spots {
-		n.spots = append(n.spots, spot{device: c.devices[t.spots[i].device]})
-		n.spots[i].device.waiting++
+		bytes: t.bytes, managed: t.managed, count: t.count, priority: t.priority, any: t.any, waitingSince: t.waitingSince, live: t.original()}
+	n.onlyBlocked = t.onlyBlocked || t.live == nil && t.onlyBehind()
+	for i := range t.candidates {
+		n.candidates = append(n.candidates, candidate{device: c.devices[t.candidates[i].device]})
+		n.candidates[i].device.waiting++
 	}
 	n.job.tickets = append(n.job.tickets, n)
 	c.to.queue = append(c.to.queue, n)
@@ -230,27 +230,27 @@ func (a *Arbiter) try(do func()) {
 	a.queue, a.undo = queue, nil
 }
 
-// undoes adds a function that undoes one change of a copy. The enclosing try calls these functions, the last one first.
-func (a *Arbiter) undoes(back func()) { a.undo = append(a.undo, back) }
+// addUndo adds a function that undoes one change of a copy. The enclosing try calls these functions, the last one first.
+func (a *Arbiter) addUndo(back func()) { a.undo = append(a.undo, back) }
 
 // giveBack takes from a job of a copy what the given processes of the job hold; if none are given, all that the job holds.
 func (a *Arbiter) giveBack(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
-		j.gaveBack, of = true, j.sessions
-		a.undoes(func() { j.gaveBack = false })
+		j.releasedAll, of = true, j.sessions
+		a.addUndo(func() { j.releasedAll = false })
 		a.reserveNothing(j.budget)
 	}
 	for _, s := range of {
 		a.reserveNothing(s.budget)
 		for _, l := range s.leases {
 			held, h := l.holding(), l.slot
-			a.undoes(func() {
+			a.addUndo(func() {
 				l.slot = h
 				l.hold(held)
 			})
 			l.Clear()
-			l.contexts, l.holds, l.slot, l.beyond = 0, 0, nil, reading.Beyond{}
+			l.contexts, l.holds, l.slot, l.extra = 0, 0, nil, reading.Extra{}
 			if h != nil && h.Process == nil && !h.kept && !a.sharesSlot(h) {
 				a.dropPermits(h)
 			}
@@ -271,7 +271,7 @@ func (a *Arbiter) giveBack(j *job, of ...*session) {
 // dropPermits takes back the permits of a holder in a copy.
 func (a *Arbiter) dropPermits(h *holder) {
 	d, kinds := h.device, h.device.kindsOf(h.owner)
-	a.undoes(func() {
+	a.addUndo(func() {
 		d.permits.Enter(h.owner, kinds, h)
 		h.Job.slots++
 	})
@@ -293,15 +293,15 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 	for _, d := range a.devices {
 		was := b.Limits(d.Index)
-		kept, _ := b.Kept(d.Index)
+		kept, _ := b.ReservedOverhead(d.Index)
 		if was.Min == 0 && kept == 0 {
 			continue
 		}
 		set := func(l accounting.Limits, kept accounting.Bytes) {
 			_ = a.ledger.SetLimits(b, d.Index, l) // the device is there
-			_ = a.ledger.KeepBeside(b, d.Index, kept)
+			_ = a.ledger.ReserveOverhead(b, d.Index, kept)
 		}
-		a.undoes(func() { set(was, kept) })
+		a.addUndo(func() { set(was, kept) })
 		set(accounting.Limits{Max: was.Max}, 0)
 	}
 }

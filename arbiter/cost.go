@@ -27,10 +27,10 @@ func (d *device) contextCost() accounting.Bytes {
 // granted: of those that it asks for or makes, some do not wait. Making one takes a driver as long as
 // it likes, and readings go on meanwhile, which cannot show it yet.
 func (a *Arbiter) makesContexts(l *lease) bool {
-	if l.beyond.Proven() || !l.session.alive() {
+	if l.extra.Confirmed() || !l.session.alive() {
 		return false
 	}
-	n := l.word.Told().Making
+	n := l.word.Report().Making
 	for _, t := range l.session.job.tickets {
 		if t.lease == l && t.kind == WantsContexts {
 			n -= t.count
@@ -47,28 +47,28 @@ func (l *lease) streamCharge() accounting.Bytes {
 // excessOf is the excess of a lease's process, whichever of its leases is charged with it.
 func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 	for _, l := range l.device.byPID[l.session.process.PID] {
-		sum = sum.Plus(l.beyond.Excess)
+		sum = sum.Plus(l.extra.Excess)
 	}
 	return sum
 }
 
-// charged is what a process uses beyond its bytes and nobody else should pay for: its
+// chargeOf is what a process uses beyond its bytes and nobody else should pay for: its
 // excess, the pools of its streams, and all overhead where the configuration says so.
-func (a *Arbiter) charged(l *lease) accounting.Bytes {
+func (a *Arbiter) chargeOf(l *lease) accounting.Bytes {
 	streams := l.streamCharge()
 	if a.policy.ChargeOverhead {
-		return max(l.beyond.Cost(), streams)
+		return max(l.extra.Cost(), streams)
 	}
-	return l.beyond.Excess.Plus(streams)
+	return l.extra.Excess.Plus(streams)
 }
 
-// named takes bytes that a client has just accounted for off what the last readings could
+// explainUsage takes bytes that a client has just accounted for off what the last readings could
 // not explain, and touches no word.
-func (a *Arbiter) named(l *lease, n accounting.Bytes) {
+func (a *Arbiter) explainUsage(l *lease, n accounting.Bytes) {
 	for _, l := range l.device.byPID[l.session.process.PID] {
-		l.beyond.Named(n)
-		l.Charge(a.charged(l))
-		l.SetBeside(l.free())
+		l.extra.Explain(n)
+		l.Charge(a.chargeOf(l))
+		l.SetOverhead(l.uncharged())
 	}
 	a.changed()
 }

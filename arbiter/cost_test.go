@@ -13,7 +13,7 @@ import (
 )
 
 // telling is a client whose library says what its blocks are.
-func (w *world) telling(told reading.Told) *client {
+func (w *world) telling(told reading.ClientReport) *client {
 	c := w.client(0, 0)
 	told.Known = true
 	c.word.told = told
@@ -33,7 +33,7 @@ func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d figures.Device
 func TestExcessIsChargedToItsOwner(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
 	other := w.client(0, 0)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.contexts(1)
 	x.must(300)
 	x.free(100)
@@ -70,7 +70,7 @@ func TestExcessIsChargedToItsOwner(t *testing.T) {
 // The device has no room for two: what one took without a word is not granted to another.
 func TestExcessIsGrantedToNobody(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
-	x, y := w.telling(reading.Told{}), w.client(0, 0)
+	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.contexts(1)
 	w.read(3, x.figure(10))
 	w.read(2, x.figure(1010))
@@ -83,7 +83,7 @@ func TestExcessIsGrantedToNobody(t *testing.T) {
 // Excess is no offence: idle credit is recalled and given as ever.
 func TestExcessStopsNoRecall(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
-	x, y := w.telling(reading.Told{}), w.client(0, 0)
+	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.contexts(1)
 	x.must(400)
 	w.read(3, x.figure(410))
@@ -102,22 +102,22 @@ func TestWhatIsNoExcess(t *testing.T) {
 	const total = 1600 * mib
 	for _, c := range []struct {
 		name   string
-		told   reading.Told
+		told   reading.ClientReport
 		over   accounting.Bytes // beyond 100 MiB of blocks and one context of 10 MiB
 		excess accounting.Bytes
 	}{
-		{"nothing", reading.Told{}, 0, 0},
-		{"one byte", reading.Told{}, 1, 1},
-		{"rounding of blocks", reading.Told{Blocks: 3}, 6 * mib, 0},
-		{"more than rounding", reading.Told{Blocks: 3}, 6*mib + 5, 5},
-		{"a pool's", reading.Told{Blocks: 1, Pools: 1}, 34 * mib, 0},
-		{"imports", reading.Told{Imported: 300 * mib}, 300 * mib, 0},
-		{"beyond imports", reading.Told{Imported: 300 * mib}, 301 * mib, mib},
-		{"absurd words", reading.Told{Blocks: 1<<32 - 1, Pools: 1<<32 - 1, Imported: accounting.Max}, 900 * mib, 0},
+		{"nothing", reading.ClientReport{}, 0, 0},
+		{"one byte", reading.ClientReport{}, 1, 1},
+		{"rounding of blocks", reading.ClientReport{Blocks: 3}, 6 * mib, 0},
+		{"more than rounding", reading.ClientReport{Blocks: 3}, 6*mib + 5, 5},
+		{"a pool's", reading.ClientReport{Blocks: 1, Pools: 1}, 34 * mib, 0},
+		{"imports", reading.ClientReport{Imported: 300 * mib}, 300 * mib, 0},
+		{"beyond imports", reading.ClientReport{Imported: 300 * mib}, 301 * mib, mib},
+		{"absurd words", reading.ClientReport{Blocks: 1<<32 - 1, Pools: 1<<32 - 1, Imported: accounting.Max}, 900 * mib, 0},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			w := newWorld(t, exact(unlimited()), total)
-			first := w.telling(reading.Told{})
+			first := w.telling(reading.ClientReport{})
 			first.contexts(1)
 			w.read(3, first.figure(10*mib)) // so the context's cost is known
 			x := w.telling(c.told)
@@ -146,7 +146,7 @@ func TestNothingToldNothingCharged(t *testing.T) {
 // it has no more when they come back: its word's mark says so.
 func TestAllocatingIsNoExcess(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.contexts(1)
 	w.read(3, x.figure(10))
 	x.must(900)
@@ -173,7 +173,7 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 // One user's program that makes its contexts look cheap has nobody else's charged.
 func TestALiarsContextIsItsOwn(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
-	honest := w.telling(reading.Told{})
+	honest := w.telling(reading.ClientReport{})
 	honest.contexts(1)
 	liar := &client{w: w, process: w.process(4711, "liar")}
 	*liar = *w.clientOf(liar.process, 0, 0)
@@ -189,7 +189,7 @@ func TestALiarsContextIsItsOwn(t *testing.T) {
 // Managed memory is charged and may lie in the host: it does not make contexts cheap.
 func TestSoftBytesTellNothingOfContexts(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
-	x, y := w.telling(reading.Told{Soft: true}), w.telling(reading.Told{})
+	x, y := w.telling(reading.ClientReport{Soft: true}), w.telling(reading.ClientReport{})
 	x.contexts(1)
 	y.contexts(1)
 	x.must(1000)
@@ -243,7 +243,7 @@ func TestAPromiseEnds(t *testing.T) {
 
 func TestADeviceThatNamesNoProcess(t *testing.T) {
 	w := newWorld(t, exact(size(100)), 1600)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.contexts(1)
 	for range 3 {
 		w.now = w.now.Add(time.Second)
@@ -261,7 +261,7 @@ func TestADeviceThatNamesNoProcess(t *testing.T) {
 // library says that the call has ended, and a reading that began after that shows the context.
 func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
-	x, other := w.telling(reading.Told{}), w.client(0, 0)
+	x, other := w.telling(reading.ClientReport{}), w.client(0, 0)
 	x.word.told.Making = 1
 	x.context()
 	if d := w.read(5, x.figure(100)); d.Capacity != 5700 {
@@ -287,7 +287,7 @@ func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 // Who waits for a context is not having one made: what was promised before is not kept for that.
 func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.context()
 	other := w.client(0, 0)
 	other.must(5700)
@@ -310,7 +310,7 @@ func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
 // The device's figure may still show what was freed: it is not charged as memory that no call named.
 func TestFreedWhileTheDeviceIsReadIsNoExcess(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 16000)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.must(1000)
 	x.free(300)
 	w.read(3, x.figure(1000)) // of which 300 are freed, or in use without a name

@@ -6,7 +6,7 @@ import (
 )
 
 // This file has the admission cycle. Every exported call that may let a waiting request go on ends with a cycle. limit.go has the limits at which
-// requests wait, judge.go whether one fits, deadlock.go the search for deadlocks.
+// requests wait, evaluate.go whether one fits, deadlock.go the search for deadlocks.
 
 // cycle is the admission cycle. It decides the waiting requests that can be decided, until there is none:
 //
@@ -28,23 +28,23 @@ func (a *Arbiter) cycle(now time.Time) {
 	}
 	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
-	a.noticesDue = a.noticesDue || a.stale
+	a.noticesDue = a.noticesDue || a.cycleNeeded
 	// Each pass decides a request or begins to watch a limit, so that the loop ends. The bound is for the case that this is wrong: a daemon
 	// that hangs would be worse than a request that only a later cycle decides.
-	for bound := 64 + 16*len(a.queue); a.stale && bound > 0; bound-- {
-		a.stale = false
+	for bound := 64 + 16*len(a.queue); a.cycleNeeded && bound > 0; bound-- {
+		a.cycleNeeded = false
 		if len(a.queue) == 0 { // 1
 			break
 		}
 		a.refuseLate(now) // 2
 		a.sort(now)
-		a.clearLines() // 3
-		for i := 0; i < len(a.queue) && !a.stale; {
-			if a.consider(now, a.queue[i], a.queue[:i]) { // 4
+		a.clearBlockers() // 3
+		for i := 0; i < len(a.queue) && !a.cycleNeeded; {
+			if a.decide(now, a.queue[i], a.queue[:i]) { // 4
 				i++
 			}
 		}
-		if a.stale { // 5
+		if a.cycleNeeded { // 5
 			continue
 		}
 		a.unwatch()               // 7
@@ -52,23 +52,23 @@ func (a *Arbiter) cycle(now time.Time) {
 			a.changed()
 		}
 	}
-	a.checkAll(now)
+	a.reopenAll(now)
 }
 
-// consider judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
+// decide judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
 // True: it stays in the queue. It then blocks later requests, or a limit is newly watched for it and the next pass judges it again.
-func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
-	a.noteSince(t)
-	v := a.judge(t)
+func (a *Arbiter) decide(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
+	a.noteHeldSince(t)
+	v := a.evaluate(t)
 	if t.absent() {
-		if !v.final && !t.left {
-			a.bar(now, t) // also if it fits: later requests must not take the room before its client asks again
+		if !v.final && !t.resumed {
+			a.blockLater(now, t) // also if it fits: later requests must not take the room before its client asks again
 		}
 		return true
 	}
-	if v.spot != nil {
-		if v = a.admit(now, t, v); v.spot != nil {
-			if slices.ContainsFunc(earlier, t.narrows) {
+	if v.fits != nil {
+		if v = a.admit(now, t, v); v.fits != nil {
+			if slices.ContainsFunc(earlier, t.sharesBudget) {
 				a.changed()
 			}
 			return false
@@ -81,11 +81,11 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}
-	if t.lease != nil && !t.lacks(full.ofPermits) && !t.waitsForBytes() {
+	if t.lease != nil && !t.lacks(refusingLimit.ofPermits) && !t.waitsForBytes() {
 		a.refuseTicket(now, t, v.reason, "")
 		return false
 	}
-	a.bar(now, t)
+	a.blockLater(now, t)
 	return true
 }
 
@@ -94,10 +94,10 @@ func (a *Arbiter) consider(now time.Time, t *ticket, earlier []*ticket) (waits b
 // takes back the counts of streams that are lent to the clients, and then the slots that no object needs. True: one of the limits was not
 // watched before, and the next pass judges the request again.
 func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
-	for i := range t.spots {
-		d := t.spots[i].device
-		for _, f := range t.waitsOn(&t.spots[i]) {
-			l := f.gate()
+	for i := range t.candidates {
+		d := t.candidates[i].device
+		for _, f := range t.waitsOn(&t.candidates[i]) {
+			l := f.watchState()
 			if l.watched {
 				continue
 			}
@@ -105,13 +105,13 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 			a.changed()
 			for _, x := range slices.Collect(a.leasesBelow(budgetOf(l.shared), d.Index)) {
 				if f.ofBytes() {
-					a.collect(x)
+					a.watchLease(x)
 				} else {
-					a.reflag(x)
+					a.setNotify(x)
 				}
 			}
 			if f.ofPermits() {
-				a.sweep(now, d)
+				a.dropUnusedOn(now, d)
 			}
 		}
 	}
@@ -129,7 +129,7 @@ const (
 func (a *Arbiter) cycleSoon(now time.Time) {
 	if len(a.queue) <= gatheredAbove {
 		a.cycle(now)
-	} else if a.stale && a.cycleAt.IsZero() {
+	} else if a.cycleNeeded && a.cycleAt.IsZero() {
 		a.cycleAt = now.Add(gatherFor)
 	}
 }

@@ -24,12 +24,12 @@ const searchShare = 9
 
 // Search is a search for a deadlock on a copy of the books.
 type Search struct {
-	books  *Arbiter  // the copy
-	strict bool      // only jobs all of whose threads wait count as waiting
-	turn   *ticket   // live request to be served: it fits, but earlier requests, which wait for its job, block it; nil: none
-	victim *ticket   // live request to be refused; nil: none
-	others []*ticket // the other live requests of the deadlock, or those that wait for what the process of victim holds
-	began  time.Time
+	books   *Arbiter  // the copy
+	strict  bool      // only jobs all of whose threads wait count as waiting
+	blocked *ticket   // live request to be served: it fits, but earlier requests, which wait for its job, block it; nil: none
+	victim  *ticket   // live request to be refused; nil: none
+	others  []*ticket // the other live requests of the deadlock, or those that wait for what the process of victim holds
+	began   time.Time
 }
 
 // breakDeadlock sets when the next loose search is due (looseAt). If few requests wait, it makes a strict search, and then a loose search if
@@ -43,12 +43,12 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 	}
 	switch {
 	case !holding: // no waiting job holds anything for which another could wait
-		a.looseAt = time.Time{}
-	case a.looseAt.IsZero():
-		a.looseAt = now.Add(a.policy.DeadlockGrace)
+		a.looseSearchAt = time.Time{}
+	case a.looseSearchAt.IsZero():
+		a.looseSearchAt = now.Add(a.policy.DeadlockGrace)
 	}
 	if len(a.queue) > searchedAtOnce {
-		a.suspected = blocked && (a.suspected || a.moved || now.Sub(a.searchAgain) >= time.Second)
+		a.suspected = blocked && (a.suspected || a.searchNeeded || now.Sub(a.searchAgain) >= time.Second)
 		return false
 	}
 	a.suspected = false
@@ -56,16 +56,18 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 }
 
 // looseDue reports whether a loose search is due.
-func (a *Arbiter) looseDue(now time.Time) bool { return !a.looseAt.IsZero() && !now.Before(a.looseAt) }
+func (a *Arbiter) looseDue(now time.Time) bool {
+	return !a.looseSearchAt.IsZero() && !now.Before(a.looseSearchAt)
+}
 
 // searchNow looks for a deadlock and ends it. True: it did something.
 func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
-	if a.dropUnused(now) {
+	if a.dropSlotsOfWaiting(now) {
 		return true
 	}
 	s := a.newSearch(now, strict)
 	s.Run()
-	return a.end(now, s)
+	return a.carryOut(now, s)
 }
 
 // searchDue returns when the daemon must call Tick (if few requests wait) or Search (if many wait) for the next search; the zero time: not at all.
@@ -74,9 +76,9 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	case a.searching:
 		return time.Time{}
 	case len(a.queue) <= searchedAtOnce:
-		return a.looseAt
+		return a.looseSearchAt
 	}
-	if due = a.looseAt; a.suspected {
+	if due = a.looseSearchAt; a.suspected {
 		due = a.sorted // in the past: the search is due already
 	}
 	if !due.IsZero() && due.Before(a.searchAgain) {
@@ -89,7 +91,7 @@ func (a *Arbiter) searchDue() (due time.Time) {
 // earlier requests block a request, and a grant since that verdict may have left less room.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
-		a.judge(t)
+		a.evaluate(t)
 	}
 	return &Search{books: a.copy(func(j *job) bool { return a.counts(j, strict) }), strict: strict, began: now}
 }
@@ -102,14 +104,14 @@ func (a *Arbiter) counts(j *job, strict bool) bool {
 	return !strict || j.blocked()
 }
 
-// dropUnused takes back those slots of waiting jobs that none of the job's objects needs any more, even if no message of the client said so.
+// dropSlotsOfWaiting takes back those slots of waiting jobs that none of the job's objects needs any more, even if no message of the client said so.
 // True: it took some back.
-func (a *Arbiter) dropUnused(now time.Time) (dropped bool) {
+func (a *Arbiter) dropSlotsOfWaiting(now time.Time) (dropped bool) {
 	for _, t := range a.queue {
 		for _, d := range a.devices {
 			for _, h := range t.job.holders(d) {
-				if !h.kept && !a.busy(h) {
-					a.drop(now, h)
+				if !h.kept && !a.inUse(h) {
+					a.dropSlot(now, h)
 					dropped = true
 				}
 			}
@@ -126,20 +128,20 @@ func (s *Search) Run() {
 	s.books.try(func() {
 		s.books.admitAll(true)
 		for _, t := range s.books.queue {
-			if o := t.original(); !t.job.gaveBack && t.turnOnly && (s.turn == nil || byArrival(o, s.turn) < 0) {
-				s.turn = o
+			if o := t.original(); !t.job.releasedAll && t.onlyBlocked && (s.blocked == nil || byArrival(o, s.blocked) < 0) {
+				s.blocked = o
 			}
 		}
 	})
-	if s.turn != nil {
+	if s.blocked != nil {
 		return
 	}
-	s.books.queue = slices.DeleteFunc(s.books.queue, func(t *ticket) bool { return t.job.gaveBack })
+	s.books.queue = slices.DeleteFunc(s.books.queue, func(t *ticket) bool { return t.job.releasedAll })
 	s.books.admitAll(false)
-	left := slices.DeleteFunc(slices.Clone(s.books.queue), func(t *ticket) bool { return t.job.gaveBack })
+	left := slices.DeleteFunc(slices.Clone(s.books.queue), func(t *ticket) bool { return t.job.releasedAll })
 	slices.SortFunc(left, func(x, y *ticket) int { return byArrival(y, x) })
 	for _, t := range left {
-		if s.others = s.waitFor(t, s.books.letsGoOn(t)); s.others != nil {
+		if s.others = s.waitFor(t, s.books.admittedWithout(t)); s.others != nil {
 			s.victim = t.original()
 			return
 		}
@@ -156,7 +158,7 @@ func (s *Search) Run() {
 // or each process of that job that holds something waits (still).
 func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	for _, x := range all {
-		if x.job != t.job || s.strict || t.job.still {
+		if x.job != t.job || s.strict || t.job.allWait {
 			others = append(others, x.original())
 		}
 	}
@@ -168,29 +170,29 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
-		a.clearLines()
+		a.clearBlockers()
 		for _, t := range slices.Clone(a.queue) {
 			if inTurn {
-				a.noteSince(t)
+				a.noteHeldSince(t)
 			}
-			v := a.judge(t)
+			v := a.evaluate(t)
 			switch {
-			case v.final || v.spot != nil:
+			case v.final || v.fits != nil:
 				a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x == t })
-				if !t.job.gaveBack {
+				if !t.job.releasedAll {
 					a.giveBack(t.job)
 				}
 				again = true
 			case inTurn:
-				a.bar(a.sorted, t)
+				a.blockLater(a.sorted, t)
 			}
 		}
 	}
 }
 
-// letsGoOn returns the requests of this copy that could be admitted if the process of t gave back what it holds; if t is a request for a job, if
+// admittedWithout returns the requests of this copy that could be admitted if the process of t gave back what it holds; if t is a request for a job, if
 // that job did. At the end it undoes what it changed in the copy.
-func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
+func (a *Arbiter) admittedWithout(t *ticket) (others []*ticket) {
 	a.try(func() {
 		a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x.job == t.job && x.session == t.session })
 		before := slices.Clone(a.queue)
@@ -212,9 +214,9 @@ func (a *Arbiter) letsGoOn(t *ticket) (others []*ticket) {
 	return others
 }
 
-// stands reports whether the deadlock that a search found still stands: none of its requests has been decided, and the victim cannot be
+// stillStands reports whether the deadlock that a search found still stands: none of its requests has been decided, and the victim cannot be
 // admitted on a new copy in which only the jobs of these requests hold anything.
-func (a *Arbiter) stands(s *Search) bool {
+func (a *Arbiter) stillStands(s *Search) bool {
 	in := map[*job]bool{s.victim.job: true}
 	for _, t := range s.others {
 		in[t.job] = true
@@ -223,21 +225,21 @@ func (a *Arbiter) stands(s *Search) bool {
 		return false
 	}
 	c := a.copy(func(j *job) bool { return in[j] && a.counts(j, s.strict) })
-	c.queue = slices.DeleteFunc(c.queue, func(t *ticket) bool { return t.job.gaveBack })
+	c.queue = slices.DeleteFunc(c.queue, func(t *ticket) bool { return t.job.releasedAll })
 	c.admitAll(false)
 	return slices.ContainsFunc(c.queue, func(t *ticket) bool { return t.original() == s.victim })
 }
 
-// end carries out what a search found: it refuses the victim, or serves the request that only earlier requests blocked. True: it did. The result of a
+// carryOut carries out what a search found: it refuses the victim, or serves the request that only earlier requests blocked. True: it did. The result of a
 // loose search is carried out only if none of its requests has moved for deadlock_grace; else end sets a later looseAt.
-func (a *Arbiter) end(now time.Time, s *Search) bool {
+func (a *Arbiter) carryOut(now time.Time, s *Search) bool {
 	if !s.strict {
-		if s.turn == nil && s.victim == nil {
-			a.looseAt = time.Time{}
+		if s.blocked == nil && s.victim == nil {
+			a.looseSearchAt = time.Time{}
 			return false
 		}
-		if since := s.moved(); now.Sub(since) < a.policy.DeadlockGrace {
-			a.looseAt = since.Add(a.policy.DeadlockGrace)
+		if since := s.lastActive(); now.Sub(since) < a.policy.DeadlockGrace {
+			a.looseSearchAt = since.Add(a.policy.DeadlockGrace)
 			return false
 		}
 	}
@@ -245,24 +247,24 @@ func (a *Arbiter) end(now time.Time, s *Search) bool {
 	case s.victim != nil:
 		a.refuseVictim(now, s)
 		return true
-	case s.turn != nil && a.serveOutOfTurn(now, s.turn):
+	case s.blocked != nil && a.serveOutOfTurn(now, s.blocked):
 		return true
-	case s.turn != nil && !s.strict:
-		a.looseAt = now.Add(a.policy.DeadlockGrace)
+	case s.blocked != nil && !s.strict:
+		a.looseSearchAt = now.Add(a.policy.DeadlockGrace)
 	}
 	return false
 }
 
-// moved returns the latest time at which a request of the deadlock began to wait, or the job of one asked for or freed something.
-func (s *Search) moved() (last time.Time) {
+// lastActive returns the latest time at which a request of the deadlock began to wait, or the job of one asked for or freed something.
+func (s *Search) lastActive() (last time.Time) {
 	all := s.others
-	if s.turn != nil {
-		all = []*ticket{s.turn}
+	if s.blocked != nil {
+		all = []*ticket{s.blocked}
 	} else {
 		all = append([]*ticket{s.victim}, all...)
 	}
 	for _, t := range all {
-		for _, when := range [...]time.Time{t.parked, t.job.moved} {
+		for _, when := range [...]time.Time{t.waitingSince, t.job.lastActive} {
 			if when.After(last) {
 				last = when
 			}
@@ -277,9 +279,9 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	if t.done || t.absent() {
 		return false
 	}
-	a.judge(t)
-	for i := range t.spots {
-		if s := &t.spots[i]; !s.lacks(full.isHard) && t.onlyBehind() {
+	a.evaluate(t)
+	for i := range t.candidates {
+		if s := &t.candidates[i]; !s.lacks(refusingLimit.hasNoRoom) && t.onlyBehind() {
 			return a.serve(now, t, s)
 		}
 	}

@@ -17,32 +17,32 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
 	a.sort(now)
-	a.arrive(now, t)
+	a.assignPlace(now, t)
 	if t.absent() {
 		a.enqueue(now, t)
 		return
 	}
 	if l := t.lease; l != nil && (width(l.scope) > 0 || l.session.slots > 0 || l.device.waiting > 0 || l.device.overfull()) {
-		a.left(now, l)
+		a.dropUnusedSlots(now, l)
 	}
-	v := a.judge(t)
-	if t.lease != nil && t.lacks(full.ofBytes) || v.final {
+	v := a.evaluate(t)
+	if t.lease != nil && t.lacks(refusingLimit.ofBytes) || v.final {
 		a.countLimit(t)
 	}
 	if v.final {
 		a.refuseTicket(now, t, v.reason, "")
 		return
 	}
-	if v.spot == nil || t.any && (v.spot != &t.spots[0] || len(v.spot.device.permits[permit.Slot]) > 0) {
-		a.tidy(now, t)
-		v = a.judge(t)
+	if v.fits == nil || t.any && (v.fits != &t.candidates[0] || len(v.fits.device.permits[permit.Slot]) > 0) {
+		a.dropUnusedFor(now, t)
+		v = a.evaluate(t)
 	}
-	if !v.final && a.helps(t) {
-		v = a.judge(t)
+	if !v.final && a.recallHelps(t) {
+		v = a.evaluate(t)
 	}
-	if v.spot != nil {
-		if v = a.admit(now, t, v); v.spot != nil {
-			if slices.ContainsFunc(a.queue, t.narrows) {
+	if v.fits != nil {
+		if v = a.admit(now, t, v); v.fits != nil {
+			if slices.ContainsFunc(a.queue, t.sharesBudget) {
 				a.changed()
 			}
 			return
@@ -56,64 +56,64 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseTicket(now, t, why, "")
 		return
 	}
-	if t.asked && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
+	if t.askedBefore && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
 		text := fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(0), wording.Cancelled)
 		a.refuseTicket(now, t, ReasonCancelled, text)
 		return
 	}
-	if why := a.crowded(t); why != "" && (t.aside || !t.again) {
-		a.turnAway(now, t, why)
+	if why := a.noPlace(t); why != "" && (t.aside || !t.resubmitted) {
+		a.answerCrowded(now, t, why)
 		return
 	}
 	if t.lease != nil { // while it waits, its job keeps no slot that no object of it needs
-		a.left(now, t.lease)
-		a.judge(t)
+		a.dropUnusedSlots(now, t.lease)
+		a.evaluate(t)
 	}
-	a.park(now, t)
+	a.startWaiting(now, t)
 }
 
-// tidy takes back slots that no object needs any more, though no message of the client said so: on the devices on which a request lacks a slot, and
+// dropUnusedFor takes back slots that no object needs any more, though no message of the client said so: on the devices on which a request lacks a slot, and
 // on all that it may choose from. A request that only lacks bytes keeps the slot of its own lease, because it may be refused, and with
 // the slot its lease would lose its idle credit.
-func (a *Arbiter) tidy(now time.Time, t *ticket) {
-	for i := range t.spots {
-		if t.any || t.spots[i].lacks(func(f full) bool { return f.hard && f.ofPermits() }) {
-			a.sweep(now, t.spots[i].device)
+func (a *Arbiter) dropUnusedFor(now time.Time, t *ticket) {
+	for i := range t.candidates {
+		if t.any || t.candidates[i].lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() }) {
+			a.dropUnusedOn(now, t.candidates[i].device)
 		}
 	}
-	if t.lease != nil && t.lacks(full.ofPermits) {
-		a.left(now, t.lease)
+	if t.lease != nil && t.lacks(refusingLimit.ofPermits) {
+		a.dropUnusedSlots(now, t.lease)
 	}
 }
 
 // askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.
 const askedAgain = 2 * time.Second
 
-// arrive gives a request its place: the one that it had, if it comes again, else a new one.
-func (a *Arbiter) arrive(now time.Time, t *ticket) {
-	t.again = t.place.Arrival != 0
+// assignPlace gives a request its place: the one that it had, if it comes again, else a new one.
+func (a *Arbiter) assignPlace(now time.Time, t *ticket) {
+	t.resubmitted = t.place.Arrival != 0
 	t.priority = t.job.Rule.Priority + t.job.request.Priority
-	if t.again {
+	if t.resubmitted {
 		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have given it out
 	} else {
 		a.arrival++
 		t.place.Arrival, t.place.Since = a.arrival, now
 	}
 	if t.place.Absent {
-		t.place.Absent, t.until = false, now.Add(AbsentFor)
+		t.place.Absent, t.absentUntil = false, now.Add(AbsentFor)
 	}
 	if t.place.Since.IsZero() || t.place.Since.After(now) {
 		t.place.Since = now
 	}
 	if t.lease != nil {
-		t.spots = []spot{{device: t.lease.device}}
+		t.candidates = []candidate{{device: t.lease.device}}
 	}
-	a.noteSince(t)
+	a.noteHeldSince(t)
 }
 
 // mayWait returns ReasonNone if a request that cannot be served may wait, else the reason for which it is refused.
 func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
-	slots := t.lease == nil || t.lacks(full.ofPermits)
+	slots := t.lease == nil || t.lacks(refusingLimit.ofPermits)
 	switch {
 	case !slots && !t.waitsForBytes():
 		return t.shortOf()
@@ -121,17 +121,17 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 		return ReasonBusy
 	case slots:
 		return ReasonNone
-	case t.kind == WantsBytes && !t.again && t.lease.burst(now, t.thread, t.job.Rule.WaitAfter):
+	case t.kind == WantsBytes && !t.resubmitted && t.lease.burst(now, t.thread, t.job.Rule.WaitAfter):
 		return t.shortOf()
 	}
 	return ReasonNone
 }
 
-// park enters a request among those that wait, tells of it, and runs a cycle.
-func (a *Arbiter) park(now time.Time, t *ticket) {
+// startWaiting enters a request among those that wait, tells of it, and runs a cycle.
+func (a *Arbiter) startWaiting(now time.Time, t *ticket) {
 	a.enqueue(now, t)
 	a.stats.Waited++
-	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.moment(now).positions[t], t.why.reason.plain())))
+	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.viewQueue(now).positions[t], t.evaluation.reason.plain())))
 	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again
 		a.cancel(now, t, ReasonTimeout)
 		return

@@ -18,22 +18,22 @@ func (a *Arbiter) Decisions() []Result {
 	return decisions
 }
 
-// leastTold is how much more than when that was last told a lease has to have to be told of again.
-const leastTold = 64 << 20
+// reportStep is how much more than when that was last told a lease has to have to be told of again.
+const reportStep = 64 << 20
 
 // grew tells of what a lease was granted, whenever it has come to have twice as much: however much a program asks for, that is
 // some lines for each lease.
 func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
 	has := l.Granted()
-	if has < 2*l.told || has < l.told.Plus(leastTold) && l.told > 0 {
+	if has < 2*l.reported || has < l.reported.Plus(reportStep) && l.reported > 0 {
 		return
 	}
-	l.told = has
+	l.reported = has
 	a.leaseEvent(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
 }
 
-// toldWait is the shortest wait after which a program is told that its request was served.
-const toldWait = time.Second
+// noticeAfter is the shortest wait after which a program is told that its request was served.
+const noticeAfter = time.Second
 
 // finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is appended to those that Decisions
 // returns. If the call that made the ticket still runs (a.asking), that call returns the decision instead.
@@ -41,21 +41,21 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	answer = t.counted(answer)
 	answer.Ticket = t.id
 	t.done, t.answer = true, answer
-	if t.parked.IsZero() {
+	if t.waitingSince.IsZero() {
 		a.grantedAtOnce(now, t)
 		return
 	}
-	a.unpark(now, t)
+	a.dequeue(now, t)
 	waited := now.Sub(t.place.Since)
 	t.job.tally.waits++
 	t.job.tally.waited += max(0, waited)
-	a.countWait(t.job.person, &answer, waited)
+	a.countWait(t.job.user, &answer, waited)
 	a.stats.LastWaitMs = uint64(max(0, waited/time.Millisecond))
 	if answer.Granted {
 		a.event(a.eventOf(now, t, EventServed, fmt.Sprintf(wording.Served, t.name(), a.requestText(t), wording.Span(waited))))
 	}
 	if a.asking != t {
-		if answer.Granted && t.lease != nil && waited >= toldWait {
+		if answer.Granted && t.lease != nil && waited >= noticeAfter {
 			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: &Notice{Waited: waited,
 				Text: fmt.Sprintf(wording.Has, a.requestText(t), t.gpu(), wording.Span(waited))}})
 		}
@@ -73,7 +73,7 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
 		e.about(t.process())
 		e.in(t.job)
-		if on := t.job.on; len(on) == 1 {
+		if on := t.job.devices; len(on) == 1 {
 			e.Device = on[0].Index
 			e.Bytes = t.job.limits(on[0]).Min
 		}

@@ -58,17 +58,17 @@ func (a *Arbiter) DriverDevice(name string) (index int, placed bool) {
 
 // makeLimits makes the limits that a new device has by itself.
 func (d *device) makeLimits() {
-	for k := range d.entry {
-		d.entry[k] = limit{device: d, kind: limitsPermits}
+	for k := range d.permitLimits {
+		d.permitLimits[k] = limit{device: d, kind: limitsPermits}
 	}
-	d.wish, d.bytes = limit{device: d, kind: limitsWish}, limit{device: d}
+	d.ownSlotLimit, d.bytes = limit{device: d, kind: limitsOwnSlots}, limit{device: d}
 }
 
 // configure has a device be as its rule says.
 func (a *Arbiter) configure(d *device) {
 	a.changed()
 	d.rule = a.policy.ForDevice(d.Device)
-	d.Total, d.totalFrom = d.found, cmp.Or(d.From, accounting.FromDriver)
+	d.Total, d.totalFrom = d.detected, cmp.Or(d.From, accounting.FromDriver)
 	if d.rule.Memory > 0 {
 		d.Total, d.totalFrom = d.rule.Memory, accounting.FromConfiguration
 	}

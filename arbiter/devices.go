@@ -19,7 +19,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	defer a.cycle(now)
 	known := a.device(d.Index)
 	if known == nil {
-		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), aparts: make(map[*lease]struct{}),
+		known = &device{Device: d, figures: make(map[int]ProcessUsage), byPID: make(map[int][]*lease), leasesAway: make(map[*lease]struct{}),
 			policy: &a.policy}
 		known.makeLimits()
 		a.devices = append(a.devices, known)
@@ -27,7 +27,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
-	known.Device, known.found = d, d.Total
+	known.Device, known.detected = d, d.Total
 	known.live = a.limits[rules.Owner{Kind: rules.OfDevice, ID: uint64(d.Index)}]
 	a.configure(known)
 	if known.lost {
@@ -36,7 +36,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		clear(known.figures)
 	}
 	a.recap(now, known)
-	a.renew(now, everyJob, false)
+	a.renew(now, allJobs, false)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }
@@ -54,9 +54,9 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	a.changed()
 	leases := slices.Collect(a.leasesOn(d))
 	for _, l := range leases {
-		a.empty(now, l)
+		a.loseLease(now, l)
 	}
-	a.sweep(now, d)
+	a.dropUnusedOn(now, d)
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 

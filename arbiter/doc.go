@@ -38,20 +38,20 @@
 //
 // The files can be read from the bottom up: each uses only files that are named before it.
 //
-//   - Data: types.go, result.go, tally.go, event.go, gauge.go, people.go; books.go has all that is changed.
+//   - Data: types.go, result.go, tally.go, event.go, gauge.go, usercounts.go; books.go has all that is changed.
 //   - Facts: device.go, job.go, names.go, record.go, users.go, ticket.go.
-//   - Holdings of a lease: lease.go, lend.go, cost.go, headroom.go.
+//   - Holdings of a lease: lease.go, streams.go, cost.go, headroom.go.
 //   - Limits in force, and what waits there: inforce.go, order.go, limit.go, permits.go, watch.go.
-//   - Credit taken back, and limits that are exceeded: recall.go, over.go, charge.go.
+//   - Credit taken back, and limits that are exceeded: recall.go, overlimit.go, charge.go.
 //   - Slots and what needs them: slots.go, objects.go.
 //   - Limits written into the ledger: shares.go, renew.go.
-//   - Texts about holders and waiting requests: held.go, explain.go.
-//   - Whether a request fits: judge.go. How it stands: notice.go.
+//   - Texts about holders and waiting requests: holders.go, explain.go.
+//   - Whether a request fits: evaluate.go. How it stands: notice.go.
 //   - Carrying a decision out: queue.go, decision.go, end.go, refuse.go, serve.go, open.go.
 //   - The cycle: copy.go, deadlock.go, cycle.go, search.go.
 //   - A new request: decide.go.
 //   - The daemon's calls: cancel.go, ask.go, devices.go, policy.go, limits.go, claims.go, jobs.go, sessions.go, absent.go, observe.go, reading.go,
-//     restore.go, recount.go, query.go, pressure.go, unknown.go, snapshot.go, picture.go, tick.go.
+//     restore.go, recount.go, query.go, pressure.go, unknowndevice.go, snapshot.go, states.go, tick.go.
 //
 // docs/glossary.md explains the terms.
 package arbiter

@@ -26,12 +26,12 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	}
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
-			a.look(l)
+			a.readUsage(l)
 		}
 	}
 	for _, p := range j.used {
-		if p.most > 0 {
-			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.most, j.limits(p.device).Max, !p.device.IsGPU()})
+		if p.max > 0 {
+			sum.Devices = append(sum.Devices, TallyDevice{p.device.Index, p.max, j.limits(p.device).Max, !p.device.IsGPU()})
 		}
 	}
 	return sum, true
@@ -52,9 +52,9 @@ func (a *Arbiter) jobOver(now time.Time, j *job) {
 	a.event(e)
 }
 
-// letGo takes back the slots, claims and devices that a job keeps. Where its processes
+// releaseKept takes back the slots, claims and devices that a job keeps. Where its processes
 // have objects it stays a holder for them.
-func (a *Arbiter) letGo(now time.Time, j *job) {
+func (a *Arbiter) releaseKept(now time.Time, j *job) {
 	for _, d := range a.devices {
 		h := d.holder(owner{Job: j})
 		if h == nil || !h.kept {
@@ -64,13 +64,13 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 		a.changed()
 		delete(d.permits[permit.Claim], h.owner)
 		delete(d.permits[permit.Sole], h.owner)
-		if !a.busy(h) {
-			a.drop(now, h)
+		if !a.inUse(h) {
+			a.dropSlot(now, h)
 			continue
 		}
 		for _, s := range j.sessions {
 			for _, l := range s.leases {
-				a.reflag(l)
+				a.setNotify(l)
 			}
 		}
 	}
@@ -79,7 +79,7 @@ func (a *Arbiter) letGo(now time.Time, j *job) {
 // dropJob takes a job without sessions out, and the shared budgets that it was the last of.
 func (a *Arbiter) dropJob(j *job) {
 	delete(a.jobs, j.id)
-	a.leaves(j)
+	a.uncountJob(j)
 	a.dropBudget(j.budget)
 	for sh := range j.shares {
 		a.dropShared(sh)
@@ -94,7 +94,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	}
 	a.jobOver(now, j)
 	j.ended = true
-	a.letGo(now, j)
+	a.releaseKept(now, j)
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	if len(j.sessions) == 0 {
 		a.dropJob(j)
@@ -116,10 +116,10 @@ func (a *Arbiter) dropSession(now time.Time, s *session) {
 // closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
-	d.peak.update(l.seen, 0, 0)
-	s.job.useOf(d).update(l.seen, 0, 0)
-	l.seen = 0
-	delete(d.aparts, l)
+	d.peak.update(l.lastUsed, 0, 0)
+	s.job.useOf(d).update(l.lastUsed, 0, 0)
+	l.lastUsed = 0
+	delete(d.leasesAway, l)
 	l.Close()
 	delete(a.leases, l.id)
 	s.leases = slices.DeleteFunc(s.leases, func(x *lease) bool { return x == l })
@@ -134,59 +134,59 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	}
 }
 
-// reclaim closes a drained lease: its bytes are free for others.
-func (a *Arbiter) reclaim(now time.Time, l *lease) {
+// closeDrained closes a drained lease: its bytes are free for others.
+func (a *Arbiter) closeDrained(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
 	bytes := l.Granted()
 	a.leaseEvent(now, l, Event{Kind: EventReclaimed, Bytes: bytes, Text: fmt.Sprintf(wording.Reclaimed, l.session.name(), bytes.Human(), l.device)})
 	a.closeLease(now, l)
 }
 
-// leave takes back the slots of a session that has ended.
-func (a *Arbiter) leave(now time.Time, s *session) {
+// dropSlotsOf takes back the slots of a session that has ended.
+func (a *Arbiter) dropSlotsOf(now time.Time, s *session) {
 	for _, l := range s.leases {
 		for thread := range l.makers.All() {
 			if h := l.device.holder(l.owner(thread)); h != nil {
-				a.drop(now, h)
+				a.dropSlot(now, h)
 			}
 		}
 		if h := l.device.holder(owner{Job: s.job, Process: s}); h != nil {
-			a.drop(now, h)
+			a.dropSlot(now, h)
 		}
 		if h := l.slot; h != nil {
 			l.slot = nil
-			if !a.busy(h) {
-				a.drop(now, h)
+			if !a.inUse(h) {
+				a.dropSlot(now, h)
 			}
 		}
-		a.forgotten(l, l.makers.Len())
+		a.uncountThreads(l, l.makers.Len())
 		l.makers = threads.Set{}
 	}
 }
 
-// lose takes from a lease all that it held on a device that is gone. Its word is closed and
+// clearLost takes from a lease all that it held on a device that is gone. Its word is closed and
 // empty: whoever allocates asks, and is told.
-func (a *Arbiter) lose(l *lease) {
-	a.take(l, a.idle(l))
+func (a *Arbiter) clearLost(l *lease) {
+	a.recallIdle(l, a.idle(l))
 	l.closed, l.notify = true, false
-	a.flag(l)
-	a.takeStreams(l)
+	a.updateFlags(l)
+	a.revokeStreams(l)
 	l.lost = true
 	l.Clear()
-	l.apart = false
-	delete(l.device.aparts, l)
+	l.awayShown = false
+	delete(l.device.leasesAway, l)
 	l.contexts = 0
-	l.beyond = reading.Beyond{}
+	l.extra = reading.Extra{}
 	l.word.Lost()
-	a.look(l)
+	a.readUsage(l)
 }
 
-// empty has a lease hold nothing whose device was lost.
-func (a *Arbiter) empty(now time.Time, l *lease) {
+// loseLease has a lease hold nothing whose device was lost.
+func (a *Arbiter) loseLease(now time.Time, l *lease) {
 	if a.leases[l.id] != l {
 		return
 	}
-	if a.lose(l); !l.session.alive() { // nothing to wait for
+	if a.clearLost(l); !l.session.alive() { // nothing to wait for
 		a.closeLease(now, l)
 	}
 }

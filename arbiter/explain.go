@@ -21,7 +21,7 @@ func lostRefusal(d *device) *Result {
 // notItsDevice refuses a lease on a device that its job was not given.
 func (j *job) notItsDevice(d *device) *Result {
 	var given []string
-	for _, x := range j.on {
+	for _, x := range j.devices {
 		given = append(given, fmt.Sprint(x.Index))
 	}
 	return &Result{Reason: ReasonDenied, Explain: fmt.Sprintf(wording.NotGiven, d, j.id, strings.Join(given, ", "))}
@@ -29,12 +29,12 @@ func (j *job) notItsDevice(d *device) *Result {
 
 // eventOf returns an event about a ticket.
 func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Event {
-	e := Event{Time: now, Kind: kind, Device: -1, What: t.kind.asked(), Ticket: t.id, Reason: t.why.reason, Requested: a.wantsBytes(t),
+	e := Event{Time: now, Kind: kind, Device: -1, What: t.kind.asked(), Ticket: t.id, Reason: t.evaluation.reason, Requested: a.wantsBytes(t),
 		WaitedMs: max(0, now.Sub(t.place.Since).Milliseconds()), Text: text}
 	e.about(t.process())
 	e.in(t.job)
-	if !t.any && len(t.spots) > 0 {
-		e.Device = t.spots[0].device.Index
+	if !t.any && len(t.candidates) > 0 {
+		e.Device = t.candidates[0].device.Index
 	}
 	if t.lease != nil {
 		e.Lease = t.lease.id
@@ -92,24 +92,24 @@ func (l *lease) crowdedOut(o *Result) bool {
 		slices.ContainsFunc(j.sessions, func(s *session) bool { return s != l.session && s.alive() && s.holds() })
 }
 
-// setAside says what is free at the limit that refuses a lease's bytes and is kept for those
+// explainBlocked says what is free at the limit that refuses a lease's bytes and is kept for those
 // who wait in front, and for whom: "" where nothing is. What is left in the refusal is then what
 // this one would have been granted.
-func (a *Arbiter) setAside(now time.Time, t *ticket, why Reason, r *accounting.Refusal) string {
+func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accounting.Refusal) string {
 	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
 		return ""
 	}
-	d, s := t.lease.device, t.alone()
-	i := slices.IndexFunc(s.full, full.ofBytes) // the narrowest of these
+	d, s := t.lease.device, t.only()
+	i := slices.IndexFunc(s.refusedBy, refusingLimit.ofBytes) // the narrowest of these
 	if i < 0 {
 		return ""
 	}
-	at := s.full[i].limit
-	first, free := a.blockerOf(at, t, s.since), a.ledger.Left(budgetOf(at.shared), d.Index)
+	at := s.refusedBy[i].limit
+	first, free := a.blockerOf(at, t, s.heldSince), a.ledger.Available(budgetOf(at.shared), d.Index)
 	if first == nil || free == 0 {
 		return ""
 	}
-	r.Remaining = min(r.Remaining, a.beyond(now, t.lease, t.bytes))
+	r.Remaining = min(r.Remaining, a.wouldGrant(now, t.lease, t.bytes))
 	ahead := 0
 	for _, other := range a.queue {
 		if other.on(d) && other != first && other != t && a.compare(other, t) < 0 {
@@ -144,7 +144,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
 	}
 	where, context := fmt.Sprintf(wording.JobLimit, r.Limit.Human()), ""
 	if sh := sharedOf(r.Budget); sh != nil {
-		where = sh.named(d, r.Limit)
+		where = sh.describeLimit(d, r.Limit)
 	}
 	if r.Budget == nil {
 		where = fmt.Sprintf(wording.DevicesLimit, d, r.Limit.Human())
@@ -203,8 +203,8 @@ func (a *Arbiter) parties(of []*ticket) []Party {
 	var all []Party
 	for _, t := range of {
 		p, on := t.process(), -1
-		if !t.any && len(t.spots) > 0 {
-			on = t.spots[0].device.Index
+		if !t.any && len(t.candidates) > 0 {
+			on = t.candidates[0].device.Index
 		}
 		all = append(all, Party{Job: t.job.id, PID: p.PID, User: p.User, Command: p.Command, Holds: a.heldBy(t.job),
 			What: t.kind.asked(), Wants: a.requestText(t), Device: on, Bytes: a.wantsBytes(t), Ticket: t.id})

@@ -22,14 +22,14 @@ func (a *Arbiter) Note(device int) { a.Reading(device) }
 
 // Finish does what is due by now.
 func (a *Arbiter) Finish(now time.Time) {
-	a.stale = true
+	a.cycleNeeded = true
 	a.cycle(now)
 }
 
 // WaitsForBytes tells whether a ticket was refused for bytes on a device when it was last judged.
 func (a *Arbiter) WaitsForBytes(id TicketID, device int) bool {
-	for i := range a.tickets[id].spots {
-		if s := &a.tickets[id].spots[i]; s.device.Index == device {
+	for i := range a.tickets[id].candidates {
+		if s := &a.tickets[id].candidates[i]; s.device.Index == device {
 			return s.waitsForBytes()
 		}
 	}

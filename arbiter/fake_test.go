@@ -37,7 +37,7 @@ type word struct {
 	pending accounting.Bytes
 	away    accounting.Bytes
 	gone    bool // the page cannot be reached
-	told    reading.Told
+	told    reading.ClientReport
 	streams int  // that there are, where lent says that they are counted here
 	most    int  // that there may be
 	lent    bool // the client counts its streams
@@ -188,7 +188,7 @@ func (x *word) Peak(granted accounting.Bytes) accounting.Bytes {
 	return x.peak
 }
 
-func (x *word) Away(n accounting.Bytes) { x.away = n }
+func (x *word) SetAway(n accounting.Bytes) { x.away = n }
 
 func (x *word) Pending() accounting.Bytes {
 	if x.gone {
@@ -207,7 +207,7 @@ func (x *word) Recent(granted accounting.Bytes) accounting.Bytes {
 // Lost is of what is written down; the word is closed and empty by then.
 func (x *word) Lost() {}
 
-func (x *word) Told() (told reading.Told) {
+func (x *word) Report() (told reading.ClientReport) {
 	if !x.gone {
 		told = x.told
 	}
@@ -388,7 +388,7 @@ func (c *client) must(n accounting.Bytes) {
 // streams takes streams, or gives them back, by asking; and has their count lent where that may be.
 func (c *client) streams(n int) arbiter.Result {
 	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsStreams, Count: n})
-	c.w.arb.LendStreams(c.lease)
+	c.w.arb.DelegateStreams(c.lease)
 	return out
 }
 
@@ -404,7 +404,7 @@ func (c *client) stream(n int) bool {
 // contexts makes contexts, or destroys them.
 func (c *client) contexts(n int) arbiter.Result {
 	out := c.w.arb.Ask(c.w.now, arbiter.Request{Lease: c.lease, What: arbiter.WantsContexts, Count: n})
-	c.w.arb.LendStreams(c.lease)
+	c.w.arb.DelegateStreams(c.lease)
 	return out
 }
 

@@ -38,7 +38,7 @@ func (d *device) bounds() rules.Bounds {
 // headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job; nil: neither has headroom.
 func (l *lease) headroomOf() *accounting.Budget {
 	for _, b := range [...]*accounting.Budget{l.session.budget, l.session.job.budget} {
-		if all, _ := b.Kept(l.device.Index); all > 0 {
+		if all, _ := b.ReservedOverhead(l.device.Index); all > 0 {
 			return b
 		}
 	}
@@ -51,7 +51,7 @@ func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accou
 	if _, shared := b.Owner.(*shared); least == 0 || shared {
 		return 0
 	}
-	if all, _ := b.Kept(d.Index); all > 0 {
+	if all, _ := b.ReservedOverhead(d.Index); all > 0 {
 		return all
 	}
 	return d.headroomCost()
@@ -68,13 +68,13 @@ func (l *lease) contextsNeed(n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
 	}
-	return l.device.contextCost().Times(uint64(n)).Less(l.beyond.Vacated())
+	return l.device.contextCost().Times(uint64(n)).Less(l.extra.FreedContexts())
 }
 
 // offered returns the bytes of headroom that the next context of a lease uses; 0: none.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
-		_, left = l.headroomOf().Kept(l.device.Index)
+		_, left = l.headroomOf().ReservedOverhead(l.device.Index)
 	}
 	return left
 }
@@ -91,7 +91,7 @@ func (l *lease) isOffered() bool {
 		if !s.alive() || b != j.budget && s != l.session {
 			return false
 		}
-		own, _ := s.budget.Kept(l.device.Index)
+		own, _ := s.budget.ReservedOverhead(l.device.Index)
 		x := s.leaseOn(l.device)
 		return b == j.budget && own > 0 || x != nil && !x.lost && x.contexts > 0
 	})
@@ -104,8 +104,8 @@ func (a *Arbiter) isFurther(t *ticket) bool {
 
 // trimHeadroom lowers the headroom for a lease to the known cost of a context, once the context that uses it has been measured.
 func (a *Arbiter) trimHeadroom(l *lease) {
-	if b := l.headroomOf(); b != nil && l.beyond.Proven() && l.contexts > 0 && l.beyond.Overhead > 0 {
-		all, _ := b.Kept(l.device.Index)
-		_ = a.ledger.KeepBeside(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
+	if b := l.headroomOf(); b != nil && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
+		all, _ := b.ReservedOverhead(l.device.Index)
+		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
 	}
 }

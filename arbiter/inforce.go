@@ -46,8 +46,8 @@ func (s *shared) memory(d *device) rules.Memory {
 // limits returns a shared budget's limits on a device.
 func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
 
-// named is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
-func (s *shared) named(d *device, limit accounting.Bytes) string {
+// describeLimit is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
+func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 	if s.limit != nil {
 		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
 	}
@@ -91,7 +91,7 @@ func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	case b == nil:
 		return fmt.Sprintf(wording.DeviceLimit, most.Human())
 	case sh != nil:
-		return sh.named(l.device, most)
+		return sh.describeLimit(l.device, most)
 	case b == l.session.budget || !j.run && b == j.budget:
 		return fmt.Sprintf(wording.ProcessLimit, most.Human())
 	}

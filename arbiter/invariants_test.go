@@ -86,7 +86,7 @@ func (u *universe) scribble(t *rapid.T) {
 			l.word.state.Store(rapid.Uint64().Draw(t, "word"))
 			l.word.low.Store(rand.Uint64())
 			l.word.pending = accounting.Max
-			l.word.told = reading.Told{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
+			l.word.told = reading.ClientReport{Known: true, Blocks: rand.Uint32(), Pools: rand.Uint32(), Imported: accounting.Max}
 		}
 	}
 }

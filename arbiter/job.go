@@ -63,8 +63,8 @@ func budgetOf(s *shared) *accounting.Budget {
 // ofCgroup reports whether it is the budget of all programs in a cgroup, which counts its processes and not their jobs.
 func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Kind == rules.OfCgroup }
 
-// called is the budget in a sentence: "user bob's budget".
-func (s *shared) called() string {
+// describe is the budget in a sentence: "user bob's budget".
+func (s *shared) describe() string {
 	if s.key.scope == rules.ScopeRule {
 		return fmt.Sprintf(wording.SharedBudget, s.who)
 	}
@@ -119,20 +119,20 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 	return owners(b.Leases(device))
 }
 
-// given reports whether a device is one of the job's from its start: those that it named or was given, else every GPU.
-func (j *job) given(d *device) bool {
-	if j.on == nil {
+// assigned reports whether a device is one of the job's from its start: those that it named or was given, else every GPU.
+func (j *job) assigned(d *device) bool {
+	if j.devices == nil {
 		return d.IsGPU()
 	}
-	return slices.Contains(j.on, d)
+	return slices.Contains(j.devices, d)
 }
 
 // uses reports whether a job may use a device. What a job is given are GPUs: the processor is there for each, within its limits,
 // and no variable hides it from its programs.
-func (j *job) uses(d *device) bool { return !d.IsGPU() || j.given(d) }
+func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) }
 
 // newProcess stands for a process of the job that begins, for the limits that it has then.
-func (j *job) newProcess() *session { return &session{Client: rules.Client{In: &j.Job}, job: j} }
+func (j *job) newProcess() *session { return &session{Client: rules.Client{Job: &j.Job}, job: j} }
 
 // limitOwner returns the key of a job in the table of live limits. The job of a bare process has the limits of the process.
 func (j *job) limitOwner() rules.Owner {
@@ -168,14 +168,14 @@ func (s *session) streamReserve() accounting.Bytes {
 	return s.job.Rule.StreamReserve
 }
 
-// starts reports whether the session waits for what it reserves at its start. While it waits it has no lease.
-func (s *session) starts() bool {
+// waitsToStart reports whether the session waits for what it reserves at its start. While it waits it has no lease.
+func (s *session) waitsToStart() bool {
 	return s.pending && slices.ContainsFunc(s.job.tickets, func(t *ticket) bool { return t.session == s && t.kind == wantsSession })
 }
 
-// begun returns a session that may have leases: its process lives, and it does not wait for its start. nil: there is none.
-func (a *Arbiter) begun(id SessionID) *session {
-	if s := a.sessions[id]; s != nil && s.alive() && !s.starts() {
+// startedSession returns a session that may have leases: its process lives, and it does not wait for its start. nil: there is none.
+func (a *Arbiter) startedSession(id SessionID) *session {
+	if s := a.sessions[id]; s != nil && s.alive() && !s.waitsToStart() {
 		return s
 	}
 	return nil

@@ -44,13 +44,13 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	// reserve and keep things there that were never found to fit.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
 	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost) {
-		j.on = from
+		j.devices = from
 	}
 	a.newJob(now, j)
 	t := &ticket{kind: wantsJob, job: j, place: r.Place, any: r.Any}
 	for _, d := range from {
 		if j.keeps(d) || j.Memory(d.bounds()).Min > 0 || j.shared != nil && j.shared.limits(d).Min > 0 {
-			t.spots = append(t.spots, spot{device: d})
+			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}
 	a.ask(now, t)
@@ -74,7 +74,7 @@ func (a *Arbiter) NoExports(id JobID) bool {
 // that has no session, as "ssh-agent[4711]"; "": none is known. Unknown jobs are ignored.
 func (a *Arbiter) CommandEnded(id JobID, stillRuns string) {
 	if j := a.jobs[id]; j != nil {
-		j.commandEnded, j.livesBy = true, stillRuns
+		j.commandEnded, j.survivor = true, stillRuns
 	}
 }
 
@@ -107,7 +107,7 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 		if r.Max == nil || r.Max.Max {
 			break
 		}
-		if !r.names(d) {
+		if !r.mentions(d) {
 			continue
 		}
 		if ask, most := d.bounds().Amount(*r.Max), rule.Memory(d.bounds()).Max; ask > most {

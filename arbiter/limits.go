@@ -33,15 +33,15 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 		return fmt.Errorf("%s: %w", s.who, err)
 	}
 	defer a.cycle(now)
-	was, had := s.standings(a.devices, c), a.limits[of]
+	was, had := s.values(a.devices, c), a.limits[of]
 	next := &rules.Limits{Of: of, UID: s.owner.UID, User: s.owner.User}
 	if had != nil {
 		next.Rows = had.Rows
 	}
 	next.Set(c, force)
-	a.lay(of, next)
+	a.putLimits(of, next)
 	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can raise the memory.min that it capped
-		a.lay(of, had)
+		a.putLimits(of, had)
 		for _, j := range a.jobs {
 			if s.under(j) {
 				a.link(j)
@@ -58,9 +58,9 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	return nil
 }
 
-// lay replaces the live limits of an owner in the table; nil removes them. Limits of users and cgroups that limit nothing are removed. A device
+// putLimits replaces the live limits of an owner in the table; nil removes them. Limits of users and cgroups that limit nothing are removed. A device
 // reads the new limits at once; jobs and processes read them when link is called for them.
-func (a *Arbiter) lay(of rules.Owner, limits *rules.Limits) {
+func (a *Arbiter) putLimits(of rules.Owner, limits *rules.Limits) {
 	if d := a.device(int(of.ID)); of.Kind == rules.OfDevice && d != nil {
 		d.live = limits
 	}
@@ -90,7 +90,7 @@ func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
 	if of.Kind == rules.OfUser {
 		limits.UID = uint32(of.ID)
 	}
-	a.lay(of, limits)
+	a.putLimits(of, limits)
 }
 
 // DropLimits removes all live limits of an owner from the table, without an event. Leases that still drain after their job or process has ended
@@ -259,28 +259,28 @@ func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	return force, nil
 }
 
-// standing is the value of a limit in force.
-type standing struct {
+// limitValue is the value of a limit in force.
+type limitValue struct {
 	device *device // nil: all devices
 	file   string
 	value  accounting.Bytes
 	text   func(accounting.Bytes) string
 }
 
-// standings returns the values in force now of the limits that a change sets.
-func (s *subject) standings(on []*device, c rules.Change) (all []standing) {
+// values returns the values in force now of the limits that a change sets.
+func (s *subject) values(on []*device, c rules.Change) (all []limitValue) {
 	if c.Slots != nil {
-		all = append(all, standing{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
+		all = append(all, limitValue{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
 	}
 	if c.Streams != nil {
-		all = append(all, standing{nil, "streams.max", accounting.Bytes(s.now().Streams().Max), countText(rules.NoStreams)})
+		all = append(all, limitValue{nil, "streams.max", accounting.Bytes(s.now().Streams().Max), countText(rules.NoStreams)})
 	}
 	for _, d := range on {
 		if c.Max != nil && c.On(d.Index) {
-			all = append(all, standing{d, "memory.max", s.now().Memory(d.bounds()).Max, accounting.Bytes.Human})
+			all = append(all, limitValue{d, "memory.max", s.now().Memory(d.bounds()).Max, accounting.Bytes.Human})
 		}
 		if c.Min != nil && c.On(d.Index) {
-			all = append(all, standing{d, "memory.min", s.now().Memory(d.bounds()).Min, accounting.Bytes.Human})
+			all = append(all, limitValue{d, "memory.min", s.now().Memory(d.bounds()).Min, accounting.Bytes.Human})
 		}
 	}
 	return all
@@ -297,8 +297,8 @@ func countText(none accounting.Bytes) func(accounting.Bytes) string {
 }
 
 // audit adds an event for each limit that a change has changed, on each device: who changed it, whose it is, and its old and new value.
-func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []standing) {
-	for i, is := range s.standings(a.devices, c) {
+func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []limitValue) {
+	for i, is := range s.values(a.devices, c) {
 		if is.value == was[i].value {
 			continue
 		}
@@ -322,9 +322,9 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []standin
 	}
 }
 
-// Given returns the memory.max that was set last on all devices for a session's job, else the one that the job's request asked for. A Size
+// JobMax returns the memory.max that was set last on all devices for a session's job, else the one that the job's request asked for. A Size
 // with Max set: neither, only the rules limit it. streams is the streams.max in force.
-func (a *Arbiter) Given(id SessionID) (most accounting.Size, streams int) {
+func (a *Arbiter) JobMax(id SessionID) (most accounting.Size, streams int) {
 	most = accounting.Size{Max: true}
 	s := a.sessions[id]
 	if s == nil {

@@ -63,7 +63,7 @@ func (j *job) stillRuns() string {
 	if count > 0 {
 		return wording.List(names, count)
 	}
-	return j.livesBy
+	return j.survivor
 }
 
 // namedHolders is how many holders a message names; of the others it tells the number.

@@ -23,14 +23,14 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	if t == nil {
 		return Notice{}
 	}
-	m := a.moment(now)
-	t.told = told{m.positions[t], a.stateOf(t.obstacle())}
-	return m.standing(t)
+	m := a.viewQueue(now)
+	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.obstacle())}
+	return m.notice(t)
 }
 
-// moment describes all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all requests
+// queueView describes all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all requests
 // that wait there.
-type moment struct {
+type queueView struct {
 	a         *Arbiter
 	now       time.Time
 	positions map[*ticket]int   // position among the requests that the same limit refuses; 1: next
@@ -38,14 +38,14 @@ type moment struct {
 	states    map[*limit]string // stateOf of a limit
 }
 
-// moment counts the positions of all waiting requests.
-func (a *Arbiter) moment(now time.Time) *moment {
-	m := &moment{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
+// viewQueue counts the positions of all waiting requests.
+func (a *Arbiter) viewQueue(now time.Time) *queueView {
+	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
 		m.positions[t] = before[t.obstacle()] + 1
-		for i := range t.spots {
-			for _, f := range t.spots[i].full {
+		for i := range t.candidates {
+			for _, f := range t.candidates[i].refusedBy {
 				before[f.limit]++
 			}
 		}
@@ -53,12 +53,12 @@ func (a *Arbiter) moment(now time.Time) *moment {
 	return m
 }
 
-// listed returns all waiting requests, device by device in the order in which they are served. A request for several devices is listed at the
+// byDevice returns all waiting requests, device by device in the order in which they are served. A request for several devices is listed at the
 // first of them.
-func (m *moment) listed() []*ticket {
+func (m *queueView) byDevice() []*ticket {
 	first := func(t *ticket) (index int) {
-		index = t.spots[0].device.Index
-		for _, s := range t.spots {
+		index = t.candidates[0].device.Index
+		for _, s := range t.candidates {
 			index = min(index, s.device.Index)
 		}
 		return index
@@ -68,10 +68,10 @@ func (m *moment) listed() []*ticket {
 	return all
 }
 
-// standing returns the notice that says how a ticket stands.
-func (m *moment) standing(t *ticket) Notice {
+// notice returns the notice that says how a ticket stands.
+func (m *queueView) notice(t *ticket) Notice {
 	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
-	held := once(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
+	held := memoized(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
 	switch {
 	case held != "":
 		text += ": " + held
@@ -84,8 +84,8 @@ func (m *moment) standing(t *ticket) Notice {
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
-// once returns the text of a limit in known. If there is none yet, it enters the one that find returns.
-func once(known map[*limit]string, at *limit, find func(*limit) string) string {
+// memoized returns the text of a limit in known. If there is none yet, it enters the one that find returns.
+func memoized(known map[*limit]string, at *limit, find func(*limit) string) string {
 	text, ok := known[at]
 	if !ok {
 		text = find(at)
@@ -94,8 +94,8 @@ func once(known map[*limit]string, at *limit, find func(*limit) string) string {
 	return text
 }
 
-// stateOf returns a text that changes when the holders at a limit change, so that waiting clients get another notice.
-func (a *Arbiter) stateOf(at *limit) string {
+// holdersState returns a text that changes when the holders at a limit change, so that waiting clients get another notice.
+func (a *Arbiter) holdersState(at *limit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d", at.device.Index, at.kind)
 	if at.kind != limitsBytes {
@@ -116,25 +116,25 @@ func (a *Arbiter) stateOf(at *limit) string {
 		if j, ok := h.who.(*job); ok {
 			fmt.Fprintf(&b, " job %d", j.id)
 		} else {
-			b.WriteString(" " + h.who.(*shared).called())
+			b.WriteString(" " + h.who.(*shared).describe())
 		}
 	}
 	return b.String()
 }
 
-// tell adds a notice to the decisions for each waiting request whose position, or the holders at whose limit, have changed. It does so at most
+// addNotices adds a notice to the decisions for each waiting request whose position, or the holders at whose limit, have changed. It does so at most
 // once in noticeEvery.
-func (a *Arbiter) tell(now time.Time) {
+func (a *Arbiter) addNotices(now time.Time) {
 	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
 		return
 	}
 	a.noticesDue, a.noticedAt = false, now
-	m := a.moment(now)
-	for _, t := range m.listed() {
-		is := told{m.positions[t], once(m.states, t.obstacle(), a.stateOf)}
-		if is != t.told {
-			t.told = is
-			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.standing(t))})
+	m := a.viewQueue(now)
+	for _, t := range m.byDevice() {
+		is := noticeState{m.positions[t], memoized(m.states, t.obstacle(), a.holdersState)}
+		if is != t.lastNotice {
+			t.lastNotice = is
+			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.notice(t))})
 		}
 	}
 }

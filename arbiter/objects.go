@@ -29,14 +29,14 @@ func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 	default:
 		a.unmakeContexts(now, l, r.Thread, -r.Count)
 	}
-	a.left(now, l)
+	a.dropUnusedSlots(now, l)
 }
 
 // unmakeContexts counts contexts that are gone.
 func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) {
 	n = min(n, l.contexts)
 	a.recost(now, l, func() {
-		l.beyond.Vacate(now, n, l.contexts)
+		l.extra.FreeContexts(now, n, l.contexts)
 		l.contexts -= n
 	})
 	a.changed() // headroom may be kept for the next context, though no sum changes with that
@@ -48,10 +48,10 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) 
 func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what What) {
 	a.makeContexts(l, thread, n, what)
 	if what == WantsContexts {
-		l.beyond.Made(now)
+		l.extra.Made(now)
 	}
-	if !l.lost && !a.entered(l, thread) && a.slotIsFree(l, thread) {
-		a.enter(now, l, thread)
+	if !l.lost && !a.hasSlot(l, thread) && a.slotIsFree(l, thread) {
+		a.takeSlot(now, l, thread)
 	}
 }
 
@@ -59,11 +59,11 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what Wh
 // job's, or one that nobody waits for.
 func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
 	full, own := l.device.full(l.session.job, justSlot, l.session.slots)
-	return a.inside(l, thread) || !full && !own && len(l.device.entry[permit.Slot].blockers) == 0
+	return a.needsNoSlot(l, thread) || !full && !own && len(l.device.permitLimits[permit.Slot].blockers) == 0
 }
 
 func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {
-	thread = a.makes(l, thread)
+	thread = a.trackThread(l, thread)
 	if what == WantsHolds {
 		l.holds = min(l.holds+n, maxObjects)
 		l.makers.Make(Maker{Thread: thread, Holds: n})
@@ -81,21 +81,21 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 	}
 	defer l.backdate()
 	if l.scope != rules.ScopeThread {
-		a.enter(now, l, 0)
+		a.takeSlot(now, l, 0)
 		return
 	}
 	if makers == nil {
 		makers = []Maker{{Contexts: l.contexts, Streams: l.Streams()}}
 	}
 	for _, m := range makers {
-		m.Thread = a.makes(l, m.Thread)
+		m.Thread = a.trackThread(l, m.Thread)
 		l.makers.Restore(m)
 		l.holds += max(0, m.Holds)
-		a.enter(now, l, m.Thread)
+		a.takeSlot(now, l, m.Thread)
 	}
 	if l.contexts+l.Streams()+l.holds == 0 {
-		l.makers.MakeBytes(a.makes(l, 0))
-		a.enter(now, l, 0)
+		l.makers.MakeBytes(a.trackThread(l, 0))
+		a.takeSlot(now, l, 0)
 	}
 }
 

@@ -14,15 +14,15 @@ import (
 // This file compares the figures of a device with the books: overhead of clients, processes without a lease, and memory of dead processes.
 // reading.go calls it for each reading.
 
-// process adds up a process's leases on a device at the end of a reading, and returns those that live.
-func (a *Arbiter) process(leases []*lease) (p reading.Process, living []*lease) {
+// sumLeases adds up a process's leases on a device at the end of a reading, and returns those that live.
+func (a *Arbiter) sumLeases(leases []*lease) (p reading.Process, living []*lease) {
 	for _, l := range leases {
 		switch {
 		case !l.session.alive():
-			p.Dead(l.Granted())
+			p.AddEnded(l.Granted())
 		case !l.lost:
-			m := reading.Member{Beyond: &l.beyond, Lease: uint64(l.id), Used: a.look(l),
-				Contexts: l.contexts, Streams: l.streamCharge(), Told: l.word.Told(), Spoiled: l.spoiled}
+			m := reading.Member{Extra: &l.extra, Lease: uint64(l.id), Used: a.readUsage(l),
+				Contexts: l.contexts, Streams: l.streamCharge(), Report: l.word.Report(), Spoiled: l.spoiled}
 			if !l.spoiled {
 				m.Peak = min(l.word.Recent(l.Granted()), l.Granted())
 			}
@@ -47,7 +47,7 @@ func (l *lease) reads(p ProcessUsage) bool {
 // readOverhead compares the figure of a client's process with what it uses.
 func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	leases := d.byPID[pid]
-	p, living := a.process(leases)
+	p, living := a.sumLeases(leases)
 	if len(living) == 0 {
 		return
 	}
@@ -57,28 +57,28 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 		figure.Bytes = 0
 	}
 	if listed && first.unverified && figure.Bytes >= p.Used() {
-		a.verified(now, leases)
+		a.confirmLeases(now, leases)
 	}
 	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
 	for i, n := range p.Away(figure.Bytes) {
-		if l := living[i]; l.device.IsGPU() && (n > 0 || l.apart) {
+		if l := living[i]; l.device.IsGPU() && (n > 0 || l.awayShown) {
 			l.SetAway(n)
-			a.noteAway(l)
+			a.publishAway(l)
 		}
 	}
 	a.trimHeadroom(first)
 	for _, l := range living {
 		if anew && !l.spoiled {
-			a.renewMark(l)
+			a.showFlags(l)
 		}
-		if a.policy.ChargeOverhead || l.beyond.Excess > 0 || l.Charged() > 0 {
+		if a.policy.ChargeOverhead || l.extra.Excess > 0 || l.Charged() > 0 {
 			a.charge(now, l)
 		}
 	}
 }
 
-// verified notes that the device confirms what restored leases hold.
-func (a *Arbiter) verified(now time.Time, leases []*lease) {
+// confirmLeases notes that the device confirms what restored leases hold.
+func (a *Arbiter) confirmLeases(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
 			l.unverified = false
@@ -149,8 +149,8 @@ func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *figures.UnmanagedS
 	return &d.unmanagedBy[len(d.unmanagedBy)-1]
 }
 
-// absent returns the draining leases that the last reading does not list.
-func (a *Arbiter) absent(d *device) []*lease {
+// goneLeases returns the draining leases that the last reading does not list.
+func (a *Arbiter) goneLeases(d *device) []*lease {
 	var gone []*lease
 	for _, s := range a.draining {
 		for _, l := range s.leases {
@@ -185,7 +185,7 @@ func (a *Arbiter) expire(now time.Time) {
 	for _, l := range kept {
 		d, figure := l.device, l.device.figures[l.session.process.PID]
 		if slices.ContainsFunc(d.byPID[figure.PID], func(x *lease) bool { return x.session.alive() }) {
-			a.reclaim(now, l) // it lives on, by another session: the figure is that one's
+			a.closeDrained(now, l) // it lives on, by another session: the figure is that one's
 			continue
 		}
 		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
@@ -220,6 +220,6 @@ func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	}
 	a.changed()
 	l.spoiled = true
-	l.beyond.Distrust()
+	l.extra.Distrust()
 	a.leaseEvent(now, l, Event{Kind: EventClamped, Text: fmt.Sprintf(wording.Clamped, l.session.name(), l.device)})
 }

@@ -13,11 +13,11 @@ import (
 
 // newJob puts a job in place with its budgets, whether what it reserves has room or not.
 func (a *Arbiter) newJob(now time.Time, j *job) {
-	j.opened, j.moved = now, now
-	a.joins(j)
+	j.opened, j.lastActive = now, now
+	a.countJob(j)
 	r := &j.request
 	j.Asked = rules.Request{Max: r.Max, Min: r.Min, Streams: r.Streams, PerProcess: r.PerProcess, MayPass: r.Process.MayPass(),
-		Processor: slices.ContainsFunc(j.on, func(d *device) bool { return !d.IsGPU() })}
+		Processor: slices.ContainsFunc(j.devices, func(d *device) bool { return !d.IsGPU() })}
 	j.budget = a.ledger.OpenBudget(nil)
 	j.budget.Owner = j
 	a.link(j)
@@ -34,7 +34,7 @@ func (a *Arbiter) startOf(s *session, place Place) *ticket {
 			continue
 		}
 		if n, _ := t.reserves(d); n > 0 || s.job.shared != nil && s.job.shared.limits(d).Min > 0 {
-			t.spots = append(t.spots, spot{device: d})
+			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}
 	return t
@@ -53,7 +53,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 		a.newJob(now, j)
 	}
 	a.lastSession++
-	s := &session{Client: rules.Client{In: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
+	s := &session{Client: rules.Client{Job: &j.Job, Asked: rules.Request{Max: r.Max}}, id: a.lastSession, process: r.Process, job: j, opened: now, pending: pending,
 		onFull: r.OnFull, slots: max(0, r.Slots), slotScope: r.SlotScope, reserve: r.StreamReserve}
 	if r.Streams != 0 {
 		s.Asked.Streams = max(1, r.Streams)
@@ -68,7 +68,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 }
 
 // newLease opens a lease that holds nothing. What its word shows, Refresh decides.
-func (a *Arbiter) newLease(now time.Time, s *session, d *device, w Word) *lease {
+func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *lease {
 	a.lastLease++
 	w.Opened(a.lastLease)
 	l := &lease{id: a.lastLease, word: w, session: s, device: d, opened: now, scope: a.scopeOf(s, d), touched: now}
@@ -90,7 +90,7 @@ func (a *Arbiter) Refresh(id LeaseID) {
 		return
 	}
 	l.closed, l.notify = l.lost || l.Over(), !l.lost && l.wanted()
-	a.flag(l)
+	a.updateFlags(l)
 	l.word.Limit(l.maxInForce())
 	if l.contended() {
 		a.recallAll(l)

@@ -137,7 +137,7 @@ func (j *job) width(d *device) int { return width(cmp.Or(j.Rule.SlotScope, d.rul
 // whosever slots are: nobody is to have them when its program comes to use them. A memory.min that is changed
 // while the job runs takes no slot and gives none back, so that a restart of the daemon does not either.
 func (j *job) keeps(d *device) bool {
-	if !j.run || j.released || j.ended || d.lost || !j.given(d) {
+	if !j.run || j.released || j.ended || d.lost || !j.assigned(d) {
 		return false
 	}
 	r := &j.request
@@ -167,9 +167,9 @@ func (j *job) occupies(d *device) bool {
 	return len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0)
 }
 
-// entered reports whether there is a slot already that what a thread makes on a lease's
+// hasSlot reports whether there is a slot already that what a thread makes on a lease's
 // device counts against.
-func (a *Arbiter) entered(l *lease, thread uint32) bool {
+func (a *Arbiter) hasSlot(l *lease, thread uint32) bool {
 	if l.slot != nil {
 		return true
 	}
@@ -185,14 +185,14 @@ func (a *Arbiter) entered(l *lease, thread uint32) bool {
 	return h != nil
 }
 
-// inside reports whether what a thread makes on a lease's device needs no slot that its job
+// needsNoSlot reports whether what a thread makes on a lease's device needs no slot that its job
 // does not have.
-func (a *Arbiter) inside(l *lease, thread uint32) bool {
-	return l.device.spareOf(l.session.job) != nil || a.entered(l, thread)
+func (a *Arbiter) needsNoSlot(l *lease, thread uint32) bool {
+	return l.device.spareOf(l.session.job) != nil || a.hasSlot(l, thread)
 }
 
-// settled reports whether a lease has a slot that stays with it for as long as it holds something.
-func (l *lease) settled() bool {
+// keepsSlot reports whether a lease has a slot that stays with it for as long as it holds something.
+func (l *lease) keepsSlot() bool {
 	h := l.slot
 	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob)
 }
@@ -209,8 +209,8 @@ func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.K
 	return h
 }
 
-// forget takes all permits of a holder back.
-func (a *Arbiter) forget(h *holder) {
+// revokePermits takes all permits of a holder back.
+func (a *Arbiter) revokePermits(h *holder) {
 	h.device.permits.Leave(h.owner)
 	h.Job.slots--
 	a.changed()

@@ -16,8 +16,8 @@ import (
 func (a *Arbiter) keepHeadrooms(now time.Time) {
 	keep := func(b *accounting.Budget) {
 		for _, d := range a.devices {
-			_ = a.ledger.KeepBeside(b, d.Index, 0) // the device is there
-			_ = a.ledger.KeepBeside(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
+			_ = a.ledger.ReserveOverhead(b, d.Index, 0) // the device is there
+			_ = a.ledger.ReserveOverhead(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
 		}
 	}
 	for _, s := range a.sessions {
@@ -42,7 +42,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	for _, d := range a.devices {
 		was, most := d.bounds(), d.grantable()
 		if a.configure(d); d.bounds() != was || d.grantable() != most {
-			which = everyJob
+			which = allJobs
 		}
 		a.recap(now, d)
 		a.slotsChanged(now, d)

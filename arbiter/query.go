@@ -28,7 +28,7 @@ func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
 	r := Room{Lease: l.id, Credit: own}
 	r.Total, r.Used = a.budgetUse(l, own)
 	r.Limited = r.Total < d.grantable()
-	r.Room = min(own.Plus(a.beyond(now, l, d.grantable())), d.grantable())
+	r.Room = min(own.Plus(a.wouldGrant(now, l, d.grantable())), d.grantable())
 	return r, nil
 }
 

@@ -19,9 +19,9 @@ const (
 	MaxTicketsOfProcess = 64
 )
 
-// crowded returns the message of a request for which there is no place in the queue, because a bound is reached, which the message names;
+// noPlace returns the message of a request for which there is no place in the queue, because a bound is reached, which the message names;
 // "": there is one.
-func (a *Arbiter) crowded(t *ticket) string {
+func (a *Arbiter) noPlace(t *ticket) string {
 	switch p := t.process(); {
 	case t.aside:
 		return wording.CrowdedAside
@@ -57,7 +57,7 @@ func countWaiting(t *ticket, by int) {
 // enqueue enters a request among those that wait.
 func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	a.lastTicket++
-	t.id, t.parked = a.lastTicket, now
+	t.id, t.waitingSince = a.lastTicket, now
 	if wait := t.job.timeout(); wait >= 0 {
 		t.deadline = t.place.Since.Add(wait)
 	}
@@ -67,8 +67,8 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	t.job.tickets = append(t.job.tickets, t)
 	at, _ := slices.BinarySearchFunc(a.queue, t, a.compare)
 	a.queue = slices.Insert(a.queue, at, t)
-	for i := range t.spots {
-		t.spots[i].device.waiting++
+	for i := range t.candidates {
+		t.candidates[i].device.waiting++
 	}
 	if l := t.lease; l != nil {
 		l.waits++
@@ -76,15 +76,15 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	if len(t.job.tickets) == 1 { // from the job's first ticket on its processes report what they free
 		for _, s := range t.job.sessions {
 			for _, l := range s.leases {
-				a.collect(l)
+				a.watchLease(l)
 			}
 		}
 	}
 	a.changed()
 }
 
-// unpark takes a ticket out of the queue.
-func (a *Arbiter) unpark(now time.Time, t *ticket) {
+// dequeue takes a ticket out of the queue.
+func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 	delete(a.tickets, t.id)
 	a.countTicket(t, -1)
 	countWaiting(t, -1)
@@ -93,10 +93,10 @@ func (a *Arbiter) unpark(now time.Time, t *ticket) {
 		return slices.Delete(from, at, at+1)
 	}
 	t.job.tickets, a.queue = remove(t.job.tickets), remove(a.queue)
-	for i := range t.spots {
-		d := t.spots[i].device
+	for i := range t.candidates {
+		d := t.candidates[i].device
 		d.waiting--
-		d.lines(t.shares, func(l *limit) { l.watched = l.watched && d.waiting > 0 })
+		d.limitsFor(t.shares, func(l *limit) { l.watched = l.watched && d.waiting > 0 })
 	}
 	if l := t.lease; l != nil {
 		l.waits--

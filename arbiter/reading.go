@@ -34,7 +34,7 @@ func (a *Arbiter) Reading(device int) *Reading {
 		return nil
 	}
 	for l := range a.leasesOn(d) {
-		l.beyond.Begin(l.Granted()-a.idle(l), a.makesContexts(l))
+		l.extra.BeginReading(l.Granted()-a.idle(l), a.makesContexts(l))
 	}
 	return &Reading{a: a, device: d}
 }
@@ -67,7 +67,7 @@ func (r *Reading) Book(now time.Time) {
 	for _, pid := range slices.Collect(maps.Keys(d.byPID)) {
 		a.readOverhead(now, d, pid)
 		for _, l := range d.byPID[pid] {
-			l.SetBeside(l.free())
+			l.SetOverhead(l.uncharged())
 		}
 	}
 	if d.contextCost() != cost { // requests for contexts need more, or less
@@ -81,9 +81,9 @@ func (r *Reading) Book(now time.Time) {
 	}
 	a.readUnmanaged(now, d, strangers)
 	a.recap(now, d)
-	for _, l := range a.absent(d) {
+	for _, l := range a.goneLeases(d) {
 		if a.leases[l.id] == l {
-			a.reclaim(now, l)
+			a.closeDrained(now, l)
 		}
 	}
 }

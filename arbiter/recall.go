@@ -13,22 +13,22 @@ import (
 // This file takes back idle credit of other leases, if that makes room for a request or below a capacity that fell, and says how much a request could
 // get by that. Idle credit is bytes that are granted to a lease and that its client does not use. It also gives leases a surplus of them.
 
-// candidate is a lease whose idle credit would make room at a limit.
-type candidate struct {
+// donor is a lease whose idle credit would make room at a limit.
+type donor struct {
 	lease *lease
 	gain  accounting.Bytes // bytes by which the sum at the limit would fall, after the candidates found before gave their credit
 }
 
-// candidates returns the leases, other than asker, whose idle credit would make room at the limit that refused, and how much room all of
+// donors returns the leases, other than asker, whose idle credit would make room at the limit that refused, and how much room all of
 // it would make. It takes nothing. It reads every lease below the limit, and so is called only before a request is refused or has to wait.
-func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) (found []candidate, total accounting.Bytes) {
+func (a *Arbiter) donors(asker *lease, r *accounting.Refusal) (found []donor, total accounting.Bytes) {
 	for l := range a.leasesBelow(r.Budget, r.Device) {
 		if l == asker {
 			continue
 		}
 		if idle := a.idle(l); idle > 0 {
 			if gain := r.Yield(&l.Lease, idle); gain > 0 {
-				found = append(found, candidate{l, gain})
+				found = append(found, donor{l, gain})
 				total = total.Plus(gain)
 			}
 		}
@@ -37,14 +37,14 @@ func (a *Arbiter) candidates(asker *lease, r *accounting.Refusal) (found []candi
 }
 
 // recall takes back as much idle credit as a limit is short of, from the leases with the largest gain first, so that it changes few credit words.
-func (a *Arbiter) recall(asker *lease, from []candidate, r *accounting.Refusal) {
-	slices.SortStableFunc(from, func(x, y candidate) int { return cmp.Compare(y.gain, x.gain) })
+func (a *Arbiter) recall(asker *lease, from []donor, r *accounting.Refusal) {
+	slices.SortStableFunc(from, func(x, y donor) int { return cmp.Compare(y.gain, x.gain) })
 	short, told := r.Short, Event{Kind: EventRecalled, Device: r.Device}
 	for _, c := range from {
 		if short == 0 {
 			break
 		}
-		got := a.take(c.lease, min(c.gain, short))
+		got := a.recallIdle(c.lease, min(c.gain, short))
 		a.stats.RecalledBytes += uint64(got)
 		if short = short.Less(got); got > 0 {
 			told.Bytes = told.Bytes.Plus(got)
@@ -75,7 +75,7 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 		if r == nil {
 			return true
 		}
-		from, gain := a.candidates(asker, r)
+		from, gain := a.donors(asker, r)
 		if gain < r.Short {
 			return false
 		}
@@ -110,7 +110,7 @@ func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
 		for r := range t.lease.Refusals(t.memory(t.bytes)) {
-			_, gain := a.candidates(t.lease, r)
+			_, gain := a.donors(t.lease, r)
 			if gain < r.Short && !yield(reckon(r, t.bytes, gain)) {
 				return
 			}
@@ -125,24 +125,24 @@ func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal
 	return r
 }
 
-// beyond returns the most, up to n bytes, that a request of a lease would be granted now, after taking back the idle credit of other leases and
+// wouldGrant returns the most, up to n bytes, that a request of a lease would be granted now, after taking back the idle credit of other leases and
 // behind all waiting requests. The credit in the lease's own word is not counted. It changes nothing.
-func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
+func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
-	for r := range l.Refusals(accounting.Whole(n)) {
-		_, gain := a.candidates(l, r)
+	for r := range l.Refusals(accounting.OnDevice(n)) {
+		_, gain := a.donors(l, r)
 		most = min(most, max(r.Remaining, n.Plus(gain).Less(r.Short)))
 	}
 	// A new request ranks behind all tickets. They do not block the part of it that lies in reservations.
-	t := &ticket{job: l.session.job, session: l.session, lease: l, spots: []spot{{device: l.device}},
+	t := &ticket{job: l.session.job, session: l.session, lease: l, candidates: []candidate{{device: l.device}},
 		priority: l.session.job.Rule.Priority + l.session.job.request.Priority,
 		place:    Place{Arrival: ^uint64(0), Since: now}}
-	a.noteSince(t)
-	if a.behind(&l.device.bytes, t, t.alone().since) {
+	a.noteHeldSince(t)
+	if a.blocked(&l.device.bytes, t, t.only().heldSince) {
 		most = min(most, n-l.Growth(n, nil))
 	}
 	for sh := range t.shares {
-		if a.behind(sh.limitOn(l.device), t, t.alone().since) {
+		if a.blocked(sh.limitOn(l.device), t, t.only().heldSince) {
 			most = min(most, n-l.Growth(n, sh.budget))
 		}
 	}
@@ -151,10 +151,10 @@ func (a *Arbiter) beyond(now time.Time, l *lease, n accounting.Bytes) accounting
 
 // countLimit counts that limits refused a request at first, even if taking back idle credit then made room.
 func (a *Arbiter) countLimit(t *ticket) {
-	if t.lease == nil || t.bytes == 0 || !a.chained(t) {
+	if t.lease == nil || t.bytes == 0 || !a.chargedToBudgets(t) {
 		return
 	}
-	for _, b := range t.lease.Tight(t.memory(t.bytes)) {
+	for _, b := range t.lease.FullLimits(t.memory(t.bytes)) {
 		if b != nil {
 			t.lease.atMax++
 		} else {
@@ -168,7 +168,7 @@ func (a *Arbiter) countLimit(t *ticket) {
 func (a *Arbiter) recap(now time.Time, d *device) {
 	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
-		from, _ := a.candidates(nil, over)
+		from, _ := a.donors(nil, over)
 		a.recall(nil, from, over)
 	}
 }
@@ -183,7 +183,7 @@ func (a *Arbiter) surplus(l *lease) {
 	if n < leastSurplus {
 		return
 	}
-	l.give(n)
+	l.addCredit(n)
 }
 
 // leastSurplus is the smallest surplus that is worth a change of the credit word.

@@ -26,17 +26,17 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 		return l.Granted()
 	}
 	known, away := l.Granted()-idle, l.Away()
-	a.look(l)
+	a.readUsage(l)
 	switch {
 	case used < known:
 		l.Release(accounting.Memory, known-used)
-		l.SetAway(max(l.Away(), min(away, l.word.Told().Managed)))
+		l.SetAway(max(l.Away(), min(away, l.word.Report().Managed)))
 	case used > known:
 		p := &l.session.process
-		shown := min(a.Shows(l.device.Index, p.PID, p.StartTicks), l.device.Total)
+		shown := min(a.UsageShown(l.device.Index, p.PID, p.StartTicks), l.device.Total)
 		if counts := min(used, max(known.Plus(a.excessOf(l)).Plus(l.Room()), shown)); counts > known {
 			l.Force(accounting.Memory, counts-known)
-			a.named(l, counts-known)
+			a.explainUsage(l, counts-known)
 			l.unverified = true
 			a.changed() // a narrower budget may have no room now for requests that wait
 			if l.slotCount() == 0 {
@@ -48,9 +48,9 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 	return l.Granted()
 }
 
-// Shows returns the bytes that a process uses on a device by the device's last reading; accounting.Max if the device does not say that, or does not
+// UsageShown returns the bytes that a process uses on a device by the device's last reading; accounting.Max if the device does not say that, or does not
 // answer.
-func (a *Arbiter) Shows(device, pid int, startTicks uint64) accounting.Bytes {
+func (a *Arbiter) UsageShown(device, pid int, startTicks uint64) accounting.Bytes {
 	d := a.device(device)
 	if d == nil {
 		return 0
@@ -79,14 +79,14 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		for _, m := range makers {
 			streams, contexts = streams+m.Streams, contexts+m.Contexts
 		}
-		a.takeStreams(l)
+		a.revokeStreams(l)
 		a.recountStreams(now, l, streams)
 		if contexts < l.contexts {
 			a.unmakeContexts(now, l, 0, l.contexts-contexts)
 		}
 		l.contexts = min(contexts, maxObjects)
-		a.remake(now, l, makers)
-		a.left(now, l)
+		a.recountThreads(now, l, makers)
+		a.dropUnusedSlots(now, l)
 	}
 	return l.Streams(), l.contexts
 }
@@ -105,24 +105,24 @@ func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 	a.recost(now, l, func() {})
 }
 
-// remake has the threads of a lease hold what is said of them, and nothing else.
-func (a *Arbiter) remake(now time.Time, l *lease, makers []Maker) {
+// recountThreads has the threads of a lease hold what is said of them, and nothing else.
+func (a *Arbiter) recountThreads(now time.Time, l *lease, makers []Maker) {
 	had := l.slotCount()
 	l.makers.UnmakeAll()
 	l.holds = 0
 	for _, said := range makers {
 		l.holds = min(l.holds+said.Holds, maxObjects)
-		said.Thread = a.makes(l, said.Thread)
+		said.Thread = a.trackThread(l, said.Thread)
 		l.makers.Make(said)
 	}
 	a.forgetThreads(now, l)
 	given := had - l.slotCount() // back, just now
 	for _, said := range makers {
-		if said.Contexts+said.Streams+said.Holds == 0 || a.entered(l, said.Thread) {
+		if said.Contexts+said.Streams+said.Holds == 0 || a.hasSlot(l, said.Thread) {
 			continue
 		}
 		if given > 0 || a.slotIsFree(l, said.Thread) {
-			a.enter(now, l, said.Thread)
+			a.takeSlot(now, l, said.Thread)
 			given--
 		}
 	}

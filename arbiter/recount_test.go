@@ -46,7 +46,7 @@ func TestRecount(t *testing.T) {
 // it is: it counts once from then on, and is free again the moment the client frees it.
 func TestRecountExplainsExcess(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8000)
-	x := w.telling(reading.Told{})
+	x := w.telling(reading.ClientReport{})
 	x.contexts(1)
 	x.must(200)
 	w.read(3, x.figure(264))

@@ -28,7 +28,7 @@ func (a *Arbiter) denied(l *lease) bool {
 // r, and from aside, which says what is free but kept for other requests.
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
 	o := Result{Reason: reason, First: a.denied(l), Explain: text}
-	a.countRefusal(l.session.job.person, reason)
+	a.countRefusal(l.session.job.user, reason)
 	if r.Amount == accounting.Memory {
 		o.Requested, o.Remaining, o.Limit = r.Requested, r.Remaining, r.Limit
 	}
@@ -48,24 +48,24 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 // startRefused tells that a job, or a process, was refused what it takes before it begins.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 	if r := (*Result)(nil); errors.As(err, &r) && r.Reason != ReasonCrowded {
-		a.countRefusal(a.person(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
+		a.countRefusal(a.userOf(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
 		a.deniedEvent(now, s, Event{Device: -1, Reason: r.Reason, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit}, r.Explain)
 	}
 }
 
 // leaveIdle returns to a lease the idle credit that judge took for a request that is now refused without having waited.
 func (a *Arbiter) leaveIdle(t *ticket) {
-	if l := t.lease; t.taken > 0 && t.parked.IsZero() && !l.closed && l.Away() == 0 {
-		l.give(t.taken)
+	if l := t.lease; t.recalled > 0 && t.waitingSince.IsZero() && !l.closed && l.Away() == 0 {
+		l.addCredit(t.recalled)
 	}
-	t.taken = 0
+	t.recalled = 0
 }
 
 // refuseStart returns the refusal of a job or a session that does not begin.
 func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
 	switch {
 	case text != "":
-	case t.lacks(full.ofPermits):
+	case t.lacks(refusingLimit.ofPermits):
 		text = a.explainSlots(t)
 	default:
 		return a.minRefused(r, why)
@@ -93,7 +93,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	case why == ReasonThreads:
 		text = a.explainThreads(t.lease, t.thread)
 	default:
-		if aside = a.setAside(now, t, why, r); aside == "" && a.isFurther(t) {
+		if aside = a.explainBlocked(now, t, why, r); aside == "" && a.isFurther(t) {
 			aside = wording.FurtherContext
 		}
 	}
@@ -103,7 +103,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	} else {
 		t.job.tally.refused++
 		if a.asking != t { // else the call that asked returns the refusal and counts it
-			a.countRefusal(t.job.person, why)
+			a.countRefusal(t.job.user, why)
 		}
 		answer = *a.refuseStart(t, why, r, text)
 	}
@@ -149,7 +149,7 @@ func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
 
 // dropAbsent removes the ticket of an absent client, and the job or session that it was to open.
 func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
-	a.unpark(now, t)
+	a.dequeue(now, t)
 	t.done = true
 	if t.lease == nil {
 		a.abandon(now, t)
@@ -159,7 +159,7 @@ func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
 
 // refuseLate refuses the requests that have waited as long as they may, and drops those whose clients have not asked again in time.
 func (a *Arbiter) refuseLate(now time.Time) {
-	late := func(t *ticket) bool { return !t.ends().IsZero() && !now.Before(t.ends()) }
+	late := func(t *ticket) bool { return !t.expiry().IsZero() && !now.Before(t.expiry()) }
 	if !slices.ContainsFunc(a.queue, late) {
 		return
 	}
@@ -177,9 +177,9 @@ func (a *Arbiter) refuseLate(now time.Time) {
 	}
 }
 
-// turnAway answers a request that may wait, but for which there is no place in the queue. This answer is not a refusal, and no counter of
+// answerCrowded answers a request that may wait, but for which there is no place in the queue. This answer is not a refusal, and no counter of
 // refusals rises: the client asks again until the request has waited as long as it may.
-func (a *Arbiter) turnAway(now time.Time, t *ticket, why string) {
+func (a *Arbiter) answerCrowded(now time.Time, t *ticket, why string) {
 	a.leaveIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
 	if t.lease == nil {

@@ -20,8 +20,8 @@ type limitChange struct {
 	kept accounting.Bytes // headroom before the change; 0: none
 }
 
-// everyJob returns true.
-func everyJob(*job) bool { return true }
+// allJobs returns true.
+func allJobs(*job) bool { return true }
 
 // renew puts the rules and the live limits in force for the jobs for which under returns true, and for their processes. If under is nil, it
 // does so for the jobs whose rule or live limits are others than before. With admit, a raised memory.min must have room: else renew changes
@@ -43,7 +43,7 @@ func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accou
 		}
 	}
 	for p := range a.overs {
-		a.squeeze(now, p)
+		a.recallOver(now, p)
 	}
 	a.changed() // the requests of jobs may ask for other amounts now, even if no sum has changed
 	return nil
@@ -55,9 +55,9 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 	changes := make([]limitChange, 0, 2*len(a.devices)*len(jobs))
 	moved := false
 	for _, j := range jobs {
-		rule, live, user := j.Rule, j.Live, j.User
+		rule, live, user := j.Rule, j.Live, j.UserLimits
 		moved = a.link(j) || moved
-		if !all && !moved && *rule == *j.Rule && live == j.Live && user == j.User {
+		if !all && !moved && *rule == *j.Rule && live == j.Live && user == j.UserLimits {
 			return nil
 		}
 		changes = a.jobChanges(changes, j)
@@ -89,7 +89,7 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 func (a *Arbiter) link(j *job) (moved bool) {
 	p, shared, up := &j.request.Process, j.shared, j.cap
 	j.Rule = a.policy.For(*p)
-	j.Live = a.owned(j.limitOwner(), p)
+	j.Live = a.liveLimits(j.limitOwner(), p)
 	a.moveTo(j.budget, &j.shared, a.shareFor(j), a.ledger.MoveBudget)
 	a.capJob(j)
 	moved = j.shared != shared || j.cap != up
@@ -102,13 +102,13 @@ func (a *Arbiter) link(j *job) (moved bool) {
 // linkSession does the same for a process. Live limits of a bare process are set for its job only.
 func (a *Arbiter) linkSession(s *session) (moved bool) {
 	if s.job.run {
-		s.Live = a.owned(s.limitOwner(), &s.process)
+		s.Live = a.liveLimits(s.limitOwner(), &s.process)
 	}
 	return a.capSession(s)
 }
 
-// owned returns the live limits of a job or a process, and enters the user there.
-func (a *Arbiter) owned(of rules.Owner, p *rules.Process) *rules.Limits {
+// liveLimits returns the live limits of a job or a process, and enters the user there.
+func (a *Arbiter) liveLimits(of rules.Owner, p *rules.Process) *rules.Limits {
 	l := a.limits[of]
 	if l != nil {
 		l.UID, l.User = p.UID, p.User
@@ -123,16 +123,16 @@ func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
 		a.noteChain(l) // with this lease the new budget may hold more than its limit
 	}
 	l.SetStreamsMax(s.Streams().Max)
-	a.relend(l)
+	a.renewDelegation(l)
 	if l.lost || !s.alive() {
 		return
 	}
 	if l.closed && !l.Over() {
 		l.closed = false
-		a.flag(l)
+		a.updateFlags(l)
 	}
 	l.word.Limit(l.maxInForce())
-	if a.reflag(l); moved && l.contended() { // a request may wait at the new budget
+	if a.setNotify(l); moved && l.contended() { // a request may wait at the new budget
 		a.recallAll(l)
 	}
 }
@@ -190,8 +190,8 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		if refused != nil {
 			break
 		}
-		c.kept, _ = c.budget.Kept(c.device.Index)
-		a.putLimits(c, c.device.headroomFor(c.budget, least))
+		c.kept, _ = c.budget.ReservedOverhead(c.device.Index)
+		a.writeLimits(c, c.device.headroomFor(c.budget, least))
 		c.limits = old
 		done = append(done, c)
 	}
@@ -199,14 +199,14 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 		return done, nil
 	}
 	for _, c := range slices.Backward(done) {
-		a.putLimits(c, c.kept)
+		a.writeLimits(c, c.kept)
 	}
 	return nil, refused
 }
 
-// putLimits writes limits into the ledger, and the headroom that goes with their reservation.
-func (a *Arbiter) putLimits(c limitChange, headroom accounting.Bytes) {
+// writeLimits writes limits into the ledger, and the headroom that goes with their reservation.
+func (a *Arbiter) writeLimits(c limitChange, headroom accounting.Bytes) {
 	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // the device is there
-	_ = a.ledger.KeepBeside(c.budget, c.device.Index, headroom)
+	_ = a.ledger.ReserveOverhead(c.budget, c.device.Index, headroom)
 	a.changed()
 }

@@ -32,14 +32,14 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		return fmt.Errorf("job %d: %w", r.ID, ErrExists)
 	}
 	defer a.cycle(now)
-	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released, commandEnded: r.CommandEnded, livesBy: r.StillRuns}
+	j := &job{id: r.ID, request: r.Request, Job: rules.Job{Rule: a.policy.For(r.Request.Process)}, run: true, released: r.Released, commandEnded: r.CommandEnded, survivor: r.StillRuns}
 	for _, index := range r.Devices {
 		if d := a.device(index); d != nil {
-			j.on = append(j.on, d)
+			j.devices = append(j.devices, d)
 		}
 	}
-	if j.on == nil && len(r.Devices) > 0 {
-		j.on = []*device{} // what it had is not there any more
+	if j.devices == nil && len(r.Devices) > 0 {
+		j.devices = []*device{} // what it had is not there any more
 	}
 	j.tally.since = now
 	a.newJob(now, j)
@@ -75,7 +75,7 @@ func (a *Arbiter) keepsAgain(j *job, d *device) bool {
 	}
 	if j.request.Exclusive {
 		for _, h := range slices.Collect(maps.Values(d.permits[permit.Slot])) {
-			a.forget(h)
+			a.revokePermits(h)
 		}
 	}
 	return true
@@ -99,18 +99,18 @@ func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, er
 // reports whether the session has its reservation, made now or before. It returns false as well for a session that is unknown, or
 // that waits for its start.
 func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
-	s := a.begun(id)
+	s := a.startedSession(id)
 	if s == nil || !s.pending {
 		return s != nil
 	}
 	defer a.cycle(now)
 	t := a.startOf(s, Place{})
 	a.sort(now)
-	a.arrive(now, t)
-	if v := a.judge(t); v.spot == nil && !v.final && a.helps(t) {
-		a.judge(t)
+	a.assignPlace(now, t)
+	if v := a.evaluate(t); v.fits == nil && !v.final && a.recallHelps(t) {
+		a.evaluate(t)
 	}
-	if t.why.spot == nil {
+	if t.evaluation.fits == nil {
 		return false
 	}
 	a.reserve(s)
@@ -122,8 +122,8 @@ func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
 // as it is, whether it fits or not: then sums only fall. But where it is unverified it has no more
 // bytes than the device, and no more streams than there is room for what each is charged. On a lost device it holds nothing.
 // ErrNoSession, also of a session that waits for its start; ErrNoDevice; ErrExists when the session has a lease there.
-func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, w Word) (LeaseInfo, error) {
-	s, d := a.begun(id), a.device(held.Device)
+func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, w CreditWord) (LeaseInfo, error) {
+	s, d := a.startedSession(id), a.device(held.Device)
 	if s == nil {
 		return LeaseInfo{}, noSession(id)
 	}
@@ -147,11 +147,11 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.Force(accounting.Memory, granted)
 	l.SetAway(held.Away)
 	l.Force(accounting.Streams, streams)
-	l.lent, l.lentMost = true, believedStreams // it may be, under the rules of the daemon before: its word tells
+	l.delegated, l.delegatedMax = true, maxRestoredStreams // it may be, under the rules of the daemon before: its word tells
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
 	if l.lost {
-		a.empty(now, l)
+		a.loseLease(now, l)
 	}
 	if !held.Opened.IsZero() {
 		l.opened = held.Opened
@@ -161,7 +161,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	}
 	a.restoreObjects(now, l, held.Makers)
 	if _, lent := l.word.Streams(); lent {
-		a.relend(l)
+		a.renewDelegation(l)
 	}
 	a.charge(now, l)
 	a.noteChain(l)

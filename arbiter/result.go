@@ -111,9 +111,9 @@ func (r *Request) takes() accounting.Amounts {
 		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
 	}
 	if r.Managed {
-		return accounting.Apart(r.Bytes)
+		return accounting.Managed(r.Bytes)
 	}
-	return accounting.Whole(r.Bytes)
+	return accounting.OnDevice(r.Bytes)
 }
 
 // Errors of requests that name something unknown, or an ID that is in use. They come wrapped in a text with the number or name.

@@ -12,8 +12,8 @@ func (a *Arbiter) Search(now time.Time) *Search {
 		return nil
 	}
 	strict := a.suspected && !(a.searchedStrict && a.looseDue(now)) // if both are due they take turns
-	a.suspected, a.moved, a.searchedStrict = a.suspected && !strict, false, strict
-	if a.dropUnused(now) {
+	a.suspected, a.searchNeeded, a.searchedStrict = a.suspected && !strict, false, strict
+	if a.dropSlotsOfWaiting(now) {
 		a.changed()
 		a.cycle(now)
 	}
@@ -24,11 +24,11 @@ func (a *Arbiter) Search(now time.Time) *Search {
 // Settle ends the deadlock that a search found, if it still stands. now is when the search ended.
 func (a *Arbiter) Settle(now time.Time, s *Search) {
 	a.searching, a.searchAgain = false, now.Add(searchShare*now.Sub(s.began))
-	if s.victim != nil && !a.stands(s) {
+	if s.victim != nil && !a.stillStands(s) {
 		a.suspected = true // something has changed meanwhile
 		return
 	}
-	if a.end(now, s) {
+	if a.carryOut(now, s) {
 		a.suspected = true // there may be another one
 		a.changed()
 		a.cycle(now)

@@ -7,25 +7,25 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file carries out verdicts (judge.go): it grants what was judged to fit, after taking back idle credit if needed. decide.go, cycle.go and
+// This file carries out verdicts (evaluate.go): it grants what was judged to fit, after taking back idle credit if needed. decide.go, cycle.go and
 // deadlock.go call it.
 
 // admit serves a ticket that was judged to fit, and returns the verdict in the end. If clients of its own job have since allocated from the
 // idle credit that was to make room for it, the ticket is judged again: it waits at another limit, or is refused if waiting cannot help.
-func (a *Arbiter) admit(now time.Time, t *ticket, v verdict) verdict {
-	if a.serve(now, t, v.spot) {
+func (a *Arbiter) admit(now time.Time, t *ticket, v evaluation) evaluation {
+	if a.serve(now, t, v.fits) {
 		return v
 	}
-	if v = a.judge(t); !v.waits() || reasonOf(t.short) == ReasonOverBudget {
-		v = verdict{final: true, reason: reasonOf(t.short), refusal: t.short}
-		t.why = v
+	if v = a.evaluate(t); !v.waits() || reasonOf(t.short) == ReasonOverBudget {
+		v = evaluation{final: true, reason: reasonOf(t.short), refusal: t.short}
+		t.evaluation = v
 	}
 	return v
 }
 
 // serve grants a ticket that was judged to fit. False: it does not fit any more, because clients of its own job have allocated from the
 // idle credit that was to make room for it.
-func (a *Arbiter) serve(now time.Time, t *ticket, at *spot) bool {
+func (a *Arbiter) serve(now time.Time, t *ticket, at *candidate) bool {
 	switch t.kind {
 	case wantsJob:
 		a.serveJob(now, t, at)
@@ -43,15 +43,15 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	if !a.fit(t) {
 		return false
 	}
-	a.enter(now, l, t.thread)
+	a.takeSlot(now, l, t.thread)
 	a.finish(now, t, Result{Granted: true, Receipt: a.apply(now, t)})
-	a.reflag(l)
+	a.setNotify(l)
 	return true
 }
 
 // apply adds what a ticket asks for to the sums of its lease, and returns the receipt by which the grant can be taken back.
 func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
-	l, thread := t.lease, a.makes(t.lease, t.thread)
+	l, thread := t.lease, a.trackThread(t.lease, t.thread)
 	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
 	switch t.kind {
 	case WantsBytes:
@@ -69,11 +69,11 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 		cost := t.bytes
 		if t.kind == WantsContexts {
 			cost = cost.Plus(l.offered())
-			l.beyond.Refill(l.device.contextCost().Times(uint64(t.count)))
+			l.extra.ReuseFreed(l.device.contextCost().Times(uint64(t.count)))
 		}
 		a.makeContexts(l, t.thread, t.count, t.kind)
-		l.beyond.Made(now)
-		a.recost(now, l, func() { l.beyond.Promise(cost) })
+		l.extra.Made(now)
+		a.recost(now, l, func() { l.extra.Expect(cost) })
 	}
 	return got
 }
@@ -86,10 +86,10 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 	}
 	l.word.Grant(before, n)
 	if all[accounting.Present] == 0 { // managed memory
-		l.beyond.Apart(n)
-		a.noteAway(l)
+		l.extra.GrantManaged(n)
+		a.publishAway(l)
 	}
-	a.look(l)
+	a.readUsage(l)
 	if !l.contended() {
 		a.surplus(l)
 	}
@@ -102,7 +102,7 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 // fit reports whether the budgets above a lease have room for its request. If its own process's or job's budget has too little, it takes back
 // idle credit of other leases below that budget.
 func (a *Arbiter) fit(t *ticket) bool {
-	if !a.chained(t) {
+	if !a.chargedToBudgets(t) {
 		return true
 	}
 	if t.lease.Check(t.memory(t.bytes)) == nil {
@@ -113,17 +113,17 @@ func (a *Arbiter) fit(t *ticket) bool {
 	return t.short == nil
 }
 
-// helps takes back idle credit on devices on which only the lack of bytes refuses a ticket, if that makes enough room there. If one device
+// recallHelps takes back idle credit on devices on which only the lack of bytes refuses a ticket, if that makes enough room there. If one device
 // is enough for the ticket, it stops at the first such device. Idle credit that would not make enough room stays with its leases. True: it
 // took some back.
-func (a *Arbiter) helps(t *ticket) (helped bool) {
-	for i := range t.spots {
-		s := &t.spots[i]
+func (a *Arbiter) recallHelps(t *ticket) (helped bool) {
+	for i := range t.candidates {
+		s := &t.candidates[i]
 		switch {
-		case len(s.full) == 0 && t.any:
+		case len(s.refusedBy) == 0 && t.any:
 			return false // the ticket fits on this device already
-		case len(s.full) == 0:
-		case !s.lacks(func(f full) bool { return !f.hard || f.ofPermits() }) && a.helpsAt(t, s.device):
+		case len(s.refusedBy) == 0:
+		case !s.lacks(func(f refusingLimit) bool { return !f.noRoom || f.ofPermits() }) && a.recallHelpsOn(t, s.device):
 			if helped = true; t.any {
 				return true
 			}
@@ -134,30 +134,30 @@ func (a *Arbiter) helps(t *ticket) (helped bool) {
 	return helped
 }
 
-// helpsAt takes back idle credit on one device, if that makes room for a ticket there. False: it would not.
-func (a *Arbiter) helpsAt(t *ticket, d *device) bool {
+// recallHelpsOn takes back idle credit on one device, if that makes room for a ticket there. False: it would not.
+func (a *Arbiter) recallHelpsOn(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
 		least, budget := t.reserves(d)
 		return a.recallFor(nil, func() *accounting.Refusal { return a.checkMin(budget, d, least) })
-	case a.chained(t):
+	case a.chargedToBudgets(t):
 		t.short = a.makeRoom(t)
 		return t.short == nil
 	}
-	return a.recallFor(nil, func() *accounting.Refusal { return a.payer(t).Check(accounting.Whole(t.bytes)) })
+	return a.recallFor(nil, func() *accounting.Refusal { return a.chargedNode(t).Check(accounting.OnDevice(t.bytes)) })
 }
 
 // serveJob opens a job that was judged to fit, with its reservations and permits.
-func (a *Arbiter) serveJob(now time.Time, t *ticket, at *spot) {
+func (a *Arbiter) serveJob(now time.Time, t *ticket, at *candidate) {
 	j := t.job
 	var keeps []*device // only devices on which its slot was judged: a slots.max set since then gives it none
-	for i := range t.spots {
-		if s := &t.spots[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
+	for i := range t.candidates {
+		if s := &t.candidates[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
 		}
 	}
 	if t.any {
-		j.on = []*device{at.device}
+		j.devices = []*device{at.device}
 	}
 	j.pending = false
 	a.begin(now, j, keeps)
@@ -169,7 +169,7 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 	info := JobInfo{ID: j.id, Keeps: []int{}}
 	var largest accounting.Bytes
 	for _, d := range a.devices {
-		if !d.lost && d.Total > largest && j.given(d) {
+		if !d.lost && d.Total > largest && j.assigned(d) {
 			largest = d.Total
 			info.Budget = min(j.limits(d).Max, j.newProcess().limits(d).Max, d.grantable())
 			for sh := range j.shares {
@@ -180,7 +180,7 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 			info.Keeps = append(info.Keeps, d.Index)
 		}
 	}
-	for _, d := range j.on {
+	for _, d := range j.devices {
 		info.Devices = append(info.Devices, d.Index)
 	}
 	return info

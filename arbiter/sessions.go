@@ -50,14 +50,14 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		return
 	}
 	for _, l := range s.leases {
-		a.takeStreams(l)
-		a.take(l, a.idle(l)) // no memory is behind it
+		a.revokeStreams(l)
+		a.recallIdle(l, a.idle(l)) // no memory is behind it
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
 			a.leaseEvent(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
 		}
 	}
 	s.ended = now
-	a.leave(now, s)
+	a.dropSlotsOf(now, s)
 	a.changed() // all other processes of its job may be waiting
 	for _, l := range slices.Clone(s.leases) {
 		if l.lost { // the memory went with the device
@@ -85,15 +85,15 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	}
 	defer a.cycle(now)
 	if l := s.leaseOn(a.device(device)); l != nil {
-		a.reclaim(now, l)
+		a.closeDrained(now, l)
 	}
 }
 
 // Attach opens the session's lease on a device, with this word; the same one each time.
 // ErrNoSession, also of a session that waits for its start; ErrNoDevice; a *Result when the device is lost, or not one
 // of the job's.
-func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w Word) (LeaseInfo, error) {
-	s, d := a.begun(id), a.device(device)
+func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w CreditWord) (LeaseInfo, error) {
+	s, d := a.startedSession(id), a.device(device)
 	if s == nil {
 		return LeaseInfo{}, noSession(id)
 	}

@@ -68,15 +68,17 @@ func (a *Arbiter) RunsIn(of string) bool {
 	return false
 }
 
-// names reports whether a request is about a device, as far as its amounts go: a share of the machine's memory is much, and
+// mentions reports whether a request is about a device, as far as its amounts go: a share of the machine's memory is much, and
 // nobody means that who did not name the processor.
-func (r *JobRequest) names(d *device) bool { return d.IsGPU() || slices.Contains(r.Devices, d.Index) }
+func (r *JobRequest) mentions(d *device) bool {
+	return d.IsGPU() || slices.Contains(r.Devices, d.Index)
+}
 
 // exceeds reports whether a job's request, of root's, passes its rule on any device.
 func (a *Arbiter) exceeds(j *job) bool {
 	r := &j.request
 	return r.Max != nil && r.Process.MayPass() && slices.ContainsFunc(a.devices, func(d *device) bool {
-		return r.names(d) && d.bounds().Amount(*r.Max) > j.Rule.Memory(d.bounds()).Max
+		return r.mentions(d) && d.bounds().Amount(*r.Max) > j.Rule.Memory(d.bounds()).Max
 	})
 }
 
@@ -124,9 +126,9 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 // capJob puts a job's budget under the cap of its user; if the user has no live limit, under none.
 func (a *Arbiter) capJob(j *job) {
 	var to *shared
-	j.User = a.limits[userOwner(j.request.Process.UID)]
-	if j.User != nil {
-		to = a.capOf(j.User)
+	j.UserLimits = a.limits[userOwner(j.request.Process.UID)]
+	if j.UserLimits != nil {
+		to = a.capOf(j.UserLimits)
 	}
 	a.moveTo(j.budget, &j.cap, to, func(b, cap *accounting.Budget) error {
 		if cap == nil {

@@ -27,9 +27,9 @@ func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
 	return l.makers.Len() >= MaxThreads || share || a.threads >= MaxThreadsInAll
 }
 
-// makes remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
+// trackThread remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
 // one that there is no room for counts as one that is not known.
-func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
+func (a *Arbiter) trackThread(l *lease, thread uint32) uint32 {
 	if l.scope != rules.ScopeThread {
 		return thread
 	}
@@ -44,8 +44,8 @@ func (a *Arbiter) makes(l *lease, thread uint32) uint32 {
 	return thread
 }
 
-// forgotten counts threads that are remembered no longer.
-func (a *Arbiter) forgotten(l *lease, n int) {
+// uncountThreads counts threads that are remembered no longer.
+func (a *Arbiter) uncountThreads(l *lease, n int) {
 	a.threads -= n
 	count(a.threadsOf, l.session.process.UID, -n)
 }
@@ -59,32 +59,32 @@ func (a *Arbiter) Makers(id LeaseID) []Maker {
 	return nil
 }
 
-// enter takes a slot for what a thread is about to make, if it has none.
-func (a *Arbiter) enter(now time.Time, l *lease, thread uint32) {
-	if a.entered(l, thread) {
+// takeSlot takes a slot for what a thread is about to make, if it has none.
+func (a *Arbiter) takeSlot(now time.Time, l *lease, thread uint32) {
+	if a.hasSlot(l, thread) {
 		return
 	}
 	if h := l.device.spareOf(l.session.job); h != nil {
-		a.forget(h)
+		a.revokePermits(h)
 	}
 	if l.scope != rules.ScopeThread {
 		l.slot = a.grantPermits(now, l.device, l.owner(thread), justSlot)
 		return
 	}
-	a.grantPermits(now, l.device, l.owner(a.makes(l, thread)), justSlot).lease = l
+	a.grantPermits(now, l.device, l.owner(a.trackThread(l, thread)), justSlot).lease = l
 }
 
 // keepSpare gives a job that never waits (NoWait) a slot of a device again if it has none left there, also while the device is lost.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
-	if j.run && !j.released && !j.ended && j.given(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
+	if j.run && !j.released && !j.ended && j.assigned(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
 		a.grantJobPermits(now, j, d)
 	}
 }
 
-// drop takes a slot back. The last one of a job that never waits becomes its spare one.
-func (a *Arbiter) drop(now time.Time, h *holder) {
+// dropSlot takes a slot back. The last one of a job that never waits becomes its spare one.
+func (a *Arbiter) dropSlot(now time.Time, h *holder) {
 	d := h.device
-	a.forget(h)
+	a.revokePermits(h)
 	defer a.keepSpare(now, d, h.Job)
 	a.stats.LastRunMs = uint64(max(0, now.Sub(h.since)/time.Millisecond))
 	if h.lease != nil {
@@ -98,9 +98,9 @@ func (a *Arbiter) drop(now time.Time, h *holder) {
 	}
 }
 
-// uses reports whether a lease has memory in use. Where it has none, its idle credit is
+// usesMemory reports whether a lease has memory in use. Where it has none, its idle credit is
 // taken back: it must not become memory without a slot.
-func (a *Arbiter) uses(l *lease) bool {
+func (a *Arbiter) usesMemory(l *lease) bool {
 	granted := l.Granted()
 	if granted == 0 {
 		return false
@@ -108,33 +108,33 @@ func (a *Arbiter) uses(l *lease) bool {
 	if a.idle(l) < granted {
 		return true
 	}
-	a.take(l, granted)
+	a.recallIdle(l, granted)
 	return l.Granted() > 0
 }
 
-// live reports whether a lease has an object.
-func (a *Arbiter) live(l *lease) bool {
-	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.uses(l)
+// hasObjects reports whether a lease has an object.
+func (a *Arbiter) hasObjects(l *lease) bool {
+	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.usesMemory(l)
 }
 
-// made reports whether a thread has an object on the lease's device.
-func (a *Arbiter) made(l *lease, thread uint32) bool {
+// threadHasObjects reports whether a thread has an object on the lease's device.
+func (a *Arbiter) threadHasObjects(l *lease, thread uint32) bool {
 	n, bytes := l.makers.Count(thread)
-	return n > 0 || bytes && a.uses(l)
+	return n > 0 || bytes && a.usesMemory(l)
 }
 
-// busy reports whether a holder has an object left.
-func (a *Arbiter) busy(h *holder) bool {
+// inUse reports whether a holder has an object left.
+func (a *Arbiter) inUse(h *holder) bool {
 	switch {
 	case h.kept:
 		return true
 	case h.lease != nil:
 		l := h.lease
-		return l.session.alive() && !l.lost && a.made(l, h.Thread)
+		return l.session.alive() && !l.lost && a.threadHasObjects(l, h.Thread)
 	}
 	for l := range h.Job.leasesOn(h.device) {
 		s := l.session
-		if s.alive() && (h.Process == nil || h.Process == s) && !l.lost && l.slot == h && a.live(l) {
+		if s.alive() && (h.Process == nil || h.Process == s) && !l.lost && l.slot == h && a.hasObjects(l) {
 			return true
 		}
 	}
@@ -144,44 +144,44 @@ func (a *Arbiter) busy(h *holder) bool {
 // forgetThreads forgets the threads of a lease that hold nothing any more, and takes their
 // slots back.
 func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
-	if unused := l.makers.ByBytes() && !a.uses(l); unused {
-		l.makers.NoBytes()
+	if unused := l.makers.HasMemoryOnly() && !a.usesMemory(l); unused {
+		l.makers.ForgetMemory()
 	}
 	gone := l.makers.Forget()
 	for _, thread := range gone {
 		if h := l.device.holder(l.owner(thread)); h != nil {
-			a.drop(now, h)
+			a.dropSlot(now, h)
 		}
 	}
-	a.forgotten(l, len(gone))
+	a.uncountThreads(l, len(gone))
 }
 
-// left looks whether a lease's holders have an object left, after some went.
-func (a *Arbiter) left(now time.Time, l *lease) {
+// dropUnusedSlots looks whether a lease's holders have an object left, after some went.
+func (a *Arbiter) dropUnusedSlots(now time.Time, l *lease) {
 	if l.scope == rules.ScopeThread {
 		a.forgetThreads(now, l)
 	}
-	a.unlend(l)
+	a.checkDelegation(l)
 	h := l.slot
 	if h == nil { // what others of its job have, or it kept before it was released
 		h = l.device.holder(owner{Job: l.session.job})
 	}
 	switch {
 	case h == nil:
-		a.reflag(l)
+		a.setNotify(l)
 	case h.kept || l.contexts > 0 || l.Streams() > 0:
-	case a.busy(h):
-		a.reflag(l) // its memory alone keeps the slot
+	case a.inUse(h):
+		a.setNotify(l) // its memory alone keeps the slot
 	default:
-		a.drop(now, h)
+		a.dropSlot(now, h)
 	}
 }
 
-// sweep gives back the slots of those who freed their last object without a word.
-func (a *Arbiter) sweep(now time.Time, d *device) {
+// dropUnusedOn gives back the slots of those who freed their last object without a word.
+func (a *Arbiter) dropUnusedOn(now time.Time, d *device) {
 	for _, h := range d.permits[permit.Slot] {
-		if d.holder(h.owner) == h && !h.kept && !a.busy(h) { // dropping one may have dropped another one
-			a.drop(now, h)
+		if d.holder(h.owner) == h && !h.kept && !a.inUse(h) { // dropping one may have dropped another one
+			a.dropSlot(now, h)
 		}
 	}
 }
@@ -190,6 +190,6 @@ func (a *Arbiter) sweep(now time.Time, d *device) {
 func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	a.changed()
 	if d.overfull() {
-		a.sweep(now, d)
+		a.dropUnusedOn(now, d)
 	}
 }

@@ -2,358 +2,227 @@ package arbiter
 
 import (
 	"cmp"
-	"fmt"
-	"maps"
 	"slices"
-	"strconv"
 	"time"
 
 	"github.com/gpuarb/gpuarb/accounting"
 	"github.com/gpuarb/gpuarb/arbiter/permit"
-	"github.com/gpuarb/gpuarb/arbiter/rules"
-	"github.com/gpuarb/gpuarb/arbiter/wording"
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file describes leases, devices, jobs, budgets, users and waiting requests for a snapshot (figures.Snapshot). picture.go puts it together.
+// This file makes snapshots of the books for the files below /gpu, the metrics and the web page. figures.Snapshot.Arrange orders them later, without the lock.
 
-// leaseState describes a lease whose usage was just read (look).
-func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
-	p := &l.session.process
-	granted := l.Granted()
-	to = figures.LeaseState{
-		PID: p.PID, User: p.User, UID: p.UID, Device: l.device.Index, State: l.state(),
-		Used: l.seen, Granted: granted, Credit: granted - l.seen,
-		Away: min(l.Away(), l.seen), Budget: l.Max(), Min: l.Min(), Peak: l.peak, Overhead: l.beyond.Overhead, Excess: l.beyond.Excess,
-		Streams: a.streams(l), StreamsMax: l.StreamsMax(), Contexts: l.contexts,
-		Job: uint64(l.session.job.id), AgeSeconds: max(0, int64(now.Sub(l.opened)/time.Second)),
-		Admitted: l.admitted, Denied: l.denied, AtMax: l.atMax, Command: p.Command, JobName: l.session.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container, Opened: l.opened, ID: uint64(l.id),
+// snapshot is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone. Its rows are in no order, and
+// figures.Snapshot.Arrange sorts them and adds them up, which needs neither the arbiter nor its lock.
+type snapshot struct {
+	a        *Arbiter
+	now      time.Time
+	state    figures.Snapshot
+	budgets  map[*shared]*figures.BudgetState
+	reserved []accounting.Bytes // for jobs that share no budget, in the order of the devices
+
+	onDevices []figures.JobDeviceState // room for the rows that jobs still to be added have on devices
+}
+
+// ofJob returns room for the rows of one job on devices.
+func (p *snapshot) ofJob() []figures.JobDeviceState {
+	n := len(p.a.devices)
+	if len(p.onDevices) < n {
+		return make([]figures.JobDeviceState, 0, n)
 	}
-	for sh := range l.session.shares {
-		if to.Shared == "" || !sh.ofCgroup() { // the budget of the user or the rule, else that of the innermost cgroup
-			to.Shared = sh.who
+	room := p.onDevices[:0:n]
+	p.onDevices = p.onDevices[n:]
+	return room
+}
+
+// Copy returns the whole state, not arranged yet. Version and the counters of messages are the caller's to fill in. It goes from job to job,
+// the oldest first, and makes memory for all rows of a kind at once: jobs lie in memory as they came, and reading them in another order takes the
+// processor a third longer.
+func (a *Arbiter) Copy(now time.Time) figures.Snapshot {
+	p := a.newSnapshot(now)
+	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
+	p.state.Processes = make([]figures.ProcessState, 0, len(a.sessions))
+	p.state.Jobs = make([]figures.JobState, 0, len(a.jobs))
+	p.onDevices = make([]figures.JobDeviceState, len(a.jobs)*len(a.devices))
+	p.state.Budgets, p.budgets = a.budgetStates()
+	for _, id := range a.Jobs() {
+		j := a.jobs[id]
+		for _, s := range j.sessions {
+			p.addSession(s)
 		}
+		p.addJob(j)
 	}
-	l.setBy(&to)
-	a.activity(&to, l, now)
-	if l.session.alive() && !l.lost {
-		to.Pending = min(l.word.Pending(), l.seen)
-	}
-	return to
+	p.addMachine() // the devices' sums depend on the leases, whose credit words have been looked at
+	return p.done()
 }
 
-// state returns the state of a lease.
-func (l *lease) state() figures.State {
-	switch {
-	case l.gone():
-		return figures.StateLost
-	case !l.session.alive():
-		return figures.StateDraining
-	case l.Over():
-		return figures.StateOver
-	case l.unverified:
-		return figures.StateUnverified
-	case l.waits > 0:
-		return figures.StateWaiting
-	}
-	return figures.StateRunning
-}
-
-// worse returns the state that comes first by precedence.
-func worse(x, y figures.State) figures.State {
-	for _, s := range [...]figures.State{
-		figures.StateLost, figures.StateDraining, figures.StateOver,
-		figures.StateUnverified, figures.StateWaiting,
-	} {
-		if x == s || y == s {
-			return s
-		}
-	}
-	return figures.StateRunning
-}
-
-// deviceState describes a device. The usage of its leases was just read.
-func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
-	sums := a.ledger.Device(d.Index)
-	state := figures.DeviceState{
-		Index: d.Index, Vendor: d.Vendor, Name: d.Name, UUID: d.UUID, PCI: d.PCI, Parent: d.Parent, Lost: d.lost, Unresponsive: d.hung,
-		Total: d.Total, TotalFrom: d.totalFrom, Reserve: d.reserve(), Capacity: sums.Limit,
-		Granted: sums.Granted, Committed: sums.Committed, Used: d.peak.seen, Peak: d.peak.most,
-		Unmanaged: d.unmanaged, Overhead: sums.Beside, Context: d.headroomCost(),
-		Streams: sums.Streams, SlotsMax: d.slotsMax(), SlotsCurrent: len(d.permits[permit.Slot]),
-		SlotsScope: string(cmp.Or(d.rule.SlotScope, rules.ScopeJob)), Claims: len(d.permits[permit.Claim]),
-		Leased: len(d.permits[permit.Claim])+len(d.permits[permit.Sole]) > 0, Queue: d.waiting,
-		Admitted: d.admitted, Denied: d.denied, AtMax: d.atMax,
-		UnmanagedBy: slices.Clone(d.unmanagedBy),
-	}
-	state.Unnamed, state.SlotsBy = d.unnamed, d.slotsBy()
-	for i := range state.UnmanagedBy {
-		u := &state.UnmanagedBy[i]
-		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
-		if a.jobs[JobID(u.Job)] == nil { // it has ended since
-			u.Job, u.JobName = 0, ""
-		}
-	}
-	for _, h := range d.permits[permit.Sole] {
-		state.ExclusiveJob = uint64(h.Job.id)
-	}
-	return state
-}
-
-// activity fills in whether a lease is active, and since when. A lease is active while one of its requests waits, and while it has a slot of a
-// device with slots.max.
-func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
-	since := time.Time{}
-	for _, t := range l.session.job.tickets {
-		if t.lease == l && (since.IsZero() || t.place.Since.Before(since)) {
-			since = t.place.Since
-		}
-	}
-	for h := range l.slots {
-		to.Slot = true
-		if l.device.slotsMax() > 0 && (since.IsZero() || h.since.Before(since)) {
-			since = h.since
-		}
-	}
-	if to.Active = !since.IsZero(); to.Active {
-		to.ActiveMs = max(0, now.Sub(since).Milliseconds())
-	} else {
-		to.IdleMs = max(0, now.Sub(l.touched).Milliseconds())
-	}
-}
-
-// ticketState describes a waiting request.
-func (m *moment) ticketState(t *ticket) figures.TicketState {
-	p, stand := t.process(), m.standing(t)
-	state := figures.TicketState{
-		Pos: stand.Position, Ticket: uint64(t.id), PID: p.PID, User: p.User, UID: p.UID, Device: -1,
-		Wants: m.a.requestText(t), WantsBytes: m.a.wantsBytes(t), WaitedMs: max(0, stand.Waited.Milliseconds()),
-		Reason: t.why.reason.String(), Text: stand.Text, Job: uint64(t.job.id), JobName: t.job.request.Name, Command: p.Command,
-	}
-	if t.session == nil {
-		state.Command = cmp.Or(t.job.request.Command, p.Command)
-	}
-	if !t.any {
-		state.Device = t.obstacle().device.Index
-	}
-	return state
-}
-
-// addToStats adds a waiting request to the figures of the queue.
-func (t *ticket) addToStats(now time.Time, s *figures.Stats) {
-	s.QueueDepth++
-	s.OldestQueuedMs = max(s.OldestQueuedMs, uint64(max(0, now.Sub(t.place.Since).Milliseconds())))
-	if r := &t.job.request; t.kind == wantsJob && (r.Claim || r.Any || r.Exclusive) {
-		s.PendingClaimers++
-	}
-}
-
-// processState describes a client.
-func (s *session) processState() figures.ProcessState {
-	p := &s.process
-	return figures.ProcessState{
-		PID: p.PID, StartTicks: p.StartTicks, UID: p.UID, User: p.User, Command: p.Command,
-		State: s.state(), Job: uint64(s.job.id), JobName: s.job.request.Name,
-		NSPID: p.NSPID, Cgroup: p.Cgroup, AlsoIn: p.AlsoIn, Container: p.Container, ID: uint64(s.id),
-	}
-}
-
-// state returns the state of a process: the worst of its own state and the states of its leases.
-func (s *session) state() figures.State {
-	state := figures.StateRunning
-	if !s.alive() {
-		state = figures.StateDraining
-	}
-	if s.starts() {
-		state = worse(state, figures.StateWaiting)
-	}
-	for _, l := range s.leases {
-		state = worse(state, l.state())
-	}
-	return state
-}
-
-// jobState describes a job. on is room for its rows on devices.
-func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) figures.JobState {
-	p := &j.request.Process
-	state := figures.JobState{
-		ID: uint64(j.id), Name: j.request.Name, UID: p.UID, User: p.User, Command: cmp.Or(j.request.Command, p.Command),
-		State: figures.StateRunning, Run: j.run, PerProcess: j.Each(), StreamsMax: j.Streams().Max, StreamsBy: j.Streams().By,
-		Rule: j.Rule.Name, PID: p.PID, AgeMs: max(0, now.Sub(j.opened).Milliseconds()),
-		StillRuns: j.stillRuns(), Processes: make([]int, 0, len(j.sessions)), Devices: on,
-	}
-	if j.denial != nil {
-		state.Denial, state.DenialMs = j.denial.text, max(0, now.Sub(j.denial.at).Milliseconds())
-	}
-	if j.run && j.pending { // else its session's state tells
-		state.State = figures.StateWaiting
-	}
-	for _, s := range j.sessions {
-		state.Processes = append(state.Processes, s.process.PID)
-		state.State = worse(state.State, s.state())
-	}
-	slices.Sort(state.Processes)
-	for _, d := range a.devices {
-		state.Devices = append(state.Devices, j.deviceState(d))
-	}
-	return state
-}
-
-// setBy fills in which settings a lease's limits come from. If several limits are equal, it names the narrowest.
-func (l *lease) setBy(to *figures.LeaseState) {
-	b := l.device.bounds()
-	by := func(m rules.Memory) {
-		if to.BudgetBy == "" && m.Max == to.Budget {
-			to.BudgetBy = m.MaxBy
-		}
-		if to.MinBy == "" && m.Least() == to.Min && m.Min > 0 {
-			to.MinBy = m.MinBy
-		}
-	}
-	by(l.session.Memory(b))
-	by(l.session.job.Memory(b))
-	for sh := range l.session.shares {
-		m := sh.memory(l.device)
-		switch {
-		case m.MaxBy == "":
-		case sh.limit != nil:
-			m.MaxBy = fmt.Sprintf(wording.ByFor, m.MaxBy, sh.state().Name)
-		default:
-			m.MaxBy += ", shared"
-		}
-		by(m)
-	}
-	to.StreamsBy = l.session.Streams().By
-}
-
-// peopleShown returns the users to be shown: those whose counts are kept, and those who have a limit.
-func (a *Arbiter) peopleShown() []*person {
-	all := slices.Collect(maps.Values(a.people.of))
-	for of, c := range a.limits {
-		if uid := uint32(of.ID); of.Kind == rules.OfUser && a.people.of[uid] == nil {
-			all = append(all, &person{uid: uid, name: c.User})
-		}
-	}
-	return all
-}
-
-// userState describes a user; figures.Snapshot.Arrange adds up what the user has.
-func (a *Arbiter) userState(p *person) figures.UserState {
-	state := figures.UserState{UID: p.uid, Name: p.name, Max: accounting.Max,
-		Counts: figures.RequestCounts{Waits: p.waits.state(), Refused: p.refusals.state()}}
-	if u := a.limits[userOwner(p.uid)]; u != nil {
-		for _, d := range a.devices {
-			state.Max = min(state.Max, u.Memory(d.bounds()).Max)
-		}
-	}
-	return state
-}
-
-// budgetStates describes the shared budgets and the limits of users and cgroups, also of those of which no program runs, sorted by name. The map
-// leads to the description of each shared budget, to which addToBudget adds the usage of its jobs.
-func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.BudgetState) {
-	all := slices.Collect(maps.Values(a.shareds))
-	for of, c := range a.limits {
-		if of.Kind != rules.OfUser && of.Kind != rules.OfCgroup {
+// SnapshotOf returns the state of some sessions, with their leases and jobs, and without all else.
+func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
+	p := a.newSnapshot(now)
+	var jobs []*job
+	for _, id := range ids {
+		s := a.sessions[id]
+		if s == nil {
 			continue
 		}
-		if key := capKey(of); a.shareds[key] == nil {
-			all = append(all, &shared{key: key, limit: c, who: c.String()})
+		p.addSession(s)
+		if !slices.Contains(jobs, s.job) {
+			jobs = append(jobs, s.job)
 		}
 	}
-	slices.SortFunc(all, func(x, y *shared) int {
-		return cmp.Or(cmp.Compare(x.who, y.who), cmp.Compare(x.key.rule.String(), y.key.rule.String()), cmp.Compare(x.state().Name, y.state().Name))
-	})
-	states := make([]figures.BudgetState, 0, len(all))
-	at := make(map[*shared]*figures.BudgetState, len(all))
-	for _, s := range all {
-		state := s.state()
-		state.Devices = make([]figures.BudgetDeviceState, len(a.devices))
-		for i, d := range a.devices {
-			m := s.memory(d)
-			on := figures.BudgetDeviceState{Device: d.Index, Min: m.Min, Max: m.Max, MaxBy: m.MaxBy, Free: m.Max}
-			if s.budget != nil {
-				on.Over = s.budget.Over(d.Index)
-				if m.Max != accounting.Max {
-					on.Free = a.ledger.Left(s.budget, d.Index)
-				}
-			}
-			state.Devices[i] = on
-		}
-		states = append(states, state)
-		at[s] = &states[len(states)-1]
+	for _, j := range jobs {
+		p.addJob(j)
 	}
-	return states, at
-}
-
-// addToBudget adds the usage of a process to the description of a shared budget above it.
-func (a *Arbiter) addToBudget(to *figures.BudgetState, s *session) {
-	if job, n := uint64(s.job.id), len(to.Jobs); n == 0 || to.Jobs[n-1] != job {
-		to.Jobs = append(to.Jobs, job)
-	}
-	for _, l := range s.leases {
-		i := slices.IndexFunc(to.Devices, func(on figures.BudgetDeviceState) bool { return on.Device == l.device.Index })
-		if i >= 0 {
-			to.Devices[i].Used = to.Devices[i].Used.Plus(l.seen)
-		}
-	}
-}
-
-// state describes a shared budget, without its figures on devices.
-func (s *shared) state() figures.BudgetState {
-	if s.ofCgroup() {
-		return figures.BudgetState{Name: wording.AllIn + s.who, Scope: string(rules.ScopeCgroup), Cgroup: s.key.cgroup}
-	}
-	if s.limit != nil {
-		streams := s.limit.Streams()
-		state := figures.BudgetState{Name: wording.AllPrograms + s.limit.String(), Scope: string(rules.ScopeUser), UID: s.key.uid, StreamsBy: streams.By}
-		if streams.Max < rules.NoStreams {
-			state.Streams = streams.Max
-		}
-		return state
-	}
-	return figures.BudgetState{Name: s.who, Rule: s.key.rule.String(), Scope: string(s.key.scope), UID: s.key.uid, Cgroup: s.key.cgroup}
-}
-
-// ruleStates describes the rules, in the order in which they are matched.
-func (a *Arbiter) ruleStates() []figures.RuleState {
-	states := make([]figures.RuleState, len(a.policy.Rules))
-	for i, r := range a.policy.All() {
-		streams := r.Streams()
-		to := &states[i]
-		*to = figures.RuleState{ID: r.ID, Name: cmp.Or(r.Key.Name, strconv.Itoa(i+1)), Title: r.Name, Scope: string(r.Scope),
-			Streams: streams.Max, StreamsBy: streams.By, Devices: make([]figures.RuleDeviceState, len(a.devices))}
-		for n, d := range a.devices {
-			m := r.Memory(d.bounds())
-			to.Devices[n] = figures.RuleDeviceState{Device: d.Index, Max: m.Max, MaxBy: m.MaxBy}
-		}
-	}
-	return states
-}
-
-// deviceState describes a job's limits and usage on a device.
-func (j *job) deviceState(d *device) figures.JobDeviceState {
-	limits, by := j.limits(d), j.Memory(d.bounds())
-	if j.Each() {
-		s := j.newProcess()
-		limits, by = s.limits(d), s.Memory(d.bounds())
-	}
-	state := figures.JobDeviceState{Device: d.Index, Min: limits.Min, Max: limits.Max, MinBy: by.MinBy, MaxBy: by.MaxBy, Reserved: j.budget.Reserved(d.Index)}
-	for _, p := range j.used {
-		if p.device == d {
-			state.Used, state.Peak = p.seen, p.most
-		}
-	}
+	state := p.done()
+	state.Arrange()
 	return state
 }
 
-// reservedBelow returns the bytes that the shared budgets of rules, and the budgets below them, reserve on a device.
-func (a *Arbiter) reservedBelow(d *device) (sum accounting.Bytes) {
-	for _, s := range a.shareds {
-		if s.limit == nil {
-			sum = sum.Plus(s.budget.Reserved(d.Index))
+// CopyOfLeases returns the state of all leases, and of nothing else, not arranged yet.
+func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
+	p := a.newSnapshot(now)
+	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
+	for _, id := range a.Jobs() {
+		for _, s := range a.jobs[id].sessions {
+			p.addLeases(s)
 		}
 	}
-	return sum
+	return p.state
+}
+
+func (a *Arbiter) newSnapshot(now time.Time) *snapshot {
+	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices))}
+}
+
+// showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
+// the configuration has a block for it, or its slots.max was set.
+func (a *Arbiter) showsProcessor() bool {
+	d := a.device(accounting.ProcessorIndex)
+	switch {
+	case d == nil:
+		return false
+	case d.rule.Match.Vendor == accounting.VendorCPU || d.live != nil || d.waiting > 0:
+		return true
+	}
+	for range a.leasesOn(d) {
+		return true
+	}
+	for _, j := range a.jobs {
+		if slices.Contains(j.devices, d) {
+			return true
+		}
+	}
+	return false
+}
+
+// addLeases adds the leases of a session.
+func (p *snapshot) addLeases(s *session) {
+	for _, l := range s.leases {
+		p.a.readUsage(l)
+		p.state.Leases = append(p.state.Leases, p.a.leaseState(l, p.now))
+	}
+}
+
+// addSession adds a session with its leases.
+func (p *snapshot) addSession(s *session) {
+	p.addLeases(s)
+	p.state.Processes = append(p.state.Processes, s.processState())
+}
+
+// addHolders adds the holders of slots of a device to its row, one line for each slot. figures.Snapshot.Arrange makes one line for each job of
+// them, and fills in what the job's row says.
+func (p *snapshot) addHolders(d *device, to *figures.DeviceState) {
+	slots, sole, claims := d.permits[permit.Slot], d.permits[permit.Sole], d.permits[permit.Claim]
+	if len(slots) == 0 {
+		return
+	}
+	to.Holders = make([]figures.HolderState, 0, len(slots))
+	for _, h := range slots {
+		line := figures.HolderState{Job: uint64(h.Job.id), Kind: figures.HoldsSlot, Slots: 1, Since: h.since, AgeMs: max(0, p.now.Sub(h.since).Milliseconds())}
+		switch {
+		case sole[owner{Job: h.Job}] != nil:
+			line.Kind = figures.HoldsExclusive
+		case claims[owner{Job: h.Job}] != nil:
+			line.Kind = figures.HoldsClaim
+		}
+		to.Holders = append(to.Holders, line)
+	}
+}
+
+func (p *snapshot) addUsers() {
+	people := p.a.usersShown()
+	slices.SortFunc(people, func(x, y *user) int { return cmp.Compare(x.uid, y.uid) })
+	p.state.Users = make([]figures.UserState, 0, len(people))
+	for _, who := range people {
+		is := p.a.userState(who)
+		is.Pressure = p.pressure(&who.gauge)
+		p.state.Users = append(p.state.Users, is)
+	}
+}
+
+// pressure returns the pressure that a gauge shows; none if it is nil.
+func (p *snapshot) pressure(g *gauge) (none figures.PressureState) {
+	if g == nil || g.tracker.IsZero() {
+		return none
+	}
+	tracker := g.tracker
+	return pressureState(&tracker, p.now)
+}
+
+func (p *snapshot) addJob(j *job) {
+	is := p.a.jobState(j, p.now, p.ofJob())
+	is.Pressure = p.pressure(j.gauge)
+	p.state.Jobs = append(p.state.Jobs, is)
+	for sh := range j.shares {
+		if to := p.budgets[sh]; to != nil {
+			to.Jobs = append(to.Jobs, uint64(j.id)) // of what is reserved for it, where it has no process
+		}
+	}
+	for _, s := range j.sessions {
+		for sh := range s.shares {
+			if to := p.budgets[sh]; to != nil {
+				p.a.addToBudget(to, s)
+			}
+		}
+	}
+	if j.shared != nil {
+		return
+	}
+	for i := range is.Devices {
+		p.reserved[i] = p.reserved[i].Plus(is.Devices[i].Reserved)
+	}
+}
+
+// addMachine adds what is not of one lease, process or job.
+func (p *snapshot) addMachine() {
+	a, s := p.a, &p.state
+	s.Stats = a.stats
+	s.Counts = figures.RequestCounts{Waits: a.waits.state(), Refused: a.refusals.state()}
+	s.Devices = make([]figures.DeviceState, len(a.devices))
+	for i, d := range a.devices {
+		to := &s.Devices[i]
+		*to = a.deviceState(d, p.now)
+		to.Reserved = a.reservedBelow(d).Plus(p.reserved[i])
+		to.Pressure = p.pressure(&d.gauge)
+		s.Stats.InFlight += uint64(len(d.permits[permit.Slot]))
+		p.addHolders(d, to)
+	}
+	s.Rules = a.ruleStates()
+	p.addUsers()
+	queue := a.viewQueue(p.now)
+	s.Queue = make([]figures.TicketState, 0, len(a.tickets))
+	for _, t := range queue.byDevice() {
+		s.Queue = append(s.Queue, queue.ticketState(t))
+		t.addToStats(p.now, &s.Stats)
+	}
+}
+
+// done returns a snapshot to which all has been added.
+func (p *snapshot) done() figures.Snapshot {
+	p.state.Stats.Clients = uint64(len(p.state.Processes))
+	p.state.Stats.Leases = uint64(len(p.state.Leases))
+	if !p.a.showsProcessor() {
+		p.state.HideProcessor()
+	}
+	return p.state
 }

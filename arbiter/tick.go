@@ -10,14 +10,14 @@ import (
 // Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
 func (a *Arbiter) Tick(now time.Time) {
 	for p := range a.overs {
-		a.squeeze(now, p)
+		a.recallOver(now, p)
 	}
 	a.expire(now)
-	a.pass(now)
+	a.serveDue(now)
 }
 
-// pass decides the waiting requests whose time has come.
-func (a *Arbiter) pass(now time.Time) {
+// serveDue decides the waiting requests whose time has come.
+func (a *Arbiter) serveDue(now time.Time) {
 	for _, d := range a.devices {
 		if d.waiting == 0 {
 			continue
@@ -28,9 +28,9 @@ func (a *Arbiter) pass(now time.Time) {
 			}
 		}
 	}
-	a.stale = true // they have aged
+	a.cycleNeeded = true // they have aged
 	a.cycle(now)
-	a.tell(now)
+	a.addNotices(now)
 }
 
 // Due returns when Tick has something to do that will not come about by itself; the zero
@@ -41,7 +41,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	}
 	due = earlier(earlier(a.searchDue(), a.noticesAt()), a.cycleAt)
 	for _, t := range a.queue {
-		due = earlier(due, t.ends())
+		due = earlier(due, t.expiry())
 	}
 	return earlier(due, a.ageDue())
 }

@@ -8,11 +8,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file answers what a request asks for, where it may be served, which limits refused it when it was judged last (judge.go), and which budgets
+// This file answers what a request asks for, where it may be served, which limits refused it when it was judged last (evaluate.go), and which budgets
 // it is charged to. It decides nothing. queue.go enters tickets among those that wait, decision.go ends them.
 
-// alone returns the only spot of a lease's ticket.
-func (t *ticket) alone() *spot { return &t.spots[0] }
+// only returns the only spot of a lease's ticket.
+func (t *ticket) only() *candidate { return &t.candidates[0] }
 
 // shares yields the shared budgets above a ticket's process, or its job, the narrower ones first.
 func (t *ticket) shares(yield func(*shared) bool) {
@@ -25,42 +25,44 @@ func (t *ticket) shares(yield func(*shared) bool) {
 
 // on reports whether a ticket may be served on a device.
 func (t *ticket) on(d *device) bool {
-	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.device == d })
+	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.device == d })
 }
 
 // lacks reports whether a limit of this sort refuses a ticket on a device.
-func (s *spot) lacks(sort func(full) bool) bool { return slices.ContainsFunc(s.full, sort) }
-
-// lacks reports whether a limit of this sort refuses a ticket on one of its devices.
-func (t *ticket) lacks(sort func(full) bool) bool {
-	return slices.ContainsFunc(t.spots, func(s spot) bool { return s.lacks(sort) })
+func (s *candidate) lacks(sort func(refusingLimit) bool) bool {
+	return slices.ContainsFunc(s.refusedBy, sort)
 }
 
-// isHard reports whether the limit has no room.
-func (f full) isHard() bool { return f.hard }
+// lacks reports whether a limit of this sort refuses a ticket on one of its devices.
+func (t *ticket) lacks(sort func(refusingLimit) bool) bool {
+	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.lacks(sort) })
+}
+
+// hasNoRoom reports whether the limit has no room.
+func (f refusingLimit) hasNoRoom() bool { return f.noRoom }
 
 // ofBytes reports whether the limit is one of bytes.
-func (f full) ofBytes() bool { return f.kind == limitsBytes }
+func (f refusingLimit) ofBytes() bool { return f.kind == limitsBytes }
 
 // ofPermits reports whether the limit is one of permits.
-func (f full) ofPermits() bool { return f.kind != limitsBytes }
+func (f refusingLimit) ofPermits() bool { return f.kind != limitsBytes }
 
 // onlyBehind reports whether a ticket fits, so that only earlier requests block it. If one device is enough for it, it must fit on one.
 func (t *ticket) onlyBehind() bool {
 	if !t.any {
-		return !t.lacks(full.isHard)
+		return !t.lacks(refusingLimit.hasNoRoom)
 	}
-	return slices.ContainsFunc(t.spots, func(s spot) bool { return !s.lacks(full.isHard) })
+	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return !s.lacks(refusingLimit.hasNoRoom) })
 }
 
 // obstacle returns the limit at which a ticket waits, for notices: the narrowest that refuses it.
 func (t *ticket) obstacle() *limit {
-	for i := range t.spots {
-		if s := &t.spots[i]; len(s.full) > 0 && (!s.device.lost || i == len(t.spots)-1) {
-			return s.full[0].limit
+	for i := range t.candidates {
+		if s := &t.candidates[i]; len(s.refusedBy) > 0 && (!s.device.lost || i == len(t.candidates)-1) {
+			return s.refusedBy[0].limit
 		}
 	}
-	return &t.spots[0].device.bytes
+	return &t.candidates[0].device.bytes
 }
 
 // process returns the process that made the request.
@@ -75,12 +77,12 @@ func (t *ticket) process() *rules.Process {
 const AbsentFor = 3 * time.Second
 
 // absent reports whether the client of a waiting request still has to ask again.
-func (t *ticket) absent() bool { return !t.until.IsZero() }
+func (t *ticket) absent() bool { return !t.absentUntil.IsZero() }
 
-// ends returns when a waiting request is refused because of its deadline or, if its client is absent, dropped; the zero time: never.
-func (t *ticket) ends() time.Time {
+// expiry returns when a waiting request is refused because of its deadline or, if its client is absent, dropped; the zero time: never.
+func (t *ticket) expiry() time.Time {
 	if t.absent() {
-		return t.until
+		return t.absentUntil
 	}
 	return t.deadline
 }
@@ -88,20 +90,20 @@ func (t *ticket) ends() time.Time {
 // memory returns the amounts that n bytes of a ticket's memory add to the sums. Managed memory adds nothing to the device's sum.
 func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	if t.managed {
-		return accounting.Apart(n)
+		return accounting.Managed(n)
 	}
-	return accounting.Whole(n)
+	return accounting.OnDevice(n)
 }
 
-// chained reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
+// chargedToBudgets reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
 // overhead), it is charged to the device alone.
-func (a *Arbiter) chained(t *ticket) bool {
+func (a *Arbiter) chargedToBudgets(t *ticket) bool {
 	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
 }
 
 // takes returns the amounts that a ticket adds to its lease.
 func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
-	if a.chained(t) {
+	if a.chargedToBudgets(t) {
 		all = t.memory(t.bytes)
 	}
 	if t.kind == WantsStreams {
@@ -110,9 +112,9 @@ func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	return all
 }
 
-// payer returns the node of the ledger that a request is charged to: its lease, or its device alone.
-func (a *Arbiter) payer(t *ticket) *accounting.Lease {
-	if a.chained(t) {
+// chargedNode returns the node of the ledger that a request is charged to: its lease, or its device alone.
+func (a *Arbiter) chargedNode(t *ticket) *accounting.Lease {
+	if a.chargedToBudgets(t) {
 		return &t.lease.Lease
 	}
 	return &t.lease.device.direct
@@ -135,7 +137,7 @@ func (t *ticket) shortOf() Reason {
 	if t.short != nil {
 		return reasonOf(t.short)
 	}
-	return t.why.reason
+	return t.evaluation.reason
 }
 
 // waitsForBytes reports whether requests of a ticket's process wait for memory: by on_full of the process, of its job, or of the rule.
@@ -151,11 +153,11 @@ func (t *ticket) waitsForBytes() bool {
 
 // waitsForBytes reports whether it is bytes that a ticket waits for at a spot: whether the narrowest limit that refuses it
 // there, which the queue shows as the reason, is one of bytes.
-func (s *spot) waitsForBytes() bool { return len(s.full) > 0 && s.full[0].ofBytes() }
+func (s *candidate) waitsForBytes() bool { return len(s.refusedBy) > 0 && s.refusedBy[0].ofBytes() }
 
-// narrows reports whether t and u are charged to the same job or the same shared budget. If they are, serving t leaves less room for u
+// sharesBudget reports whether t and u are charged to the same job or the same shared budget. If they are, serving t leaves less room for u
 // there: u may then have to be refused, or wait at a narrower limit than before.
-func (t *ticket) narrows(u *ticket) bool {
+func (t *ticket) sharesBudget(u *ticket) bool {
 	if t.job == u.job {
 		return true
 	}
@@ -195,7 +197,7 @@ func (t *ticket) result() Result {
 }
 
 // waits reports whether a request was judged to have to wait.
-func (v verdict) waits() bool { return !v.final && v.spot == nil && v.reason != ReasonNone }
+func (v evaluation) waits() bool { return !v.final && v.fits == nil && v.reason != ReasonNone }
 
 // original returns the live request of which t is a copy; if t is live, t itself.
 func (t *ticket) original() *ticket {

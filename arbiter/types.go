@@ -34,7 +34,7 @@ type Place struct {
 	Absent  bool // the client has yet to ask again: the request waits, and is not granted
 }
 
-// Word is what the arbiter may do to the memory that a lease shares with its client. The
+// CreditWord is what the arbiter may do to the memory that a lease shares with its client. The
 // daemon implements it over the sealed page, and announces each change in the
 // mapping that outlives it before making it. All calls are made under the daemon's
 // one lock. A word whose page is gone reads as 0 and changes nothing.
@@ -42,7 +42,7 @@ type Place struct {
 // granted is always what the ledger holds for the lease at that moment, in bytes.
 // Values read are clamped to [0, granted]; an implementation that had to clamp
 // tells [Arbiter.Clamped], which may be called from within any of these methods.
-type Word interface {
+type CreditWord interface {
 	// Opened says which lease it is of, before anything else is asked.
 	Opened(id LeaseID)
 	// Credit returns the idle bytes of the lease's word.
@@ -68,8 +68,8 @@ type Word interface {
 	// OpenStreams lends a count that is not lent, with the most that there may be. False: there
 	// is no page.
 	OpenStreams(n, most int) bool
-	// Away notes how many of the lease's bytes do not count against its device.
-	Away(n accounting.Bytes)
+	// SetAway notes how many of the lease's bytes do not count against its device.
+	SetAway(n accounting.Bytes)
 	// Limit tells the client its memory.max in force (information only): never
 	// more than the device can grant.
 	Limit(max accounting.Bytes)
@@ -85,9 +85,9 @@ type Word interface {
 	Recent(granted accounting.Bytes) accounting.Bytes
 	// Lost notes that the lease's device is gone, and all that it held there.
 	Lost()
-	// Told returns what the client says of what it holds; the zero reading.Told where it
+	// Report returns what the client says of what it holds; the zero reading.Told where it
 	// says nothing.
-	Told() reading.Told
+	Report() reading.ClientReport
 }
 
 // JobRequest opens a job for what `gpuarb run` starts.

@@ -5,15 +5,15 @@ import (
 	"time"
 )
 
-// This file finds users, forgets those who have had no job for longest, and counts what comes of their requests. people.go has the counts.
+// This file finds users, forgets those who have had no job for longest, and counts what comes of their requests. usercounts.go has the counts.
 
-// person is who has the user number, known from now on where he was not.
-func (a *Arbiter) person(uid uint32, name string) *person {
-	p := a.people.of[uid]
+// userOf is who has the user number, known from now on where he was not.
+func (a *Arbiter) userOf(uid uint32, name string) *user {
+	p := a.users.byUID[uid]
 	if p == nil {
-		p = &person{uid: uid}
-		a.people.of[uid] = p
-		a.idles(p)
+		p = &user{uid: uid}
+		a.users.byUID[uid] = p
+		a.becomesIdle(p)
 	}
 	if name != "" {
 		p.name = name
@@ -21,42 +21,42 @@ func (a *Arbiter) person(uid uint32, name string) *person {
 	return p
 }
 
-// idles is for a user who has no job, or none any more: of too many of those the one that had none for longest is forgotten.
-func (a *Arbiter) idles(p *person) {
-	idle := append(a.people.idle, p)
-	if len(idle) > maxIdlePeople {
-		delete(a.people.of, idle[0].uid)
+// becomesIdle is for a user who has no job, or none any more: of too many of those the one that had none for longest is forgotten.
+func (a *Arbiter) becomesIdle(p *user) {
+	idle := append(a.users.idle, p)
+	if len(idle) > maxIdleUsers {
+		delete(a.users.byUID, idle[0].uid)
 		idle = slices.Delete(idle, 0, 1)
 	}
-	a.people.idle = idle
+	a.users.idle = idle
 }
 
-// joins is for a job that is new: whose it is.
-func (a *Arbiter) joins(j *job) {
-	p := a.person(j.request.Process.UID, j.request.Process.User)
+// countJob is for a job that is new: whose it is.
+func (a *Arbiter) countJob(j *job) {
+	p := a.userOf(j.request.Process.UID, j.request.Process.User)
 	if p.jobs == 0 {
-		a.people.idle = slices.DeleteFunc(a.people.idle, func(x *person) bool { return x == p })
+		a.users.idle = slices.DeleteFunc(a.users.idle, func(x *user) bool { return x == p })
 	}
 	p.jobs++
-	j.person = p
+	j.user = p
 }
 
-// leaves is for a job that is no more.
-func (a *Arbiter) leaves(j *job) {
-	if j.person.jobs--; j.person.jobs == 0 {
-		a.idles(j.person)
+// uncountJob is for a job that is no more.
+func (a *Arbiter) uncountJob(j *job) {
+	if j.user.jobs--; j.user.jobs == 0 {
+		a.becomesIdle(j.user)
 	}
 }
 
 // countWait counts a request of a user's that waited, and what became of it.
-func (a *Arbiter) countWait(p *person, answer *Result, waited time.Duration) {
+func (a *Arbiter) countWait(p *user, answer *Result, waited time.Duration) {
 	of := answer.outcome()
 	a.waits.count(of, waited)
 	p.waits.count(of, waited)
 }
 
 // countRefusal counts a request of a user's that was refused.
-func (a *Arbiter) countRefusal(p *person, why Reason) {
+func (a *Arbiter) countRefusal(p *user, why Reason) {
 	a.refusals[why]++
 	p.refusals[why]++
 }

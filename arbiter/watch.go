@@ -23,7 +23,7 @@ func (l *lease) contended() bool {
 
 // wanted reports whether a request waits that could go on by what a lease frees.
 func (l *lease) wanted() bool {
-	return l.contended() || l.device.entry[permit.Slot].watched && l.slotByBytes()
+	return l.contended() || l.device.permitLimits[permit.Slot].watched && l.slotByBytes()
 }
 
 // slotByBytes reports whether a lease may keep a slot for nothing but memory, so that a free may give the slot back.
@@ -31,21 +31,21 @@ func (l *lease) slotByBytes() bool {
 	if l.scope != rules.ScopeThread || l.slot != nil {
 		return l.contexts == 0 && l.Streams() == 0
 	}
-	return l.makers.ByBytes()
+	return l.makers.HasMemoryOnly()
 }
 
-// reflag sets NOTIFY in a lease's credit word if a waiting request could go on by what the lease frees. Freed clears the flag, when a free is
+// setNotify sets NOTIFY in a lease's credit word if a waiting request could go on by what the lease frees. Freed clears the flag, when a free is
 // reported that no request waits for.
-func (a *Arbiter) reflag(l *lease) {
+func (a *Arbiter) setNotify(l *lease) {
 	if l.notify || l.lost || !l.session.alive() || !l.wanted() {
 		return
 	}
 	l.notify = true
-	a.flag(l)
+	a.updateFlags(l)
 }
 
-// collect tells a lease's client to report what it frees from now on, and then takes back the lease's idle credit.
-func (a *Arbiter) collect(l *lease) {
-	a.reflag(l)
+// watchLease tells a lease's client to report what it frees from now on, and then takes back the lease's idle credit.
+func (a *Arbiter) watchLease(l *lease) {
+	a.setNotify(l)
 	a.recallAll(l)
 }

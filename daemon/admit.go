@@ -171,7 +171,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 		faults.At("resume.objects")
 		l.Record.SetObjects(uint32(streams), uint32(contexts))
 		d.keepMakersLocked(l)
-		d.arb.LendStreams(l.ID)
+		d.arb.DelegateStreams(l.ID)
 		l.Hide()
 	}
 	return rep, nil

@@ -16,7 +16,7 @@ func (d *Daemon) publishLimitsLocked(s *session) {
 	if s.page == nil {
 		return
 	}
-	most, streams := d.arb.Given(s.id)
+	most, streams := d.arb.JobMax(s.id)
 	given := ipc.JobOptions{Streams: uint32(streams)}
 	given.Memory, given.Share = shim.WireSize(most)
 	if j := d.jobByID[s.job]; j != nil {

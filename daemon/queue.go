@@ -115,7 +115,7 @@ func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place
 		return place, func() {}
 	}
 	delete(d.queue.absent, key)
-	return d.arb.Return(d.now(), x.ticket), x.free
+	return d.arb.TakePlace(d.now(), x.ticket), x.free
 }
 
 // absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has ended, or a user cancelled it.

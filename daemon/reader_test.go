@@ -144,7 +144,7 @@ func TestAwaitReading(t *testing.T) {
 	b.machine.set(func() { b.machine.held[0][pid] = 77 })
 	b.awaitReading(0, bounded.Patience)
 	b.lock()
-	shown := b.arb.Shows(0, pid, start)
+	shown := b.arb.UsageShown(0, pid, start)
 	b.unlock()
 	if shown != 77 {
 		t.Errorf("the books show %d bytes", shown)

@@ -92,7 +92,7 @@ func (d *Daemon) awaitFigures(req *ipc.ResumeRequest, peer ipc.Peer) {
 func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	d.lock()
 	defer d.unlock()
-	known := uint64(d.arb.Shows(device, peer.PID, peer.StartTicks))
+	known := uint64(d.arb.UsageShown(device, peer.PID, peer.StartTicks))
 	if s := d.sessions[session]; s != nil {
 		if l := s.leaseOn(device); l != nil && l.Record != nil {
 			known = max(known, l.Record.Granted)
@@ -154,7 +154,7 @@ func (d *Daemon) askAgainLocked(s *session) {
 			_ = p.cl.conn.ReplyError(p.head, &ipc.ProtocolError{Status: ipc.StatusNoSession, Text: "the session was resumed: ask again"})
 		})
 	}
-	d.arb.Leave(d.now(), left)
+	d.arb.MarkAbsent(d.now(), left)
 }
 
 // reconcileLocked sets the bytes of one lease to those that the client reports, and writes them to the record. Of bytes above the recorded ones it

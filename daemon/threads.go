@@ -11,7 +11,7 @@ import (
 // keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.
 func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Result) {
 	if what != arbiter.WantsBytes { // with what is written down by then
-		defer d.arb.LendStreams(l.ID)
+		defer d.arb.DelegateStreams(l.ID)
 	}
 	switch {
 	case l.Record == nil || !out.Granted || what == arbiter.WantsBytes:

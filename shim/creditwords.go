@@ -202,9 +202,9 @@ func (l *Lease) OpenStreams(n, most int) (lent bool) {
 	return lent
 }
 
-// Away writes to the state file how many bytes of the lease do not count against its device; at
+// SetAway writes to the state file how many bytes of the lease do not count against its device; at
 // most what is granted.
-func (l *Lease) Away(n accounting.Bytes) { atomic.StoreUint64(&l.Record.Away, uint64(n)) }
+func (l *Lease) SetAway(n accounting.Bytes) { atomic.StoreUint64(&l.Record.Away, uint64(n)) }
 
 // Limit writes the client's memory.max in force to its page.
 func (l *Lease) Limit(limit accounting.Bytes) {
@@ -232,14 +232,14 @@ func (l *Lease) Recent(granted accounting.Bytes) (most accounting.Bytes) {
 	return most
 }
 
-// Told returns what the client reports about its blocks.
-func (l *Lease) Told() (published reading.Told) {
+// Report returns what the client reports about its blocks.
+func (l *Lease) Report() (published reading.ClientReport) {
 	l.guarded(func() {
 		counts := l.page.Counts(l.slot).Load()
 		if counts&ipc.CountsTold == 0 {
 			return
 		}
-		published = reading.Told{
+		published = reading.ClientReport{
 			Known: true, Soft: counts&ipc.CountsSoft != 0, Blocks: uint32(counts & ipc.CountsBlocksMax),
 			Pools:    uint32(counts >> ipc.CountsPoolsShift & ipc.CountsPoolsMax),
 			Imported: accounting.Bytes(l.page.Imported(l.slot).Load()),

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-var _ arbiter.Word = (*Lease)(nil)
+var _ arbiter.CreditWord = (*Lease)(nil)
 
 // bench is a lease on a real page.
 type bench struct {
@@ -137,20 +137,20 @@ func TestRubbishIsClamped(t *testing.T) {
 
 func TestWhatTheClientTells(t *testing.T) {
 	b := newBench(t)
-	if published := b.Told(); published != (reading.Told{}) {
+	if published := b.Report(); published != (reading.ClientReport{}) {
 		t.Errorf("nothing is said, and read as %+v", published)
 	}
 	b.page.Imported(3).Store(7)
 	b.page.Counts(3).Store(1<<62 | 5<<32 | 9)
-	if published := b.Told(); published != (reading.Told{}) {
+	if published := b.Report(); published != (reading.ClientReport{}) {
 		t.Errorf("without TOLD it means nothing: %+v", published)
 	}
 	b.page.Counts(3).Store(1<<63 | 1<<62 | 5<<32 | 9)
-	if published := b.Told(); published != (reading.Told{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
+	if published := b.Report(); published != (reading.ClientReport{Known: true, Soft: true, Blocks: 9, Pools: 5, Imported: 7}) {
 		t.Errorf("%+v", published)
 	}
 	b.page.Counts(3).Store(^uint64(0))
-	if published := b.Told(); published.Blocks != 1<<32-1 || published.Pools != 1<<16-1 {
+	if published := b.Report(); published.Blocks != 1<<32-1 || published.Pools != 1<<16-1 {
 		t.Errorf("%+v", published)
 	}
 }

@@ -13,8 +13,8 @@ const (
 	Count             // of kinds
 )
 
-// bars are the kinds that nobody else may have for somebody to be given one.
-var bars = [Count]Kinds{
+// conflicts are the kinds that nobody else may have for somebody to be given one.
+var conflicts = [Count]Kinds{
 	Slot: {Sole: true},
 	Sole: {Slot: true},
 }
@@ -38,7 +38,7 @@ func (ks Kinds) Limits(caps Caps) iter.Seq2[Kind, int] {
 				most = caps[k]
 			}
 			for asked, asks := range ks {
-				if asks && bars[asked][k] {
+				if asks && conflicts[asked][k] {
 					most = None
 				}
 			}

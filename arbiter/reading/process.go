@@ -13,9 +13,9 @@ const (
 	maxContexts = 1 << 30 // more than any program makes
 )
 
-// Told is a client's own word for what its blocks are, by which rounding and what belongs to others
+// ClientReport is a client's own word for what its blocks are, by which rounding and what belongs to others
 // is told from memory that no call named. It can only lower what the client itself is charged.
-type Told struct {
+type ClientReport struct {
 	Known    bool             // false: the client's library says nothing of it
 	Soft     bool             // some of the used bytes may not be on the device (managed memory, a heap)
 	Blocks   uint32           // live ones
@@ -25,7 +25,7 @@ type Told struct {
 	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
 }
 
-func (t *Told) add(other Told) {
+func (t *ClientReport) add(other ClientReport) {
 	t.Known, t.Soft = t.Known && other.Known, t.Soft || other.Soft
 	t.Blocks += min(other.Blocks, ^uint32(0)-t.Blocks)
 	t.Pools += min(other.Pools, ^uint32(0)-t.Pools)
@@ -34,13 +34,13 @@ func (t *Told) add(other Told) {
 
 // Member is what one living lease of a process comes to at the end of a reading.
 type Member struct {
-	*Beyond
+	*Extra
 	Lease    uint64
 	Used     accounting.Bytes // now
 	Peak     accounting.Bytes // the most since then, as its word's mark has it
 	Contexts int
 	Streams  accounting.Bytes // what its streams are charged with
-	Told     Told
+	Report   ClientReport
 	Spoiled  bool // its word is not believed
 }
 
@@ -52,29 +52,31 @@ type Process struct {
 	most     accounting.Bytes // that it may have used at any moment of the reading
 	streams  accounting.Bytes
 	contexts int
-	told     Told
-	moved    bool // something has since the last reading
+	report   ClientReport
+	changed  bool // something has since the last reading
 }
 
-// Dead adds what a lease held that has ended: the same process before an exec, say.
-func (p *Process) Dead(held accounting.Bytes) { p.used, p.most = p.used.Plus(held), p.most.Plus(held) }
+// AddEnded adds what a lease held that has ended: the same process before an exec, say.
+func (p *Process) AddEnded(held accounting.Bytes) {
+	p.used, p.most = p.used.Plus(held), p.most.Plus(held)
+}
 
 // Add adds a living lease.
 func (p *Process) Add(m Member) {
 	used := max(m.Used, m.before)
-	p.least = p.least.Plus(min(m.Used.Less(m.apart), m.before))
+	p.least = p.least.Plus(min(m.Used.Less(m.managed), m.before))
 	m.before = 0
 	p.used, p.most = p.used.Plus(used), p.most.Plus(max(m.recent, used, m.Peak))
-	p.moved = p.moved || m.Used != used || m.Used != m.steady || !m.Proven()
+	p.changed = p.changed || m.Used != used || m.Used != m.steady || !m.Confirmed()
 	m.steady = m.Used
 	p.contexts = min(p.contexts+m.Contexts, maxContexts)
 	p.streams = p.streams.Plus(m.Streams)
 	if len(p.members) == 0 {
-		p.told = Told{Known: true}
+		p.report = ClientReport{Known: true}
 	} else {
 		m.Clear()
 	}
-	p.told.add(m.Told)
+	p.report.add(m.Report)
 	p.members = append(p.members, m)
 }
 
@@ -90,9 +92,9 @@ func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 		if m.Spoiled {
 			continue
 		}
-		old := min(left, m.Told.Managed, m.Used.Less(m.apart))
+		old := min(left, m.Report.Managed, m.Used.Less(m.managed))
 		left = left.Less(old)
-		away[i] = old.Plus(min(m.apart, m.Used))
+		away[i] = old.Plus(min(m.managed, m.Used))
 	}
 	return away
 }
@@ -107,34 +109,34 @@ type Device struct {
 // Read compares a device's figure for a process that has members with what it uses. listed says whether
 // there was one. True: marks of its words explained some of it, and are to begin anew, so that they do so once.
 func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (anew bool) {
-	first := p.members[0].Beyond
+	first := p.members[0].Extra
 	var overhead accounting.Bytes
 	if listed {
 		overhead = figure.Less(p.used)
 	}
 	first.Overhead, first.last = min(overhead, first.last), overhead
-	if d.Began.After(first.vacatedAt) { // a reading that shows what was vacated
-		first.vacated = 0
+	if d.Began.After(first.freedAt) { // a reading that shows what was vacated
+		first.freed = 0
 	}
-	first.vacated = min(first.vacated, first.Overhead)
-	anew = p.exceed(figure, d.Costs.leastOf(uid, d.Most))
-	p.prove(d, uid)
+	first.freed = min(first.freed, first.Overhead)
+	anew = p.findExcess(figure, d.Costs.leastOf(uid, d.Most))
+	p.confirm(d, uid)
 	return anew
 }
 
-// exceed finds what a process uses that no call named: what two readings agree on. What
+// findExcess finds what a process uses that no call named: what two readings agree on. What
 // it may have used and freed while the device was read, or since its word's mark began,
 // is no excess.
-func (p *Process) exceed(figure, context accounting.Bytes) (anew bool) {
+func (p *Process) findExcess(figure, context accounting.Bytes) (anew bool) {
 	first := p.members[0]
 	switch {
 	case first.Spoiled:
-		first.Excess, first.suspected = first.Overhead.Less(first.believed), 0
-	case !p.told.Known:
+		first.Excess, first.suspected = first.Overhead.Less(first.trusted), 0
+	case !p.report.Known:
 		first.Excess, first.suspected = 0, 0
 	default:
-		explained := context.Times(uint64(p.contexts)).Plus(p.told.Imported).Plus(p.streams).
-			Plus(blockRounding.Times(uint64(p.told.Blocks))).Plus(poolRounding.Times(uint64(p.told.Pools)))
+		explained := context.Times(uint64(p.contexts)).Plus(p.report.Imported).Plus(p.streams).
+			Plus(blockRounding.Times(uint64(p.report.Blocks))).Plus(poolRounding.Times(uint64(p.report.Pools)))
 		suspected, surely := figure.Less(p.used).Less(explained), figure.Less(p.most).Less(explained)
 		first.Excess, first.suspected = min(surely, first.suspected), suspected
 		return surely < suspected
@@ -142,17 +144,17 @@ func (p *Process) exceed(figure, context accounting.Bytes) (anew bool) {
 	return false
 }
 
-// prove compares what was promised for contexts with what the device shows: the second
+// confirm compares what was promised for contexts with what the device shows: the second
 // reading that began after they were made takes its place, whatever that shows, and tells
 // what the next context will cost.
-func (p *Process) prove(d Device, uid uint32) {
+func (p *Process) confirm(d Device, uid uint32) {
 	proves := false
 	for _, m := range p.members {
-		if d.Began.Before(m.promisedAt) || m.making || m.Proven() {
+		if d.Began.Before(m.expectedAt) || m.making || m.Confirmed() {
 			continue
 		}
-		if m.proofs++; m.Proven() {
-			m.promised, proves = 0, true
+		if m.confirmations++; m.Confirmed() {
+			m.expected, proves = 0, true
 		}
 	}
 	first := p.members[0]
@@ -162,7 +164,7 @@ func (p *Process) prove(d Device, uid uint32) {
 	if proves {
 		d.Costs.remember(first.Lease, first.Overhead.Less(first.Excess)/accounting.Bytes(p.contexts))
 	}
-	if !p.moved && p.told.Known && !p.told.Soft && !first.Spoiled {
+	if !p.changed && p.report.Known && !p.report.Soft && !first.Spoiled {
 		d.Costs.lower(uid, first.Overhead/accounting.Bytes(p.contexts))
 	}
 }

@@ -18,10 +18,10 @@ type figure struct {
 }
 
 func TestWhatReadingsTell(t *testing.T) {
-	told := reading.Told{Known: true}
+	told := reading.ClientReport{Known: true}
 	cases := []struct {
 		name     string
-		told     reading.Told
+		told     reading.ClientReport
 		contexts int
 		figures  []figure
 	}{
@@ -33,19 +33,19 @@ func TestWhatReadingsTell(t *testing.T) {
 			{says: 9 * mib, used: 5 * mib, peak: 9 * mib, overhead: 4 * mib}}},
 		{"a context", told, 1, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
 		{"beyond a context", told, 1, []figure{{says: 19 * mib, used: 5 * mib}, {says: 19 * mib, used: 5 * mib, overhead: 14 * mib, excess: 4 * mib}}},
-		{"rounding", reading.Told{Known: true, Blocks: 2}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
-		{"imports", reading.Told{Known: true, Imported: 3 * mib}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib, excess: mib}}},
-		{"nothing told", reading.Told{}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
+		{"rounding", reading.ClientReport{Known: true, Blocks: 2}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
+		{"imports", reading.ClientReport{Known: true, Imported: 3 * mib}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib, excess: mib}}},
+		{"nothing told", reading.ClientReport{}, 0, []figure{{says: 9 * mib, used: 5 * mib}, {says: 9 * mib, used: 5 * mib, overhead: 4 * mib}}},
 	}
 	for _, c := range cases {
 		t.Run(c.name, func(t *testing.T) {
 			var costs reading.Costs
-			var beyond reading.Beyond
+			var beyond reading.Extra
 			began := time.Unix(1000, 0)
 			for i, f := range c.figures {
 				var p reading.Process
-				beyond.Begin(f.before, false)
-				p.Add(reading.Member{Beyond: &beyond, Lease: 1, Used: f.used, Peak: f.peak, Contexts: c.contexts, Told: c.told})
+				beyond.BeginReading(f.before, false)
+				p.Add(reading.Member{Extra: &beyond, Lease: 1, Used: f.used, Peak: f.peak, Contexts: c.contexts, Report: c.told})
 				began = began.Add(time.Second)
 				p.Read(reading.Device{Costs: &costs, Began: began, Most: 10 * mib}, 1000, f.says, true)
 				if beyond.Overhead != f.overhead || beyond.Excess != f.excess {
@@ -60,13 +60,13 @@ func TestWhatReadingsTell(t *testing.T) {
 // to cost what that one does.
 func TestPromiseEndsWhenProven(t *testing.T) {
 	var costs reading.Costs
-	var beyond reading.Beyond
+	var beyond reading.Extra
 	made := time.Unix(1000, 0)
 	beyond.Made(made)
-	beyond.Promise(9 * mib)
+	beyond.Expect(9 * mib)
 	for i, want := range []accounting.Bytes{9 * mib, 9 * mib, 4 * mib} {
 		var p reading.Process
-		p.Add(reading.Member{Beyond: &beyond, Lease: 1, Contexts: 1, Told: reading.Told{Known: true}})
+		p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
 		p.Read(reading.Device{Costs: &costs, Began: made.Add(time.Duration(i-1) * time.Second), Most: 10 * mib}, 1000, 4*mib, true)
 		if got := beyond.Cost(); got != want {
 			t.Errorf("after reading %d it costs %v, want %v", i, got, want)
@@ -80,16 +80,16 @@ func TestPromiseEndsWhenProven(t *testing.T) {
 // What contexts had that are gone is its own next contexts' until a reading that began afterwards.
 func TestVacatedUntilRead(t *testing.T) {
 	var costs reading.Costs
-	beyond := reading.Beyond{Overhead: 8 * mib}
+	beyond := reading.Extra{Overhead: 8 * mib}
 	now := time.Unix(1000, 0)
-	beyond.Vacate(now, 1, 2)
-	if got := beyond.Vacated(); got != 4*mib {
+	beyond.FreeContexts(now, 1, 2)
+	if got := beyond.FreedContexts(); got != 4*mib {
 		t.Fatalf("one of two contexts that cost 8 MiB left %v", got)
 	}
 	var p reading.Process
-	p.Add(reading.Member{Beyond: &beyond, Lease: 1, Contexts: 1, Told: reading.Told{Known: true}})
+	p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
 	p.Read(reading.Device{Costs: &costs, Began: now.Add(time.Second), Most: 10 * mib}, 1000, 4*mib, true)
-	if got := beyond.Vacated(); got != 0 {
+	if got := beyond.FreedContexts(); got != 0 {
 		t.Errorf("%v is still there after a reading", got)
 	}
 }

@@ -7,10 +7,10 @@ import (
 
 // Job is what a job's limits follow from.
 type Job struct {
-	Rule  *Terms
-	Asked Request
-	Live  *Limits
-	User  *Limits // what all programs of its user may hold; nil: no limit
+	Rule       *Terms
+	Asked      Request
+	Live       *Limits
+	UserLimits *Limits // what all programs of its user may hold; nil: no limit
 }
 
 // Request is what a job or a program asks to be limited to.
@@ -53,26 +53,26 @@ func (j *Job) Streams() Streams {
 		s.asked(n, flag)
 	}
 	s.change(j.Live)
-	j.User.lower(&s)
+	j.UserLimits.lower(&s)
 	return s
 }
 
 // Client is what the limits of one process of a job follow from. What it asks for itself comes
 // from its environment.
 type Client struct {
-	In    *Job
+	Job   *Job
 	Asked Request
 	Live  *Limits
 }
 
 // Follows reports whether a change of its job's limits may change the process's own.
 func (c *Client) Follows() bool {
-	return c.In.Each() || c.Live != nil // which may be all of memory.max
+	return c.Job.Each() || c.Live != nil // which may be all of memory.max
 }
 
 // Memory is what the process may hold on a device, and what is kept for it.
 func (c *Client) Memory(b Bounds) Memory {
-	j := c.In
+	j := c.Job
 	m := Unlimited()
 	if j.Rule.Scope == ScopeProcess {
 		m = j.Rule.Memory(b)
@@ -98,10 +98,10 @@ func (c *Client) Memory(b Bounds) Memory {
 
 // Streams is how many streams each lease of the process may have.
 func (c *Client) Streams() Streams {
-	s := c.In.Streams()
+	s := c.Job.Streams()
 	s.asked(c.Asked.Streams, "GPUARB_STREAMS"+wording.InEnvironment)
 	s.change(c.Live)
-	c.In.User.lower(&s)
+	c.Job.UserLimits.lower(&s)
 	return s
 }
 

@@ -67,7 +67,7 @@ func TestWhichLimitCounts(t *testing.T) {
 			c.scope = ScopeJob
 		}
 		j := &Job{Rule: &Terms{Settings: Settings{Scope: c.scope, Min: *size(c.ruleMin), Max: *size(c.rule), StreamsMax: 1}, Name: "the rule"}, Asked: c.asked}
-		p := &Client{In: j, Asked: Request{Max: c.program}}
+		p := &Client{Job: j, Asked: Request{Max: c.program}}
 		for _, x := range c.live {
 			j.Live = lay(t, j.Live, x)
 		}
@@ -96,7 +96,7 @@ func TestAllThatMayBeHeldIsKept(t *testing.T) {
 		"and no longer":            {nil, []Change{all, {Min: size(600)}}, 0, 600},
 	} {
 		j := &Job{Rule: &Terms{Settings: Settings{Scope: ScopeJob, Max: *size(500), StreamsMax: 1}}}
-		p := &Client{In: j}
+		p := &Client{Job: j}
 		for _, x := range c.live {
 			if err := x.CheckMemory(j.Memory(card), card, x.UID == 0); err != nil {
 				t.Errorf("%s: %v", name, err)

@@ -28,16 +28,16 @@ func (m *Made) take(n Made) {
 // Set is the threads of a program that hold something there. Memory is not counted by thread, as nobody knows who frees
 // what: it keeps a thread that has nothing else until the program uses none. The zero Set is empty.
 type Set struct {
-	all     []*thread // by number
-	byBytes int       // of them, those that memory alone may keep
-	emptied bool      // some may hold nothing any more
-	changed []*thread // since Changed was called
+	all        []*thread // by number
+	memoryOnly int       // of them, those that memory alone may keep
+	emptied    bool      // some may hold nothing any more
+	changed    []*thread // since Changed was called
 }
 
 type thread struct {
 	Made
-	bytes bool // memory alone may keep it
-	noted bool // it is one of those that have changed
+	bytes     bool // memory alone may keep it
+	inChanged bool // it is one of those that have changed
 }
 
 func (s *Set) search(number uint32) (at int, is bool) {
@@ -52,9 +52,9 @@ func (s *Set) of(number uint32) *thread {
 	return nil
 }
 
-func (s *Set) note(t *thread) {
-	if !t.noted {
-		t.noted = true
+func (s *Set) noteChange(t *thread) {
+	if !t.inChanged {
+		t.inChanged = true
 		s.changed = append(s.changed, t)
 	}
 }
@@ -96,7 +96,7 @@ func (s *Set) Make(m Made) {
 		t.Contexts = min(t.Contexts+m.Contexts, most)
 		t.Streams = min(t.Streams+m.Streams, most)
 		t.Holds = min(t.Holds+m.Holds, most)
-		s.note(t)
+		s.noteChange(t)
 	}
 }
 
@@ -112,7 +112,7 @@ func (s *Set) Restore(m Made) {
 func (s *Set) MakeBytes(number uint32) {
 	if t := s.of(number); t != nil && !t.bytes && t.Count() == 0 {
 		t.bytes = true
-		s.byBytes++
+		s.memoryOnly++
 	}
 }
 
@@ -125,7 +125,7 @@ func (s *Set) Unmake(m Made) {
 		}
 		t.take(c)
 		m.take(c)
-		s.note(t)
+		s.noteChange(t)
 		s.emptied = s.emptied || t.Count() == 0
 	}
 	if t := s.of(m.Thread); t != nil {
@@ -141,19 +141,19 @@ func (s *Set) UnmakeAll() {
 	for _, t := range s.all {
 		t.Made = Made{Thread: t.Thread}
 		s.emptied = true
-		s.note(t)
+		s.noteChange(t)
 	}
 }
 
-// ByBytes reports whether memory alone may keep some of the threads.
-func (s *Set) ByBytes() bool { return s.byBytes > 0 }
+// HasMemoryOnly reports whether memory alone may keep some of the threads.
+func (s *Set) HasMemoryOnly() bool { return s.memoryOnly > 0 }
 
-// NoBytes notes that the program uses no memory: that keeps none of its threads.
-func (s *Set) NoBytes() {
+// ForgetMemory notes that the program uses no memory: that keeps none of its threads.
+func (s *Set) ForgetMemory() {
 	for _, t := range s.all {
 		t.bytes = false
 	}
-	s.byBytes, s.emptied = 0, true
+	s.memoryOnly, s.emptied = 0, true
 }
 
 // Forget forgets the threads that hold nothing any more, and returns which they were.
@@ -175,7 +175,7 @@ func (s *Set) Forget() (gone []uint32) {
 // Changed are those that have come to hold other objects than when it was called last, and what they hold.
 func (s *Set) Changed() (all []Made) {
 	for _, t := range s.changed {
-		t.noted = false
+		t.inChanged = false
 		all = append(all, t.Made)
 	}
 	s.changed = s.changed[:0]

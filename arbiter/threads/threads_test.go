@@ -52,7 +52,7 @@ func TestMemoryKeepsAThreadUntilNoneIsUsed(t *testing.T) {
 	s := with(0, 1)
 	s.MakeBytes(1)
 	s.MakeBytes(2) // its stream keeps it
-	if _, bytes := s.Count(1); !bytes || !s.ByBytes() {
+	if _, bytes := s.Count(1); !bytes || !s.HasMemoryOnly() {
 		t.Error("memory keeps nobody")
 	}
 	if _, bytes := s.Count(2); bytes {
@@ -61,8 +61,8 @@ func TestMemoryKeepsAThreadUntilNoneIsUsed(t *testing.T) {
 	if gone := s.Forget(); gone != nil {
 		t.Errorf("%v are gone", gone)
 	}
-	s.NoBytes()
-	if gone := s.Forget(); s.ByBytes() || !slices.Equal(gone, []uint32{1}) {
+	s.ForgetMemory()
+	if gone := s.Forget(); s.HasMemoryOnly() || !slices.Equal(gone, []uint32{1}) {
 		t.Errorf("%v are gone", gone)
 	}
 }
@@ -92,7 +92,7 @@ func TestWhoIsNotRememberedIsNotCounted(t *testing.T) {
 	s.Make(threads.Made{Thread: 1, Streams: 1})
 	s.Restore(threads.Made{Thread: 1, Streams: 1})
 	s.MakeBytes(1)
-	if n, bytes := s.Count(1); n != 0 || bytes || s.Has(1) || s.Len() != 0 || s.ByBytes() || s.Changed() != nil {
+	if n, bytes := s.Count(1); n != 0 || bytes || s.Has(1) || s.Len() != 0 || s.HasMemoryOnly() || s.Changed() != nil {
 		t.Errorf("%d, %v", n, bytes)
 	}
 }

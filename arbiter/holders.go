@@ -15,8 +15,8 @@ import (
 
 // This file says who holds what, and who wants what. Refusals, notices and events are made of that, and the search for deadlocks asks it.
 
-// standsStill reports whether several processes of a job hold something, and each of them has a request that waits.
-func (j *job) standsStill() bool {
+// holdersWait reports whether several processes of a job hold something, and each of them has a request that waits.
+func (j *job) holdersWait() bool {
 	holding := j.holding()
 	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
 }
@@ -89,7 +89,7 @@ func (a *Arbiter) heldAt(now time.Time, l *limit) string {
 		return slotsHeld(now, d)
 	}
 	b := budgetOf(sh)
-	holders, free := a.holders(now, d, b), a.ledger.Left(b, d.Index)
+	holders, free := a.holders(now, d, b), a.ledger.Available(b, d.Index)
 	held := fmt.Sprintf(wording.MemoryHeld, free.Human(), holders)
 	switch {
 	case holders != "":
@@ -101,7 +101,7 @@ func (a *Arbiter) heldAt(now time.Time, l *limit) string {
 		held = wording.NothingFree
 	}
 	if sh != nil {
-		return fmt.Sprintf(wording.BudgetHeld, sh.named(d, sh.limits(d).Max), held)
+		return fmt.Sprintf(wording.BudgetHeld, sh.describeLimit(d, sh.limits(d).Max), held)
 	}
 	return held
 }
@@ -151,15 +151,15 @@ type memoryHolder struct {
 	who   any
 }
 
-// named is a holder in a sentence. Only those few are asked for it that the sentence has room for.
-func (h *memoryHolder) named(now time.Time) string {
+// describe is a holder in a sentence. Only those few are asked for it that the sentence has room for.
+func (h *memoryHolder) describe(now time.Time) string {
 	switch who := h.who.(type) {
 	case *lease:
 		return wording.Holder(wording.Owned(who.session.process.User, who.session.name()), h.bytes, "", now, who.opened)
 	case *job:
 		return wording.Holder(wording.Owned(who.request.Process.User, who.name()), h.bytes, "reserved", now, who.opened)
 	case *shared:
-		return wording.Holder(who.called(), h.bytes, "reserved", now, time.Time{})
+		return wording.Holder(who.describe(), h.bytes, "reserved", now, time.Time{})
 	}
 	u := h.who.(*figures.UnmanagedState)
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
@@ -196,7 +196,7 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 	var names []string
 	left := JobID(0) // first of these jobs whose command has ended, while its reservation stays; 0: none
 	for _, h := range top[:min(count, namedHolders)] {
-		names = append(names, h.named(now))
+		names = append(names, h.describe(now))
 		if j, ok := h.who.(*job); ok && left == 0 && j.stillRuns() != "" {
 			left = j.id
 		}
@@ -285,7 +285,7 @@ func (a *Arbiter) holdings(j *job) string {
 		var what []string
 		if n := j.committed(d); n > 0 {
 			what = append(what, n.Human())
-		} else if j.budget.Account(d.Index).Beside > 0 {
+		} else if j.budget.Account(d.Index).Overhead > 0 {
 			what = append(what, wording.Context)
 		}
 		if j.occupies(d) {
@@ -323,7 +323,7 @@ func (a *Arbiter) requestText(t *ticket) string {
 		what = wording.WholeDevice
 	case t.kind != wantsSession && (r.Claim || r.Any):
 		what = wording.Device
-	case t.kind == wantsSession || n > 0 && !slices.ContainsFunc(t.spots, func(s spot) bool { return s.asks[permit.Slot] && s.device.slotsMax() > 0 }):
+	case t.kind == wantsSession || n > 0 && !slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.asks[permit.Slot] && s.device.slotsMax() > 0 }):
 		return fmt.Sprintf(wording.Reservation, n.Human())
 	}
 	if n > 0 {
@@ -337,8 +337,8 @@ func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
 	if t.lease != nil || t.bytes > 0 { // or the session that waited has it by now
 		return t.bytes
 	}
-	for i := range t.spots {
-		n, _ := t.reserves(t.spots[i].device)
+	for i := range t.candidates {
+		n, _ := t.reserves(t.candidates[i].device)
 		most = max(most, n)
 	}
 	return most

@@ -32,47 +32,47 @@ func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
 	p := account{b, device}
 	a.noteOver(p)
 	if _, over := a.overs[p]; over {
-		a.squeeze(now, p)
+		a.recallOver(now, p)
 	}
 }
 
-// squeeze takes idle credit back at a budget that holds more than its limit, and
+// recallOver takes idle credit back at a budget that holds more than its limit, and
 // opens the words below it again when that suffices. Every word is closed before
 // any is read: what is freed in between then reports itself.
-func (a *Arbiter) squeeze(now time.Time, p account) {
+func (a *Arbiter) recallOver(now time.Time, p account) {
 	if p.budget.Over(p.device) {
 		leases := slices.Collect(owners(p.budget.Leases(p.device)))
 		for _, l := range leases {
-			a.shut(l)
+			a.closeWord(l)
 		}
 		for _, l := range leases {
-			a.drainWord(l, p)
+			a.recallExcess(l, p)
 		}
 	}
 	a.reopen(now, p)
 }
 
-// shut closes a lease's word.
-func (a *Arbiter) shut(l *lease) {
+// closeWord closes a lease's word.
+func (a *Arbiter) closeWord(l *lease) {
 	if l.closed || l.lost || !l.session.alive() {
 		return
 	}
 	l.closed = true
-	a.flag(l)
+	a.updateFlags(l)
 }
 
-// drainWord takes back what a lease has idle, up to what the budget holds too much.
-func (a *Arbiter) drainWord(l *lease, p account) {
+// recallExcess takes back what a lease has idle, up to what the budget holds too much.
+func (a *Arbiter) recallExcess(l *lease, p account) {
 	sums := p.budget.Account(p.device)
 	if most := min(a.idle(l), sums.Held.Less(sums.Limit)); most > 0 {
-		a.stats.RecalledBytes += uint64(a.take(l, most))
+		a.stats.RecalledBytes += uint64(a.recallIdle(l, most))
 	}
 }
 
-// settle takes back what a lease has idle where a budget above it is over, and
+// recallIfOver takes back what a lease has idle where a budget above it is over, and
 // opens the words again where that suffices. Its cost is the depth of the tree, but
 // for the reopening.
-func (a *Arbiter) settle(now time.Time, l *lease) {
+func (a *Arbiter) recallIfOver(now time.Time, l *lease) {
 	if len(a.overs) == 0 {
 		return
 	}
@@ -80,7 +80,7 @@ func (a *Arbiter) settle(now time.Time, l *lease) {
 		p := account{b, l.device.Index}
 		if _, over := a.overs[p]; over {
 			if b.Over(p.device) {
-				a.drainWord(l, p)
+				a.recallExcess(l, p)
 			}
 			a.reopen(now, p)
 		}
@@ -108,13 +108,13 @@ func (a *Arbiter) reopen(now time.Time, p account) {
 	for l := range owners(p.budget.Leases(p.device)) {
 		if l.closed && l.session.alive() && !l.lost && !l.Over() {
 			l.closed = false
-			a.flag(l)
+			a.updateFlags(l)
 		}
 	}
 }
 
-// checkAll reopens what is over no longer, after bytes went back by another way.
-func (a *Arbiter) checkAll(now time.Time) {
+// reopenAll reopens what is over no longer, after bytes went back by another way.
+func (a *Arbiter) reopenAll(now time.Time) {
 	for p := range a.overs {
 		if !p.budget.Over(p.device) {
 			a.reopen(now, p)
@@ -136,7 +136,7 @@ func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 		e.UID, e.User, whose = owner.request.Process.UID, owner.request.Process.User, wording.Job(uint64(owner.id), "", "")
 		e.in(owner)
 	case *shared:
-		if whose = owner.called(); owner.limit != nil && !owner.ofCgroup() {
+		if whose = owner.describe(); owner.limit != nil && !owner.ofCgroup() {
 			e.UID, e.User, whose = uint32(owner.limit.Of.ID), owner.limit.User, owner.who
 		}
 	}

@@ -9,8 +9,8 @@ import (
 
 // This file has what is kept of users: what has come of their requests, and for how long these waited. users.go finds and counts users.
 
-// person is a user of whom a job is there, or was: what has come of all of his requests.
-type person struct {
+// user is a user of whom a job is there, or was: what has come of all of his requests.
+type user struct {
 	uid      uint32
 	name     string
 	jobs     int
@@ -19,15 +19,15 @@ type person struct {
 	refusals reasonCounts
 }
 
-// people are the users that are remembered: those that have jobs, and the last that had one.
-type people struct {
-	of   map[uint32]*person
-	idle []*person // those without jobs, by how long they are so
+// users are the users that are remembered: those that have jobs, and the last that had one.
+type users struct {
+	byUID map[uint32]*user
+	idle  []*user // those without jobs, by how long they are so
 }
 
-// maxIdlePeople is how many users without a job are remembered: so whatever lists users, and the state file, is bounded by
+// maxIdleUsers is how many users without a job are remembered: so whatever lists users, and the state file, is bounded by
 // the bounds on jobs.
-const maxIdlePeople = 64
+const maxIdleUsers = 64
 
 // outcomes are what becomes of requests that wait, by the names that people see: granted, refused for one of these reasons, or
 // for any other (a limit was lowered, its device lost).

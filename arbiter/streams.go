@@ -10,14 +10,14 @@ import (
 // takeStreams bring it up to date. A stream lives in a context, which keeps the slot. So the count is lent as long as the lease has a
 // context; before and afterwards, and where each stream is charged or is its thread's, the client asks.
 
-// believedStreams is how many streams are believed of a word that the daemon before this one lent.
-const believedStreams = 1 << 16
+// maxRestoredStreams is how many streams are believed of a word that the daemon before this one lent.
+const maxRestoredStreams = 1 << 16
 
 // streams returns how many streams a lease has at this moment.
 func (a *Arbiter) streams(l *lease) int {
-	if l.lent {
+	if l.delegated {
 		if n, lent := l.word.Streams(); lent {
-			a.setStreams(l, min(n, l.lentMost))
+			a.setStreams(l, min(n, l.delegatedMax))
 		}
 	}
 	return l.Streams()
@@ -29,31 +29,31 @@ func (a *Arbiter) setStreams(l *lease, n int) {
 	l.Force(accounting.Streams, accounting.Bytes(max(0, n-l.Streams())))
 }
 
-// takeStreams takes a lease's count back from its client, which asks from here on.
-func (a *Arbiter) takeStreams(l *lease) {
-	if !l.lent {
+// revokeStreams takes a lease's count back from its client, which asks from here on.
+func (a *Arbiter) revokeStreams(l *lease) {
+	if !l.delegated {
 		return
 	}
 	if n, lent := l.word.CloseStreams(); lent {
-		a.setStreams(l, min(n, l.lentMost))
-		l.lent = false
+		a.setStreams(l, min(n, l.delegatedMax))
+		l.delegated = false
 	}
 }
 
-// LendStreams lends a lease's client the count of its streams, where that may be. The caller has
+// DelegateStreams lends a lease's client the count of its streams, where that may be. The caller has
 // written down what the last decision left of them.
-func (a *Arbiter) LendStreams(id LeaseID) {
+func (a *Arbiter) DelegateStreams(id LeaseID) {
 	l := a.leases[id]
 	if l == nil {
 		return
 	}
-	if a.takeStreams(l); a.lendable(l) && l.word.OpenStreams(l.Streams(), l.StreamsMax()) {
-		l.lent, l.lentMost = true, max(l.Streams(), l.StreamsMax())
+	if a.revokeStreams(l); a.delegable(l) && l.word.OpenStreams(l.Streams(), l.StreamsMax()) {
+		l.delegated, l.delegatedMax = true, max(l.Streams(), l.StreamsMax())
 	}
 }
 
-// lendable reports whether a client may count its streams itself: its contexts keep the slot that the streams need, whatever becomes of these.
-func (a *Arbiter) lendable(l *lease) bool {
+// delegable reports whether a client may count its streams itself: its contexts keep the slot that the streams need, whatever becomes of these.
+func (a *Arbiter) delegable(l *lease) bool {
 	return l.session.alive() && !l.lost && l.countable() && l.contexts > 0 && l.slot != nil
 }
 
@@ -62,16 +62,16 @@ func (l *lease) countable() bool {
 	return l.scope != rules.ScopeThread && l.session.streamReserve() == 0
 }
 
-// relend has a lease's count lent in the way that is right by now: with another streams.max, or not at all.
-func (a *Arbiter) relend(l *lease) {
-	if l.lent {
-		a.LendStreams(l.id)
+// renewDelegation has a lease's count lent in the way that is right by now: with another streams.max, or not at all.
+func (a *Arbiter) renewDelegation(l *lease) {
+	if l.delegated {
+		a.DelegateStreams(l.id)
 	}
 }
 
-// unlend takes the count back where it may not be lent any more.
-func (a *Arbiter) unlend(l *lease) {
-	if l.lent && !a.lendable(l) {
-		a.takeStreams(l)
+// checkDelegation takes the count back where it may not be lent any more.
+func (a *Arbiter) checkDelegation(l *lease) {
+	if l.delegated && !a.delegable(l) {
+		a.revokeStreams(l)
 	}
 }
