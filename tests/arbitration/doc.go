@@ -1,3 +1,4 @@
-// Package arbitration has whole stories of programs that share devices and wait for
-// each other: unmodified programs, the real daemon, the simulated driver as the judge.
+// Package arbitration runs unmodified programs that share devices and wait for
+// each other, under the real daemon. It drives queues, reservations, exclusive jobs, limits of
+// users and cgroups, and deadlocks. The oracle is the simulated driver's own count.
 package arbitration

@@ -1,4 +1,4 @@
-// Package events reads the event history of real daemons, with what users read it by: cat and tail on the real mount,
-// gpuarb events over the socket. Each kind of event is brought about by unmodified programs on the simulated driver, and each
-// line that is written meanwhile is held against docs/reference/events.schema.json.
+// Package events reads the event history of real daemons by the means of users: cat and tail on the real mount,
+// gpuarb events over the socket. Unmodified programs on the simulated driver cause each kind of event. The oracle is what the
+// test itself did, and docs/reference/events.schema.json, which every line must match.
 package events

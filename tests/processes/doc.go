@@ -1,6 +1,6 @@
-// Package processes shows that what a process does to itself while it uses the GPU is
-// as without the shim, and is counted right: it loses threads, forks, becomes another
-// program, closes its descriptors, gives up its rights, locks itself in, is interrupted
-// by signals, and ends in every way there is. The stories are those of
-// tests/programs/processes.h; each is told first without the shim and then with it.
+// Package processes runs programs that change their own process while they use the GPU:
+// they lose threads, fork, become another program, close their descriptors, give up their rights,
+// enter a sandbox, get signals, and end in every possible way. tests/programs/processes.h has these
+// stories. Each story runs first without the shim and then with it. The oracle is the
+// output without the shim, and the simulated driver's own count.
 package processes

@@ -1,4 +1,4 @@
-// Package stress crowds one machine: many processes and threads that allocate and
-// free at random under one budget while some are killed without warning, and holds
-// the sums at the end against the simulated driver's.
+// Package stress crowds one machine: many processes and threads allocate and
+// free at random under one budget, while some are killed without warning. The oracle for
+// the sums at the end is the simulated driver's count.
 package stress

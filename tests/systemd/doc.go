@@ -1,5 +1,6 @@
 // Package systemd boots a Debian 12 by systemd-nspawn, with gpuarb installed in it by
-// `make install` and the simulated driver where the vendor's would be, and goes through the
-// life of the service: restart, reload, SIGKILL, an upgrade, a stop with clients. A shell
-// outside of the unit reads /gpu/leases all the while. `make test-systemd` runs it.
+// `make install` and the simulated driver in the place of the vendor's driver. It drives the
+// life of the service: restart, reload, SIGKILL, an upgrade, a stop with clients. Meanwhile a shell
+// outside of the unit reads /gpu/leases in a loop. The oracle is the set of leases that the test's own
+// programs hold: every read shows them, or a documented error. `make test-systemd` runs it.
 package systemd

@@ -1,3 +1,3 @@
-// Package tree walks the whole mounted filesystem, as root, as the owner of what runs and as a stranger, and holds each file against
-// the reference in docs/reference/gpufs.md: its format, mode and owner, and with which error whoever may not do something is refused.
+// Package tree reads and writes every file of the mounted filesystem as root, as the owner of a job and as a stranger. The oracle is
+// the reference in docs/reference/gpufs.md: the format, mode and owner of each file, and the error of each refused access.
 package tree

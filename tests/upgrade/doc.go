@@ -1,7 +1,7 @@
-// Package upgrade changes daemon and library under programs that run, from the version
-// before to this one and back. The version before is the commit named in the file previous;
+// Package upgrade replaces the daemon and the library under running programs, from the previous version
+// to this one and back. The previous version is the commit named in the file previous;
 // `make previous` builds it into build/previous, from this clone's history.
 //
-// At each step every program has to get the last byte inside its limit and not the one after
-// it, and what the daemon counts has to be what the simulated driver does.
+// After each step every program must get the last byte of its limit and no byte more. The
+// daemon's counts must equal those of the simulated driver, which is the oracle.
 package upgrade
