@@ -26,7 +26,7 @@ func TestCgroupFolder(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 	outer := m.Cgroup()
 	inner := m.Below(outer, "a box.scope")
-	u, v := m.Person(anne), m.Person(bert)
+	u, v := m.OtherUser(anne), m.OtherUser(bert)
 	a, b, beside := u.BareIn(outer), v.BareIn(inner), u.Bare()
 	a.Want("alloc a 100M", "ok")
 	b.Want("alloc b 50M", "ok")
@@ -124,7 +124,7 @@ memory.max = "30M"
 	unified, old := m.Cgroup(), m.CgroupV1()
 	longer := m.Below(unified, "a-name-that-is-much-longer-than-any-in-the-other-hierarchy")
 	named, ruled := m.Below(old, "box"), m.Below(old, "ruled.service")
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	in := func(of, besides *rig.Cgroup) *rig.Program { return m.Interact(of.In(besides.In(u.BareCommand()))) }
 	a, b, c := in(named, longer), in(named, unified), in(ruled, longer) // old and unified have the same path
 	for _, r := range [][]string{{named.Path, "memory.max=100M"}, {old.Path, "memory.max=120M"}, {longer.Path, "memory.max=60M"}} {
@@ -165,7 +165,7 @@ memory.max = "30M"
 func TestLimitsEndWithTheirFolders(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	unified, old := m.Cgroup(), m.CgroupV1()
 	end := func(p *rig.Program) { // and until then the next program has less
 		t.Helper()
@@ -261,7 +261,7 @@ func TestCgroupOfAJob(t *testing.T) {
 on_full = "wait"
 `})
 	box := m.Cgroup()
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	if r := rig.Run(t, m.Gpuarb("limit", "--cgroup", box.Path, "memory.max=100M")); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}

@@ -44,7 +44,7 @@ memory.max = "200M"
 commands = "own"
 `})
 			box := m.Cgroup()
-			outside := m.Person(anne).Bare("-")
+			outside := m.OtherUser(anne).Bare("-")
 			outside.Want("alloc a 10M", "ok")
 			inside := m.Interact(box.In(behind(m, walls, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))))
 			inside.Want("alloc a 10M", "ok")

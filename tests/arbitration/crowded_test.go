@@ -96,7 +96,7 @@ func TestJobsWithoutAPlace(t *testing.T) {
 		t.Fatal("only root can run programs of another user")
 	}
 	m := machine(t, "100M", "[defaults]\non_full = \"wait\"\n")
-	ann := m.Person(1000)
+	ann := m.OtherUser(1000)
 	holder := bare(m)
 	holder.Want("alloc all 100M", "ok")
 	var crowds []*rig.Program

@@ -20,7 +20,7 @@ import (
 func TestHelperLeftBehind(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	gate := filepath.Join(m.Dir, "gate") // a shell reads it before it becomes the helper
 	if err := unix.Mkfifo(gate, 0o644); err != nil {
 		t.Fatal(err)

@@ -44,13 +44,13 @@ func shared(m *rig.Machine, device int) figures.BudgetDeviceState {
 func TestThreeUsersShareAQuarter(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: quarter})
-	a, b := m.Person(anne, class).Bare(), m.Person(bert, class).Bare()
-	third := m.Person(carl, class)
+	a, b := m.OtherUser(anne, class).Bare(), m.OtherUser(bert, class).Bare()
+	third := m.OtherUser(carl, class)
 	c := m.Interact(third.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), "sh", "-c", `
 		exec 3<&0
 		"$1" run --memory 45M -- sh -c 'trap "" TERM; "$1"; true' sh "$2" <&3 &
 		wait`, "sh", third.Program("gpuarb"), third.Program("cudaprog-dlsym")))
-	d := m.Person(teacher, teacher).Bare("--device", "0", "-")
+	d := m.OtherUser(teacher, teacher).Bare("--device", "0", "-")
 	a.Want("alloc a 40M", "ok")
 	b.Want("alloc a 30M", "ok")
 	c.Want("alloc a 30M", "ok")
@@ -73,7 +73,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	if got := m.Read("budgets"); got != table {
 		t.Errorf("/gpu/budgets:\n%swant:\n%s", got, table)
 	}
-	if r := rig.Run(t, m.Person(bert, class).Gpuarb("ps")); r.Code != 0 || !strings.HasSuffix(r.Stdout, "\n\n"+table) {
+	if r := rig.Run(t, m.OtherUser(bert, class).Gpuarb("ps")); r.Code != 0 || !strings.HasSuffix(r.Stdout, "\n\n"+table) {
 		t.Errorf("gpuarb ps: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)
 	}
 

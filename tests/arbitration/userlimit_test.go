@@ -63,7 +63,7 @@ scope = "rule"
 memory.max = "300M"
 `
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: config})
-	u, v := m.Person(anne, class), m.Person(bert, class)
+	u, v := m.OtherUser(anne, class), m.OtherUser(bert, class)
 	root := func(args ...string) rig.Result { return rig.Run(t, m.Gpuarb(append([]string{"limit"}, args...)...)) }
 	self := func(args ...string) rig.Result { return rig.Run(t, u.Gpuarb(append([]string{"limit"}, args...)...)) }
 	a, b, other := u.Bare(), u.Bare("--device", "0", "-"), v.Bare()
@@ -149,7 +149,7 @@ func TestUserWaitsForHisOwn(t *testing.T) {
 [defaults]
 on_full = "wait"
 `})
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	if r := rig.Run(t, m.Gpuarb("limit", "--user", "61001", "memory.max=100M", "streams.max=3")); r.Code != 0 {
 		t.Fatal(r.Stderr)
 	}
@@ -185,7 +185,7 @@ match.user = "61004"
 memory.max = "100M"
 `
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: config})
-	u, v := m.Person(anne, class), m.Person(teacher)
+	u, v := m.OtherUser(anne, class), m.OtherUser(teacher)
 	root := func(args ...string) rig.Result { return rig.Run(t, m.Gpuarb(append([]string{"limit"}, args...)...)) }
 	a, b := u.Bare(), v.Bare()
 	a.Want("alloc a 100M", "ok")
@@ -229,7 +229,7 @@ memory.max = "100M"
 func TestUserFolder(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	a, b := u.Bare(), u.Bare()
 	a.Want("alloc a 100M", "ok")
 	b.Want("alloc b 20M", "ok")

@@ -120,7 +120,7 @@ func TestStartedAmongTooManyConnections(t *testing.T) {
 	m.Use(frugal(t, m, 256)) // that is 64 connections, of which 56 are users'
 	m.Start()
 	crowded(t, m)
-	third := m.Person(61003)
+	third := m.OtherUser(61003)
 	env := append(m.Env(), "LD_PRELOAD="+third.Program("libgpuarb.so"), "GPUARB_SOCKET="+m.Socket)
 	got := rig.Run(t, third.Command(env, third.Program("cudaprog-dlsym"), "alloc a 101M"))
 	if !strings.Contains(got.Stdout, "init err 2") || !strings.Contains(got.Stderr, "device memory is refused") {
@@ -163,7 +163,7 @@ func TestPageAmongTooManyConnections(t *testing.T) {
 	defer follower.Body.Close()
 	crowded(t, m)
 	rig.Eventually(t, "others are turned away", func() bool {
-		c, err := m.Person(61003).Gpuarb("ps").CombinedOutput()
+		c, err := m.OtherUser(61003).Gpuarb("ps").CombinedOutput()
 		return err != nil && strings.Contains(string(c), "connections")
 	})
 	for since := time.Now(); ; time.Sleep(100 * time.Millisecond) {

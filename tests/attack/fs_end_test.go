@@ -117,7 +117,7 @@ func stopWhileInside(home string) (string, error) {
 func TestInsideAtTheEnd(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Stopped: true})
-	m.Person(65534)
+	m.OtherUser(65534)
 	home := filepath.Join(m.Dir, "home")
 	check(t, bounded.Command(t, rig.Patience, "install", "-d", "-o", "65534", home).Run())
 	check(t, bounded.Command(t, rig.Patience, "install", "-m", "0755", rig.Build(t, "gpuarbd"), home+"/gpuarbd").Run())

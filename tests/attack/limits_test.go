@@ -14,7 +14,7 @@ import (
 func TestLastWordOverARestart(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
-	ann := m.Person(1000)
+	ann := m.OtherUser(1000)
 	p := ann.Bare()
 	say(t, p, "alloc a 1M", "ok")
 	pid := fmt.Sprint(p.PID())

@@ -21,7 +21,7 @@ const (
 // forProbe makes the daemon start a copy of its probe, with a copy of the driver, that every user may read. A daemon of root's
 // starts its probe without privileges, and the checkout may lie in a folder that only its owner may open.
 func forProbe(m *rig.Machine) {
-	library := m.Person(anybody).Program("libgpuarb.so")
+	library := m.OtherUser(anybody).Program("libgpuarb.so")
 	m.Arm("GPUARB_LIB="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
 }
 

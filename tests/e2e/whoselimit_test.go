@@ -21,7 +21,7 @@ match.user = "61001"
 memory.max = "200M"
 streams.max = 9
 `})
-	u := m.Person(anne)
+	u := m.OtherUser(anne)
 	p := u.Bare()
 	p.Want("alloc a 150M", "ok")
 	pid := fmt.Sprint(p.PID())

@@ -73,7 +73,7 @@ func TestPrivacy(t *testing.T) {
 		m := rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" + config})
 		p := m.Interact(m.Gpuarb("run", "--", rig.Build(t, "programs/cudaprog-dlsym"), "--device", "0"))
 		refuse(m, p, 1)
-		other := m.Person(61103)
+		other := m.OtherUser(61103)
 		got := rig.Run(t, other.Command(m.Env(), "cat", filepath.Join(m.Mount, "events")))
 		if got.Code != 0 || got.Stdout != m.Read("events") {
 			t.Errorf("another user reads %d %s%s", got.Code, got.Stdout, got.Stderr)

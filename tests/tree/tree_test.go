@@ -288,7 +288,7 @@ match.user = "61101"
 scope = "user"
 memory.max = "300M"
 `})
-	u := m.Person(owner)
+	u := m.OtherUser(owner)
 	holds := m.Interact(m.Cgroup().In(u.Gpuarb("run", "--name", "two words", "--", u.Program("cudaprog-dlsym"))))
 	holds.Want("alloc a 150M", "ok")
 	holds.Want("stream s", "ok")

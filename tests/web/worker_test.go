@@ -222,7 +222,7 @@ func TestOnlyOwnCommands(t *testing.T) {
 	t.Parallel()
 	const secret = "--token=secret"
 	m := newMachine(t, rig.Options{Config: config("127.0.0.1:0") + "[privacy]\ncommands = \"own\"\n"})
-	ann, bob := m.Person(61001), m.Person(61002)
+	ann, bob := m.OtherUser(61001), m.OtherUser(61002)
 	p := ann.Bare("-", secret)
 	p.Want("alloc a 1M", "ok")
 	url := m.url()
@@ -233,9 +233,9 @@ func TestOnlyOwnCommands(t *testing.T) {
 			t.Errorf("%s is shown, where the arguments being there is to be %t:\n%s", who, want, text)
 		}
 	}
-	for who, person := range map[string]*rig.Person{"ann": ann, "bob": bob} {
-		shown(who, rig.Run(t, person.Gpuarb("ps")).Stdout, who == "ann")
-		shown(who, rig.Run(t, person.Command(m.Env(), "cat", leases)).Stdout, who == "ann")
+	for who, user := range map[string]*rig.OtherUser{"ann": ann, "bob": bob} {
+		shown(who, rig.Run(t, user.Gpuarb("ps")).Stdout, who == "ann")
+		shown(who, rig.Run(t, user.Command(m.Env(), "cat", leases)).Stdout, who == "ann")
 	}
 	shown("root", rig.Run(t, m.Gpuarb("ps", "--json")).Stdout, true)
 	shown("root", m.Read("leases.json"), true)
@@ -254,7 +254,7 @@ func TestOnlyOwnCommands(t *testing.T) {
 		t.Fatal(err)
 	}
 	uid := int(info.Sys().(*syscall.Stat_t).Uid)
-	own := m.Person(uid).Bare("-", secret)
+	own := m.OtherUser(uid).Bare("-", secret)
 	own.Want("alloc a 3M", "ok")
 	rig.Eventually(t, "the page has a lease of its own process's user", func() bool {
 		state = get(t, url+"state")

@@ -9,21 +9,20 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// Person is somebody else on the machine, by number: nobody has to be in /etc/passwd. It
-// takes root to become him.
-type Person struct {
+// OtherUser runs programs as another user of the machine, given by number. The user need not be in /etc/passwd.
+// The test must run as root.
+type OtherUser struct {
 	m     *Machine
 	build string
 	words []string
 }
 
-// Person lets a user run what make built; groups are those that he has beside his own, which
-// has his number. The checkout may lie where only its owner may look, so he runs copies,
-// which are made by another process: one that this one has open for writing could not be
-// started.
-func (m *Machine) Person(uid int, groups ...int) *Person {
+// OtherUser returns the user uid, who can run the programs in build/. The user's own group has the same number; groups are
+// further groups. The checkout may be readable only by its owner, so the user runs copies.
+// Another process makes these copies, because the kernel refuses to execute a file that this process has open for writing.
+func (m *Machine) OtherUser(uid int, groups ...int) *OtherUser {
 	m.T.Helper()
-	u := &Person{m: m, build: filepath.Join(m.Dir, "everybody")}
+	u := &OtherUser{m: m, build: filepath.Join(m.Dir, "everybody")}
 	id := strconv.Itoa(uid)
 	u.words = []string{"setpriv", "--reuid=" + id, "--regid=" + id, "--clear-groups"}
 	if len(groups) > 0 {
@@ -49,37 +48,37 @@ func (m *Machine) Person(uid int, groups ...int) *Person {
 	return u
 }
 
-// Program is the path of what make built, as the user has it.
-func (u *Person) Program(name string) string { return filepath.Join(u.build, name) }
+// Program returns the path of the user's copy of a program in build/.
+func (u *OtherUser) Program(name string) string { return filepath.Join(u.build, name) }
 
-// Command is Machine.Command as the user.
-func (u *Person) Command(env []string, name string, args ...string) *exec.Cmd {
+// Command returns Machine.Command, run as the user.
+func (u *OtherUser) Command(env []string, name string, args ...string) *exec.Cmd {
 	env = append(env, "LD_LIBRARY_PATH="+u.build)
 	words := append(append(append([]string{}, u.words[1:]...), name), args...)
 	return u.m.Command(env, u.words[0], words...)
 }
 
-// Gpuarb is Machine.Gpuarb as the user.
-func (u *Person) Gpuarb(args ...string) *exec.Cmd {
+// Gpuarb returns Machine.Gpuarb, run as the user.
+func (u *OtherUser) Gpuarb(args ...string) *exec.Cmd {
 	return u.Command(append(u.m.Env(), "GPUARB_SOCKET="+u.m.Socket), u.Program("gpuarb"), args...)
 }
 
-// Bare starts the program that does as it is told under the bare preload.
-func (u *Person) Bare(args ...string) *Program {
+// Bare starts the interactive test program under the bare preload.
+func (u *OtherUser) Bare(args ...string) *Program {
 	u.m.T.Helper()
 	return u.m.Interact(u.bare(args...))
 }
 
-// BareIn does so in a cgroup.
-func (u *Person) BareIn(c *Cgroup, args ...string) *Program {
+// BareIn starts that program in a cgroup.
+func (u *OtherUser) BareIn(c *Cgroup, args ...string) *Program {
 	u.m.T.Helper()
 	return u.m.Interact(c.In(u.bare(args...)))
 }
 
 // BareCommand returns the command that Bare starts, so that a test can put it into cgroups.
-func (u *Person) BareCommand(args ...string) *exec.Cmd { return u.bare(args...) }
+func (u *OtherUser) BareCommand(args ...string) *exec.Cmd { return u.bare(args...) }
 
-func (u *Person) bare(args ...string) *exec.Cmd {
+func (u *OtherUser) bare(args ...string) *exec.Cmd {
 	env := append(u.m.Env(), "GPUARB_SOCKET="+u.m.Socket)
 	return u.Command(env, "env", append([]string{"LD_PRELOAD=" + u.Program("libgpuarb.so"), u.Program("cudaprog-dlsym")}, args...)...)
 }
