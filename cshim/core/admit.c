@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+// Admission of bytes and objects: asks the daemon when the credit word does not suffice, and
+// applies the policy when there is no daemon. admit.h has the fast path; session.c sends the
+// requests.
 #include "core/admit.h"
 
 #include "core/link.h"
@@ -7,20 +10,21 @@
 #include "core/session.h"
 #include "core/streams.h"
 
-// How long an allocation that was refused waits for the program's own frees in stream order to
-// execute. The driver waits for them as well before it runs out; it is bounded, because a
-// stream may be waiting for something that this very thread does next.
+// Longest wait of a refused allocation for the program's own stream-ordered frees to execute. The
+// driver also waits for them before it reports that memory has run out. The wait is bounded,
+// because a stream may itself wait for something that this thread does next.
 #define PENDING_WAIT_MS 2000
 
-// So often it asks again when something came back meanwhile: its siblings take of that too.
+// Number of times a refused allocation asks again after memory came back. More than one try is
+// needed, because other threads of the process take memory that came back, too.
 #define TRIES 16
 
-// Returns the bytes of a device whose free has not been seen to execute.
+// Returns the bytes of a device whose stream-ordered free has not been seen to execute.
 static uint64_t unexecuted(struct ga_root *root, uint32_t device) {
-    return atomic_load(&root->devices[device].late);
+    return atomic_load(&root->devices[device].unexecuted);
 }
 
-void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry) {
+void ga_admit_unseen_free(struct ga_root *root, const struct ga_entry *entry) {
     if (entry->kind == GA_MEMORY_MANAGED)
         ga_publish_managed(root, entry->device, 0 - entry->bytes);
     ga_release_entry(root, entry);
@@ -51,33 +55,33 @@ void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts) {
             ga_session_freed(root, notify[d] - 1);
 }
 
-// What was seen before the daemon was asked.
+// State of a device's pending bytes before the daemon was asked.
 struct before {
     uint64_t unexecuted, returned;
 };
 
-static struct before look_before(struct ga_root *root, uint32_t device) {
+static struct before read_before(struct ga_root *root, uint32_t device) {
     return (struct before){unexecuted(root, device), atomic_load(&root->returned[device])};
 }
 
-static bool has_come(struct ga_root *root, uint32_t device, const struct before *b) {
+static bool has_returned(struct ga_root *root, uint32_t device, const struct before *b) {
     return atomic_load(&root->returned[device]) != b->returned ||
            unexecuted(root, device) < b->unexecuted;
 }
 
-// Waits until enough of what is pending came back. True: something has, from a pool, by itself, or
-// by another thread that wanted it as well.
+// Waits until at least `missing` pending bytes have come back, or no more can come. True: some
+// bytes came back since `before`, from a pool or by another thread's reap.
 static bool wait_for_pending(struct ga_root *root, uint32_t device, uint64_t missing,
                              const struct before *before) {
     uint64_t reaped = 0;
     uint64_t end = ga_os_now_ms() + PENDING_WAIT_MS;
     for (uint64_t step_us = 20;; step_us += step_us / 4) {
-        // Under pressure what pools keep has to come back, too.
+        // When memory is short, pools must give up their unused bytes as well.
         reaped += ga_interface_reap(root, device, missing - reaped);
-        uint64_t late = unexecuted(root, device);
-        uint64_t pending = late + atomic_load(&root->devices[device].kept);
-        if (reaped >= missing || late == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
-            return reaped > 0 || has_come(root, device, before);
+        uint64_t frees = unexecuted(root, device);
+        uint64_t pending = frees + atomic_load(&root->devices[device].pool_unused);
+        if (reaped >= missing || frees == 0 || reaped + pending < missing || ga_os_now_ms() >= end)
+            return reaped > 0 || has_returned(root, device, before);
         ga_os_sleep_us(step_us < 2000 ? step_us : 2000);
     }
 }
@@ -91,10 +95,10 @@ bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes) {
     return limit != 0 && bytes > limit;
 }
 
-// How an admission ended; ANOTHER_LINK: a daemon has come meanwhile, to be asked.
-enum admitted { TAKEN, DENIED, ANOTHER_LINK };
+// Result of an admission. ANOTHER_LINK: a daemon has appeared meanwhile and must be asked.
+enum admitted { ACQUIRED, DENIED, ANOTHER_LINK };
 
-// Counts bytes as debt, up to the most that there may be.
+// Adds bytes to the debt of a device. False: the debt would exceed `most`, and stays as it was.
 static bool add_debt(struct ga_root *root, uint32_t device, uint64_t bytes, uint64_t most) {
     _Atomic uint64_t *debt = &root->devices[device].debt;
     uint64_t owed = atomic_load(debt);
@@ -105,23 +109,24 @@ static bool add_debt(struct ga_root *root, uint32_t device, uint64_t bytes, uint
     return true;
 }
 
-// Of a device that no daemon ever had a lease on all that is used is debt.
-static enum admitted take_alone(struct ga_root *root, uint32_t device, uint64_t bytes,
-                                uint64_t most, uint32_t epoch, uint16_t *tag) {
+// Acquires bytes of a device on which no daemon has ever opened a lease: all bytes in use are debt.
+static enum admitted acquire_as_debt(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                     uint64_t most, uint32_t epoch, uint16_t *tag) {
     enum admitted result = ANOTHER_LINK;
     ga_move_begin(root);
     if (atomic_load(&root->link_epoch) == epoch) {
         *tag = atomic_load(&root->tag);
-        result = add_debt(root, device, bytes, most) ? TAKEN : DENIED;
-        if (result == TAKEN)
+        result = add_debt(root, device, bytes, most) ? ACQUIRED : DENIED;
+        if (result == ACQUIRED)
             ga_inflight_add(device, bytes);
     }
     ga_move_end();
     return result;
 }
 
-// How many of the bytes come out of the lease's credit, so that what is used, and the credit that
-// may still be used, stay within most together. No byte moves meanwhile.
+// Computes how many of the bytes must come out of the lease's credit, so that used bytes and
+// remaining credit together stay within `most`. Acquires these bytes. The caller has frozen all
+// moves.
 static bool share_credit(struct ga_wire_lease_slot *lease, uint64_t used, uint64_t bytes,
                          uint64_t most, uint64_t *credit) {
     uint64_t word = atomic_load(ga_credit_word(lease));
@@ -136,10 +141,10 @@ static bool share_credit(struct ga_wire_lease_slot *lease, uint64_t used, uint64
     return *credit == 0 || ga_credit_acquire(lease, *credit);
 }
 
-// Of another one it has to be summed up, while no byte moves: seldom, and only where the daemon
-// is gone or answers with errors.
-static enum admitted take_beside(struct ga_root *root, uint32_t device, uint64_t bytes,
-                                 uint64_t most, uint32_t epoch, uint16_t *tag) {
+// Acquires bytes of a device that has a lease, while the daemon is gone or answers with errors.
+// Sums up what is in use with all moves frozen. This is slow, but rare.
+static enum admitted acquire_with_lease(struct ga_root *root, uint32_t device, uint64_t bytes,
+                                        uint64_t most, uint32_t epoch, uint16_t *tag) {
     enum admitted result = ANOTHER_LINK;
     uint64_t credit;
     ga_link_lock(root);
@@ -149,9 +154,9 @@ static enum admitted take_beside(struct ga_root *root, uint32_t device, uint64_t
     if (atomic_load(&root->link_epoch) == epoch && slot != 0) {
         uint64_t used = ga_link_used(root, device);
         bool fits = share_credit(&view->page->lease[slot - 1], used, bytes, most, &credit);
-        result = fits ? TAKEN : DENIED;
+        result = fits ? ACQUIRED : DENIED;
     }
-    if (result == TAKEN) {
+    if (result == ACQUIRED) {
         *tag = atomic_load(&root->tag);
         atomic_fetch_add(&root->devices[device].debt, bytes - credit);
         ga_inflight_add(device, bytes);
@@ -161,8 +166,8 @@ static enum admitted take_beside(struct ga_root *root, uint32_t device, uint64_t
     return result;
 }
 
-// No daemon, by the link of that epoch. What is taken all the same is counted, for the daemon that
-// may come, and bounded by what the program declares for itself.
+// Admits bytes without a daemon; epoch is that of the link under which none was found. Counts the
+// bytes as debt for a daemon that may start later. The program's own declared limit is the bound.
 static enum admitted without_daemon(struct ga_root *root, enum ga_way way, uint32_t device,
                                     uint64_t bytes, uint32_t epoch, uint16_t *tag) {
     if (way != GA_WAY_OPEN)
@@ -171,11 +176,11 @@ static enum admitted without_daemon(struct ga_root *root, enum ga_way way, uint3
     struct ga_view *view = atomic_load(&root->view);
     enum admitted result;
     if (declared == 0)
-        return take_alone(root, device, bytes, UINT64_MAX, epoch, tag);
+        return acquire_as_debt(root, device, bytes, UINT64_MAX, epoch, tag);
     if (view && atomic_load(&view->slot[device]) != 0)
-        result = take_beside(root, device, bytes, declared - 1, epoch, tag);
+        result = acquire_with_lease(root, device, bytes, declared - 1, epoch, tag);
     else
-        result = take_alone(root, device, bytes, declared - 1, epoch, tag);
+        result = acquire_as_debt(root, device, bytes, declared - 1, epoch, tag);
     if (result == DENIED)
         ga_log("refused: %u bytes on device %u, beyond the %u that GPUARB_MEMORY says, without a "
                "daemon",
@@ -183,17 +188,18 @@ static enum admitted without_daemon(struct ga_root *root, enum ga_way way, uint3
     return result;
 }
 
-// Under gpuarb run the user hears of each that the daemon has words for, else of the first.
-static void tell_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
-    if (text[0] && (root->env.in_job || atomic_exchange(&root->told, 1) == 0))
+// Reports a refusal to the user: under gpuarb run each refusal for which the daemon sent a text,
+// with a bare preload only the first.
+static void report_refusal(struct ga_root *root, const uint8_t text[GA_TEXT_SIZE]) {
+    if (text[0] && (root->env.in_job || atomic_exchange(&root->refusal_reported, 1) == 0))
         ga_log_user("%t", text);
 }
 
 enum answer { GRANTED, REFUSED, WITHOUT };
 
-// Takes what a reply granted into use, unless the session was resumed since: then the daemon has
-// been told what is in use, and this was not in it.
-static bool take_grant(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t epoch) {
+// Counts granted bytes as in flight. False: the session was resumed since the grant. The resume
+// told the daemon what is in use without these bytes, so the grant is void.
+static bool count_grant(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t epoch) {
     ga_move_begin(root);
     bool valid = atomic_load(&root->link_epoch) == epoch;
     if (valid)
@@ -210,8 +216,8 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
     for (reply->request = 0, *way = GA_WAY_ASK; *way == GA_WAY_ASK;) {
         *way = ga_session_ask(root, GA_TYPE_ALLOC, (int)device, &request, sizeof request, reply);
         if (*way == GA_WAY_ASK && reply->header.status == GA_STATUS_OK &&
-            !take_grant(root, device, bytes, reply->epoch))
-            continue; // a daemon that is gone granted it: ask its successor, by the same number
+            !count_grant(root, device, bytes, reply->epoch))
+            continue; // the granting daemon is gone: ask the new one, with the same request number
         break;
     }
     if (*way != GA_WAY_ASK)
@@ -220,46 +226,49 @@ static enum answer ask(struct ga_root *root, uint32_t device, uint64_t bytes, ui
         return GRANTED;
     if (reply->header.status < 100)
         return REFUSED;
-    // An error, not a decision. It is logged, and treated like a daemon that is not there.
+    // The daemon answered with an error instead of a decision. Log it, and continue as without a
+    // daemon.
     ga_log("allocation of %u bytes: the daemon answers %u", bytes, (uint64_t)reply->header.status);
     *way = atomic_load(&root->on_loss) == GA_LOSS_CLOSED ? GA_WAY_CLOSED : GA_WAY_OPEN;
     return WITHOUT;
 }
 
-// Bytes of the program's own that are on their way back can help only where there is no room.
+// Reports whether a refusal is for lack of room. Only then can the program's own pending bytes
+// help.
 static bool is_no_room(uint32_t status) {
     return status == GA_STATUS_OVER_BUDGET || status == GA_STATUS_SHARED_FULL ||
            status == GA_STATUS_DEVICE_FULL;
 }
 
 static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
-                           bool at_once, uint16_t *tag) {
+                           bool no_wait, uint16_t *tag) {
     uint32_t epoch = atomic_load(&root->link_epoch);
     enum ga_way way = ga_session_attach(root, device);
     if (way != GA_WAY_ASK)
         return without_daemon(root, way, device, bytes, epoch, tag);
-    // What can never fit is asked for at once, so that the refusal is counted, and moves nothing.
+    // An allocation over the whole limit can never fit. Send the request anyway, so that the daemon
+    // counts the refusal, but reap no pools for it.
     bool hopeless = ga_admit_exceeds(root, device, bytes);
-    if (!hopeless && !at_once)
+    if (!hopeless && !no_wait)
         ga_interface_reap(root, device, 0);
     if (ga_admit_fast(root, device, bytes, tag))
-        return TAKEN;
+        return ACQUIRED;
     struct ga_reply reply;
     uint8_t text[GA_TEXT_SIZE] = {0};
-    uint32_t flags = at_once ? GA_FLAG_NO_WAIT : 0;
+    uint32_t flags = no_wait ? GA_FLAG_NO_WAIT : 0;
     for (int tries = 1;; tries++) {
-        struct before before = look_before(root, device);
+        struct before before = read_before(root, device);
         epoch = atomic_load(&root->link_epoch);
         switch (ask(root, device, bytes, kind, flags, &reply, &way)) {
         case GRANTED:
             *tag = reply.tag;
-            return TAKEN;
+            return ACQUIRED;
         case WITHOUT:
             return without_daemon(root, way, device, bytes, epoch, tag);
         case REFUSED:
             break;
         }
-        if (at_once)
+        if (no_wait)
             return DENIED;
         uint64_t remaining = 0;
         if (ga_message_fits(&reply, sizeof reply.body.alloc)) {
@@ -272,12 +281,13 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
         if (hopeless || tries == TRIES || !is_no_room(status) ||
             !wait_for_pending(root, device, missing, &before))
             break;
-        // Where others have the room, whether to wait for them was decided just now.
+        // If other jobs use the room, the daemon has just decided whether to wait for them: do not
+        // wait again.
         flags = status == GA_STATUS_OVER_BUDGET ? 0 : GA_FLAG_NO_WAIT;
         if (ga_admit_fast(root, device, bytes, tag))
-            return TAKEN;
+            return ACQUIRED;
     }
-    tell_refusal(root, text);
+    report_refusal(root, text);
     ga_log("refused: %u bytes on device %u (status %u, remaining %u)", bytes, (uint64_t)device,
            (uint64_t)reply.header.status, reply.body.alloc.remaining);
     return DENIED;
@@ -286,20 +296,20 @@ static enum admitted admit(struct ga_root *root, uint32_t device, uint64_t bytes
 GA_NOINLINE bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                                uint16_t *tag) {
     enum admitted result;
-    if (bytes == 0) { // the driver's own matter
+    if (bytes == 0) { // the driver decides about allocations of 0 bytes
         *tag = atomic_load(&root->tag);
         return true;
     }
     do {
         result = admit(root, device, bytes, kind, false, tag);
     } while (result == ANOTHER_LINK);
-    return result == TAKEN;
+    return result == ACQUIRED;
 }
 
-bool ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag) {
     return ga_admit_fast(root, device, bytes, tag) ||
-           admit(root, device, bytes, kind, true, tag) == TAKEN;
+           admit(root, device, bytes, kind, true, tag) == ACQUIRED;
 }
 
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes) {
@@ -312,7 +322,8 @@ bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t byte
             return false;
         if (tag == entry->tag)
             break;
-        // The session began anew in between: what was charged before is nobody's.
+        // The session was replaced between the two admissions, so the earlier bytes are charged
+        // nowhere.
         ga_release_entry(root, entry);
         entry->bytes = rest;
         entry->tag = tag;
@@ -321,16 +332,17 @@ bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t byte
     return true;
 }
 
-// True: it is granted, or is there whatever the daemon says.
+// Reports whether an object may be made: the daemon granted it, or there is no daemon to decide.
 static bool is_granted(enum ga_way way, const struct ga_reply *reply) {
     return way != GA_WAY_REFUSED && (way != GA_WAY_ASK || reply->header.status == GA_STATUS_OK ||
                                      reply->header.status >= 100);
 }
 
-// Asks for one until an answer has come by the link that lives, and counts what it gave. Without a
-// daemon it counts too, for the one that may come, unless that is refused.
-static enum ga_way take_object(struct ga_root *root, enum ga_object what, uint32_t device,
-                               uint32_t flags, struct ga_reply *reply, uint16_t *tag) {
+// Requests one object until the answer belongs to the current link, and counts the object if it was
+// granted. Without a daemon also counts it, for a daemon that may start later, unless the policy
+// refuses it.
+static enum ga_way acquire_object(struct ga_root *root, enum ga_object what, uint32_t device,
+                                  uint32_t flags, struct ga_reply *reply, uint16_t *tag) {
     struct ga_wire_context_request request = ga_objects_request(what, 1, flags, ga_self.number);
     bool counted = false;
     enum ga_way way;
@@ -349,12 +361,13 @@ static enum ga_way take_object(struct ga_root *root, enum ga_object what, uint32
         if (counted)
             ga_objects_add(root, what, device, ga_self.number, 1);
         ga_move_end();
-    } while (!counted); // what a daemon granted that is gone its successor is asked for
+    } while (!counted); // the granting daemon is gone: ask the new one
     return way;
 }
 
-// Counts streams in the lease's page, where the daemon lends their count. False: it does not, or
-// that is all that there may be.
+// Adds to or subtracts from the stream count in the lease page, if the daemon has lent that count
+// to this process. False: the daemon keeps the count itself, or the lent count has reached its
+// maximum.
 static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t count,
                                  uint32_t maker, uint16_t *tag) {
     ga_move_begin(root);
@@ -373,15 +386,15 @@ static inline bool count_streams(struct ga_root *root, uint32_t device, int32_t 
     return counted;
 }
 
-static void tell_no_object(struct ga_root *root, enum ga_object what, uint32_t device,
-                           const struct ga_reply *reply) {
+static void report_no_object(struct ga_root *root, enum ga_object what, uint32_t device,
+                             const struct ga_reply *reply) {
     if (what != GA_OBJECT_STREAM) {
         if (ga_message_fits(reply, sizeof reply->body.context))
-            tell_refusal(root, reply->body.context.text);
+            report_refusal(root, reply->body.context.text);
         ga_log("refused: a context on device %u (status %u)", (uint64_t)device,
                (uint64_t)reply->header.status);
     } else if (ga_message_fits(reply, sizeof reply->body.stream)) {
-        tell_refusal(root, reply->body.stream.text);
+        report_refusal(root, reply->body.stream.text);
         ga_log("refused: a stream on device %u, %u of %u are taken", (uint64_t)device,
                (uint64_t)reply->body.stream.current, (uint64_t)reply->body.stream.max);
     }
@@ -392,12 +405,12 @@ bool ga_admit_object(struct ga_root *root, enum ga_object what, uint32_t device,
     struct ga_reply reply;
     if (what == GA_OBJECT_STREAM && count_streams(root, device, 1, ga_self.number, tag))
         return true;
-    enum ga_way way = take_object(root, what, device, flags, &reply, tag);
-    // Without a daemon there is no cap: what is counted here is no device memory.
+    enum ga_way way = acquire_object(root, what, device, flags, &reply, tag);
+    // Without a daemon there is no limit on objects, because they are not device memory.
     if (is_granted(way, &reply) || flags & GA_FLAG_NOTICED)
         return true;
     if (way == GA_WAY_ASK)
-        tell_no_object(root, what, device, &reply);
+        report_no_object(root, what, device, &reply);
     return false;
 }
 

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// The core, as every API's glue sees it: admit before the driver is asked, release
-// after it gave back. Neither knows what the bytes are for.
+// Admission, as the wrappers of all interfaces use it. A wrapper admits bytes before it calls the
+// driver, and releases them after the driver has freed the memory. Admission does not know what the
+// bytes are for.
+//
+// The fast path here takes bytes from the credit word without a system call. admit.c asks the
+// daemon; release.h returns bytes to the credit word. Table entries and bytes in flight change
+// together between ga_move_begin and ga_move_end (root.h). This file calls no driver.
 #ifndef GA_ADMIT_H
 #define GA_ADMIT_H
 
@@ -10,16 +15,16 @@
 #include "core/root.h"
 #include "core/session.h"
 
-// Asks for bytes on a device by the daemon. *tag as for ga_admit.
+// Admits bytes on a device by a request to the daemon. *tag is as for ga_admit.
 bool ga_admit_slow(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                    uint16_t *tag);
 
-// Admits bytes as ga_admit does, but never waits, and does not tell the user of a refusal, because
-// the caller has another way to get them.
-bool ga_admit_at_once(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
+// Admits bytes as ga_admit does, but never waits. Does not report a refusal to the user, because
+// the caller has another way to get the bytes.
+bool ga_admit_no_wait(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                       uint16_t *tag);
 
-// ga_admit from what the credit word has; nobody is asked.
+// Admits bytes out of the credit word, without asking the daemon. False: nothing was acquired.
 static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t bytes,
                                  uint16_t *tag) {
     ga_move_begin(root);
@@ -27,7 +32,7 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
     if (GA_LIKELY(view != NULL)) {
         uint32_t slot = atomic_load_explicit(&view->slot[device], memory_order_acquire);
         *tag = view->tag;
-        // What this thread left in the word is most likely still there.
+        // The value that this thread last wrote to the credit word is most likely still there.
         if (GA_LIKELY(slot != 0 && ga_credit_acquire_seen(&view->page->lease[slot - 1], bytes,
                                                           &ga_self.credit_seen))) {
             ga_inflight_add(device, bytes);
@@ -39,16 +44,16 @@ static inline bool ga_admit_fast(struct ga_root *root, uint32_t device, uint64_t
     return false;
 }
 
-// Takes bytes of a device into use, waiting if the policy says so. False: refused, nothing was
-// taken. True: they are on their way (inflight) until ga_insert has them in a table or ga_release
-// gives them back. Bytes may be 0. tag: which session they are charged in.
+// Admits bytes of a device, which may be 0, and waits if the policy says so. False: refused;
+// nothing was acquired. True: the bytes are in flight until ga_insert puts them into the table or
+// ga_release returns them. *tag: the session in which they are charged.
 static inline bool ga_admit(struct ga_root *root, uint32_t device, uint64_t bytes, uint32_t kind,
                             uint16_t *tag) {
     return GA_LIKELY(ga_admit_fast(root, device, bytes, tag)) ||
            ga_admit_slow(root, device, bytes, kind, tag);
 }
 
-// Gives back bytes that were on their way.
+// Returns bytes that were in flight.
 static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t bytes, uint16_t tag) {
     ga_move_begin(root);
     uint32_t notify = ga_release_in_move(root, device, bytes, tag);
@@ -58,41 +63,40 @@ static inline void ga_release(struct ga_root *root, uint32_t device, uint64_t by
         ga_session_freed(root, notify - 1);
 }
 
-// The same of an entry.
+// Returns the bytes of an entry that were in flight.
 static inline void ga_release_entry(struct ga_root *root, const struct ga_entry *entry) {
     ga_release(root, entry->device, entry->bytes, entry->tag);
 }
 
-// Charges the bytes of an entry, which are in flight, until the process ends: there is no memory to
-// record what the program has got for them, so that no later call can tell that it ends.
+// Charges the bytes of an entry, which are in flight, until the process ends. Called when there is
+// no memory for a record of the block, so that no later call can recognise its free.
 static inline void ga_charge_for_good(struct ga_root *root, const struct ga_entry *entry) {
     ga_move_begin(root);
-    if (entry->tag == atomic_load(&root->tag)) // else nothing of its session is charged any more
+    if (entry->tag == atomic_load(&root->tag)) // otherwise its session is over, and charges nothing
         atomic_fetch_add(&root->stranded[entry->device], entry->bytes);
     ga_inflight_add(entry->device, 0 - entry->bytes);
     ga_move_end();
 }
 
-// Makes the bytes of an entry, which are on their way, as many as that. False: what it lacks was
-// refused.
+// Changes the bytes of an entry in flight to `bytes`. False: the additional bytes were refused.
 bool ga_admit_change(struct ga_root *root, struct ga_entry *entry, uint64_t bytes);
 
-// An allocation in flight: begin and acquire, then the driver's call, then its entry is inserted,
-// or its bytes are released.
+// Allocation in flight. The wrapper calls begin and acquire, then the driver. After that it inserts
+// the entry or releases the bytes.
 struct ga_allocation {
-    struct ga_root *root;  // NULL: not arbitrated, the driver alone decides
-    struct ga_entry entry; // its key is known once the driver has answered
-    uint64_t epoch;        // number that the interface reads before the driver's call
+    struct ga_root *root;  // NULL: not arbitrated; only the driver decides
+    struct ga_entry entry; // key: set after the driver has answered
+    uint64_t epoch;        // number that the interface reads before it calls the driver
 };
 
-// Finds the root. False: the allocation is refused, because nothing can be accounted for.
+// Finds the root. False: the allocation must be refused, because it cannot be accounted for.
 static inline bool ga_allocation_begin(struct ga_allocation *c) {
     c->root = ga_root_get();
     return GA_LIKELY(c->root != NULL) || !ga_root_denies();
 }
 
-// Acquires the entry's bytes of a device, by its number; −1: the device is not arbitrated. False:
-// refused, and nothing was acquired.
+// Acquires the entry's bytes of a device number; −1: the device is not arbitrated. False: refused;
+// nothing was acquired.
 static inline bool ga_allocation_acquire(struct ga_allocation *c, int device) {
     if (GA_UNLIKELY(device < 0)) {
         c->root = NULL;
@@ -106,11 +110,12 @@ static inline void ga_allocation_release(const struct ga_allocation *c) {
     ga_release_entry(c->root, &c->entry);
 }
 
-// A block was freed out of our sight; its bytes are on their way.
-void ga_admit_lost(struct ga_root *root, const struct ga_entry *entry);
+// Releases a block that was freed by a call that the library does not see. Its bytes are in flight.
+void ga_admit_unseen_free(struct ga_root *root, const struct ga_entry *entry);
 
-// Puts a block into the table: its bytes are no longer on their way, but held. False: no memory.
-// An entry that it replaces was freed out of our sight; its bytes go where they came from.
+// Inserts a block into the table: its bytes are held, and no longer in flight. False: no memory.
+// Another entry with this key was freed by a call that the library does not see; its bytes are
+// released.
 static inline bool ga_insert(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old;
     ga_move_begin(root);
@@ -121,14 +126,14 @@ static inline bool ga_insert(struct ga_root *root, const struct ga_entry *entry)
         ga_inflight_add(old.device, old.bytes);
     ga_move_end();
     if (GA_UNLIKELY(old.key != 0))
-        ga_admit_lost(root, &old);
+        ga_admit_unseen_free(root, &old);
     if (GA_UNLIKELY(put && entry->kind == GA_MEMORY_MANAGED))
         ga_publish_managed(root, entry->device, entry->bytes);
     ga_publish_more(root);
     return put;
 }
 
-// Takes the block with a key out of the table; its bytes are in flight from then on. False: the
+// Removes the block with a key from the table. Its bytes are in flight from then on. False: the
 // table has no such block.
 static inline bool ga_remove_key(struct ga_root *root, struct ga_key key, struct ga_entry *entry) {
     ga_move_begin(root);
@@ -140,24 +145,27 @@ static inline bool ga_remove_key(struct ga_root *root, struct ga_key key, struct
         ga_publish_managed(root, entry->device, 0 - entry->bytes);
     return found;
 }
-// Takes out the block at an address, as ga_remove_key.
+// Removes the block at an address, like ga_remove_key.
 static inline bool ga_remove(struct ga_root *root, uint64_t address, struct ga_entry *entry) {
     return ga_remove_key(root, (struct ga_key){address, GA_SPACE_PLAIN}, entry);
 }
 
-// So many contexts, from this one on, have ended, and with them all blocks that lived there.
+// Removes and releases all blocks of `contexts` contexts that have ended; `context` is the serial
+// number of the first.
 void ga_admit_sweep(struct ga_root *root, uint64_t context, uint32_t contexts);
 
-// More than the whole limit: it can never be had.
+// Reports whether bytes exceed the whole limit of a device, so that they can never be granted.
 bool ga_admit_exceeds(struct ga_root *root, uint32_t device, uint64_t bytes);
 
-// An object is taken by the thread that asks, before the driver makes it, and may be waited for.
-// flags: 0, or GA_FLAG_NOTICED: it exists already, and nothing is refused or waited for. *tag: the
-// session that it is counted in. Opens the lease. False: refused, and nothing was taken.
+// Acquires an object for the calling thread before the driver makes it, and waits if the policy
+// says so. Opens the lease. flags: 0, or GA_FLAG_NOTICED for an object that exists already, which
+// is neither refused nor waited for. *tag: the session that counts it. False: refused; nothing was
+// acquired.
 bool ga_admit_object(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t flags,
                      uint16_t *tag);
-// Objects go back in the name of the thread that took them (maker: ga_self.number, kept in
-// ga_entry.bytes), whoever destroys them; nothing, where their session (tag) is over. Never waits.
+// Returns objects in the name of the thread that acquired them, whichever thread destroys them.
+// maker: that thread's ga_self.number, as kept in ga_entry.bytes. Does nothing if their session
+// (tag) is over. Never waits.
 void ga_admit_return(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
                      uint32_t maker, uint16_t tag);
 

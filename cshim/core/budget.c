@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
+// Answers from the daemon about the memory of devices, and how long they hold. The lease page gives
+// most answers without a request; the last reply is a second source.
 #include "core/budget.h"
 
 #include "core/credit.h"
 #include "core/device.h"
 #include "core/session.h"
 
-// Where the daemon keeps nothing in the page, how long its last answer is used again, so that a
-// program that asks in a loop does not ask the daemon as often: what others do shows with this
-// delay.
+// How long the last reply is reused if the daemon publishes no figures in the lease page. A program
+// that asks in a loop then does not send a request each time. Changes by other jobs show this much
+// later.
 #define FRESH_MS 50
 
-// How often the page is read again when the daemon changes it meanwhile.
+// Number of times the figures in the page are read again when the daemon changes them meanwhile.
 #define READS 64
 
 static uint64_t less(uint64_t a, uint64_t b) {
     return a > b ? a - b : 0;
 }
 
-// Where the answer about a device is kept; NULL: there are more devices than anybody has. The
-// caller holds the lock.
-static struct ga_answer *place_of(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
+// Returns the record of the answer about a device, or a free record. NULL: more devices than any
+// process has. The caller holds answers_lock.
+static struct ga_answer *record_of(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE]) {
     for (size_t i = 0; i < GA_DEVICES; i++) {
         struct ga_answer *a = &root->answers[i];
         if (!a->known || ga_device_same(a->uuid, uuid))
@@ -28,9 +30,10 @@ static struct ga_answer *place_of(struct ga_root *root, const uint8_t uuid[GA_UU
     return NULL;
 }
 
-static bool recall(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *to) {
+static bool find_answer(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE],
+                        struct ga_answer *to) {
     ga_self_lock(&root->answers_lock);
-    const struct ga_answer *a = place_of(root, uuid);
+    const struct ga_answer *a = record_of(root, uuid);
     bool found = a && a->known;
     if (found)
         *to = *a;
@@ -38,24 +41,24 @@ static bool recall(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struc
     return found;
 }
 
-static void remember(struct ga_root *root, const struct ga_answer *answer) {
+static void store_answer(struct ga_root *root, const struct ga_answer *answer) {
     ga_self_lock(&root->answers_lock);
-    struct ga_answer *a = place_of(root, answer->uuid);
+    struct ga_answer *a = record_of(root, answer->uuid);
     if (a)
         *a = *answer;
     ga_self_unlock(&root->answers_lock);
 }
 
-// The credit word of the lease that an answer is about; 0: there is none.
+// Returns the credit word of the lease that an answer is about; 0: there is no lease.
 static uint64_t word_of(const struct ga_answer *a) {
     return a->slot < GA_PAGE_SLOTS && a->view
                ? atomic_load(ga_credit_word(&a->view->page->lease[a->slot]))
                : 0;
 }
 
-// What follows from an answer now: what the process took out of its own credit since then is used,
-// what it gave back is free. False: something else has changed, too.
-static bool follows(struct ga_root *root, const struct ga_answer *a, struct ga_budget *budget) {
+// Computes the budget of now from an earlier answer: credit that the process took since is used,
+// credit that it returned is free. False: something else has changed, too.
+static bool project(struct ga_root *root, const struct ga_answer *a, struct ga_budget *budget) {
     uint64_t word = word_of(a);
     if (atomic_load(&root->view) != a->view || atomic_load(&root->link_epoch) != a->link_epoch ||
         atomic_load(&root->asked) != a->asked || ((word ^ a->word) & GA_EPOCH_MASK))
@@ -69,9 +72,10 @@ static bool follows(struct ga_root *root, const struct ga_answer *a, struct ga_b
     return true;
 }
 
-// What the daemon keeps in the page about the lease of the last answer. False: nothing that holds
-// now.
-static bool shown(struct ga_root *root, const struct ga_answer *a, struct ga_budget *budget) {
+// Reads the figures that the daemon publishes in the page about the lease of the last answer.
+// False: it publishes none, or they are out of date.
+static bool read_published(struct ga_root *root, const struct ga_answer *a,
+                           struct ga_budget *budget) {
     if (a->slot >= GA_PAGE_SLOTS || !a->view || atomic_load(&root->view) != a->view ||
         atomic_load(&root->link_epoch) != a->link_epoch || atomic_load(&root->link) != GA_LINK_LIVE)
         return false;
@@ -99,11 +103,11 @@ static bool shown(struct ga_root *root, const struct ga_answer *a, struct ga_bud
     return false;
 }
 
-// Asks the daemon. An older one does not say which word it has summed by; its answer holds only for
-// this moment.
+// Asks the daemon. An older daemon does not send the credit word by which it summed up, so its
+// answer is used once and not stored.
 static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], struct ga_answer *a,
                        bool *ok) {
-    struct ga_wire_room_request request; // of the same form as a query
+    struct ga_wire_room_request request; // its layout is that of a query
     struct ga_reply reply = {.request = 0};
     _Static_assert(sizeof request == sizeof(struct ga_wire_query_request), "a UUID");
     *a = (struct ga_answer){
@@ -121,7 +125,7 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
                          &reply);
     if (way != GA_WAY_ASK || reply.header.status != GA_STATUS_OK)
         return way;
-    // The first fields of both replies are the same.
+    // The first fields of both replies are identical.
     a->total = reply.body.room.total;
     a->used = reply.body.room.used;
     a->room = reply.body.room.room;
@@ -130,7 +134,7 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
         a->word = reply.body.room.word;
         a->slot = reply.body.room.slot;
         a->limited = reply.body.room.flags & GA_ROOM_LIMITED;
-        remember(root, a);
+        store_answer(root, a);
         *ok = true;
     } else {
         *ok = !room && ga_message_fits(&reply, sizeof reply.body.query);
@@ -138,10 +142,10 @@ static enum ga_way ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], s
     return way;
 }
 
-// There is no daemon, and what it has granted already is all that can be had.
+// Answers while there is no daemon: only credit that was granted already can be had.
 static void without_daemon(struct ga_root *root, const struct ga_answer *a,
                            struct ga_budget *budget) {
-    if (!follows(root, a, budget))
+    if (!project(root, a, budget))
         *budget = (struct ga_budget){.total = a->total, .used = a->used, .limited = a->limited};
     uint64_t word = word_of(a);
     budget->room = word & GA_FLAG_CLOSED ? 0 : word & GA_CREDIT_MASK;
@@ -153,10 +157,10 @@ bool ga_budget_ask(struct ga_root *root, const uint8_t uuid[GA_UUID_SIZE], uint6
     bool ok;
     if (!root->env.virtualize)
         return false;
-    bool known = recall(root, uuid, &last);
+    bool known = find_answer(root, uuid, &last);
     bool fresh =
-        known && (shown(root, &last, budget) ||
-                  (ga_os_coarse_ms() - last.at_ms < FRESH_MS && follows(root, &last, budget)));
+        known && (read_published(root, &last, budget) ||
+                  (ga_os_coarse_ms() - last.at_ms < FRESH_MS && project(root, &last, budget)));
     if (!fresh) {
         enum ga_way way = ask(root, uuid, &now, &ok);
         if (ok)

@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// Table of the valid replies, and the check of a message against it. cshim/test/codec.c runs the
+// check on messages from cshimtest.
 #include "core/codec.h"
 
-// What a reply of each type is when it is neither an error nor a notice.
+// Form of a reply of each type, unless it is an error or a notice.
 static const struct {
     uint16_t type;
-    uint16_t body; // its bytes
-    bool waits;    // that it waits may be said before
-    bool text;     // follows the body
+    uint16_t body; // bytes of its body
+    bool waits;    // true: the daemon may first answer that the request waits
+    bool text;     // true: text follows the body
 } replies[] = {
     {GA_TYPE_HELLO, sizeof(struct ga_wire_hello_reply), true, false},
     {GA_TYPE_RESUME, sizeof(struct ga_wire_hello_reply), false, false},
@@ -51,7 +53,8 @@ bool ga_codec_is_reply(const struct ga_wire_header *header, size_t n) {
         return false;
     if (header->status == GA_STATUS_WAITING)
         return replies[i].waits && got == sizeof(struct ga_wire_waiting_reply);
-    // A session that is refused by policy: its reply's body has no room for the reason.
+    // A session that policy refuses: the reply is an error, because Hello's body has no field for
+    // the reason.
     if ((type == GA_TYPE_HELLO || type == GA_TYPE_RESUME) && header->status != GA_STATUS_OK &&
         got == sizeof(struct ga_wire_error_reply))
         return true;

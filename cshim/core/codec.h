@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a message from the daemon has to be, before anything of it is read. The Go side has the
-// same in ipc/codec.go, and cshimtest holds the two against each other.
+// Validation of messages from the daemon: message.c calls it before it reads anything else of a
+// message. The Go side is ipc/codec.go; the tests in cshimtest compare the two. Pure functions, no
+// locks.
 #ifndef GA_CODEC_H
 #define GA_CODEC_H
 
@@ -9,8 +10,9 @@
 
 #include "core/wire.h"
 
-// Whether n bytes are a reply of this protocol, with the body that its type and status ask for. A
-// reply of another version is one where it says so: its header means the same in every version.
+// Reports whether n bytes are a reply of this protocol, with the body that its type and status
+// demand. A reply of another protocol version is valid if its status says so, because the header
+// has the same meaning in all versions.
 bool ga_codec_is_reply(const struct ga_wire_header *header, size_t n);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Acquires, releases and closes the connections in root.connections. link.c opens them.
 #include "core/connection.h"
 
 #include "core/inherit.h"
@@ -13,7 +14,7 @@ static bool swap_owner(struct ga_connection *connection, uint32_t from) {
 
 static struct ga_connection *try_acquire(struct ga_root *root, size_t connections) {
     uint32_t epoch = atomic_load(&root->link_epoch);
-    // First one that is connected, then any.
+    // Prefer a connection that is open.
     for (int connected = 1; connected >= 0; connected--) {
         for (size_t i = 0; i < connections; i++) {
             struct ga_connection *connection = &root->connections[i];
@@ -28,7 +29,7 @@ static struct ga_connection *try_acquire(struct ga_root *root, size_t connection
 }
 
 // Frees the connections of threads that ended in the middle of a request. The daemon takes the end
-// of a connection for the end of its request.
+// of such a connection as the end of its request.
 static void reclaim(struct ga_root *root) {
     int pid = ga_os_pid();
     for (size_t i = 0; i < GA_CONNECTIONS; i++) {
@@ -80,7 +81,8 @@ void ga_connection_set(struct ga_connection *connection, int fd) {
     int had = atomic_load(&connection->fd_plus_1) - 1;
     if (had >= 0) {
         if (ga_os_is(had, &connection->id)) {
-            // A forked child may have it too, and the daemon is to see the end.
+            // Shut it down first, because a forked child may have a copy: the daemon must see the
+            // end.
             ga_os_shutdown(had);
             ga_os_close(had);
         }

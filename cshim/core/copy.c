@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The functions that a compiler calls without being told to: to copy, clear and compare
-// structures. libc's are replaced by sanitizers, whose own count each byte that they are
-// given, and may not be ready when the library is called. These are seen by this library alone.
+// Functions that the compiler calls to copy, clear and compare structures. libc's versions are
+// replaced by sanitizers, which check each byte and may not be ready when the library is called.
+// These versions are visible only inside this library.
 #include <stddef.h>
 #include <stdint.h>
 
@@ -14,7 +14,7 @@ HIDDEN void *memmove(void *to, const void *from, size_t size);
 HIDDEN void *memset(void *at, int value, size_t size);
 HIDDEN int memcmp(const void *a, const void *b, size_t size);
 
-// Upwards.
+// Copies from low to high addresses.
 static void copy(unsigned char *to, const unsigned char *from, size_t size) {
     for (; size >= sizeof(word); size -= sizeof(word)) {
         *(word *)to = *(const word *)from;

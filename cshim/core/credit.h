@@ -1,17 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// The credit word of a lease: what may be taken without asking. Its layout is
-// that of LeaseSlot in wire.h.
+// The credit word of a lease: bytes that the process may use without asking the daemon. Its layout
+// is that of LeaseSlot in wire.h. admit.h acquires credit, release.h returns it.
 //
-// Both directions change the credit bits alone, atomically, and leave the flags and
-// the epoch as they are: a change of the daemon's between our load and our swap makes
-// the swap fail.
+// Acquire and release change the credit bits by an atomic swap, and keep the flags and the epoch.
+// If the daemon changes the word between our load and our swap, the swap fails and is repeated. No
+// lock is needed.
 #ifndef GA_CREDIT_H
 #define GA_CREDIT_H
 
 #include "core/os.h"
 #include "core/wire.h"
 
-typedef _Atomic uint64_t ga_word; // one that both sides of the page use
+typedef _Atomic uint64_t
+    ga_word; // word of the lease page, written by both the daemon and this process
 
 static inline ga_word *ga_credit_word(struct ga_wire_lease_slot *slot) {
     return (ga_word *)&slot->credit;
@@ -21,8 +22,8 @@ static inline ga_word *ga_credit_low(struct ga_wire_lease_slot *slot) {
     return (ga_word *)&slot->low;
 }
 
-// Records that the credit fell to what word says. Of another epoch it is not ours to touch:
-// the daemon begins the word anew after each of its changes.
+// Lowers the recorded minimum of the credit to that of `word`. A minimum of another epoch stays,
+// because the daemon resets it at each of its changes.
 static inline void ga_credit_lower(struct ga_wire_lease_slot *slot, uint64_t word) {
     ga_word *low = ga_credit_low(slot);
     uint64_t least = word & ~(GA_FLAG_NOTIFY | GA_FLAG_CLOSED);
@@ -35,9 +36,9 @@ static inline void ga_credit_lower(struct ga_wire_lease_slot *slot, uint64_t wor
     }
 }
 
-// Takes bytes. False: closed, or not enough; nothing changed. *seen is what the word is believed
-// to be: right, it spares a load that the swap would have to wait for; wrong, it costs one more
-// swap. It is left at what the word became.
+// Acquires bytes. False: the word is closed or has too little credit; nothing changed. *seen: the
+// caller's guess of the word. A right guess saves a load that the swap would wait for; a wrong
+// guess costs one more swap. *seen is set to the new value of the word.
 static inline bool ga_credit_acquire_seen(struct ga_wire_lease_slot *slot, uint64_t bytes,
                                           uint64_t *seen) {
     ga_word *word = ga_credit_word(slot);
@@ -65,9 +66,9 @@ static inline bool ga_credit_acquire(struct ga_wire_lease_slot *slot, uint64_t b
     return ga_credit_acquire_seen(slot, bytes, &seen);
 }
 
-// Gives bytes back, saturating; returns the word that was replaced. GA_FLAG_NOTIFY in it:
-// somebody waits and wants to hear of it. Far from the limit, which is where every honest word
-// is, an addition does it: nobody but the threads of this process adds.
+// Returns bytes to the credit, up to GA_CREDIT_LIMIT. Returns the previous value of the word; if it
+// has GA_FLAG_NOTIFY, another job waits for bytes and the daemon must be told. Far below the limit,
+// as a normal word is, a plain addition suffices: only threads of this process add.
 static inline uint64_t ga_credit_release(struct ga_wire_lease_slot *slot, uint64_t bytes) {
     ga_word *word = ga_credit_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);

@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Assigns the numbers of devices, under root.devices_lock. Lookups take no lock, because a device
+// that is known never changes.
 #include "core/device.h"
 
 bool ga_device_same(const uint8_t a[GA_UUID_SIZE], const uint8_t b[GA_UUID_SIZE]) {

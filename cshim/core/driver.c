@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks the daemon for the device of a driver, and keeps the answers in root.drivers.
 #include "core/driver.h"
 
 #include "core/device.h"
@@ -17,9 +18,9 @@ static bool find(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
     return false;
 }
 
-// Of threads that come here together the first one's answer stands.
-static void remember(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
-                     uint8_t device[GA_UUID_SIZE]) {
+// Stores an answer. If several threads asked at once, the first answer stays.
+static void store(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
+                  uint8_t device[GA_UUID_SIZE]) {
     size_t next = 0;
     ga_self_lock(&root->devices_lock);
     while (next < GA_DRIVERS && atomic_load(&root->drivers[next].known))
@@ -32,7 +33,7 @@ static void remember(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
     ga_self_unlock(&root->devices_lock);
 }
 
-// False: no answer came.
+// Asks the daemon. False: no answer came.
 static bool ask(struct ga_root *root, const uint8_t name[GA_UUID_SIZE],
                 uint8_t device[GA_UUID_SIZE]) {
     struct ga_wire_driver_request request;
@@ -53,10 +54,10 @@ bool ga_driver_device(struct ga_root *root, const char *name, uint8_t device[GA_
         padded[i] = (uint8_t)name[i];
     if (!name || find(root, padded, device))
         return true;
-    // An older daemon counts all of them on the processor.
+    // An older daemon counts all such drivers on the processor.
     if (ga_session_ensure(root) != GA_WAY_ASK ||
         (atomic_load(&root->able) & GA_ABLE_DRIVER && !ask(root, padded, device)))
         return false;
-    remember(root, padded, device);
+    store(root, padded, device);
     return true;
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Parses the GPUARB_ variables into struct ga_env. environ.c finds the variables.
 #include "core/env.h"
 
 #include "core/environ.h"
@@ -9,7 +10,7 @@ static char upper(char c) {
     return c >= 'a' && c <= 'z' ? (char)(c - 'a' + 'A') : c;
 }
 
-// The shift of a unit letter, all of them binary; −1: none of ours.
+// Returns the shift of a unit letter; all units are powers of 1024. −1: not a unit.
 static int unit_shift(char c) {
     static const char units[] = "BKMGT";
     for (int i = 0; units[i]; i++)
@@ -28,10 +29,11 @@ static const char *skip_spaces(const char *s) {
     return s;
 }
 
-// A decimal number, as it is spelled: "12.345".
+// Decimal number as it is written, such as "12.345".
 struct decimal {
     const char *whole;
-    const char *fraction; // behind the dot; at its end where there is none
+    const char *fraction; // first digit after the point; equal to end if there is no point
+    // first byte after the number
     const char *end;
 };
 
@@ -51,9 +53,12 @@ static bool read_decimal(const char *s, struct decimal *d) {
     return s > d->fraction;
 }
 
-#define MOST (UINT64_MAX >> 1) // as in Go; its bits are all ones, so that a part of a unit fits in
+#define MOST                                                                                       \
+    (UINT64_MAX >>                                                                                 \
+     1) // as in Go. All its bits are ones, so the fraction of a unit always fits in below it
 
-// The number times 2^shift, rounded down; false: it is too large. *exact: nothing was cut off.
+// Computes the number times 2^shift, rounded down. False: it is too large. *exact: nothing was
+// rounded.
 static bool scale(const struct decimal *d, int shift, uint64_t *value, bool *exact) {
     uint64_t whole = 0;
     uint64_t part = 0;
@@ -66,7 +71,8 @@ static bool scale(const struct decimal *d, int shift, uint64_t *value, bool *exa
     if (whole > MOST >> shift)
         return false;
     *exact = true;
-    for (const char *s = d->end; s > d->fraction; s--) { // from the last digit on: none is lost
+    for (const char *s = d->end; s > d->fraction;
+         s--) { // from the last digit on, so that no digit is lost
         part += (uint64_t)(s[-1] - '0') << shift;
         *exact = *exact && part % 10 == 0;
         part /= 10;
@@ -80,7 +86,7 @@ static bool is_max(const char *s) {
     return upper(s[0]) == 'M' && upper(s[1]) == 'A' && upper(s[2]) == 'X' && !*skip_spaces(s + 3);
 }
 
-// As accounting.ParseSize reads it: accounting/testdata/sizes.tsv holds both to the same.
+// Parses a size as accounting.ParseSize does; accounting/testdata/sizes.tsv tests both.
 bool ga_env_size(const char *text, uint64_t *bytes) {
     struct decimal d;
     bool exact;
@@ -111,7 +117,7 @@ bool ga_env_share(const char *text, uint32_t *per_mille) {
     if (!read_decimal(text, &d) || *skip_spaces(d.end) != '%' ||
         *skip_spaces(skip_spaces(d.end) + 1))
         return false;
-    // Tenths of a per cent: no digit may follow them but 0.
+    // Only tenths of a per cent: later digits must be 0.
     for (const char *s = d.fraction + 1; s < d.end; s++)
         if (*s != '0')
             return false;
@@ -136,18 +142,20 @@ static bool read_token(const char *text, uint8_t token[16]) {
     return true;
 }
 
-// Notes a limit whose size cannot be read. Device memory is refused then, because running without
+// Notes a limit whose size cannot be parsed. Device memory is then refused, because running without
 // the limit would be the opposite of what the user meant.
-static void is_wrong(struct ga_env *env, const char *name, const char *value, const char *what) {
+static void note_malformed(struct ga_env *env, const char *name, const char *value,
+                           const char *what) {
     ga_log("%s=%s is no %s", name, value, what);
-    if (!env->wrong) {
-        env->wrong = name;
-        env->wrong_what = what;
-        ga_log_format(env->wrong_value, sizeof env->wrong_value, "%s", value);
+    if (!env->malformed) {
+        env->malformed = name;
+        env->malformed_kind = what;
+        ga_log_format(env->malformed_value, sizeof env->malformed_value, "%s", value);
     }
 }
 
-// A number from 1 on; 0: there is none. What is below is 1, what no number holds is the largest.
+// Reads a number of at least 1; 0: the variable is not set. Raises smaller numbers to 1, and lowers
+// larger ones to UINT32_MAX.
 static uint32_t read_count(const char *name) {
     const char *text = ga_environ_get(name);
     if (!text || !*text)
@@ -173,7 +181,7 @@ static uint64_t read_size(struct ga_env *env, const char *name) {
     const char *text = ga_environ_get(name);
     uint64_t bytes = GA_NO_LIMIT;
     if (text && *text && !ga_env_size(text, &bytes))
-        is_wrong(env, name, text, SIZE);
+        note_malformed(env, name, text, SIZE);
     return bytes;
 }
 
@@ -182,22 +190,22 @@ static void read_limits(struct ga_env *env) {
     const char *memory = ga_environ_get("GPUARB_MEMORY");
     if (memory && *memory && ga_env_share(memory, &env->hello.share)) {
         if (env->hello.share == 0)
-            env->hello.memory = 0; // a share of 0 stands for none
+            env->hello.memory = 0; // a share of 0 means no memory at all
     } else if (memory && *memory && !ga_env_size(memory, &env->hello.memory)) {
-        is_wrong(env, "GPUARB_MEMORY", memory, SIZE_OR_SHARE);
+        note_malformed(env, "GPUARB_MEMORY", memory, SIZE_OR_SHARE);
     }
     env->host = read_size(env, "GPUARB_HOST");
     env->hello.streams = read_count("GPUARB_STREAMS");
     env->hello.slots = read_count("GPUARB_SLOTS");
     env->hello.stream_reserve = read_size(env, "GPUARB_STREAM_RESERVE");
     if (env->hello.stream_reserve == 0)
-        env->hello.stream_reserve = GA_NO_LIMIT; // no wish
+        env->hello.stream_reserve = GA_NO_LIMIT; // no reserve of its own
     else if (env->hello.stream_reserve > GA_CREDIT_LIMIT &&
              env->hello.stream_reserve != GA_NO_LIMIT)
         env->hello.stream_reserve = GA_CREDIT_LIMIT;
 }
 
-// One of the words, counted from 1; 0: none of them.
+// Returns the position of the value in a list of words, from 1 on; 0: not set, or not in the list.
 static uint32_t read_word(const char *name, const char *const words[], size_t count) {
     const char *value = ga_environ_get(name);
     if (!value || !*value)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The variables that a program is started with. They are read once, at the first GPU call, because
-// another thread may change the environment at any time. GPUARB_LOG and GPUARB_QUIET are read by
-// log.c.
+// The environment variables that limit a program. root.c has them read once, at the first GPU call,
+// because another thread may change the environment at any time. log.c reads GPUARB_LOG and
+// GPUARB_QUIET. After ga_env_read the struct is constant, so it needs no lock.
 #ifndef GA_ENV_H
 #define GA_ENV_H
 
@@ -11,26 +11,27 @@
 #include "core/wire.h"
 
 struct ga_env {
-    bool virtualize;        // GPUARB_VIRTUALIZE, default true
-    bool in_job;            // GPUARB_JOB holds a token
-    bool loss_closed;       // what to do without a daemon, until one has said
-    bool loss_named_closed; // GPUARB_ON_LOSS says closed: it stays so
-    uint64_t host;          // GPUARB_HOST in bytes, or GA_NO_LIMIT
-    const char *wrong;      // a size that cannot be read: its variable, or NULL
-    const char *wrong_what; // the kind of value that it should have
-    char wrong_value[64];   // its value, cut off after 63 bytes
-    char socket[3][108];    // the daemon's, to try in this order; empty: no more
-    // What a daemon is told: the token; GPUARB_MEMORY, GPUARB_STREAM_RESERVE in bytes, or
-    // GA_NO_LIMIT; GPUARB_MEMORY as a share, per mille, GPUARB_STREAMS, GPUARB_SLOTS,
-    // GPUARB_ON_FULL and GPUARB_SLOT_SCOPE, or 0.
+    bool virtualize;            // GPUARB_VIRTUALIZE; true if not set
+    bool in_job;                // true: GPUARB_JOB holds a token
+    bool loss_closed;           // true: without a daemon refuse, until a daemon says otherwise
+    bool loss_named_closed;     // true: GPUARB_ON_LOSS says closed, which no daemon can change
+    uint64_t host;              // GPUARB_HOST in bytes; GA_NO_LIMIT: not set
+    const char *malformed;      // name of the variable whose size cannot be parsed; NULL: none
+    const char *malformed_kind; // kind of value that the variable should have
+    char malformed_value[64];   // value of that variable, cut off after 63 bytes
+    char socket[3][108]; // paths of the daemon's socket, in the order of the attempts; "": no more
+    // Message that opens a session, with the token and the limits. memory, stream_reserve: bytes,
+    // or GA_NO_LIMIT. share: GPUARB_MEMORY as a share, per mille. share, streams, slots, on_full,
+    // slot_scope: they are 0 if not set.
     struct ga_wire_hello_request hello;
 };
 
+// Reads all variables. Called once in a process, and once in each forked child.
 void ga_env_read(struct ga_env *env);
 
-// A size as people write it: 4G, 4GiB, 4096M, 123, 1.5G, max. False: not a size.
+// Parses a size as people write it: 4G, 4GiB, 4096M, 123, 1.5G, max. False: not a size.
 bool ga_env_size(const char *text, uint64_t *bytes);
-// A share as people write it: 25%, 12.5%. False: not a share of 0.1% to 100%.
+// Parses a share as people write it: 25%, 12.5%. False: not a share of 0.1% to 100%.
 bool ga_env_share(const char *text, uint32_t *per_mille);
 
 #endif

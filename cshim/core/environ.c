@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the environment without libc's getenv.
 #include "core/environ.h"
 
 #include <linux/auxvec.h>
@@ -6,18 +7,19 @@
 #include "core/os.h"
 
 extern char **environ;
-// libc's, where it has it.
+// Weak, because some libc may lack it.
 extern unsigned long getauxval(unsigned long type) __attribute__((weak));
 
-// The program has rights that whoever started it has not (setuid), as for secure_getenv(3): he does
-// not say which files it writes to, or whom it asks.
-static bool is_entrusted(void) {
+// Reports whether the program has more rights than the user who started it (setuid), as
+// secure_getenv(3) does. Such a user must not choose files that the program writes to, or its
+// daemon.
+static bool is_setuid(void) {
     return getauxval && getauxval(AT_SECURE);
 }
 
 const char *ga_environ_get(const char *name) {
     size_t n = ga_os_length(name);
-    if (!environ || is_entrusted())
+    if (!environ || is_setuid())
         return NULL;
     for (char **e = environ; *e; e++) {
         size_t i = 0;

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps the table of imports, under root.imports_lock, and publishes its sums.
 #include "core/import.h"
 
 #include "core/publish.h"
 
+// Adds an import to the published sums, or removes it from them.
 static void count(struct ga_root *root, const struct ga_entry *e, bool more) {
     ga_publish_import(root, e->device, more ? e->bytes : 0 - e->bytes,
                       e->bytes ? 0 : (more ? 1 : -1));
 }
 
-// Memory that is opened twice has the same address twice. With another size it is another block:
-// the one before has ended, and no call that we see said so.
+// Memory that is opened twice has the same address both times. An entry of another size at this
+// address is another block, which was closed by a call that the library does not see.
 void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry e = *entry;
     struct ga_entry old = {0};
@@ -20,7 +22,7 @@ void ga_import_note(struct ga_root *root, const struct ga_entry *entry) {
         e.tag = (uint16_t)(old.tag + 1);
     bool put = ga_table_put(&root->imports, &e, &old);
     ga_self_unlock(&root->imports_lock);
-    if (!put) // without memory to remember it by, it stays unknown
+    if (!put) // no memory for the entry: publish it as an import of unknown size
         ga_publish_import(root, e.device, 0, 1);
     if (put && e.tag == 1) {
         count(root, &e, true);
@@ -45,7 +47,7 @@ bool ga_import_remove(struct ga_root *root, struct ga_key key, struct ga_entry *
     return found;
 }
 
-void ga_import_ended(struct ga_root *root, const struct ga_entry *entry, bool ended) {
+void ga_import_finish_remove(struct ga_root *root, const struct ga_entry *entry, bool ended) {
     struct ga_entry old;
     if (ended) {
         if (entry->tag == 1)

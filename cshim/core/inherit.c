@@ -1,9 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Static table of descriptors. It needs no lock: each field is atomic, and a slot is claimed by a
+// swap.
 #include "core/inherit.h"
 
-// What descriptors this process holds, outside of the wiped root, so that a child can close the
-// copies that it inherited. A record is only ever acted upon when the identity fits: a number that
-// the program has closed may be another connection's by now, which has a record of its own.
+// Descriptors of this process. The table lies outside of the root, which fork wipes, so that a
+// child can close its inherited copies. A descriptor is closed only if its identity matches. If the
+// program has closed a number, it may belong to another connection by now, which has an entry of
+// its own.
 struct inherited {
     _Atomic int fd_plus_1;
     _Atomic uint64_t dev, ino;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// List of the interfaces that this process uses, and the reap over all of them.
 #include "core/interface.h"
 
-// Facts about the process, the same in a forked child. Without a lock, which a child might find
-// taken: a place is given once, and those before it stay.
+// Interfaces that have joined. A forked child has the same interfaces, so fork does not wipe the
+// list. It has no lock, because a child might inherit the lock in a locked state. A place in the
+// list is filled once, and never emptied.
 static _Atomic(struct ga_interface *) joined[GA_INTERFACES];
 
 void ga_interface_join(struct ga_interface *interface) {

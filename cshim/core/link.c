@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Opens the link: connects, sends Hello or Resume, and reports the process's objects to the daemon.
+// The caller holds root->linking. session.c decides when a link is opened.
 #include "core/link.h"
 
 #include <errno.h>
@@ -10,16 +12,17 @@
 #include "core/publish.h"
 #include "core/streams.h"
 
-// It is not had already: a handler that interrupts who has it finds no root.
+// The calling thread cannot hold the lock already: a signal handler that interrupts its holder
+// finds no root.
 void ga_link_lock(struct ga_root *root) {
-    ga_self_go_away();
+    ga_self_enter_mutex();
     ga_mutex_lock(&root->linking, -1);
 }
 
 bool ga_link_try_lock(struct ga_root *root) {
-    ga_self_go_away();
+    ga_self_enter_mutex();
     if (!ga_mutex_lock(&root->linking, 0)) {
-        ga_self_come_back();
+        ga_self_leave_mutex();
         return false;
     }
     return true;
@@ -27,20 +30,20 @@ bool ga_link_try_lock(struct ga_root *root) {
 
 void ga_link_unlock(struct ga_root *root) {
     ga_mutex_unlock(&root->linking);
-    ga_self_come_back();
+    ga_self_leave_mutex();
 }
 
-#define BUSY_MS 30000 // how long a daemon that has no room for one more program is asked for it
+#define BUSY_MS 30000 // how long a daemon without room for one more program is asked again
 
-// There is a daemon, and it has no room for this process now. It is asked again, and meanwhile
-// nothing is to be had: the process is not without a daemon.
-static void be_busy(struct ga_root *root, const char *why) {
+// Notes that the daemon is there, but has no room for this process now. The process asks again for
+// BUSY_MS and gets nothing meanwhile. The policy for a missing daemon does not apply.
+static void note_busy(struct ga_root *root, const char *why) {
     uint64_t now = ga_os_now_ms();
     if (root->busy_since_ms == 0)
         root->busy_since_ms = now;
     bool late = !ga_link_is_asked_again(root, now);
     atomic_store(&root->busy, 1);
-    if (why[0] && atomic_exchange(late ? &root->warned : &root->told_wait, 1) == 0)
+    if (why[0] && atomic_exchange(late ? &root->warned : &root->wait_reported, 1) == 0)
         ga_log_user("%t: %s", why, late ? "device memory is refused" : "the program waits");
 }
 
@@ -48,26 +51,25 @@ bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now) {
     return now < root->busy_since_ms + BUSY_MS;
 }
 
-static bool is_bar(int error) {
+static bool is_obstacle(int error) {
     return error == -EACCES || error == -EPERM || error == -EMFILE || error == -ENFILE;
 }
 
 static int connect_any(struct ga_root *root) {
     int fd = -ENOENT;
-    int bar = 0;
+    int obstacle = 0;
     for (size_t i = 0; i < 3 && root->env.socket[i][0] && fd < 0; i++) {
         fd = ga_os_connect(root->env.socket[i]);
-        if (is_bar(fd))
-            bar = fd;
-        if (fd == -EAGAIN) // so many are in front
-            be_busy(root, "the daemon has more programs waiting to connect than it can take in");
+        if (is_obstacle(fd))
+            obstacle = fd;
+        if (fd == -EAGAIN) // its backlog is full
+            note_busy(root, "the daemon has more programs waiting to connect than it can take in");
     }
-    atomic_store(&root->barred, fd < 0 ? bar : 0);
+    atomic_store(&root->connect_error, fd < 0 ? obstacle : 0);
     return fd;
 }
 
-// Opens a connection. It belongs to no link yet, so that only the thread that opens
-// it uses it.
+// Opens a connection. It belongs to no link yet, so only the thread that opens it uses it.
 static bool open_connection(struct ga_root *root, struct ga_connection *connection) {
     int fd = connect_any(root);
     if (fd >= 0)
@@ -85,18 +87,18 @@ static uint64_t next_request(struct ga_root *root) {
     return atomic_fetch_add(&root->next_request, 1) + 1;
 }
 
-// Returns the question for a daemon that does not answer. It goes out on a connection of its own,
+// Returns a test request for a daemon that does not answer. It is sent on a separate connection,
 // root->silent. Until that connection has something to read, no thread sends the daemon anything
-// else, so that no thread waits for it again. An answer, an error or the connection's end shows
-// that a daemon can be asked again. The question is a query before Hello, which reserves nothing
-// and changes nothing.
-static struct ga_request question(struct ga_root *root) {
+// else, so no thread waits for it again. An answer, an error or the connection's end shows that a
+// daemon can be asked again. The request is a query before Hello, which reserves nothing and
+// changes nothing.
+static struct ga_request test_request(struct ga_root *root) {
     static const struct ga_wire_query_request query;
     return (struct ga_request){GA_TYPE_QUERY, next_request(root), &query, sizeof query, -1, 0};
 }
 
 void ga_link_note_silence(struct ga_root *root) {
-    struct ga_request request = question(root);
+    struct ga_request request = test_request(root);
     if (ga_link_is_silent(root) || !open_connection(root, &root->silent))
         return;
     if (ga_message_send(atomic_load(&root->silent.fd_plus_1) - 1, request.type, request.number,
@@ -108,8 +110,8 @@ bool ga_link_is_silent(const struct ga_root *root) {
     return atomic_load(&root->silent.fd_plus_1) != 0;
 }
 
-// Reports whether a daemon that was noted to be silent still is. If not, closes the connection with
-// the question.
+// Reports whether a daemon that did not answer is still silent. If it is not, closes the connection
+// with the test request.
 static bool is_still_silent(struct ga_root *root) {
     int fd = atomic_load(&root->silent.fd_plus_1) - 1;
     if (fd < 0)
@@ -120,26 +122,26 @@ static bool is_still_silent(struct ga_root *root) {
     return false;
 }
 
-// Asks the question on root->spare and waits for the answer. False: the daemon did not answer in
-// time, and root->spare became root->silent; or it has no room for one more connection; or the
+// Sends the test request on root->spare and waits for the answer. False: the daemon did not answer
+// in time, and root->spare became root->silent; or it has no room for one more connection; or the
 // connection broke.
-static bool is_awake(struct ga_root *root) {
+static bool answers_test(struct ga_root *root) {
     struct ga_reply reply;
-    struct ga_request request = question(root);
+    struct ga_request request = test_request(root);
     int error = ga_wait_exchange(root, &root->spare, &request, &reply, NULL);
     if (reply.fd >= 0)
         ga_os_close(reply.fd);
     if (error == -ETIMEDOUT)
         ga_connection_move(&root->silent, &root->spare);
     else if (error == 0 && ga_message_is_turned_away(&reply.header))
-        be_busy(root, text_of(&reply));
+        note_busy(root, text_of(&reply));
     else if (error == 0)
         return true;
     return false;
 }
 
-// Sends a request on a connection that is being opened, and waits for the reply. False: there was
-// none.
+// Sends a request on a connection that is being opened, and waits for the reply. False: no reply
+// came.
 static bool exchange(struct ga_root *root, struct ga_connection *connection, uint16_t type,
                      const void *body, size_t size, int send_fd, struct ga_reply *reply) {
     struct ga_request request = {type, next_request(root), body, size, send_fd, 0};
@@ -153,7 +155,7 @@ static void log_status(const char *what, const struct ga_reply *reply) {
     ga_log("%s: the daemon answers %u %t", what, (uint64_t)reply->header.status, text_of(reply));
 }
 
-// Maps the page that came with a reply. NULL: it is none of ours.
+// Maps the page that came with a reply. NULL: it is not a lease page of this version.
 static struct ga_wire_page *map_page(int fd) {
     if (ga_os_file_size(fd) < GA_PAGE_SIZE)
         return NULL;
@@ -166,7 +168,7 @@ static struct ga_wire_page *map_page(int fd) {
     return page;
 }
 
-// Takes over a page. The old one stays mapped: a thread may be looking at it.
+// Starts to use a page. The old page stays mapped, because another thread may be reading it.
 static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t tag) {
     int fd = ga_os_raise_fd(reply->fd);
     reply->fd = -1;
@@ -174,7 +176,8 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
     struct ga_view *view = page ? ga_root_alloc(root, sizeof *view) : NULL;
     if (!view) {
         ga_log("the daemon's lease page cannot be used");
-        // It has a session for us whose limits nobody would keep.
+        // The daemon has a session for this process, but the process could not obey its limits:
+        // refuse.
         atomic_store(&root->hello_refused, 1);
         ga_os_close(fd);
         return false;
@@ -193,7 +196,7 @@ static bool adopt_page(struct ga_root *root, struct ga_reply *reply, uint16_t ta
 static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
     ga_os_copy(root->token, reply->body.hello.session, GA_TOKEN_SIZE);
     root->has_token = true;
-    // Who asked for "closed" by name keeps it, whatever the configuration says.
+    // A user who asked for "closed" keeps it, whatever the configuration says.
     ga_publish_host(root);
     bool closed = reply->body.hello.on_loss == GA_LOSS_CLOSED || root->env.loss_named_closed;
     atomic_store(&root->on_loss, closed ? GA_LOSS_CLOSED : GA_LOSS_OPEN);
@@ -204,29 +207,30 @@ static void adopt_hello(struct ga_root *root, const struct ga_reply *reply) {
 static void go_live(struct ga_root *root) {
     atomic_store(&root->spare.epoch, atomic_fetch_add(&root->link_epoch, 1) + 1);
     atomic_store(&root->warned, 0);
-    atomic_store(&root->walled, 0);
+    atomic_store(&root->connect_blocked, 0);
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        atomic_store(&root->devices[d].debt, 0); // it was told, or is not of this session
+        atomic_store(&root->devices[d].debt,
+                     0); // the daemon was told, or this session never owed it
     atomic_store(&root->link, GA_LINK_LIVE);
     ga_publish(root);
 }
 
-// Asks for a session, and waits for it as long as the daemon does. A Hello that is sent again
-// because its daemon died has the number of the first.
-static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *reply) {
+// Asks for a session, and waits as long as the daemon makes it wait. If the daemon dies, the Hello
+// is sent again with its first number.
+static bool ask_hello(struct ga_root *root, ga_wait_tick *tick, struct ga_reply *reply) {
     if (root->hello_request == 0)
         root->hello_request = next_request(root);
     struct ga_request request = {
         GA_TYPE_HELLO, root->hello_request, &root->env.hello, sizeof root->env.hello, -1, 0};
-    int error = ga_wait_exchange(root, &root->spare, &request, reply, look);
+    int error = ga_wait_exchange(root, &root->spare, &request, reply, tick);
     if (error == -ETIMEDOUT)
         ga_link_note_silence(root);
     if (error == 0 && reply->header.status != GA_STATUS_SHUTTING_DOWN) {
         root->hello_request = 0;
         return true;
     }
-    // There was a daemon: it is looked for like one that had us. One that did no more than take
-    // the connection is looked for once, since the next one may do the same.
+    // There was a daemon, so treat it like a lost one, and look for it again. If it closed the
+    // connection without an answer, look only once: the next daemon may do that, too.
     bool broken = error != -ETIMEDOUT && atomic_load(&root->link) != GA_LINK_LOST;
     if (reply->waited || broken) {
         atomic_store(&root->link, GA_LINK_LOST);
@@ -235,14 +239,14 @@ static bool ask_hello(struct ga_root *root, ga_look *look, struct ga_reply *repl
     return false;
 }
 
-// There is a daemon, and it opens no session. What was refused by policy is not to be had at all; a
-// Hello's reply has no room for words, so the daemon spells that as the error that has. The same
-// where its tables are full: whoever fills them must not lift the limits of others. Else it is as
-// without a daemon, but that the user hears the true reason.
+// Handles a daemon that opens no session. After a refusal by policy no memory is granted. This also
+// applies if the daemon's tables are full: a job that fills them must not lift the limits of
+// others. The reason comes in an error, because Hello's reply has no text. After other errors the
+// policy for a missing daemon applies, but the user is told the true reason.
 static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
     const char *text = text_of(reply);
     if (ga_message_is_turned_away(&reply->header)) {
-        be_busy(root, text);
+        note_busy(root, text);
         return;
     }
     bool refused =
@@ -255,7 +259,7 @@ static void note_refusal(struct ga_root *root, const struct ga_reply *reply) {
                     closed ? "device memory is refused" : "running without any GPU memory limit");
 }
 
-// What the process itself counts, device by device.
+// Sums of what the process itself counts, by device.
 struct sums {
     uint16_t tag;
     uint64_t used[GA_DEVICES];
@@ -282,12 +286,13 @@ static void sum_up(struct ga_root *root, struct sums *s) {
     }
 }
 
-// Whether anything of a device is in use; contexts the program may have whatever it does there.
+// Reports whether anything of a device is in use. Contexts do not count, because a program may have
+// them without using the device.
 static bool uses(const struct sums *s, uint32_t device) {
     return s->used[device] || s->objects[device].streams;
 }
 
-// Whether the process holds something that is charged under the present tag.
+// Reports whether the process holds anything that is charged with the current tag.
 static bool holds(struct ga_root *root) {
     struct sums s;
     sum_up(root, &s);
@@ -303,18 +308,18 @@ uint64_t ga_link_used(struct ga_root *root, uint32_t device) {
     return s.used[device];
 }
 
-// Takes over the session that a Hello opened. What was taken so far was taken from nobody: it
-// gets no place in the new session, and no byte moves meanwhile. Nor where nothing was held when
-// it was asked for: another thread may take the first bytes at this moment, on the word that there
-// is no daemon. It has them before the freeze, and then they are found here; or it finds behind it
-// that the link is another one, and asks again (without_daemon in admit.c).
+// Starts to use the session that a Hello opened. Bytes acquired before were never part of a
+// session, so they get no place in this one; all moves are frozen meanwhile. This also holds if
+// nothing was held when the session was asked for, because another thread may just acquire its
+// first bytes without a daemon. If it does so before the freeze, the bytes are found here. If
+// after, it finds that the link has changed, and asks the daemon (without_daemon in admit.c).
 static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     ga_threads_freeze(root);
-    bool anew = root->has_token || holds(root);
+    bool new_tag = root->has_token || holds(root);
     uint16_t tag = atomic_load(&root->tag);
-    bool ok = adopt_page(root, reply, (uint16_t)(tag + anew));
+    bool ok = adopt_page(root, reply, (uint16_t)(tag + new_tag));
     if (ok) {
-        for (uint32_t d = 0; anew && d < GA_DEVICES; d++) {
+        for (uint32_t d = 0; new_tag && d < GA_DEVICES; d++) {
             atomic_store(&root->devices[d].streams, 0);
             atomic_store(&root->stranded[d], 0);
             atomic_store(&root->pooled[d], 0);
@@ -326,21 +331,22 @@ static bool begin_session(struct ga_root *root, struct ga_reply *reply) {
     return ok;
 }
 
-// Here the thread may wait for long. It holds root->linking, which only those want who need a
-// session, too.
-static bool say_hello(struct ga_root *root, ga_look *look) {
+// Opens a new session. The thread may wait here for long. It holds root->linking, for which only
+// threads wait that need a session, too.
+static bool say_hello(struct ga_root *root, ga_wait_tick *tick) {
     struct ga_reply reply = {.fd = -1};
     if (!open_connection(root, &root->spare))
         return false;
     atomic_store(&root->hello_refused, 0);
-    bool ok = ask_hello(root, look, &reply);
+    bool ok = ask_hello(root, tick, &reply);
     if (ok && reply.header.status != GA_STATUS_OK) {
         log_status("Hello", &reply);
         note_refusal(root, &reply);
         ok = false;
     }
-    if (ok && reply.fd < 0) // the kernel drops the page's descriptor where there is no room for it
-        atomic_store(&root->barred, -EMFILE);
+    if (ok &&
+        reply.fd < 0) // the kernel drops the page's descriptor if the process may have no more
+        atomic_store(&root->connect_error, -EMFILE);
     ok = ok && ga_message_fits(&reply, sizeof reply.body.hello) && reply.fd >= 0 &&
          begin_session(root, &reply);
     if (ok)
@@ -365,8 +371,8 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
         if (!atomic_load(&device->known) || atomic_load(&device->refused) ||
             !(slot || uses(&s, d) || s.objects[d].contexts))
             continue;
-        // A lease that never had a slot gets the first that is free.
-        if (slot == 0) { // there is one: no more devices than slots
+        // A lease without a slot gets the first free slot.
+        if (slot == 0) { // one is free, because there are as many slots as devices
             slot = (uint32_t)__builtin_ctz(~taken) + 1;
             taken |= 1u << (slot - 1);
         }
@@ -379,15 +385,15 @@ static void fill_leases(struct ga_root *root, struct ga_wire_resume_request *res
     }
 }
 
-// Without the page's descriptor the daemon may make a new page, and counts what we say we use; the
-// rest of what it granted it has again, to give it anew. So the credit is withdrawn first, and for
-// good: a daemon that has the old page still counts the same way, whether we hear of it or not.
+// Withdraws the credit for good, because the page's descriptor is lost. The daemon may make a new
+// page. It counts the bytes that we report as used, and takes all other granted bytes back. With
+// the credit withdrawn first, a daemon that still has the old page arrives at the same sums.
 static void withdraw(struct ga_view *view) {
     for (size_t i = 0; i < GA_PAGE_SLOTS; i++)
         atomic_fetch_and(ga_credit_word(&view->page->lease[i]), ~GA_CREDIT_MASK);
 }
 
-// Opens the leases that the new page has no slot for yet: what is freed there must find one.
+// Opens leases for devices that have no slot in the new page, because frees need a slot there.
 static void attach_held(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     struct sums s;
@@ -409,8 +415,9 @@ static void attach_held(struct ga_root *root) {
     }
 }
 
-// A daemon that lends no count of streams has the one that its predecessor wrote down. It is given
-// back all of that, and asked for as many as there are; from now on it hears of each.
+// Converts lent stream counts for an older daemon that does not lend them. Such a daemon has the
+// count that its predecessor saved. Gives all of these streams back, then requests as many as
+// exist. From then on the daemon is told of each stream.
 static bool return_streams(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     struct ga_reply reply;
@@ -427,13 +434,13 @@ static bool return_streams(struct ga_root *root) {
         if (stream.count > 0 &&
             !exchange(root, &root->spare, GA_TYPE_STREAM, &stream, sizeof stream, -1, &reply))
             return false;
-        atomic_store(word, 0); // else the next one is told
+        atomic_store(word, 0); // otherwise the next such daemon would be told again
     }
     return true;
 }
 
-// Tells, of each lease, what there is that is no bytes, after the daemon knows of the bytes.
-static bool tell_objects(struct ga_root *root) {
+// Reports the contexts, streams and thread slots of each lease, after the daemon knows the bytes.
+static bool report_objects(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         struct ga_wire_objects_request list;
@@ -482,7 +489,7 @@ static enum resumed resume(struct ga_root *root) {
     if (!ok)
         return FAILED;
     if (!accepted && reply.header.status == GA_STATUS_TOO_MANY) {
-        be_busy(root, text_of(&reply));
+        note_busy(root, text_of(&reply));
         return FAILED;
     }
     if (!accepted)
@@ -490,24 +497,24 @@ static enum resumed resume(struct ga_root *root) {
     if (new_page && !adopt_page(root, &reply, atomic_load(&root->tag)))
         return FAILED;
     if (!atomic_load(&root->view))
-        return REFUSED; // no page of ours, none of theirs
+        return REFUSED; // there is neither an old page nor a new one
     adopt_hello(root, &reply);
     attach_held(root);
     bool able = atomic_load(&root->able) & GA_ABLE_OBJECTS;
-    return (able ? tell_objects(root) : return_streams(root)) ? RESUMED : FAILED;
+    return (able ? report_objects(root) : return_streams(root)) ? RESUMED : FAILED;
 }
 
-static bool open_link(struct ga_root *root, ga_look *look) {
+static bool open_link(struct ga_root *root, ga_wait_tick *tick) {
     if (!root->has_token && !holds(root))
-        return say_hello(root, look);
+        return say_hello(root, tick);
     if (!open_connection(root, &root->spare))
         return false;
-    if (!is_awake(root)) {
+    if (!answers_test(root)) {
         ga_connection_set(&root->spare, -1);
         return false;
     }
     atomic_store(&root->hello_refused, 0);
-    // From the sums to the new link no byte moves, so that the daemon hears of each one once.
+    // From the sums to the new link no byte moves, so that the daemon counts each byte once.
     ga_threads_freeze(root);
     enum resumed resumed = resume(root);
     if (resumed == RESUMED)
@@ -516,15 +523,15 @@ static bool open_link(struct ga_root *root, ga_look *look) {
     if (resumed == RESUMED)
         return true;
     ga_connection_set(&root->spare, -1);
-    // A daemon that does not take us up: a session from scratch, on a connection from scratch.
-    return resumed == REFUSED && say_hello(root, look);
+    // The daemon does not know the session: open a new session, on a new connection.
+    return resumed == REFUSED && say_hello(root, tick);
 }
 
-bool ga_link_open(struct ga_root *root, ga_look *look) {
+bool ga_link_open(struct ga_root *root, ga_wait_tick *tick) {
     if (is_still_silent(root))
         return false;
     atomic_store(&root->busy, 0);
-    bool ok = open_link(root, look);
+    bool ok = open_link(root, tick);
     if (!atomic_load(&root->busy))
         root->busy_since_ms = 0;
     return ok;

@@ -1,33 +1,34 @@
 // SPDX-License-Identifier: Apache-2.0
-// Opening the link to the daemon: Hello for a new session, Resume for one that
-// lost its daemon or began without one.
+// Opening the link to the daemon. Hello opens a new session. Resume continues a session that lost
+// its daemon or began without a daemon. session.c calls these functions; wait.c exchanges the
+// messages. Mutex: root->linking, which guards the fields of ga_root up to next_request.
 #ifndef GA_LINK_H
 #define GA_LINK_H
 
 #include "core/message.h"
 #include "core/wait.h"
 
-// root->linking, which passes on when its holder dies.
+// Locks root->linking. If its holder dies, the next thread gets it.
 void ga_link_lock(struct ga_root *root);
 bool ga_link_try_lock(struct ga_root *root);
 void ga_link_unlock(struct ga_root *root);
 
-// One attempt, which may wait for what the session reserves; the caller holds root->linking.
-// True: root->link is live.
-bool ga_link_open(struct ga_root *root, ga_look *look);
-// Notes that the daemon did not answer within GA_REPLY_MS, and sends it a question. Until the
+// Tries once to open the link, and may wait for what the session reserves. The caller holds
+// root->linking. True: root->link is live.
+bool ga_link_open(struct ga_root *root, ga_wait_tick *tick);
+// Notes that the daemon did not answer within GA_REPLY_MS, and sends it a test request. Until the
 // daemon answers that, ga_link_open returns false at once. The caller holds root->linking.
 void ga_link_note_silence(struct ga_root *root);
 // Reports whether the daemon was noted to be silent, and no answer was seen since.
 bool ga_link_is_silent(const struct ga_root *root);
-// While root->busy says so: whether it is worth another attempt.
+// Reports whether another attempt is due while root->busy is set. now: ga_os_now_ms.
 bool ga_link_is_asked_again(const struct ga_root *root, uint64_t now);
-// A further connection of the session, by Join, for a connection that is not open. Its descriptor;
-// −EAGAIN when the session may have no more, −EBUSY when none can be made or the daemon has no room
-// for one, −1 when the daemon is gone or does not know the session.
+// Opens one more connection of the session, by Join. Returns its descriptor. −EAGAIN: the session
+// may have no more. −EBUSY: none can be made, or the daemon has no room for one. −1: the daemon is
+// gone or does not know the session.
 int ga_link_join(struct ga_root *root, struct ga_connection *connection);
 
-// The bytes of a device that it is charged with.
+// Returns the bytes of a device that are charged to this process.
 uint64_t ga_link_used(struct ga_root *root, uint32_t device);
 
 #endif

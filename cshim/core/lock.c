@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// The waits of both locks, and the detection of dead holders.
 #include "core/lock.h"
 
-// No wait is longer than this in one piece: a wake that is lost delays, and hangs nothing, and a
-// holder that dies is noticed.
+// Longest wait in one system call. So a lost wake-up delays a thread, but cannot hang it, and a
+// dead holder is noticed.
 #define SLICE_MS 250
 
 __thread uint32_t ga_lock_thread __attribute__((tls_model("initial-exec")));
 
-uint32_t ga_lock_know_self(void) {
+uint32_t ga_lock_read_self(void) {
     ga_lock_thread = (uint32_t)ga_os_tid();
     return ga_lock_thread;
 }

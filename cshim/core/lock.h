@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// Two locks for memory that may be wiped by fork: all zero is "free", and
-// releasing a free one does no harm.
+// Two locks for memory that fork may wipe. All zero means free, and releasing a free lock is
+// harmless.
 //
-// ga_spin guards some tens of nanoseconds of memory operations: no system call,
-// no driver call inside. Its release is a plain store; a waiter that does not get
-// it soon sleeps in steps instead of burning the holder's processor. Its holder's signal
-// handlers do not want it.
-// ga_mutex may be held across system calls, never across a wait for admission, and across
-// a driver call only where the wait for it has an end and its holder can come again. It says which
-// thread holds it: if that thread has ended, in a driver's call say, the next one gets it.
+// ga_spin guards some tens of nanoseconds of memory operations, without system calls or driver
+// calls. Its release is a plain store. A waiter spins briefly, then sleeps in steps. A signal
+// handler that interrupts the holder must not lock it (ga_self_enter).
+// ga_mutex may be held across system calls, but never across a wait for admission. It may be held
+// across a driver call only if other threads' waits for the mutex are bounded and its holder may
+// lock it again later. Its state names the holder: if that thread has ended, for example inside a
+// driver call, the next waiter gets the mutex.
 #ifndef GA_LOCK_H
 #define GA_LOCK_H
 
 #include "core/os.h"
 
-// The calling thread's id; 0: it was not asked for yet. A forked child has its parent's until it
-// is asked for anew (ga_lock_know_self).
+// ID of the calling thread; 0: not read yet. A forked child has its parent's value until
+// ga_lock_read_self.
 extern __thread uint32_t ga_lock_thread __attribute__((tls_model("initial-exec")));
-uint32_t ga_lock_know_self(void);
+// Reads the calling thread's ID from the kernel, and stores it.
+uint32_t ga_lock_read_self(void);
 static inline uint32_t ga_lock_self(void) {
     uint32_t self = ga_lock_thread;
-    return GA_LIKELY(self != 0) ? self : ga_lock_know_self();
+    return GA_LIKELY(self != 0) ? self : ga_lock_read_self();
 }
 
 struct ga_spin {
@@ -41,11 +42,12 @@ static inline void ga_spin_unlock(struct ga_spin *lock) {
 }
 
 struct ga_mutex {
-    _Atomic uint32_t state; // 0 free, else the thread that holds it, with a bit when somebody waits
+    // 0: free; else the ID of the holder, with the bit WAITED if threads wait
+    _Atomic uint32_t state;
 };
 
-// False when it could not be had within timeout_ms (−1: waits for ever), and at once where the
-// thread has it already.
+// Locks a mutex. False: not locked within timeout_ms (−1: no limit), or the calling thread holds it
+// already.
 bool ga_mutex_lock(struct ga_mutex *m, int timeout_ms);
 bool ga_mutex_is_mine(const struct ga_mutex *m);
 void ga_mutex_unlock(struct ga_mutex *m);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats lines in buffers on the stack, and writes them. The settings are read once.
 #include "core/log.h"
 
 #include <stdarg.h>
@@ -16,7 +17,8 @@ struct line {
     size_t size;
 };
 
-// What is no printable character becomes a blank: a line stays one, whoever's words are in it.
+// Appends a character. Non-printable characters become spaces, so that text from outside stays on
+// one line.
 static void put(struct line *l, char c) {
     if (l->used + 1 < l->size)
         l->text[l->used++] = (uint8_t)c < 0x20 || c == 0x7f ? ' ' : c;
@@ -39,7 +41,7 @@ static void put_signed(struct line *l, int64_t value) {
     put_number(l, value < 0 ? 0 - (uint64_t)value : (uint64_t)value, 10);
 }
 
-// Every number is 64 bits wide: callers cast.
+// Formats a line. Every number has 64 bits, so callers must cast.
 static void format(struct line *l, const char *f, va_list args) {
     for (; *f; f++) {
         if (*f != '%') {
@@ -85,7 +87,8 @@ size_t ga_log_format(char *text, size_t size, const char *f, ...) {
     return l.used;
 }
 
-// "gpuarb: … \n" in one write, so that lines of several processes stay whole.
+// Begins a line "gpuarb: …". A line is written at once, so that lines of several processes stay
+// whole.
 static void start_line(struct line *l, char *buffer, bool with_pid) {
     *l = (struct line){buffer, 0, LINE_SIZE - 1};
     for (const char *s = "gpuarb: "; *s; s++)
@@ -98,7 +101,7 @@ static void start_line(struct line *l, char *buffer, bool with_pid) {
     }
 }
 
-// The line that a function's last named parameter f, and what follows, make.
+// Formats a line from a function's last named parameter f and its variable arguments.
 #define FORMAT_LINE(l, buffer, with_pid, f)                                                        \
     do {                                                                                           \
         va_list args;                                                                              \
@@ -108,8 +111,8 @@ static void start_line(struct line *l, char *buffer, bool with_pid) {
         va_end(args);                                                                              \
     } while (0)
 
-// How long a program is held up by whoever does not read what it says; then the line is lost. A
-// pipe that is ready for more takes it whole.
+// Longest wait for a reader that does not read its pipe; then the line is lost. A pipe that is
+// ready takes the whole line.
 #define PATIENCE_MS 100
 
 static void end_line(struct line *l, int fd) {
@@ -128,7 +131,7 @@ static struct {
     char where[4096]; // "": ga_log writes nothing
 } settings;
 #define NOT_READ 0u
-#define READ UINT32_MAX // no ID of a process
+#define READ UINT32_MAX // not the ID of any process
 
 void ga_log_read_environment(void) {
     uint32_t state = atomic_load(&settings.state);
@@ -175,7 +178,7 @@ void ga_log(const char *f, ...) {
         end_line(&l, 2);
         return;
     }
-    // Opened for each line: messages are few, and no descriptor stays behind.
+    // Opened for each line: messages are few, and the library keeps no descriptor.
     int fd = ga_os_open_append(where);
     if (fd >= 0) {
         end_line(&l, fd);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Messages, without stdio and without allocation: a line is formatted in a stack
-// buffer (%u %x %d for 64-bit values, %s, and %t for a text of the daemon's, of up to GA_TEXT_SIZE
-// bytes) and written by one write(2). What is no printable character becomes a blank.
+// Messages without stdio and allocation. A line is formatted on the stack and written by one
+// write(2). Formats: %u %x %d for 64-bit values, %s, and %t for text of the daemon, of up to
+// GA_TEXT_SIZE bytes. Non-printable characters become spaces. All files of the library use this; no
+// lock is taken.
 #ifndef GA_LOG_H
 #define GA_LOG_H
 
@@ -12,10 +13,9 @@
 // the first GPU call, and before the first line if that comes earlier.
 void ga_log_read_environment(void);
 
-// For who turned messages on with GPUARB_LOG=FILE|stderr; at most GA_LOG_LINES lines.
+// Writes a line for users who set GPUARB_LOG=FILE|stderr; at most GA_LOG_LINES lines in a process.
 void ga_log(const char *format, ...);
-// On stderr whatever GPUARB_LOG says, unless GPUARB_QUIET does: the few lines that the user must
-// see.
+// Writes a line to stderr, unless GPUARB_QUIET is set: for the few lines that every user must see.
 void ga_log_user(const char *format, ...);
 
 // Formats into line (of size bytes, NUL-terminated) and returns the length.

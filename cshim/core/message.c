@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Builds messages to the daemon, and receives replies. codec.c checks their form.
 #include "core/message.h"
 
 #include <errno.h>
@@ -34,8 +35,8 @@ bool ga_message_is_turned_away(const struct ga_wire_header *header) {
     return header->type == GA_REPLY_BIT && header->status == GA_STATUS_TOO_MANY;
 }
 
-// Replies to another request are stale (of a wait that was given up) and are skipped; anything
-// that is no reply of this protocol ends the connection.
+// Skips replies to earlier requests, whose wait was given up. Any other unexpected message is an
+// error after which the caller closes the connection.
 int ga_message_receive(int socket, const struct ga_os_identity *id, uint16_t type, uint64_t request,
                        struct ga_reply *reply, int timeout_ms) {
     for (bool reset = false;;) {
@@ -46,7 +47,7 @@ int ga_message_receive(int socket, const struct ga_os_identity *id, uint16_t typ
         int n = ga_os_receive(socket, id, &message, sizeof message, &reply->fd, timeout_ms);
         if (n == 0)
             return -EPIPE;
-        if (n == -ECONNRESET && !reset) { // said once, before what was sent ahead of it
+        if (n == -ECONNRESET && !reset) { // reported once, before messages that were sent earlier
             reset = true;
             continue;
         }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts in the table root.objects, with one entry for each device and thread, and in
+// ga_device.streams.
 #include "core/objects.h"
 
-// An entry of root->objects: its bytes are the contexts, and above them the streams where slots are
-// threads'; its context is the holds.
+// Layout of an entry of root->objects. Low bits of its bytes: contexts. Above them: streams, if
+// slots are counted by thread. Its context: holds.
 #define STREAM (1ull << 24)
 #define FIELD (STREAM - 1)
 
@@ -14,10 +16,10 @@ static uint64_t field(uint64_t now, int32_t count) {
     int64_t next = (int64_t)now + count;
     return next < 0                 ? 0
            : (uint64_t)next > FIELD ? FIELD
-                                    : (uint64_t)next; // more than any driver makes
+                                    : (uint64_t)next; // no driver makes more than FIELD
 }
 
-// How many more there were to give back than the maker has.
+// Changes the count of a thread. Returns by how much the count would have become negative.
 static int32_t change(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t maker,
                       int32_t count) {
     struct ga_entry e;
@@ -35,11 +37,11 @@ static int32_t change(struct ga_root *root, enum ga_object what, uint32_t device
     e.bytes = streams * STREAM + contexts;
     if (e.bytes || e.context)
         ga_table_put(&root->objects, &e,
-                     &old); // without memory the next daemon does not hear of it
+                     &old); // without memory for it the next daemon is not told of it
     return left < 0 ? (int32_t)-left : 0;
 }
 
-// Streams that are no thread's. How many more there were to give back than that is nobody's matter.
+// Changes the count of streams that belong to no thread. The count cannot become negative.
 static void count_streams(struct ga_root *root, uint32_t device, int32_t count) {
     _Atomic uint32_t *streams = &root->devices[device].streams;
     uint32_t now = atomic_load(streams);
@@ -50,14 +52,15 @@ static void count_streams(struct ga_root *root, uint32_t device, int32_t count) 
 void ga_objects_add(struct ga_root *root, enum ga_object what, uint32_t device, uint32_t maker,
                     int32_t count) {
     bool threads = atomic_load(&root->slot_scope[device]) == GA_SCOPE_THREAD;
-    if (what == GA_OBJECT_STREAM && !threads) { // without a lock, since they are made in loops
+    if (what == GA_OBJECT_STREAM &&
+        !threads) { // without a lock, because programs create streams in loops
         count_streams(root, device, count);
         return;
     }
     ga_spin_lock(&root->objects_lock);
     int32_t missing = change(root, what, device, threads ? maker : 0, count);
     if (missing && what != GA_OBJECT_STREAM && threads)
-        change(root, what, device, 0, -missing); // before there was a daemon to say whose slots are
+        change(root, what, device, 0, -missing); // counted before a daemon said whose the slots are
     ga_spin_unlock(&root->objects_lock);
     if (missing && what == GA_OBJECT_STREAM)
         count_streams(root, device, -missing);
@@ -67,12 +70,12 @@ uint16_t ga_objects_type(enum ga_object what) {
     return what == GA_OBJECT_STREAM ? GA_TYPE_STREAM : GA_TYPE_CONTEXT;
 }
 
-// The two requests are laid out alike.
+// Fills in the request. Stream requests and context requests have one layout.
 struct ga_wire_context_request ga_objects_request(enum ga_object what, int32_t count,
                                                   uint32_t flags, uint32_t maker) {
     _Static_assert(sizeof(struct ga_wire_context_request) == sizeof(struct ga_wire_stream_request),
                    "and both have slot, count, flags, thread");
-    flags |= what == GA_OBJECT_HOLD ? GA_FLAG_HOLD : 0;
+    flags |= what == GA_OBJECT_THREAD_SLOT ? GA_FLAG_HOLD : 0;
     return (struct ga_wire_context_request){.count = count, .flags = flags, .thread = maker};
 }
 

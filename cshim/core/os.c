@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// System calls of os.h, and the waits on descriptors.
 #include "core/os.h"
 
 #include <errno.h>
@@ -31,7 +32,8 @@ static bool is_error(long ret) {
 
 static void *map(size_t size, int flags) {
     flags |= MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE;
-#ifdef __SANITIZE_THREAD__ // it has to see both, or takes what is mapped next for the same memory
+#ifdef __SANITIZE_THREAD__ // this sanitizer must see map and unmap, or takes later mappings for the
+                           // earlier memory
     void *seen = mmap(NULL, size, PROT_READ | PROT_WRITE, flags, -1, 0);
     return seen == MAP_FAILED ? NULL : seen;
 #else
@@ -77,7 +79,7 @@ void ga_os_barrier_of_all_threads(void) {
     if (CALL3(SYS_membarrier, REGISTER_PRIVATE_EXPEDITED, 0, 0) == 0 &&
         CALL3(SYS_membarrier, PRIVATE_EXPEDITED, 0, 0) == 0)
         return;
-    // Older than Linux 4.14: store buffers drain by themselves, in well under this.
+    // Linux before 4.14: store buffers drain by themselves in much less time.
     ga_os_sleep_us(2000);
 }
 
@@ -89,10 +91,10 @@ int ga_os_tid(void) {
     return (int)CALL0(SYS_gettid);
 }
 
-// The first thread keeps its number after its end, as long as others go on; the kernel shows it as
-// dead.
+// Reports whether the main thread has ended. It keeps its ID while other threads run; the kernel
+// shows its state as dead.
 static bool first_has_ended(void) {
-    char text[64]; // "PID (NAME) STATE", and then numbers only
+    char text[64]; // "PID (NAME) STATE", and then only numbers
     int fd = ga_os_open_read("/proc/self/stat");
     if (fd < 0)
         return false;
@@ -123,7 +125,7 @@ void ga_os_use_clock(ga_os_clock *clock) {
     atomic_store(&vdso_clock, clock);
 }
 
-// Asked on each call of a program without a daemon.
+// Called on each intercepted call of a program without a daemon.
 uint64_t ga_os_coarse_ms(void) {
     struct timespec t = {0, 0};
     ga_os_clock *clock = atomic_load_explicit(&vdso_clock, memory_order_relaxed);
@@ -166,7 +168,8 @@ void ga_os_wake(_Atomic uint32_t *word, int threads) {
     CALL3(SYS_futex, word, FUTEX_WAKE | FUTEX_PRIVATE_FLAG, threads);
 }
 
-// Programs, shells above all, expect the low numbers to be theirs.
+// Moves a descriptor to a high number, because programs, above all shells, expect the low ones to
+// be free.
 int ga_os_raise_fd(int fd) {
     static const int floors[] = {700, 300, 100, 40};
     for (size_t i = 0; i < sizeof floors / sizeof floors[0]; i++) {
@@ -188,7 +191,7 @@ int ga_os_connect(const char *path) {
     long fd = CALL3(SYS_socket, AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0);
     if (is_error(fd))
         return (int)fd;
-    // A full backlog must not hold the program up for ever.
+    // A full backlog must not stop the program for ever.
     struct timeval limit = {2, 0};
     ga_os_call(SYS_setsockopt, fd, SOL_SOCKET, SO_SNDTIMEO, (long)&limit, sizeof limit, 0);
     long ret;
@@ -204,10 +207,11 @@ int ga_os_connect(const char *path) {
 
 #define SELECTABLE 4096
 
-// poll waits for no descriptor where the process may open none (RLIMIT_NOFILE is 0); this does.
+// Waits for one descriptor with select, because poll fails if the process may open no descriptors
+// (RLIMIT_NOFILE is 0).
 static long select_one(int fd, bool out, const struct timespec *timeout) {
     uint64_t set[SELECTABLE / 64] = {0};
-    struct timespec left = timeout ? *timeout : (struct timespec){0, 0}; // the kernel writes to it
+    struct timespec left = timeout ? *timeout : (struct timespec){0, 0}; // the kernel changes it
     if (fd < 0 || fd >= SELECTABLE)
         return -EINVAL;
     set[fd / 64] = 1ull << fd % 64;
@@ -235,8 +239,8 @@ static long wait_for(int fd, short events, int timeout_ms) {
     }
 }
 
-// Looks at the next byte of a connection without taking it. Returns 1, 0 at the connection's end,
-// −EAGAIN if there is none yet, or another error.
+// Reads the next byte of a connection without removing it. Returns 1; 0: the connection has ended;
+// −EAGAIN: no byte yet; or another error.
 static long peek(int fd) {
     char c;
     struct iovec iov = {&c, 1};
@@ -246,7 +250,7 @@ static long peek(int fd) {
 
 bool ga_os_hung_up(int fd) {
     long n = peek(fd);
-    return n == 0 || (is_error(n) && n != -EAGAIN); // its end, or no connection at all
+    return n == 0 || (is_error(n) && n != -EAGAIN); // it has ended, or is not a connection
 }
 
 bool ga_os_is_quiet(int fd) {
@@ -280,11 +284,11 @@ int ga_os_send(int socket, const void *message, size_t size, int fd, int timeout
         long ready = wait_for(socket, POLLOUT, timeout_ms);
         if (ready <= 0)
             return ready == 0 ? -ETIMEDOUT : (int)ready;
-        timeout_ms = 0; // writable now: once more, then give up
+        timeout_ms = 0; // writable now: try once more
     }
 }
 
-// Takes the first descriptor that came along; more than one is nobody's, so they are closed.
+// Returns the first descriptor that came along, and closes all further ones.
 static int take_fd(struct msghdr *m) {
     int taken = -1;
     for (struct cmsghdr *c = CMSG_FIRSTHDR(m); c; c = CMSG_NXTHDR(m, c)) {
@@ -314,12 +318,11 @@ int ga_os_receive(int socket, const struct ga_os_identity *id, void *buffer, siz
                            .msg_iovlen = 1,
                            .msg_control = &control,
                            .msg_controllen = sizeof control.room};
-        // Straight to the wait on the common path: the reply is never there yet.
+        // Wait first, because the reply is never there yet.
         long ready = wait_for(socket, POLLIN, timeout_ms);
         if (ready < 0)
             return (int)ready;
-        // The number may have become another file's, and the wait was for that one, or for what
-        // it was before.
+        // The program may have closed the socket, and another file may have its number now.
         if (!ga_os_is(socket, id))
             return -EPIPE;
         if (ready == 0)
@@ -371,8 +374,8 @@ uint64_t ga_os_file_size(int fd) {
     return stat_fd(fd, &st) && st.st_size > 0 ? (uint64_t)st.st_size : 0;
 }
 
-// A pipe whose reader has gone, or a file that may grow no further, would end a program by a
-// signal. Only these two are kept away: somebody may want to end the program meanwhile.
+// Blocks SIGPIPE and SIGXFSZ during the write: a pipe without a reader or a full file would
+// otherwise end the program. Other signals stay open, because a user may want to end the program.
 void ga_os_write(int fd, const char *text, size_t size, int timeout_ms) {
     const uint64_t ours = 1ull << (SIGPIPE - 1) | 1ull << (SIGXFSZ - 1);
     const struct timespec now = {0, 0};
@@ -386,7 +389,7 @@ void ga_os_write(int fd, const char *text, size_t size, int timeout_ms) {
     do {
         n = CALL3(SYS_write, fd, text, size);
     } while (n == -EINTR);
-    uint64_t new = ours & ~pending; // what was pending before is the program's
+    uint64_t new = ours & ~pending; // a signal that was pending before belongs to the program
     if (is_error(n) && new)
         CALL4(SYS_rt_sigtimedwait, &new, NULL, &now, sizeof new);
     ga_os_restore_signals(blocked);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The kernel, without libc: raw system calls, so that no other interposer sees
-// them, errno is never touched, and the library imports next to nothing.
+// Raw system calls, without libc. So other interposed libraries do not see them, errno never
+// changes, and the library imports few symbols. All packages of the library use this file.
 //
-// Every function returns a value ≥ 0, or a negative errno. None allocates, none
-// takes a lock, all are safe in a signal handler.
+// Functions return a value ≥ 0 or −errno, if their comment says nothing else. No function allocates
+// or takes a lock, so all are safe in a signal handler.
 #ifndef GA_OS_H
 #define GA_OS_H
 
@@ -54,77 +54,78 @@ static inline void ga_os_relax(void) {
 #error "gpuarb knows x86-64 and aarch64"
 #endif
 
-// A file's identity: what tells our descriptor from another with the same number.
+// Identity of a file. It tells our descriptor from another file that has got the same number.
 struct ga_os_identity {
     uint64_t dev;
     uint64_t ino;
 };
 
-// Zeroed private memory, in whole pages; NULL when there is none.
+// Maps zeroed private memory, in whole pages; NULL: no memory.
 void *ga_os_map(size_t size);
-// The same, with its pages there already: what will be used soon, and must not fault then.
+// Maps memory as ga_os_map does, and populates its pages, because their use must not fault.
 void *ga_os_map_now(size_t size);
-// The first GA_PAGE_SIZE bytes of fd, shared, not inherited by a forked child; NULL on failure.
+// Maps the first GA_PAGE_SIZE bytes of fd as shared memory, which a forked child does not inherit.
+// NULL: it failed.
 void *ga_os_map_page(int fd, size_t size);
 void ga_os_unmap(void *at, size_t size);
-// A forked child finds these pages zeroed. False where the kernel cannot.
+// Makes a forked child find these pages zeroed. False: the kernel cannot do that.
 bool ga_os_wipe_on_fork(void *at, size_t size);
 void ga_os_huge_pages(void *at, size_t size);
 
-// A full memory barrier in every running thread of the process (membarrier(2)).
+// Runs a full memory barrier in every running thread of the process (membarrier(2)).
 void ga_os_barrier_of_all_threads(void);
 
 int ga_os_pid(void);
 int ga_os_tid(void);
 bool ga_os_thread_lives(int pid, int tid);
-// Milliseconds of a clock that never jumps.
+// Returns milliseconds of the monotonic clock.
 uint64_t ga_os_now_ms(void);
-// The same, cheap (no system call where there is a vDSO) and up to 4 ms late.
+// Returns the monotonic clock cheaply, up to 4 ms late; no system call if there is a vDSO.
 uint64_t ga_os_coarse_ms(void);
-// The vDSO's clock_gettime, which the loader's part has found. Not libc's, which programs replace
-// to have another time.
+// The vDSO's clock_gettime, which hook/loader.c finds. libc's is not used, because programs replace
+// it to simulate other times.
 struct timespec;
 typedef int ga_os_clock(int clock, struct timespec *time);
 void ga_os_use_clock(ga_os_clock *clock);
 void ga_os_sleep_us(uint64_t us);
-// Blocks all signals of the calling thread, and puts back what was blocked before. Two stay open,
-// by which libc reaches each thread of a program and waits for it: to end it, and to have it change
-// its user (setuid) with the others.
+// Blocks all signals of the calling thread but two, and returns the previous mask. libc uses these
+// two to reach each thread of a program and waits for its reaction: to cancel it, and to change its
+// user (setuid).
 uint64_t ga_os_block_signals(void);
 void ga_os_restore_signals(uint64_t blocked);
-// What the calling thread is called in lists of threads, up to 15 characters.
+// Sets the name of the calling thread, up to 15 characters.
 void ga_os_name_thread(const char *name);
 void ga_os_yield(void);
 
-// Waits until *word is not value, somebody wakes it, or timeout_ms passed (−1: for ever).
+// Waits until *word differs from value, a thread wakes it, or timeout_ms have passed (−1: no
+// limit).
 void ga_os_wait(_Atomic uint32_t *word, uint32_t value, int timeout_ms);
 void ga_os_wake(_Atomic uint32_t *word, int threads);
 
-// A connected SOCK_SEQPACKET socket, CLOEXEC, with a high number where that is allowed.
+// Returns a connected SOCK_SEQPACKET socket, CLOEXEC, with a high number if possible.
 int ga_os_connect(const char *path);
-// Says whether the other end of a connection is gone, without a wait.
+// Reports, without waiting, whether the other end of a connection is gone.
 bool ga_os_hung_up(int fd);
-// Reports, without waiting, whether a descriptor is a connection that has nothing to read, not even
-// its end.
+// Reports, without waiting, whether a descriptor is an open connection with nothing to read.
 bool ga_os_is_quiet(int fd);
-// Sends one whole message; fd ≥ 0 goes along. Never blocks longer than timeout_ms (0: not at all).
+// Sends one whole message, and fd with it if fd ≥ 0. Blocks at most timeout_ms (0: not at all).
 int ga_os_send(int socket, const void *message, size_t size, int fd, int timeout_ms);
-// Receives one message; *fd is a descriptor that came along, or −1. id is what the socket is:
-// nothing is taken from another that has its number since the program closed it.
-// −ETIMEDOUT after timeout_ms (−1: never); 0 when the peer is gone; −EMSGSIZE when cut; −EPIPE when
-// the program has closed it.
+// Receives one message. *fd: a descriptor that came with it, or −1. id: identity of the socket; if
+// the program has closed it and the number is another file's, nothing is read. Returns 0 when the
+// peer is gone, −ETIMEDOUT after timeout_ms (−1: never), −EMSGSIZE for a message that is too long,
+// −EPIPE if the program has closed the socket.
 int ga_os_receive(int socket, const struct ga_os_identity *id, void *buffer, size_t size, int *fd,
                   int timeout_ms);
 int ga_os_raise_fd(int fd);
 void ga_os_close(int fd);
-// Ends a connection for both sides, whoever else has the descriptor.
+// Ends a connection for both sides, even if other processes have the descriptor.
 void ga_os_shutdown(int socket);
 bool ga_os_identify(int fd, struct ga_os_identity *id);
 bool ga_os_is(int fd, const struct ga_os_identity *id);
 uint64_t ga_os_file_size(int fd);
 
-// Writes a text if the file is ready for it within timeout_ms. No signal comes of it, whoever has
-// closed the other end.
+// Writes a text if the file is ready for it within timeout_ms. The program gets no signal, even if
+// the reader is gone.
 void ga_os_write(int fd, const char *text, size_t size, int timeout_ms);
 int ga_os_open_append(const char *path);
 int ga_os_open_read(const char *path);
@@ -134,13 +135,13 @@ static inline uint64_t ga_os_least(uint64_t a, uint64_t b) {
     return a < b ? a : b;
 }
 
-// Small string helpers; no locale, no libc.
+// String functions without locale and libc.
 size_t ga_os_length(const char *s);
 bool ga_os_equal(const char *a, const char *b);
 bool ga_os_begins(const char *s, const char *with);
-// Writes the last digits of a number, and no end.
+// Writes the lowest digits of a number in hexadecimal, without a NUL.
 void ga_os_hex(char *at, uint32_t value, int digits);
-// What a digit is worth; −1: it is none.
+// Returns the value of a hexadecimal digit; −1: not a digit.
 int ga_os_unhex(char digit);
 void ga_os_copy(void *to, const void *from, size_t size);
 void ga_os_zero(void *at, size_t size);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Writes the published figures into the lease page, by atomic stores.
 #include "core/publish.h"
 
 #include "core/credit.h"
@@ -11,7 +12,7 @@ void ga_publish(struct ga_root *root) {
     uint32_t imports, makings, managings;
     if (!view)
         return;
-    do { // another thread may write what it knew before
+    do { // repeat if another thread has changed a figure meanwhile
         blocks = atomic_load(&root->blocks.most);
         imports = atomic_load(&root->imports_changed);
         makings = atomic_load(&root->making_changed);
@@ -82,9 +83,9 @@ static void change_making(struct ga_root *root, uint32_t device, uint32_t by) {
     ga_publish(root);
 }
 
-// What a handler makes on another device while its thread makes one is in no record: should the
-// thread not come back from it, that is counted for good.
-void ga_publish_making(struct ga_root *root, uint32_t device) {
+// A signal handler may make a context on another device while its thread makes one. That context is
+// in no record, so it counts for good if the thread ends in the handler.
+void ga_publish_context_begin(struct ga_root *root, uint32_t device) {
     struct ga_thread *t = ga_self.thread;
     if (t && (atomic_load(&t->making) == 0 || t->making_on == device)) {
         t->making_on = device;
@@ -93,15 +94,15 @@ void ga_publish_making(struct ga_root *root, uint32_t device) {
     change_making(root, device, 1);
 }
 
-void ga_publish_made(struct ga_root *root, uint32_t device) {
+void ga_publish_context_end(struct ga_root *root, uint32_t device) {
     struct ga_thread *t = ga_self.thread;
     if (t && atomic_load(&t->making) != 0 && t->making_on == device)
         atomic_fetch_sub(&t->making, 1);
     change_making(root, device, UINT32_MAX);
 }
 
-// Threads that change the count together write it in any order: who finds that it has moved on
-// since writes again.
+// Writes the count of page-locked memory. Threads may store in any order, so a thread that finds a
+// newer count stores again.
 void ga_publish_host(struct ga_root *root) {
     struct ga_view *view = atomic_load(&root->view);
     uint64_t held;

@@ -20,20 +20,20 @@ void ga_publish_again(struct ga_root *root);
 void ga_publish_soft(struct ga_root *root);
 // Publishes that the process allocates from one more pool.
 void ga_publish_pool(struct ga_root *root);
-// Adds bytes to the imported memory of other processes on a device, and unknown to the number of
-// imports whose size is not known; both may be negative (0 - bytes). While there are imports of
-// unknown size, the daemon takes all unexplained usage for theirs.
+// Adds bytes to the published size of imports on a device, and `unknown` to the number of imports
+// of unknown size. Both may be negative (0 - bytes). While there are imports of unknown size, the
+// daemon takes all unexplained usage for theirs.
 void ga_publish_import(struct ga_root *root, uint32_t device, uint64_t bytes, int unknown);
 
-// Adds bytes (0 - bytes: takes them away) to what the lease page says of managed memory: blocks in
-// use that the driver moves out of the device if others need the room.
+// Adds bytes (0 - bytes: subtracts) to the published size of managed memory. The driver moves such
+// blocks out of the device if other programs need the memory.
 void ga_publish_managed(struct ga_root *root, uint32_t device, uint64_t bytes);
 
-// Publishes that the calling thread asks for a context and then has the driver make it: until
-// ga_publish_made the daemon does not expect to see the context's memory on the device.
-void ga_publish_making(struct ga_root *root, uint32_t device);
+// Publishes that the calling thread requests a context and then has the driver make it. Until
+// ga_publish_context_end the daemon does not expect the context's memory on the device.
+void ga_publish_context_begin(struct ga_root *root, uint32_t device);
 // Publishes that the call is over, whether or not the driver made the context.
-void ga_publish_made(struct ga_root *root, uint32_t device);
+void ga_publish_context_end(struct ga_root *root, uint32_t device);
 // Writes how much page-locked host memory is held (host.c) into the page, which may be a new one.
 void ga_publish_host(struct ga_root *root);
 

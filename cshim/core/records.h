@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Records of one kind and size: those that were given back are used again, and others come from
-// memory that stays as long as the process (ga_root_alloc).
+// Free lists of records of one kind and size. Released records are used again; new ones come from
+// memory that lives as long as the process (ga_root_alloc). Each list has a spin lock. memory/ and
+// the interfaces use this.
 #ifndef GA_RECORDS_H
 #define GA_RECORDS_H
 
@@ -8,12 +9,13 @@
 
 struct ga_records {
     struct ga_spin lock;
-    void *unused; // each begins with where the next one is
+    void *unused; // first unused record; each begins with a pointer to the next
 };
 
-// As it was left, but for its first word; zeroed when it is new. NULL: no memory.
+// Returns a record; NULL: no memory. A new record is zeroed; a used one has its old content, except
+// the first word.
 void *ga_records_acquire(struct ga_root *root, struct ga_records *records, size_t size);
-// May be called with a lock held.
+// Puts a record into the list. May be called with another lock held.
 void ga_records_release(struct ga_records *records, void *record);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The root's memory, the records of threads, and the freezing of moves.
 #include "core/root.h"
 
 #include "core/inherit.h"
@@ -7,17 +8,17 @@
 __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
 struct ga_root *_Atomic ga_root_pointer;
 
-// Outside of the wiped pages, so that a child's generation differs from every one that
-// its copies of thread-local memory can hold.
+// Generation of the last root. It lies outside of the wiped pages, so a child's generation differs
+// from every value that its copied thread-local memory can hold.
 static _Atomic uint64_t last_generation;
 
-// It lies in the library itself, so that a process without address space to spare has one all the
-// same. Its pages are wiped in a forked child; as long as nobody writes to them they cost nothing.
-static uint8_t room[GA_ROOT_SIZE + GA_ROOT_PAGES];
+// Memory of the root, inside the library, so that it exists even if the process cannot map more
+// memory. Fork wipes its pages. Untouched pages cost nothing.
+static uint8_t root_memory[GA_ROOT_SIZE + GA_ROOT_PAGES];
 
-// Several threads may do this at once: all do the same.
+// Sets the root pointer. Several threads may run this at once, with one result.
 static struct ga_root *make(void) {
-    uintptr_t at = ((uintptr_t)room + GA_ROOT_PAGES - 1) & ~(uintptr_t)(GA_ROOT_PAGES - 1);
+    uintptr_t at = ((uintptr_t)root_memory + GA_ROOT_PAGES - 1) & ~(uintptr_t)(GA_ROOT_PAGES - 1);
     struct ga_root *root = (struct ga_root *)at;
     if (!ga_os_wipe_on_fork(root, GA_ROOT_SIZE))
         atomic_store(&root->check_pid, (uint32_t)ga_os_pid());
@@ -25,8 +26,8 @@ static struct ga_root *make(void) {
     return root;
 }
 
-// Where the kernel cannot wipe, a pid that changed shows the child. Costs a system call per
-// intercepted call there.
+// Wipes the root in a forked child if the kernel cannot do so: a changed PID shows the child. On
+// such kernels each intercepted call costs a system call.
 static void wipe_by_hand(struct ga_root *root) {
     uint32_t pid = (uint32_t)ga_os_pid();
     uint32_t seen = atomic_load(&root->check_pid);
@@ -50,14 +51,14 @@ static void start(struct ga_root *root) {
         return;
     }
     for (int spins = 0; atomic_load(&root->generation) == 0; spins++) {
-        // Also the way out for a signal handler that interrupted the starting thread.
+        // A signal handler that interrupted the starting thread also leaves here.
         if (spins > 2000)
             return;
         ga_os_sleep_us(50);
     }
 }
 
-// Memory in pages of its own.
+// Returns memory in whole pages, wiped on fork.
 static void *alloc_pages(size_t size) {
     size = (size + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1);
     void *own = ga_os_map(size);
@@ -66,7 +67,7 @@ static void *alloc_pages(size_t size) {
     return own;
 }
 
-// The thread has ended. The caller holds threads_lock.
+// Frees the record of a thread that has ended. The caller holds threads_lock.
 static void free_record(struct ga_root *root, uint32_t i) {
     struct ga_thread *t = ga_threads_at(root, i);
     uint64_t inflight = atomic_load(&t->inflight);
@@ -83,7 +84,8 @@ static void free_record(struct ga_root *root, uint32_t i) {
     root->threads_free = i + 1;
 }
 
-// Asks the kernel which threads have ended. True: some have. The caller holds threads_lock.
+// Asks the kernel which threads have ended, and frees their records. True: some have. The caller
+// holds threads_lock.
 static bool find_ended(struct ga_root *root) {
     int pid = ga_os_pid();
     bool ended = false;
@@ -95,7 +97,7 @@ static bool find_ended(struct ga_root *root) {
         if (tid == 0)
             continue;
         if (ga_os_thread_lives(pid, (int)tid)) {
-            alive += t->unseen == 0 && t->aside == 0;
+            alive += t->internal == 0 && t->dependent == 0;
         } else {
             free_record(root, i);
             ended = true;
@@ -105,8 +107,8 @@ static bool find_ended(struct ga_root *root) {
     return ended;
 }
 
-// NULL: all are taken. The caller holds threads_lock.
-static struct ga_thread *take_record(struct ga_root *root) {
+// Returns an unused record; NULL: all are used. The caller holds threads_lock.
+static struct ga_thread *pop_record(struct ga_root *root) {
     uint32_t used = atomic_load(&root->threads_used);
     uint32_t free = root->threads_free;
     if (free != 0) {
@@ -123,15 +125,15 @@ static struct ga_thread *take_record(struct ga_root *root) {
     return ga_threads_at(root, used);
 }
 
-// Half of all that there are may have ended, at least, when they are asked for: so this costs a
-// thread no more than two questions.
+// Frees records of ended threads if that is likely to find some, and returns one. Asks only if half
+// of the records are new since the last time, so each thread costs at most two questions.
 static struct ga_thread *reuse_record(struct ga_root *root, bool any) {
     if (any || 2 * root->threads_fresh >= atomic_load(&root->threads_used))
         find_ended(root);
-    return root->threads_free != 0 ? take_record(root) : NULL;
+    return root->threads_free != 0 ? pop_record(root) : NULL;
 }
 
-// Room for more records; false: there is no memory.
+// Adds a block of records. False: no memory.
 static bool add_block(struct ga_root *root) {
     struct ga_thread *block = alloc_pages(GA_THREAD_BLOCK * sizeof *block);
     for (size_t i = 0; block && i < GA_THREAD_BLOCKS; i++) {
@@ -142,21 +144,21 @@ static bool add_block(struct ga_root *root) {
     return false;
 }
 
-// NULL: there is no memory for one more record.
+// Returns a record for the calling thread. NULL: no memory.
 static struct ga_thread *register_thread(struct ga_root *root) {
     struct ga_thread *found = NULL;
     bool more = true;
     while (!found) {
         ga_spin_lock(&root->threads_lock);
-        found = take_record(root);
+        found = pop_record(root);
         if (!found)
             found = reuse_record(root, !more);
         if (found) {
-            found->unseen = ga_self.unseen;
-            found->aside = 0;
+            found->internal = ga_self.internal;
+            found->dependent = 0;
             root->threads_fresh++;
             atomic_store(&found->tid, ga_self.tid);
-            if (!ga_self.unseen)
+            if (!ga_self.internal)
                 atomic_fetch_add(&root->threads_alive, 1);
         }
         ga_spin_unlock(&root->threads_lock);
@@ -191,12 +193,12 @@ GA_NOINLINE struct ga_root *ga_root_enter(void) {
     uint64_t generation = atomic_load(&root->generation);
     if (generation == 0)
         return NULL;
-    // Copied by fork out of the middle of such a section, it tells nothing.
-    if (ga_self.away && ga_self.away_generation == generation)
+    // After a fork inside such a section the generation differs, and the section does not count.
+    if (ga_self.mutex_depth && ga_self.mutex_generation == generation)
         return NULL;
     if (ga_self.generation != generation) {
-        ga_self = (struct ga_self){.inside = 1, .unseen = ga_self.unseen};
-        ga_self.tid = ga_lock_know_self();
+        ga_self = (struct ga_self){.inside = 1, .internal = ga_self.internal};
+        ga_self.tid = ga_lock_read_self();
         ga_self.number = atomic_fetch_add(&root->threads_numbered, 1) + 1;
         ga_self.thread = register_thread(root);
         ga_self.generation = ga_self.thread ? generation : 0;
@@ -229,13 +231,13 @@ void *ga_root_alloc(struct ga_root *root, size_t size) {
     return at;
 }
 
-// Threads that ended are noticed here, when somebody begins to wait: nothing needs the
-// number before, and no destructor has to run in the program's threads for it. A number that
-// another thread has got since counts as alive: that only delays the finding of a deadlock.
+// Counts the threads when one begins to wait, since nothing needs the number before; so no
+// destructor has to run in the program's threads. A reused thread ID counts as alive, which only
+// delays the detection of a deadlock. True: some threads have ended.
 static bool count_threads(struct ga_root *root) {
     uint32_t used = atomic_load(&root->threads_used);
     uint64_t now = ga_os_coarse_ms();
-    // One is alive, since it asks; many are not asked after each time.
+    // The calling thread is alive. With many threads, ask at most every 100 ms.
     if (used <= 1 || (used > 8 && now - atomic_load(&root->threads_counted_ms) < 100))
         return false;
     atomic_store(&root->threads_counted_ms, now);
@@ -257,7 +259,7 @@ void ga_move_wait(struct ga_root *root, struct ga_thread *thread) {
 
 void ga_threads_freeze(struct ga_root *root) {
     atomic_store(&root->frozen, 1);
-    // After this every thread either sees frozen, or we see that it moves.
+    // From here on each thread sees frozen, or this thread sees that it moves.
     ga_os_barrier_of_all_threads();
     uint64_t end = ga_os_now_ms() + FREEZE_MS;
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++) {
@@ -286,13 +288,13 @@ bool ga_threads_publish(struct ga_root *root) {
     return ended;
 }
 
-void ga_threads_aside(struct ga_root *root, bool aside) {
+void ga_threads_set_dependent(struct ga_root *root, bool dependent) {
     struct ga_thread *t = ga_self.thread;
-    if (!t || ga_self.unseen || (t->aside != 0) == aside)
+    if (!t || ga_self.internal || (t->dependent != 0) == dependent)
         return;
     ga_self_lock(&root->threads_lock);
-    t->aside = aside;
-    atomic_fetch_add(&root->threads_alive, aside ? UINT32_MAX : 1);
+    t->dependent = dependent;
+    atomic_fetch_add(&root->threads_alive, dependent ? UINT32_MAX : 1);
     ga_self_unlock(&root->threads_lock);
     publish_count(root);
 }

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session root: everything that a process knows, in pages that a forked child
-// finds zeroed (MADV_WIPEONFORK), also after a raw clone. All zero means "nothing
-// done yet", so a child begins anew at its own first GPU call, whatever its parent
-// was in the middle of, and no lock can be inherited in a bad state.
+// The root: the state of the library in a process. It lies in pages that a forked child finds
+// zeroed (MADV_WIPEONFORK), also after a raw clone. All zero means that nothing has happened yet.
+// So a child starts from scratch at its first GPU call, and inherits no lock in a bad state.
 //
-// Nothing is ever torn down: at exit the kernel does it, and the daemon sees it.
+// All packages use this file; root.c has the rest. Comments of ga_root say which lock guards a
+// field; most fields are atomic. Bytes move between counters only between ga_move_begin and
+// ga_move_end.
+//
+// The root is never torn down: the kernel ends the process, and the daemon notices.
 #ifndef GA_ROOT_H
 #define GA_ROOT_H
 
@@ -12,133 +15,142 @@
 #include "core/table.h"
 #include "core/wire.h"
 
-#define GA_DEVICES GA_PAGE_SLOTS // that can be arbitrated in one process, numbered by device.c
-// Connections to the daemon, so threads that can ask at the same time: as many as the daemon lets
-// one session have. Requests may wait for admission on all but four of them.
+#define GA_DEVICES GA_PAGE_SLOTS // most arbitrated devices in a process; device.c numbers them
+// Connections to the daemon, so also threads that can send requests at once: the daemon's limit for
+// one session. Requests may wait for admission on all but four of them.
 #define GA_CONNECTIONS 64
 #define GA_CONNECTIONS_TO_WAIT (GA_CONNECTIONS - 4)
-// Records of threads: so many in the root, and further ones in blocks.
+// Records of threads: the first GA_THREADS lie in the root, further ones in blocks.
 #define GA_THREADS 512
 #define GA_THREAD_BLOCK 1024
 #define GA_THREAD_BLOCKS 256
 
-// One page with the session that it belongs to. Published as a whole, so that a thread
-// never pairs the page of one session with the tag of another. Never freed.
+// Lease page and the session that it belongs to. One pointer publishes both, so that a thread never
+// combines the page of one session with the tag of another. Views are never freed.
 struct ga_view {
     struct ga_wire_page *page;
     uint16_t tag;                     // entries with this tag are charged in this session
-    _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease, 0: not attached
+    _Atomic uint8_t slot[GA_DEVICES]; // slot + 1 of each device's lease; 0: not attached
 };
 
-// A connection. The thread that swapped owner from 0 to its own id owns it, and all that is in it.
+// Connection to the daemon. The thread that swapped owner from 0 to its own ID owns all fields.
 struct ga_connection {
-    _Atomic uint32_t owner; // its thread's id; 0: none
+    _Atomic uint32_t owner; // ID of the owning thread; 0: none
+    // descriptor + 1; 0: none
     _Atomic int fd_plus_1;
-    _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened
+    _Atomic uint32_t epoch; // ga_root.link_epoch when it was opened; 0: it is still being opened
     struct ga_os_identity id;
 };
 
-// What is known of a device. One cache line of what the fast path reads is enough.
+// State of a device. It fits into one cache line, because the fast path reads it.
 struct ga_device {
     _Alignas(64) _Atomic uint32_t known; // 1: uuid is valid
-    _Atomic uint32_t refused; // the daemon would not open a lease: link_epoch + 1 of when
+    // link_epoch + 1 of the link on which the daemon refused the lease; 0: not refused
+    _Atomic uint32_t refused;
     uint8_t uuid[GA_UUID_SIZE];
-    _Atomic uint64_t late;    // bytes of pools freed in stream order, not known to be executed
-    _Atomic uint64_t kept;    // bytes that pools are charged with beyond these and their blocks
-    _Atomic uint64_t debt;    // bytes taken without a daemon, which no daemon was told of yet
-    _Atomic uint32_t streams; // that are counted, and no thread's: objects.c
+    _Atomic uint64_t unexecuted;  // bytes of stream-ordered frees not known to be done
+    _Atomic uint64_t pool_unused; // bytes charged to pools beyond their blocks and unexecuted frees
+    _Atomic uint64_t debt;        // bytes acquired without a daemon and not reported to one yet
+    _Atomic uint32_t streams;     // number of streams that belong to no thread: objects.c
     struct ga_mutex attaching;
 };
 
 _Static_assert(sizeof(struct ga_device) == 64, "a cache line; more costs each call");
 
-// A thread that ever made an intercepted call. Written by it alone.
+// Record of a thread that has made an intercepted call. Only that thread writes it, except for
+// free.
 struct ga_thread {
-    _Alignas(
-        64) _Atomic uint64_t inflight; // bytes in use that are in no table: a call is on its way
-    _Atomic uint32_t device;           // of inflight
-    _Atomic uint32_t tid;              // 0: free
-    _Atomic uint32_t moving;           // between ga_move_begin and ga_move_end
-    uint32_t unseen;                   // ga_self.unseen
-    uint32_t aside;                    // ga_threads_aside
-    uint32_t free;                     // where tid is 0: the next free record + 1
-    // Contexts that it asks for, or that the driver makes in a call of it: ga_publish_making.
+    _Alignas(64) _Atomic uint64_t
+        inflight;            // bytes in use that are in no table, because a call is under way
+    _Atomic uint32_t device; // device of inflight
+    _Atomic uint32_t tid;    // thread ID; 0: the record is unused
+    _Atomic uint32_t moving; // 1: between ga_move_begin and ga_move_end
+    uint32_t internal;       // ga_self.internal
+    uint32_t dependent;      // ga_threads_set_dependent
+    uint32_t free;           // if tid is 0: next unused record + 1
+    // Contexts that the thread requests, or that the driver makes in its call:
+    // ga_publish_context_begin.
     _Atomic uint32_t making;
-    uint32_t making_on; // the device
+    uint32_t making_on; // device of making
 };
 
-// A driver that computes on the processor, and the identity of the device on which it is counted.
+// Driver that computes on the processor, and the identity of the device on which it is counted.
 struct ga_driver {
-    _Atomic uint32_t known; // 1: the rest is valid
+    _Atomic uint32_t known; // 1: the other fields are valid
     uint8_t name[GA_UUID_SIZE];
     uint8_t device[GA_UUID_SIZE];
 };
 #define GA_DRIVERS 4
 
-// What the daemon last said of a device's memory, and when: budget.c.
+// The daemon's last answer about a device's memory: budget.c.
 struct ga_answer {
     bool known;
     bool limited;
     uint8_t uuid[GA_UUID_SIZE];
-    uint32_t link_epoch; // of the link that brought it
-    uint32_t slot;       // of the lease there, or GA_NO_SLOT
+    uint32_t link_epoch; // epoch of the link that brought it
+    uint32_t slot;       // slot of the lease; GA_NO_SLOT: none
     struct ga_view *view;
-    uint64_t asked; // root.asked then
+    uint64_t asked; // ga_root.asked at that time
     uint64_t at_ms;
     uint64_t total, used, room;
-    uint64_t word; // the lease's credit word when it was summed up
+    uint64_t word; // the lease's credit word by which the daemon summed up
 };
 
 enum ga_link {
-    GA_LINK_NONE, // there was never a daemon
-    GA_LINK_LIVE, // one has us
-    GA_LINK_LOST, // there was one
+    GA_LINK_NONE, // no daemon was found yet
+    GA_LINK_LIVE, // a daemon has a session of this process
+    GA_LINK_LOST, // the daemon is gone
 };
 
-// Grouped by who writes what. What an interface keeps lies behind it: interface.h.
+// The fields are grouped by their writers. The state of the interfaces lies behind the root
+// (interface.h).
 // NOLINTNEXTLINE(clang-analyzer-optin.performance.Padding)
 struct ga_root {
-    _Atomic uint64_t generation; // 0: not initialised (anew)
+    _Atomic uint64_t generation; // number of this root; 0: not initialised
     _Atomic uint32_t starting;
-    _Atomic uint32_t check_pid; // the pid, where the kernel cannot wipe pages; else 0
+    _Atomic uint32_t check_pid; // process ID, if the kernel cannot wipe pages; else 0
     _Atomic(struct ga_view *) view;
-    _Atomic uint16_t tag; // the tag of what is charged now, with or without a daemon
+    _Atomic uint16_t tag; // tag of what is charged now, with or without a daemon
 
-    _Atomic uint32_t frozen; // no thread may begin to move bytes
+    _Atomic uint32_t frozen; // 1: no thread may begin to move bytes
     uint32_t reserved;
     uint64_t pad[3];
 
-    // What follows is written now and then, so it begins a cache line of its own.
-    // The link to the daemon: session.c
+    // The following fields are written sometimes, so they begin a new cache line.
+    //
+    // Link to the daemon: session.c
     _Atomic uint32_t link; // enum ga_link
     _Atomic uint32_t link_epoch;
     _Atomic uint32_t on_loss;
-    _Atomic uint32_t warned; // the user has had the line about the missing daemon, or about its no
-    _Atomic uint32_t told;   // the user of a bare preload has had the one line about refusals
-    _Atomic uint32_t told_wait;     // and the one about waiting
-    _Atomic uint32_t told_crowded;  // the user was told that a request found no place in the queue
-    _Atomic int barred;             // what kept us from a daemon that may be there; 0: nothing
-    _Atomic uint64_t retry_at_ms;   // no attempt before
-    _Atomic uint64_t mend_at_ms;    // the same, of one on the way
-    _Atomic uint32_t hello_refused; // by policy: what it asks for is not to be had now
-    _Atomic uint32_t busy;          // there is a daemon, without room for this process now
-    struct ga_mutex linking;        // guards what follows, up to next_request; ga_link_lock
-    uint64_t hello_request;         // number of the Hello that has no reply yet, or 0
+    _Atomic uint32_t warned; // 1: the user was told that there is no daemon, or that it refuses
+    _Atomic uint32_t refusal_reported; // 1: the user of a bare preload was told of a refusal
+    _Atomic uint32_t wait_reported;    // 1: that user was told of a wait
+    // 1: the user was told that a request found no place in the queue
+    _Atomic uint32_t crowded_reported;
+    _Atomic int connect_error;      // errno of the last failed connect that a running daemon may
+                                    // explain; 0: none
+    _Atomic uint64_t retry_at_ms;   // no attempt to connect before this time
+    _Atomic uint64_t reopen_at_ms;  // no attempt by a thread that frees memory before this time
+    _Atomic uint32_t hello_refused; // 1: the daemon refused the session by policy
+    _Atomic uint32_t busy;          // 1: the daemon has no room for this process now
+    struct ga_mutex linking;        // guards the fields from here to next_request; ga_link_lock
+    uint64_t hello_request;         // number of the Hello that has no reply yet; 0: none
     uint64_t lost_at_ms;
-    uint64_t busy_since_ms; // 0: it is not
+    uint64_t busy_since_ms; // 0: it is not busy
     uint8_t token[GA_TOKEN_SIZE];
     bool has_token;
-    // No new connection can be opened, while some are open: these are shared.
-    _Atomic uint32_t walled;
-    // The session was opened on it. One of connections gets its descriptor when it needs one.
+    // 1: no new connection can be opened, and threads share the open ones
+    _Atomic uint32_t connect_blocked;
+    // Connection on which the session was opened. Its descriptor moves to the first of connections
+    // that needs one.
     struct ga_connection spare;
-    // Descriptor of the lease page, for Resume: no connection, but kept as one is.
+    // Descriptor of the lease page, for Resume. It is not a connection, but is handled like one.
     struct ga_connection page;
-    // To a daemon that does not answer, to see when it does: link.c
+    // Connection to a daemon that does not answer: link.c
     struct ga_connection silent;
     _Atomic uint64_t next_request;
-    _Atomic uint64_t asked; // requests that have been answered, but those about memory
-    _Atomic uint32_t able;  // GA_ABLE_…: what the daemon says that it is able to
+    _Atomic uint64_t asked; // number of answered requests, except queries about memory
+    _Atomic uint32_t able;  // GA_ABLE_…: what the daemon supports
     struct ga_env env;
     struct ga_connection connections[GA_CONNECTIONS];
     _Atomic uint32_t connection_freed;
@@ -146,103 +158,103 @@ struct ga_root {
 
     // Threads: root.c
     struct ga_spin threads_lock;
-    _Atomic uint32_t threads_used; // records, of which some may be free
-    uint32_t threads_free;         // the first free one + 1
-    uint32_t threads_fresh;        // registered since it was last asked which have ended
+    _Atomic uint32_t threads_used; // number of records, some of which may be unused
+    uint32_t threads_free;         // first unused record + 1; 0: none
+    uint32_t threads_fresh;        // records taken since the last search for ended threads
     _Atomic uint32_t threads_numbered;
     _Atomic uint32_t threads_alive;
     _Atomic uint64_t threads_counted_ms;
     struct ga_thread threads[GA_THREADS];
     _Atomic(struct ga_thread *) threads_beyond[GA_THREAD_BLOCKS];
-    // Bytes in use that no record tells of: threads had them in flight when they died, so that
-    // nothing tells whether the driver has given memory for them; or there was no memory for a
-    // record (ga_charge_for_good).
+    // Bytes in use without a record. A thread died with them in flight, so it is not known whether
+    // the driver has given memory for them; or there was no memory for a record
+    // (ga_charge_for_good).
     _Atomic uint64_t stranded[GA_DEVICES];
 
-    // The most of each device that the program itself declares to use, + 1; 0: nothing declared.
-    // It holds where no daemon decides.
+    // Most bytes that the program's environment allows of each device, + 1; 0: no limit. It applies
+    // while no daemon decides.
     _Atomic uint64_t declared[GA_DEVICES];
     struct ga_device devices[GA_DEVICES];
     struct ga_driver drivers[GA_DRIVERS];
-    struct ga_spin devices_lock;             // of who numbers a device, or adds a driver
-    _Atomic uint32_t slot_scope[GA_DEVICES]; // whose one slot is: GA_SCOPE_…, or 0
+    struct ga_spin devices_lock; // guards the numbering of devices and the adding of drivers
+    _Atomic uint32_t slot_scope[GA_DEVICES]; // GA_SCOPE_…: who owns one slot; 0: not known
     struct ga_spin answers_lock;
     struct ga_answer answers[GA_DEVICES];
     struct ga_table blocks;  // device memory: by address in GA_SPACE_PLAIN, by handle in others
-    struct ga_table streams; // by handle
-    struct ga_table holds;   // slots of threads: thread_slot.h
-    struct ga_table objects; // what threads have made and hold: objects.c
+    struct ga_table streams; // streams by handle
+    struct ga_table thread_slots; // slots of threads: thread_slot.h
+    struct ga_table objects;      // objects by thread: objects.c
     struct ga_spin objects_lock;
-    struct ga_spin holds_lock;     // of who changes one in it
-    struct ga_table hosts;         // page-locked host memory by address
-    _Atomic uint64_t host_held;    // its bytes: host.c
-    _Atomic uint64_t host_max;     // as the daemon said, or GA_NO_LIMIT
-    _Atomic uint32_t host_refused; // the user has had a line about it
-    // Bytes that pools of stream-ordered memory are charged with: their blocks, and what is late
-    // and kept.
+    struct ga_spin thread_slots_lock; // guards changes of thread_slots
+    struct ga_table hosts;            // page-locked host memory by address
+    _Atomic uint64_t host_held;       // bytes of hosts: host.c
+    _Atomic uint64_t host_max;        // limit from the daemon in bytes, or GA_NO_LIMIT
+    _Atomic uint32_t host_refused;    // 1: the user was told of a refusal
+    // Bytes charged to pools of stream-ordered memory: their blocks, unexecuted frees and unused
+    // bytes.
     _Atomic uint64_t pooled[GA_DEVICES];
-    _Atomic uint64_t returned[GA_DEVICES]; // how often pending bytes came back
-    // What the page says beside the number of blocks: publish.c
+    _Atomic uint64_t returned[GA_DEVICES]; // number of times that pending bytes came back
+    // Published figures, besides the number of blocks: publish.c
     _Atomic uint64_t published_ms;
-    // Other processes' memory
+    // Bytes of other processes' memory that this process has opened.
     _Atomic uint64_t imported[GA_DEVICES];
     _Atomic uint64_t managed[GA_DEVICES]; // bytes of blocks that are managed memory
     _Atomic uint32_t managed_changed;     // how often managed changed
     _Atomic uint32_t imports_unknown;     // imported pieces whose size is not known
     _Atomic uint32_t imports_changed;     // how often imported or imports_unknown changed
-    // Contexts that threads ask for, or that the driver makes
+    // Contexts that threads request, or that the driver makes.
     _Atomic uint32_t making[GA_DEVICES];
-    _Atomic uint32_t making_changed; // how often
+    _Atomic uint32_t making_changed; // how often making changed
     struct ga_spin imports_lock;
-    struct ga_table imports; // by address or handle
+    struct ga_table imports; // imports by address or handle
     _Atomic uint32_t pools_seen;
-    _Atomic uint32_t soft; // some of the charged bytes may not be on the device
+    _Atomic uint32_t soft; // 1: some charged bytes may not be on the device
     struct ga_spin arena_lock;
     uint8_t *arena;
     size_t arena_left;
 };
 _Static_assert(offsetof(struct ga_root, link) == 64, "the first line is read, not written");
 
-// With what the interfaces keep, behind it. Whole pages of the largest size there is.
+// Size of the root with the state of the interfaces, in whole pages of the largest page size.
 #define GA_ROOT_PAGES ((size_t)0x10000)
 #define GA_ROOT_STATES ((size_t)192 << 10)
 #define GA_ROOT_SIZE                                                                               \
     ((sizeof(struct ga_root) + GA_ROOT_STATES + GA_ROOT_PAGES - 1) & ~(GA_ROOT_PAGES - 1))
 
-// What an interface keeps: it says at which place of what is there for all of them, and
-// hook/interfaces.c sees that no two say the same.
+// Returns the state of an interface at an offset behind the root. Each interface has its own
+// offset; hook/interfaces.c checks that they do not overlap.
 static inline void *ga_root_state(struct ga_root *root, size_t place) {
     return (uint8_t *)(root + 1) + place;
 }
 
-// What a thread remembers. Valid only while generation is the root's.
+// State of the calling thread. Valid only while generation is that of the root.
 struct ga_self {
     uint64_t generation;
-    uint64_t context; // handle of the context that device and serial were found for
-    uint64_t serial;  // number of the context in which its memory is charged
+    uint64_t context; // handle of the context that device and serial belong to
+    uint64_t serial;  // serial number of the context that its memory is charged in
     uint64_t context_epoch;
     uint32_t device;
-    uint32_t inside; // 1: in a critical section; a signal handler must not enter
-    uint32_t away;   // depth of longer sections, which take a mutex: ga_self_go_away
-    uint64_t away_generation;
-    uint32_t number; // of the thread: from 1 on, given to no other of this process
+    uint32_t inside;      // 1: in a critical section, in which a signal handler must get no root
+    uint32_t mutex_depth; // depth of sections that take a mutex: ga_self_enter_mutex
+    uint64_t mutex_generation;
+    uint32_t number; // number of the thread, from 1 on, never used again in this process
     uint32_t tid;
-    uint32_t holds;   // devices of which it may use something (thread_slot.h), a bit each
-    uint16_t watched; // the end of the thread will be noticed
+    uint32_t used_slots; // bit for each device on which it may have a use (thread_slot.h)
+    uint16_t watched;    // 1: the library notices when the thread ends
     struct ga_thread *thread;
-    bool unseen;          // a thread of this library's own, which counts for nothing
-    bool stands_for;      // context stands for another one, in which its memory is charged
-    uint64_t credit_seen; // what this thread last left in a credit word: a guess
+    bool internal;        // true: a thread of this library, which counts for nothing
+    bool stands_for;      // true: memory of context is charged in another context
+    uint64_t credit_seen; // last value that this thread wrote to a credit word: a guess
 };
 extern __thread struct ga_self ga_self __attribute__((tls_model("initial-exec")));
 extern struct ga_root *_Atomic ga_root_pointer;
 
-// The slow way into ga_root_get: first call of a process, of a child, of a thread.
+// Slow path of ga_root_get: for the first call of a process, a child or a thread.
 struct ga_root *ga_root_enter(void);
 
-// The root, with the calling thread known to it. NULL: the call comes from a signal handler that
-// interrupted a critical section of this thread, or there is no memory for a record of the thread.
-// Then what it takes cannot be accounted for: ga_root_denies says whether it may.
+// Returns the root, and registers the calling thread if needed. NULL: the caller is a signal
+// handler that interrupted a critical section of this thread, or there is no memory for a thread's
+// record. Memory cannot be accounted for then: ga_root_denies says whether it must be refused.
 static inline struct ga_root *ga_root_get(void) {
     struct ga_root *root = atomic_load_explicit(&ga_root_pointer, memory_order_acquire);
     if (GA_LIKELY(root != NULL)) {
@@ -254,11 +266,11 @@ static inline struct ga_root *ga_root_get(void) {
     return ga_root_enter();
 }
 
-// Whether what cannot be accounted for is refused: where a session is there or a loss is closed,
-// and where the program has declared a limit itself. Frees never are.
+// Reports whether memory that cannot be accounted for must be refused: if there is a session, if
+// the policy is closed, or if the environment sets a limit. Frees are never refused.
 bool ga_root_denies(void);
 
-// A thread's record, from 0 to below threads_used.
+// Returns the record of a thread; i is below threads_used.
 static inline struct ga_thread *ga_threads_at(struct ga_root *root, uint32_t i) {
     if (i < GA_THREADS)
         return &root->threads[i];
@@ -267,15 +279,17 @@ static inline struct ga_thread *ga_threads_at(struct ga_root *root, uint32_t i) 
            i % GA_THREAD_BLOCK;
 }
 
-// Bytes freed in stream order that have not come back.
+// Returns the pending bytes of a device: freed in stream order, and not come back yet.
 static inline uint64_t ga_root_pending(struct ga_root *root, uint32_t device) {
-    return atomic_load(&root->devices[device].late) + atomic_load(&root->devices[device].kept);
+    return atomic_load(&root->devices[device].unexecuted) +
+           atomic_load(&root->devices[device].pool_unused);
 }
 
-// Memory that lives as long as the process and that a forked child does not share; zeroed.
+// Returns zeroed memory that lives as long as the process, and is wiped on fork. NULL: no memory.
 void *ga_root_alloc(struct ga_root *root, size_t size);
 
-// Brackets what takes a spin lock, for ga_root_get's sake. Does not nest.
+// Brackets a section that holds a spin lock, so that ga_root_get fails in a signal handler. Does
+// not nest.
 static inline void ga_self_enter(void) {
     ga_self.inside = 1;
     atomic_signal_fence(memory_order_seq_cst);
@@ -285,7 +299,7 @@ static inline void ga_self_leave(void) {
     ga_self.inside = 0;
 }
 
-// A spin lock in such brackets.
+// Locks and unlocks a spin lock inside such brackets.
 static inline void ga_self_lock(struct ga_spin *lock) {
     ga_self_enter();
     ga_spin_lock(lock);
@@ -295,7 +309,7 @@ static inline void ga_self_unlock(struct ga_spin *lock) {
     ga_self_leave();
 }
 
-// What is done to a table in such brackets.
+// Table operations inside such brackets.
 static inline bool ga_self_put(struct ga_table *table, const struct ga_entry *entry,
                                struct ga_entry *old) {
     ga_self_enter();
@@ -334,26 +348,26 @@ static inline bool ga_self_next(struct ga_walk *walk, struct ga_entry *entry) {
     return more;
 }
 
-// Brackets what takes a mutex that is no more to be had by a signal handler that interrupts its
-// holder: the handler's own calls find no root meanwhile. Nests. May contain the brackets above.
-static inline void ga_self_go_away(void) {
-    if (ga_self.away++ > 0)
+// Brackets a section that holds a mutex which an interrupting signal handler must not want: the
+// handler's own calls find no root. Nests. May contain the brackets above.
+static inline void ga_self_enter_mutex(void) {
+    if (ga_self.mutex_depth++ > 0)
         return;
-    ga_self.away_generation = ga_self.generation;
+    ga_self.mutex_generation = ga_self.generation;
     atomic_signal_fence(memory_order_seq_cst);
     ga_self.generation = 0;
     atomic_signal_fence(memory_order_seq_cst);
 }
-static inline void ga_self_come_back(void) {
+static inline void ga_self_leave_mutex(void) {
     atomic_signal_fence(memory_order_seq_cst);
-    if (ga_self.away > 0 && --ga_self.away == 0)
-        ga_self.generation = ga_self.away_generation;
+    if (ga_self.mutex_depth > 0 && --ga_self.mutex_depth == 0)
+        ga_self.generation = ga_self.mutex_generation;
 }
 
-// Brackets a step that moves bytes from one of the places where they are counted (credit word,
-// table, inflight, pooled) to another, or counts objects (objects.h), so that ga_threads_freeze
-// finds each in one place.
-// Short: no driver call and no wait inside. Costs plain stores only: the freezing side pays.
+// Brackets a step that moves bytes from one counter (credit word, table, inflight, pooled) to
+// another, or counts objects (objects.h). So ga_threads_freeze finds each byte in exactly one
+// counter. The step must be short, without driver calls and waits. It costs plain stores only: the
+// freezing thread pays.
 void ga_move_wait(struct ga_root *root, struct ga_thread *thread);
 static inline void ga_move_begin(struct ga_root *root) {
     struct ga_thread *t = ga_self.thread;
@@ -371,7 +385,7 @@ static inline void ga_move_end(void) {
         atomic_store_explicit(&t->moving, 0, memory_order_release);
     ga_self_leave();
 }
-// Adds to what the thread has on its way; inside a move.
+// Adds to the calling thread's bytes in flight. Must be called inside a move.
 static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
     struct ga_thread *t = ga_self.thread;
     if (GA_UNLIKELY(t == NULL))
@@ -381,17 +395,17 @@ static inline void ga_inflight_add(uint32_t device, uint64_t bytes) {
     atomic_store_explicit(&t->inflight, now + bytes, memory_order_relaxed);
 }
 
-// Stops all moves, and waits until those under way are done (not for ever: a thread may have been
-// killed in one). The caller holds root->linking.
+// Stops all moves, and waits until those under way have ended. The wait is bounded, because a
+// thread may have been killed in a move. The caller holds root->linking.
 void ga_threads_freeze(struct ga_root *root);
 void ga_threads_thaw(struct ga_root *root);
 
-// Says in the page how many threads there are, before one asks (deadlock detection). True: some
-// have ended.
+// Writes the number of threads to the page, for the daemon's deadlock detection, before a thread
+// waits. True: some threads have ended.
 bool ga_threads_publish(struct ga_root *root);
 
-// The calling thread waits for another one of its process, which may wait for the daemon: the two
-// count as one there.
-void ga_threads_aside(struct ga_root *root, bool aside);
+// Marks the calling thread as waiting for another thread of its process, which may wait for the
+// daemon. Deadlock detection then counts both as one.
+void ga_threads_set_dependent(struct ga_root *root, bool dependent);
 
 #endif

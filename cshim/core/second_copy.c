@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
+// Formats the report, and sends it to the daemon.
 #include "core/second_copy.h"
 
 #include "core/log.h"
 #include "core/session.h"
 
-// Copies a path; of one that is too long its end, which says more than its beginning.
+// Copies a path. Copies only the end of a path that is too long, because the end says more.
 static void put_path(uint8_t to[GA_PATH_SIZE], const char *path) {
     size_t length = path ? ga_os_length(path) : 0;
     size_t skipped = length < GA_PATH_SIZE ? 0 : length - (GA_PATH_SIZE - 1);

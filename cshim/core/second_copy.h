@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells the user and the daemon that a process uses two copies of a driver's library, one of which
-// is not limited.
+// Report of a process that uses two copies of a driver's library, of which gpuarb limits only one.
+// hook/copies.c calls it. No lock, no state.
 #ifndef GA_SECOND_COPY_H
 #define GA_SECOND_COPY_H
 
-// Tells it on stderr, and to the daemon if there is one. held, beside: the paths of the copy that
-// is limited and of the other copy; NULL: not known. May change errno.
+// Writes the report to stderr, and to the daemon if there is one. held: path of the limited copy;
+// beside: path of the copy without limits; NULL: not known. May change errno.
 void ga_second_copy_report(const char *held, const char *beside);
 
 #endif

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The policy without a daemon, the opening of leases, and the sending of requests (session.h).
+// Requests of a session: the policy without a daemon, the opening of leases, and the sending of
+// requests with repeats. session.h has the interface; admit.c is the main caller.
 #include "core/session.h"
 
 #include <errno.h>
@@ -13,14 +14,14 @@
 #include "core/release.h"
 #include "core/wait.h"
 
-#define LOSS_MS 2000  // for so long a lost daemon is tried to reach before the policy applies
+#define LOSS_MS 2000  // how long a lost daemon is looked for before the policy applies
 #define RETRY_MS 1000 // interval of the attempts after that
-#define MEND_MS 100   // interval of the attempts by threads that free memory
-#define ROOM_MS 5000  // for so long a connection is tried that the daemon has no room for
+#define REOPEN_MS 100 // interval of the attempts by threads that free memory
+#define ROOM_MS 5000  // how long a connection is tried while the daemon has no room for it
 
-// Returns why the daemon may run although it could not be reached, for a message; "": no reason.
-static const char *bar(struct ga_root *root) {
-    switch (atomic_load(&root->barred)) {
+// Returns an error that may explain why a running daemon was not reached, for a message; "": none.
+static const char *connect_obstacle(struct ga_root *root) {
+    switch (atomic_load(&root->connect_error)) {
     case 0:
         return "";
     case -EMFILE:
@@ -43,30 +44,30 @@ static enum ga_way policy(struct ga_root *root) {
             ga_log_user("the daemon does not answer: %s", what);
         else
             ga_log_user("no daemon at %s%s%s%s: %s", root->env.socket[0], also, root->env.socket[1],
-                        bar(root), what);
+                        connect_obstacle(root), what);
     }
     return closed ? GA_WAY_CLOSED : GA_WAY_OPEN;
 }
 
-static void bury(struct ga_root *root);
+static void release_dead_threads(struct ga_root *root);
 
-#define BURY_EVERY 10
+#define DEAD_THREADS_EVERY 10
 
-// Is called now and then by a thread that waits for the daemon (ga_look). Gives back frees of this
-// process that have executed, and memory that its pools keep: no other process can, and the thread
-// may be waiting for these bytes. At every tenth call looks for dead threads as well.
-static void look(struct ga_root *root, uint32_t looks) {
+// Called periodically by a thread that waits for the daemon (ga_wait_tick). Gives back frees of
+// this process that have executed, and unused memory of its pools. No other process can do that,
+// and the thread may be waiting for these bytes. Every tenth call also looks for dead threads.
+static void tick(struct ga_root *root, uint32_t ticks) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         ga_interface_reap(root, d, UINT64_MAX);
-    if (looks % BURY_EVERY == 0)
-        bury(root);
+    if (ticks % DEAD_THREADS_EVERY == 0)
+        release_dead_threads(root);
 }
 
-// Tries to open the link until it is open or the time is up, with pauses that grow from 1 to 50 ms.
-static bool look_for_daemon(struct ga_root *root) {
+// Tries to open the link until it is open or the time is up. Pauses grow from 1 to 50 ms.
+static bool find_daemon(struct ga_root *root) {
     uint64_t step_us = 1000;
     for (;;) {
-        if (ga_link_open(root, look))
+        if (ga_link_open(root, tick))
             return true;
         uint64_t now = ga_os_now_ms();
         bool again =
@@ -87,7 +88,7 @@ static bool is_over(struct ga_root *root) {
     return view && atomic_load((_Atomic uint32_t *)&view->page->ended) != 0;
 }
 
-// Marks the link as lost, now. The caller has locked root->linking.
+// Marks the link as lost. The caller holds root->linking.
 static void lose(struct ga_root *root) {
     atomic_store(&root->link, GA_LINK_LOST);
     atomic_store(&root->retry_at_ms, 0);
@@ -95,16 +96,16 @@ static void lose(struct ga_root *root) {
 }
 
 // Refuses because a limit in the environment is malformed: it must not mean "no limit".
-static enum ga_way refuse_wrong(struct ga_root *root) {
+static enum ga_way refuse_malformed(struct ga_root *root) {
     if (atomic_exchange(&root->warned, 1) == 0)
-        ga_log_user("%s=%s is no %s: device memory is refused", root->env.wrong,
-                    root->env.wrong_value, root->env.wrong_what);
+        ga_log_user("%s=%s is no %s: device memory is refused", root->env.malformed,
+                    root->env.malformed_value, root->env.malformed_kind);
     return GA_WAY_REFUSED;
 }
 
 static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
-    if (GA_UNLIKELY(root->env.wrong != NULL))
-        return refuse_wrong(root);
+    if (GA_UNLIKELY(root->env.malformed != NULL))
+        return refuse_malformed(root);
     if (atomic_load(&root->link) != GA_LINK_LIVE &&
         ga_os_coarse_ms() < atomic_load(&root->retry_at_ms))
         return policy(root);
@@ -116,7 +117,7 @@ static GA_NOINLINE enum ga_way ensure_slow(struct ga_root *root) {
     bool live = atomic_load(&root->link) == GA_LINK_LIVE;
     if (!live && ga_os_coarse_ms() >= atomic_load(&root->retry_at_ms)) {
         uint64_t began = ga_os_now_ms();
-        live = look_for_daemon(root);
+        live = find_daemon(root);
         if (!live) {
             // If attempts fail slowly, the pause is four times as long, so that the program spends
             // at most a fifth of its time on them. With a silent daemon they fail at once.
@@ -140,9 +141,9 @@ enum ga_way ga_session_ensure(struct ga_root *root) {
     return ensure_slow(root);
 }
 
-// Marks the link as lost, because a connection of this epoch broke, unless another thread has
-// opened a new link since. hung: the daemon is there and does not answer, so that the policy
-// applies at once.
+// Marks the link as lost, because a connection of this epoch broke. Does nothing if another thread
+// has opened a new link since. hung: the daemon runs but does not answer, so the policy applies at
+// once.
 static void report_lost(struct ga_root *root, uint32_t epoch, bool hung) {
     ga_link_lock(root);
     if (atomic_load(&root->link) == GA_LINK_LIVE && atomic_load(&root->link_epoch) == epoch) {
@@ -178,11 +179,11 @@ static int open_connection(struct ga_root *root, struct ga_connection *connectio
         else
             fd = ga_link_join(root, connection);
         if (fd == -EBUSY && some_connection_lives(root))
-            atomic_store(&root->walled, 1);
+            atomic_store(&root->connect_blocked, 1);
         else if (fd < 0 && fd != -EAGAIN)
             lose(root);
         if (fd >= 0)
-            atomic_store(&root->walled, 0);
+            atomic_store(&root->connect_blocked, 0);
     }
     ga_link_unlock(root);
     return fd;
@@ -190,7 +191,7 @@ static int open_connection(struct ga_root *root, struct ga_connection *connectio
 
 // Tells the user that the daemon does not know a device, so that the device's memory is refused.
 // The daemon has written the text, and sends it once for each job.
-static void tell_unknown(struct ga_root *root, const struct ga_reply *reply) {
+static void report_unknown(struct ga_root *root, const struct ga_reply *reply) {
     if (reply->header.status == GA_STATUS_NO_DEVICE &&
         atomic_load(&root->on_loss) == GA_LOSS_CLOSED &&
         ga_message_fits(reply, sizeof reply->body.error) && reply->body.error.text[0])
@@ -206,7 +207,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         struct ga_view *view = atomic_load(&root->view);
         if (GA_LIKELY(atomic_load(&view->slot[device]) != 0))
             return GA_WAY_ASK;
-        ga_self_go_away();
+        ga_self_enter_mutex();
         // Bounded, because it only saves requests: two threads may open the lease, and get the same
         // one.
         bool turn = ga_mutex_lock(&d->attaching, GA_REPLY_MS);
@@ -230,7 +231,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
             } else if (way == GA_WAY_ASK && !ok) {
                 ga_log("device %u: the daemon opens no lease (status %u)", (uint64_t)device,
                        (uint64_t)reply.header.status);
-                tell_unknown(root, &reply);
+                report_unknown(root, &reply);
                 // The daemon has no room for the lease now. It may have room for the next request.
                 if (reply.header.status == GA_STATUS_TOO_MANY)
                     way = GA_WAY_REFUSED;
@@ -240,7 +241,7 @@ enum ga_way ga_session_attach(struct ga_root *root, uint32_t device) {
         }
         if (turn)
             ga_mutex_unlock(&d->attaching);
-        ga_self_come_back();
+        ga_self_leave_mutex();
         if (way != GA_WAY_ASK)
             return way;
         // For a device that the daemon does not know, the policy without a daemon applies.
@@ -257,11 +258,11 @@ static void ask_whether_known(struct ga_root *root, uint32_t device) {
     struct ga_reply reply = {.request = 0};
     uint32_t epoch = atomic_load(&root->link_epoch);
     ga_os_copy(query.device, d->uuid, sizeof query.device);
-    ga_self_go_away();
+    ga_self_enter_mutex();
     if (ga_session_ask(root, GA_TYPE_QUERY, -1, &query, sizeof query, &reply) == GA_WAY_ASK &&
         reply.header.status == GA_STATUS_NO_DEVICE)
         atomic_store(&d->refused, epoch + 1);
-    ga_self_come_back();
+    ga_self_leave_mutex();
 }
 
 bool ga_session_lacks(struct ga_root *root, uint32_t device) {
@@ -282,29 +283,29 @@ static bool is_final(const struct ga_reply *reply) {
            reply->header.status != GA_STATUS_NO_SESSION;
 }
 
-// A request that is being asked, in one or more attempts.
-struct asking {
+// Request that is sent in one or more attempts, until its reply is final.
+struct call {
     uint16_t type;
     int device;
     void *body;
     size_t size;
     struct ga_reply *reply;
-    uint32_t *flags;    // flags in the body; NULL: this type of request has none
-    bool waits;         // the daemon may let the request wait
-    bool aside;         // this attempt must not wait, because all connections to wait on are in use
-    uint64_t first_ms;  // when the request first found the queue full; 0: it has not
-    uint64_t until_ms;  // when it must be given up after that; 0: never
-    uint32_t asked_in;  // tag of the session to which an attempt was sent; 0: none
-    bool gives;         // it tells that objects were destroyed
-    uint32_t given_in;  // epoch of the link since which this process does not count these objects
-    int quick_failures; // attempts in a row that failed at once
+    uint32_t *flags;   // flags in the body; NULL: this type of request has none
+    bool waits;        // the daemon may let the request wait
+    bool aside;        // this attempt must not wait, because all connections to wait on are in use
+    uint64_t first_ms; // when the request first found the queue full; 0: it has not
+    uint64_t until_ms; // when it must be given up after that; 0: never
+    uint32_t asked_in; // tag of the session to which an attempt was sent; 0: none
+    bool releases;     // true: the request reports destroyed objects
+    uint32_t released_in; // epoch of the link since which this process does not count these objects
+    int quick_failures;   // attempts in a row that failed at once
     uint64_t no_room_since; // when no connection could first be opened; 0: one could
 };
 
 // Sets flags and waits, as the type and the body of the request say.
-static void look_into(struct asking *a) {
+static void classify(struct call *a) {
     struct ga_wire_alloc_request *bytes = a->body;
-    struct ga_wire_context_request *object = a->body; // a stream's is laid out alike
+    struct ga_wire_context_request *object = a->body; // a stream request has this layout, too
     bool takes = false;
     if (a->type == GA_TYPE_ALLOC) {
         a->flags = &bytes->flags;
@@ -320,7 +321,7 @@ enum outcome { ANSWERED, AGAIN, HUNG };
 
 // Counts an attempt that got no connection. If the daemon has no room for one more, counts it only
 // after ROOM_MS, and pauses; if other connections must do (−EBUSY), only pauses.
-static void count_failure(struct asking *a, int error) {
+static void count_failure(struct call *a, int error) {
     uint64_t now = ga_os_now_ms();
     a->no_room_since = a->no_room_since ? a->no_room_since : now;
     if (error != -EBUSY && (error != -EAGAIN || now - a->no_room_since > ROOM_MS))
@@ -330,7 +331,7 @@ static void count_failure(struct asking *a, int error) {
 }
 
 // Writes the slot of the device's lease into the body, and the tag of the session into the reply.
-static void address(struct ga_root *root, struct asking *a) {
+static void address(struct ga_root *root, struct call *a) {
     struct ga_view *view = atomic_load(&root->view);
     a->reply->tag = view->tag;
     if (a->device < 0)
@@ -341,7 +342,7 @@ static void address(struct ga_root *root, struct asking *a) {
 
 // Returns the flags of an attempt. A daemon of an earlier version does not know GA_FLAG_ASIDE: it
 // gets GA_FLAG_NO_WAIT instead, and refuses a request that would have to wait.
-static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
+static uint32_t flags_of(struct ga_root *root, const struct call *a) {
     uint32_t flags = *a->flags & ~GA_FLAG_RETRY;
     bool able = atomic_load(&root->able) & GA_ABLE_ASIDE;
     if (a->waits)
@@ -355,7 +356,7 @@ static uint32_t flags_of(struct ga_root *root, const struct asking *a) {
 
 // Sends the request once, on a connection that the caller has, and waits for the reply. Returns 0
 // or −errno.
-static int exchange(struct ga_root *root, struct ga_connection *connection, struct asking *a) {
+static int exchange(struct ga_root *root, struct ga_connection *connection, struct call *a) {
     struct ga_reply *reply = a->reply;
     reply->epoch = atomic_load(&connection->epoch);
     address(root, a);
@@ -363,20 +364,19 @@ static int exchange(struct ga_root *root, struct ga_connection *connection, stru
         *a->flags = flags_of(root, a);
     a->asked_in = reply->tag;
     struct ga_request request = {a->type, reply->request, a->body, a->size, -1, a->until_ms};
-    return ga_wait_exchange(root, connection, &request, reply, look);
+    return ga_wait_exchange(root, connection, &request, reply, tick);
 }
 
-// Reports whether a request that tells of destroyed objects need not be sent any more: the
-// connection belongs to a later link, and the message that opened this link did not count these
-// objects.
-static bool is_settled(struct ga_root *root, const struct ga_connection *connection,
-                       const struct asking *a) {
-    return a->gives && atomic_load(&connection->epoch) != a->given_in &&
+// Reports whether the daemon knows already that the objects were destroyed. This is so if the
+// connection belongs to a later link, whose opening message did not count these objects.
+static bool is_reported(struct ga_root *root, const struct ga_connection *connection,
+                        const struct call *a) {
+    return a->releases && atomic_load(&connection->epoch) != a->released_in &&
            (atomic_load(&root->able) & GA_ABLE_OBJECTS);
 }
 
 static enum outcome attempt_on(struct ga_root *root, struct ga_connection *connection,
-                               struct asking *a) {
+                               struct call *a) {
     int fd = ga_connection_fd(root, connection);
     if (GA_UNLIKELY(fd < 0))
         fd = open_connection(root, connection);
@@ -385,7 +385,7 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_connection *conne
         count_failure(a, fd);
         return AGAIN;
     }
-    if (GA_UNLIKELY(is_settled(root, connection, a))) {
+    if (GA_UNLIKELY(is_reported(root, connection, a))) {
         ga_connection_release(root, connection);
         return ANSWERED;
     }
@@ -409,20 +409,20 @@ static enum outcome attempt_on(struct ga_root *root, struct ga_connection *conne
     return AGAIN;
 }
 
-static enum outcome attempt(struct ga_root *root, struct asking *a) {
+static enum outcome attempt(struct ga_root *root, struct call *a) {
     if (a->waits && ga_threads_publish(root))
-        bury(root);
+        release_dead_threads(root);
     // Requests wait on all connections but a few (ga_connection_acquire_to_wait), so that there is
     // a connection for requests that are answered at once. If no more connections can be opened,
     // no request may wait on one.
     struct ga_connection *connection = NULL;
-    if (a->waits && GA_LIKELY(!atomic_load(&root->walled)))
+    if (a->waits && GA_LIKELY(!atomic_load(&root->connect_blocked)))
         connection = ga_connection_acquire_to_wait(root);
     a->aside = a->waits && !connection;
     return attempt_on(root, connection ? connection : ga_connection_acquire(root), a);
 }
 
-static enum ga_way insist(struct ga_root *root, struct asking *a) {
+static enum ga_way send_until_answered(struct ga_root *root, struct call *a) {
     if (a->reply->request == 0)
         a->reply->request = atomic_fetch_add(&root->next_request, 1) + 1;
     for (a->quick_failures = 0; a->quick_failures < 6;) {
@@ -444,20 +444,20 @@ static enum ga_way insist(struct ga_root *root, struct asking *a) {
 }
 
 // Reports whether the request was in the queue, and was given up because its time was over.
-static bool is_late(const struct asking *a) {
+static bool is_expired(const struct call *a) {
     return a->reply->header.status == GA_STATUS_CANCELLED && a->until_ms != 0 &&
            ga_os_now_ms() >= a->until_ms;
 }
 
 // Reports whether the request may wait, but found no place in the queue, or found it too late.
-static bool is_crowded(const struct asking *a) {
+static bool is_crowded(const struct call *a) {
     uint32_t status = a->reply->header.status;
-    return status == GA_STATUS_CROWDED || (status == GA_STATUS_BUSY && a->aside) || is_late(a);
+    return status == GA_STATUS_CROWDED || (status == GA_STATUS_BUSY && a->aside) || is_expired(a);
 }
 
 // Returns how long the daemon lets the request wait, in ms (UINT64_MAX: no limit). *text: the
 // daemon's line about that for the user.
-static uint64_t read_crowded(const struct asking *a, const uint8_t **text) {
+static uint64_t read_crowded(const struct call *a, const uint8_t **text) {
     const struct ga_reply *reply = a->reply;
     switch (a->type) {
     case GA_TYPE_ALLOC:
@@ -474,7 +474,7 @@ static uint64_t read_crowded(const struct asking *a, const uint8_t **text) {
 
 // Pauses, and prepares a request that found no place in the queue for being asked again. False: its
 // time is over, and the reply is set to "timed out". asked: number of times that it was asked.
-static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32_t asked) {
+static GA_NOINLINE bool ask_later(struct ga_root *root, struct call *a, uint32_t asked) {
     uint64_t now = ga_os_now_ms();
     if (a->first_ms == 0)
         a->first_ms = now;
@@ -483,7 +483,8 @@ static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32
         uint64_t patience = read_crowded(a, &text);
         a->until_ms = patience < UINT64_MAX - a->first_ms ? a->first_ms + patience : 0;
         if (text[0] && asked == 1 &&
-            atomic_exchange(root->env.in_job ? &root->told_crowded : &root->told_wait, 1) == 0)
+            atomic_exchange(root->env.in_job ? &root->crowded_reported : &root->wait_reported, 1) ==
+                0)
             ga_log_user("%t", text);
     }
     if (a->until_ms != 0 && now >= a->until_ms) {
@@ -495,7 +496,7 @@ static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32
         return false;
     }
     ga_os_sleep_us(GA_CROWDED_MILLIS * 1000);
-    look(root, asked);
+    tick(root, asked);
     a->reply->request = 0;
     a->asked_in = 0;
     return true;
@@ -503,17 +504,17 @@ static GA_NOINLINE bool ask_later(struct ga_root *root, struct asking *a, uint32
 
 enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void *body, size_t size,
                            struct ga_reply *reply) {
-    struct asking a = {.type = type,
-                       .device = device,
-                       .body = body,
-                       .size = size,
-                       .reply = reply,
-                       .asked_in = reply->request != 0 ? reply->tag : 0};
-    look_into(&a);
+    struct call a = {.type = type,
+                     .device = device,
+                     .body = body,
+                     .size = size,
+                     .reply = reply,
+                     .asked_in = reply->request != 0 ? reply->tag : 0};
+    classify(&a);
     enum ga_way way;
     uint32_t asked = 0;
     do {
-        way = insist(root, &a);
+        way = send_until_answered(root, &a);
         asked++;
     } while (GA_UNLIKELY(a.waits && way == GA_WAY_ASK && is_crowded(&a)) &&
              ask_later(root, &a, asked));
@@ -525,19 +526,19 @@ enum ga_way ga_session_ask(struct ga_root *root, uint16_t type, int device, void
 
 // Tells the daemon that objects were destroyed. This process no longer counts them since the link
 // of an epoch; a daemon that was told the counts by a later link need not be told.
-static void give_in(struct ga_root *root, uint16_t type, uint32_t device, void *body, size_t size,
-                    uint32_t epoch) {
+static void send_release(struct ga_root *root, uint16_t type, uint32_t device, void *body,
+                         size_t size, uint32_t epoch) {
     struct ga_reply reply = {.request = 0};
-    struct asking a = {.type = type,
-                       .device = (int)device,
-                       .body = body,
-                       .size = size,
-                       .reply = &reply,
-                       .gives = true,
-                       .given_in = epoch};
-    look_into(&a);
-    insist(root, &a);
-    atomic_fetch_add(&root->asked, 1); // it may have changed what is free
+    struct call a = {.type = type,
+                     .device = (int)device,
+                     .body = body,
+                     .size = size,
+                     .reply = &reply,
+                     .releases = true,
+                     .released_in = epoch};
+    classify(&a);
+    send_until_answered(root, &a);
+    atomic_fetch_add(&root->asked, 1); // free memory may have changed
 }
 
 void ga_session_release(struct ga_root *root, enum ga_object what, uint32_t device, int32_t count,
@@ -550,14 +551,14 @@ void ga_session_release(struct ga_root *root, enum ga_object what, uint32_t devi
         ga_objects_add(root, what, device, maker, -count);
     ga_move_end();
     if (ours)
-        give_in(root, ga_objects_type(what), device, &request, sizeof request, epoch);
+        send_release(root, ga_objects_type(what), device, &request, sizeof request, epoch);
 }
 
 bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t retains) {
     struct ga_entry e;
     struct ga_entry old;
-    ga_self_lock(&root->holds_lock);
-    bool found = ga_table_remove(&root->holds, key, &e);
+    ga_self_lock(&root->thread_slots_lock);
+    bool found = ga_table_remove(&root->thread_slots, key, &e);
     bool had = found && (retains ? e.context : e.bytes) != 0;
     if (had && retains)
         e.context -= ga_os_least(e.context, retains);
@@ -565,10 +566,10 @@ bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t
         e.bytes = 0;
     bool over = had && e.bytes == 0 && e.context == 0;
     if (found && !over)
-        ga_table_put(&root->holds, &e, &old);
-    ga_self_unlock(&root->holds_lock);
+        ga_table_put(&root->thread_slots, &e, &old);
+    ga_self_unlock(&root->thread_slots_lock);
     if (over && e.kind)
-        ga_session_release(root, GA_OBJECT_HOLD, e.device, 1, (uint32_t)(e.key >> 8), e.tag);
+        ga_session_release(root, GA_OBJECT_THREAD_SLOT, e.device, 1, (uint32_t)(e.key >> 8), e.tag);
     return had;
 }
 
@@ -577,7 +578,7 @@ bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t
 
 // Ends the uses of threads that are dead. Entries that move in the table meanwhile may be missed;
 // they are found by a later call.
-static void return_holds(struct ga_root *root) {
+static void end_dead_uses(struct ga_root *root) {
     struct ga_entry e, batch[BATCH];
     int pid = ga_os_pid();
     uint32_t count;
@@ -585,7 +586,7 @@ static void return_holds(struct ga_root *root) {
     do {
         uint32_t skip = living;
         count = 0;
-        struct ga_walk walk = ga_self_walk(&root->holds);
+        struct ga_walk walk = ga_self_walk(&root->thread_slots);
         while (ga_self_next(&walk, &e)) {
             if (e.bytes == 0 || count == BATCH)
                 continue;
@@ -603,23 +604,23 @@ static void return_holds(struct ga_root *root) {
     } while (count == BATCH);
 }
 
-// Gives back the slots that dead threads held.
-static void bury(struct ga_root *root) {
+// Gives back the slots of dead threads, and publishes the counts without these threads.
+static void release_dead_threads(struct ga_root *root) {
     // A thread that opens a session would wait for itself, because a request needs a session.
     if (ga_mutex_is_mine(&root->linking))
         return;
-    ga_publish(root); // the page no longer tells of calls of threads that have died
-    return_holds(root);
+    ga_publish(root); // removes calls of dead threads from the page
+    end_dead_uses(root);
 }
 
 // Tries once to open the link again, so that a restarted daemon learns what this process uses. At
-// most one thread does so every MEND_MS.
-static void mend(struct ga_root *root) {
+// most one thread does so every REOPEN_MS.
+static void reopen_link(struct ga_root *root) {
     if (atomic_load(&root->link) != GA_LINK_LOST ||
-        ga_os_coarse_ms() < atomic_load(&root->mend_at_ms) || !ga_link_try_lock(root))
+        ga_os_coarse_ms() < atomic_load(&root->reopen_at_ms) || !ga_link_try_lock(root))
         return;
-    if (atomic_load(&root->link) == GA_LINK_LOST && !ga_link_open(root, look))
-        atomic_store(&root->mend_at_ms, ga_os_now_ms() + MEND_MS);
+    if (atomic_load(&root->link) == GA_LINK_LOST && !ga_link_open(root, tick))
+        atomic_store(&root->reopen_at_ms, ga_os_now_ms() + REOPEN_MS);
     ga_link_unlock(root);
 }
 
@@ -630,7 +631,7 @@ GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
     struct ga_wire_freed_notice notice = {.slot = slot};
     uint32_t epoch = atomic_load(&root->link_epoch);
     if (atomic_load(&root->link) != GA_LINK_LIVE) {
-        mend(root);
+        reopen_link(root);
         return;
     }
     uint64_t request = atomic_fetch_add(&root->next_request, 1) + 1;
@@ -648,6 +649,6 @@ GA_NOINLINE void ga_session_freed(struct ga_root *root, uint32_t slot) {
     ga_connection_release(root, connection);
     if (broken) {
         report_lost(root, epoch, false);
-        mend(root);
+        reopen_link(root);
     }
 }

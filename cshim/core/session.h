@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The session of a process with the daemon: how the daemon is found, a session opened, requests
-// sent, and the session resumed after the daemon has restarted. connection.h has the connections,
-// link.h the messages that open and resume a session, wait.h the wait for a reply.
+// The session of a process with the daemon. These functions find the daemon, open the session, send
+// requests, and resume the session after the daemon has restarted. connection.h has the
+// connections; link.h the messages that open and resume a session; wait.h the wait for a reply.
 #ifndef GA_SESSION_H
 #define GA_SESSION_H
 
@@ -43,9 +43,9 @@ void ga_session_release(struct ga_root *root, enum ga_object what, uint32_t devi
 // Tells the daemon that a free found the flag NOTIFY in the credit word of a slot: another job
 // waits for bytes. Does not wait for a reply, but may wait for a connection.
 void ga_session_freed(struct ga_root *root, uint32_t slot);
-// Subtracts retains from the thread slot that has a key in root->holds (thread_slot.h); retains 0:
-// ends its use instead. If neither retains nor a use are left, gives the slot back to the daemon.
-// False: the slot had no retains, or no use.
+// Subtracts retains from the thread slot that has a key in root->thread_slots (thread_slot.h);
+// retains 0: ends its use instead. If neither retains nor a use are left, gives the slot back to
+// the daemon. False: the slot had no retains, or no use.
 bool ga_session_release_thread_slot(struct ga_root *root, uint64_t key, uint64_t retains);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Acquires and releases the slots, in the order of the devices' numbers.
 #include "core/slots.h"
 
 #include "core/admit.h"
@@ -13,21 +14,21 @@ void ga_slots_release(struct ga_root *root, const struct ga_slots *s) {
 void ga_slots_made(struct ga_root *root, const struct ga_slots *s) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
         if (s->has[d])
-            ga_publish_made(root, d);
+            ga_publish_context_end(root, d);
 }
 
-// In the order of their numbers, so that two programs that want the same devices do not each wait
-// for what the other has.
+// Acquires in the order of the numbers. So two programs that want the same devices do not each wait
+// for a slot that the other one has.
 bool ga_slots_acquire(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]) {
     *s = (struct ga_slots){.maker = ga_self.number};
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!wanted[d])
             continue;
-        ga_publish_making(root, d);
+        ga_publish_context_begin(root, d);
         s->has[d] = ga_admit_object(root, GA_OBJECT_CONTEXT, d, 0, &s->tag[d]);
         if (s->has[d])
             continue;
-        ga_publish_made(root, d);
+        ga_publish_context_end(root, d);
         ga_slots_release(root, s);
         ga_slots_made(root, s);
         return false;

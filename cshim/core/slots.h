@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: Apache-2.0
-// The slots of one object that may be for several devices: a context, or a logical device, has one
-// of each, or is refused.
+// Slots of one object on several devices. A context or a logical device needs one slot on each of
+// its devices, or is refused. The interfaces call this around the driver's call. It holds no lock.
 #ifndef GA_SLOTS_H
 #define GA_SLOTS_H
 
 #include "core/root.h"
 
 struct ga_slots {
-    uint32_t maker;           // ga_self.number of who took them
-    uint16_t tag[GA_DEVICES]; // by the device's number, of those that
-    bool has[GA_DEVICES];     // it has taken
+    uint32_t maker;           // ga_self.number of the acquiring thread
+    uint16_t tag[GA_DEVICES]; // by device number: session that counts the slot
+    bool has[GA_DEVICES];     // by device number: true: acquired
 };
 
-// Takes one of each device that is wanted. Then the driver is asked, and ga_slots_made follows.
-// False: refused, and nothing was taken.
+// Acquires a slot on each wanted device. Afterwards the caller calls the driver, then
+// ga_slots_made. False: refused; nothing was acquired.
 bool ga_slots_acquire(struct ga_root *root, struct ga_slots *s, const bool wanted[GA_DEVICES]);
-// The driver is done with them.
+// Ends the announcement of new contexts, after the driver's answer.
 void ga_slots_made(struct ga_root *root, const struct ga_slots *s);
 void ga_slots_release(struct ga_root *root, const struct ga_slots *s);
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// The count of a lease's streams, while the daemon lends it to this process. Its layout is that of
-// LeaseSlot in wire.h.
+// The stream count of a lease, while the daemon lends the count to this process. Its layout is that
+// of LeaseSlot in wire.h. admit.c uses it; objects.c counts streams that are not lent.
 //
-// Only how many there are changes here, and only while OPEN is set: the daemon, which takes the
-// count back by a swap of its own, has each stream in it that was taken before, and is told of each
-// that is given back after.
+// This process changes only the number, and only while OPEN is set. The daemon takes the count back
+// by an atomic swap. So the daemon's copy contains every stream created before; later ones are
+// reported to it.
 #ifndef GA_STREAMS_H
 #define GA_STREAMS_H
 
@@ -18,7 +18,7 @@ static inline uint64_t ga_streams_max(uint64_t word) {
     return word >> GA_STREAMS_MAX_SHIFT & GA_STREAMS_MASK;
 }
 
-// Counts one more. False: the daemon has the count, or there is no room.
+// Adds a stream. False: the daemon keeps the count, or it is at its maximum.
 static inline bool ga_streams_acquire(struct ga_wire_lease_slot *slot) {
     ga_word *word = ga_streams_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);
@@ -30,7 +30,7 @@ static inline bool ga_streams_acquire(struct ga_wire_lease_slot *slot) {
     return true;
 }
 
-// Counts so many less. False: the daemon has the count, and is to be told.
+// Subtracts streams. False: the daemon keeps the count, and must be told.
 static inline bool ga_streams_release(struct ga_wire_lease_slot *slot, uint32_t count) {
     ga_word *word = ga_streams_word(slot);
     uint64_t seen = atomic_load_explicit(word, memory_order_relaxed);

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// The layout of shards, the search for keys, and the growth of shards.
 #include "core/table.h"
 
-#define KEYS 8U // in a line
+#define KEYS 8U // keys in a line
 
 struct ga_table_line {
     uint64_t key[KEYS];
 };
 
-// An entry without its key, packed: a million of them should fit somewhere near.
+// Entry without its key, packed to 16 bytes, so that a table of a million entries stays small.
 struct ga_table_value {
     uint64_t bytes_tag;      // bytes in the low 48 bits
     uint64_t context_device; // bits 0–47 context, 48–55 device, 56–59 kind, 60–63 space
@@ -37,20 +38,20 @@ static inline void unpack(struct ga_entry *e, uint64_t key, struct ga_table_valu
     e->space = (uint8_t)(v.context_device >> SPACE_SHIFT);
 }
 
-// A group is eight lines, for the 64 granules of 512 bytes (which device addresses are multiples
-// of) that follow each other. The groups of a dense range of addresses get places of their own:
-// folding is a bijection of each aligned range. What collides (other ranges, large strides) is
-// scattered over the lines of a group and, when a line is full, over the groups. Handles are no
-// multiples of 512: their low bits count too.
+// A group has eight lines, for 64 consecutive granules of 512 bytes; device addresses are multiples
+// of 512. A dense range of addresses fills groups without collisions, because folding is a
+// bijection of each aligned range. Colliding keys (other ranges, large strides) are scattered over
+// the lines of a group and, when a line is full, over the groups. Handles are not multiples of 512,
+// so their low bits count, too.
 #define GRANULE_BITS 9
 #define GROUP_LINES 8U
 
 struct place {
     uint32_t shard;
-    uint32_t group; // which group, before the shard's mask
-    uint32_t line;  // in the group
-    uint32_t key;   // in the line: where to look first
-    uint32_t step;  // to the next group, odd
+    uint32_t group; // number of the group, before the shard's mask
+    uint32_t line;  // line in the group
+    uint32_t key;   // first position in the line to search
+    uint32_t step;  // step to the next group; odd
 };
 
 static inline struct place place_of(uint64_t key) {
@@ -69,8 +70,8 @@ static inline struct place place_of(uint64_t key) {
     };
 }
 
-// The n-th line that a key may lie in: the same line of other groups, then, all groups done,
-// their next lines.
+// Returns the n-th line to search for a key: the same line of other groups; after all groups the
+// next line of each.
 static inline uint32_t line_of(const struct ga_shard *s, struct place p, uint32_t n) {
     uint32_t groups = s->lines / GROUP_LINES;
     uint32_t turn = GA_LIKELY(n < groups) ? 0 : n / groups;
@@ -90,11 +91,11 @@ static inline struct ga_key key_of(const struct ga_entry *e) {
 }
 
 struct found {
-    uint32_t line, key, n; // n: how many lines passed it on
+    uint32_t line, key, n; // n: number of full lines that passed the key on
 };
 
-// Returns the position of a key in a line; KEYS: the line has it not. It may have keys with the
-// same number in other spaces.
+// Returns the position of a key in a line; KEYS: not in it. The line may have keys with the same
+// number in other spaces.
 static inline uint32_t scan_space(const struct ga_shard *s, uint32_t line, struct ga_key key,
                                   uint32_t first) {
     for (uint32_t i = 0; i < KEYS; i++) {
@@ -125,7 +126,7 @@ static inline struct ga_table_value *value_at(const struct ga_shard *s, const st
     return &s->values[at->line * KEYS + at->key];
 }
 
-// The first free place. There is one: a shard is never more than half full.
+// Writes a key into the first free position. There is one, because a shard is at most half full.
 static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value value,
                          struct place p) {
     for (uint32_t n = 0;; n++) {
@@ -142,7 +143,7 @@ static inline void claim(struct ga_shard *s, uint64_t key, struct ga_table_value
     }
 }
 
-// Undoes claim. A count that was saturated stays: it only makes searches longer.
+// Removes a key that claim wrote. A saturated count stays, which only makes searches longer.
 static inline void vacate(struct ga_shard *s, struct place p, const struct found *at) {
     s->keys[at->line].key[at->key] = 0;
     s->used--;
@@ -155,7 +156,7 @@ static inline void vacate(struct ga_shard *s, struct place p, const struct found
 
 #define HUGE ((size_t)2 << 20)
 
-// One mapping: keys, values, counts.
+// Returns the size of a shard's mapping: keys, values, counts.
 static size_t size_of(uint32_t lines) {
     size_t line = sizeof(struct ga_table_line) + KEYS * sizeof(struct ga_table_value) + 1;
     return ((size_t)lines * line + 4095) & ~(size_t)4095;
@@ -174,8 +175,8 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     void *memory = lines ? ga_os_map_now(size_of(lines)) : NULL;
     if (!memory)
         return false;
-    // A child of fork must not see its parent's blocks. Where the kernel cannot wipe, the
-    // shards are wiped all the same (root.c), so that these pages are out of reach.
+    // A forked child must not see its parent's blocks. If the kernel cannot wipe pages, the shards
+    // are wiped all the same (root.c), so that these pages are unreachable.
     ga_os_wipe_on_fork(memory, size_of(lines));
     if (size_of(lines) >= HUGE)
         ga_os_huge_pages(memory, size_of(lines));
@@ -191,8 +192,8 @@ static GA_NOINLINE bool grow(struct ga_shard *s) {
     return true;
 }
 
-// Counts one more before it is put in: a table of which nothing is counted is taken for empty. A
-// large shard gets some more, so that this stays rare.
+// Raises the count before an entry is added, because a table with a count of 0 is taken for empty.
+// A large shard gets a larger step, so that this stays rare.
 static GA_NOINLINE void raise_most(struct ga_table *table, struct ga_shard *s) {
     uint32_t most = s->used + 1 + s->used / 8;
     atomic_fetch_add(&table->most, most - s->most);
@@ -211,7 +212,7 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
         unpack(old, entry->key, *value_at(s, &at));
         *value_at(s, &at) = value;
     } else {
-        // Without memory to grow it may fill up to the last but one.
+        // Without memory to grow, the shard may fill up to all positions but one.
         if (GA_UNLIKELY(s->used >= s->lines * (KEYS / 2)))
             done = grow(s) || s->used + 1 < s->lines * KEYS;
         if (GA_UNLIKELY(done && s->used >= s->most))
@@ -223,14 +224,13 @@ bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct g
     return done;
 }
 
-// None where nothing was ever put in, whose pages then stay untouched.
+// Returns a walk over the table. If nothing was ever added, the walk touches no page.
 struct ga_walk ga_table_walk(struct ga_table *table) {
     return (struct ga_walk){.table = table,
                             .shards = atomic_load(&table->most) ? GA_TABLE_SHARDS : 0};
 }
 
-// To the next place that holds something, and behind it; its shard is locked then. NULL: that was
-// all.
+// Moves a walk to the next entry, and leaves the entry's shard locked. NULL: no more entries.
 static struct ga_shard *advance(struct ga_walk *w) {
     for (; w->shard < w->shards; w->shard++, w->place = 0) {
         struct ga_shard *s = &w->table->shards[w->shard];
@@ -259,7 +259,8 @@ void ga_table_recount(struct ga_table *table) {
     }
 }
 
-// In each of the two that follow by itself: asked what is wanted, it costs a call 2 ns more.
+// Finds an entry. Inlined into both callers, because a test of `take` at run time costs 2 ns a
+// call.
 __attribute__((always_inline)) static inline bool find(struct ga_table *table, struct ga_key key,
                                                        struct ga_entry *entry, bool take) {
     struct place p = place_of(key.number);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// The pointer table: what the program holds, by address or handle.
+// Table of what the program holds, by address or handle. admit.h inserts device memory; the
+// interfaces keep streams and contexts in tables of their own.
 //
-// A hash table in shards, each with a spin lock of its own, grown by itself, so that growth costs
-// a few thousand entries at a time however many blocks are held. Keys lie eight to a cache line;
-// addresses that are neighbours lie in lines that are neighbours, because a program uses
-// neighbours one after the other, and a table of a million entries fits no cache. A line that is
-// full passes keys on and counts them; so removal leaves no gravestones. Memory comes from mmap
-// alone. All zero is an empty table, which is what a forked child finds.
+// The table is a hash table in 256 shards, each with a spin lock. Shards grow one by one, so growth
+// moves a few thousand entries at a time, however large the table is. Eight keys lie in a cache
+// line, and neighbouring addresses in neighbouring lines, because programs use neighbours one after
+// the other. A full line passes keys on and counts them, so removal leaves no markers. Memory comes
+// from mmap alone. All zero is an empty table, as a forked child finds it.
 #ifndef GA_TABLE_H
 #define GA_TABLE_H
 
@@ -14,9 +14,9 @@
 
 #define GA_TABLE_SHARDS 256
 
-// A key is a space and a number. The space says what kind of number it is: an address, a handle of
-// arrays, … A driver may use every bit of its addresses and handles, so that no bit of the number
-// can say that.
+// Key: a space and a number. The space tells what the number is, such as an address or an array
+// handle. A driver may use all bits of its addresses and handles, so the number has no bit for
+// that.
 enum {
     GA_SPACE_PLAIN = 0, // for tables with one kind of key; in root.blocks: addresses
     GA_SPACES = 16,     // number of spaces; 1 to 15 are for the interfaces, in their headers
@@ -28,12 +28,13 @@ struct ga_key {
 };
 
 struct ga_entry {
-    uint64_t key;     // number of the key; 0: no entry
-    uint64_t bytes;   // what it is charged with, below 2⁴⁸; of a stream or context: who made it
-    uint64_t context; // what it lives in, below 2⁴⁸: a context's serial number, a pool, a device
-    uint16_t tag;     // the session that it was charged in (ga_view.tag)
-    uint8_t device;   // by its number (device.h)
-    uint8_t kind;     // kind of entry, as the table's owner numbers them; below 16
+    uint64_t key;   // number of its key; 0: no entry
+    uint64_t bytes; // charged bytes, below 2⁴⁸; of a stream or context: number of the thread that
+                    // made it
+    uint64_t context; // owner, below 2⁴⁸: a context's serial number, a pool or a device
+    uint16_t tag;     // session that it is charged in (ga_view.tag)
+    uint8_t device;   // number of the device (device.h)
+    uint8_t kind;     // kind of entry, below 16, as the table's user defines
     uint8_t space;    // GA_SPACE_…
 };
 
@@ -41,28 +42,29 @@ struct ga_shard {
     _Alignas(64) struct ga_spin lock;
     uint32_t used;
     uint32_t lines; // a power of two, or 0
-    uint32_t most;  // never less than used: its part of ga_table.most
+    uint32_t most;  // share of ga_table.most; never less than used
     struct ga_table_line *keys;
-    struct ga_table_value *values; // one for each key
-    uint8_t *passed;               // for each line: keys that found it full, saturating
+    struct ga_table_value *values; // one value for each key
+    uint8_t *passed;               // for each line: number of keys that found it full, saturating
     uint64_t pad[3];
 };
 
 struct ga_table {
     struct ga_shard shards[GA_TABLE_SHARDS];
-    // The most entries that each shard had, added up, or a little more; and what was told of it.
+    // Sum of the highest entry counts of the shards, or a little more; published: its value in the
+    // lease page.
     _Alignas(64) _Atomic uint64_t most;
     _Atomic uint64_t published;
 };
 
-// Puts *entry in. An entry with the same key is replaced and handed out in *old
-// (old->key is 0 when there was none). False: no memory, nothing changed.
+// Adds *entry. An entry with the same key is replaced and copied to *old; old->key is 0 if there
+// was none. False: no memory; nothing changed.
 bool ga_table_put(struct ga_table *table, const struct ga_entry *entry, struct ga_entry *old);
-// Takes the entry with this key out. False when there is none.
+// Removes the entry with a key. False: there is none.
 bool ga_table_remove_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
-// Copies the entry with this key. False when there is none.
+// Copies the entry with a key. False: there is none.
 bool ga_table_find_key(struct ga_table *table, struct ga_key key, struct ga_entry *entry);
-// Take and find by a number in GA_SPACE_PLAIN.
+// Remove and find by a number in GA_SPACE_PLAIN.
 static inline bool ga_table_remove(struct ga_table *table, uint64_t number,
                                    struct ga_entry *entry) {
     return ga_table_remove_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
@@ -70,21 +72,21 @@ static inline bool ga_table_remove(struct ga_table *table, uint64_t number,
 static inline bool ga_table_find(struct ga_table *table, uint64_t number, struct ga_entry *entry) {
     return ga_table_find_key(table, (struct ga_key){number, GA_SPACE_PLAIN}, entry);
 }
-// A walk over all entries. From one step to the next the lock of a shard is held: what is done in
-// between must not come back here, and must be quick; and a walk goes on to its end.
+// Walk over all entries. Between two steps the lock of a shard is held. So the caller must be
+// quick, must not call functions of this table, and must finish the walk.
 struct ga_walk {
     struct ga_table *table;
-    uint32_t shards; // how many there are to look into
+    uint32_t shards; // number of shards to visit
     uint32_t shard;
-    uint32_t place; // in it, of the next entry
+    uint32_t place; // position of the next entry in the shard
     bool locked;
 };
 struct ga_walk ga_table_walk(struct ga_table *table);
-// One step. False: that was all.
+// Moves to the next entry. False: there are no more.
 bool ga_table_next(struct ga_walk *walk, struct ga_entry *entry);
-// One step to the next entry of a context, which is taken out.
+// Moves to the next entry of a context, and removes it.
 bool ga_table_remove_next(struct ga_walk *walk, uint64_t context, struct ga_entry *entry);
-// Makes table->most what there is now.
+// Sets table->most to the current number of entries.
 void ga_table_recount(struct ga_table *table);
 
 #endif

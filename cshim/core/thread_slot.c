@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Acquires and releases entries of root.thread_slots, under root.thread_slots_lock. session.c
+// releases the slots of dead threads.
 #include "core/thread_slot.h"
 
 #include "core/admit.h"
@@ -18,7 +20,7 @@ static uint64_t key_of(uint32_t device) {
 // these.
 static bool has(struct ga_root *root, uint32_t device) {
     struct ga_entry e;
-    return ga_self_find(&root->holds, key_of(device), &e) &&
+    return ga_self_find(&root->thread_slots, key_of(device), &e) &&
            (e.context != 0 || e.tag == atomic_load(&root->tag));
 }
 
@@ -32,15 +34,15 @@ static bool add(struct ga_root *root, const struct ga_thread_slot *slot, bool us
                          .device = (uint8_t)slot->device,
                          .kind = slot->asked};
     struct ga_entry old;
-    ga_self_lock(&root->holds_lock);
-    bool again = ga_table_find(&root->holds, e.key, &old) &&
+    ga_self_lock(&root->thread_slots_lock);
+    bool again = ga_table_find(&root->thread_slots, e.key, &old) &&
                  (old.context != 0 || !slot->asked || old.tag == slot->tag);
     if (again)
         e = old;
     e.bytes = use ? ga_self.tid : e.bytes;
     e.context += retains;
-    bool put = ga_table_put(&root->holds, &e, &old);
-    ga_self_unlock(&root->holds_lock);
+    bool put = ga_table_put(&root->thread_slots, &e, &old);
+    ga_self_unlock(&root->thread_slots_lock);
     if (again || !put)
         ga_thread_slot_unask(root, slot);
     return put;
@@ -49,12 +51,12 @@ static bool add(struct ga_root *root, const struct ga_thread_slot *slot, bool us
 bool ga_thread_slot_ask(struct ga_root *root, uint32_t device, struct ga_thread_slot *slot) {
     *slot = (struct ga_thread_slot){.device = device};
     slot->asked = ga_thread_slot_matters(root, device) && !has(root, device);
-    return !slot->asked || ga_admit_object(root, GA_OBJECT_HOLD, device, 0, &slot->tag);
+    return !slot->asked || ga_admit_object(root, GA_OBJECT_THREAD_SLOT, device, 0, &slot->tag);
 }
 
 void ga_thread_slot_unask(struct ga_root *root, const struct ga_thread_slot *slot) {
     if (slot->asked)
-        ga_admit_return(root, GA_OBJECT_HOLD, slot->device, 1, ga_self.number, slot->tag);
+        ga_admit_return(root, GA_OBJECT_THREAD_SLOT, slot->device, 1, ga_self.number, slot->tag);
 }
 
 bool ga_thread_slot_use(struct ga_root *root, uint32_t device) {
@@ -62,12 +64,12 @@ bool ga_thread_slot_use(struct ga_root *root, uint32_t device) {
     struct ga_entry e;
     // The retain keeps the thread's slot. The release must end it, whatever context is current
     // then, so that no use is added.
-    if (ga_self_find(&root->holds, key_of(device), &e) && e.context != 0)
+    if (ga_self_find(&root->thread_slots, key_of(device), &e) && e.context != 0)
         return true;
     if (!ga_thread_slot_ask(root, device, &slot))
         return false;
     if (add(root, &slot, true, 0))
-        ga_self.holds |= 1u << device;
+        ga_self.used_slots |= 1u << device;
     return true;
 }
 
@@ -76,10 +78,10 @@ void ga_thread_slot_retain(struct ga_root *root, const struct ga_thread_slot *sl
 }
 
 void ga_thread_slot_drop(struct ga_root *root) {
-    for (uint32_t d = 0; ga_self.holds != 0; d++) {
-        if (ga_self.holds & 1u << d)
+    for (uint32_t d = 0; ga_self.used_slots != 0; d++) {
+        if (ga_self.used_slots & 1u << d)
             ga_session_release_thread_slot(root, key_of(d), 0);
-        ga_self.holds &= ~(1u << d);
+        ga_self.used_slots &= ~(1u << d);
     }
 }
 
@@ -88,9 +90,9 @@ void ga_thread_slot_drop(struct ga_root *root) {
 static uint64_t find_retained(struct ga_root *root, uint32_t device) {
     struct ga_entry e;
     uint64_t key = 0;
-    if (ga_self_find(&root->holds, key_of(device), &e) && e.context != 0)
+    if (ga_self_find(&root->thread_slots, key_of(device), &e) && e.context != 0)
         return e.key;
-    struct ga_walk walk = ga_self_walk(&root->holds);
+    struct ga_walk walk = ga_self_walk(&root->thread_slots);
     while (ga_self_next(&walk, &e))
         if (e.context != 0 && e.device == device)
             key = e.key;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Slots of threads. If slots are counted by thread (slots.scope = "thread"), a thread that uses a
-// context which another thread made needs a slot of its own, although it makes nothing that the
-// daemon could count. It then has one for each device: an entry of root.holds, and a "hold" in the
+// Slots of threads. Slots may be counted by thread (slots.scope = "thread"). A thread that uses
+// another thread's context then needs a slot of its own, although it makes nothing that the daemon
+// could count. It has a slot for each device: an entry of root.thread_slots, and a "hold" in the
 // messages. The thread has the slot for two reasons, and loses it when there is neither:
 //   bytes    a use: ID of the thread in the kernel while a context of the device is current in it;
 //            0: no use. A use ends when no such context is current any more, or the thread is dead;

@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
+// Sends a request and receives its replies, until the last one.
 #include "core/wait.h"
 
 #include <errno.h>
 
 #include "core/log.h"
 
-#define LOOK_MS 100 // how often a thread that waits looks after what is its process's own
+#define TICK_MS 100 // interval at which a waiting thread gives back unneeded memory
 
-// Tells what is waited for: under gpuarb run the user hears of each change, else of the first wait.
-static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t told[GA_TEXT_SIZE]) {
+// Reports to the user what is waited for: under gpuarb run each change, with a bare preload only
+// the first wait.
+static void report_wait(struct ga_root *root, const struct ga_reply *reply,
+                        uint8_t told[GA_TEXT_SIZE]) {
     const uint8_t *text = reply->body.waiting.text;
     size_t i = 0;
     if (!ga_message_fits(reply, sizeof reply->body.waiting))
@@ -18,7 +21,7 @@ static void tell(struct ga_root *root, const struct ga_reply *reply, uint8_t tol
     if (i == GA_TEXT_SIZE || text[i] == told[i])
         return;
     ga_os_copy(told, text, GA_TEXT_SIZE);
-    if (root->env.in_job || atomic_exchange(&root->told_wait, 1) == 0)
+    if (root->env.in_job || atomic_exchange(&root->wait_reported, 1) == 0)
         ga_log_user("%t", told);
     ga_log("%t", told);
 }
@@ -31,39 +34,39 @@ static int receive(struct ga_connection *connection, const struct ga_request *re
 
 static GA_NOINLINE int wait_on(struct ga_root *root, struct ga_connection *connection,
                                const struct ga_request *request, struct ga_reply *reply, int error,
-                               ga_look *look) {
+                               ga_wait_tick *tick) {
     uint8_t told[GA_TEXT_SIZE] = {0};
     bool given_up = false;
-    for (uint32_t looks = 1;; looks++) {
+    for (uint32_t ticks = 1;; ticks++) {
         if (error == 0 && reply->header.status != GA_STATUS_WAITING)
             return 0;
         if (error == 0) {
             if (reply->fd >= 0)
                 ga_os_close(reply->fd);
             reply->waited = true;
-            tell(root, reply, told);
+            report_wait(root, reply, told);
         } else if (error != -ETIMEDOUT || !reply->waited) {
             return error;
-        } else if (look) {
-            look(root, looks);
+        } else if (tick) {
+            tick(root, ticks);
         }
         if (request->until_ms != 0 && !given_up && ga_os_now_ms() >= request->until_ms) {
             given_up = true;
             ga_message_send(atomic_load(&connection->fd_plus_1) - 1, GA_TYPE_GIVE_UP,
                             request->number, NULL, 0, -1, GA_REPLY_MS);
         }
-        error = receive(connection, request, reply, LOOK_MS);
+        error = receive(connection, request, reply, TICK_MS);
     }
 }
 
-// The daemon may turn a new connection away before it has read anything. What it said is there all
-// the same.
+// Reports whether a reply may be there although sending failed: the daemon may turn a new
+// connection away before it reads anything.
 static bool may_be_answered(struct ga_connection *connection, int error) {
     return (error == -EPIPE || error == -ECONNRESET) && atomic_load(&connection->epoch) == 0;
 }
 
 int ga_wait_exchange(struct ga_root *root, struct ga_connection *connection,
-                     const struct ga_request *request, struct ga_reply *reply, ga_look *look) {
+                     const struct ga_request *request, struct ga_reply *reply, ga_wait_tick *tick) {
     int fd = atomic_load(&connection->fd_plus_1) - 1;
     reply->waited = false;
     reply->fd = -1;
@@ -76,5 +79,5 @@ int ga_wait_exchange(struct ga_root *root, struct ga_connection *connection,
     error = receive(connection, request, reply, GA_REPLY_MS);
     if (GA_LIKELY(error == 0 && reply->header.status != GA_STATUS_WAITING))
         return 0;
-    return wait_on(root, connection, request, reply, error, look);
+    return wait_on(root, connection, request, reply, error, tick);
 }

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 // The wait for a reply that may take long. The daemon first answers that the request waits, and for
-// what; the thread stays on its connection until the reply itself comes.
+// what. The thread stays on its connection until the final reply comes. session.c and link.c call
+// this; the caller owns the connection.
 #ifndef GA_WAIT_H
 #define GA_WAIT_H
 
 #include "core/message.h"
 #include "core/root.h"
 
-// A function that a waiting thread calls now and then, to give back what its process no longer
-// needs. looks: number of calls during this wait.
-typedef void ga_look(struct ga_root *root, uint32_t looks);
+// Function that a waiting thread calls every 100 ms, to give back what its process no longer needs.
+// ticks: number of calls in this wait.
+typedef void ga_wait_tick(struct ga_root *root, uint32_t ticks);
 
 // A request to send.
 struct ga_request {
@@ -24,8 +25,8 @@ struct ga_request {
 // Sends a request on a connection that the caller has taken, and waits for its reply. Returns 0 or
 // −errno: −ETIMEDOUT after GA_REPLY_MS; −EPIPE also if the program has closed the connection; other
 // errors are those of ga_message_receive. After the daemon has answered that the request waits
-// (reply->waited), there is no time limit, and look is called now and then.
+// (reply->waited), there is no time limit, and tick is called every 100 ms.
 int ga_wait_exchange(struct ga_root *root, struct ga_connection *connection,
-                     const struct ga_request *request, struct ga_reply *reply, ga_look *look);
+                     const struct ga_request *request, struct ga_reply *reply, ga_wait_tick *tick);
 
 #endif

@@ -21,10 +21,10 @@ struct allocation {
 // Takes the bytes of an allocation. False: refused. True: the caller must call settle when the
 // driver has answered. how is ignored for pools in host memory.
 static bool open_allocation(struct allocation *c, uint64_t bytes, ga_pool pool, ga_stream stream,
-                            enum ga_memory_take_how how) {
+                            enum ga_memory_acquire_how how) {
     uint64_t context;
     struct ga_root *root = ga_root_get();
-    c->device.take.root = c->host.root = NULL;
+    c->device.acquisition.root = c->host.root = NULL;
     if (bytes == 0 || ga_cuda_capturing(stream))
         return true;
     if (!root)
@@ -38,7 +38,7 @@ static bool open_allocation(struct allocation *c, uint64_t bytes, ga_pool pool, 
         return false;
     case GA_MEMORY_OF_HOST:
         return ga_cuda_host_open_pooled(&c->host, root, bytes);
-    case GA_MEMORY_TAKEN:
+    case GA_MEMORY_ACQUIRED:
     case GA_MEMORY_OF_NONE:
         break;
     }
@@ -50,8 +50,8 @@ static enum ga_memory_outcome settle(struct allocation *c, ga_result *result,
                                      const ga_address *address) {
     ga_address at = *result == GA_CUDA_SUCCESS ? *address : 0;
     void *in_host = (void *)(uintptr_t)at;
-    if (c->device.take.root)
-        return ga_memory_async_settle(&c->device, at);
+    if (c->device.acquisition.root)
+        return ga_memory_async_finish(&c->device, at);
     *result = ga_cuda_host_settle(&c->host, *result, &in_host, GA_CUDA_HOST_POOLED);
     return GA_MEMORY_DONE;
 }
@@ -66,7 +66,7 @@ static enum ga_memory_outcome settle(struct allocation *c, ga_result *result,
         enum ga_memory_outcome outcome = GA_MEMORY_AGAIN;                                          \
         for (int tries = 0; tries < 2 && outcome == GA_MEMORY_AGAIN; tries++) {                    \
             struct allocation c;                                                                   \
-            enum ga_memory_take_how how = tries ? GA_MEMORY_TAKE_NEW : GA_MEMORY_TAKE;             \
+            enum ga_memory_acquire_how how = tries ? GA_MEMORY_ACQUIRE_NEW : GA_MEMORY_ACQUIRE;    \
             if (!open_allocation(&c, bytes, pool, effective, how))                                 \
                 return GA_CUDA_OUT_OF_MEMORY;                                                      \
             result = real(address, bytes, __VA_ARGS__);                                            \

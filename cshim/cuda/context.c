@@ -44,10 +44,10 @@ bool ga_cuda_context_ask(struct ga_allocation *c, ga_cu_device device) {
     }
     c->entry.device = (uint8_t)number;
     c->entry.bytes = ga_self.number;
-    ga_publish_making(c->root, c->entry.device);
+    ga_publish_context_begin(c->root, c->entry.device);
     if (ga_admit_object(c->root, GA_OBJECT_CONTEXT, c->entry.device, 0, &c->entry.tag))
         return true;
-    ga_publish_made(c->root, c->entry.device);
+    ga_publish_context_end(c->root, c->entry.device);
     return false;
 }
 
@@ -55,7 +55,7 @@ void ga_cuda_context_unmade(const struct ga_allocation *c) {
     if (!c->root)
         return;
     give_back(c->root, &c->entry);
-    ga_publish_made(c->root, c->entry.device);
+    ga_publish_context_end(c->root, c->entry.device);
 }
 
 // Serial numbers are odd, so that no pointer is one: a block of a pool stores its pool in the same
@@ -105,7 +105,7 @@ void ga_cuda_context_made(struct ga_allocation *c) {
     // Without memory for its entry the context stays counted for good.
     if (put_made(c->root, &c->entry, &old))
         replaced(c->root, &old, &c->entry);
-    ga_publish_made(c->root, c->entry.device);
+    ga_publish_context_end(c->root, c->entry.device);
 }
 
 // Replaces the entry of a context in the table. False: the context is not in the table any more.

@@ -24,9 +24,9 @@ ga_result ga_cuda_graph_start(ga_result (*real)(ga_exec, ga_stream), bool launch
     ga_result result = GA_CUDA_OUT_OF_MEMORY;
     if (ga_memory_graph_open(&s, &at)) {
         result = real(exec, stream);
-        ga_memory_graph_settle(&s, launch && result == GA_CUDA_SUCCESS);
+        ga_memory_graph_finish(&s, launch && result == GA_CUDA_SUCCESS);
     }
-    ga_memory_graph_leave(&s);
+    ga_memory_graph_drop(&s);
     return result;
 }
 
@@ -60,7 +60,7 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
         return ga_cuda_graph_made(&m, GA_CUDA_OUT_OF_MEMORY, NULL);
     ga_result result = real(exec, graph, parameters);
     if (upload)
-        ga_memory_graph_settle(&s, false);
+        ga_memory_graph_finish(&s, false);
     return ga_cuda_graph_made(&m, result, exec);
 }
 
@@ -70,7 +70,8 @@ ga_result ga_cuda_graph_updated(struct ga_memory_graph_making *m, ga_result resu
                                 ga_exec handle) {
     if (m->exec || !m->root || result != GA_CUDA_SUCCESS)
         return ga_cuda_graph_made(m, result, &handle);
-    ga_memory_graph_ended(m->root, ga_memory_graph_ends(m->root, handle), handle, true);
+    ga_memory_graph_destroy_end(m->root, ga_memory_graph_destroy_begin(m->root, handle), handle,
+                                true);
     return result;
 }
 
@@ -78,8 +79,8 @@ ga_result ga_cuda_graph_exec_destroy(GA_FN_cuGraphExecDestroy *real, ga_exec exe
     struct ga_root *root = ga_root_get();
     if (!root)
         return real(exec);
-    struct ga_memory_graph_exec *ends = ga_memory_graph_ends(root, exec);
+    struct ga_memory_graph_exec *ends = ga_memory_graph_destroy_begin(root, exec);
     ga_result result = real(exec);
-    ga_memory_graph_ended(root, ends, exec, result == GA_CUDA_SUCCESS);
+    ga_memory_graph_destroy_end(root, ends, exec, result == GA_CUDA_SUCCESS);
     return result;
 }

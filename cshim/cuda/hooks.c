@@ -51,7 +51,7 @@ static void met(const struct ga_interface *driver, void *handle) {
     atomic_store(&ga_cuda_device_meets, meets);
     atomic_store(&ga_cuda_context_sweeps, ga_cuda_teardown_sweep);
     atomic_store(&latest, plain ? PLAIN : REENTERS);
-    if (atomic_load(&driver->kept))
+    if (atomic_load(&driver->pinned))
         atomic_store(&mode, plain ? PLAIN : REENTERS);
 }
 

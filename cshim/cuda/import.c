@@ -61,7 +61,7 @@ bool ga_cuda_import_remove_external(struct ga_allocation *c, void *memory) {
 }
 
 void ga_cuda_import_freed(const struct ga_allocation *c, ga_result result) {
-    ga_import_ended(c->root, &c->entry, result == GA_CUDA_SUCCESS);
+    ga_import_finish_remove(c->root, &c->entry, result == GA_CUDA_SUCCESS);
     if (result != GA_CUDA_SUCCESS)
         ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }

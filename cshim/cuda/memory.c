@@ -82,7 +82,7 @@ ga_result ga_cuda_memory_freed(const struct ga_allocation *c, enum ga_cuda_freed
     else if (what == GA_CUDA_FREED_POOLED && result == GA_CUDA_SUCCESS)
         ga_memory_pool_freed(c->root, &c->entry, true);
     else if (what == GA_CUDA_FREED_POOLED)
-        ga_memory_pool_put_back(c->root, &c->entry);
+        ga_memory_pool_reinsert(c->root, &c->entry);
     else if (what == GA_CUDA_FREED_HOST)
         ga_cuda_host_freed(c, result);
     else if (what == GA_CUDA_FREED_IMPORT)

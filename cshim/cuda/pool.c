@@ -26,9 +26,9 @@ ga_result ga_cuda_pool_destroy(GA_FN_cuMemPoolDestroy *real, ga_pool handle) {
     struct ga_root *root = ga_root_get();
     if (!root)
         return real(handle);
-    struct ga_memory_pool *pool = ga_memory_pool_ends(root, &ga_cuda_stream_order, handle);
+    struct ga_memory_pool *pool = ga_memory_pool_destroy_begin(root, &ga_cuda_stream_order, handle);
     ga_result result = real(handle);
-    ga_memory_pool_ended(root, pool, handle, result == GA_CUDA_SUCCESS);
+    ga_memory_pool_destroy_end(root, pool, handle, result == GA_CUDA_SUCCESS);
     if (result == GA_CUDA_SUCCESS)
         ga_import_sweep(root, (uint64_t)(uintptr_t)handle);
     return result;

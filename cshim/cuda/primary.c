@@ -106,9 +106,9 @@ static bool begin_asking(struct ga_root *root, struct ga_primary *p) {
     if (!mine && ga_mutex_is_mine(&p->asking))
         return false; // this is a signal handler that has interrupted the asking thread
     if (!mine) {
-        ga_threads_aside(root, true);
+        ga_threads_set_dependent(root, true);
         ga_mutex_lock(&p->asking, -1);
-        ga_threads_aside(root, false);
+        ga_threads_set_dependent(root, false);
     }
     return true;
 }

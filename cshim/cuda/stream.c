@@ -76,7 +76,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!root)
         return real(stream);
     uint64_t epoch = ga_cuda_context_epoch(root);
-    ga_memory_pending_stream_ends(root, stream);
+    ga_memory_pending_detach_stream(root, stream);
     bool ours = ga_self_remove(&root->streams, (uint64_t)(uintptr_t)stream, &entry);
     ga_result result = real(stream);
     if (!ours)

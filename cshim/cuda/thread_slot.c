@@ -70,7 +70,7 @@ bool ga_cuda_thread_slot_meet(struct ga_root *root, ga_context context, uint32_t
 
 void ga_cuda_thread_slot_settle(struct ga_root *root) {
     ga_context now = NULL;
-    if (ga_self.holds != 0 && GA_REAL(cuCtxGetCurrent) &&
+    if (ga_self.used_slots != 0 && GA_REAL(cuCtxGetCurrent) &&
         (GA_REAL(cuCtxGetCurrent)(&now) != GA_CUDA_SUCCESS || now == NULL))
         ga_thread_slot_drop(root);
 }

@@ -64,7 +64,7 @@ ga_result ga_cuda_vmm_release(GA_FN_cuMemRelease *real, ga_memory handle) {
     struct ga_memory_mapped *m = root ? ga_memory_mapped_release(root, handle) : NULL;
     ga_result result = real(handle);
     if (m && result == GA_CUDA_SUCCESS)
-        ga_memory_mapped_leave(root, m, 1);
+        ga_memory_mapped_drop(root, m, 1);
     else if (m)
         ga_memory_mapped_refer(root, handle, m);
     return result;
@@ -79,7 +79,7 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
     if (m && result == GA_CUDA_SUCCESS)
         ga_memory_mapped_refer(root, *handle, m);
     else if (m)
-        ga_memory_mapped_leave(root, m, 1);
+        ga_memory_mapped_drop(root, m, 1);
     return result;
 }
 
@@ -91,7 +91,7 @@ ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes
     if (root && result == GA_CUDA_SUCCESS)
         ga_memory_mapped_map(root, m, address, bytes, offset);
     else if (m)
-        ga_memory_mapped_leave(root, m, 1);
+        ga_memory_mapped_drop(root, m, 1);
     return result;
 }
 

@@ -101,7 +101,7 @@ static void hold(struct ga_interface *library, size_t place) {
 // Leaves no copy held: wrappers have no function to call. The caller holds the lock.
 static void let_go(struct ga_interface *library) {
     atomic_store(&library->held, 0);
-    atomic_store(&library->kept, 0);
+    atomic_store(&library->pinned, 0);
     atomic_store(&library->first, 0);
     atomic_store(&library->end, 0);
     for (size_t row = 0; row < library->rows; row++)
@@ -263,7 +263,7 @@ void ga_copies_works(struct ga_interface *library, size_t place) {
     ga_spin_unlock(&lock);
     const char *path = pin(library, held);
     if (path)
-        atomic_store(&library->kept, 1);
+        atomic_store(&library->pinned, 1);
     if (library->met)
         library->met(library, handle);
     if (beside >= 0 && !atomic_exchange(&library->copies[beside].said, 1))

@@ -74,7 +74,7 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
 }
 
 bool ga_library_contact(struct ga_interface *library, void *known) {
-    return GA_LIKELY(atomic_load(&library->kept) != 0) || contact(library, known);
+    return GA_LIKELY(atomic_load(&library->pinned) != 0) || contact(library, known);
 }
 
 // Asked in each call: the loader's own answer, dladdr, takes its lock.
@@ -145,7 +145,7 @@ void *ga_library_found(struct ga_interface *library, void *found, const char *na
 
 void ga_library_keep(struct ga_interface *library) {
     uint32_t held = atomic_load_explicit(&library->held, memory_order_acquire);
-    if (GA_UNLIKELY(!atomic_load(&library->kept) && held))
+    if (GA_UNLIKELY(!atomic_load(&library->pinned) && held))
         ga_copies_works(library, held - 1);
 }
 

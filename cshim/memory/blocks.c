@@ -9,7 +9,8 @@ static struct ga_memory_pool *pool_of(const struct ga_entry *entry) {
     return (struct ga_memory_pool *)(uintptr_t)entry->context;
 }
 
-bool ga_memory_pool_insert(const struct ga_memory_take *t, uint64_t address, uint64_t bytes) {
+bool ga_memory_pool_insert(const struct ga_memory_acquisition *t, uint64_t address,
+                           uint64_t bytes) {
     struct ga_entry old;
     struct ga_entry e = {.key = address,
                          .bytes = bytes,
@@ -36,7 +37,7 @@ bool ga_memory_pool_has(struct ga_root *root, uint64_t address) {
     return ga_self_find(&ga_memory_of(root)->pools.blocks, address, &e);
 }
 
-void ga_memory_pool_put_back(struct ga_root *root, const struct ga_entry *entry) {
+void ga_memory_pool_reinsert(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old;
     ga_self_put(&ga_memory_of(root)->pools.blocks, entry, &old);
 }
@@ -67,13 +68,13 @@ static bool trim(struct ga_root *root, struct ga_memory_pool *pool, uint64_t kee
     return trimmed;
 }
 
-void ga_memory_pool_shed(struct ga_root *root, struct ga_memory_pool *pool) {
+void ga_memory_pool_trim_to_charge(struct ga_root *root, struct ga_memory_pool *pool) {
     trim(root, pool, ga_memory_pool_copy(root, pool).charge);
     ga_memory_pool_update(root, pool);
 }
 
 // Returns how many bytes a pool is charged with beyond its blocks and pending frees.
-static uint64_t kept_by(const struct ga_memory_pool *pool) {
+static uint64_t unused_in(const struct ga_memory_pool *pool) {
     uint64_t held = pool->live + pool->freed;
     return pool->charge > held ? pool->charge - held : 0;
 }
@@ -81,21 +82,22 @@ static uint64_t kept_by(const struct ga_memory_pool *pool) {
 // Trims a pool by bytes. If that gives fewer, because the driver gives up only whole pieces of
 // memory that no block lies in, trims it as far as possible. If this gives too few as well, the
 // pool is not trimmed again until its turn changes. Returns how many bytes were given back.
-static uint64_t squeeze(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes) {
+static uint64_t trim_by(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes) {
     struct ga_memory_pool copy = ga_memory_pool_copy(root, pool);
-    uint64_t kept = kept_by(&copy);
-    bytes = bytes < kept ? bytes : kept;
+    uint64_t unused = unused_in(&copy);
+    bytes = bytes < unused ? bytes : unused;
     if (bytes == 0 || copy.untrimmed == copy.turn)
         return 0;
-    uint64_t given = trim(root, pool, copy.charge - bytes) ? ga_memory_pool_update(root, pool) : 0;
-    if (given < bytes && trim(root, pool, 0))
-        given += ga_memory_pool_update(root, pool);
-    if (given < bytes) {
+    uint64_t returned =
+        trim(root, pool, copy.charge - bytes) ? ga_memory_pool_update(root, pool) : 0;
+    if (returned < bytes && trim(root, pool, 0))
+        returned += ga_memory_pool_update(root, pool);
+    if (returned < bytes) {
         struct ga_memory_pools *p = ga_memory_pools_begin(root);
         pool->untrimmed = pool->turn;
         ga_memory_pools_end(p);
     }
-    return given;
+    return returned;
 }
 
 // Returns the record after pool in the list; pool NULL: the first. NULL: there are no more.
@@ -111,28 +113,28 @@ static struct ga_memory_pool *next_of(struct ga_memory_pools *p,
 static uint64_t reap_one(struct ga_root *root, struct ga_memory_pool *pool, int device,
                          uint64_t wanted) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
-    uint64_t given = 0;
+    uint64_t returned = 0;
     ga_self_lock(&p->lock);
     bool ours = pool->kind != GA_MEMORY_POOL_UNUSED && pool->device >= 0 &&
                 (device < 0 || pool->device == device);
-    bool kept = kept_by(pool) != 0;
+    bool unused = unused_in(pool) != 0;
     pool->uses += ours;
     ga_self_unlock(&p->lock);
     if (!ours)
         return 0;
-    if (kept)
-        given = ga_memory_pool_update(root, pool);
-    if (kept && given < wanted)
-        given += squeeze(root, pool, wanted - given);
-    return given + ga_memory_pool_release(root, pool);
+    if (unused)
+        returned = ga_memory_pool_update(root, pool);
+    if (unused && returned < wanted)
+        returned += trim_by(root, pool, wanted - returned);
+    return returned + ga_memory_pool_release(root, pool);
 }
 
 uint64_t ga_memory_pool_reap(struct ga_root *root, int device, uint64_t wanted) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
-    uint64_t given = 0;
+    uint64_t returned = 0;
     for (struct ga_memory_pool *pool = next_of(p, NULL); pool; pool = next_of(p, pool))
-        given += reap_one(root, pool, device, wanted > given ? wanted - given : 0);
-    return given;
+        returned += reap_one(root, pool, device, wanted > returned ? wanted - returned : 0);
+    return returned;
 }
 
 // Changes and ends
@@ -163,8 +165,9 @@ static uint32_t set_handle(struct ga_root *root, struct ga_memory_pool *pool, vo
 
 #define ASKED_MS 5000 // longest wait of a thread that destroys a pool for questions about the pool
 
-struct ga_memory_pool *ga_memory_pool_ends(struct ga_root *root,
-                                           const struct ga_memory_driver *driver, void *handle) {
+struct ga_memory_pool *ga_memory_pool_destroy_begin(struct ga_root *root,
+                                                    const struct ga_memory_driver *driver,
+                                                    void *handle) {
     struct ga_memory_pool *pool = ga_memory_pool_find(root, driver, handle);
     uint64_t end = ga_os_now_ms() + ASKED_MS;
     while (pool && set_handle(root, pool, NULL) != 0 && ga_os_now_ms() < end)
@@ -173,8 +176,8 @@ struct ga_memory_pool *ga_memory_pool_ends(struct ga_root *root,
     return pool;
 }
 
-void ga_memory_pool_ended(struct ga_root *root, struct ga_memory_pool *pool, void *handle,
-                          bool ended) {
+void ga_memory_pool_destroy_end(struct ga_root *root, struct ga_memory_pool *pool, void *handle,
+                                bool ended) {
     ga_memory_pool_change_end(&ga_memory_of(root)->pools);
     if (pool && !ended)
         set_handle(root, pool, handle);

@@ -13,7 +13,7 @@ struct ga_memory_graph_exec {
     uint64_t own[GA_DEVICES]; // bytes that a launch allocates and frees again
     // ga_memory_pool.turn after its last launch; 0: never launched. While the pool's turn is still
     // this, the pool keeps the memory of that launch, and the driver uses it for the next one.
-    _Atomic uint64_t had[GA_DEVICES];
+    _Atomic uint64_t last_turn[GA_DEVICES];
     uint32_t references; // one of the table, and one of each launch that is being asked for
 };
 
@@ -50,7 +50,7 @@ static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_ex
 
 // Takes an executable graph out of the table; the caller has the table's reference then. NULL: the
 // graph is not in the table.
-static struct ga_memory_graph_exec *take_exec(struct ga_memory_graphs *g, void *handle) {
+static struct ga_memory_graph_exec *remove_exec(struct ga_memory_graphs *g, void *handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
     bool found = ga_table_remove(&g->execs, (uint64_t)(uintptr_t)handle, &e);
@@ -94,20 +94,21 @@ static struct ga_memory_pool *graph_pool(const struct ga_memory_graph_start *s, 
 // Reports whether a launch makes a new block that the graph does not free. If an earlier launch's
 // block is at the address, the launch makes none: either the graph frees that block first, and the
 // driver uses its memory again, or the driver refuses the launch.
-static bool leaves(const struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b) {
+static bool makes_block(const struct ga_memory_graph_start *s,
+                        const struct ga_memory_graph_block *b) {
     return b->bytes != 0 && !is_own(b) && !ga_memory_pool_has(s->root, b->address);
 }
 
 // Gives back what was taken of the devices below a number.
-static void untake_below(struct ga_memory_graph_start *s, uint32_t devices) {
+static void undo_below(struct ga_memory_graph_start *s, uint32_t devices) {
     for (uint32_t d = 0; d < devices; d++)
-        if (s->take[d].bytes)
-            ga_memory_pool_untake(&s->take[d]);
+        if (s->acquisitions[d].bytes)
+            ga_memory_pool_undo(&s->acquisitions[d]);
 }
 
 // Takes the bytes of a launch on one device. False: refused.
-static bool take_on(struct ga_memory_graph_start *s, uint32_t device) {
-    struct ga_memory_take *t = &s->take[device];
+static bool acquire_on(struct ga_memory_graph_start *s, uint32_t device) {
+    struct ga_memory_acquisition *t = &s->acquisitions[device];
     t->root = s->root;
     t->at = s->at;
     t->kind = GA_MEMORY_GRAPH;
@@ -115,23 +116,23 @@ static bool take_on(struct ga_memory_graph_start *s, uint32_t device) {
     if (!t->pool)
         return false;
     // A launch cannot be undone. Unless the pool surely keeps the memory, it is admitted as new.
-    bool again = t->bytes == s->exec->own[device] &&
-                 atomic_load(&s->exec->had[device]) == ga_memory_pool_copy(s->root, t->pool).turn;
-    return ga_memory_pool_take(t, again ? GA_MEMORY_TAKE_AGAIN : GA_MEMORY_TAKE_NEW);
+    bool again = t->bytes == s->exec->own[device] && atomic_load(&s->exec->last_turn[device]) ==
+                                                         ga_memory_pool_copy(s->root, t->pool).turn;
+    return ga_memory_pool_acquire(t, again ? GA_MEMORY_ACQUIRE_REUSED : GA_MEMORY_ACQUIRE_NEW);
 }
 
 bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memory_at *at) {
     const struct ga_memory_graph_exec *x = s->exec;
     s->at = *at;
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        s->take[d] = (struct ga_memory_take){.bytes = x->own[d]};
+        s->acquisitions[d] = (struct ga_memory_acquisition){.bytes = x->own[d]};
     for (uint32_t i = 0; i < x->blocks.count; i++)
-        if (leaves(s, &x->blocks.block[i]))
-            s->take[x->blocks.block[i].device].bytes += x->blocks.block[i].bytes;
+        if (makes_block(s, &x->blocks.block[i]))
+            s->acquisitions[x->blocks.block[i].device].bytes += x->blocks.block[i].bytes;
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        if (s->take[d].bytes == 0 || take_on(s, d))
+        if (s->acquisitions[d].bytes == 0 || acquire_on(s, d))
             continue;
-        untake_below(s, d);
+        undo_below(s, d);
         return false;
     }
     return true;
@@ -140,7 +141,8 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
 // Puts the entry of a block into the table. If there is no memory for the entry, the block's bytes
 // are no longer live, because no call will tell that the block is freed. They stay charged as kept
 // for as long as readings show that the pool has them.
-static void hold(const struct ga_memory_take *t, const struct ga_memory_graph_block *b) {
+static void insert_block(const struct ga_memory_acquisition *t,
+                         const struct ga_memory_graph_block *b) {
     const struct ga_entry lost = {
         .bytes = b->bytes, .context = (uint64_t)(uintptr_t)t->pool, .tag = t->tag};
     if (!ga_memory_pool_insert(t, b->address, b->bytes))
@@ -152,55 +154,55 @@ static void hold(const struct ga_memory_take *t, const struct ga_memory_graph_bl
 // for a block if an earlier launch's block is at its address, and another thread may have freed
 // that one before the driver launched. Then the bytes are taken now. If there is no room for them,
 // the block gets no entry, and a reading charges the pool with it as kept.
-static void hold_left(struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b,
-                      uint64_t *left) {
-    struct ga_memory_take *opened = &s->take[b->device];
-    struct ga_memory_take now = {.root = s->root, .at = s->at, .bytes = b->bytes};
+static void insert_left(struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b,
+                        uint64_t *left) {
+    struct ga_memory_acquisition *opened = &s->acquisitions[b->device];
+    struct ga_memory_acquisition now = {.root = s->root, .at = s->at, .bytes = b->bytes};
     if (*left >= b->bytes) {
         *left -= b->bytes;
-        hold(opened, b);
+        insert_block(opened, b);
         return;
     }
     now.kind = GA_MEMORY_GRAPH;
     now.pool = graph_pool(s, b->device);
-    if (!now.pool || !ga_memory_pool_take(&now, GA_MEMORY_TAKE_NOW))
+    if (!now.pool || !ga_memory_pool_acquire(&now, GA_MEMORY_ACQUIRE_NOW))
         return;
-    hold(&now, b);
-    ga_memory_pool_taken(&now);
+    insert_block(&now, b);
+    ga_memory_pool_commit(&now);
 }
 
 // Settles a launch. Blocks that the graph does not free become the program's. Until the stream has
 // executed the launch, these are pending on it: blocks of other graphs or allocations that the
 // graph frees, and the bytes of the blocks that it allocates and frees.
-static void settle_launch(struct ga_memory_graph_start *s) {
+static void finish_launch(struct ga_memory_graph_start *s) {
     struct ga_memory_graph_exec *x = s->exec;
     uint64_t left[GA_DEVICES];
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        left[d] = s->take[d].bytes - x->own[d];
+        left[d] = s->acquisitions[d].bytes - x->own[d];
     for (uint32_t i = 0; i < x->blocks.count; i++) {
         const struct ga_memory_graph_block *b = &x->blocks.block[i];
         struct ga_entry e;
-        if (leaves(s, b))
-            hold_left(s, b, &left[b->device]);
+        if (makes_block(s, b))
+            insert_left(s, b, &left[b->device]);
         else if (b->bytes == 0 && ga_memory_pool_remove(s->root, b->address, &e))
             ga_memory_pending_add(s->root, &e, &s->at);
     }
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        struct ga_memory_take *t = &s->take[d];
+        struct ga_memory_acquisition *t = &s->acquisitions[d];
         if (t->bytes == 0)
             continue;
         if (x->own[d])
             ga_memory_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
-        ga_memory_pool_taken(t); // if false: uncharged until a later reading finds room for it
-        atomic_store(&x->had[d], ga_memory_pool_copy(s->root, t->pool).turn);
+        ga_memory_pool_commit(t); // if false: uncharged until a later reading finds room for it
+        atomic_store(&x->last_turn[d], ga_memory_pool_copy(s->root, t->pool).turn);
     }
 }
 
-void ga_memory_graph_settle(struct ga_memory_graph_start *s, bool launched) {
+void ga_memory_graph_finish(struct ga_memory_graph_start *s, bool launched) {
     if (launched)
-        settle_launch(s);
+        finish_launch(s);
     else
-        untake_below(s, GA_DEVICES);
+        undo_below(s, GA_DEVICES);
 }
 
 bool ga_memory_graph_any(struct ga_root *root) {
@@ -213,7 +215,7 @@ bool ga_memory_graph_find(struct ga_memory_graph_start *s, struct ga_root *root,
     return s->exec != NULL;
 }
 
-void ga_memory_graph_leave(struct ga_memory_graph_start *s) {
+void ga_memory_graph_drop(struct ga_memory_graph_start *s) {
     drop_reference(&ga_memory_of(s->root)->graphs, s->exec);
 }
 
@@ -237,12 +239,12 @@ void ga_memory_graph_made(struct ga_memory_graph_making *m, void *handle) {
         drop_reference(&ga_memory_of(m->root)->graphs, gone);
 }
 
-struct ga_memory_graph_exec *ga_memory_graph_ends(struct ga_root *root, void *handle) {
-    return take_exec(&ga_memory_of(root)->graphs, handle);
+struct ga_memory_graph_exec *ga_memory_graph_destroy_begin(struct ga_root *root, void *handle) {
+    return remove_exec(&ga_memory_of(root)->graphs, handle);
 }
 
-void ga_memory_graph_ended(struct ga_root *root, struct ga_memory_graph_exec *exec, void *handle,
-                           bool ended) {
+void ga_memory_graph_destroy_end(struct ga_root *root, struct ga_memory_graph_exec *exec,
+                                 void *handle, bool ended) {
     struct ga_memory_graphs *g = &ga_memory_of(root)->graphs;
     if (exec && !ended)
         exec = put_exec(g, handle, exec);

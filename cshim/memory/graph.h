@@ -52,15 +52,15 @@ void ga_memory_graph_made(struct ga_memory_graph_making *m, void *handle);
 // once; it returns NULL if the graph has no memory nodes. The second puts the record back if the
 // driver refused (ended false). Launches that have not executed keep their blocks, and the pool
 // keeps its memory.
-struct ga_memory_graph_exec *ga_memory_graph_ends(struct ga_root *root, void *handle);
-void ga_memory_graph_ended(struct ga_root *root, struct ga_memory_graph_exec *exec, void *handle,
-                           bool ended);
+struct ga_memory_graph_exec *ga_memory_graph_destroy_begin(struct ga_root *root, void *handle);
+void ga_memory_graph_destroy_end(struct ga_root *root, struct ga_memory_graph_exec *exec,
+                                 void *handle, bool ended);
 
 // A launch or an upload for which the driver is being asked, and what it takes of each device.
 struct ga_memory_graph_start {
     struct ga_root *root;
     struct ga_memory_graph_exec *exec;
-    struct ga_memory_take take[GA_DEVICES]; // bytes 0: nothing on that device
+    struct ga_memory_acquisition acquisitions[GA_DEVICES]; // bytes 0: nothing on that device
     struct ga_memory_at at;
 };
 // Reports whether an executable graph with memory nodes was ever made.
@@ -68,14 +68,14 @@ bool ga_memory_graph_any(struct ga_root *root);
 // Finds an executable graph, and adds a reference to its record. False: it has no memory nodes.
 bool ga_memory_graph_find(struct ga_memory_graph_start *s, struct ga_root *root, void *handle);
 // Drops the reference.
-void ga_memory_graph_leave(struct ga_memory_graph_start *s);
+void ga_memory_graph_drop(struct ga_memory_graph_start *s);
 // Takes the bytes of a launch on a stream. False: refused, and nothing is taken. True: the caller
-// must call ga_memory_graph_settle when the driver has answered.
+// must call ga_memory_graph_finish when the driver has answered.
 bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memory_at *at);
 // Settles a launch or an upload. launched: the driver has launched the graph; false: it refused, or
 // this was an upload. An upload leaves the memory in the pool for the launch to come: nothing is
 // live yet, so that the taken bytes are given back, and a reading charges the pool with what it
 // keeps.
-void ga_memory_graph_settle(struct ga_memory_graph_start *s, bool launched);
+void ga_memory_graph_finish(struct ga_memory_graph_start *s, bool launched);
 
 #endif

@@ -9,7 +9,7 @@
 #include "hook/loader.h"
 #include "memory/state.h"
 
-#define LOOK_MS 100 // interval at which the thread reads the credit words
+#define TICK_MS 100 // interval at which the thread reads the credit words
 
 // NONE: not started; STARTED: running; ENDING: the process exits, or the thread cannot be created
 enum ga_memory_idle { NONE, STARTED, ENDING };
@@ -45,22 +45,22 @@ static bool find_pthread(const struct ga_memory_driver *driver, struct threads *
 }
 
 // Reports whether a device has bytes that the thread may be able to give back.
-static bool may_come(struct ga_root *root, uint32_t device) {
+static bool may_return(struct ga_root *root, uint32_t device) {
     return ga_root_pending(root, device) != 0;
 }
 
 static bool is_pending(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++)
-        if (may_come(root, d))
+        if (may_return(root, d))
             return true;
     return false;
 }
 
 // Reports whether the daemon has asked for a device's bytes, and there are some.
-static bool is_waited_for(struct ga_root *root, uint32_t device) {
+static bool is_wanted(struct ga_root *root, uint32_t device) {
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view ? atomic_load(&view->slot[device]) : 0;
-    return slot && may_come(root, device) &&
+    return slot && may_return(root, device) &&
            (atomic_load(ga_credit_word(&view->page->lease[slot - 1])) & GA_FLAG_NOTIFY) != 0;
 }
 
@@ -68,9 +68,9 @@ static bool is_waited_for(struct ga_root *root, uint32_t device) {
 // idle_thread, and end() writes idle_thread before it reads idle_busy: so either the thread sees
 // that the process exits, and does not call the driver, or end() waits until the driver has
 // returned.
-static void look(struct ga_root *root) {
+static void reap_wanted(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
-        if (!is_waited_for(root, d))
+        if (!is_wanted(root, d))
             continue;
         atomic_store(&ga_memory_of(root)->idle_busy, 1);
         if (atomic_load(&ga_memory_of(root)->idle_thread) == STARTED)
@@ -82,7 +82,7 @@ static void look(struct ga_root *root) {
 // Sleeps while nothing is pending. It sets idle_sleeping before it reads what is pending; a thread
 // that makes bytes pending does so before it reads idle_sleeping (ga_memory_idle_wake). So one of
 // the two sees the other's write, and no wake-up is lost.
-static void rest(struct ga_root *root) {
+static void sleep_until_pending(struct ga_root *root) {
     atomic_store(&ga_memory_of(root)->idle_sleeping, 1);
     if (is_pending(root))
         atomic_store(&ga_memory_of(root)->idle_sleeping, 0);
@@ -93,13 +93,13 @@ static void rest(struct ga_root *root) {
 static void *run(void *argument) {
     struct ga_root *root = argument;
     ga_os_name_thread("gpuarb");
-    ga_self.unseen = true;
+    ga_self.internal = true;
     if (ga_root_get() != root)
         return NULL;
     while (atomic_load(&ga_memory_of(root)->idle_thread) == STARTED) {
-        rest(root);
-        look(root);
-        ga_os_wait(&ga_memory_of(root)->idle_thread, STARTED, LOOK_MS);
+        sleep_until_pending(root);
+        reap_wanted(root);
+        ga_os_wait(&ga_memory_of(root)->idle_thread, STARTED, TICK_MS);
     }
     return NULL;
 }
@@ -113,7 +113,7 @@ static void end(void *argument) {
     uint32_t started = STARTED;
     if (!atomic_compare_exchange_strong(&ga_memory_of(root)->idle_thread, &started, ENDING))
         return; // a forked child, which has no such thread
-    for (int ms = 0; atomic_load(&ga_memory_of(root)->idle_busy) && ms < LOOK_MS; ms++)
+    for (int ms = 0; atomic_load(&ga_memory_of(root)->idle_busy) && ms < TICK_MS; ms++)
         ga_os_sleep_us(1000);
 }
 

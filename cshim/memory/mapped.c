@@ -37,7 +37,7 @@ static struct ga_key key_of(const struct ga_memory_mapped *m) {
     return (struct ga_key){(uint64_t)(uintptr_t)m, GA_SPACE_MEMORY};
 }
 
-void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses) {
+void ga_memory_mapped_drop(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     struct ga_entry entry;
     ga_self_lock(&v->lock);
@@ -79,7 +79,7 @@ bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_mem
     bool put = ga_table_put(&v->handles, &e, &old);
     ga_self_unlock(&v->lock);
     if (put && old.key && memory_of(&old) != m)
-        ga_memory_mapped_leave(root, memory_of(&old), old.bytes);
+        ga_memory_mapped_drop(root, memory_of(&old), old.bytes);
     return put;
 }
 
@@ -203,7 +203,7 @@ void ga_memory_mapped_map(struct ga_root *root, struct ga_memory_mapped *m, uint
     // If there is no memory for the entry, the use never ends, and the memory stays charged.
     ga_self_put(&ga_memory_of(root)->mappings.mapped, &e, &old);
     if (old.key && memory_of(&old)) // unmapped by a call that the library does not see
-        ga_memory_mapped_leave(root, memory_of(&old), 1);
+        ga_memory_mapped_drop(root, memory_of(&old), 1);
 }
 
 void ga_memory_mapped_unmap(struct ga_root *root, uint64_t address, uint64_t bytes) {
@@ -212,5 +212,5 @@ void ga_memory_mapped_unmap(struct ga_root *root, uint64_t address, uint64_t byt
          done < bytes && ga_self_remove(&ga_memory_of(root)->mappings.mapped, address + done, &e);
          done += e.bytes)
         if (memory_of(&e))
-            ga_memory_mapped_leave(root, memory_of(&e), 1);
+            ga_memory_mapped_drop(root, memory_of(&e), 1);
 }

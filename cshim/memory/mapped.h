@@ -32,7 +32,7 @@ void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device
 
 // Takes a reference to a handle out of the table. It is called before the driver is asked to
 // release the handle, because the driver may give the handle to other memory at once. The caller
-// has the reference's use, and must end it with ga_memory_mapped_leave, or put the reference back
+// has the reference's use, and must end it with ga_memory_mapped_drop, or put the reference back
 // with ga_memory_mapped_refer if the driver refused. NULL: the handle is not in the table.
 struct ga_memory_mapped *ga_memory_mapped_release(struct ga_root *root, uint64_t handle);
 // Finds the memory of a handle, and adds a use, which the caller has. NULL: not in the table.
@@ -41,7 +41,7 @@ struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t han
 // which the caller has. NULL: not in the table.
 struct ga_memory_mapped *ga_memory_mapped_at(struct ga_root *root, uint64_t address);
 // Ends uses. The last one gives the charge back, because the driver has taken the memory back.
-void ga_memory_mapped_leave(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses);
+void ga_memory_mapped_drop(struct ga_root *root, struct ga_memory_mapped *m, uint64_t uses);
 // Turns a use of the caller into a reference to a handle. False: there is no memory for that, and
 // the caller still has the use.
 bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m);

@@ -110,7 +110,7 @@ static struct ga_memory_frees *next_of(struct ga_memory_pools *p, const struct g
 
 // Asks the streams with pending frees of a device (−1: of any), and clears the records of those
 // that have executed them. The caller has locked asking.
-static void look(struct ga_root *root, int device) {
+static void ask_streams(struct ga_root *root, int device) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct ga_memory_frees copy;
     for (struct ga_memory_frees *f = next_of(p, NULL); f; f = next_of(p, f)) {
@@ -125,17 +125,17 @@ static void look(struct ga_root *root, int device) {
 
 // Longest wait, in ms, for another thread that asks the driver. A thread that wants bytes from
 // pools waits until the other thread has trimmed them (TRIM_MS), because that may give enough; if
-// not, it trims pools itself. A thread that only asks streams (wanted 0) gives up soon (LOOK_MS).
-#define LOOK_MS 100
+// not, it trims pools itself. A thread that only asks streams (wanted 0) gives up soon (ASK_MS).
+#define ASK_MS 100
 #define TRIM_MS 10000
 
 uint64_t ga_memory_pending_reap(struct ga_root *root, uint32_t device, uint64_t wanted) {
-    if (!ga_mutex_lock(&ga_memory_of(root)->asking, wanted ? TRIM_MS : LOOK_MS))
+    if (!ga_mutex_lock(&ga_memory_of(root)->asking, wanted ? TRIM_MS : ASK_MS))
         return 0;
-    look(root, (int)device);
-    uint64_t given = ga_memory_pool_reap(root, (int)device, wanted);
+    ask_streams(root, (int)device);
+    uint64_t returned = ga_memory_pool_reap(root, (int)device, wanted);
     ga_mutex_unlock(&ga_memory_of(root)->asking);
-    return given;
+    return returned;
 }
 
 // Reports whether a record is of a stream in the context that at names.
@@ -169,12 +169,12 @@ uint64_t ga_memory_pending_turn(struct ga_root *root) {
 
 void ga_memory_pending_synchronized(struct ga_root *root, const struct ga_memory_at *at,
                                     uint64_t turn) {
-    if (!ga_mutex_lock(&ga_memory_of(root)->asking, LOOK_MS))
+    if (!ga_mutex_lock(&ga_memory_of(root)->asking, ASK_MS))
         return;
     if (at)
         clear_all(root, at, turn);
     else
-        look(root, -1);
+        ask_streams(root, -1);
     ga_memory_pool_reap(root, -1, 0);
     ga_mutex_unlock(&ga_memory_of(root)->asking);
 }
@@ -188,7 +188,7 @@ void ga_memory_pending_pause(struct ga_root *root) {
 
 // Notes that a destroyed stream has executed all its work. The driver calls it, in a thread of its
 // own. The record is never freed, and is not another stream's before this has run.
-static void watch(void *record) {
+static void note_executed(void *record) {
     struct ga_memory_frees *f = record;
     atomic_store(&f->passed, 1);
 }
@@ -196,7 +196,7 @@ static void watch(void *record) {
 // Sets the stream of a record with pending frees to NULL, and marks the record as watched. False:
 // the record is not the stream's, or has nothing pending any more: either may have changed since
 // the caller copied it.
-static bool unname(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
+static bool detach(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     ga_self_lock(&ga_memory_of(root)->pools.lock);
     bool is_its = f->at.stream == stream && ga_memory_frees_pending(f);
     if (is_its) {
@@ -210,28 +210,28 @@ static bool unname(struct ga_root *root, struct ga_memory_frees *f, void *stream
 
 // Prepares a record for the end of its stream, about which the driver must not be asked afterwards.
 // If the frees have not executed yet, has the driver call watch after the stream's work.
-static void leave(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
+static void detach_record(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     struct ga_memory_frees copy;
     if (!copy_pending(&ga_memory_of(root)->pools, f, -1, &copy) || copy.at.stream != stream)
         return;
     if (copy.at.driver->passed(root, &copy.at))
         clear(root, f, copy.turn);
-    if (!unname(root, f, stream))
+    if (!detach(root, f, stream))
         return;
-    if (copy.at.driver->call_after(stream, watch, f))
+    if (copy.at.driver->call_after(stream, note_executed, f))
         return;
     ga_self_lock(&ga_memory_of(root)->pools.lock);
     f->watched = false; // the next synchronisation with its context clears it, or the context's end
     ga_self_unlock(&ga_memory_of(root)->pools.lock);
 }
 
-void ga_memory_pending_stream_ends(struct ga_root *root, void *stream) {
+void ga_memory_pending_detach_stream(struct ga_root *root, void *stream) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     if (!stream || !ga_memory_pending_any(root))
         return;
     bool held = ga_mutex_lock(&ga_memory_of(root)->asking, 5000);
     for (struct ga_memory_frees *f = next_of(p, NULL); f; f = next_of(p, f))
-        leave(root, f, stream);
+        detach_record(root, f, stream);
     ga_memory_pool_reap(root, -1, 0);
     if (held)
         ga_mutex_unlock(&ga_memory_of(root)->asking);

@@ -43,7 +43,7 @@ void ga_memory_pending_pause(struct ga_root *root);
 // Must be called before the driver destroys a stream: afterwards no record with pending frees names
 // its handle, because the driver may give the handle to a new stream at once. Frees that have not
 // executed stay pending: the driver calls a function when they have.
-void ga_memory_pending_stream_ends(struct ga_root *root, void *stream);
+void ga_memory_pending_detach_stream(struct ga_root *root, void *stream);
 // Clears what was pending in the context with a serial number, because the context has ended, and
 // all its frees have executed.
 void ga_memory_pending_sweep(struct ga_root *root, uint64_t serial);

@@ -60,7 +60,7 @@ struct ga_memory_pool *ga_memory_pool_find(struct ga_root *root,
     return pool;
 }
 
-static void meet(struct ga_root *root, struct ga_memory_pool *pool);
+static void read_first(struct ga_root *root, struct ga_memory_pool *pool);
 
 static struct ga_memory_pool *make(struct ga_root *root, struct ga_memory_pool *like) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -85,7 +85,7 @@ static struct ga_memory_pool *make(struct ga_root *root, struct ga_memory_pool *
         return pool;
     atomic_store(&p->in_use, 1);
     if (like->device >= 0)
-        meet(root, pool);
+        read_first(root, pool);
     return pool;
 }
 
@@ -181,7 +181,7 @@ struct ga_memory_pool *ga_memory_pool_asked(struct ga_root *root,
 
 // Tells the daemon that bytes came back, if it asked for that. notify: what ga_release_in_move
 // returned.
-static void tell(struct ga_root *root, uint32_t notify) {
+static void notify_daemon(struct ga_root *root, uint32_t notify) {
     if (notify)
         ga_session_freed(root, notify - 1);
 }
@@ -204,21 +204,21 @@ static uint64_t lower_locked(struct ga_root *root, struct ga_memory_pool *pool, 
 
 uint64_t ga_memory_pool_release(struct ga_root *root, struct ga_memory_pool *pool) {
     uint32_t notify = 0;
-    uint64_t given = 0;
+    uint64_t returned = 0;
     struct ga_memory_pools *p = ga_memory_pools_begin(root);
     ga_memory_pool_refresh(root, pool);
     pool->uses--;
     bool over = has_handle(pool->kind) && !pool->handle && pool->live == 0 && pool->freed == 0 &&
                 pool->uses == 0;
     if (over && pool->device >= 0) {
-        given = lower_locked(root, pool, 0, &notify);
+        returned = lower_locked(root, pool, 0, &notify);
         ga_memory_pool_count(root, pool);
     }
     if (over)
         pool->kind = GA_MEMORY_POOL_UNUSED;
     ga_memory_pools_end(p);
-    tell(root, notify);
-    return given;
+    notify_daemon(root, notify);
+    return returned;
 }
 
 // Asking the driver
@@ -262,7 +262,7 @@ static struct reading read_pool(struct ga_root *root, struct ga_memory_pool *poo
 
 // Reads a pool whose record was just made. All reserved bytes are stale: they were not taken
 // through this library, or belong to another process.
-static void meet(struct ga_root *root, struct ga_memory_pool *pool) {
+static void read_first(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct reading r = read_pool(root, pool);
     ga_self_lock(&p->lock);
@@ -325,19 +325,19 @@ static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
     uint64_t most = least + pool->asked;
     // The memory of a free that has not executed is reserved still. If the reading has no room for
     // all pending frees, the rest of them have executed.
-    uint64_t late = most > pool->live ? most - pool->live : 0;
-    if (pool->freed > late)
-        ga_memory_frees_forget(p, pool, pool->freed - late);
+    uint64_t unexecuted = most > pool->live ? most - pool->live : 0;
+    if (pool->freed > unexecuted)
+        ga_memory_frees_forget(p, pool, pool->freed - unexecuted);
     uint64_t held = pool->live + pool->freed;
     uint64_t granule = granule_of(g);
     least = least > held + granule ? least - granule : held;
     most = most > held + granule ? most - granule : held;
     if (pool->charge < least)
         *missing = least - pool->charge;
-    uint64_t given = lower_locked(root, pool, most, notify);
+    uint64_t returned = lower_locked(root, pool, most, notify);
     pool->reserved = r->bytes;
     pool->reserved_at = current ? pool->turn : UINT64_MAX;
-    return given;
+    return returned;
 }
 
 // Moves bytes in flight of the calling thread to the charge of a pool. False: they were admitted in
@@ -365,32 +365,32 @@ static void charge_more(struct ga_root *root, struct ga_memory_pool *pool, uint6
 uint64_t ga_memory_pool_update(struct ga_root *root, struct ga_memory_pool *pool) {
     uint16_t tag;
     uint32_t notify = 0;
-    uint64_t missing = 0, given = 0;
+    uint64_t missing = 0, returned = 0;
     struct reading r = read_pool(root, pool);
     struct ga_memory_pools *p = ga_memory_pools_begin(root);
     ga_memory_pool_refresh(root, pool);
     if (pool->device >= 0) {
-        given = apply_locked(root, pool, &r, &missing, &notify);
+        returned = apply_locked(root, pool, &r, &missing, &notify);
         ga_memory_pool_count(root, pool);
     }
     ga_memory_pools_end(p);
-    tell(root, notify);
+    notify_daemon(root, notify);
     if (missing && ga_admit_fast(root, (uint32_t)pool->device, missing, &tag))
         charge_more(root, pool, missing, tag);
-    return given;
+    return returned;
 }
 
 // Taking
 
 // How many times an allocation asks the streams whether their frees have executed, before it asks
 // the daemon for new memory. So many questions take about as long as one request to the daemon.
-#define LOOKS 32
+#define ASKS 32
 
 // Makes t->bytes live, and adds spare to the charge: bytes that were admitted for this allocation
 // and are in flight. If charge and spare are less than the new sum of live and freed, changes
 // nothing, and returns the difference; else returns 0. If all_new is true, spare is t->bytes, and
 // none of the bytes that the stream has freed, or that the pool keeps, are used.
-static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool all_new) {
+static uint64_t apply_to_pool(struct ga_memory_acquisition *t, uint64_t spare, bool all_new) {
     struct ga_memory_pool *pool = t->pool;
     uint64_t lacks = 0;
     struct ga_memory_pools *p = ga_memory_pools_begin(t->root);
@@ -398,12 +398,12 @@ static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool all_new
     if (spare == 0)
         t->tag = pool->tag;
     bool ours = t->tag == pool->tag;
-    t->again = all_new || !ours ? 0 : ga_memory_frees_take(p, pool, &t->at, t->bytes);
+    t->reused = all_new || !ours ? 0 : ga_memory_frees_subtract(p, pool, &t->at, t->bytes);
     uint64_t held = pool->live + pool->freed + t->bytes;
     if (!all_new && held > pool->charge + spare)
         lacks = held - pool->charge - spare;
     if (lacks) {
-        ga_memory_frees_give(p, pool, &t->at, t->again);
+        ga_memory_frees_restore(p, pool, &t->at, t->reused);
     } else {
         // The daemon of this session does not know bytes that were admitted in an earlier one.
         if (!ours || !charge_locked(pool, spare, t->tag))
@@ -422,57 +422,58 @@ static uint64_t take_from(struct ga_memory_take *t, uint64_t spare, bool all_new
 // Takes t->bytes out of what the stream has freed and the pool keeps, and what is missing out of
 // the credit word. now: the driver has allocated already, so that the daemon is asked if the credit
 // word has too little. False: refused; then nothing is taken.
-static bool take_kept(struct ga_memory_take *t, bool now) {
+static bool acquire_pooled(struct ga_memory_acquisition *t, bool now) {
     uint32_t device = (uint32_t)t->pool->device;
-    uint64_t lacks = take_from(t, 0, false);
+    uint64_t lacks = apply_to_pool(t, 0, false);
     if (lacks == 0)
         return true;
-    if (now ? !ga_admit_at_once(t->root, device, lacks, t->kind, &t->tag)
+    if (now ? !ga_admit_no_wait(t->root, device, lacks, t->kind, &t->tag)
             : !ga_admit_fast(t->root, device, lacks, &t->tag))
         return false;
-    if (take_from(t, lacks, false) == 0)
+    if (apply_to_pool(t, lacks, false) == 0)
         return true;
     ga_release(t->root, device, lacks, t->tag);
     return false;
 }
 
 // Takes all of t->bytes as new memory. may_wait: asks the daemon if the credit word has too little.
-static bool take_new(struct ga_memory_take *t, bool may_wait) {
+static bool acquire_new(struct ga_memory_acquisition *t, bool may_wait) {
     uint32_t device = (uint32_t)t->pool->device;
     if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
         !(may_wait && ga_admit_slow(t->root, device, t->bytes, t->kind, &t->tag)))
         return false;
-    take_from(t, t->bytes, true);
+    apply_to_pool(t, t->bytes, true);
     return true;
 }
 
 // Reports whether the allocation could have enough once pending frees have executed: then the
 // streams are asked before the daemon is.
-static bool is_worth_a_look(const struct ga_memory_take *t, const struct ga_memory_pool *pool) {
+static bool may_free_enough(const struct ga_memory_acquisition *t,
+                            const struct ga_memory_pool *pool) {
     return pool->freed != 0 && pool->charge - pool->live >= t->bytes &&
            !ga_admit_exceeds(t->root, (uint32_t)pool->device, t->bytes);
 }
 
-bool ga_memory_pool_take(struct ga_memory_take *t, enum ga_memory_take_how how) {
-    for (int looks = 0; how != GA_MEMORY_TAKE_NEW; looks++) {
+bool ga_memory_pool_acquire(struct ga_memory_acquisition *t, enum ga_memory_acquire_how how) {
+    for (int asks = 0; how != GA_MEMORY_ACQUIRE_NEW; asks++) {
         struct ga_memory_pool copy = ga_memory_pool_copy(t->root, t->pool);
-        bool known = how != GA_MEMORY_TAKE || t->bytes <= copy.largest;
-        if (known ? take_kept(t, how == GA_MEMORY_TAKE_NOW) : take_new(t, false))
+        bool known = how != GA_MEMORY_ACQUIRE || t->bytes <= copy.largest;
+        if (known ? acquire_pooled(t, how == GA_MEMORY_ACQUIRE_NOW) : acquire_new(t, false))
             return true;
-        if (how == GA_MEMORY_TAKE_NOW)
+        if (how == GA_MEMORY_ACQUIRE_NOW)
             return false;
-        if (looks == LOOKS || !is_worth_a_look(t, &copy))
+        if (asks == ASKS || !may_free_enough(t, &copy))
             break;
-        if (looks > 0)
+        if (asks > 0)
             ga_os_yield();
         ga_interface_reap(t->root, (uint32_t)t->pool->device, 0);
     }
-    return take_new(t, true);
+    return acquire_new(t, true);
 }
 
 // Reads the pool after the driver has answered an allocation. taken: the driver allocated; if not,
 // the bytes are no longer live. Returns by how many bytes the charge is too low.
-static uint64_t settle(struct ga_memory_take *t, bool taken) {
+static uint64_t finish(struct ga_memory_acquisition *t, bool allocated) {
     struct ga_memory_pool *pool = t->pool;
     uint32_t notify = 0;
     uint64_t missing;
@@ -480,34 +481,34 @@ static uint64_t settle(struct ga_memory_take *t, bool taken) {
     struct ga_memory_pools *p = ga_memory_pools_begin(t->root);
     ga_memory_pool_refresh(t->root, pool);
     if (t->tag == pool->tag) {
-        bool all = taken && pool->reserved_at == r.turn - r.blocks;
+        bool all = allocated && pool->reserved_at == r.turn - r.blocks;
         if (all && r.bytes != UINT64_MAX && r.bytes > pool->reserved)
             learn_locked(&p->granule[pool->device], r.bytes - pool->reserved, r.asked);
         r.asked -= t->bytes;
         pool->asked -= t->bytes;
         pool->blocks--;
     }
-    if (t->tag == pool->tag && !taken) {
+    if (t->tag == pool->tag && !allocated) {
         pool->live -= t->bytes;
-        ga_memory_frees_give(p, pool, &t->at, t->again);
+        ga_memory_frees_restore(p, pool, &t->at, t->reused);
     }
     apply_locked(t->root, pool, &r, &missing, &notify);
     ga_memory_pool_count(t->root, pool);
     ga_memory_pools_end(p);
-    tell(t->root, notify);
+    notify_daemon(t->root, notify);
     return missing;
 }
 
-void ga_memory_pool_untake(struct ga_memory_take *t) {
-    settle(t, false);
+void ga_memory_pool_undo(struct ga_memory_acquisition *t) {
+    finish(t, false);
 }
 
-bool ga_memory_pool_taken(struct ga_memory_take *t) {
+bool ga_memory_pool_commit(struct ga_memory_acquisition *t) {
     uint16_t tag;
-    uint64_t missing = settle(t, true);
+    uint64_t missing = finish(t, true);
     if (GA_LIKELY(missing == 0))
         return true;
-    if (!ga_admit_at_once(t->root, (uint32_t)t->pool->device, missing, t->kind, &tag))
+    if (!ga_admit_no_wait(t->root, (uint32_t)t->pool->device, missing, t->kind, &tag))
         return false;
     charge_more(t->root, t->pool, missing, tag);
     return true;

@@ -66,45 +66,47 @@ struct ga_memory_pool ga_memory_pool_ask(struct ga_root *root, struct ga_memory_
 void ga_memory_pool_answered(struct ga_root *root, struct ga_memory_pool *pool);
 
 // An allocation from a pool. The caller keeps its use of the pool until it has called
-// ga_memory_pool_untake or ga_memory_pool_taken.
-struct ga_memory_take {
+// ga_memory_pool_undo or ga_memory_pool_commit.
+struct ga_memory_acquisition {
     struct ga_root *root;
     struct ga_memory_pool *pool;
     struct ga_memory_at at;
     uint64_t bytes;
-    uint64_t again; // part of bytes that was subtracted from what the stream has freed
-    uint32_t kind;  // GA_MEMORY_ASYNC or GA_MEMORY_GRAPH (core/wire.h)
-    uint16_t tag;   // number of the session that the bytes are charged in
+    uint64_t reused; // part of bytes that was subtracted from what the stream has freed
+    uint32_t kind;   // GA_MEMORY_ASYNC or GA_MEMORY_GRAPH (core/wire.h)
+    uint16_t tag;    // number of the session that the bytes are charged in
 };
-enum ga_memory_take_how {
+enum ga_memory_acquire_how {
     // Takes what the stream has freed and what the pool keeps, if the pool may keep a large enough
-    // piece, and the rest from the credit word. Else as GA_MEMORY_TAKE_NEW.
-    GA_MEMORY_TAKE,
-    GA_MEMORY_TAKE_AGAIN, // as GA_MEMORY_TAKE; the pool is known to keep a large enough piece
-    GA_MEMORY_TAKE_NEW,   // asks for all bytes as new memory, and may wait for them
-    GA_MEMORY_TAKE_NOW,   // as GA_MEMORY_TAKE_AGAIN, but never waits: the driver has allocated it
+    // piece, and the rest from the credit word. Else as GA_MEMORY_ACQUIRE_NEW.
+    GA_MEMORY_ACQUIRE,
+    GA_MEMORY_ACQUIRE_REUSED, // as GA_MEMORY_ACQUIRE; the pool is known to keep a large enough
+                              // piece
+    GA_MEMORY_ACQUIRE_NEW,    // asks for all bytes as new memory, and may wait for them
+    GA_MEMORY_ACQUIRE_NOW, // as GA_MEMORY_ACQUIRE_REUSED, but never waits: the driver has allocated
+                           // it
 };
 // Takes t->bytes before the driver is asked for them. The caller has filled in root, pool, at,
 // bytes and kind. False: refused, and nothing is taken. True: the bytes are live, and when the
-// driver has answered, the caller calls ga_memory_pool_untake or ga_memory_pool_taken once.
-bool ga_memory_pool_take(struct ga_memory_take *t, enum ga_memory_take_how how);
+// driver has answered, the caller calls ga_memory_pool_undo or ga_memory_pool_commit once.
+bool ga_memory_pool_acquire(struct ga_memory_acquisition *t, enum ga_memory_acquire_how how);
 // Gives back what was taken, because the driver refused or has the block back.
-void ga_memory_pool_untake(struct ga_memory_take *t);
+void ga_memory_pool_undo(struct ga_memory_acquisition *t);
 // Reads the pool, because the driver has allocated. Returns false if the pool grew by more than
 // there is room for. The bytes are live all the same, and the caller should have the driver free
 // the block.
-bool ga_memory_pool_taken(struct ga_memory_take *t);
+bool ga_memory_pool_commit(struct ga_memory_acquisition *t);
 
 // Writes down a block of a pool under its address. It is in this table only, not in root.blocks.
 // False: no memory.
-bool ga_memory_pool_insert(const struct ga_memory_take *t, uint64_t address, uint64_t bytes);
+bool ga_memory_pool_insert(const struct ga_memory_acquisition *t, uint64_t address, uint64_t bytes);
 // Takes the entry of a block out of the table; its bytes stay live. False: there is no entry.
 bool ga_memory_pool_remove(struct ga_root *root, uint64_t address, struct ga_entry *entry);
 // Reports whether a block of a pool is at an address.
 bool ga_memory_pool_has(struct ga_root *root, uint64_t address);
 // Puts the entry of a withdrawn block into the table again, because the driver did not free it.
 // Without memory for the entry the bytes stay live for good.
-void ga_memory_pool_put_back(struct ga_root *root, const struct ga_entry *entry);
+void ga_memory_pool_reinsert(struct ga_root *root, const struct ga_entry *entry);
 // Subtracts a withdrawn block from the live bytes of its pool, because the driver has freed it at
 // once, not in stream order. reads: whether to read the reserved bytes of the pool as well.
 void ga_memory_pool_freed(struct ga_root *root, const struct ga_entry *entry, bool reads);
@@ -114,7 +116,7 @@ void ga_memory_pool_freed(struct ga_root *root, const struct ga_entry *entry, bo
 // many bytes it gave back.
 uint64_t ga_memory_pool_update(struct ga_root *root, struct ga_memory_pool *pool);
 // Trims a pool down to its charge, and reads it. The caller has a use of the pool.
-void ga_memory_pool_shed(struct ga_root *root, struct ga_memory_pool *pool);
+void ga_memory_pool_trim_to_charge(struct ga_root *root, struct ga_memory_pool *pool);
 // Reads the pools of a device (−1: of all) that keep bytes beyond live + freed, and trims them
 // until wanted bytes were given back. The caller has locked ga_memory_of(root)->asking, or has
 // waited for it in vain. Returns how many bytes were given back.
@@ -130,10 +132,11 @@ void ga_memory_pool_change_end(struct ga_memory_pools *changing);
 // waits up to five seconds for threads that ask the driver about the pool. It returns the record,
 // or NULL if there is none. The second puts the handle back if the driver refused (ended false).
 // Blocks outlive their pool: the charge ends with the last of them.
-struct ga_memory_pool *ga_memory_pool_ends(struct ga_root *root,
-                                           const struct ga_memory_driver *driver, void *handle);
-void ga_memory_pool_ended(struct ga_root *root, struct ga_memory_pool *pool, void *handle,
-                          bool ended);
+struct ga_memory_pool *ga_memory_pool_destroy_begin(struct ga_root *root,
+                                                    const struct ga_memory_driver *driver,
+                                                    void *handle);
+void ga_memory_pool_destroy_end(struct ga_root *root, struct ga_memory_pool *pool, void *handle,
+                                bool ended);
 // Reads the reserved bytes of a pool, because the program has had the driver trim it.
 void ga_memory_pool_trimmed(struct ga_root *root, const struct ga_memory_driver *driver,
                             void *handle);

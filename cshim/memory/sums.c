@@ -72,8 +72,8 @@ struct ga_memory_pools *ga_memory_frees_begin(struct ga_root *root, struct ga_me
     return p;
 }
 
-uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *pool,
-                              const struct ga_memory_at *at, uint64_t bytes) {
+uint64_t ga_memory_frees_subtract(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                                  const struct ga_memory_at *at, uint64_t bytes) {
     struct ga_memory_frees *f = pool->freed ? find_locked(p, pool, at) : NULL;
     uint64_t taken = !f ? 0 : f->bytes < bytes ? f->bytes : bytes;
     if (f)
@@ -84,8 +84,8 @@ uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *
 
 // If the record has become another stream's meanwhile, the bytes are not added to freed. They stay
 // in charge until the next reading, which tells what the pool has reserved.
-void ga_memory_frees_give(struct ga_memory_pools *p, struct ga_memory_pool *pool,
-                          const struct ga_memory_at *at, uint64_t bytes) {
+void ga_memory_frees_restore(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                             const struct ga_memory_at *at, uint64_t bytes) {
     struct ga_memory_frees *f = bytes ? find_locked(p, pool, at) : NULL;
     if (!f)
         return;
@@ -118,8 +118,9 @@ void ga_memory_pool_count(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_device *device = &root->devices[pool->device];
     uint64_t held = pool->live + pool->freed;
     count_in(&root->pooled[pool->device], &pool->counted.charge, pool->charge);
-    count_in(&device->late, &pool->counted.late, pool->freed);
-    count_in(&device->kept, &pool->counted.kept, pool->charge > held ? pool->charge - held : 0);
+    count_in(&device->unexecuted, &pool->counted.unexecuted, pool->freed);
+    count_in(&device->pool_unused, &pool->counted.pool_unused,
+             pool->charge > held ? pool->charge - held : 0);
     // The lease page shows the device's pending bytes to users; no decision depends on them.
     struct ga_view *view = atomic_load(&root->view);
     uint32_t slot = view && view->tag == pool->tag ? atomic_load(&view->slot[pool->device]) : 0;

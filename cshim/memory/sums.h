@@ -53,8 +53,8 @@ struct ga_memory_pool {
     uint64_t applied;     // number of the reading that charge was last set by
     uint64_t reserved;    // bytes of that reading
     uint64_t reserved_at; // turn of that reading; UINT64_MAX: a block was taken meanwhile
-    struct {              // part of ga_root.pooled, ga_device.late and .kept that is this pool's
-        uint64_t charge, late, kept;
+    struct { // part of ga_root.pooled, ga_device.unexecuted and .pool_unused that is this pool's
+        uint64_t charge, unexecuted, pool_unused;
     } counted;
 };
 
@@ -111,12 +111,12 @@ struct ga_memory_pools *ga_memory_frees_begin(struct ga_root *root, struct ga_me
 // Subtracts up to bytes from what a stream has freed in a pool, because an allocation on this
 // stream may use that memory again. Returns how many it subtracted. The caller has locked the
 // pools.
-uint64_t ga_memory_frees_take(struct ga_memory_pools *p, struct ga_memory_pool *pool,
-                              const struct ga_memory_at *at, uint64_t bytes);
-// Adds bytes that ga_memory_frees_take has subtracted to the stream's frees again, because the
+uint64_t ga_memory_frees_subtract(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                                  const struct ga_memory_at *at, uint64_t bytes);
+// Adds bytes that ga_memory_frees_subtract has subtracted to the stream's frees again, because the
 // allocation was refused. The caller has locked the pools.
-void ga_memory_frees_give(struct ga_memory_pools *p, struct ga_memory_pool *pool,
-                          const struct ga_memory_at *at, uint64_t bytes);
+void ga_memory_frees_restore(struct ga_memory_pools *p, struct ga_memory_pool *pool,
+                             const struct ga_memory_at *at, uint64_t bytes);
 // Subtracts bytes from what streams have freed in a pool, of any streams, because the pool's
 // reserved bytes show that these frees have executed. The caller has locked the pools.
 void ga_memory_frees_forget(struct ga_memory_pools *p, struct ga_memory_pool *pool, uint64_t bytes);

@@ -336,8 +336,8 @@ int main(int argc, char **argv) {
     for (uint32_t i = 0; i < atomic_load(&root->threads_used); i++)
         astray |= atomic_load(&ga_threads_at(root, i)->inflight);
     fprintf(stderr, "late %llu, kept %llu, astray %llx\n",
-            (unsigned long long)atomic_load(&root->devices[DEVICE].late),
-            (unsigned long long)atomic_load(&root->devices[DEVICE].kept),
+            (unsigned long long)atomic_load(&root->devices[DEVICE].unexecuted),
+            (unsigned long long)atomic_load(&root->devices[DEVICE].pool_unused),
             (unsigned long long)astray);
     test_daemon_stop(&p);
     char command[64];

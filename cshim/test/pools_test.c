@@ -63,7 +63,7 @@ static ga_pool pool;
 static void holds(uint64_t blocks, uint64_t kept) {
     struct ga_root *root = ga_root_get();
     uint64_t used = test_daemon_show(&peer).used;
-    uint64_t counted = atomic_load(&root->devices[DEVICE].kept);
+    uint64_t counted = atomic_load(&root->devices[DEVICE].pool_unused);
     if (used != blocks + kept || counted != kept)
         fprintf(stderr, "used %llu, kept %llu\n", (unsigned long long)used,
                 (unsigned long long)counted);

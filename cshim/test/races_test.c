@@ -66,7 +66,7 @@ static void elsewhere(void (*act)(void)) {
 }
 
 static void is_late(uint64_t bytes) {
-    uint64_t late = atomic_load(&ga_root_get()->devices[DEVICE].late);
+    uint64_t late = atomic_load(&ga_root_get()->devices[DEVICE].unexecuted);
     if (late != bytes)
         fprintf(stderr, "late %llu\n", (unsigned long long)late);
     CHECK(late == bytes);

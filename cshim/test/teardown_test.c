@@ -71,7 +71,7 @@ static long ends_at;
 void __sanitizer_cov_trace_pc(void); // NOLINT(bugprone-reserved-identifier,cert-dcl37-c)
 static __thread bool is_caller;
 IS_NO_BLOCK void __sanitizer_cov_trace_pc(void) {
-    if (!is_caller || !watched || ga_self.inside || ga_self.away)
+    if (!is_caller || !watched || ga_self.inside || ga_self.mutex_depth)
         return;
     watched = false;
     if (!ga_mutex_is_mine(&ga_memory_of(root)->asking) && block++ == ends_at)
@@ -210,7 +210,7 @@ static void read_all(long n[KINDS]) {
     *n++ = (long)atomic_load(&root->imports_unknown);
     *n++ = entries(&s->contexts);
     *n++ = entries(&ga_memory_of(root)->pools.blocks);
-    *n++ = (long)atomic_load(&root->devices[0].late);
+    *n++ = (long)atomic_load(&root->devices[0].unexecuted);
 }
 
 // Returns how many basic blocks the call had.

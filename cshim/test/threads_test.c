@@ -106,7 +106,7 @@ static void stranded(void) {
 // Contexts in the making are no longer once who makes them has died.
 static void *never_makes(void *arg) {
     atomic_store((_Atomic pid_t *)arg, gettid());
-    ga_publish_making(enter(), DEVICE);
+    ga_publish_context_begin(enter(), DEVICE);
     return NULL;
 }
 

@@ -195,7 +195,7 @@ static void imported_twice(void) {
     for (uint32_t references = 2; references > 0; references--) {
         struct ga_memory_mapped *m = ga_memory_mapped_release(root, shared);
         CHECK(m && atomic_load(&root->imports_unknown) == 1);
-        ga_memory_mapped_leave(root, m, 1);
+        ga_memory_mapped_drop(root, m, 1);
     }
     CHECK(!ga_memory_mapped_release(root, shared) && atomic_load(&root->imports_unknown) == 0);
 }

@@ -185,10 +185,10 @@ static void ended_at_hello(void) {
     pthread_barrier_wait(&turn);
     join(h);
     ga_interface_join(&reaper);
-    atomic_store(&enter()->devices[0].late, 1);
+    atomic_store(&enter()->devices[0].unexecuted, 1);
     while (atomic_load(&looks) < 15) // every tenth is after the dead
         usleep(1000);
-    atomic_store(&enter()->devices[0].late, 0);
+    atomic_store(&enter()->devices[0].unexecuted, 0);
     test_daemon_say(&peer, "hello 0");
     test_daemon_say(&peer, "admit");
     pthread_join(w, NULL);
@@ -234,7 +234,7 @@ static void ended_of_many(void) {
     }
     test_daemon_say(&peer, "slots 40"); // there is no other
     struct ga_entry e;
-    struct ga_walk walk = ga_table_walk(&root->holds);
+    struct ga_walk walk = ga_table_walk(&root->thread_slots);
     while (ga_table_next(&walk, &e))
         last = e;
     atomic_store(&ending, (uint32_t)(last.key >> 8));

@@ -154,7 +154,7 @@ void ga_vulkan_memory_free(ga_vk_device handle, ga_vk_memory memory, const void 
     struct ga_entry import;
     bool ours = c.root && ga_remove_key(c.root, key_of(device, memory), &c.entry);
     if (c.root && !ours && ga_import_remove(c.root, key_of(device, memory), &import))
-        ga_import_ended(c.root, &import, true);
+        ga_import_finish_remove(c.root, &import, true);
     device->next.vkFreeMemory(handle, memory, allocator);
     if (ours)
         ga_allocation_release(&c);
