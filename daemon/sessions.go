@@ -112,12 +112,22 @@ func (d *Daemon) closeSessionLocked(s *session) {
 	faults.At("session.ending")
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
+	d.endLimitsLocked(s)
 	s.life.unwatch(d.reaper) // nothing more is learnt from it
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers()[l.Device].drainLocked(s)
 	}
 	d.dropSessionLocked(s)
+}
+
+// endLimitsLocked drops the live limits of a process whose last session has ended. It does not wait until the memory is back: a session that the
+// process opens meanwhile would be under them, and they may be from a page that the client had spoiled.
+func (d *Daemon) endLimitsLocked(s *session) {
+	of := processOwner(s)
+	if !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
+		d.dropLimitsLocked(of)
+	}
 }
 
 // forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is free, because the process reports
@@ -168,9 +178,6 @@ func (d *Daemon) dropSessionLocked(s *session) {
 	} else {
 		delete(d.ofProcess, s.peer.PID)
 		delete(d.keepers, s.peer.PID)
-	}
-	if of := processOwner(s); !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
-		d.dropLimitsLocked(of)
 	}
 	for c := range s.conns {
 		c.Close()

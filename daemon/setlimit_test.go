@@ -13,6 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 	"github.com/gpuarb/gpuarb/daemon/fair"
 	"github.com/gpuarb/gpuarb/gpufs"
+	"github.com/gpuarb/gpuarb/internal/figures"
 	"github.com/gpuarb/gpuarb/internal/statefile"
 	"github.com/gpuarb/gpuarb/ipc"
 	"github.com/gpuarb/gpuarb/shim"
@@ -207,5 +208,44 @@ func TestKindsOfOwners(t *testing.T) {
 		if uint32(kind) != target {
 			t.Errorf("%d is %d on the wire", kind, target)
 		}
+	}
+}
+
+// TestLimitsOfAPageEndWithItsSession has a client spoil the limit in its page and the daemon lose the state file. It checks that the limit counts
+// for the session with the page, and not for the session that the same process opens while the lease of the first one drains.
+func TestLimitsOfAPageEndWithItsSession(t *testing.T) {
+	b := newBench(t, 1<<30)
+	b.machine.held[0][os.Getpid()] = 1 << 20 // the device never says that the lease's memory is back
+	spoiled := b.session()
+	spoiled.Page.Limit(0).Store(574)
+	if err := b.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Remove(b.options().Socket + ".state"); err != nil {
+		t.Fatal(err)
+	}
+	b.start()
+	c, err := ipc.Dial(t.Context(), b.socket())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := spoiled.Resume(t.Context(), c, []ipc.ResumeLease{{Device: b.machine.list[0].UUIDBytes}}); err != nil {
+		t.Fatal(err)
+	}
+	if l := b.lease(os.Getpid(), 0); l.Budget != 574 {
+		t.Fatalf("the limit of the page is not in force: %+v", l)
+	}
+	if err := spoiled.Main.Bye(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if l := b.lease(os.Getpid(), 0); l.State != figures.StateDraining {
+		t.Fatalf("the lease of the first session does not drain: %+v", l)
+	}
+	next := b.session()
+	if got := next.Page.Limit(0).Load(); got != 1<<30 {
+		t.Errorf("the next session may hold %d bytes", got)
+	}
+	if err := takeBytes(next, 0, 4096); err != nil {
+		t.Error(err)
 	}
 }
