@@ -80,7 +80,6 @@ var played = []struct{ page, kind, begins, by string }{
 	{"admin/upgrade.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 	{"admin/user-daemon.md", "sh", "", "tests/systemd TestFullSystemdPages"},
 
-	{"development/architecture.md", "", "systemctl stop", "not run: it takes the vendor's kernel modules"},
 	{"development/architecture.md", "", "", "not run: drawings"},
 	{"development/adding-an-entry-point.md", "", "GA_HOOK", "not run: an example of a row, for who changes the library"},
 	{"development/adding-an-entry-point.md", "c", "", "not run: an example of a function, for who changes the library"},
