@@ -1,6 +1,8 @@
 package ipc
 
-// This file accepts connections: it asks the kernel who is at the other end, and turns away who is one too many. listen.go makes the socket.
+// This file accepts connections for the daemon's serving loop: it asks the kernel for the peer's identity and closes
+// connections beyond the limits. listen.go makes the socket, peer.go reads the identity, limits.go counts
+// connections.
 
 import (
 	"errors"
@@ -10,10 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Accept waits for the next client whose identity is known and that is within
-// the limits; others are dealt with here. When the machine is out of descriptors
-// or memory it tries again for as long as it takes. The only error is
-// net.ErrClosed, after Close, or one that will not go away.
+// Accept waits for the next client whose identity is known and that the limits admit. It answers and closes other
+// connections itself. If the machine lacks file descriptors or memory, Accept tries again without a time limit. It
+// returns net.ErrClosed after Close, or an error that a retry cannot solve.
 func (l *Listener) Accept() (*Conn, error) {
 	for wait := time.Duration(0); ; {
 		ln := l.socket()
@@ -26,14 +27,15 @@ func (l *Listener) Accept() (*Conn, error) {
 			}
 		case isTransient(err):
 			wait = l.backOff(wait)
-		case ln != l.socket(): // there is a new one
+		case ln != l.socket(): // Renew has replaced the socket
 		default:
 			return nil, err
 		}
 	}
 }
 
-// rest waits for the machine to have again what a call lacked, a while longer than the last time, or until Close.
+// backOff waits before the next accept(2), until Close at the latest. It doubles the last wait, from 5 ms up to 100
+// ms, and returns the new one.
 func (l *Listener) backOff(last time.Duration) time.Duration {
 	wait := min(max(2*last, 5*time.Millisecond), 100*time.Millisecond)
 	select {
@@ -43,14 +45,14 @@ func (l *Listener) backOff(last time.Duration) time.Duration {
 	return wait
 }
 
-// isTransient reports whether a call failed because the connection ended, or because the whole machine lacks descriptors or memory at
-// the moment: the daemon's own limit is never reached, since connections are bounded below it.
+// isTransient reports whether accept(2) failed because the connection ended, or because the whole machine lacks
+// descriptors or memory. The daemon's own limit of descriptors cannot be the cause: connections are bounded below it.
 func isTransient(err error) bool {
 	return errors.Is(err, unix.ECONNABORTED) || errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) || errors.Is(err, unix.ENOBUFS) || errors.Is(err, unix.ENOMEM)
 }
 
-// admit makes a Conn of an accepted connection, or closes it and returns nil.
-// The cheap checks come first.
+// admit makes a Conn of an accepted connection, or closes the connection and returns nil. The cheap checks come
+// first.
 func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	sock, err := newSocket(conn, &l.buffers)
 	if err != nil {
@@ -86,8 +88,8 @@ func (l *Listener) admit(conn *net.UnixConn) *Conn {
 	return c
 }
 
-// turnAway tells a client why it is not let in, as a reply to no request in
-// particular, and closes the connection.
+// turnAway sends a client the reason why its connection is refused, as a reply to no request in particular, and
+// closes the connection.
 func turnAway(sock *socket, why *ProtocolError) {
 	msg := Marshal(nil, Header{Type: ReplyBit, Status: why.Status}, &ErrorReply{Text: MakeText(why.Text)})
 	sock.wMu.Lock()

@@ -1,15 +1,17 @@
 package ipc
 
-// This file lists the messages with their bodies. codec.go encodes and decodes them; layout.go has their layouts.
+// This file lists the messages with the lengths of their bodies. codec.go encodes and decodes messages; layout.go has
+// the bodies' layouts.
 
 import "unsafe"
 
-// Empty is the body of a message that is only its header: Bye and its reply.
+// Empty is the body of a message that consists of a header only: Bye, its reply, Metrics, GiveUp, and the replies of
+// several other requests.
 type Empty struct{}
 
-// Body is the set of fixed-size message bodies: what follows a Header. All of
-// them are little-endian structures without padding, so that on the machines
-// this package builds for (see endian.go) a body in memory is a body on the wire.
+// Body is the set of fixed-size message bodies: the bytes after a Header. All bodies are little-endian structures
+// without padding. On the machines for which this package builds (see endian.go) they have one form in memory and on
+// the wire.
 type Body interface {
 	Empty | ErrorReply | HelloRequest | HelloReply | JoinRequest | JoinReply | ResumeRequest |
 		AttachRequest | AttachReply | AllocRequest | AllocReply | FreedNotice | StreamRequest |
@@ -19,20 +21,19 @@ type Body interface {
 		WaitingReply | CancelRequest | CancelReply | JobCloseRequest | JobTallyRequest | JobTallyReply | BesideRequest | BesideReply | LimitRequest | CgroupRequest
 }
 
-// messageFormat is the entry of one type in the table of messages.
+// messageFormat describes one message type.
 type messageFormat struct {
 	name      string
 	request   int  // bytes of the request's body
 	reply     int  // bytes of the reply's body when Status < 100
-	noReply   bool // a notice: nothing answers it
-	more      bool // the reply's body is followed by bytes of any number
-	waits     bool // Waiting notices may come before the reply
+	noReply   bool // a notice: the daemon sends no reply
+	more      bool // a variable number of bytes follows the reply's body
+	waits     bool // WaitingReply notices may come before the reply
 	requestFD bool // one descriptor may come with the request
 	replyFD   bool // one descriptor may come with the reply
 }
 
-// messageFormats is the table of all messages: the types that there are, how long each message is, and
-// where a descriptor belongs. A type that is not in the table is unknown.
+// messageFormats has one entry for each known message type. A type without an entry is unknown.
 var messageFormats = map[Type]messageFormat{
 	TypeHello:    {name: "Hello", request: size[HelloRequest](), reply: size[HelloReply](), waits: true, replyFD: true},
 	TypeJoin:     {name: "Join", request: size[JoinRequest](), reply: size[JoinReply]()},
@@ -61,7 +62,7 @@ var messageFormats = map[Type]messageFormat{
 	TypeGiveUp:   {name: "GiveUp", request: size[Empty](), noReply: true},
 }
 
-// formatByType is messageFormats as an array, so that the hot path does not hash.
+// formatByType holds messageFormats as an array, because a map lookup would cost a hash for each message.
 var formatByType = func() (a [32]*messageFormat) {
 	for t, s := range messageFormats {
 		a[t] = &s
@@ -69,6 +70,7 @@ var formatByType = func() (a [32]*messageFormat) {
 	return a
 }()
 
+// lookup returns the format of a request type; nil: unknown.
 func lookup(t Type) *messageFormat {
 	if int(t) < len(formatByType) {
 		return formatByType[t]
@@ -76,6 +78,7 @@ func lookup(t Type) *messageFormat {
 	return nil
 }
 
+// size returns the bytes of a body.
 func size[T Body]() int {
 	var body T
 	return int(unsafe.Sizeof(body))

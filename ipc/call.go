@@ -1,7 +1,8 @@
 package ipc
 
-// This file sends a request and waits for its reply, also if the request has to wait. client.go has the connection, waiting.go the notices of a
-// request that waits; requests.go and shimclient.go have the requests.
+// This file sends a request and waits for its reply, also if the request has to wait in the daemon's queue. client.go
+// has the connection, waiting.go the notices during a wait; requests.go and shimclient.go have one function for each
+// request.
 
 import (
 	"context"
@@ -9,24 +10,23 @@ import (
 	"time"
 )
 
-// Call sends one request and waits for its reply, which is decoded into *reply
-// when its status is below 99. Any status but StatusOK is also returned as a
-// *ReplyError. Other errors: net.ErrClosed, io.EOF when the daemon closed the
-// connection, ctx's, or a *ProtocolError about what the daemon sent; after these
-// the Client is closed. See CallWaiting for a request that may have to wait.
+// Call sends one request and waits for its reply. It decodes the reply into *reply if the reply's status is below 99.
+// Any status but StatusOK is also returned, as a *ReplyError.
+//
+// Other errors are net.ErrClosed, io.EOF if the daemon closed the connection, ctx's error, or a *ProtocolError about
+// the daemon's message. After these errors the Client is closed. Use CallWaiting for a request that may have to wait.
 func Call[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep) error {
 	return closeFD(callFD(ctx, c, typ, req, -1, reply, nil))
 }
 
-// replyTo is Call, and returns the reply.
+// replyTo does the work of Call and returns the reply.
 func replyTo[Rep, Req Body](ctx context.Context, c *Client, typ Type, req Req) (reply Rep, err error) {
 	err = Call(ctx, c, typ, &req, &reply)
 	return reply, err
 }
 
-// callFD is Call with a descriptor either way; −1 is none. The one sent stays
-// the caller's, the one returned is the caller's too. With w nil the end of ctx closes
-// the connection.
+// callFD does the work of Call, with a descriptor in either direction; −1: none. The caller keeps the descriptor that
+// it sends and owns the one that callFD returns. If w is nil, the end of ctx closes the connection.
 func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
 	if err := c.acquire(ctx); err != nil {
 		return -1, err
@@ -51,7 +51,7 @@ func callFD[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, f
 	return got, c.finish(ctx, stop(), err)
 }
 
-// receiveReply waits for the reply to a request, and decodes it.
+// receiveReply waits for the reply to a request and decodes it.
 func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (int, error) {
 	h, body, got, err := c.answer(asked, w)
 	if err != nil {
@@ -66,15 +66,15 @@ func receiveReply[Rep Body](c *Client, asked Header, reply *Rep, w *waiting) (in
 	return got, nil
 }
 
-// CallWaiting is Call for a request that may have to wait. When ctx ends, the request is
-// cancelled, and the connection can be used further. If the daemon has granted the request in that very
-// moment, it is granted: the error is then nil. Else the error is ctx's.
+// CallWaiting does the work of Call for a request that may have to wait. When ctx ends, CallWaiting cancels the
+// request, and the connection stays usable. If the daemon grants the request before the cancellation arrives, the
+// grant stands and the error is nil. Otherwise the error is ctx's.
 func CallWaiting[Req, Rep Body](ctx context.Context, c *Client, typ Type, req *Req, reply *Rep, w Wait) error {
 	return closeFD(callFD(ctx, c, typ, req, -1, reply, &waiting{Wait: w}))
 }
 
-// callWaiting is callFD for a request that may wait. Its reply decides, and nothing else:
-// once it has gone out, the end of ctx only asks for that reply.
+// callWaiting does the work of callFD for a request that may wait. After the request has been sent, only its reply
+// decides about it: the end of ctx merely makes the daemon reply at once.
 func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *Req, fd int, reply *Rep, w *waiting) (int, error) {
 	stop := c.closeUnlessSent(ctx, w)
 	err := send(c, h, req, fd, &w.sent)
@@ -85,7 +85,7 @@ func callWaiting[Req, Rep Body](ctx context.Context, c *Client, h Header, req *R
 	got, err := receiveReply(c, h, reply, w)
 	inTime := stop()
 	if !inTime {
-		_ = c.sock.conn.SetReadDeadline(time.Time{}) // a closed connection tells the next request
+		_ = c.sock.conn.SetReadDeadline(time.Time{}) // ignore its error: the next request fails if the connection is closed
 		if errors.Is(err, StatusCancelled) {
 			return got, &givenUp{ctx.Err()}
 		}

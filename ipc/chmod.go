@@ -1,5 +1,8 @@
 package ipc
 
+// This file changes the permission bits of a socket file. listen.go calls it for a new socket; the daemon calls it
+// for a socket that systemd made.
+
 import (
 	"fmt"
 	"os"
@@ -7,8 +10,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ChmodSocket is os.Chmod of a socket and of nothing else: whoever may write into its folder could have put a link there since
-// it was made.
+// ChmodSocket changes the permission bits of the socket at path, as os.Chmod does, and returns an error if path is
+// not a socket. It does not follow a symbolic link: since the socket was made, a user who may write into its folder
+// could have put a link there.
 func ChmodSocket(path string, mode os.FileMode) error {
 	fd, err := unix.Open(path, unix.O_PATH|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {

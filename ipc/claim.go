@@ -1,5 +1,8 @@
 package ipc
 
+// This file claims a device for a Go program and opens jobs for `gpuarb run`. Both keep their place in the queue
+// while the daemon restarts. requests.go has the plain requests; layout.go has JobOpenRequest.
+
 import (
 	"context"
 	"errors"
@@ -8,51 +11,52 @@ import (
 	"time"
 )
 
-// ClaimRequest says what is claimed. Its zero value claims any one device.
+// ClaimRequest describes a claim. The zero value claims any one device.
 type ClaimRequest struct {
 	Devices    []int  // indices, in order of preference; none: all
-	Exclusive  bool   // nobody else uses the device meanwhile
-	OnlyIfNone bool   // StatusBusy when the user has a claim already
+	Exclusive  bool   // no other job may use the device during the claim
+	OnlyIfNone bool   // refuse with StatusBusy if the user has a claim already
 	Memory     uint64 // bytes, the budget; 0: as the rules say
-	Min        uint64 // bytes to be reserved; 0: as the rules say
-	// Patience is the longest wait, StatusTimeout then; 0: as the rules say.
+	Min        uint64 // reserved bytes; 0: as the rules say
+	// Patience is the longest wait, after which the error is StatusTimeout; 0: as the rules say.
 	Patience time.Duration
-	Command  string             // for people
-	OnNotice func(WaitingReply) // of how the claim stands while it waits; may be nil
+	Command  string             // shown to users in lists and messages
+	OnNotice func(WaitingReply) // called with each notice while the claim waits; may be nil
 }
 
-// Claim is a device, or a slot of one, that this process holds until Release or its end.
-// It outlives the daemon.
+// Claim is a device, or a slot of a device, that this process holds until Release or until the process ends. A claim
+// survives a restart of the daemon.
 type Claim struct {
 	ID      uint64
-	Job     Token       // for GPUARB_JOB of programs that are to run inside it
+	Job     Token       // value of GPUARB_JOB for programs that run under the claim
 	Budget  uint64      // bytes
-	Devices []JobDevice // the one that was claimed
+	Devices []JobDevice // one entry: the claimed device
 
 	path string
 }
 
-// daemonPatience is how long a daemon that went away while something waited is looked for.
+// daemonPatience bounds the search for a daemon that went away while a request waited.
 const daemonPatience = 30 * time.Second
 
-// Claim takes a device that is free, or waits for one in order of arrival until ctx ends.
-// It uses a connection of its own, so that one Client can hold several claims. A daemon
-// that is restarted meanwhile keeps the place in the queue.
+// Claim takes a free device, or waits for one in order of arrival until ctx ends. It uses a connection of its own, so
+// that one Client can hold several claims. The claim keeps its place in the queue if the daemon restarts during the
+// wait.
 //
-// Errors: ctx's, and a *ReplyError with StatusTimeout, StatusNoDevice on a machine
-// without any, StatusCancelled when somebody cancelled it, StatusDenied or StatusRange;
-// ErrNoDaemon when the daemon went away meanwhile and does not come back within 30
-// seconds, StatusTimeout too when Patience has run out before that.
+// Errors are ctx's, and a *ReplyError with StatusTimeout, StatusNoDevice on a machine without devices,
+// StatusCancelled after a cancellation, StatusDenied or StatusRange. The error is ErrNoDaemon if the daemon went away
+// during the wait and did not return within 30 seconds. If Patience runs out in that time, the error is also
+// StatusTimeout.
 func (c *Client) Claim(ctx context.Context, req ClaimRequest) (*Claim, error) {
 	return c.claim(ctx, req, 0)
 }
 
-// TryClaim is Claim that never waits: StatusBusy when no device is free, or when one is
-// and somebody who waits is due for it.
+// TryClaim claims a device without waiting. It returns StatusBusy if no device is free, or if a waiting request ranks
+// before it for the free device.
 func (c *Client) TryClaim(ctx context.Context, req ClaimRequest) (*Claim, error) {
 	return c.claim(ctx, req, JobNoWait)
 }
 
+// claim opens the job of a claim with additional Job* flags.
 func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Claim, error) {
 	open, err := req.jobOpenRequest(flags)
 	if err != nil {
@@ -66,24 +70,27 @@ func (c *Client) claim(ctx context.Context, req ClaimRequest, flags uint32) (*Cl
 		Devices: reply.Device[:reply.Devices]}, nil
 }
 
-// OpenJob opens a job with the daemon at path, on a connection of its own. It tells of
-// the wait, as Wait.OnNotice says, and gives up when ctx ends. A daemon that is restarted
-// meanwhile keeps the place in the queue. One that is gone is told of once, and looked
-// for as long as the request may wait, 30 seconds at most: the error is ErrNoDaemon then,
-// and StatusTimeout too where it was the wait that ended first. A request for which there
-// is no place in the queue is told of once, and asked again every 100 ms; it ends with
-// StatusTimeout when it has waited as long as it may, in the queue or not.
-func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply)) (JobOpenReply, error) {
+// OpenJob opens a job with the daemon at path, on a connection of its own. It calls onNotice for each notice, as
+// Wait.OnNotice describes, and gives up when ctx ends. The request keeps its place in the queue if the daemon
+// restarts during the wait.
+//
+// If the daemon goes away, OpenJob reports that once through onNotice. It then looks for the daemon as long as the
+// request may wait, at most for 30 seconds. After that the error is ErrNoDaemon, and also StatusTimeout if the
+// request's own time ran out first.
+//
+// If the queue has no place, OpenJob reports that once and asks again every 100 ms. It returns StatusTimeout after
+// the request's longest wait, whether the request was in the queue or not.
+func OpenJob(ctx context.Context, path string, open JobOpenRequest, onNotice func(WaitingReply)) (JobOpenReply, error) {
 	began := time.Now()
-	reply, err := openWaiting(ctx, path, open, told, false)
+	reply, err := openWaiting(ctx, path, open, onNotice, false)
 	if !errors.Is(err, StatusCrowded) {
 		return reply, err
 	}
-	if told != nil {
-		told(WaitingReply{Waited: uint64(time.Since(began).Milliseconds()), Text: reply.Text})
+	if onNotice != nil {
+		onNotice(WaitingReply{Waited: uint64(time.Since(began).Milliseconds()), Text: reply.Text})
 	}
 	patient := ctx
-	if reply.Budget < uint64(math.MaxInt64/time.Millisecond) { // else it waits without end
+	if reply.Budget < uint64(math.MaxInt64/time.Millisecond) { // a longer time: wait without a limit
 		var cancel context.CancelFunc
 		patient, cancel = context.WithDeadline(ctx, began.Add(time.Duration(reply.Budget)*time.Millisecond))
 		defer cancel()
@@ -93,7 +100,7 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 	for errors.Is(err, StatusCrowded) && patient.Err() == nil {
 		select {
 		case <-again.C:
-			reply, err = openWaiting(patient, path, open, told, true)
+			reply, err = openWaiting(patient, path, open, onNotice, true)
 		case <-patient.Done():
 		}
 	}
@@ -107,18 +114,18 @@ func OpenJob(ctx context.Context, path string, open JobOpenRequest, told func(Wa
 	return reply, err
 }
 
-// openWaiting is OpenJob that returns StatusCrowded at once, with the reply that says how long the request may wait. again: a daemon has
-// answered so before, and may be gone since.
-func openWaiting(ctx context.Context, path string, open JobOpenRequest, told func(WaitingReply), again bool) (JobOpenReply, error) {
+// openWaiting does the work of OpenJob, but returns StatusCrowded at once, with the reply that has the request's
+// longest wait. If again is true, a daemon has answered StatusCrowded before, and may have gone away since.
+func openWaiting(ctx context.Context, path string, open JobOpenRequest, onNotice func(WaitingReply), again bool) (JobOpenReply, error) {
 	wait := Wait{Request: NewRequest()}
 	began := time.Now()
 	var latest WaitingReply
-	var lost time.Time // when the daemon went away
-	reported := false  // somebody was told so
+	var lost time.Time // when the daemon went away; zero: it has not
+	reported := false  // onNotice has reported the loss
 	wait.OnNotice = func(n WaitingReply) {
 		latest, lost, reported = n, time.Time{}, false
-		if told != nil {
-			told(n)
+		if onNotice != nil {
+			onNotice(n)
 		}
 	}
 	for {
@@ -135,10 +142,10 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 			return JobOpenReply{}, fmt.Errorf("%w: %w", StatusTimeout, noDaemon(path, err))
 		case time.Since(lost) > daemonPatience:
 			return JobOpenReply{}, noDaemon(path, err)
-		case !reported && told != nil && ctx.Err() == nil:
+		case !reported && onNotice != nil && ctx.Err() == nil:
 			reported = true
 			latest.Text = MakeText(fmt.Sprintf("the daemon at %s is gone; waits for it to come back", path))
-			told(latest)
+			onNotice(latest)
 		}
 		select {
 		case <-ctx.Done():
@@ -148,12 +155,12 @@ func openWaiting(ctx context.Context, path string, open JobOpenRequest, told fun
 	}
 }
 
-// late tells that a request has waited as long as it says that it may.
+// timedOut reports whether a request has waited for WaitMillis.
 func (r *JobOpenRequest) timedOut(began time.Time) bool {
 	return r.WaitMillis != 0 && uint64(time.Since(began).Milliseconds()) >= r.WaitMillis
 }
 
-// open spells the request on the wire.
+// jobOpenRequest translates r into the message for the daemon.
 func (r *ClaimRequest) jobOpenRequest(flags uint32) (JobOpenRequest, error) {
 	open := JobOpenRequest{Memory: NoLimit, Min: NoLimit, Flags: flags | JobClaim | JobAny,
 		WaitMillis: uint64(r.Patience.Milliseconds()), Command: MakeText(r.Command)}
@@ -185,7 +192,7 @@ func (r *ClaimRequest) jobOpenRequest(flags uint32) (JobOpenRequest, error) {
 	return open, nil
 }
 
-// openOn opens a job on a connection of its own.
+// openOn opens a job on a new connection, and closes the connection.
 func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (JobOpenReply, error) {
 	conn, err := Dial(ctx, path)
 	if err != nil {
@@ -195,21 +202,22 @@ func openOn(ctx context.Context, path string, open JobOpenRequest, wait Wait) (J
 	return conn.OpenJobWaiting(ctx, open, wait)
 }
 
-// isDaemonEnd tells an error that a daemon's end brought.
+// isDaemonEnd reports whether err means that the daemon is ending or has ended.
 func isDaemonEnd(err error) bool { return IsEnd(err) || errors.Is(err, StatusShuttingDown) }
 
-// noDaemon says that the daemon at path is gone for good.
+// noDaemon returns a *NoDaemonError for the daemon at path.
 func noDaemon(path string, err error) error {
 	return &NoDaemonError{Tried: []Attempt{{Path: path, Err: err}}}
 }
 
-// isRefusal tells an answer of the daemon's, which trying again does not change.
+// isRefusal reports whether the daemon has decided about the request, so that another attempt would have the same
+// result.
 func isRefusal(err error) bool {
 	var refused *ReplyError
 	return errors.As(err, &refused) && refused.Status != StatusShuttingDown
 }
 
-// Release gives the claim back. The next in the queue has it at once.
+// Release gives the claim back. The daemon grants the device to the next request in the queue at once.
 func (c *Claim) Release(ctx context.Context) error {
 	conn, err := Dial(ctx, c.path)
 	if err != nil {

@@ -1,5 +1,8 @@
 package ipc
 
+// This file has a Go client's connection to the daemon, with the order of requests on it. call.go sends requests;
+// find.go chooses the daemon's path; socket.go moves the messages.
+
 import (
 	"context"
 	"errors"
@@ -12,33 +15,31 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Client is a client's end of one connection. It has one request under way at a
-// time: further callers wait for their turn (or their context). A thread that
-// must ask while another waits needs a Client of its own, joined to the session.
-// All methods are safe for concurrent use.
+// Client is the client's end of one connection. It has at most one request under way: further callers wait for their
+// turn or for the end of their context. A thread that must ask while another thread's request waits needs a second
+// Client, joined to the session. All methods are safe for concurrent use.
 //
-// A context that ends while its request is under way closes the connection: that
-// is what gives up the place in the daemon's queue. The Client is of no use then.
+// If a context ends while its request is under way, the connection is closed, which also gives up the place in the
+// daemon's queue. That Client cannot be used any more. CallWaiting is the exception.
 type Client struct {
 	sock *socket
 	path string
-	turn chan struct{} // holds one token while no request is under way
+	turn chan struct{} // has one element while no request is under way
 	gone chan struct{} // closed by Close
 	once sync.Once     // Close
-	last int           // bytes of the last snapshot: the next one is about as long; turn guards it
+	last int           // bytes of the last snapshot, as an estimate for the next one; guarded by turn
 }
 
-// requests numbers the requests of all connections: a session has several, one after
-// another too, and the number is how a request is known that comes again.
+// requests numbers the requests of all connections of this process. A session may have several connections, also one
+// after another, and the daemon recognises a repeated request by its number.
 var requests atomic.Uint64
 
-// NewRequest is a number that no request of this process had before. Whoever means to
-// send a request again, should the daemon die meanwhile, takes its number beforehand.
+// NewRequest returns a number that no request of this process has had. A caller that may repeat a request after the
+// daemon's death takes the number before the first attempt.
 func NewRequest() uint64 { return requests.Add(1) }
 
-// Dial connects to the daemon at path. It waits, until ctx ends or 5 seconds
-// have passed, for a daemon that has more newcomers than it can take at the
-// moment; all else fails at once.
+// Dial connects to the daemon at path. If the daemon's backlog of new connections is full, Dial tries again until ctx
+// ends, for at most 5 seconds. Every other failure is returned at once.
 func Dial(ctx context.Context, path string) (*Client, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("%w, not %d", ErrLongPath, len(path))
@@ -73,11 +74,10 @@ func newClient(conn *net.UnixConn, path string) (*Client, error) {
 	return c, nil
 }
 
-// Path is the socket that the client dialled.
+// Path returns the socket's path as given to Dial.
 func (c *Client) Path() string { return c.path }
 
-// Close closes the connection. A request under way ends with net.ErrClosed.
-// Calling it again does nothing.
+// Close closes the connection. A request under way ends with net.ErrClosed. Further calls do nothing.
 func (c *Client) Close() (err error) {
 	c.once.Do(func() {
 		close(c.gone)
@@ -86,8 +86,7 @@ func (c *Client) Close() (err error) {
 	return err
 }
 
-// Closed tells that the connection was closed from this side: by Close, or by
-// a context that ended while a request was under way.
+// Closed reports whether this side has closed the connection, by Close or because a context ended during a request.
 func (c *Client) Closed() bool {
 	select {
 	case <-c.gone:
@@ -97,7 +96,7 @@ func (c *Client) Closed() bool {
 	}
 }
 
-// take waits for this caller's turn to use the connection.
+// acquire waits for this caller's turn to use the connection.
 func (c *Client) acquire(ctx context.Context) error {
 	select {
 	case <-c.turn:
@@ -120,8 +119,8 @@ func (c *Client) acquire(ctx context.Context) error {
 	return err
 }
 
-// settle ends a request. After anything but a reply, replies that are still to
-// come could be taken for those of later requests: the connection is closed.
+// finish ends a request. If the request has no reply, finish closes the connection, because a later reply could be
+// taken for that of another request.
 func (c *Client) finish(ctx context.Context, inTime bool, err error) error {
 	if err == nil {
 		return nil
@@ -132,13 +131,13 @@ func (c *Client) finish(ctx context.Context, inTime bool, err error) error {
 	}
 	_ = c.Close()
 	if !inTime {
-		return ctx.Err() // that is why the request failed
+		return ctx.Err() // the end of ctx has closed the connection
 	}
 	return err
 }
 
-// closeWhenDone closes the connection when ctx ends. The function that it
-// returns calls that off, and reports whether it was in time.
+// closeWhenDone closes the connection when ctx ends. The returned function cancels that and reports whether it came
+// before the end of ctx.
 func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 	if ctx.Done() == nil {
 		return func() bool { return true }
@@ -146,8 +145,8 @@ func (c *Client) closeWhenDone(ctx context.Context) func() bool {
 	return context.AfterFunc(ctx, func() { _ = c.Close() })
 }
 
-// send sends one message, waiting for room as long as it takes or until Close. sent, where
-// there is one, is set with the message; the socket's wMu guards it.
+// send sends one message. It waits for space in the socket's buffer until Close. If sent is not nil, send sets *sent
+// together with sending the message; the socket's wMu guards it.
 func send[Req Body](c *Client, h Header, req *Req, fd int, sent *bool) error {
 	err := c.trySend(func() error {
 		c.sock.out = Marshal(c.sock.out[:0], h, req)
@@ -163,6 +162,7 @@ func send[Req Body](c *Client, h Header, req *Req, fd int, sent *bool) error {
 	return err
 }
 
+// trySend calls try with wMu held, and again each time that the socket has space.
 func (c *Client) trySend(try func() error) error {
 	locked := func() error {
 		c.sock.wMu.Lock()
@@ -176,8 +176,8 @@ func (c *Client) trySend(try func() error) error {
 	return err
 }
 
-// pendingError looks for the error reply that a daemon sends before it closes a
-// connection that it does not want, when sending met the closed connection.
+// pendingError is called if the daemon has closed the connection before a request was sent. It returns the error
+// reply that the daemon sent before closing, or err if there is none.
 func (c *Client) pendingError(err error) error {
 	_ = c.sock.conn.SetReadDeadline(time.Now().Add(time.Second))
 	_, _, fd, late := c.reply(Header{})
@@ -188,8 +188,8 @@ func (c *Client) pendingError(err error) error {
 	return err
 }
 
-// reply waits for the next reply to asked. A status of 100 or more becomes a *ReplyError;
-// a descriptor that came along is the caller's.
+// reply waits for the next reply to asked. A status of 100 or more becomes a *ReplyError. The caller owns the
+// returned descriptor; −1: none.
 func (c *Client) reply(asked Header) (Header, []byte, int, error) {
 	r, err := c.sock.receive()
 	if err != nil {
@@ -214,7 +214,7 @@ func (c *Client) reply(asked Header) (Header, []byte, int, error) {
 	return h, body, r.fd, nil
 }
 
-// textOf is the sentence in the replies that have one.
+// textOf returns the sentence of a reply that has one, or "".
 func textOf[Rep Body](reply *Rep) string {
 	switch r := any(reply).(type) {
 	case *AllocReply:

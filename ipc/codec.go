@@ -1,27 +1,28 @@
 package ipc
 
+// This file encodes and decodes messages. bodies.go lists them, layout.go has their layouts, and validate.go checks
+// the values in a body.
+
 import (
 	"slices"
 	"unsafe"
 )
 
-// bytesOf is a layout as it lies in memory.
+// bytesOf returns the memory of a layout as bytes.
 func bytesOf[T Body | Header | Page](layout *T) []byte {
 	return unsafe.Slice((*byte)(unsafe.Pointer(layout)), unsafe.Sizeof(*layout))
 }
 
-// Marshal appends one message to dst and returns the longer slice. It fills in
-// the header's Magic, Version and Length; Type, Status and Request are h's. It
-// checks nothing: what the other side will refuse, it encodes all the same.
-// It allocates only when dst lacks room.
+// Marshal appends one message to dst and returns the longer slice. It sets the header's Magic, Version and Length;
+// Type, Status and Request come from h. It does not check values, so that it also encodes messages that the other
+// side refuses. It allocates only if dst lacks capacity.
 func Marshal[T Body](dst []byte, h Header, body *T) []byte {
 	return marshalPart(slices.Grow(dst, HeaderSize+size[T]()), h, body, 0)
 }
 
-// Unmarshal decodes a message's body, the bytes after its header, into *body,
-// strictly: the length is exact, reserved fields are zero, values are in range.
-// The error is a *ProtocolError, and *body is then not to be used. It never
-// panics, whatever the bytes, and allocates nothing when they are right.
+// Unmarshal decodes a message's body, the bytes after its header, into *body. It requires the exact length, zero in
+// reserved fields, and values in range. The error is a *ProtocolError; *body is then undefined. Unmarshal never
+// panics, and it allocates nothing if the body is valid.
 func Unmarshal[T Body](src []byte, body *T) error {
 	if len(src) != size[T]() {
 		return malformed("a %T has %d bytes, not %d", *body, size[T](), len(src))
@@ -33,18 +34,17 @@ func Unmarshal[T Body](src []byte, body *T) error {
 	return nil
 }
 
+// appendHeader appends h with the protocol's magic and version.
 func appendHeader(dst []byte, h Header) []byte {
 	h.Magic, h.Version = Magic, Version
 	return append(dst, bytesOf(&h)...)
 }
 
-// ParseHeader reads and checks what every message of every version has: a
-// complete header, the magic, a version that is spoken here, and a length that
-// is the message's own. full is how many bytes the message had, which is more
-// than len(msg) when the reader's buffer cut it.
+// ParseHeader reads and checks the part that all messages of all versions share: a complete header, the magic, a
+// known version, and a length that equals the message's. full is the message's length in bytes; it exceeds len(msg)
+// if the reader's buffer was too small.
 //
-// The header is returned as far as it could be read, also with an error, so
-// that an error reply can name the request that it answers.
+// With an error, ParseHeader returns the fields that it could read, so that an error reply can name the request.
 func ParseHeader(msg []byte, full int) (Header, error) {
 	if len(msg) < HeaderSize {
 		return Header{}, malformed("a message of %d bytes is shorter than its header of %d", full, HeaderSize)
@@ -62,9 +62,8 @@ func ParseHeader(msg []byte, full int) (Header, error) {
 	return h, nil
 }
 
-// ParseRequest checks a whole request as it came from a client, all but the
-// values inside its body, which Unmarshal checks. The body is a part of msg.
-// The error is a *ProtocolError; the header is then what could be read.
+// ParseRequest checks a whole request from a client, except for the values in its body, which Unmarshal checks. The
+// returned body is a part of msg. The error is a *ProtocolError; the header then has the fields that could be read.
 func ParseRequest(msg []byte, full int) (Header, []byte, error) {
 	h, err := ParseHeader(msg, full)
 	if err != nil {
@@ -84,11 +83,9 @@ func ParseRequest(msg []byte, full int) (Header, []byte, error) {
 	return h, msg[HeaderSize:], nil
 }
 
-// ParseReply checks a whole reply as it came from the daemon. The body is that
-// of the request's type when Status is below 99, a WaitingReply with StatusWaiting
-// (of the types that can wait), an ErrorReply from 100 on. A
-// type of ReplyBit alone is an error that answers no request in particular.
-// The error is a *ProtocolError.
+// ParseReply checks a whole reply from the daemon. The body has the type that belongs to the request if Status is
+// below 99. It is a WaitingReply with StatusWaiting, if the request's type can wait, and an ErrorReply from 100 on. A
+// type of ReplyBit alone is an error that answers no request in particular. The error is a *ProtocolError.
 func ParseReply(msg []byte, full int) (Header, []byte, error) {
 	h, err := ParseHeader(msg, full)
 	if err != nil {
@@ -120,7 +117,7 @@ func ParseReply(msg []byte, full int) (Header, []byte, error) {
 	return h, msg[HeaderSize:], nil
 }
 
-// marshalPart is Marshal for a body that n more bytes follow.
+// marshalPart does the work of Marshal for a body that n more bytes follow.
 func marshalPart[T Body](dst []byte, h Header, part *T, n int) []byte {
 	h.Length = uint32(HeaderSize + size[T]() + n)
 	return append(appendHeader(dst, h), bytesOf(part)...)

@@ -1,5 +1,8 @@
 package ipc
 
+// This file has the daemon's end of one connection: it reads requests and writes replies. accept.go makes a Conn,
+// socket.go moves its messages, and codec.go encodes them. The daemon's loop calls it for each connection.
+
 import (
 	"errors"
 	"fmt"
@@ -13,49 +16,46 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Conn is the daemon's end of one connection. One goroutine at a time may call
-// ReadMessage; replies may be written by any goroutine, and Close may be called
-// by any, any number of times.
+// Conn is the daemon's end of one connection. ReadMessage is for one goroutine at a time. Any goroutine may write
+// replies. Close may be called from any goroutine, several times.
 type Conn struct {
 	sock        *socket
 	listener    *Listener
 	peer        Peer
-	pidfd       atomic.Int64 // −1 when taken or closed
-	descriptors atomic.Int32 // descriptors, as the limits count them; 0 when closed
+	pidfd       atomic.Int64 // the peer's pidfd; −1: taken or closed
+	descriptors atomic.Int32 // number that the limits count for this connection; 0: closed
 	once        sync.Once
-	accepted    bool // by Accepted; the reader's
-	readLate    bool // what came in time was looked for after the deadline; the reader's
+	accepted    bool // set by MarkAccepted; for the reading goroutine only
+	readLate    bool // a message was looked for after the deadline; for the reading goroutine only
 }
 
-// Message is one request as it came. Body lies in the connection's buffer and is
-// valid until the next ReadMessage.
+// Message is one received request. Body lies in the connection's buffer and is valid until the next ReadMessage.
 type Message struct {
 	Header Header
-	Body   []byte // exactly as long as Header.Type says; Unmarshal checks what is in it
-	FD     int    // the page's memfd with a Resume whose HasPage is 1: the caller's to close. Else −1
+	Body   []byte // has the length that belongs to Header.Type; Unmarshal checks its values
+	FD     int    // the page's memfd of a Resume whose HasPage is 1, which the caller must close; else −1
 }
 
-// Peer is who connected. PIDFD belongs to the connection, see TakePIDFD.
+// Peer returns the identity of the process that connected. Its PIDFD belongs to the connection, see TakePIDFD.
 func (c *Conn) Peer() Peer {
 	p := c.peer
 	p.PIDFD = int(c.pidfd.Load())
 	return p
 }
 
-// PeerLives says that the peer's process had not ended at the time of the call. It can be told for as long
-// as the connection has its pidfd: who has that from TakePIDFD afterwards knows that it was not closed meanwhile.
+// PeerLives reports whether the peer's process was alive at the time of the call. It returns false after TakePIDFD or
+// Close. If a later TakePIDFD returns a descriptor, the answer was not caused by a close.
 func (c *Conn) PeerLives() bool {
 	fd := int(c.pidfd.Load())
 	return fd >= 0 && checkAlive(fd) == nil
 }
 
-// TakePIDFD hands the peer's pidfd over to the caller, who closes it, so that it
-// can outlive the connection. It returns −1 when it was taken before, or when
-// the connection is closed.
+// TakePIDFD transfers the peer's pidfd to the caller, who must close it, so that it can outlive the connection. It
+// returns −1 if the pidfd was taken before or the connection is closed.
 func (c *Conn) TakePIDFD() int { return int(c.pidfd.Swap(-1)) }
 
-// MarkJoined gives back what the connection needs no more when it belongs to the session of another of the same
-// process, which has the process's pidfd. It counts less from then on.
+// MarkJoined records that the connection has joined a session of its own process. It closes the pidfd, because the
+// session has one already. From then on the limits count one descriptor less for the connection.
 func (c *Conn) MarkJoined() {
 	_ = closeFD(c.TakePIDFD(), nil)
 	if c.descriptors.CompareAndSwap(soloWeight, joinedWeight) {
@@ -63,20 +63,18 @@ func (c *Conn) MarkJoined() {
 	}
 }
 
-// ReadMessage waits for the next request and checks all of it but the values in
-// its body. At the end of the connection the error is io.EOF, or ECONNRESET where the
-// client went without having read all that was sent to it, after Close net.ErrClosed.
+// ReadMessage waits for the next request and checks everything except the values in its body. At the end of the
+// connection the error is io.EOF, or ECONNRESET if the client left messages unread. After Close the error is
+// net.ErrClosed.
 //
-// A *ProtocolError says that what came is no proper request. The message's
-// Header is then what could be made out of it, so that ReplyError can answer;
-// its Body is nil. The next message can be read, but when the error is Fatal
-// the connection is better closed. Descriptors that do not belong are closed
-// before this returns.
+// A *ProtocolError means that the message is malformed. Its Header then has the fields that could be read, for
+// ReplyError, and its Body is nil. The next message can be read, but if the error is Fatal the connection should be
+// closed. ReadMessage closes descriptors that do not belong to the message.
 func (c *Conn) ReadMessage() (Message, error) {
 	r, err := c.sock.receive()
 	if errors.Is(err, os.ErrDeadlineExceeded) && !c.readLate {
-		// Where this process was held up itself, what came in time lies there. Looked for once: no
-		// stream of rubbish keeps a connection open.
+		// If this process was delayed, a message that came in time may lie in the buffer. It is read once only, so
+		// that malformed messages cannot keep a connection open.
 		c.readLate = true
 		r, err = c.sock.receiveNow()
 	}
@@ -99,8 +97,8 @@ func (c *Conn) ReadMessage() (Message, error) {
 	return m, closeFD(r.fd, err)
 }
 
-// MarkAccepted tells that a message of the client was a proper one: from here on the connection may
-// be silent for as long as it likes. It is for the goroutine that reads.
+// MarkAccepted records that the client has sent a valid message: from then on the connection may be silent without a
+// time limit. Only the reading goroutine may call it.
 func (c *Conn) MarkAccepted() {
 	if !c.accepted {
 		c.accepted = true
@@ -108,18 +106,18 @@ func (c *Conn) MarkAccepted() {
 	}
 }
 
-// ReplySilent tells a client that its connection is closed because of it.
+// ReplySilent sends a client the reason why its silent connection is being closed.
 func (c *Conn) ReplySilent() {
 	_ = Reply(c, Header{}, StatusOrder, &ErrorReply{Text: MakeText(fmt.Sprintf(
 		"nothing that is a message came for %v: connect again when there is something to ask", c.listener.opts.Patience))}, -1)
 }
 
-// checkDescriptor holds what came along against what the message says.
+// checkDescriptor checks that a descriptor came if and only if the message announces one.
 func checkDescriptor(m *Message, r received) error {
 	s := lookup(m.Header.Type)
 	switch {
 	case s.requestFD && r.more && r.fd < 0:
-		return nil // there was no room for it here: as if it could not be opened
+		return nil // this process had no descriptor left: treat the page as one that cannot be opened
 	case r.more:
 		return malformed("%v: more than one descriptor came, or one that could not be received", m.Header.Type)
 	case !s.requestFD && r.fd >= 0:
@@ -137,11 +135,10 @@ func checkDescriptor(m *Message, r received) error {
 	return nil
 }
 
-// Reply answers the request req with a body of its reply's type. A descriptor
-// goes along unless fd is negative; it stays the caller's. It never waits: a
-// client that has let its replies pile up until the kernel has no more room for
-// them (about 200 KiB) is dropped, with ErrSlowReader. After any error but that the
-// client has gone, EPIPE or ECONNRESET, the connection is closed. It allocates nothing.
+// Reply answers the request req with a body of its reply's type. It sends fd along unless fd is negative; the caller
+// keeps fd. Reply never waits. If unread replies have filled the kernel's buffer (about 200 KiB), Reply closes the
+// connection and returns ErrSlowReader. It also closes the connection after every other error but EPIPE and
+// ECONNRESET, which mean that the client has gone. It allocates nothing.
 func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	h := Header{Type: req.Type | ReplyBit, Status: status, Request: req.Request}
 	c.sock.wMu.Lock()
@@ -151,21 +148,20 @@ func Reply[T Body](c *Conn, req Header, status Status, body *T, fd int) error {
 	return c.sent(err)
 }
 
-// LastReply is when, by Clock, the last message was handed to the kernel. While it sends one, the kernel may have the processor
-// run something else: the client, above all, that it wakes.
+// LastReply returns the time, by Clock, just before the last message was given to the kernel. The time after the
+// system call would be too late: the kernel may first run the client that the message wakes.
 func (c *Conn) LastReply() time.Duration {
 	c.sock.wMu.Lock()
 	defer c.sock.wMu.Unlock()
 	return c.sock.sentAt
 }
 
-// noticeRoom is how many bytes of a connection's buffer notices may fill: the rest is
-// for the reply itself, however long a client does not read.
+// noticeRoom bounds the unread bytes of a connection up to which notices are sent. The rest of the buffer is kept for
+// the reply, in case the client does not read for a long time.
 const noticeRoom = 16 << 10
 
-// Notice tells the asker of req how its request stands that waits. It never waits. A
-// notice that the client has no room for is left out, and that is no error. Other errors are
-// as Reply's.
+// Notice sends the client the state of its waiting request req. It never waits. If the buffer has no space, Notice
+// leaves the message out and returns nil. Other errors are those of Reply.
 func (c *Conn) Notice(req Header, body *WaitingReply) error {
 	h := Header{Type: req.Type | ReplyBit, Status: StatusWaiting, Request: req.Request}
 	c.sock.wMu.Lock()
@@ -181,9 +177,8 @@ func (c *Conn) Notice(req Header, body *WaitingReply) error {
 	return c.sent(err)
 }
 
-// ReplyError answers req with an error: the status and text of a *ProtocolError,
-// StatusInternal and the error's own words for any other. It never waits, and
-// fails as Reply does.
+// ReplyError answers req with an error: the status and text of a *ProtocolError, or StatusInternal and the text of
+// any other error. It never waits, and it fails as Reply does.
 func (c *Conn) ReplyError(req Header, err error) error {
 	status, words := StatusInternal, err.Error()
 	var p *ProtocolError
@@ -193,13 +188,12 @@ func (c *Conn) ReplyError(req Header, err error) error {
 	return Reply(c, req, status, &ErrorReply{Text: MakeText(words)}, -1)
 }
 
-// snapshotPart is the JSON bytes in one part of a snapshot.
+// snapshotPart is the most bytes of text in one part of a snapshot.
 const snapshotPart = MaxReply - HeaderSize - 8
 
-// ReplySnapshot answers a Snapshot or Metrics request with a text of any length, in parts. It
-// is the one reply that waits for a client to read, at most until timeout from
-// now for all parts together; then the client is dropped with ErrSlowReader.
-// Only the caller waits: other goroutines can write to the connection meanwhile.
+// ReplySnapshot answers a Snapshot or Metrics request with a text of any length, in parts. It waits for the client to
+// read, for at most timeout in total; after that it closes the connection and returns ErrSlowReader. Other goroutines
+// can write to the connection during the wait.
 func (c *Conn) ReplySnapshot(req Header, json []byte, timeout time.Duration) error {
 	h := Header{Type: req.Type | ReplyBit, Request: req.Request}
 	deadline := time.Now().Add(timeout)
@@ -216,7 +210,8 @@ func (c *Conn) ReplySnapshot(req Header, json []byte, timeout time.Duration) err
 	}
 }
 
-// sendPart sends a body with more bytes behind it, and waits for room until the deadline; zero: until Close.
+// sendPart sends a body with data behind it, and waits for space in the socket's buffer until the deadline. A zero
+// deadline means until Close.
 func sendPart[T Body](c *Conn, h Header, part *T, data []byte, deadline time.Time) error {
 	return c.sock.sendWait(deadline, func() error {
 		c.sock.wMu.Lock()
@@ -226,8 +221,8 @@ func sendPart[T Body](c *Conn, h Header, part *T, data []byte, deadline time.Tim
 	})
 }
 
-// sent closes the connection when a reply could not be sent. Where the client has gone,
-// its reader comes to the end by itself, after what was sent before.
+// sent closes the connection if err means that a reply could not be sent. If the client has gone, the connection
+// stays open: its reader first gets the messages sent before the end.
 func (c *Conn) sent(err error) error {
 	if err == nil || errors.Is(err, unix.EPIPE) || errors.Is(err, unix.ECONNRESET) {
 		return err
@@ -236,8 +231,8 @@ func (c *Conn) sent(err error) error {
 	return err
 }
 
-// Close ends the connection and closes the pidfd, unless it was taken. A
-// ReadMessage in progress returns net.ErrClosed.
+// Close ends the connection and closes the pidfd, unless TakePIDFD has transferred it. A ReadMessage in progress
+// returns net.ErrClosed.
 func (c *Conn) Close() error {
 	err := error(net.ErrClosed)
 	c.once.Do(func() {
@@ -250,8 +245,7 @@ func (c *Conn) Close() error {
 	return err
 }
 
-// IsEnd tells the errors with which a connection ends in the ordinary course:
-// the peer closed it or died, or we closed it.
+// IsEnd reports whether err is an ordinary end of a connection: the peer closed it or died, or this side closed it.
 func IsEnd(err error) bool {
 	return errors.Is(err, io.EOF) || errors.Is(err, net.ErrClosed) ||
 		errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EPIPE)

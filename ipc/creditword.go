@@ -1,52 +1,54 @@
 package ipc
 
+// This file has the credit word in Go: its fields, and the client's two steps on it. layout.go describes its bits,
+// page.go has its address, package shim changes it for the daemon, and cshim/core has the client's steps in C.
+
 import (
 	"fmt"
 	"sync/atomic"
 )
 
-// CreditWord is one value of a credit word: credit, epoch and flags together. It is a
-// value and does not change; the word in the page is an *atomic.Uint64 (see
-// LeasePage.CreditWord), and every step on it replaces one CreditWord by another.
+// CreditWord is one value of a credit word: credit, epoch and flags. It is immutable. The word in the page is an
+// *atomic.Uint64 (see LeasePage.CreditWord), and each step replaces one value by another.
 type CreditWord uint64
 
-// MakeCreditWord puts a word together. Credit above CreditLimit and epoch bits above
-// EpochBits are cut off; of flags only FlagClosed and FlagNotify are taken.
+// MakeCreditWord combines credit, epoch and flags. It reduces credit to CreditLimit, and drops epoch bits above
+// EpochBits and flags other than FlagClosed and FlagNotify.
 func MakeCreditWord(credit uint64, epoch uint16, flags uint64) CreditWord {
 	return CreditWord(min(credit, CreditLimit) | uint64(epoch)<<EpochShift&EpochMask | flags&(FlagClosed|FlagNotify))
 }
 
-// Credit is the bytes that the client may take without asking.
+// Credit returns the bytes that the client may take without asking.
 func (w CreditWord) Credit() uint64 { return uint64(w) & CreditMask }
 
-// Epoch counts the daemon's changes, modulo 1<<EpochBits.
+// Epoch returns the number of the daemon's changes, modulo 1<<EpochBits.
 func (w CreditWord) Epoch() uint16 { return uint16(uint64(w) & EpochMask >> EpochShift) }
 
-// Closed tells that the fast path is shut: every allocation asks.
+// Closed reports whether the client must ask the daemon for every allocation.
 func (w CreditWord) Closed() bool { return uint64(w)&FlagClosed != 0 }
 
-// Notify tells that somebody waits, so that a free reports itself.
+// Notify reports whether a request waits, so that the client must report each free.
 func (w CreditWord) Notify() bool { return uint64(w)&FlagNotify != 0 }
 
-// Flags is FlagClosed and FlagNotify as they are in the word.
+// Flags returns FlagClosed and FlagNotify as they stand in the word.
 func (w CreditWord) Flags() uint64 { return uint64(w) & (FlagClosed | FlagNotify) }
 
-// WithCredit is w with other credit, cut at CreditLimit.
+// WithCredit returns w with another credit, at most CreditLimit.
 func (w CreditWord) WithCredit(bytes uint64) CreditWord {
 	return MakeCreditWord(bytes, w.Epoch(), w.Flags())
 }
 
-// WithFlags is w with other flags.
+// WithFlags returns w with other flags.
 func (w CreditWord) WithFlags(flags uint64) CreditWord {
 	return MakeCreditWord(w.Credit(), w.Epoch(), flags)
 }
 
-// WithEpoch is w with another epoch.
+// WithEpoch returns w with another epoch.
 func (w CreditWord) WithEpoch(epoch uint16) CreditWord {
 	return MakeCreditWord(w.Credit(), epoch, w.Flags())
 }
 
-// String is the word for logs: "credit 4096 epoch 7 CLOSED NOTIFY".
+// String returns the word for logs: "credit 4096 epoch 7 CLOSED NOTIFY".
 func (w CreditWord) String() string {
 	s := fmt.Sprintf("credit %d epoch %d", w.Credit(), w.Epoch())
 	if w.Closed() {
@@ -58,13 +60,12 @@ func (w CreditWord) String() string {
 	return s
 }
 
-// NextEpoch is the epoch after e; it wraps at 1<<EpochBits.
+// NextEpoch returns the epoch after e; it wraps at 1<<EpochBits.
 func NextEpoch(e uint16) uint16 { return (e + 1) & (1<<EpochBits - 1) }
 
-// TakeCredit is the client's fast path: it takes n bytes out of the word if they are
-// there and the word is not closed. The value that it found is returned in
-// either case; only with ok does the caller own the bytes. It has no system
-// call and no lock, and is safe for concurrent use.
+// TakeCredit is the client's fast path: it takes n bytes from the word if the credit suffices and the word is open.
+// It returns the value that it found. The caller owns the bytes only if ok is true. TakeCredit makes no system call,
+// takes no lock, and is safe for concurrent use.
 func TakeCredit(word, low *atomic.Uint64, n uint64) (old CreditWord, ok bool) {
 	for {
 		old = CreditWord(word.Load())
@@ -79,9 +80,8 @@ func TakeCredit(word, low *atomic.Uint64, n uint64) (old CreditWord, ok bool) {
 	}
 }
 
-// lower notes in the low-water mark that a client left the credit at now. A mark
-// of another epoch is not a client's to touch: the daemon writes the mark of an
-// epoch before it writes the epoch into the word.
+// lower records in the low-water mark that a client left the credit at now. It leaves a mark of another epoch
+// unchanged: the daemon writes the mark of an epoch before it writes the epoch into the word.
 func lower(low *atomic.Uint64, now CreditWord) {
 	for {
 		old := CreditWord(low.Load())
@@ -94,9 +94,9 @@ func lower(low *atomic.Uint64, now CreditWord) {
 	}
 }
 
-// GiveCredit puts n bytes back into the word, closed or not, and returns the value
-// that it replaced: when that says Notify, the caller owes a FreedNotice. Credit
-// stops at CreditLimit and never spills into the epoch. Safe for concurrent use.
+// GiveCredit returns n bytes to the word, whether it is closed or open, and returns the value that it replaced. If
+// that value has Notify, the caller must send a FreedNotice. Credit stops at CreditLimit and never spills into the
+// epoch. GiveCredit is safe for concurrent use.
 func GiveCredit(word *atomic.Uint64, n uint64) (old CreditWord) {
 	for {
 		old = CreditWord(word.Load())

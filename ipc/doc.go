@@ -1,15 +1,18 @@
-// Package ipc is the wire between a client process and the daemon: message
-// layouts, the codec, the listener with the kernel's word on who the peer is,
-// and the client for Go programs.
+// Package ipc is the protocol between clients and the daemon: message layouts, the codec, the daemon's listener and
+// connections, and the client for Go programs. cshim/core is the client in C.
 //
-// Transport is SOCK_SEQPACKET on a Unix socket, so that a message is whole or
-// absent. Every message starts with a Header; all integers are little-endian;
-// structures have no implicit padding. The layouts in layout.go are the only
-// copy: cshim/core/wire.h is generated from them by ipc/genlayout.
+// Its main types are [Listener] and [Conn] for the daemon, [Client] and [ShimSession] for clients, and [LeasePage] for
+// the memory shared by the daemon and a client.
 //
-// The package knows bytes, not policy: it never decides whether a request is
-// granted. It imports nothing else of this module. The prose of the protocol,
-// for people who write another client, is docs/reference/protocol.md.
+// Invariants: the transport is SOCK_SEQPACKET on a Unix socket, so that a message arrives whole or not at all. Every
+// message starts with a [Header]; all integers are little-endian; structures have no implicit padding. layout.go is
+// the only source of the layouts: ipc/genlayout makes cshim/core/wire.h from it. A decoded body has passed the checks
+// in validate.go.
 //
-// docs/glossary.md explains the terms.
+// Locking: each socket has one mutex for its writer, held for one non-blocking system call. One goroutine at a time
+// reads from a connection. The words of a lease page are atomics. No lock is held while a caller's function runs,
+// except a Client's turn.
+//
+// The package does not decide whether a request is granted, and imports no other package of this module.
+// docs/reference/protocol.md describes the protocol for authors of other clients; docs/glossary.md explains the terms.
 package ipc

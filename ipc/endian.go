@@ -2,6 +2,6 @@
 
 package ipc
 
-// Messages are copied between memory and wire as they are, which is right on
-// 64-bit little-endian machines alone. Elsewhere this line does not compile.
+// Messages are copied between memory and wire without conversion, which is correct on 64-bit little-endian machines
+// only. On other machines the next line does not compile.
 const _ uint = -1 // gpuarb builds for 64-bit little-endian machines only

@@ -1,5 +1,8 @@
 package ipc
 
+// This file chooses the socket of a daemon and connects to it. Commands and Go programs call it; the C library has
+// its own copy of the rule in cshim/core.
+
 import (
 	"context"
 	"errors"
@@ -10,17 +13,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The paths of the system daemon's socket. ClientSocket is a second path of the same socket, in a folder that holds nothing else, which
-// containers are given.
+// The paths of the system daemon's socket. ClientSocket is a second path of that socket, in a folder without other
+// files, which is made visible in containers.
 const (
 	SystemSocket = "/run/gpuarb/gpuarb.sock"
 	ClientSocket = "/run/gpuarb/client/gpuarb.sock"
 )
 
-// FindSocket is the order in which to look for a daemon. GPUARB_SOCKET alone
-// counts when it is set; otherwise the user's own daemon comes before the
-// system's. Without XDG_RUNTIME_DIR (or with a relative one, which its standard
-// tells to ignore) a user's runtime directory is /run/user/UID. env is os.Getenv.
+// FindSocket returns the paths at which to look for a daemon, in order. If GPUARB_SOCKET is set, it is the only path.
+// Otherwise the user's own daemon comes before the system's. If XDG_RUNTIME_DIR is unset or relative, /run/user/UID
+// takes its place; the XDG standard tells programs to ignore a relative one. env has the contract of os.Getenv.
 func FindSocket(env func(string) string, uid int) []string {
 	if path := env("GPUARB_SOCKET"); path != "" {
 		return []string{path}
@@ -35,24 +37,23 @@ func FindSocket(env func(string) string, uid int) []string {
 	return []string{filepath.Join(dir, "gpuarb", "gpuarb.sock"), SystemSocket}
 }
 
-// Attempt is one path that was tried.
+// Attempt is one path that was tried, with its error.
 type Attempt struct {
 	Path string
 	Err  error
 }
 
-// NoDaemonError says that no daemon answers, and why on each path. It is
-// ErrNoDaemon to errors.Is.
+// NoDaemonError means that no daemon answers; it has the error of each path. errors.Is finds ErrNoDaemon in it.
 type NoDaemonError struct {
 	Tried []Attempt
 }
 
-// Error lists the paths with the reason for each.
+// Error lists the paths with the reason for each, and advises to start a daemon.
 func (e *NoDaemonError) Error() string {
 	return e.WithAdvice("start gpuarbd, or set GPUARB_SOCKET")
 }
 
-// WithAdvice is Error with other advice.
+// WithAdvice returns the text of Error with another advice at its end.
 func (e *NoDaemonError) WithAdvice(advice string) string {
 	tried := make([]string, len(e.Tried))
 	for i, a := range e.Tried {
@@ -61,7 +62,7 @@ func (e *NoDaemonError) WithAdvice(advice string) string {
 	return fmt.Sprintf("%v (tried %s); %s", ErrNoDaemon, strings.Join(tried, "; "), advice)
 }
 
-// Unwrap is ErrNoDaemon and the errors of each path.
+// Unwrap returns ErrNoDaemon and the error of each path.
 func (e *NoDaemonError) Unwrap() []error {
 	errs := []error{ErrNoDaemon}
 	for _, a := range e.Tried {
@@ -70,8 +71,7 @@ func (e *NoDaemonError) Unwrap() []error {
 	return errs
 }
 
-// reason is the system's word alone, where there is one: the rest of a dial
-// error repeats the path.
+// reason returns the system call's error alone if err has one, because the rest of a dial error repeats the path.
 func reason(err error) string {
 	var errno unix.Errno
 	if errors.As(err, &errno) {
@@ -80,10 +80,9 @@ func reason(err error) string {
 	return err.Error()
 }
 
-// DialAny connects to the first of the paths at which a daemon answers; for SystemSocket it tries ClientSocket as well. A path
-// without a listener is passed over; any other failure there (no permission,
-// say) is not hidden by trying elsewhere when a later path fails as well. The
-// error is a *NoDaemonError, or ctx's.
+// DialAny connects to the first path at which a daemon answers. For SystemSocket it tries ClientSocket too. After any
+// failure it tries the next path. If all fail, the error is a *NoDaemonError with the reason of each path; if ctx
+// ends, it is ctx's error.
 func DialAny(ctx context.Context, paths []string) (*Client, error) {
 	var tried []Attempt
 	for _, path := range paths {

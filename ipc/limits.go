@@ -1,41 +1,47 @@
 package ipc
 
+// This file bounds the connections of a daemon by process, by user and in total. accept.go asks it before it admits a
+// connection.
+
 import (
 	"cmp"
 	"sync"
 )
 
-// Limits caps the connections that are open at one moment, so that one client
-// cannot use up the daemon's descriptors. A zero field is its default. The
-// connection that is one too many gets an error reply and is closed, before
-// anything is spent on it. One that belongs to another's session ([Conn.MarkJoined]) counts a half in
-// all of them but PerPID: it has a socket, and no pidfd.
+// Limits bounds the simultaneous connections, so that one client cannot use up the daemon's descriptors. A zero field
+// stands for its default. A connection beyond a limit gets an error reply and is closed before the daemon spends
+// memory on it.
+//
+// A connection that has joined a session ([Conn.MarkJoined]) counts as a half in all limits but PerPID, because it
+// has a socket and no pidfd.
 type Limits struct {
-	PerPID int // connections of one process; 1,024 by default, as many as threads may wait at once
-	// PerUID bounds one user's connections, but not those of privileged peers; three quarters of Total by default.
+	PerPID int // connections of one process; 1,024 by default, enough for as many waiting threads
+	// PerUID bounds the connections of one user, except those of privileged peers; three quarters of Total by
+	// default.
 	PerUID int
-	Total  int // 65,536 by default
-	// Reserved of Total are for privileged peers, so that they can look and clear
-	// up; an eighth by default.
+	Total  int // all connections; 65,536 by default
+	// Reserved is the part of Total for privileged peers, so that an administrator can always connect; an eighth by
+	// default.
 	Reserved int
 }
 
-// The descriptors that a connection may come to have, and those of one that has joined a session.
+// The descriptors that the limits count for a connection.
 const (
-	soloWeight   = 2 // a socket, a pidfd
-	joinedWeight = 1
+	soloWeight   = 2 // a socket and a pidfd
+	joinedWeight = 1 // a socket; the session has the pidfd
 )
 
-// connLimits counts the open connections, and their descriptors.
+// connLimits counts the open connections and their descriptors.
 type connLimits struct {
 	Limits
 
-	mu    sync.Mutex
-	total int // descriptors
+	mu    sync.Mutex // guards the fields below
+	total int        // descriptors
 	byPID map[int]int
 	byUID map[uint32]int // descriptors
 }
 
+// newConnLimits replaces zero limits by their defaults.
 func newConnLimits(l Limits) *connLimits {
 	l.PerPID = cmp.Or(l.PerPID, 1024)
 	l.Total = cmp.Or(l.Total, 65536)
@@ -44,7 +50,7 @@ func newConnLimits(l Limits) *connLimits {
 	return &connLimits{Limits: l, byPID: make(map[int]int), byUID: make(map[uint32]int)}
 }
 
-// enter counts one more connection of peer, or says which limit forbids it.
+// enter counts one more connection of peer, or returns the limit that refuses it.
 func (l *connLimits) enter(peer Peer) *ProtocolError {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,7 +72,7 @@ func (l *connLimits) enter(peer Peer) *ProtocolError {
 	return nil
 }
 
-// leave takes back one enter of the same peer, whose connection has so many descriptors.
+// leave takes one connection of peer out of the counts; has is the number of descriptors that it counted for.
 func (l *connLimits) leave(peer Peer, has int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,13 +82,14 @@ func (l *connLimits) leave(peer Peer, has int) {
 	l.giveBack(peer, has)
 }
 
-// join has a connection count as one that has joined a session.
+// join reduces the count of one connection from soloWeight to joinedWeight.
 func (l *connLimits) join(peer Peer) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.giveBack(peer, soloWeight-joinedWeight)
 }
 
+// giveBack subtracts descriptors from the counts. The caller holds mu.
 func (l *connLimits) giveBack(peer Peer, descriptors int) {
 	l.total -= descriptors
 	if l.byUID[peer.UID] -= descriptors; l.byUID[peer.UID] == 0 {

@@ -1,6 +1,7 @@
 package ipc
 
-// This file makes the listening socket, hands it on to the next daemon and removes it. listener.go has the listener, accept.go its connections.
+// This file makes the listening socket, passes it to the daemon's next program image and removes it. listener.go has
+// the Listener's type, accept.go its connections, lock.go the lock file, secondpath.go the second path.
 
 import (
 	"cmp"
@@ -14,14 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes the socket at path and listens. The file PATH.lock, locked for as
-// long as the Listener lives, decides whose path it is, before anything is
-// unlinked: two daemons cannot both think that the other's socket is stale. The
-// error is then an *InUseError. A socket file on which no process listens is replaced;
-// a file of another type is left alone, and Listen returns an error.
+// Listen makes the socket at path and listens. The daemon that holds a lock on the file PATH.lock owns the path.
+// Listen takes the lock before it removes anything, so that two daemons cannot both think that the other's socket is
+// stale. If another process has the path, the error is an *InUseError. Listen replaces a socket file on which no
+// process listens. It leaves a file of another type alone and returns an error.
 //
-// A daemon that was killed while it started a program may be survived by that for a moment,
-// with all that was its own: what a dead process holds is waited for.
+// If a daemon was killed while it started a child process, the child may hold copies of the daemon's descriptors for
+// a moment. Listen therefore waits up to leftPatience while the recorded owner is dead.
 func Listen(path string, opts ListenOptions) (*Listener, error) {
 	for late := time.Now().Add(leftPatience); ; time.Sleep(leftEvery) {
 		l, err := listenOnce(path, opts)
@@ -32,6 +32,7 @@ func Listen(path string, opts ListenOptions) (*Listener, error) {
 	}
 }
 
+// listenOnce does the work of Listen without the wait.
 func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	lock, err := lockSocket(path)
 	if err != nil {
@@ -48,17 +49,17 @@ func listenOnce(path string, opts ListenOptions) (*Listener, error) {
 	return l, nil
 }
 
-// ErrInherited says that a socket file was not made here, and that who made it has to make it again.
+// ErrInherited means that another program made the socket file and must make it again.
 var ErrInherited = errors.New("it belongs to whoever opened it")
 
-// Renew makes the socket file again if it was removed or replaced, because no client could connect any more, and reports
-// whether it was. A file of another type in its place is left alone, as by Listen, and Renew returns an error.
+// Renew makes the socket file again if it was removed or replaced, because no client could connect any more. It
+// reports whether the file was missing. Renew leaves a file of another type alone and returns an error.
 func (l *Listener) Renew() (lost bool, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	defer l.linkSecondPath()
 	switch {
-	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract one has no file
+	case l.isClosed() || !strings.HasPrefix(l.path, "/") || l.inode != 0 && inode(l.path) == l.inode: // an abstract socket has no file
 		return false, nil
 	case l.lock == nil:
 		return true, fmt.Errorf("listen on %s: %w", l.path, ErrInherited)
@@ -79,9 +80,8 @@ func (l *Listener) socket() *net.UnixListener {
 	return l.ln
 }
 
-// ListenFile listens on a socket that was inherited, as systemd's socket
-// activation hands it over: AF_UNIX, SOCK_SEQPACKET, listening. Mode is
-// not used. f can be closed afterwards; the socket file outlives the Listener.
+// ListenFile listens on an inherited socket, as systemd's socket activation passes it: AF_UNIX, SOCK_SEQPACKET,
+// listening. It ignores opts.Mode. The caller may close f afterwards. The socket file remains after Close.
 func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	ln, err := net.FileListener(f)
 	if err != nil {
@@ -98,8 +98,8 @@ func ListenFile(f *os.File, opts ListenOptions) (*Listener, error) {
 	return l, nil
 }
 
-// Inherit listens on a socket that the program before this one in the same process kept with [Listener.KeepOverExec], and takes over the
-// lock. It closes k.Socket.
+// Inherit listens on a socket that the process's previous program image kept with [Listener.KeepOverExec], and takes
+// over the lock. It closes k.Socket.
 func Inherit(k ListenerFDs, opts ListenOptions) (*Listener, error) {
 	f := os.NewFile(uintptr(k.Socket), "the socket")
 	defer f.Close()
@@ -117,14 +117,14 @@ func Inherit(k ListenerFDs, opts ListenOptions) (*Listener, error) {
 	return l, err
 }
 
-// ListenerFDs holds the descriptors of a listener that a process hands to the program that it becomes.
+// ListenerFDs are a listener's descriptors that a process passes to its next program image over execve.
 type ListenerFDs struct {
 	Socket int // −1: none
 	Lock   int // −1: none
 }
 
-// KeepOverExec returns copies of the descriptors of the listening socket and the lock that stay open over execve. Clients that connect
-// in between wait until the next program takes them in.
+// KeepOverExec returns copies of the descriptors of the listening socket and the lock that stay open over execve.
+// Clients that connect meanwhile wait until the next program image accepts them.
 func (l *Listener) KeepOverExec() (k ListenerFDs, err error) {
 	k.Lock = -1
 	raw, err := l.socket().SyscallConn()
@@ -143,6 +143,7 @@ func (l *Listener) KeepOverExec() (k ListenerFDs, err error) {
 	return k, nil
 }
 
+// newListener makes a Listener of a listening socket.
 func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listener {
 	secondPath := ""
 	if opts.SecondPath != nil {
@@ -152,7 +153,7 @@ func newListener(ln *net.UnixListener, path string, opts ListenOptions) *Listene
 		kernel: identifier{startTicks: opts.StartTicks, option: unix.SO_PEERPIDFD}}
 }
 
-// listenLocked makes the socket, the path's lock being held.
+// listenLocked makes the socket. The caller holds the path's lock.
 func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
 	if err := removeStale(path); err != nil {
 		return nil, err
@@ -166,8 +167,8 @@ func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
 	if err := unix.Bind(fd, &unix.SockaddrUnix{Name: path}); err != nil {
 		return nil, &os.PathError{Op: "bind", Path: path, Err: err}
 	}
-	// Between bind and listen a connect is refused: no client gets in under another mode
-	// than the one that was asked for.
+	// Between bind(2) and listen(2) the kernel refuses a connect(2), so that no client can connect before the mode is
+	// set.
 	ln, err := openUp(fd, f, path, opts)
 	if err != nil {
 		os.Remove(path)
@@ -177,6 +178,7 @@ func listenLocked(path string, opts ListenOptions) (*net.UnixListener, error) {
 	return ln, nil
 }
 
+// openUp sets the socket file's mode and listens.
 func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListener, error) {
 	if err := ChmodSocket(path, cmp.Or(opts.Mode.Perm(), 0o600)); err != nil {
 		return nil, err
@@ -191,14 +193,14 @@ func openUp(fd int, f *os.File, path string, opts ListenOptions) (*net.UnixListe
 	return ln.(*net.UnixListener), nil
 }
 
+// leftPatience bounds Listen's wait for descriptors of a dead daemon, and leftEvery is its interval.
 const (
 	leftPatience = 5 * time.Second
 	leftEvery    = 10 * time.Millisecond
 )
 
-// Close stops listening, removes the socket file if it is still the one that was
-// made here, and gives up the lock, in this order. Connections that were
-// accepted stay as they are. An Accept in progress returns net.ErrClosed.
+// Close stops listening, removes the socket file if this Listener made it, and releases the lock, in this order.
+// Accepted connections stay open. An Accept in progress returns net.ErrClosed.
 func (l *Listener) Close() error {
 	var err error
 	l.once.Do(func() {

@@ -1,5 +1,8 @@
 package ipc
 
+// This file has the listener of a daemon and its options. listen.go opens and closes it; accept.go accepts its
+// connections; lock.go and secondpath.go keep its files.
+
 import (
 	"net"
 	"os"
@@ -7,30 +10,31 @@ import (
 	"time"
 )
 
-// ListenOptions is how the socket should look and what it admits.
+// ListenOptions describes the socket and the clients that it admits.
 type ListenOptions struct {
 	Mode   os.FileMode // permission bits of the socket file; 0 means 0600
 	Limits Limits
-	// Patience is how long a connection may be without a message that is accepted ([Conn.MarkAccepted])
-	// before ReadMessage ends with ErrSilent; 0: for ever.
+	// Patience is the longest time before the first accepted message ([Conn.MarkAccepted]), after which ReadMessage
+	// returns ErrSilent; 0: without a limit.
 	Patience time.Duration
-	// SecondPath returns a second path for the socket, or "" for none. Listen, ListenFile and Renew make it, as a hard link, and its
-	// folder. If that fails they call SecondPathFailed, and the socket has its first path only. nil: there is no second path.
+	// SecondPath returns a second path for the socket, or "" for none. Listen, ListenFile and Renew make it as a hard
+	// link, with its folder. If that fails, they call SecondPathFailed and go on with the first path only. nil: there
+	// is no second path.
 	SecondPath       func(path string) string
 	SecondPathFailed func(error)
-	// StartTicks says when a process began, in clock ticks since the machine booted; nil:
-	// no [Peer] has that.
+	// StartTicks returns a process's start time, in clock ticks since the machine booted; nil: [Peer.StartTicks]
+	// stays 0.
 	StartTicks func(pid int) (uint64, error)
-	// Standing returns [Peer.Privileged] and [Peer.Namespace] of a process. nil: root and the user of this process are
-	// privileged, whatever namespaces they are in.
+	// Standing returns [Peer.Privileged] and [Peer.Namespace] of a process. nil: root and this process's user are
+	// privileged in all namespaces.
 	Standing func(pid int, uid uint32) (privileged bool, namespace uint64)
 }
 
-// Listener accepts the clients of one daemon. Accept is for one goroutine; the
-// other methods are safe for concurrent use.
+// Listener accepts the clients of one daemon. Accept is for one goroutine; the other methods are safe for concurrent
+// use.
 type Listener struct {
-	mu            sync.Mutex        // guards ln and inode, once it listens
-	ln            *net.UnixListener // Renew makes another one
+	mu            sync.Mutex        // guards ln, inode and secondPathErr while the listener is in use
+	ln            *net.UnixListener // Renew replaces it
 	inode         uint64            // of the socket file
 	path          string
 	lock          *os.File // nil when the socket was inherited
@@ -38,13 +42,13 @@ type Listener struct {
 	opts          ListenOptions
 	closed        chan struct{}
 	kernel        identifier
-	buffers       sync.Pool // what the connections read into
+	buffers       sync.Pool // read buffers, shared by the connections
 	secondPath    string    // second path of the socket; empty: none
-	secondPathErr error     // why it could not be made, the last time; nil: it was
+	secondPathErr error     // error of the last attempt to make it; nil: none
 	once          sync.Once
 }
 
-// Path is the socket's path.
+// Path returns the socket's path.
 func (l *Listener) Path() string { return l.path }
 
 // standing returns a peer's Privileged and Namespace.
@@ -55,6 +59,7 @@ func (l *Listener) standing(peer Peer) (privileged bool, namespace uint64) {
 	return l.opts.Standing(peer.PID, peer.UID)
 }
 
+// isClosed reports whether Close was called.
 func (l *Listener) isClosed() bool {
 	select {
 	case <-l.closed:

@@ -1,5 +1,8 @@
 package ipc
 
+// This file decides which daemon owns a socket's path: a lock file beside the socket, and the removal of a dead
+// daemon's socket. listen.go calls it.
+
 import (
 	"bytes"
 	"errors"
@@ -11,16 +14,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxSocketPath is sun_path less its NUL.
+// maxSocketPath is the length of sockaddr_un.sun_path without its NUL.
 const maxSocketPath = 107
 
-// ErrLongPath says that no socket can have a path: it does not fit into an address.
+// ErrLongPath means that a path is too long for a socket's address.
 var ErrLongPath = fmt.Errorf("a socket's path has at most %d bytes", maxSocketPath)
 
-// lockSocket takes the lock that decides who owns the socket at path: an flock
-// on PATH.lock, which the kernel gives back when the daemon ends, however it
-// ends. The file holds the daemon's pid for people; it is never removed, since
-// two daemons could then lock two files of one name.
+// lockSocket takes the lock that decides who owns the socket at path: an flock on PATH.lock, which the kernel
+// releases when the daemon ends, for whatever reason. The file has the daemon's PID, for messages. It is never
+// removed, because two daemons could then lock two files of that name.
 func lockSocket(path string) (*os.File, error) {
 	if len(path) > maxSocketPath {
 		return nil, fmt.Errorf("%s: %w, not %d", path, ErrLongPath, len(path))
@@ -39,23 +41,21 @@ func lockSocket(path string) (*os.File, error) {
 		f.Close()
 		return nil, &os.PathError{Op: "flock", Path: path + ".lock", Err: err}
 	}
-	// The pid is for the message that the next daemon prints; the lock holds
-	// without it, on a full disk too.
+	// The PID is for the next daemon's error message. The lock holds without the PID, also on a full disk.
 	_ = f.Truncate(0)
 	_, _ = f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return f, nil
 }
 
-// lockHolder is the pid in a lock file, 0 when there is none yet.
+// lockHolder returns the PID in a lock file, or 0 if it has none yet.
 func lockHolder(f *os.File) int {
 	text, _ := io.ReadAll(io.LimitReader(f, 32))
 	pid, _ := strconv.Atoi(string(bytes.TrimSpace(text)))
 	return max(pid, 0)
 }
 
-// removeStale clears the path of a socket that a dead daemon left. The lock is
-// held, so no other gpuarb daemon is at work here; one that got its socket
-// from systemd has no lock, and is found by asking who answers.
+// removeStale removes the socket file of a dead daemon. The caller holds the lock, so that no other daemon with a
+// lock uses the path. A daemon that has its socket from systemd has no lock; removeStale finds it by a connection.
 func removeStale(path string) error {
 	st, err := os.Lstat(path)
 	if errors.Is(err, os.ErrNotExist) {
@@ -73,11 +73,11 @@ func removeStale(path string) error {
 	return os.Remove(path)
 }
 
-// listenerPID asks the kernel who listens at path, if anybody does.
+// listenerPID asks the kernel which process listens at path. lives is false if no process listens.
 func listenerPID(path string) (pid int, lives bool) {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
 	if err != nil {
-		return 0, true // cannot tell: rather an error than somebody's socket gone
+		return 0, true // unknown: an error is better than removing a live daemon's socket
 	}
 	defer unix.Close(fd)
 	err = unix.Connect(fd, &unix.SockaddrUnix{Name: path})
@@ -94,7 +94,8 @@ func listenerPID(path string) (pid int, lives bool) {
 	return int(cred.Pid), true
 }
 
-// inode is the inode number of the socket at path, 0 when none is: another file can have the number of one that was removed.
+// inode returns the inode number of the socket at path, or 0 if there is no socket. The check of the type matters,
+// because a new file can get the number of a removed one.
 func inode(path string) uint64 {
 	var st unix.Stat_t
 	if err := unix.Lstat(path, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
@@ -103,13 +104,13 @@ func inode(path string) uint64 {
 	return st.Ino
 }
 
-// InUseError says that a socket's path belongs to another daemon that lives.
+// InUseError means that another live daemon owns a socket's path.
 type InUseError struct {
 	Path string
-	PID  int // 0 when it could not be told
+	PID  int // the owner; 0: unknown
 }
 
-// Error names the path and the holder.
+// Error names the path and its owner.
 func (e *InUseError) Error() string {
 	if e.PID == 0 {
 		return fmt.Sprintf("%s is held by another daemon", e.Path)

@@ -1,5 +1,8 @@
 package ipc
 
+// This file makes, maps and reads the lease page, the memory that a daemon and one client share. layout.go has its
+// layout, creditword.go the credit word; package shim keeps the daemon's side of the ledger in it.
+
 import (
 	"errors"
 	"fmt"
@@ -10,30 +13,29 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// PageName is what /proc/PID/maps shows of a lease page, as /memfd:gpuarb-lease.
+// PageName is the memfd's name: /proc/PID/maps shows a page as /memfd:gpuarb-lease.
 const PageName = "gpuarb-lease"
 
-// pageSeals is what seals a page: its size cannot change, so that no one's
-// mapping can be cut short, and nobody can add a seal that stops the writing.
+// pageSeals fixes the page's size, so that no access can fault because the file was cut. It also forbids further
+// seals, which could make the page read-only.
 const pageSeals = unix.F_SEAL_SEAL | unix.F_SEAL_SHRINK | unix.F_SEAL_GROW
 
-// PageID is the kernel's name for a page's file: it tells a page that the daemon
-// made from every other file. The zero value names none.
+// PageID is the device and inode number of a page's file. It distinguishes a page that the daemon made from every
+// other file. The zero value stands for no file.
 type PageID struct {
 	Dev, Ino uint64
 }
 
-// LeasePage is a mapped lease page, at either end. Its accessors are atomic and
-// safe for concurrent use; Close is not, and after it no accessor may be called,
-// nor a pointer be used that one returned.
+// LeasePage is a mapped lease page, at either end. Its accessors are atomic and safe for concurrent use. Close is
+// not: after Close no accessor may be called, and no pointer from an accessor may be used.
 type LeasePage struct {
 	fd  int
 	id  PageID
 	mem []byte
 }
 
-// NewPage makes the page of a session, as the daemon does: a memfd of PageSize
-// bytes, sealed, mapped, its header written, every slot zero.
+// NewPage makes a session's page for the daemon: a memfd of PageSize bytes, sealed and mapped, with a header and with
+// all slots zero.
 func NewPage() (*LeasePage, error) {
 	fd, err := unix.MemfdCreate(PageName, unix.MFD_CLOEXEC|unix.MFD_ALLOW_SEALING|unix.MFD_NOEXEC_SEAL)
 	if errors.Is(err, unix.EINVAL) { // before Linux 6.3
@@ -50,7 +52,7 @@ func NewPage() (*LeasePage, error) {
 	return p, nil
 }
 
-// initPage sizes, seals, maps and fills a fresh memfd.
+// initPage sizes, seals, maps and fills a new memfd.
 func initPage(fd int) (*LeasePage, error) {
 	if err := unix.Ftruncate(fd, PageSize); err != nil {
 		return nil, fmt.Errorf("ftruncate: %w", err)
@@ -67,8 +69,8 @@ func initPage(fd int) (*LeasePage, error) {
 	return p, nil
 }
 
-// OpenPage maps the page of a Resume, as the daemon does: only the file that want
-// names, which is one that the daemon made. The rest is as ReceivePage.
+// OpenPage maps the page of a Resume for the daemon. It accepts only the file that want identifies, which is one that
+// the daemon made. It makes the checks of ReceivePage too.
 func OpenPage(fd int, want PageID) (*LeasePage, error) {
 	id, _, err := identify(fd)
 	if err != nil {
@@ -80,11 +82,9 @@ func OpenPage(fd int, want PageID) (*LeasePage, error) {
 	return ReceivePage(fd)
 }
 
-// ReceivePage maps a page that came over a socket from somebody who is trusted to
-// have made it, as a client maps the daemon's. It verifies that the file is sealed
-// and PageSize long (so that no access to it can fault for its size), and that
-// its header is a page's. On success the page owns fd; on an error fd stays the
-// caller's.
+// ReceivePage maps a page from a trusted sender, as a client maps the daemon's page. It checks that the file is
+// sealed and has PageSize bytes, so that no access can fault beyond its end, and that the header is a page's. On
+// success the page owns fd. On an error the caller keeps fd.
 func ReceivePage(fd int) (*LeasePage, error) {
 	_, size, err := identify(fd)
 	if err != nil {
@@ -118,9 +118,8 @@ func ReceivePage(fd int) (*LeasePage, error) {
 	return p, nil
 }
 
-// ReadPage reads a page that somebody sends who says that a daemon made it, without mapping
-// it: one that this daemon has no record of. A file that is none, or could still be cut,
-// is not read.
+// ReadPage reads a page of which this daemon has no record, without mapping it: the sender claims that a daemon made
+// it. It returns an error for a file that is not a page or whose size could change.
 func ReadPage(fd int) (*Page, error) {
 	_, size, err := identify(fd)
 	if err != nil {
@@ -138,12 +137,13 @@ func ReadPage(fd int) (*Page, error) {
 	return &p, nil
 }
 
-// PageIDOf is the kernel's name for a file, which may be a page's.
+// PageIDOf returns the PageID of any open file.
 func PageIDOf(fd int) (PageID, error) {
 	id, _, err := identify(fd)
 	return id, err
 }
 
+// identify returns a file's PageID and its size in bytes.
 func identify(fd int) (PageID, int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {
@@ -152,6 +152,7 @@ func identify(fd int) (PageID, int64, error) {
 	return PageID{Dev: uint64(st.Dev), Ino: st.Ino}, st.Size, nil
 }
 
+// mapPage maps a memfd of PageSize bytes.
 func mapPage(fd int) (*LeasePage, error) {
 	id, _, err := identify(fd)
 	if err != nil {
@@ -164,12 +165,13 @@ func mapPage(fd int) (*LeasePage, error) {
 	return &LeasePage{fd: fd, id: id, mem: mem}, nil
 }
 
+// page returns the mapped memory with its layout.
 func (p *LeasePage) page() *Page { return (*Page)(unsafe.Pointer(unsafe.SliceData(p.mem))) }
 
-// FD is the memfd. It belongs to the page, which closes it in Close.
+// FD returns the memfd. The page owns it until Close.
 func (p *LeasePage) FD() int { return p.fd }
 
-// ID is the kernel's name of the page's file.
+// ID returns the PageID of the page's file.
 func (p *LeasePage) ID() PageID { return p.id }
 
 // Close unmaps the page and closes its memfd.
@@ -177,24 +179,24 @@ func (p *LeasePage) Close() error {
 	return errors.Join(unix.Munmap(p.mem), unix.Close(p.fd))
 }
 
-// CreditWord is the credit word of a slot. Like the other accessors of slots it panics
-// when slot is PageSlots or more, as an index does.
+// CreditWord returns the credit word of a slot. Like the other accessors of slots it panics if slot is PageSlots or
+// more.
 func (p *LeasePage) CreditWord(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Credit)
 }
 
-// Low is the low-water mark of a slot: a CreditWord without flags.
+// Low returns the low-water mark of a slot: a CreditWord without flags.
 func (p *LeasePage) Low(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Low) }
 
-// Pending is what the client says of bytes freed and not yet executed.
+// Pending returns the client's count of pending bytes.
 func (p *LeasePage) Pending(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Pending)
 }
 
-// Limit is memory.max in bytes, for the client's information.
+// Limit returns memory.max in bytes, for the client's information.
 func (p *LeasePage) Limit(slot uint32) *atomic.Uint64 { return atomic64(&p.page().Lease[slot].Limit) }
 
-// JobOptions is what a job was given beyond what the rules say, as Page has it.
+// JobOptions are the limits that a job was opened with, as the Page has them.
 type JobOptions struct {
 	Memory  uint64
 	Share   uint32
@@ -202,7 +204,8 @@ type JobOptions struct {
 	Job     uint32
 }
 
-// SetJobOptions shows what the session's job was given.
+// SetJobOptions publishes the options of the session's job. It sets Said last, so that a reader never takes the zero
+// values before it for options.
 func (p *LeasePage) SetJobOptions(g JobOptions) {
 	page := p.page()
 	atomic.StoreUint64(&page.Memory, g.Memory)
@@ -212,71 +215,70 @@ func (p *LeasePage) SetJobOptions(g JobOptions) {
 	atomic.StoreUint32(&page.Said, 1)
 }
 
-// JobOptions is what a page says of its session's job; ok is false where it says nothing, as one
-// does that an earlier version made.
+// JobOptions returns the options of the session's job. ok is false if the page has none, because an earlier version
+// made it.
 func (p *Page) JobOptions() (g JobOptions, ok bool) {
 	return JobOptions{Memory: p.Memory, Share: min(p.Share, 1000), Streams: p.Streams, Job: p.Job}, p.Said == 1
 }
 
-// Counts is what the client says of its blocks and pools: see CountsTold.
+// Counts returns the client's counts of blocks and pools: see CountsTold.
 func (p *LeasePage) Counts(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Counts)
 }
 
-// Managed returns the word with the bytes of the client's blocks that are managed memory, as the client says.
+// Managed returns the client's count of bytes in blocks of managed memory.
 func (p *LeasePage) Managed(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Managed)
 }
 
-// Imported is how many bytes of other processes' memory the client has imported, as it says.
+// Imported returns the client's count of bytes that it has imported from other processes.
 func (p *LeasePage) Imported(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Imported)
 }
 
-// Streams is the count of a slot's streams while it is lent: see StreamsOpen.
+// Streams returns the slot's count of streams, which the client changes while StreamsOpen is set.
 func (p *LeasePage) Streams(slot uint32) *atomic.Uint64 {
 	return atomic64(&p.page().Lease[slot].Streams)
 }
 
-// StreamCount is how many streams such a word counts; lent is false where it counts none.
+// StreamCount decodes LeaseSlot.Streams: the number of streams, and whether the client counts them. If lent is false,
+// n has no meaning.
 func StreamCount(word uint64) (n int, lent bool) {
 	return int(word & StreamsMask), word&StreamsOpen != 0
 }
 
-// Shown is what the client is to be told of the memory behind a slot. The daemon alone writes
-// it, by these accessors; Room last.
+// Shown returns a slot's answer to memory queries (see Shown in layout.go). The daemon alone writes it, by these
+// accessors, and writes Room last.
 func (p *LeasePage) Shown(slot uint32) (room, used, total, at *atomic.Uint64) {
 	s := &p.page().Shown[slot]
 	return atomic64(&s.Room), atomic64(&s.Used), atomic64(&s.Total), atomic64(&s.At)
 }
 
-// Ended is 1 when the session is over.
+// Ended returns a word that is 1 after the end of the session.
 func (p *LeasePage) Ended() *atomic.Uint32 { return atomic32(&p.page().Ended) }
 
-// Threads is how many live threads of the client ever made an intercepted call,
-// as the client says.
+// Threads returns the client's count of live threads that have made an intercepted call.
 func (p *LeasePage) Threads() *atomic.Uint32 { return atomic32(&p.page().Threads) }
 
-// Host is how many bytes of pinned host memory the client holds, as it says.
+// Host returns the client's count of bytes of pinned host memory.
 func (p *LeasePage) Host() *atomic.Uint64 { return atomic64(&p.page().Host) }
 
-// TakeCredit is TakeCredit on a slot of the page: the client's fast path.
+// TakeCredit takes n bytes from a slot's credit, as the function TakeCredit does.
 func (p *LeasePage) TakeCredit(slot uint32, n uint64) bool {
 	_, ok := TakeCredit(p.CreditWord(slot), p.Low(slot), n)
 	return ok
 }
 
-// GiveCredit is GiveCredit on a slot of the page. When the word that it returns says
-// Notify, the client owes the daemon a FreedNotice.
+// GiveCredit returns n bytes to a slot's credit, as the function GiveCredit does. If the returned word has Notify,
+// the client must send a FreedNotice.
 func (p *LeasePage) GiveCredit(slot uint32, n uint64) CreditWord {
 	return GiveCredit(p.CreditWord(slot), n)
 }
 
-// Guard runs f, which reads or writes the page, and turns a memory fault inside
-// the page into an error. The size is sealed, but a client can still punch a
-// hole into its memfd, and the kernel may then have no memory to fill it: that
-// must cost the client its session and not the daemon its life. A panic that is
-// no fault of this page goes on. Effects of f up to the fault remain.
+// Guard calls f, which reads or writes the page, and turns a memory fault inside the page into an error. The size is
+// sealed, but a client can punch a hole into its memfd, and the kernel may then lack memory to fill the hole. Such a
+// client must lose its session without ending the daemon. A panic that is not a fault of this page passes through.
+// Effects of f before the fault remain.
 func (p *LeasePage) Guard(f func()) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer func() {

@@ -1,5 +1,8 @@
 package ipc
 
+// This file asks the kernel which process is at the other end of a connection. accept.go calls it for each new
+// connection.
+
 import (
 	"errors"
 	"fmt"
@@ -8,22 +11,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Peer is who the kernel says is at the other end: the process that connected,
-// as it was then. A child that inherited the connection is not told apart.
+// Peer is the process that connected, as the kernel recorded it at connect(2). A child process that inherits the
+// connection has the Peer of its parent.
 type Peer struct {
 	PID        int    // in the daemon's pid namespace; never 0
 	UID        uint32 // effective, in the daemon's user namespace
 	GID        uint32 // effective
-	StartTicks uint64 // clock ticks since the machine booted; 0: the listener was not told how to ask
+	StartTicks uint64 // clock ticks since the machine booted; 0: ListenOptions.StartTicks is nil
 	PIDFD      int    // becomes readable when the process ends; −1 after Conn.TakePIDFD
-	Privileged bool   // may do anything; as ListenOptions.Standing says
-	Namespace  uint64 // PID namespace of an admin's process; 0: any other user. As ListenOptions.Standing says
+	Privileged bool   // may do anything; from ListenOptions.Standing
+	Namespace  uint64 // PID namespace of an administrator's process; 0: any other user. From ListenOptions.Standing
 }
 
-// errPeerGone: the process that connected has ended before it was accepted.
+// errPeerGone means that the process that connected had ended before the connection was accepted.
 var errPeerGone = errors.New("the peer has ended")
 
-// credentials is the kernel's word on who connected: cheap, without a descriptor.
+// credentials returns the PID, UID and GID of the peer. It is cheap and opens no descriptor.
 func (s *socket) credentials() (Peer, error) {
 	peer := Peer{PIDFD: -1}
 	var cred *unix.Ucred
@@ -43,18 +46,18 @@ func (s *socket) credentials() (Peer, error) {
 	return peer, nil
 }
 
-// identifier is how the kernel is asked about a peer; tests put others in.
+// identifier holds the means to identify a peer; tests replace them.
 type identifier struct {
-	startTicks func(pid int) (uint64, error) // nil: nobody asks when a process began
+	startTicks func(pid int) (uint64, error) // ListenOptions.StartTicks
 	option     int                           // SO_PEERPIDFD
 }
 
-// identify fills in what holds a process beyond its pid: a pidfd, and the start
-// time that goes with it. The order matters: the start time is read between
-// having the pidfd and finding it alive, so that both are of one process. With
-// SO_PEERPIDFD that process is the one that connected. Without (before Linux
-// 6.5) it is whoever has the pid now: a pid that was reused between connect and
-// here cannot be told, and only then.
+// identify adds the facts that tell a process from a later one with its PID: a pidfd and the start time. The order
+// matters: identify opens the pidfd, reads the start time, and then checks that the pidfd's process still lives, so
+// that both belong to one process.
+//
+// With SO_PEERPIDFD that process is the one that connected. Before Linux 6.5 it is the process that has the PID now.
+// Only then can a PID that was reused after connect(2) go unnoticed.
 func (id identifier) identify(s *socket, peer *Peer) error {
 	fd, err := id.peerPIDFD(s, peer.PID)
 	if err != nil {
@@ -64,7 +67,7 @@ func (id identifier) identify(s *socket, peer *Peer) error {
 	if id.startTicks != nil {
 		start, err = id.startTicks(peer.PID)
 	}
-	if gone := checkAlive(fd); gone != nil { // of a process that has ended there is nothing to be known
+	if gone := checkAlive(fd); gone != nil { // replaces an error of startTicks, which an ended process explains
 		err = gone
 	}
 	if err != nil {
@@ -75,6 +78,7 @@ func (id identifier) identify(s *socket, peer *Peer) error {
 	return nil
 }
 
+// peerPIDFD returns a pidfd of the peer. Before Linux 6.5 it opens the pidfd by PID.
 func (id identifier) peerPIDFD(s *socket, pid int) (int, error) {
 	fd, err := -1, error(nil)
 	if e := s.raw.Control(func(sock uintptr) {
@@ -87,14 +91,15 @@ func (id identifier) peerPIDFD(s *socket, pid int) (int, error) {
 	}
 	switch {
 	case err == nil:
-		return fd, nil // which no exec inherits: the kernel makes every pidfd so
+		return fd, nil // the kernel opens every pidfd close-on-exec
 	case errors.Is(err, unix.ESRCH), errors.Is(err, unix.EINVAL), errors.Is(err, unix.ENODATA):
 		return -1, fmt.Errorf("pid %d: %w", pid, errPeerGone)
 	}
 	return -1, fmt.Errorf("pidfd of pid %d: %w", pid, err)
 }
 
-// alive tells that the process of a pidfd had not ended at the time of the call.
+// checkAlive returns errPeerGone if the process of a pidfd has ended; nil means that it lived at the time of the
+// call.
 func checkAlive(pidfd int) error {
 	for {
 		n, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, 0)

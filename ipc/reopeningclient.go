@@ -1,20 +1,25 @@
 package ipc
 
+// This file keeps one connection open for a program that asks again and again, such as the web page. client.go has
+// the connection itself.
+
 import (
 	"context"
 	"sync"
 )
 
-// ReopeningClient is a connection for whoever asks again and again. It stays open between two questions: when others have taken all
-// connections that are to be had, a new one would be turned away. It is for several goroutines, whose questions wait for each other.
+// ReopeningClient keeps its connection open between two requests, because a new connection could be refused while
+// other clients use all that the daemon allows. It opens another connection if the old one has ended. Several
+// goroutines may use it; their requests wait for each other.
 type ReopeningClient struct {
 	Open func(context.Context) (*Client, error)
 
 	mu     sync.Mutex
-	client *Client // nil or closed: to be opened
+	client *Client // nil or closed: the next Ask opens a connection
 }
 
-// Ask has f ask over the connection. Where that has ended, as when the daemon was started again, f is called once more with a new one.
+// Ask calls f with the connection. If the connection ended during the call, for example because the daemon restarted,
+// Ask calls f once more with a new connection.
 func (k *ReopeningClient) Ask(ctx context.Context, f func(*Client) error) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()

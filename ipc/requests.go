@@ -1,6 +1,7 @@
 package ipc
 
-// This file has the requests of commands: one function for each. Those of programs with a session are in shimclient.go.
+// This file has one function for each request of commands and tools. shimclient.go has the requests of programs with
+// a lease. call.go sends them.
 
 import (
 	"context"
@@ -9,82 +10,82 @@ import (
 	"io"
 )
 
-// Bye ends the session in good order and closes the connection.
+// Bye ends the session and closes the connection.
 func (c *Client) Bye(ctx context.Context) error {
 	err := Call(ctx, c, TypeBye, &Empty{}, &Empty{})
 	return errors.Join(err, c.Close())
 }
 
-// Hello opens a session of a tool: no lease page, no lease. req.Kind is set here.
+// Hello opens a tool's session, which has neither lease page nor leases. Hello sets req.Kind.
 func (c *Client) Hello(ctx context.Context, req HelloRequest) (HelloReply, error) {
 	req.Kind = KindTool
 	return replyTo[HelloReply](ctx, c, TypeHello, req)
 }
 
-// OpenJob opens a job, which lives as long as this process or any process in it. It
-// waits for what the job is to hold: see OpenJobWaiting.
+// OpenJob opens a job, which lives as long as this process or any process in the job. It waits for the job's slots
+// and reservation; OpenJobWaiting reports the wait.
 func (c *Client) OpenJob(ctx context.Context, req JobOpenRequest) (JobOpenReply, error) {
 	return replyTo[JobOpenReply](ctx, c, TypeJobOpen, req)
 }
 
-// OpenJobWaiting is OpenJob that tells of the wait and can be given up: see CallWaiting.
+// OpenJobWaiting does the work of OpenJob, reports the wait to w.OnNotice, and can be cancelled: see CallWaiting.
 func (c *Client) OpenJobWaiting(ctx context.Context, req JobOpenRequest, w Wait) (JobOpenReply, error) {
 	var reply JobOpenReply
 	err := CallWaiting(ctx, c, TypeJobOpen, &req, &reply, w)
 	return reply, err
 }
 
-// BuildNoExports in JobOpenReply.Text: the job's programs are to have the library without exported driver functions. Earlier clients
-// read Text of a refusal alone, and the text of an earlier daemon is empty.
+// BuildNoExports in JobOpenReply.Text asks for the build of the library without exported driver functions, for the
+// job's programs. Earlier clients read Text only after a refusal; earlier daemons leave it empty.
 const BuildNoExports = "no-exports"
 
-// CloseJob gives back what a job holds beyond its processes: claim, slots, reservation.
+// CloseJob gives back a job's claim, slots and reservation. The job itself ends with its last process.
 func (c *Client) CloseJob(ctx context.Context, job Token) error {
 	return Call(ctx, c, TypeJobClose, &JobCloseRequest{Job: job}, &Empty{})
 }
 
-// SetLimit changes limits of a process, a job or a device. The daemon answers a wish
-// that is not permitted with StatusPermission, one that makes no sense with StatusRange.
+// SetLimit changes limits of a process, job, device, user or rule. The daemon refuses with StatusPermission if the
+// user may not change the limit, and with StatusRange if the value is invalid.
 func (c *Client) SetLimit(ctx context.Context, req LimitRequest) error {
 	return Call(ctx, c, TypeLimit, &req, &Empty{})
 }
 
-// SetCgroupLimit changes what all programs in a cgroup may hold. The daemon answers as to SetLimit; one that knows no
-// such limit, with StatusUnknownType.
+// SetCgroupLimit changes the limit of all programs in a cgroup together. The daemon refuses as in SetLimit. A daemon
+// without this limit answers with StatusUnknownType.
 func (c *Client) SetCgroupLimit(ctx context.Context, path string, req LimitRequest) error {
 	return Call(ctx, c, TypeCgroup, &CgroupRequest{Limit: req, Path: MakeText(path)}, &Empty{})
 }
 
-// Tally returns what became of a job so far. A daemon that keeps no such count answers with
+// Tally returns a job's peak memory, waiting time and refusals so far. A daemon without this message answers with
 // StatusUnknownType.
 func (c *Client) Tally(ctx context.Context, job Token) (JobTallyReply, error) {
 	return replyTo[JobTallyReply](ctx, c, TypeJobTally, JobTallyRequest{Job: job})
 }
 
-// Beside returns which processes of a job used a device past the library. A daemon that does not know this message answers
+// Beside returns the processes of a job that used a device without the library. A daemon without this message answers
 // with StatusUnknownType.
 func (c *Client) Beside(ctx context.Context, job Token) (BesideReply, error) {
 	return replyTo[BesideReply](ctx, c, TypeBeside, BesideRequest{Job: job})
 }
 
-// Cancel takes waiting requests out of the queue, and returns how many they were.
+// Cancel removes waiting requests from the queue and returns their number.
 func (c *Client) Cancel(ctx context.Context, req CancelRequest) (int, error) {
 	var reply CancelReply
 	err := Call(ctx, c, TypeCancel, &req, &reply)
 	return int(reply.Cancelled), err
 }
 
-// maxSnapshot is the most bytes that Snapshot and Metrics take from a daemon.
+// maxSnapshot bounds the bytes that Snapshot and Metrics accept from a daemon.
 const maxSnapshot = 256 << 20
 
-// Snapshot is the daemon's whole state at one moment, as JSON.
+// Snapshot returns the daemon's whole state at one moment, as JSON.
 func (c *Client) Snapshot(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeSnapshot) }
 
-// Metrics are the daemon's metrics at one moment, in the text format of Prometheus, version 0.0.4. A daemon that has
-// none answers with StatusUnknownType.
+// Metrics returns the daemon's metrics at one moment, in Prometheus' text format, version 0.0.4. A daemon without
+// this message answers with StatusUnknownType.
 func (c *Client) Metrics(ctx context.Context) ([]byte, error) { return c.inParts(ctx, TypeMetrics) }
 
-// inParts asks for a text that comes in parts, and returns it whole.
+// inParts asks for a text that comes in parts, and returns the whole text.
 func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error) {
 	err = parts(ctx, c, typ, &Empty{}, func(part *SnapshotPart, text []byte) (last bool, err error) {
 		if whole == nil {
@@ -103,7 +104,8 @@ func (c *Client) inParts(ctx context.Context, typ Type) (whole []byte, err error
 	return whole, nil
 }
 
-// parts asks for what comes in parts, and hands on each, with the bytes behind it, until each says that it was the last one.
+// parts sends a request whose answer comes in parts. It calls each with every part and the bytes behind it, until
+// each returns last or an error.
 func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, each func(part *Part, rest []byte) (last bool, err error)) error {
 	if err := c.acquire(ctx); err != nil {
 		return err
@@ -125,7 +127,7 @@ func parts[Req, Part Body](ctx context.Context, c *Client, typ Type, req *Req, e
 	return c.finish(ctx, stop(), err)
 }
 
-// receivePart waits for the next part of an answer that comes in parts.
+// receivePart waits for the next part of such an answer, and returns the bytes behind its body.
 func receivePart[Part Body](c *Client, asked Header, part *Part) (rest []byte, err error) {
 	got, body, _, err := c.reply(asked)
 	if err != nil {

@@ -9,12 +9,13 @@ import (
 	"strings"
 )
 
-// This file gives a socket its second path (ListenOptions.SecondPath). One path lies in a folder of its own, which containers are given; the
-// folder of the other one holds the daemon's own files as well. The second path is a hard link: it works in a container, which does not
-// have the first path, and needs no second listener.
+// This file makes and removes a socket's second path (ListenOptions.SecondPath); listen.go calls it. One of the two
+// paths lies in a folder of its own, which is made visible in containers. The other folder also has the daemon's own
+// files. The second path is a hard link: it works in a container that does not have the first path, and it needs no
+// second listener.
 
-// SecondPath returns the second path of a socket: client/NAME in its folder, or NAME above if its folder is client. It is empty if the
-// path is relative or abstract.
+// SecondPath returns a socket's second path: client/NAME in its folder, or NAME in the parent folder if the folder's
+// name is client. It returns "" if the path is relative or abstract.
 func SecondPath(path string) string {
 	dir, name := filepath.Split(path)
 	switch dir = filepath.Clean(dir); {
@@ -26,9 +27,10 @@ func SecondPath(path string) string {
 	return filepath.Join(dir, clientFolder, name)
 }
 
+// clientFolder is the name of the folder that containers see.
 const clientFolder = "client"
 
-// linkSecondPath makes the second path of the socket, if it is not there. The caller holds l.mu or is the only user of l.
+// linkSecondPath makes the socket's second path if it is missing. The caller holds l.mu or is the only user of l.
 func (l *Listener) linkSecondPath() {
 	if l.secondPath == "" || l.isClosed() || l.inode == 0 || inode(l.path) != l.inode {
 		return
@@ -40,8 +42,8 @@ func (l *Listener) linkSecondPath() {
 	l.secondPathErr = err
 }
 
-// linkSocket makes the path to one more path of the socket at from. If a socket or a link of a dead daemon is there, a rename
-// replaces it, so that a client finds the old socket or the new one, never none.
+// linkSocket makes the hard link `to` for the socket at from. If a dead daemon's socket or a symbolic link is there,
+// a rename replaces it, so that a client always finds either the old socket or the new one.
 func linkSocket(from, to string) error {
 	if sameFile(from, to) {
 		return nil
@@ -63,7 +65,7 @@ func linkSocket(from, to string) error {
 	return os.Rename(fresh, to)
 }
 
-// parentOfBoth returns the folder of the path that is not in the folder for clients.
+// parentOfBoth returns the folder of the path that lies outside the clients' folder.
 func parentOfBoth(from, to string) string {
 	a, b := filepath.Dir(from), filepath.Dir(to)
 	if len(a) < len(b) {
@@ -72,16 +74,17 @@ func parentOfBoth(from, to string) string {
 	return b
 }
 
+// sameFile reports whether two paths lead to one file.
 func sameFile(a, b string) bool {
 	x, errX := os.Stat(a)
 	y, errY := os.Stat(b)
 	return errX == nil && errY == nil && os.SameFile(x, y)
 }
 
-// unlinkSecondPath removes the second path as the listener closes, if it is the listener's socket. Its folder stays: containers have it
-// mounted. The caller holds l.mu.
+// unlinkSecondPath removes the second path while the listener closes, if it is this listener's socket. Its folder
+// stays, because containers have it mounted. The caller holds l.mu.
 func (l *Listener) unlinkSecondPath() {
 	if l.secondPath != "" && l.lock != nil && l.inode != 0 && inode(l.secondPath) == l.inode {
-		_ = os.Remove(l.secondPath) // if that fails, clients are refused there, as at a socket of a daemon that is gone
+		_ = os.Remove(l.secondPath) // if that fails, clients find a socket on which no process listens
 	}
 }

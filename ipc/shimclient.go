@@ -1,29 +1,32 @@
 package ipc
 
+// This file has a session with leases for Go programs: it makes the requests of a process that has the library
+// preloaded. The tests use it. requests.go has the requests of commands.
+
 import (
 	"context"
 	"errors"
 	"fmt"
 )
 
-// ShimSession is a session as a shimmed process has it, for Go programs that act
-// as one: tests, and programs that want a lease without the preload. Main is its
-// first connection; Page is the lease page. Its methods are safe for concurrent
-// use, but those that ask on Main wait for each other.
+// ShimSession is a session with a lease page, for a Go program that acts as a client with the library: a test, or a
+// program that wants a lease without the preload. Main is its first connection. Its methods are safe for concurrent
+// use; requests on Main wait for each other.
 type ShimSession struct {
 	Main  *Client
 	Page  *LeasePage
 	Hello HelloReply
 
-	asked HelloRequest
+	asked HelloRequest // repeated by Resume
 }
 
-// HelloShim opens a shim's session on the connection and maps its lease page.
-// req.Kind is set here. The session owns the connection, unless there is an error.
+// HelloShim opens a session with a lease page on the connection, and maps the page. HelloShim sets req.Kind. Unless
+// there is an error, the session owns the connection.
 func (c *Client) HelloShim(ctx context.Context, req HelloRequest) (*ShimSession, error) {
 	return c.helloShim(ctx, req, nil)
 }
 
+// helloShim does the work of HelloShim; if w is nil, the end of ctx closes the connection.
 func (c *Client) helloShim(ctx context.Context, req HelloRequest, w *waiting) (*ShimSession, error) {
 	req.Kind = KindShim
 	s := &ShimSession{Main: c, asked: req}
@@ -40,10 +43,9 @@ func (c *Client) helloShim(ctx context.Context, req HelloRequest, w *waiting) (*
 	return s, nil
 }
 
-// Resume takes up on a fresh connection the session that s was, with what the
-// process itself counts. The page goes along; when the daemon made a new one, s
-// has that from here on and the old one is closed. On success s owns c, and the
-// connection it had before is closed. It must not run beside other methods of s.
+// Resume continues the session s on a new connection, with the process's own counts of its leases. It sends the page.
+// If the daemon made a new page, Resume closes the old one and s has the new one. On success s owns c, and Resume
+// closes the connection that s had before. No other method of s may run at that time.
 func (s *ShimSession) Resume(ctx context.Context, c *Client, leases []ResumeLease) error {
 	req := ResumeRequest{Session: s.Hello.Session, Hello: s.asked, Count: uint32(len(leases))}
 	if len(leases) > PageSlots {
@@ -79,10 +81,10 @@ func (s *ShimSession) Resume(ctx context.Context, c *Client, leases []ResumeLeas
 	return nil
 }
 
-// Join makes c a further connection of the session.
+// Join makes c another connection of the session.
 func (s *ShimSession) Join(ctx context.Context, c *Client) error { return c.Join(ctx, s.Hello.Session) }
 
-// Close closes the first connection, as a process does that ends, and unmaps the page.
+// Close closes the first connection, as the end of a process does, and unmaps the page.
 func (s *ShimSession) Close() error {
 	var err error
 	if s.Page != nil {
@@ -92,7 +94,7 @@ func (s *ShimSession) Close() error {
 	return errors.Join(err, s.Main.Close())
 }
 
-// Join makes this connection one of a session that there is already.
+// Join makes this connection part of an existing session.
 func (c *Client) Join(ctx context.Context, session Token) error {
 	return Call(ctx, c, TypeJoin, &JoinRequest{Session: session}, &JoinReply{})
 }
@@ -102,12 +104,13 @@ func (c *Client) Attach(ctx context.Context, device UUID) (AttachReply, error) {
 	return replyTo[AttachReply](ctx, c, TypeAttach, AttachRequest{Device: device})
 }
 
-// Alloc asks for bytes, and may wait for as long as the rules say. The reply is
-// filled in with a refusal too, which is then also the error.
+// Alloc asks for bytes, and may wait as long as the rules allow. After a refusal the reply has the figures, and the
+// error is a *ReplyError.
 func (c *Client) Alloc(ctx context.Context, req AllocRequest) (AllocReply, error) {
 	return c.alloc(ctx, req, nil)
 }
 
+// alloc does the work of Alloc; if w is nil, the end of ctx closes the connection.
 func (c *Client) alloc(ctx context.Context, req AllocRequest, w *waiting) (AllocReply, error) {
 	var reply AllocReply
 	err := closeFD(callFD(ctx, c, TypeAlloc, &req, -1, &reply, w))
@@ -120,22 +123,22 @@ func (c *Client) alloc(ctx context.Context, req AllocRequest, w *waiting) (Alloc
 	return reply, err
 }
 
-// Freed reports a free that saw Notify. Nothing answers.
+// Freed reports a free that saw Notify in the credit word. The daemon sends no reply.
 func (c *Client) Freed(slot uint32) error {
 	return send(c, Header{Type: TypeFreed}, &FreedNotice{Slot: slot}, -1, nil)
 }
 
-// Stream takes (count > 0) or gives back (count < 0) streams.
+// Stream asks for streams (count > 0) or gives them back (count < 0).
 func (c *Client) Stream(ctx context.Context, slot uint32, count int32) (StreamReply, error) {
 	return replyTo[StreamReply](ctx, c, TypeStream, StreamRequest{Slot: slot, Count: count})
 }
 
-// Context asks before contexts are made (count > 0), or tells that they are gone (count < 0).
+// Context asks before contexts are made (count > 0), or reports that contexts are gone (count < 0).
 func (c *Client) Context(ctx context.Context, slot uint32, count int32) (ContextReply, error) {
 	return replyTo[ContextReply](ctx, c, TypeContext, ContextRequest{Slot: slot, Count: count})
 }
 
-// Objects tells, after a Resume, all that the threads of a lease have made and hold.
+// Objects reports, after a Resume, the contexts, streams and holds of each thread on a lease.
 func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMaker) error {
 	for {
 		req := ObjectsRequest{Slot: slot}
@@ -149,17 +152,17 @@ func (c *Client) Objects(ctx context.Context, slot uint32, makers ...ObjectsMake
 	}
 }
 
-// Query asks what a memory query on the device should answer.
+// Query asks which figures a memory query on the device should return.
 func (c *Client) Query(ctx context.Context, device UUID) (QueryReply, error) {
 	return replyTo[QueryReply](ctx, c, TypeQuery, QueryRequest{Device: device})
 }
 
-// HelloShimWaiting is HelloShim for a session whose memory.min may have to be waited for.
+// HelloShimWaiting does the work of HelloShim for a session that may have to wait for its reservation.
 func (c *Client) HelloShimWaiting(ctx context.Context, req HelloRequest, w Wait) (*ShimSession, error) {
 	return c.helloShim(ctx, req, &waiting{Wait: w})
 }
 
-// AllocWaiting is Alloc that tells of the wait and can be given up: see CallWaiting.
+// AllocWaiting does the work of Alloc, reports the wait to w.OnNotice, and can be cancelled: see CallWaiting.
 func (c *Client) AllocWaiting(ctx context.Context, req AllocRequest, w Wait) (AllocReply, error) {
 	return c.alloc(ctx, req, &waiting{Wait: w})
 }

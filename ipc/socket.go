@@ -1,5 +1,8 @@
 package ipc
 
+// This file moves whole messages, each with at most one descriptor, over a Unix socket. conn.go uses it for the
+// daemon, client.go for clients. codec.go knows what is in a message.
+
 import (
 	"errors"
 	"io"
@@ -14,34 +17,34 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// readSize is the room for one request: the longest, which is a
-// Resume. What is longer is refused by its true length, which the kernel tells.
+// readSize is the daemon's buffer for one request: the length of the longest, a Resume. A longer message is refused
+// by its true length, which the kernel reports.
 const readSize = HeaderSize + 1368 // TestReadSize holds it to the table of messages
 
-// replySize is a client's room for one reply: the longest but for the parts of a
-// snapshot, which is a JobOpenReply.
+// replySize is a client's buffer for one reply: the length of a JobOpenReply, the longest except for the parts of a
+// snapshot.
 const replySize = HeaderSize + 1576
 
-// rights is control data with exactly one descriptor, laid out as CMSG_SPACE(4) is.
+// rights is control data for exactly one descriptor, with the layout of CMSG_SPACE(4).
 type rights struct {
 	h  unix.Cmsghdr
 	fd int32
 	_  int32
 }
 
-// oneRight is CMSG_LEN(4). With no more room than this the kernel installs one
-// descriptor at most, however many were sent, and drops the others.
+// oneRight is CMSG_LEN(4). With this much space the kernel installs at most one descriptor, and drops all others.
 const oneRight = unix.SizeofCmsghdr + 4
 
-// socket is one end of a SOCK_SEQPACKET connection. It moves whole messages, with
-// at most one descriptor each, and allocates nothing in the steady state. The net
-// package has the descriptor's life and its waiting; the calls are our own,
-// because net's would allocate and would not tell a message's true length.
+// socket is one end of a SOCK_SEQPACKET connection. It moves whole messages with at most one descriptor each, and
+// allocates nothing after its first messages.
+//
+// Package net owns the descriptor and waits on it. The socket makes the send and receive calls itself: net's calls
+// would allocate, and would hide a message's true length.
 type socket struct {
 	conn *net.UnixConn
 	raw  syscall.RawConn
 
-	// The reader's side. One goroutine reads at a time.
+	// Fields of the reader. One goroutine reads at a time.
 	buffers *sync.Pool // of *[readSize]byte
 	in      []byte     // nil while there is nothing to read, where buffers are shared
 	rIov    unix.Iovec
@@ -51,8 +54,8 @@ type socket struct {
 	rErr    syscall.Errno
 	recvF   func(fd uintptr) bool
 
-	// The writer's side. Any goroutine may send; each holds wMu for one
-	// non-blocking system call and never while it waits.
+	// Fields of the writer, guarded by wMu. Any goroutine may send: it holds wMu for one non-blocking system call,
+	// never while it waits.
 	wMu    sync.Mutex
 	out    []byte
 	wIov   [2]unix.Iovec
@@ -60,13 +63,13 @@ type socket struct {
 	wCtl   rights
 	wErr   syscall.Errno
 	sendF  func(fd uintptr)
-	sentAt time.Duration // when the last message was handed to the kernel
+	sentAt time.Duration // by Clock, when the last message was given to the kernel
 
 	reset atomic.Bool // the kernel has said ECONNRESET
 }
 
-// newSocket takes over a connection. The many sockets of a listener share their buffers, as most have nothing to
-// read at any moment; with shared nil it has a buffer of its own.
+// newSocket takes over a connection. The sockets of a listener share their buffers, because most of them have nothing
+// to read at any moment. If shared is nil, the socket has its own buffer.
 func newSocket(conn *net.UnixConn, shared *sync.Pool) (*socket, error) {
 	raw, err := conn.SyscallConn()
 	if err != nil {
@@ -81,17 +84,16 @@ func newSocket(conn *net.UnixConn, shared *sync.Pool) (*socket, error) {
 	return s, nil
 }
 
-// received is one message as it came.
+// received is one message from the peer.
 type received struct {
-	msg  []byte // what fitted into the buffer; valid until the next receive
+	msg  []byte // the part that fitted into the buffer; valid until the next receive
 	full int    // the message's true length
-	fd   int    // a descriptor that came along, the receiver's own now; −1 without one
-	more bool   // more descriptors came than one; the kernel has dropped them
+	fd   int    // a descriptor, owned by the caller of receive; −1: none
+	more bool   // more than one descriptor came, and the kernel dropped the others
 }
 
-// receive waits for the next message, for as long as the connection's read
-// deadline says. io.EOF is the orderly end, ECONNRESET the end where the peer left
-// something unread; a message of no bytes is one with full == 0.
+// receive waits for the next message until the connection's read deadline. io.EOF is the orderly end; ECONNRESET is
+// the end if the peer left messages unread. A message without bytes has full == 0.
 func (s *socket) receive() (received, error) {
 	if err := s.raw.Read(s.recvF); err != nil {
 		return received{fd: -1}, err
@@ -99,7 +101,7 @@ func (s *socket) receive() (received, error) {
 	return s.result()
 }
 
-// receiveNow is receive for a message that is there already, whatever the deadline says.
+// receiveNow returns a message that is already there, whatever the deadline is, or os.ErrDeadlineExceeded.
 func (s *socket) receiveNow() (received, error) {
 	there := false
 	if err := s.raw.Control(func(fd uintptr) { there = s.recvF(fd) }); err != nil {
@@ -111,7 +113,7 @@ func (s *socket) receiveNow() (received, error) {
 	return s.result()
 }
 
-// took is what recvOnce has received.
+// result returns what recvOnce has received.
 func (s *socket) result() (received, error) {
 	if s.rErr != 0 {
 		return received{fd: -1}, os.NewSyscallError("recvmsg", s.rErr)
@@ -126,10 +128,9 @@ func (s *socket) result() (received, error) {
 	return r, nil
 }
 
-// ending is how the stream ended. Where the peer went without having read all that was sent
-// to it the kernel says ECONNRESET, once, to the first that sends, receives or asks. A peer
-// that has shut the connection down and not closed it yet still has what lies unread; so
-// that is looked at first.
+// endError returns the error of the connection's end. If the peer left messages unread, the kernel reports ECONNRESET
+// once, to the first send, receive or SO_ERROR query. A peer that has only shut the connection down still has its
+// unread messages, so endError checks for those first.
 func (s *socket) endError() error {
 	unread, why := s.unread(), 0
 	_ = s.raw.Control(func(fd uintptr) { why, _ = unix.GetsockoptInt(int(fd), unix.SOL_SOCKET, unix.SO_ERROR) })
@@ -139,8 +140,8 @@ func (s *socket) endError() error {
 	return io.EOF
 }
 
-// recvOnce is one non-blocking recvmsg; it returns false to be called again when
-// there is something to read.
+// recvOnce makes one non-blocking recvmsg(2). It returns false if there is nothing to read, and must then be called
+// again after the socket is readable.
 func (s *socket) recvOnce(fd uintptr) bool {
 	s.acquireBuffer()
 	s.rIov.Base = unsafe.SliceData(s.in)
@@ -154,7 +155,7 @@ func (s *socket) recvOnce(fd uintptr) bool {
 		switch errno {
 		case unix.EINTR:
 			continue
-		case unix.ECONNRESET: // which comes before what was sent ahead of it
+		case unix.ECONNRESET: // reported before the messages that the peer sent earlier
 			if !s.reset.Swap(true) {
 				continue
 			}
@@ -167,7 +168,7 @@ func (s *socket) recvOnce(fd uintptr) bool {
 	}
 }
 
-// acquireBuffer sees to it that there is a buffer to read into.
+// acquireBuffer takes a read buffer if the socket has none.
 func (s *socket) acquireBuffer() {
 	if s.in != nil {
 		return
@@ -179,7 +180,7 @@ func (s *socket) acquireBuffer() {
 	}
 }
 
-// releaseBuffer is for a reader that is about to wait: others may need the buffer.
+// releaseBuffer returns a shared read buffer before the reader waits, because other sockets may need it.
 func (s *socket) releaseBuffer() {
 	if s.buffers != nil {
 		s.buffers.Put((*[readSize]byte)(s.in))
@@ -187,7 +188,7 @@ func (s *socket) releaseBuffer() {
 	}
 }
 
-// receivedFD is the descriptor in the control data of the last message, or −1.
+// receivedFD returns the descriptor in the control data of the last message, or −1.
 func (s *socket) receivedFD() int {
 	c := &s.rCtl
 	if s.rMsg.Controllen < oneRight || c.h.Level != unix.SOL_SOCKET || c.h.Type != unix.SCM_RIGHTS {
@@ -196,8 +197,8 @@ func (s *socket) receivedFD() int {
 	return int(c.fd)
 }
 
-// hungUp tells the end of the stream from an empty message, which look the same
-// to recvmsg: at the end the kernel says that the peer has gone.
+// hungUp reports whether the peer has gone. recvmsg(2) returns 0 both at the end of the stream and for an empty
+// message; poll(2) distinguishes them.
 func (s *socket) hungUp() bool {
 	gone := true
 	_ = s.raw.Control(func(fd uintptr) {
@@ -208,9 +209,8 @@ func (s *socket) hungUp() bool {
 	return gone
 }
 
-// trySend sends msg, then tail when it is not empty, as one message, with a
-// descriptor unless fd is negative. It never waits: ErrSlowReader when the kernel
-// has no room. The caller holds wMu.
+// trySend sends msg and tail as one message, with a descriptor unless fd is negative. tail may be empty. It never
+// waits: it returns ErrSlowReader if the kernel's buffer is full. The caller holds wMu.
 func (s *socket) trySend(msg, tail []byte, fd int) error {
 	s.wMsg = unix.Msghdr{Iov: &s.wIov[0]}
 	s.wIov[0] = unix.Iovec{Base: unsafe.SliceData(msg)}
@@ -229,7 +229,7 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 	}
 	s.sentAt = Clock()
 	err := s.raw.Control(s.sendF)
-	s.wIov = [2]unix.Iovec{} // hold on to nobody's buffer
+	s.wIov = [2]unix.Iovec{} // keep no reference to the caller's buffer
 	if err != nil {
 		return err
 	}
@@ -244,12 +244,13 @@ func (s *socket) trySend(msg, tail []byte, fd int) error {
 	return os.NewSyscallError("sendmsg", s.wErr)
 }
 
-// unread is about how many bytes of what was sent the peer has not read.
+// unread returns about how many sent bytes the peer has not read.
 func (s *socket) unread() (bytes int) {
 	_ = s.raw.Control(func(fd uintptr) { bytes, _ = unix.IoctlGetInt(int(fd), unix.SIOCOUTQ) })
 	return bytes
 }
 
+// sendOnce makes one non-blocking sendmsg(2).
 func (s *socket) sendOnce(fd uintptr) {
 	for {
 		_, _, s.wErr = unix.RawSyscall(unix.SYS_SENDMSG, fd, uintptr(unsafe.Pointer(&s.wMsg)),
@@ -260,8 +261,8 @@ func (s *socket) sendOnce(fd uintptr) {
 	}
 }
 
-// sendWait is trySend that waits for room until the deadline, which it leaves on
-// the connection's write side. It must not hold wMu, and does not while it waits.
+// sendWait calls try each time that the socket has space, until try succeeds or the deadline passes. The deadline
+// stays set for the connection's writes. The caller must not hold wMu.
 func (s *socket) sendWait(deadline time.Time, try func() error) error {
 	if err := s.conn.SetWriteDeadline(deadline); err != nil {
 		return err
@@ -282,7 +283,8 @@ func (s *socket) sendWait(deadline time.Time, try func() error) error {
 
 func (s *socket) close() error { return s.conn.Close() }
 
-// closeFD closes a descriptor that came with something that failed, or is not wanted.
+// closeFD closes fd if it is not negative, and returns err. It is for a descriptor that came with a failed message or
+// is not wanted.
 func closeFD(fd int, err error) error {
 	if fd >= 0 {
 		unix.Close(fd)
@@ -290,7 +292,8 @@ func closeFD(fd int, err error) error {
 	return err
 }
 
-// Clock is how long this process has run, about. To read it takes half as long as time.Now.
+// Clock returns about how long this process has run. It takes half as long as time.Now.
 func Clock() time.Duration { return time.Since(began) }
 
+// began is the time of this package's initialization.
 var began = time.Now()

@@ -1,12 +1,13 @@
 package ipc
 
+// This file checks the values inside message bodies, for both sides. codec.go calls validate for each decoded body.
+
 import (
 	"math"
 	"slices"
 )
 
-// validate checks the values inside a body that has the right length. Bodies
-// that are not listed have no value that could be wrong.
+// validate checks the values inside a body of the right length. A body without an entry here has no invalid values.
 func validate[T Body](body *T) *ProtocolError {
 	switch m := any(body).(type) {
 	case *AllocRequest:
@@ -159,7 +160,7 @@ func (m *JobOpenRequest) validate() *ProtocolError {
 		bits("JobOpenRequest.Flags", m.Flags, JobPerProcess|JobWait|JobNoWait|JobExclusive|JobAny|JobOnlyIfNone|JobClaim|JobRetry|JobProcessor))
 }
 
-// validate is for targets from one to another.
+// validate checks the request and that its target lies between from and to.
 func (m *LimitRequest) validate(from, to uint32) *ProtocolError {
 	if m.Target < from || m.Target > to {
 		return refuse(StatusRange, "LimitRequest.Target is %d, not %d to %d", m.Target, from, to)
@@ -198,6 +199,7 @@ func (m *JobOpenReply) validate() *ProtocolError {
 	return firstError(zero("JobOpenReply.Reserved", uint64(m.Reserved)), text("JobOpenReply.Text", &m.Text))
 }
 
+// firstError returns the first error that is not nil.
 func firstError(errs ...*ProtocolError) *ProtocolError {
 	for _, err := range errs {
 		if err != nil {
@@ -207,6 +209,7 @@ func firstError(errs ...*ProtocolError) *ProtocolError {
 	return nil
 }
 
+// slot checks the index of a lease's slot.
 func slot(v uint32) *ProtocolError {
 	if v >= PageSlots {
 		return refuse(StatusRange, "slot %d, a page has %d", v, PageSlots)
@@ -214,7 +217,7 @@ func slot(v uint32) *ProtocolError {
 	return nil
 }
 
-// count refuses the one negative number that has no positive counterpart too.
+// count refuses 0, and the smallest number, which has no positive counterpart.
 func count(name string, v int32) *ProtocolError {
 	if v == 0 || v == math.MinInt32 {
 		return refuse(StatusRange, "%s is %d", name, v)
@@ -222,6 +225,7 @@ func count(name string, v int32) *ProtocolError {
 	return nil
 }
 
+// share checks a share in per mille.
 func share(v uint32) *ProtocolError {
 	if v > 1000 {
 		return refuse(StatusRange, "a share of %d per mille is more than the whole", v)
@@ -237,6 +241,7 @@ func bits(name string, v, defined uint32) *ProtocolError {
 	return nil
 }
 
+// upTo refuses values above most.
 func upTo[N uint32 | uint64](name string, v, most N) *ProtocolError {
 	if v > most {
 		return refuse(StatusRange, "%s is %d, the most is %d", name, v, most)
@@ -244,6 +249,7 @@ func upTo[N uint32 | uint64](name string, v, most N) *ProtocolError {
 	return nil
 }
 
+// flag refuses values other than 0 and 1.
 func flag(name string, v uint32) *ProtocolError {
 	if v > 1 {
 		return refuse(StatusRange, "%s is %d, not 0 or 1", name, v)
@@ -251,6 +257,7 @@ func flag(name string, v uint32) *ProtocolError {
 	return nil
 }
 
+// zero checks a reserved field.
 func zero(name string, v uint64) *ProtocolError {
 	if v != 0 {
 		return malformed("%s is %#x, it is reserved and must be 0", name, v)
@@ -258,6 +265,7 @@ func zero(name string, v uint64) *ProtocolError {
 	return nil
 }
 
+// text checks that a text ends with a NUL.
 func text(name string, t *Text) *ProtocolError {
 	if t[TextSize-1] != 0 {
 		return malformed("%s has no NUL in its %d bytes", name, TextSize)

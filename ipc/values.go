@@ -1,5 +1,8 @@
 package ipc
 
+// This file converts the values in messages from and to Go's types: texts, names, tokens, UUIDs. layout.go declares
+// their types.
+
 import (
 	"bytes"
 	"crypto/rand"
@@ -11,7 +14,7 @@ import (
 	"unicode/utf8"
 )
 
-// String is the name of the request, with " reply" for a reply's type.
+// String returns the request's name, with " reply" for a reply's type.
 func (t Type) String() string {
 	suffix := ""
 	if t&ReplyBit != 0 {
@@ -23,11 +26,11 @@ func (t Type) String() string {
 	return fmt.Sprintf("type %d%s", uint16(t&^ReplyBit), suffix)
 }
 
-// MakeText is s as a Text: cut to TextSize−1 bytes between two characters, with
-// what is no UTF-8, and NUL bytes, replaced by U+FFFD.
+// MakeText converts s to a Text. It cuts s to TextSize−1 bytes between two characters. It replaces NUL and bytes that
+// are not UTF-8 by U+FFFD.
 func MakeText(s string) (t Text) {
 	if len(s) > 2*TextSize {
-		s = s[:2*TextSize] // enough of it: do not walk a megabyte for 511 bytes
+		s = s[:2*TextSize] // avoid the cost of a long text, of which 511 bytes remain
 	}
 	s = strings.ReplaceAll(strings.ToValidUTF8(s, "\uFFFD"), "\x00", "\uFFFD")
 	if len(s) > TextSize-1 {
@@ -41,15 +44,15 @@ func MakeText(s string) (t Text) {
 	return t
 }
 
-// String is the text up to its NUL, as valid UTF-8 whatever the bytes are. It
-// may hold control characters: escape it before it meets a terminal.
+// String returns the text up to its NUL, always as valid UTF-8. It may contain control characters: escape them before
+// printing the text on a terminal.
 func (t *Text) String() string {
 	s, _, _ := bytes.Cut(t[:], []byte{0})
 	return strings.ToValidUTF8(string(s), "\uFFFD")
 }
 
-// String is the path up to its NUL, as valid UTF-8 whatever the bytes are. It may hold control
-// characters: escape it before it meets a terminal.
+// String returns the path up to its NUL, always as valid UTF-8. It may contain control characters: escape them before
+// printing the path on a terminal.
 func (p *Path) String() string {
 	s, _, _ := bytes.Cut(p[:], []byte{0})
 	return strings.ToValidUTF8(string(s), "\uFFFD")
@@ -58,7 +61,7 @@ func (p *Path) String() string {
 // MaxName bounds the name of a job, in bytes.
 const MaxName = 64
 
-// MakeShortText makes a ShortText of a word or a name: what is longer is cut.
+// MakeShortText converts s to a ShortText and cuts it between two characters if it is too long.
 func MakeShortText(s string) (t ShortText) {
 	whole := MakeText(s)
 	if copy(t[:], whole[:]); t[len(t)-1] != 0 {
@@ -71,14 +74,14 @@ func MakeShortText(s string) (t ShortText) {
 	return t
 }
 
-// String is the text, without its padding. Bytes that are not UTF-8 become U+FFFD.
+// String returns the text without its padding. Bytes that are not UTF-8 become U+FFFD.
 func (t ShortText) String() string {
 	text, _, _ := bytes.Cut(t[:], []byte{0})
 	return strings.ToValidUTF8(string(text), "\uFFFD")
 }
 
-// MakeCommand makes the text of JobOpenRequest.Command. The job's name stands behind the NUL of
-// the command, where a daemon that knows of no names does not look.
+// MakeCommand makes JobOpenRequest.Command. It puts the job's name after the command's NUL, where a daemon that does
+// not know names ignores it.
 func MakeCommand(command, name string) (t Text) {
 	if CheckName(name) != nil {
 		return MakeText(command)
@@ -93,7 +96,7 @@ func MakeCommand(command, name string) (t Text) {
 	return t
 }
 
-// Name is the job's name in such a text; "" where there is none, or none that can be one.
+// Name returns the job's name in a text of MakeCommand, or "" if there is no valid name.
 func (t *Text) Name() string {
 	_, rest, _ := bytes.Cut(t[:], []byte{0})
 	name, _, _ := bytes.Cut(rest, []byte{0})
@@ -103,8 +106,8 @@ func (t *Text) Name() string {
 	return string(name)
 }
 
-// CheckName says why a text cannot be the name of a job; nil when it can. A number would be taken
-// for a PID or the number of a job.
+// CheckName returns the reason why name cannot be a job's name; nil: it can. A number is refused because it could be
+// taken for a PID or a job's number.
 func CheckName(name string) error {
 	switch {
 	case name == "":
@@ -123,13 +126,13 @@ func CheckName(name string) error {
 	return nil
 }
 
-// NewToken makes a fresh secret from the kernel's random numbers.
+// NewToken returns a new secret from the kernel's random numbers.
 func NewToken() (t Token) {
-	rand.Read(t[:]) // never fails: it ends the program rather than return
+	rand.Read(t[:]) // ends the program if it fails
 	return t
 }
 
-// ParseToken reads the 32 hex digits of GPUARB_JOB.
+// ParseToken parses the 32 hexadecimal digits of GPUARB_JOB.
 func ParseToken(s string) (t Token, err error) {
 	if len(s) != 2*TokenSize {
 		return Token{}, fmt.Errorf("a token has %d hex digits, not %d", 2*TokenSize, len(s))
@@ -140,10 +143,10 @@ func ParseToken(s string) (t Token, err error) {
 	return t, nil
 }
 
-// Hex is the whole secret as 32 hex digits, as GPUARB_JOB takes it.
+// Hex returns the whole secret as 32 hexadecimal digits, the form of GPUARB_JOB.
 func (t Token) Hex() string { return hex.EncodeToString(t[:]) }
 
-// String is enough of the token to tell two apart in a log, and not enough to use it.
+// String returns the token's first digits: enough to tell tokens apart in a log, too few to use one.
 func (t Token) String() string {
 	if t.IsZero() {
 		return "none"
@@ -151,13 +154,13 @@ func (t Token) String() string {
 	return hex.EncodeToString(t[:3]) + "…"
 }
 
-// IsZero tells that no token was given.
+// IsZero reports whether the token is unset.
 func (t Token) IsZero() bool { return t == Token{} }
 
-// Vendors are the numbers of the vendors, by their names.
+// Vendors maps vendor names to their numbers.
 var Vendors = map[string]uint32{"nvidia": VendorNVIDIA, "amd": VendorAMD, "intel": VendorIntel, "cpu": VendorCPU}
 
-// String is the UUID in its usual five groups, without a vendor's prefix.
+// String returns the UUID in its usual five groups, without a vendor's prefix.
 func (u UUID) String() string {
 	return fmt.Sprintf("%x-%x-%x-%x-%x", u[:4], u[4:6], u[6:8], u[8:10], u[10:])
 }

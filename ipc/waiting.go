@@ -1,30 +1,33 @@
 package ipc
 
+// This file has the client's side of a request that waits in the daemon's queue: notices before the reply, and giving
+// up. call.go calls it.
+
 import (
 	"context"
 	"time"
 )
 
-// Wait says how a request is asked that may have to wait.
+// Wait are the options of a request that may wait in the queue.
 type Wait struct {
-	// OnNotice is called with each notice of how the request stands. It runs between the
-	// request and its reply and must not use the Client. nil: nobody is told.
+	// OnNotice is called with each notice about the request's state. It runs between the request and its reply and
+	// must not use the Client. nil: notices are ignored.
 	OnNotice func(WaitingReply)
-	// Request is the request's number, from NewRequest. Sent again with the same number and
-	// FlagRetry (or JobRetry), a request has its old place. 0: a number of its own.
+	// Request is the request's number, from NewRequest. A repeated request with the same number and FlagRetry (or
+	// JobRetry) takes its old place in the queue. 0: a new number.
 	Request uint64
 }
 
-// giveUpPatience is how long the daemon has to answer a request that is given up.
+// giveUpPatience bounds the time that the daemon has to answer a request that is being given up.
 const giveUpPatience = 10 * time.Second
 
 // waiting is one request that may wait.
 type waiting struct {
 	Wait
-	sent bool // it has gone out; the socket's wMu guards it
+	sent bool // the message has been sent; guarded by the socket's wMu
 }
 
-// closeUnlessSent closes the connection when ctx ends before the request has gone out.
+// closeUnlessSent closes the connection if ctx ends before the request has been sent.
 func (c *Client) closeUnlessSent(ctx context.Context, w *waiting) (stop func() bool) {
 	return context.AfterFunc(ctx, func() {
 		c.sock.wMu.Lock()
@@ -35,12 +38,12 @@ func (c *Client) closeUnlessSent(ctx context.Context, w *waiting) (stop func() b
 	})
 }
 
-// giveUpWhenDone has the daemon answer the request under way when ctx ends. The function
-// that it returns calls that off, or waits until it is done; it reports whether it was in time.
+// giveUpWhenDone sends a GiveUp when ctx ends, so that the daemon answers the request under way. The returned
+// function cancels that, or waits until the GiveUp has been sent; it reports whether it came before the end of ctx.
 func (c *Client) giveUpWhenDone(ctx context.Context) func() bool {
-	told := make(chan struct{})
+	sent := make(chan struct{})
 	stop := context.AfterFunc(ctx, func() {
-		defer close(told)
+		defer close(sent)
 		_ = c.sock.conn.SetReadDeadline(time.Now().Add(giveUpPatience))
 		c.sock.wMu.Lock()
 		defer c.sock.wMu.Unlock()
@@ -53,12 +56,12 @@ func (c *Client) giveUpWhenDone(ctx context.Context) func() bool {
 		if stop() {
 			return true
 		}
-		<-told
+		<-sent
 		return false
 	}
 }
 
-// answer waits for the reply that ends a request, past the notices before it.
+// answer waits for the reply that ends a request, and passes on the notices before it.
 func (c *Client) answer(asked Header, w *waiting) (Header, []byte, int, error) {
 	for {
 		h, body, fd, err := c.reply(asked)
@@ -71,7 +74,7 @@ func (c *Client) answer(asked Header, w *waiting) (Header, []byte, int, error) {
 	}
 }
 
-// tell passes a notice on.
+// passNotice decodes a notice and calls OnNotice.
 func (w *waiting) passNotice(body []byte) error {
 	var notice WaitingReply
 	if err := Unmarshal(body, &notice); err != nil {
@@ -83,8 +86,7 @@ func (w *waiting) passNotice(body []byte) error {
 	return nil
 }
 
-// givenUp is the error of a request that was cancelled in good order: the connection
-// can be used further.
+// givenUp is the error of a request that was cancelled and answered, so that the connection stays usable.
 type givenUp struct{ why error }
 
 func (e *givenUp) Error() string   { return e.why.Error() }
