@@ -18,9 +18,9 @@ func folder(m *rig.Machine, c *rig.Cgroup, file string) string {
 	return filepath.Join(m.Mount, "cgroups", c.Path, file)
 }
 
-// TestCgroupFolder: root limits what runs in a cgroup and below it by its folder, to the byte, whoever's it is and by whatever
-// interface the limit is set; limits nest; nobody else may; they stay over a kill of the daemon, also where nothing
-// runs, and are gone when they are taken off.
+// TestCgroupFolder: root limits the processes in a cgroup, and in cgroups below it, through the cgroup's folder. The limit holds to the
+// byte, for processes of all users, whichever interface set it. Limits nest, and only root may set them. They survive a kill of the
+// daemon even if no process runs in the cgroup, and end when they are removed.
 func TestCgroupFolder(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
@@ -111,8 +111,8 @@ func TestCgroupFolder(t *testing.T) {
 	}
 }
 
-// TestCgroupsOfHybridMachines checks that a limit and a rule of a cgroup hold its processes in whichever hierarchy the cgroup is,
-// even if a process has a longer path in another hierarchy; and that a process whose cgroups in two hierarchies have one path
+// TestCgroupsOfHybridMachines checks that a limit and a rule of a cgroup hold its processes, whichever hierarchy has the cgroup.
+// This holds even if a process has a longer path in another hierarchy. A process whose cgroups in two hierarchies have the same path
 // counts once.
 func TestCgroupsOfHybridMachines(t *testing.T) {
 	t.Parallel()
@@ -139,10 +139,10 @@ memory.max = "30M"
 	}
 	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", longer.Path, "memory.max=max")))
 	c.Want("alloc c 20M", "ok")
-	c.Want("alloc more 1", errOutOfMemory) // the limit of the cgroup around its own is used up
+	c.Want("alloc more 1", errOutOfMemory) // the limit of the cgroup around its own cgroup is used up
 	limitTable(t, 0, "", rig.Run(t, m.Gpuarb("limit", "--cgroup", old.Path, "memory.max=max")))
 	c.Want("alloc more 10M", "ok")
-	c.Want("alloc beyond 1", errOutOfMemory) // its rule
+	c.Want("alloc beyond 1", errOutOfMemory) // the rule of its cgroup refuses more
 	for of, want := range map[*rig.Cgroup]string{named: "104857600\n", old: "136314880\n", longer: "94371840\n"} {
 		if got, err := os.ReadFile(folder(m, of, "memory.current")); err != nil || string(got) != want {
 			t.Errorf("memory.current of %s: %q, %v; want %q", of.Path, got, err, want)
@@ -167,7 +167,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 	u := m.OtherUser(anne)
 	unified, old := m.Cgroup(), m.CgroupV1()
-	end := func(p *rig.Program) { // and until then the next program has less
+	end := func(p *rig.Program) { // until the process has ended, the next program has less
 		t.Helper()
 		p.End()
 		rig.Eventually(t, "its memory is back", func() bool { return len(m.Snapshot().Leases) == 0 })
@@ -252,8 +252,8 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	}
 }
 
-// TestCgroupOfAJob: a job's processes count where each runs, one that is killed until its memory is back; and who waits for
-// what others in the cgroup hold is served when they free it.
+// TestCgroupOfAJob: each process of a job counts in its own cgroup, and a killed process counts until its memory is free. A request that
+// waits for memory of other processes in the cgroup is served when they free it.
 func TestCgroupOfAJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestShellDoesNotWaitForItself: a shell that only asks which device it got may claim one after the
-// other, and hears at once that there is none left but its own.
+// TestShellDoesNotWaitForItself: a shell may claim one device after the
+// other, and the claim after the last free device is refused at once, because only the shell itself holds devices.
 func TestShellDoesNotWaitForItself(t *testing.T) {
 	t.Parallel()
 	const script = `

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// Commands that isolate a process as a container does, as far as that decides what its root may ask of the daemon.
+// Commands that isolate a process in the way of a container, as far as the daemon treats its root differently.
 var (
 	ownPIDs  = []string{"unshare", "--pid", "--fork", "--kill-child", "--mount-proc"}
 	ownUsers = []string{"unshare", "--user", "--map-root-user"}
@@ -85,7 +85,7 @@ commands = "own"
 			if r := rig.Run(t, behind(m, walls, m.Gpuarb("run", "--priority", "1", "--", "true"))); r.Code == 0 {
 				t.Errorf("a priority above 0 was given: %+v", r)
 			}
-			words := `cudaprog-dlsym -"` // of the program outside
+			words := `cudaprog-dlsym -"` // the command line of the program outside
 			if r := rig.Run(t, behind(m, walls, m.Gpuarb("ps", "--json"))); r.Code != 0 || strings.Contains(r.Stdout, words) || !strings.Contains(r.Stdout, "cudaprog-dlsym") {
 				t.Errorf("root in a container sees %s%s", r.Stdout, r.Stderr)
 			}
@@ -156,8 +156,8 @@ func pids(m *rig.Machine) (all []int) {
 	return all
 }
 
-// TestNoCgroupRaisesItself checks that a process, even root's, can lower but not raise the limit of its own cgroup, or of one
-// around it, over the socket and below the mount.
+// TestNoCgroupRaisesItself checks that a process can lower the limits of its own cgroup and of the cgroups around it, but cannot
+// raise them. This also holds for root, over the socket and below the mount.
 func TestNoCgroupRaisesItself(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Config: "schema_version = 1\n"})
@@ -186,6 +186,6 @@ func TestNoCgroupRaisesItself(t *testing.T) {
 	set(outer, outer, "101M", 1)
 	set(inner, inner, "40M", 0)
 	set(inner, outer, "90M", 0)
-	set(outer, inner, "60M", 0) // it runs above, not in it
+	set(outer, inner, "60M", 0) // the process runs above that cgroup, not inside
 	set(nil, outer, "max", 0)
 }

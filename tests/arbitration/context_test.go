@@ -8,14 +8,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// narrow is a machine of 4 GiB on which each context costs 256 MiB, as is known.
+// narrow returns a machine of 4 GiB on which each context costs 256 MiB, and whose configuration says so.
 func narrow(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},
 		Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"256MiB\"\ndeadlock_grace = \"200ms\"\n"})
 }
 
-// couple is a job of two programs: the first holds what it has until the second has ended, which
-// begins with a line on stdin.
+// couple starts a job of two programs. The first holds its memory until the second has ended, and the second
+// begins when stdin gets a line.
 func couple(m *rig.Machine, first, second string, flags ...string) *rig.Program {
 	m.T.Helper()
 	const script = `"$0" "alloc a $1; sleep 100000000" </dev/null & read line; "$0" "alloc b $2"; kill $!; wait`
@@ -36,8 +36,8 @@ func fill(m *rig.Machine, but uint64) *rig.Program {
 	return other
 }
 
-// TestFurtherContext: what a job reserves has room for one context. That of its second process takes
-// what is free, or waits, and says why; what is reserved is there all the same.
+// TestFurtherContext: a job's reservation includes one context. The context of its second process takes
+// free memory, or waits with a message that gives the reason. The reservation stays whole meanwhile.
 func TestFurtherContext(t *testing.T) {
 	t.Parallel()
 	m := narrow(t)
@@ -77,7 +77,7 @@ func TestFurtherContext(t *testing.T) {
 	idle(m)
 }
 
-// TestFurtherContextOfItsOwn: with --per-process each process has its reservation, with room for its
+// TestFurtherContextOfItsOwn: with --per-process each process has its own reservation, including its
 // context, before it begins.
 func TestFurtherContextOfItsOwn(t *testing.T) {
 	t.Parallel()
@@ -96,8 +96,8 @@ func TestFurtherContextOfItsOwn(t *testing.T) {
 	idle(m)
 }
 
-// TestFurtherContextsInACircle: two jobs of which each waits for a second context, while its first
-// process waits for the second, are a circle: one is refused, and the other goes on.
+// TestFurtherContextsInACircle: two jobs each wait for a second context, while the first process of each job
+// waits for the second process. This is a deadlock: one job is refused, and the other goes on.
 func TestFurtherContextsInACircle(t *testing.T) {
 	t.Parallel()
 	m := narrow(t)
@@ -112,7 +112,7 @@ func TestFurtherContextsInACircle(t *testing.T) {
 		t.Errorf("it says %q", two.Stderr())
 	}
 	one.Expect("ready")
-	one.Line() // of no bytes
+	one.Line() // the allocation of no bytes
 	one.Wait()
 	idle(m)
 }

@@ -10,13 +10,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// waitingThreads is how many threads of one process the library lets wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
+// waitingThreads is the number of threads of one process that can wait in the queue, each on its own connection (GA_LANES_TO_WAIT).
 const waitingThreads = 60
 
-// crowdOf is a program with more threads than can wait in the queue. Each allocates 1 MiB and frees it.
+// crowdOf is the number of threads of a program, more than can wait in the queue. Each thread allocates 1 MiB and frees it.
 const crowdOf = 80
 
-// crowded starts such a program while a holder has the device, and returns both when the queue has as many threads as can wait.
+// crowded starts a program of crowdOf threads while a holder has the device. It returns both programs when the queue has as many threads as can wait.
 func crowded(t *testing.T, m *rig.Machine, flags ...string) (holder, crowd *rig.Program) {
 	holder = bare(m)
 	holder.Want("alloc all 100M", "ok")
@@ -27,7 +27,7 @@ func crowded(t *testing.T, m *rig.Machine, flags ...string) (holder, crowd *rig.
 	return holder, crowd
 }
 
-// processorTime returns for how long a process has had a processor, in clock ticks of 10 ms.
+// processorTime returns the processor time of a process, in clock ticks of 10 ms.
 func processorTime(t *testing.T, pid int) (ticks int) {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {
@@ -44,7 +44,7 @@ func processorTime(t *testing.T, pid int) (ticks int) {
 	return ticks
 }
 
-// TestThreadsWithoutAPlace: threads of a program for which there is no place in the queue wait beside it, and go on when there is room.
+// TestThreadsWithoutAPlace: threads of a program that find no place in the queue wait outside it, and go on when there is a place.
 func TestThreadsWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "")
@@ -57,7 +57,7 @@ func TestThreadsWithoutAPlace(t *testing.T) {
 	idle(m)
 }
 
-// TestThreadsWithoutAPlaceWaitTheirTime: their own time-out holds, and meanwhile they take next to no time of the processor.
+// TestThreadsWithoutAPlaceWaitTheirTime: threads outside the queue obey their own time limit, and use almost no processor time.
 func TestThreadsWithoutAPlaceWaitTheirTime(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "")
@@ -76,7 +76,7 @@ func TestThreadsWithoutAPlaceWaitTheirTime(t *testing.T) {
 	idle(m)
 }
 
-// TestThreadsWithoutAPlaceAreInterrupted: a signal to gpuarb run ends the wait of all threads, in the queue or beside it.
+// TestThreadsWithoutAPlaceAreInterrupted: a signal to gpuarb run ends the waits of all threads, inside and outside the queue.
 func TestThreadsWithoutAPlaceAreInterrupted(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "")
@@ -88,8 +88,8 @@ func TestThreadsWithoutAPlaceAreInterrupted(t *testing.T) {
 	idle(m)
 }
 
-// TestJobsWithoutAPlace: a user has as many requests waiting as one user may. A job of that user waits all the same, and begins when one
-// of them is served; its own time-out holds, and a signal ends its wait.
+// TestJobsWithoutAPlace: a user has the greatest allowed number of waiting requests. A further job of that user still waits, and begins when one
+// of the requests is served. The job's own time limit holds, and a signal ends its wait.
 func TestJobsWithoutAPlace(t *testing.T) {
 	t.Parallel()
 	if os.Getuid() != 0 {

@@ -49,8 +49,8 @@ func TestExclusive(t *testing.T) {
 	idle(m)
 }
 
-// TestNoWaitHasItsSlot: where each process, or thread, needs a slot, who does not wait has one from
-// its start, before its program uses the GPU, and over a restart of the daemon.
+// TestNoWaitHasItsSlot: if each process or thread needs a slot, a job with --no-wait has one from
+// its start, before its program uses the GPU. It keeps the slot over a restart of the daemon.
 func TestNoWaitHasItsSlot(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"process", "thread"} {
@@ -95,8 +95,8 @@ func TestExclusiveWaits(t *testing.T) {
 	idle(m)
 }
 
-// TestReservationOnDevicesOfTwoSizes: it is not cut down on the smaller one, which the job is
-// not given; who names both is told what the smaller one could have.
+// TestReservationOnDevicesOfTwoSizes: a reservation is not reduced to fit a smaller device that the job does not
+// use. A job that names both devices is told what the smaller device could reserve.
 func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "4G,8G", "")
@@ -177,7 +177,7 @@ func TestNoWaitSees(t *testing.T) {
 	idle(m)
 }
 
-// TestPlanIsWhatRuns: plan says of each device what `gpuarb run --min` then does there, and how many run at once.
+// TestPlanIsWhatRuns: for each device, plan predicts what `gpuarb run --min` does there, and how many such jobs run at once.
 func TestPlanIsWhatRuns(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "4G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=256M"},
@@ -200,7 +200,7 @@ func TestPlanIsWhatRuns(t *testing.T) {
 		anywhere := plan.Devices[0].Given || plan.Devices[1].Given
 		if !anywhere {
 			r := rig.Run(t, m.Gpuarb("run", "--min", size, "--", "/bin/true"))
-			most := "6.7 GiB is the most" // of the larger one
+			most := "6.7 GiB is the most" // the most on the larger device
 			if r.Code != 125 || !strings.Contains(r.Stderr, most) || !strings.Contains(text, most) || !strings.Contains(text, "`gpuarb run` refuses it") {
 				t.Errorf("--min %s fits none: %d %s\nplan: %s", size, r.Code, r.Stderr, text)
 			}

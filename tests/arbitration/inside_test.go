@@ -11,15 +11,15 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// inside is a command line of one `gpuarb run` in another: outer, with $G and $P for
-// gpuarb and the program in what a shell runs there.
+// inside returns a command line of one `gpuarb run` inside another. outer are the arguments of the outer command; its shell
+// runs script, with $G for gpuarb and $P for the program.
 func inside(m *rig.Machine, script string, outer ...string) []string {
 	script = strings.NewReplacer("$G", rig.Build(m.T, "gpuarb"), "$P", rig.Build(m.T, "programs/cudaprog-dlsym")).Replace(script)
 	return append(append([]string{"run"}, outer...), "--", "/bin/sh", "-c", script)
 }
 
-// TestRunInsideARun: a `gpuarb run` in another's job waits for nothing that this has, and
-// what it starts stays within its budget; it can be given less, and nothing more.
+// TestRunInsideARun: a `gpuarb run` inside another job does not wait for what that job holds, and
+// its programs stay within that job's budget. It can be given a smaller budget, but not a larger one.
 func TestRunInsideARun(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G,8G", "[[device]]\nslots.max = 1\n")
@@ -91,7 +91,7 @@ func signalInside(t *testing.T, run string) {
 	idle(m)
 }
 
-// waiter is the process that waits and has these words in its command; 0: there is none.
+// waiter returns the PID of the waiting process whose command line contains words; 0: there is none.
 func waiter(m *rig.Machine, words string) int {
 	for _, ticket := range m.Snapshot().Queue {
 		if strings.Contains(ticket.Command, words) {

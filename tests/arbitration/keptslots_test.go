@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestSlotsOfIdleJobsOverARestart checks that a restart of the daemon gives no job a slot, and takes none: jobs that began without a limit of
-// slots have none while they do nothing, though there is one now, and a job that began under the limit keeps its slot though there is none.
+// TestSlotsOfIdleJobsOverARestart checks that a restart of the daemon neither gives a job a slot nor takes one. A job that began before there
+// was a limit of slots has no slot while it is idle. A job that began under the limit keeps its slot when the limit is gone.
 func TestSlotsOfIdleJobsOverARestart(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")

@@ -14,9 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestHelperLeftBehind leaves a helper running whose job has a reservation. It checks that a request that is refused for this
-// reservation, the tables and gpuarb why name the helper and the command that gives the reservation back, also after a restart of
-// the daemon; and that the command works.
+// TestHelperLeftBehind leaves a helper running whose job has a reservation. A request is refused because of this
+// reservation. The refusal, the tables and gpuarb why must name the helper and the command that ends the reservation, also after a
+// restart of the daemon. The command must work.
 func TestHelperLeftBehind(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")

@@ -14,8 +14,8 @@ const (
 
 const errOutOfMemory = "err 2"
 
-// machine is one with devices of those sizes, on which contexts cost nothing, so that
-// a share of a device is what it says.
+// machine returns a machine with devices of the given sizes, on which contexts cost no memory, so that
+// a share of a device is an exact number of bytes.
 func machine(t testing.TB, devices, config string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: devices, NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n" + config})
@@ -27,20 +27,20 @@ func waiting(m *rig.Machine, n int) {
 	rig.Eventually(m.T, fmt.Sprintf("%d requests wait", n), func() bool { return len(m.Snapshot().Queue) == n })
 }
 
-// cudaprog starts the program that does as it is told below `gpuarb run`.
+// cudaprog starts the interactive test program below `gpuarb run`.
 func cudaprog(m *rig.Machine, flags ...string) *rig.Program {
 	m.T.Helper()
 	args := append([]string{"run"}, flags...)
 	return m.Interact(m.Gpuarb(append(args, "--", rig.Build(m.T, "programs/cudaprog-dlsym"))...))
 }
 
-// bare starts it under the bare preload, with more of an environment.
+// bare starts the interactive test program under the bare preload, with more variables.
 func bare(m *rig.Machine, env ...string) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/cudaprog-dlsym")))
 }
 
-// within fails the test where the driver ever saw more in use than the device has.
+// within fails the test if the driver ever saw more in use than most bytes.
 func within(m *rig.Machine, most uint64) {
 	m.T.Helper()
 	if peak := m.SimNumber("peak", "0"); peak > most {
@@ -48,7 +48,7 @@ func within(m *rig.Machine, most uint64) {
 	}
 }
 
-// idle fails the test where anything is left.
+// idle fails the test if any lease or memory remains.
 func idle(m *rig.Machine) {
 	m.T.Helper()
 	rig.Eventually(m.T, "nothing is held and nobody waits", func() bool {

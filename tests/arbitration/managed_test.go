@@ -21,7 +21,7 @@ func start(t *testing.T, m *rig.Machine, flags ...string) *rig.Program {
 	return m.Interact(m.Gpuarb(append(append([]string{"run"}, flags...), "--", rig.Build(t, "programs/cudaprog-dlsym"), "-")...))
 }
 
-// awaits waits until a reading has shown how much of a program's memory is away from the device.
+// awaits waits until the daemon has read from the device how much of a program's managed memory is away from it.
 func awaits(t *testing.T, m *rig.Machine, p *rig.Program, away accounting.Bytes) {
 	t.Helper()
 	pid := p.PID()
@@ -29,7 +29,7 @@ func awaits(t *testing.T, m *rig.Machine, p *rig.Program, away accounting.Bytes)
 }
 
 // TestManagedMemoryBeyondTheCard checks that a program without a limit can have more managed memory than the device has, as
-// without gpuarb. All of it counts as used, but of the device's memory it takes only the bytes that the device shows.
+// without gpuarb. All of it counts as used. Of the device's memory it occupies only the bytes that the device reports.
 func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
@@ -45,7 +45,7 @@ func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	b.Want("alloc y 6G", "ok")
 	b.Want("alloc z 3G", "err 2")
 	rig.Eventually(t, "it is told of less free memory", func() bool { return a.Ask("info") == fmt.Sprintf("ok %d %d", 2<<30, 8<<30) })
-	a.Want("prefetch x 0 0", "ok") // as many bytes as have room
+	a.Want("prefetch x 0 0", "ok") // as many bytes as fit
 	awaits(t, m, a, 10<<30)
 	b.Want("alloc z 1M", "err 2") // the device is full now
 	a.Want("prefetch x -1 0", "ok")
@@ -66,7 +66,7 @@ func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryCountsAgainstBudgets checks that managed memory counts against every budget in full, also while it is away from the
+// TestManagedMemoryCountsAgainstBudgets checks that managed memory counts in full against every budget, even while it is away from the
 // device.
 func TestManagedMemoryCountsAgainstBudgets(t *testing.T) {
 	t.Parallel()
@@ -92,27 +92,27 @@ func TestManagedMemoryCountsAgainstBudgets(t *testing.T) {
 	b.End()
 }
 
-// TestManagedMemoryFillsItsReservation checks that managed memory on the device fills its job's reservation, and takes no other room.
+// TestManagedMemoryFillsItsReservation checks that managed memory on the device fills its job's reservation first, and occupies no further memory.
 func TestManagedMemoryFillsItsReservation(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)
 	a, b := start(t, m, "--min", "4G"), start(t, m)
 	a.Want("managed x 3G", "ok")
 	a.Want("managed y 20G", "ok")
-	b.Want("alloc z 5G", "err 2") // 4 GiB are reserved all the same
+	b.Want("alloc z 5G", "err 2") // 4 GiB stay reserved
 	a.Want("prefetch x 0 0", "ok")
 	awaits(t, m, a, 20<<30)
 	b.Want("alloc z 4G", "ok")
 	b.Want("alloc w 1", "err 2")
 	a.Want("alloc p 1G", "ok") // inside the reservation
-	a.Want("alloc q 3G", "ok") // its own managed memory makes room
+	a.Want("alloc q 3G", "ok") // the driver moves the program's own managed memory out
 	a.Want("alloc r 1", "err 2")
 	a.End()
 	b.End()
 }
 
-// TestManagedMemoryMakesRoomForItsProgram checks that a program whose managed memory fills the device can allocate other memory,
-// for which the driver moves the managed memory out, as without gpuarb.
+// TestManagedMemoryMakesRoomForItsProgram checks that a program whose managed memory fills the device can allocate other memory.
+// The driver moves the managed memory out for it, as without gpuarb.
 func TestManagedMemoryMakesRoomForItsProgram(t *testing.T) {
 	t.Parallel()
 	m := managedMachine(t)

@@ -15,8 +15,8 @@ import (
 func TestOneJobWaitsForItself(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		knows bool // the process that starts them has asked the driver, and holds nothing
-		idle  bool // each has a thread that has nothing to do
+		knows bool // the parent process has called the driver, and holds nothing
+		idle  bool // each process also has an idle thread
 	}{
 		"all of it":           {},
 		"a controller beside": {knows: true},
@@ -79,7 +79,7 @@ func TestOneJobSharesItsBudget(t *testing.T) {
 	idle(m)
 }
 
-// oneJob starts a program below `gpuarb run` that holds nothing, and knows the driver or not.
+// oneJob starts a program below `gpuarb run` that holds nothing; knows: it has called the driver.
 func oneJob(t *testing.T, m *rig.Machine, knows bool, flags ...string) *rig.Program {
 	t.Helper()
 	args := append(append([]string{"run"}, flags...), "--", rig.Build(t, "programs/cudaprog-dlsym"), "--context", "none", "-")
@@ -109,8 +109,8 @@ func worker(t *testing.T, m *rig.Machine, runner *rig.Program, idle bool) *rig.P
 	return p
 }
 
-// finish ends each of the programs when it is answered. It returns how many of them were
-// served, and what the others said on stderr.
+// finish ends each program when it has an answer. It returns how many programs were
+// served, and the messages of the refused programs.
 func finish(t *testing.T, programs []*rig.Program) (served int, refused []string) {
 	t.Helper()
 	left := map[*rig.Program]bool{}

@@ -13,13 +13,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// Three students and the users and groups that they are; nobody has to know their names.
+// UIDs and GIDs of three students; they need no entry in /etc/passwd.
 const (
 	anne, bert, carl, teacher = 61001, 61002, 61003, 61004
 	class                     = 61100
 )
 
-// quarter is the configuration by which the class has a quarter of each device together.
+// quarter is a configuration that gives the class a quarter of each device, shared by its members.
 const quarter = `schema_version = 1
 [[rule]]
 name = "students"
@@ -38,9 +38,9 @@ func shared(m *rig.Machine, device int) figures.BudgetDeviceState {
 	return s.Budgets[0].Devices[device]
 }
 
-// TestThreeUsersShareAQuarter: what one of them holds the others cannot have, whatever they
-// are started by; who is none of them has the rest. So it stays when the daemon is killed (a
-// `gpuarb run` before it, too) and when the rule moves in the file.
+// TestThreeUsersShareAQuarter: memory that one student holds is not available to the other two, in whatever way their
+// programs are started. Other users have the rest of the device. All this holds after a kill of the daemon, even if a
+// `gpuarb run` was killed before it, and after the rule has moved in the file.
 func TestThreeUsersShareAQuarter(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: quarter})
@@ -110,7 +110,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	}
 }
 
-// parent is the process that started another one.
+// parent returns the PID of a process's parent.
 func parent(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// leaveBehind starts a `gpuarb run` whose command ends at once and leaves a program behind,
-// which has not used the GPU yet. It does when go is called; said is what it printed.
+// leaveBehind starts a `gpuarb run` whose command ends at once and leaves a program behind. The program
+// uses the GPU only after goOn is called; said returns what it printed.
 func leaveBehind(t *testing.T, m *rig.Machine, script string) (goOn func(), said func() string) {
 	t.Helper()
 	fifo, out := filepath.Join(m.Dir, "go"), filepath.Join(m.Dir, "said")
@@ -54,8 +54,8 @@ func livesOn(m *rig.Machine) {
 	m.AwaitLog("something of it lives on")
 }
 
-// TestJobOutlivesItsCommand: what a command leaves behind is in its job, and the job keeps
-// what is reserved for it, over a restart of the daemon too, until the last of it has ended.
+// TestJobOutlivesItsCommand: a program that a job's command leaves behind stays in the job. The job keeps
+// its reservation until the last such program has ended, also over a restart of the daemon.
 func TestJobOutlivesItsCommand(t *testing.T) {
 	t.Parallel()
 	for name, script := range map[string]string{
@@ -89,8 +89,8 @@ s.Popen(["LATE"], stdin=s.DEVNULL, stdout=s.DEVNULL, stderr=s.DEVNULL, start_new
 	}
 }
 
-// TestJobEndsWithNothingLeft: what nothing is left of has ended before the next is refused
-// for it; and what ends while there is no daemon, with the next one.
+// TestJobEndsWithNothingLeft: a job without processes ends before a new request could be refused
+// because of it. A job whose last process ends while no daemon runs ends with the start of the next daemon.
 func TestJobEndsWithNothingLeft(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "8G", "")
@@ -103,7 +103,7 @@ func TestJobEndsWithNothingLeft(t *testing.T) {
 	livesOn(m)
 	m.Kill()
 	goOn()
-	// Without its daemon, which gpuarb run names, the program is refused.
+	// gpuarb run named this daemon, so without it the program is refused.
 	rig.Eventually(t, "the program has ended", func() bool { return strings.Contains(said(), "alloc a err") })
 	m.Start()
 	idle(m)

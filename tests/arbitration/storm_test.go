@@ -27,7 +27,7 @@ var (
 	stormHold      = flag.Duration("arbitration.hold", 4*time.Millisecond, "the longest that a claim is held in a storm")
 )
 
-// stormEnv makes the test's own binary one of a storm's processes: socket and folder.
+// stormEnv is the variable that turns the test's own binary into a process of a storm: it has the socket and a folder.
 const stormEnv = "GPUARB_TEST_STORM"
 
 func TestMain(m *testing.M) {
@@ -43,9 +43,9 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// claimer claims, holds and releases until the file "stop" is there, and kills itself
-// with a claim in its hands one time in five. The kernel's lock of a file for each
-// device is the judge of "never two": it is gone when its process is.
+// claimer claims, holds and releases devices until the file "stop" exists. One time in five it kills itself
+// while it holds a claim. The oracle for "never two holders" is a file lock of the kernel for each
+// device, which ends with its process.
 func claimer(socket, dir string) error {
 	ctx := context.Background()
 	c, err := ipc.Dial(ctx, socket)
@@ -73,7 +73,7 @@ func claimer(socket, dir string) error {
 	}
 }
 
-// hold holds a claim for a random short time, and counts it.
+// hold holds a claim for a random short time, and counts that it did.
 func hold(dir string, held *os.File, claim *ipc.Claim) error {
 	f, err := os.OpenFile(filepath.Join(dir, fmt.Sprintf("device-%d", claim.Devices[0].Index)), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -84,7 +84,7 @@ func hold(dir string, held *os.File, claim *ipc.Claim) error {
 		return fmt.Errorf("TWO HOLDERS of device %d: %w", claim.Devices[0].Index, err)
 	}
 	fmt.Fprintln(held, claim.Devices[0].Index)
-	time.Sleep(rand.N(*stormHold)) // the work
+	time.Sleep(rand.N(*stormHold)) // stands for work
 	if rand.N(5) == 0 {
 		return unix.Kill(os.Getpid(), unix.SIGKILL)
 	}

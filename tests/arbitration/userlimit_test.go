@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// limitTable runs gpuarb limit and returns what it prints, with the columns one blank apart.
+// limitTable runs gpuarb limit and returns what it prints, with single spaces between the columns.
 func limitTable(t *testing.T, code int, stderr string, r rig.Result) string {
 	t.Helper()
 	if r.Code != code || !strings.Contains(r.Stderr, stderr) || stderr == "" && r.Stderr != "" {
@@ -26,7 +26,7 @@ func limitTable(t *testing.T, code int, stderr string, r rig.Result) string {
 	return strings.Join(lines, "\n")
 }
 
-// writeConfig takes another configuration's place.
+// writeConfig replaces the configuration file.
 func writeConfig(t *testing.T, m *rig.Machine, text string) {
 	t.Helper()
 	if err := os.WriteFile(filepath.Join(m.Dir, "gpuarb.toml"), []byte(text), 0o644); err != nil {
@@ -45,10 +45,10 @@ func reload(t *testing.T, m *rig.Machine) {
 	rig.Eventually(t, "the configuration is read again", func() bool { return strings.Count(m.Log(), said) > before })
 }
 
-// TestUserLimit: what root lets a user have in all holds for the programs that he runs and for
-// later ones, under whatever rules they are and whomever they share a budget with; it is shown
-// with who set it; he may lower it and raise it again, as far as root lets him; it stays over a
-// kill of the daemon and a reload, and is gone when it is taken off.
+// TestUserLimit: root's limit on a user bounds the sum of all programs of that user, including later ones. It holds
+// under all rules and in all shared budgets, and is shown with the name of the setter. The user
+// may lower it, and may raise it again up to root's value. It survives a
+// kill of the daemon and a reload, and ends when it is removed.
 func TestUserLimit(t *testing.T) {
 	t.Parallel()
 	config := `schema_version = 1
@@ -141,8 +141,8 @@ memory.max = "300M"
 	}
 }
 
-// TestUserWaitsForHisOwn: a program under on_full = "wait" waits until another of the same user
-// frees memory, and says who set the limit.
+// TestUserWaitsForHisOwn: a program under on_full = "wait" waits until another program of its user
+// frees memory. Its message says who set the limit.
 func TestUserWaitsForHisOwn(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
@@ -169,9 +169,9 @@ on_full = "wait"
 	b.End()
 }
 
-// TestRuleLimit: what a rule gives is changed for those under it and for later ones, where they
-// share its budget and where each has its own; it is shown with what the file says, stays when
-// the daemon is killed, and ends with a reload, or a restart with another file.
+// TestRuleLimit: a change of a rule's limit holds for running and for later programs under the rule, whether they
+// share its budget or have one each. It is shown beside the value in the file. It survives a kill of
+// the daemon, and ends with a reload, or with a restart that reads another file.
 func TestRuleLimit(t *testing.T) {
 	t.Parallel()
 	config := `schema_version = 1
@@ -224,8 +224,8 @@ memory.max = "100M"
 	b.End()
 }
 
-// TestUserFolder: root limits a user by his folder, as `gpuarb limit --user` does; the user may not; and the folder shows what he has,
-// also when nothing of his runs any more.
+// TestUserFolder: root can limit a user through the user's folder, as with `gpuarb limit --user`; the user cannot. The folder shows the user's
+// memory and limits, even when no program of the user runs.
 func TestUserFolder(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestThreeOfSixty: three programs that each need 60 % of a device, started together:
-// all finish with the right output, none fails.
+// TestThreeOfSixty: three programs that each need 60 % of a device are started together.
+// All finish with the right output.
 func TestThreeOfSixty(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", "")
@@ -43,8 +43,8 @@ func TestThreeOfSixty(t *testing.T) {
 	idle(m)
 }
 
-// TestSmallSteps: two programs that grow in small steps until neither can: one is
-// refused, with the circle explained on its stderr, and the other finishes.
+// TestSmallSteps: two programs grow in small steps until neither can grow further. One is
+// refused, with the deadlock explained on its stderr, and the other finishes.
 func TestSmallSteps(t *testing.T) {
 	t.Parallel()
 	for name, grace := range map[string]string{"at once": "", "busy thread": "deadlock_grace = \"200ms\"\n"} {
@@ -69,7 +69,7 @@ func TestSmallSteps(t *testing.T) {
 			if said := programs[refused].End(); !strings.Contains(said, "deadlock") {
 				t.Errorf("the refused one's stderr does not explain: %q", said)
 			}
-			other.Expect("0 alloc ok") // with what the refused one held, it goes on
+			other.Expect("0 alloc ok") // goes on with the memory of the refused program
 			for range 5 {
 				other.Tell("0 alloc more 5000000")
 				other.Expect("0 alloc ok")
@@ -108,7 +108,7 @@ func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 	return 0
 }
 
-// TestNewcomer: a request for 90 % of a device blocks no running job that grows within the free room, unless its rule has an
+// TestNewcomer: a waiting request for 90 % of a device does not block a running job that grows within the free memory. It does if its rule has
 // age_after and it has waited for that long.
 func TestNewcomer(t *testing.T) {
 	t.Parallel()
@@ -137,14 +137,14 @@ func TestNewcomer(t *testing.T) {
 		newcomer.Tell("alloc a 90M")
 		rig.Eventually(t, "it has waited for age_after", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 100 })
 		running.Want("free first", "ok")
-		running.Want("alloc third 30M", errOutOfMemory) // what there is belongs to who has aged
+		running.Want("alloc third 30M", errOutOfMemory) // the free memory belongs to the aged request
 		running.Want("free second", "ok")
 		newcomer.Expect("alloc a ok")
 		within(m, 100*mib)
 	})
 }
 
-// TestOwnQuota: a user who is stuck on a budget of his own delays nobody else.
+// TestOwnQuota: a user's request that waits for the user's own budget does not delay other users.
 func TestOwnQuota(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "100M", `[defaults]
@@ -160,7 +160,7 @@ memory.max = "30M"
 	}
 	one, two := quota(), quota()
 	one.Want("alloc a 20M", "ok")
-	two.Tell("alloc a 20M") // which waits at the quota
+	two.Tell("alloc a 20M") // waits at the user's budget
 	waiting(m, 1)
 	first.Want("alloc a 70M", "ok")
 	first.Want("free a", "ok")

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestJobsOfOneProcess: it may open some, and each on a connection of its own.
+// TestJobsOfOneProcess: one process may open a bounded number of jobs, each on a connection of its own.
 func TestJobsOfOneProcess(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -51,8 +51,8 @@ func TestJobsOfOneProcess(t *testing.T) {
 	}
 }
 
-// TestRetriesAreCountedOnce: streams asked for again after a restart, by the same number,
-// were taken before; a grant that the client does not count was not.
+// TestRetriesAreCountedOnce: after a restart a client repeats a request for streams under its old number. If the old daemon
+// granted them, they count once. If the client does not report them, they were not taken.
 func TestRetriesAreCountedOnce(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -127,7 +127,7 @@ func TestObjectsWithoutEnd(t *testing.T) {
 	}
 }
 
-// TestCountsOutOfRange: what makes no sense is refused by name, or held to what can be.
+// TestCountsOutOfRange: a count out of range is refused with a message that names it, or is limited to the range.
 func TestCountsOutOfRange(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -166,7 +166,7 @@ func TestCountsOutOfRange(t *testing.T) {
 	sane(t, m)
 }
 
-// TestLogNobodyReads: the daemon goes on, and ends, though its log is stuck.
+// TestLogNobodyReads: the daemon serves clients and can end although its log is a full pipe.
 func TestLogNobodyReads(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -182,7 +182,7 @@ func TestLogNobodyReads(t *testing.T) {
 	awaitSocket(m)
 	p := cudaprog(m)
 	say(t, p, "alloc a 1G", "ok")
-	for i := range 3000 { // each is a line of the log
+	for i := range 3000 { // each writes a line to the log
 		if got := p.Ask(fmt.Sprintf("alloc b%d 1", i)); got != "err 2" {
 			t.Fatalf("allocation %d: %s", i, got)
 		}

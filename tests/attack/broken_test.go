@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// breakable returns a machine, and a function that makes its daemon panic the next times that it comes to a place in its code.
+// breakable returns a machine, and a function that makes its daemon panic the next few times at a named place in its code.
 func breakable(t *testing.T, place string, o rig.Options) (m *rig.Machine, breaks func(times int)) {
 	t.Helper()
 	left := filepath.Join(t.TempDir(), "left")
@@ -41,8 +41,8 @@ func failures(m *rig.Machine, atLeast int) (n int) {
 	return n
 }
 
-// TestBrokenInvariantIsAPause checks that a daemon that breaks an invariant, with or without its lock held, starts itself again
-// in its own process. Programs see only a pause, programs that start meanwhile are limited too, and no count changes. The log has
+// TestBrokenInvariantIsAPause checks that a daemon restarts itself, in its own process, when it breaks an invariant with or without its lock
+// held. Programs see only a pause, programs that start meanwhile are limited too, and no count changes. The log has
 // the facts that lead to the cause.
 func TestBrokenInvariantIsAPause(t *testing.T) {
 	t.Parallel()
@@ -128,8 +128,8 @@ func TestClientThatBreaksTheDaemon(t *testing.T) {
 	m.AllGone()
 }
 
-// TestThirdFailureSetsTheStateAside checks that a daemon that fails for the third time within a minute while it restores the
-// state file sets the file aside and starts without it; the programs then report their memory.
+// TestThirdFailureSetsTheStateAside checks a daemon that fails for the third time within a minute while it restores the
+// state file. It sets the file aside and starts without it. The programs then report their memory.
 func TestThirdFailureSetsTheStateAside(t *testing.T) {
 	t.Parallel()
 	m, breaks := breakable(t, "recover.sessions", rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -151,7 +151,7 @@ func TestThirdFailureSetsTheStateAside(t *testing.T) {
 	m.AllGone()
 }
 
-// TestSocketStaysOverAFailure checks that a client that connects while the daemon starts itself again waits, and is not refused.
+// TestSocketStaysOverAFailure checks that a client that connects while the daemon restarts itself waits, and is not refused.
 func TestSocketStaysOverAFailure(t *testing.T) {
 	t.Parallel()
 	m, breaks := breakable(t, "request.answered", rig.Options{Devices: "1G", NoMount: true})

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// pause waits for a random moment: the tests that use it kill something then, and do
-// not depend on which moment it was.
+// pause waits for a random time. Tests use it to kill a process at an arbitrary moment, and
+// do not depend on that moment.
 func pause(d time.Duration) { <-time.After(d) }
 
 // TestDaemonKilledUnderLoad kills the daemon at random moments while twenty programs

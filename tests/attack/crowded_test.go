@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestBeyondTheBoundOfAProcess: a process that has 64 requests waiting is told the bound at the next one, with the time for which that
-// may be asked again. A claim of the process does so by itself, and is served when the device is free.
+// TestBeyondTheBoundOfAProcess: a process that has 64 waiting requests is refused at the next one, with the bound and the time after which it
+// may retry. A claim retries by itself, and is served when the device is free.
 func TestBeyondTheBoundOfAProcess(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "100M", NoMount: true, Config: strings.Replace(waiting, "max", "1h", 1)})

@@ -20,8 +20,8 @@ import (
 
 func init() { roles["settler"] = settler }
 
-// settler takes all the sessions, jobs and connections that a process is given, closes the connections of the sessions and jobs, which
-// live on, and says by which bounds it was refused: "sessions N jobs N connections N".
+// settler takes all sessions, jobs and connections that one process may have. It closes the connections of the sessions and jobs, which
+// live on, and reports the bounds that it met: "sessions N jobs N connections N".
 func settler(a *attacker) error {
 	count := map[string]int{}
 	take := func(what string, more func(*ipc.Client) error) error {
@@ -60,12 +60,12 @@ func settler(a *attacker) error {
 	return nil
 }
 
-// TestBoundsFitTheDescriptors: however few files the daemon may have open, users reach the bounds of sessions, jobs and connections, which
-// are named to them, before the daemon lacks a descriptor; and root still sees who that is.
+// TestBoundsFitTheDescriptors: however few files the daemon may open, users reach the bounds of sessions, jobs and connections
+// before the daemon runs out of descriptors. The refusals name the bounds, and root can still see which user reached them.
 func TestBoundsFitTheDescriptors(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
-	m.Use(frugal(t, m, 256)) // that is 32 sessions, 32 jobs, and 64 connections, of which 56 are users'
+	m.Use(frugal(t, m, 256)) // enough for 32 sessions, 32 jobs, and 64 connections, 56 of them for users
 	m.Start()
 	p := cudaprog(m)
 	say(t, p, "alloc a 60M", "ok")
@@ -88,8 +88,8 @@ func TestBoundsFitTheDescriptors(t *testing.T) {
 	}
 }
 
-// TestStartedWithFewerDescriptors: a daemon that may have fewer files open than the programs of the daemon before need says so and does
-// not start; with the limit of before it takes them up.
+// TestStartedWithFewerDescriptors: a daemon whose limit of open files is too low for the running programs says so and does
+// not start. With the old limit it resumes them.
 func TestStartedWithFewerDescriptors(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -111,13 +111,13 @@ func TestStartedWithFewerDescriptors(t *testing.T) {
 	m.AllGone()
 }
 
-// TestStartedAmongTooManyConnections: two users have all the connections that users may have. A
-// third one's programs are not without their limit for that.
+// TestStartedAmongTooManyConnections: two users have all connections that users may have. The programs of a
+// third user are still held to their limit.
 func TestStartedAmongTooManyConnections(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: "schema_version = 1\n[defaults]\nmemory.max = \"100M\"\n"})
-	m.Use(frugal(t, m, 256)) // that is 64 connections, of which 56 are users'
+	m.Use(frugal(t, m, 256)) // enough for 64 connections, 56 of them for users
 	m.Start()
 	crowded(t, m)
 	third := m.OtherUser(61003)
@@ -128,18 +128,18 @@ func TestStartedAmongTooManyConnections(t *testing.T) {
 	}
 }
 
-// crowded are programs of two users who have taken all the connections that users may have.
+// crowded starts programs of two users that take all connections that users may have.
 func crowded(t *testing.T, m *rig.Machine) {
 	t.Helper()
-	for i := range 4 { // a process may have a quarter
+	for i := range 4 { // one process may have a quarter of them
 		crowd := start(m, "crowd", "setpriv", fmt.Sprintf("--reuid=%d", 61001+i%2), "--regid=65534", "--clear-groups")
 		crowd.Tell("64")
 		crowd.Line()
 	}
 }
 
-// TestPageAmongTooManyConnections: the page and the metrics, whose process is one more user's, go on when others have taken all
-// the connections, which is when somebody looks at them.
+// TestPageAmongTooManyConnections: the page and the metrics keep working when other users have taken all connections.
+// An administrator needs them at that moment. Their process runs as a user of its own.
 func TestPageAmongTooManyConnections(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true, Config: "schema_version = 1\n[http]\nlisten = \"127.0.0.1:0\"\n"})
@@ -158,7 +158,7 @@ func TestPageAmongTooManyConnections(t *testing.T) {
 		return answer.StatusCode, string(text)
 	}
 	rig.Eventually(t, "the page has a state", func() bool { code, _ := get("/state"); return code == http.StatusOK })
-	follower, err := http.Get(url + "/events") // has it look each second
+	follower, err := http.Get(url + "/events") // makes the page read the state each second
 	check(t, err)
 	defer follower.Body.Close()
 	crowded(t, m)

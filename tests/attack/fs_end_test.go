@@ -40,7 +40,7 @@ func reads(folder int, name string) error {
 	return err
 }
 
-// rootless is a user's own daemon, with a program of his, that is stopped while he is inside: it says how that ended.
+// rootless starts a daemon as an ordinary user, with a program and a process inside its filesystem, stops the daemon and reports how it ended.
 func rootless(a *attacker) error {
 	home := os.Getenv("HOME")
 	for {
@@ -70,7 +70,7 @@ func holds(home string) (*exec.Cmd, error) {
 	return program, err
 }
 
-// stopWhileInside starts a daemon, and stops it as soon as it has a lease and some are inside.
+// stopWhileInside starts a daemon, and stops it as soon as it has a lease and processes are inside its filesystem.
 func stopWhileInside(home string) (string, error) {
 	var log bytes.Buffer
 	mount := filepath.Join(home, "gpu")
@@ -103,7 +103,7 @@ func stopWhileInside(home string) (string, error) {
 	_ = daemon.Process.Signal(unix.SIGTERM)
 	err = <-ended
 	all.Wait()
-	if at := bytes.Index(log.Bytes(), []byte("\n\n")); err != nil && at >= 0 { // what Go says last of it begins behind a blank line
+	if at := bytes.Index(log.Bytes(), []byte("\n\n")); err != nil && at >= 0 { // Go's last message begins after a blank line
 		log.Next(max(0, at-300))
 	}
 	if err != nil {

@@ -18,8 +18,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// readers read all of a machine's filesystem in several ways until stop, and tell how
-// often they came through.
+// readers read a machine's whole filesystem in several ways until stop is called. rounds counts
+// complete reads.
 func readers(t *testing.T, m *rig.Machine) (rounds *atomic.Int64, stop func()) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
@@ -40,7 +40,7 @@ func readers(t *testing.T, m *rig.Machine) (rounds *atomic.Int64, stop func()) {
 	return rounds, func() { cancel(); wg.Wait() }
 }
 
-// stuck opens a file, reads one byte and holds on to it, as a pager does.
+// stuck opens a file, reads one byte and keeps the file open, as a pager does.
 func stuck(t *testing.T, path string) *os.File {
 	t.Helper()
 	f, err := os.Open(path)
@@ -80,7 +80,7 @@ func TestReadersUnderLoad(t *testing.T) {
 	stop()
 }
 
-// TestDaemonKilledUnderReaders: a reader inside gets an error, not a place to hang, and
+// TestDaemonKilledUnderReaders: a reader inside the filesystem gets an error and does not hang, and
 // the next daemon mounts again.
 func TestDaemonKilledUnderReaders(t *testing.T) {
 	t.Parallel()
@@ -105,7 +105,7 @@ func TestDaemonKilledUnderReaders(t *testing.T) {
 	stop()
 }
 
-// TestUnmountedBySomebody: the socket goes on, the log says so, and a stop is a stop.
+// TestUnmountedBySomebody: when the filesystem is unmounted by hand, the socket keeps working, the log reports it, and the daemon can still be stopped.
 func TestUnmountedBySomebody(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G"})

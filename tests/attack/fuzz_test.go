@@ -49,7 +49,7 @@ func FuzzRequests(f *testing.F) {
 	})
 }
 
-// script is messages as FuzzRequests reads them.
+// script encodes messages in the form that FuzzRequests reads.
 func script(messages [][]byte) (text []byte) {
 	for _, m := range messages {
 		m = m[:min(len(m), 1<<16-1)]

@@ -15,7 +15,7 @@ import (
 
 func init() { roles["visitor"] = visit }
 
-// visit opens and ends sessions one after another ("UUID COUNT"), in every way there is.
+// visit opens and ends sessions one after another ("UUID COUNT"), in every possible way.
 func visit(a *attacker) error {
 	words, _ := a.next()
 	device, n := parseUUID(words[0]), 0
@@ -25,7 +25,7 @@ func visit(a *attacker) error {
 	for i := range n {
 		s, slot, err := a.lease(device)
 		if err != nil {
-			// A session that was only dropped is noticed a little later.
+			// The daemon notices a moment later that a session's connection was closed.
 			if strings.Contains(err.Error(), "sessions already") {
 				continue
 			}
@@ -56,12 +56,12 @@ func visit(a *attacker) error {
 	return nil
 }
 
-// records counts the live ones in a machine's state file, table by table.
+// records counts the live records in a machine's state file, for each table.
 func records(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	text, err := os.ReadFile(m.Socket + ".state")
 	check(t, err)
-	// As internal/statefile/records.go lays them out: the header tells the sizes.
+	// internal/statefile/records.go defines this layout: the header has the sizes.
 	at, live := int(binary.LittleEndian.Uint32(text[12:])), ""
 	for i, count := range []int{4096, 4096, 16384} {
 		size := int(binary.LittleEndian.Uint32(text[16+4*i:]))
@@ -77,8 +77,8 @@ func records(t *testing.T, m *rig.Machine) string {
 	return strings.TrimSpace(live)
 }
 
-// TestNothingIsLeftBehind: thousands of sessions and hundreds of processes later, the
-// daemon has what it had.
+// TestNothingIsLeftBehind: after thousands of sessions and hundreds of processes, the
+// daemon has as many descriptors, threads and records as before.
 func TestNothingIsLeftBehind(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestLastWordOverARestart: of a limit that an owner set on every device, and of one that root set on a single device, the later one is in
-// force there, also with the next daemon.
+// TestLastWordOverARestart: an owner sets a limit on all devices, and root sets one on a single device. On that device the later of the two
+// limits holds, also with the next daemon.
 func TestLastWordOverARestart(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -44,8 +44,8 @@ func TestLastWordOverARestart(t *testing.T) {
 	inForce(100 * mib)
 }
 
-// TestSlotOfAJobOverARestart: a memory.min that is set while a job runs takes no slot, and a job keeps its slot when its memory.min is taken
-// off, also with the next daemon.
+// TestSlotOfAJobOverARestart: setting memory.min while a job runs takes no slot, and a job keeps its slot when its memory.min is
+// removed. Both also hold with the next daemon.
 func TestSlotOfAJobOverARestart(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

@@ -30,16 +30,16 @@ func TestStoppedDaemonIsResumed(t *testing.T) {
 		if s.Page.Ended().Load() != 0 {
 			t.Error("the page says that the session has ended: the daemon has")
 		}
-		say(t, p, fmt.Sprintf("alloc a%d 4096", round), "ok") // of its credit
+		say(t, p, fmt.Sprintf("alloc a%d 4096", round), "ok") // from its credit
 		m.Start()
 		say(t, p, fmt.Sprintf("alloc b%d 200M", round), "ok")
 		agree(t, m)
 	}
 }
 
-// TestTakenWithoutADaemon: what a program takes while it may run without a limit is
-// counted when there is a daemon again, and what it gave back meanwhile is not taken
-// for rubbish.
+// TestTakenWithoutADaemon: memory that a program allocates while no daemon runs, and it may run without a limit, is
+// counted by the next daemon. Memory that it freed meanwhile is accepted as
+// freed.
 func TestTakenWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "8G", NoMount: true})
@@ -66,8 +66,8 @@ func TestTakenWithoutADaemon(t *testing.T) {
 	}
 }
 
-// TestBegunWithoutADaemon: a device that a program began to use while there was no
-// daemon has its lease when there is one again.
+// TestBegunWithoutADaemon: a program begins to use a device while no daemon runs.
+// The next daemon has a lease for it.
 func TestBegunWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -22,7 +22,7 @@ var (
 	daemonPath = flag.String("attack.daemon", "", "another gpuarbd to attack")
 )
 
-// roleVariable makes this binary one of the roles instead of the tests.
+// roleVariable is the variable that makes this binary run a role instead of the tests.
 const roleVariable = "ATTACK_ROLE"
 
 func TestMain(m *testing.M) {
@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// random is a source of its own for each test.
+// random returns a random source for one test.
 func random(t *testing.T) *rand.Rand {
 	n := uint64(0)
 	for _, c := range t.Name() {
@@ -41,7 +41,7 @@ func random(t *testing.T) *rand.Rand {
 	return rand.New(rand.NewPCG(*seed, n))
 }
 
-// machine is a machine whose daemon is watched for data races.
+// machine returns a machine, and fails the test if its daemon reports a data race.
 func machine(t *testing.T, o rig.Options) *rig.Machine {
 	t.Helper()
 	o.Binary, o.Life = *daemonPath, max(o.Life, time.Duration(*scale)*bounded.Lifetime)
@@ -62,7 +62,7 @@ func cudaprog(m *rig.Machine, args ...string) *rig.Program {
 	return m.Interact(m.Command(m.PreloadEnv(), rig.Build(m.T, "programs/cudaprog-dlsym"), args...))
 }
 
-// say asks a program something and checks its answer.
+// say sends a program a command and checks its answer.
 func say(t *testing.T, p *rig.Program, command, want string) {
 	t.Helper()
 	if got := p.Ask(command); got != want {
@@ -70,8 +70,8 @@ func say(t *testing.T, p *rig.Program, command, want string) {
 	}
 }
 
-// agree compares what the daemon says of every process but those in except with
-// the driver's own count, both ways. It holds whenever no call is under way.
+// agree compares the daemon's figures of every process, except those in except, with
+// the driver's own count, in both directions. Call it only while no driver call is in progress.
 func agree(t *testing.T, m *rig.Machine, except ...int) {
 	t.Helper()
 	if wrong := disagreement(m, except...); wrong != "" {
@@ -81,7 +81,7 @@ func agree(t *testing.T, m *rig.Machine, except ...int) {
 
 func disagreement(m *rig.Machine, except ...int) string { return m.Disagreement(except...) }
 
-// uuid is a device's, as a client names it.
+// uuid returns the UUID of a device in the form that clients send.
 func uuid(m *rig.Machine, device int) ipc.UUID {
 	m.T.Helper()
 	var id ipc.UUID
@@ -92,7 +92,7 @@ func uuid(m *rig.Machine, device int) ipc.UUID {
 	return id
 }
 
-// descriptors counts those that the daemon has open.
+// descriptors counts the daemon's open descriptors.
 func descriptors(t *testing.T, m *rig.Machine) int {
 	t.Helper()
 	entries, err := os.ReadDir(filepath.Join("/proc", fmt.Sprint(m.DaemonPID()), "fd"))

@@ -4,7 +4,7 @@ package attack
 
 import "testing"
 
-// TestFullMillionMessages: a million messages of any content and 10,000 hostile sessions, beside
+// TestFullMillionMessages: a million arbitrary messages and 10,000 hostile sessions, beside
 // honest programs whose answers are checked.
 func TestFullMillionMessages(t *testing.T) {
 	besideHonest(t, 1_000_000, 10_000)

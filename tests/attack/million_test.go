@@ -96,7 +96,7 @@ func bomb(a *attacker) error {
 			defer func() { <-places }()
 			cmd := exec.Command(os.Args[0])
 			cmd.Env = append(os.Environ(), roleVariable+"=brief", "BRIEF="+fmt.Sprint(words[0], " ", first+n))
-			_ = cmd.Run() // it ends as it likes
+			_ = cmd.Run() // its exit status is irrelevant
 		})
 	}
 	wg.Wait()
@@ -105,10 +105,10 @@ func bomb(a *attacker) error {
 	return nil
 }
 
-// briefSessions is how many sessions a process may have.
+// briefSessions is the number of sessions that one process may have.
 const briefSessions = 8
 
-// brief opens sessions, does harm in each, and dies without a word.
+// brief opens sessions, misuses each, and dies without closing them.
 func brief(a *attacker) error {
 	var text string
 	var n uint64
@@ -196,7 +196,7 @@ func TestEveryFieldMalformed(t *testing.T) {
 	say(t, honest, "free a", "ok")
 }
 
-// join opens a session of this process with a lease, which others may join.
+// join opens a session with a lease in this process, and returns a token for further connections.
 func join(t *testing.T, m *rig.Machine, device ipc.UUID) (ipc.Token, *ipc.Client) {
 	t.Helper()
 	var token ipc.Token
@@ -217,7 +217,7 @@ func join(t *testing.T, m *rig.Machine, device ipc.UUID) (ipc.Token, *ipc.Client
 	return token, c
 }
 
-// malformed is a message with each of its words in turn something else, and of other lengths.
+// malformed returns copies of a message: each with one word changed, and some with another length.
 func malformed(good []byte) (all [][]byte) {
 	for at := 0; at+4 <= min(len(good), 400); at += 4 {
 		for _, v := range []uint32{0, 1, 1 << 31, 1<<32 - 1} {
@@ -229,7 +229,7 @@ func malformed(good []byte) (all [][]byte) {
 	return append(all, good[:len(good)-1], append(append([]byte(nil), good...), 0), good[:ipc.HeaderSize-1])
 }
 
-// waitForBytes asks for bytes that are not there ("UUID BYTES"), and says when it has them.
+// waitForBytes requests bytes that are not free ("UUID BYTES"), and reports when it has them.
 func waitForBytes(a *attacker) error {
 	words, _ := a.next()
 	var bytes uint64
@@ -280,7 +280,7 @@ func TestStoppedAtTheHead(t *testing.T) {
 		check(t, syscall.Kill(pid, syscall.SIGSTOP))
 	}
 	say(t, holder, "free a", "ok")
-	if got := waiters[3].Line(); got != "has true" { // those before it do not move
+	if got := waiters[3].Line(); got != "has true" { // those before it in the queue do not finish
 		t.Errorf("the last one: %s", got)
 	}
 	for i, pid := range pids[:3] {

@@ -30,7 +30,7 @@ var patterns = []func(r *rand.Rand) uint64{
 }
 
 // scribble opens a lease ("start UUID PATTERN SEED") and writes into every word of its
-// page without a pause, while it asks for memory that it never takes. "stop" ends it.
+// page without a pause. Meanwhile it requests memory that it never allocates. "stop" ends it.
 func scribble(a *attacker) error {
 	for {
 		words, ok := a.next()
@@ -91,8 +91,8 @@ func askAndPunch(ctx context.Context, s *ipc.ShimSession, slot uint32, r *rand.R
 	}
 }
 
-// TestRubbishInThePage: whatever a client writes into its page, the rows of others and
-// the sums stay right, and the lock is never held for long.
+// TestRubbishInThePage: whatever a client writes into its lease page, the rows of other clients and
+// the sums stay right, and the daemon never holds its lock for long.
 func TestRubbishInThePage(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -140,7 +140,7 @@ func sane(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	s := m.Snapshot()
 	for _, d := range s.Devices {
-		var granted, away uint64 // of the granted bytes, what is not on the device: the scribbler also writes the word for managed memory
+		var granted, away uint64 // granted bytes that are away from the device, because the scribbler also writes the word for managed memory
 		for _, l := range s.Leases {
 			if l.Device != d.Index {
 				continue

@@ -75,8 +75,8 @@ func TestStoppedDaemon(t *testing.T) {
 	m.AllGone()
 }
 
-// TestExecUnderFire: programs that become others again and again, while the daemon is
-// killed: what they held before is never counted as theirs.
+// TestExecUnderFire: programs replace themselves by exec again and again while the daemon is
+// killed. Memory of the old program is never counted for the new one.
 func TestExecUnderFire(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -104,7 +104,7 @@ func TestExecUnderFire(t *testing.T) {
 	}
 }
 
-// TestExitInTheMiddle: programs that are killed while their threads ask leave nothing.
+// TestExitInTheMiddle: programs that are killed while their threads send requests leave nothing behind.
 func TestExitInTheMiddle(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

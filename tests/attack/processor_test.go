@@ -45,8 +45,8 @@ func init() {
 	}
 }
 
-// TestProcessorIsArbitrated: a program gets a lease on the processor by its UUID, is held by the budget that the rules give,
-// keeps what it has over a restart of the daemon, and gives all of it back when it is killed.
+// TestProcessorIsArbitrated: a program gets a lease on the processor by its UUID, and the budget in the rules holds. The program
+// keeps its memory over a restart of the daemon. All of it is free when the program is killed.
 func TestProcessorIsArbitrated(t *testing.T) {
 	t.Parallel()
 	folder := t.TempDir()

@@ -27,7 +27,7 @@ func TestOrderWithClockSetBack(t *testing.T) {
 	for _, p := range []*party{holder, early, late} {
 		p.resume()
 	}
-	second := late.ask(t.Context(), 600*mib) // which the daemon holds back for the first
+	second := late.ask(t.Context(), 600*mib) // the daemon delays it until the first is served
 	first = first.again()
 	if n := first.parked(); n.Position != 1 {
 		t.Errorf("the request that was there before has position %d", n.Position)

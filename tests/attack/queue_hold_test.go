@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// context asks for a context in a thread's name, on a connection of its own.
+// context requests a context for a thread, on a connection of its own.
 func (p *party) context(thread uint32, number uint64, flags uint32) *asked {
 	r := &asked{p: p, number: number, waits: make(chan ipc.WaitingReply, 1), done: make(chan error, 1)}
 	go func() {
@@ -35,8 +35,8 @@ func (p *party) context(thread uint32, number uint64, flags uint32) *asked {
 	return r
 }
 
-// TestSlotsOutliveTheDaemon: who has a slot has it with the next daemon too, and who waits
-// for one goes on waiting, whosever the slots are.
+// TestSlotsOutliveTheDaemon: with the next daemon every holder still has its slot, and requests
+// still wait for one. This holds for slots of jobs, processes and threads.
 func TestSlotsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"job", "process", "thread"} {
@@ -96,7 +96,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	}
 	m.Kill()
 	_ = r.end()
-	heldSince(t, m, 1) // as long as this machine is up
+	heldSince(t, m, 1) // since this machine was started
 	m.Start()
 	other.resume()
 	r = other.context(1, r.number, ipc.FlagRetry)
@@ -117,7 +117,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// heldSince writes into the state file when jobs got what they hold. That was known.
+// heldSince writes into the state file when jobs got their slots. An older daemon recorded that time.
 func heldSince(t *testing.T, m *rig.Machine, second uint32) {
 	t.Helper()
 	f, _, err := statefile.Open(m.Socket + ".state")
@@ -138,7 +138,7 @@ func heldSince(t *testing.T, m *rig.Machine, second uint32) {
 
 func init() { roles["rival"] = rival }
 
-// rival tries what only an owner or root may: "cancel TICKET", "close TOKEN", "urgent".
+// rival tries operations that only an owner or root may do: "cancel TICKET", "close TOKEN", "urgent".
 func rival(a *attacker) error {
 	for {
 		words, ok := a.next()
@@ -203,8 +203,8 @@ func TestRivals(t *testing.T) {
 	agreed(t, m, a, b)
 }
 
-// TestHostMaxIsTold: a process is told how much pinned host memory it may hold, by its
-// rule, and told again when it resumes.
+// TestHostMaxIsTold: a process gets the limit of pinned host memory of its
+// rule, and gets it again when it resumes.
 func TestHostMaxIsTold(t *testing.T) {
 	t.Parallel()
 	self, err := os.Executable()

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestStartsOutliveTheDaemon: programs and a job that wait for their memory.min wait on in their order when the daemon was killed, before any of
-// them has asked again, and nothing that they reserve is reserved twice.
+// TestStartsOutliveTheDaemon: programs and a job wait for their memory.min when the daemon is killed. With the next daemon they keep their order, even before
+// any of them has repeated its request, and no reservation is made twice.
 func TestStartsOutliveTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

@@ -15,14 +15,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// stormy is a party that asks, waits, gives up in every way there is, and frees, with as
+// stormy is a party that requests memory, waits, gives up in every possible way, and frees. It has as
 // many requests at a time as it has lanes.
 type stormy struct {
 	*party
 	mu sync.Mutex
 }
 
-// round is one request and what becomes of it.
+// round makes one request and ends it in a random way.
 func (p *stormy) round(r *rand.Rand) error {
 	bytes := uint64(1+r.IntN(300)) * mib
 	ctx, cancel := context.WithTimeout(p.t.Context(), patience)
@@ -32,9 +32,9 @@ func (p *stormy) round(r *rand.Rand) error {
 	}
 	told := func(ipc.WaitingReply) {}
 	switch r.IntN(4) {
-	case 0: // gives up as soon as it waits
+	case 0: // gives up as soon as the request waits
 		told = func(ipc.WaitingReply) { cancel() }
-	case 1: // gives up at any moment
+	case 1: // gives up at a random moment
 		time.AfterFunc(time.Duration(r.IntN(3000))*time.Microsecond, cancel)
 	}
 	c, err := ipc.Dial(ctx, p.m.Socket)
@@ -55,7 +55,7 @@ func (p *stormy) round(r *rand.Rand) error {
 	return nil
 }
 
-// walkAway asks and closes the connection without a look at what came.
+// walkAway sends a request and closes the connection without reading the answer.
 func (p *stormy) walkAway(ctx context.Context, r *rand.Rand, bytes uint64) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: p.m.Socket, Net: "unixpacket"})
 	if err != nil {
@@ -73,7 +73,7 @@ func (p *stormy) walkAway(ctx context.Context, r *rand.Rand, bytes uint64) error
 	if _, err := c.Read(buffer); err != nil {
 		return err
 	}
-	// With a request that finds no room this closes in the queue, or just as it is served.
+	// If the request does not fit, this closes the connection while it waits, or at the moment when it is served.
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	ask := ipc.Marshal(nil, ipc.Header{Type: ipc.TypeAlloc, Request: ipc.NewRequest()},
@@ -141,8 +141,8 @@ func TestQueueStorm(t *testing.T) {
 	all.ask(t.Context(), 1000*mib).granted()
 }
 
-// TestSessionsEndWhileTheyWait: a session that ends in any way takes its requests along,
-// and what they are due goes to the next.
+// TestSessionsEndWhileTheyWait: when a session ends in any way, its requests leave the queue,
+// and the memory meant for them goes to the next requests.
 func TestSessionsEndWhileTheyWait(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -167,7 +167,7 @@ func TestSessionsEndWhileTheyWait(t *testing.T) {
 			check(t, p.s.Main.Bye(t.Context()))
 		case "death":
 			dies.Signal(9)
-		case "resume": // the request comes again, on a connection of the session that was taken up
+		case "resume": // the request is repeated on a connection of the resumed session
 			after.parked()
 			p.resume()
 			if err := r.end(); !errors.Is(err, ipc.StatusNoSession) {
@@ -193,8 +193,8 @@ func TestSessionsEndWhileTheyWait(t *testing.T) {
 	agreed(t, m, a, next)
 }
 
-// TestReservationsWait: a session whose memory.min finds no room waits for it before it
-// begins; it can give up, and the daemon can be killed meanwhile.
+// TestReservationsWait: a session whose memory.min does not fit waits for it before it
+// begins. It can give up, and the daemon can be killed meanwhile.
 func TestReservationsWait(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true,
@@ -250,7 +250,7 @@ func TestReservationsWait(t *testing.T) {
 	}
 }
 
-// within receives from a channel that must not stay empty.
+// within receives from a channel, and fails the test if no value comes.
 func within[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {

@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// waiting is the configuration of a machine on which requests wait for room.
+// waiting is the configuration of a machine on which requests wait for memory.
 const waiting = "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"
 
 const mib = 1 << 20
@@ -22,8 +22,8 @@ const mib = 1 << 20
 // patience bounds every wait of these tests.
 const patience = 60 * time.Second
 
-// party is a session of this process with a lease, which keeps its own count of what it
-// holds: the oracle of these tests.
+// party is a session of this process with a lease. It keeps its own count of the bytes that it
+// holds, which is the oracle of these tests.
 type party struct {
 	t    *testing.T
 	m    *rig.Machine
@@ -39,7 +39,7 @@ func partyOf(t *testing.T, m *rig.Machine, bytes uint64) *party {
 	return &party{t: t, m: m, s: s, slot: slot, held: bytes}
 }
 
-// asked is a request that may wait.
+// asked is a request in progress, which may wait in the queue.
 type asked struct {
 	p      *party
 	bytes  uint64
@@ -84,7 +84,7 @@ func (r *asked) told(n ipc.WaitingReply) {
 	}
 }
 
-// parked waits until the request was told that it waits.
+// parked waits until the daemon has answered that the request waits.
 func (r *asked) parked() ipc.WaitingReply {
 	r.p.t.Helper()
 	select {
@@ -111,7 +111,7 @@ func (r *asked) end() error {
 	panic("unreachable")
 }
 
-// granted waits for the reply, which must be good.
+// granted waits for the reply, which must be a grant.
 func (r *asked) granted() {
 	r.p.t.Helper()
 	if err := r.end(); err != nil {
@@ -131,7 +131,7 @@ func (p *party) free(bytes uint64) {
 	}
 }
 
-// resume takes the session up again with a daemon that was restarted.
+// resume resumes the session with a restarted daemon.
 func (p *party) resume() {
 	p.t.Helper()
 	c, err := ipc.Dial(p.t.Context(), p.m.Socket)
@@ -139,12 +139,12 @@ func (p *party) resume() {
 	check(p.t, p.s.Resume(p.t.Context(), c, []ipc.ResumeLease{{Device: uuid(p.m, 0), Used: p.held, Slot: p.slot}}))
 }
 
-// again sends a request again, as one that was sent before.
+// again repeats a request under its old number.
 func (r *asked) again() *asked {
 	return r.p.send(r.p.t.Context(), r.bytes, r.number, ipc.FlagRetry)
 }
 
-// agreed compares what the daemon says of this process with the parties' own counts.
+// agreed compares the daemon's figures of this process with the parties' own counts.
 func agreed(t *testing.T, m *rig.Machine, parties ...*party) {
 	t.Helper()
 	var want, got uint64
@@ -161,8 +161,8 @@ func agreed(t *testing.T, m *rig.Machine, parties ...*party) {
 
 func queueLength(m *rig.Machine) int { return len(m.Snapshot().Queue) }
 
-// TestParkedInOrder: who waits is told so, and served in order of arrival; meanwhile the
-// connection takes nothing but GiveUp and Freed.
+// TestParkedInOrder: a waiting client is told that it waits, and requests are served in order of arrival. Meanwhile the
+// client's connection accepts only GiveUp and Freed.
 func TestParkedInOrder(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -185,8 +185,8 @@ func TestParkedInOrder(t *testing.T) {
 	agreed(t, m, a, b, c)
 }
 
-// TestParkedConnection: what may not come while a request waits is refused, and the
-// request waits on.
+// TestParkedConnection: a message that is not allowed while a request waits is refused, and the
+// request keeps waiting.
 func TestParkedConnection(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -397,7 +397,7 @@ func queueUp(a *attacker) error {
 	return nil
 }
 
-// waitOnce asks for bytes on a connection of its own, and gives them back.
+// waitOnce requests bytes on a connection of its own, waits for them, and frees them.
 func waitOnce(a *attacker, s *ipc.ShimSession, slot uint32, bytes uint64, told func()) error {
 	told = sync.OnceFunc(told)
 	defer told()
@@ -417,14 +417,14 @@ func waitOnce(a *attacker, s *ipc.ShimSession, slot uint32, bytes uint64, told f
 	return err
 }
 
-// TestThousandWait: a thousand connections wait, others are served meanwhile, and in the
-// end each of the thousand is.
+// TestThousandWait: a thousand connections wait while other clients are served. In the
+// end each of the thousand is served.
 func TestThousandWait(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G,1G", NoMount: true, Config: waiting})
 	a := partyOf(t, m, 1010*mib)
 	var crowds []*rig.Program
-	const each, processes = 63, 16 // a process has at most 64 requests that wait, and 1,024 wait in all
+	const each, processes = 63, 16 // a process may have 64 waiting requests, and all processes 1,024
 	for range processes {
 		p := start(m, "queue")
 		if got := p.Ask(fmt.Sprintf("wait %x %d %d", [16]byte(uuid(m, 0)), each, 20*mib)); got != "ok" {
@@ -451,8 +451,8 @@ func TestThousandWait(t *testing.T) {
 	rig.Eventually(t, "nobody waits", func() bool { return queueLength(m) == 0 })
 }
 
-// TestJobsAcrossRestarts: a claim is its holder's through a restart, who waits for it
-// keeps the place, and who does not want to wait is told that it is busy.
+// TestJobsAcrossRestarts: over a restart a claim stays with its holder, and a waiting claim
+// keeps its place. A claim without waiting is told that the device is busy.
 func TestJobsAcrossRestarts(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -504,7 +504,7 @@ func TestJobsAcrossRestarts(t *testing.T) {
 	rig.Eventually(t, "the jobs are gone", func() bool { return len(m.Snapshot().Jobs) == 0 })
 }
 
-// rawConn speaks one message at a time, good or not.
+// rawConn sends and receives single messages, well-formed or malformed.
 type rawConn struct {
 	t *testing.T
 	c *net.UnixConn
@@ -531,7 +531,7 @@ func sendBody[T ipc.Body](r *rawConn, typ ipc.Type, request uint64, body *T) {
 	check(r.t, err)
 }
 
-// want reads up to the reply to a request, past its notices unless they are what is wanted.
+// want reads up to the reply to a request. It skips notices unless the wanted status is a notice's.
 func (r *rawConn) want(request uint64, status ipc.Status) {
 	r.t.Helper()
 	buffer := make([]byte, ipc.MaxReply)

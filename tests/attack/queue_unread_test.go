@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// answered waits until something lies there to be read, and leaves it.
+// answered waits until data can be read, and does not read it.
 func (r *rawConn) answered() {
 	r.t.Helper()
 	raw, err := r.c.SyscallConn()
@@ -23,7 +23,7 @@ func (r *rawConn) answered() {
 	}))
 }
 
-// joined is a raw connection of a party's session.
+// joined returns a raw connection that has joined a party's session.
 func (p *party) joined() *rawConn {
 	p.t.Helper()
 	r := rawClient(p.t, p.m.Socket)
@@ -32,8 +32,8 @@ func (p *party) joined() *rawConn {
 	return r
 }
 
-// TestGrantsThatNobodyRead: what a reply grants that its client did not stay to read goes
-// back, whatever it is, whether the client went before the reply came or after it.
+// TestGrantsThatNobodyRead: a grant whose client never reads the reply is taken back. This holds for every kind of grant,
+// and whether the client left before or after the reply came.
 func TestGrantsThatNobodyRead(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})
@@ -62,7 +62,7 @@ func TestGrantsThatNobodyRead(t *testing.T) {
 			if way != "closes at once" {
 				r.answered()
 			}
-			if way == "shuts down when it is there" { // a forked child may have the connection too
+			if way == "shuts down when it is there" { // because a forked child may hold the connection open, too
 				raw, err := r.c.SyscallConn()
 				check(t, err)
 				check(t, raw.Control(func(fd uintptr) { check(t, unix.Shutdown(int(fd), unix.SHUT_RDWR)) }))
@@ -75,7 +75,7 @@ func TestGrantsThatNobodyRead(t *testing.T) {
 	agreed(t, m, p)
 }
 
-// holdings is all that a daemon counts as held.
+// holdings are all sums of the daemon over held memory, streams and slots.
 type holdings struct {
 	used, committed   accounting.Bytes
 	streams, contexts int
@@ -99,7 +99,7 @@ func held(m *rig.Machine) (h holdings) {
 	return h
 }
 
-// TestGrantToldAgain: a request that comes again on another connection has its grant, and
+// TestGrantToldAgain: a request that is repeated on another connection gets its grant again, and
 // keeps it when the first connection ends with the answer unread.
 func TestGrantToldAgain(t *testing.T) {
 	t.Parallel()
@@ -121,9 +121,9 @@ func TestGrantToldAgain(t *testing.T) {
 	agreed(t, m, p)
 }
 
-// TestAskedAgainAndUnread: what was granted before a session was taken up again, and its client
-// does not name then, is free, and new when it is asked for again: the answer to that is taken back too where it is not
-// read.
+// TestAskedAgainAndUnread: a grant was made before a session was resumed, and the client does not report it on resuming.
+// It is free then, and a repeated request gets a new grant. If the client does not read that answer, the new grant is taken back,
+// too.
 func TestAskedAgainAndUnread(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Config: waiting})

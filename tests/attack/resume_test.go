@@ -18,9 +18,9 @@ import (
 func init() { roles["resumer"] = resumer }
 
 // resumer is an attacker that opens jobs and sessions and sends Resume in each of their states. Each command opens a
-// connection, which stays open: "job MIN WAITMILLIS" opens a job, "open JOB" a session, "wait JOB" a session that waits
-// for its reservation, "waited" waits for its end, "giveup" ends its wait, "resume JOB UUID USED" resumes under a new
-// token, "own UUID USED" under that of the last opened session, "bye" ends this session.
+// connection, which stays open. "job MIN WAITMILLIS" opens a job, "open JOB" a session, "wait JOB" a session that waits
+// for its reservation. "waited" waits for the end of that wait, and "giveup" gives it up. "resume JOB UUID USED" resumes under a new
+// token, "own UUID USED" under the token of the last opened session, and "bye" ends that session.
 func resumer(a *attacker) error {
 	var open *ipc.ShimSession
 	waits, giveUp := context.WithCancel(a.ctx)
@@ -88,7 +88,7 @@ func (a *attacker) openPerProcess(c *ipc.Client, words []string) (ipc.Token, err
 	return job.Job, err
 }
 
-// resumeIn sends a Resume that claims one lease, on the device words[0] with words[1] bytes in use.
+// resumeIn sends a Resume that reports one lease, on the device words[0] with words[1] bytes in use.
 func (a *attacker) resumeIn(session ipc.Token, hello ipc.HelloRequest, words []string) error {
 	used, err := strconv.ParseUint(words[1], 10, 64)
 	if err != nil {
@@ -146,9 +146,9 @@ func TestResumeAtEveryState(t *testing.T) {
 	}
 }
 
-// TestResumedWithoutReservation loses the state file, and has another job reserve the bytes that were a program's
-// memory.min. It checks that the program goes on without its reservation, also with the next daemon, and gets it back
-// as soon as there is room.
+// TestResumedWithoutReservation loses the state file, and lets another job reserve the bytes that were a program's
+// memory.min. The program goes on without its reservation, also with the next daemon, and gets it back
+// as soon as it fits.
 func TestResumedWithoutReservation(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" +

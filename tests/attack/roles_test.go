@@ -21,7 +21,7 @@ import (
 // answers each with one line on stdout, as rig.Program expects.
 type role func(a *attacker) error
 
-// attacker is this process in a role.
+// attacker is this process while it plays a role.
 type attacker struct {
 	ctx    context.Context
 	socket string

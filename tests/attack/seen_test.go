@@ -29,7 +29,7 @@ var lost = map[string]func(t *testing.T, path string){
 	"jobs of rubbish":   spoilJobs,
 }
 
-// spoilJobs makes each job's record one that makes no sense.
+// spoilJobs overwrites each job's record with an invalid one.
 func spoilJobs(t *testing.T, path string) {
 	text, err := os.ReadFile(path)
 	check(t, err)
@@ -39,14 +39,14 @@ func spoilJobs(t *testing.T, path string) {
 	}
 }
 
-// limited is a program and the most that it, and those that share with it, may hold.
+// limited is a program with its own limit, and the limit of the budget that it shares.
 type limited struct {
 	p     *rig.Program
 	holds uint64
 	limit uint64
 }
 
-// brim checks that a program gets the last byte inside its limit and not the one after it.
+// brim checks that a program gets the last byte inside its limit and not one byte more.
 func (l *limited) brim(t *testing.T, when string) {
 	t.Helper()
 	left := l.limit - l.holds
@@ -66,8 +66,8 @@ func (l *limited) brim(t *testing.T, when string) {
 	say(t, l.p, "free last", "ok")
 }
 
-// TestLimitsAreThosePagesShow: whatever became of the state file, no program gets a byte
-// more than it might have before, nor one less.
+// TestLimitsAreThosePagesShow: whatever happened to the state file, every program gets exactly as many bytes
+// as before, neither more nor less.
 func TestLimitsAreThosePagesShow(t *testing.T) {
 	t.Parallel()
 	for name, harm := range lost {
@@ -83,13 +83,13 @@ func TestLimitsAreThosePagesShow(t *testing.T) {
 				harm(t, m.Socket+".state")
 				m.Start()
 				for _, l := range programs {
-					l.p.Ask("info") // takes its session up again
+					l.p.Ask("info") // resumes its session
 				}
 				for i, l := range programs {
 					l.brim(t, fmt.Sprintf("round %d, program %d", round, i))
 				}
 			}
-			m.Kill() // and what was taken from the pages is kept like everything else
+			m.Kill() // limits read from lease pages must survive this restart, too
 			m.Start()
 			for i, l := range programs {
 				l.p.Ask("info")
@@ -99,8 +99,8 @@ func TestLimitsAreThosePagesShow(t *testing.T) {
 	}
 }
 
-// crowdOfLimits starts programs that are limited in each way that a daemon cannot know from
-// its configuration.
+// crowdOfLimits starts programs with limits that a daemon cannot know from
+// its configuration, one of each kind.
 func crowdOfLimits(t *testing.T, m *rig.Machine) []*limited {
 	t.Helper()
 	run := func(device int, args ...string) *rig.Program {
@@ -130,7 +130,7 @@ func crowdOfLimits(t *testing.T, m *rig.Machine) []*limited {
 	}
 }
 
-// openJob opens a job of this process's own, which ends with the test.
+// openJob opens a job in this process, which ends with the test.
 func openJob(t *testing.T, m *rig.Machine, r ipc.JobOpenRequest) ipc.Token {
 	t.Helper()
 	c, err := ipc.Dial(t.Context(), m.Socket)
@@ -149,8 +149,8 @@ func set(t *testing.T, m *rig.Machine, pid int, limit string) {
 	}
 }
 
-// TestPagesLowerAlone: what a client writes into its page where the daemon knows nothing
-// better spoils its own budget, and gets it nothing.
+// TestPagesLowerAlone: a client writes false limits into its lease page, and the daemon has no better
+// record. This can reduce the client's own budget, but cannot enlarge it.
 func TestPagesLowerAlone(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -184,7 +184,7 @@ func TestPagesLowerAlone(t *testing.T) {
 	}
 }
 
-// lie fills a page's limits with noise.
+// lie fills a page's limits with random values.
 func lie(r *rand.Rand, page *ipc.LeasePage) {
 	page.SetJobOptions(ipc.JobOptions{Memory: r.Uint64() >> r.IntN(64), Share: r.Uint32(), Streams: r.Uint32() >> r.IntN(32), Job: r.Uint32()})
 	page.Limit(0).Store(r.Uint64() >> r.IntN(64))

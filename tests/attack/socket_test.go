@@ -25,7 +25,7 @@ func init() {
 	roles["flooder"] = flood
 }
 
-// kinds of rubbish that a babbler sends.
+// rubbish are generators of the messages that a babbler sends.
 var rubbish = []func(r *rand.Rand, device ipc.UUID) []byte{
 	func(r *rand.Rand, _ ipc.UUID) []byte { return noise(r, r.IntN(64)) },
 	func(r *rand.Rand, _ ipc.UUID) []byte { return noise(r, r.IntN(100_000)) },
@@ -38,7 +38,7 @@ var rubbish = []func(r *rand.Rand, device ipc.UUID) []byte{
 		}
 		return m
 	},
-	func(r *rand.Rand, d ipc.UUID) []byte { return request(r, d) }, // proper, and in any order
+	func(r *rand.Rand, d ipc.UUID) []byte { return request(r, d) }, // well-formed, in random order
 }
 
 func noise(r *rand.Rand, n int) []byte {
@@ -53,7 +53,7 @@ var extremes = []uint64{0, 1, 1 << 20, 1<<31 - 1, 1 << 31, 1<<32 - 1, 1 << 47, 1
 
 func extreme(r *rand.Rand) uint64 { return extremes[r.IntN(len(extremes))] }
 
-// request is some proper request, at least by its lengths.
+// request returns a random request whose lengths, at least, are right.
 func request(r *rand.Rand, device ipc.UUID) []byte {
 	h := ipc.Header{Request: r.Uint64N(4)}
 	slot := uint32(r.IntN(3))
@@ -91,8 +91,8 @@ func request(r *rand.Rand, device ipc.UUID) []byte {
 	return ipc.Marshal(nil, h, &ipc.Empty{})
 }
 
-// babble sends rubbish ("UUID SEED MESSAGES") over connection after connection, some of
-// it with descriptors, and now and then reads what is answered.
+// babble sends malformed messages ("UUID SEED MESSAGES") over one connection after another, some of
+// them with descriptors, and sometimes reads the answers.
 func babble(a *attacker) error {
 	words, _ := a.next()
 	var seed uint64
@@ -117,7 +117,7 @@ func babble(a *attacker) error {
 				rights = unix.UnixRights(0, 1, 2, int(os.Stdin.Fd()))[:unix.CmsgSpace(4*(1+r.IntN(4)))]
 			}
 			if _, _, err := c.WriteMsgUnix(m, rights, nil); err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.EMSGSIZE) {
-				break // the daemon has had enough of this one
+				break // the daemon has closed this connection
 			}
 			if r.IntN(4) > 0 {
 				_ = c.SetReadDeadline(time.Now().Add(time.Millisecond))
@@ -131,8 +131,8 @@ func babble(a *attacker) error {
 	return nil
 }
 
-// crowd opens as many connections as it is told, keeps those that stay open, and says
-// how many were turned away with a word about it.
+// crowd opens the ordered number of connections, keeps those that stay open, and reports
+// how many were refused with a message.
 func crowd(a *attacker) error {
 	words, _ := a.next()
 	var n int
@@ -150,7 +150,7 @@ func crowd(a *attacker) error {
 				if err != nil {
 					continue
 				}
-				// A tool's Hello is answered, or the connection is one too many.
+				// The daemon answers a tool's Hello, unless the connection exceeds the bound.
 				_, err = c.Hello(a.ctx, ipc.HelloRequest{Kind: ipc.KindTool})
 				mu.Lock()
 				if err != nil && strings.Contains(err.Error(), "connections, the most") {
@@ -170,8 +170,8 @@ func crowd(a *attacker) error {
 	return nil
 }
 
-// flood sends what costs the daemon most, as fast as it can, until it is told to stop:
-// notices, refused requests, and snapshots that it never reads.
+// flood sends the messages that cost the daemon most, as fast as possible, until "stop":
+// notices, refused requests, and requests for snapshots that it never reads.
 func flood(a *attacker) error {
 	words, _ := a.next()
 	s, slot, err := a.lease(parseUUID(words[0]))
@@ -199,7 +199,7 @@ func flood(a *attacker) error {
 	return nil
 }
 
-// pour sends a message again and again, and reads no answer.
+// pour repeats a message without reading answers.
 func pour(ctx context.Context, socket string, sent *atomic.Int64, kind ipc.Type) {
 	message := ipc.Marshal(nil, ipc.Header{Type: kind, Request: 1}, &ipc.Empty{})
 	for ctx.Err() == nil {
@@ -218,7 +218,7 @@ func pour(ctx context.Context, socket string, sent *atomic.Int64, kind ipc.Type)
 	}
 }
 
-// TestRubbishOnTheSocket: honest programs notice nothing of it.
+// TestRubbishOnTheSocket: honest programs are undisturbed while other processes send malformed messages.
 func TestRubbishOnTheSocket(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -254,8 +254,8 @@ func TestRubbishOnTheSocket(t *testing.T) {
 	agree(t, m)
 }
 
-// TestTenThousandConnections: the daemon takes what one process may have, and says no
-// to the rest; others come through meanwhile and afterwards.
+// TestTenThousandConnections: the daemon accepts as many connections as one process may have, and refuses
+// the rest. Other clients are served meanwhile and afterwards.
 func TestTenThousandConnections(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -274,7 +274,7 @@ func TestTenThousandConnections(t *testing.T) {
 	rig.Eventually(t, "the connections are closed", func() bool { return descriptors(t, m) <= before+2 })
 }
 
-// TestFlood: what is sent without a pause, and never read, costs others no more than time.
+// TestFlood: messages that are sent without a pause, and whose answers are never read, cost other clients only time.
 func TestFlood(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

@@ -24,7 +24,7 @@ func gpuarbd(t testing.TB) string {
 	return rig.Build(t, "gpuarbd")
 }
 
-// TestImpossibleStarts: each ends with a line that says what is wrong, and leaves nothing.
+// TestImpossibleStarts: each impossible start ends with a line that says what is wrong, and leaves no files behind.
 func TestImpossibleStarts(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
@@ -66,7 +66,7 @@ func TestImpossibleStarts(t *testing.T) {
 	}
 }
 
-// TestRelativePaths: they are meant from where the daemon was started.
+// TestRelativePaths: relative paths are resolved in the folder in which the daemon was started.
 func TestRelativePaths(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
@@ -83,7 +83,7 @@ func TestRelativePaths(t *testing.T) {
 	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
-// TestNamespaceOfItsOwn: a daemon that cannot see who connects says why, and what to do.
+// TestNamespaceOfItsOwn: a daemon in a PID namespace that hides its clients says why it cannot start, and what to do.
 func TestNamespaceOfItsOwn(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
@@ -103,7 +103,7 @@ func activate(m *rig.Machine, kind ...string) *exec.Cmd {
 	args := append(kind, "-l", m.Socket, "-E", "LD_LIBRARY_PATH", "-E", "SIMCUDA_DIR", "-E", "SIMCUDA_DEVICES",
 		gpuarbd(m.T), "--socket", m.Socket, "--mount", "none")
 	cmd := m.Command(m.Env(), "systemd-socket-activate", args...)
-	cmd.Stderr = m // its log, for the case that the test fails
+	cmd.Stderr = m // shown if the test fails
 	return cmd
 }
 
@@ -120,15 +120,15 @@ func awaitSocket(m *rig.Machine) {
 	})
 }
 
-// awaitListening is awaitSocket for systemd's stand-in, whom a connection would have
+// awaitListening does what awaitSocket does without connecting, because a connection would make systemd's stand-in
 // start the daemon.
 func awaitListening(m *rig.Machine) {
 	m.T.Helper()
 	m.AwaitLog("Listening on ")
 }
 
-// TestReadOnlyRuntime: where nothing can be written the daemon of an inherited socket
-// goes on without a state file.
+// TestReadOnlyRuntime: if its runtime folder is read-only, the daemon of an inherited socket
+// runs without a state file.
 func TestReadOnlyRuntime(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Stopped: true})
@@ -241,8 +241,8 @@ func TestSocketRemoved(t *testing.T) {
 	check(t, rig.Wait(t, rig.Patience, cmd))
 }
 
-// TestSignals: TERM under load, HUP with a mistake in the configuration, and many of
-// either.
+// TestSignals: the daemon gets SIGTERM under load, SIGHUP with a mistake in the configuration, and many of
+// each.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},

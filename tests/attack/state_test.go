@@ -32,7 +32,7 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	"records of rubbish": func(t *testing.T, r *rand.Rand, path string) {
 		info, err := os.Stat(path)
 		check(t, err)
-		overwriteFile(t, path, 56, []byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}) // 256 of each
+		overwriteFile(t, path, 56, []byte{0, 1, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0}) // 256 records in each table
 		for range 2000 {
 			at := 4096 + r.Int64N(info.Size()-4200)
 			overwriteFile(t, path, at, []byte{1, 0, 0, 0})
@@ -59,8 +59,8 @@ var damage = map[string]func(t *testing.T, r *rand.Rand, path string){
 	},
 }
 
-// eachSession tells where each live session's record is, as internal/statefile/records.go lays
-// them out.
+// eachSession calls f with the offset of each live session's record, by the layout in
+// internal/statefile/records.go.
 func eachSession(t *testing.T, path string, f func(at int64)) {
 	t.Helper()
 	text, err := os.ReadFile(path)
@@ -91,8 +91,8 @@ func overwriteFile(t *testing.T, path string, at int64, text []byte) {
 	check(t, err)
 }
 
-// TestDamagedState: whatever the state file has become, the daemon starts, and its
-// clients tell it what they hold.
+// TestDamagedState: the daemon starts with any damaged state file, and its
+// clients report what they hold.
 func TestDamagedState(t *testing.T) {
 	t.Parallel()
 	for name, harm := range damage {
@@ -120,15 +120,15 @@ func TestDamagedState(t *testing.T) {
 	}
 }
 
-// TestReservationBeyondEveryDevice: a job whose record has come to reserve more than any device has
-// goes on, and nothing is reserved for it.
+// TestReservationBeyondEveryDevice: the record of a job is changed to reserve more than any device has.
+// The job goes on without a reservation.
 func TestReservationBeyondEveryDevice(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
 	p := m.Interact(m.Gpuarb("run", "--memory", "500M", "--", rig.Build(t, "programs/cudaprog-dlsym")))
 	say(t, p, "alloc a 200M", "ok")
 	m.Kill()
-	const ofMin = 56 // in the first job's record
+	const ofMin = 56 // offset in the first job's record
 	overwriteFile(t, m.Socket+".state", 4096+ofMin+7, []byte{0x7f})
 	m.Start()
 	say(t, p, "alloc b 1M", "ok")
@@ -147,7 +147,7 @@ func TestOneDaemonForAState(t *testing.T) {
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
 	p := cudaprog(m)
 	say(t, p, "alloc a 100M", "ok")
-	m.Halt(m.DaemonPID()) // it would make its socket again
+	m.Halt(m.DaemonPID()) // else it would make its socket again
 	check(t, os.Remove(m.Socket))
 	check(t, os.Remove(m.Socket+".lock"))
 	r := rig.Run(t, m.Command(append(m.Env(), rig.NoProcessor...), gpuarbd(t), "--socket", m.Socket, "--mount", "none"))
@@ -188,8 +188,8 @@ func fill(t *testing.T, dir string) {
 	}
 }
 
-// TestFullDisk: admission goes on where the runtime directory has no room, and the log says that the state is not kept. If the room
-// ends while the daemon runs, nothing is lost: all that it writes down has been allocated.
+// TestFullDisk: the daemon admits requests although its runtime directory is full, and the log says that the state is not kept. If the disk
+// fills while the daemon runs, no state is lost, because the state file was allocated in full.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
 	for when, size := range map[string]int{"before the start": 1 << 20, "while it runs": 64 << 20} {
@@ -231,7 +231,7 @@ func TestFullDisk(t *testing.T) {
 	}
 }
 
-// TestStateOfAnotherSizeIsSetAside checks that a state file which has a wrong size is kept under the name that the log says.
+// TestStateOfAnotherSizeIsSetAside checks that a state file with a wrong size is renamed, and that the log names the new name.
 func TestStateOfAnotherSizeIsSetAside(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

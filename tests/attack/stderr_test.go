@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestNobodyReadsStandardError: what the library says to a user neither ends nor stops a program whose standard error is a pipe that
-// nobody reads (any more).
+// TestNobodyReadsStandardError: messages of the library neither end nor block a program whose standard error is a pipe
+// without a reader, or with one that has stopped reading.
 func TestNobodyReadsStandardError(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

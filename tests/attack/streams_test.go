@@ -11,13 +11,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// streamsMachine is a machine with a streams.max.
+// streamsMachine returns a machine with a streams.max.
 func streamsMachine(t *testing.T, most int) *rig.Machine {
 	return machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
 		Config: fmt.Sprintf("schema_version = 1\n[defaults]\nstreams.max = %d\n", most)})
 }
 
-// streamsAre checks the daemon's count of a program's streams, and the driver's.
+// streamsAre compares a program's streams with the daemon's count and the driver's.
 func streamsAre(t *testing.T, m *rig.Machine, p *rig.Program, want int) {
 	t.Helper()
 	if l, h := m.Lease(p.PID(), 0), m.HeldBy(p.PID(), 0); l.Streams != want || h.Streams != want {
@@ -46,7 +46,7 @@ func TestStreamsWithoutAMessage(t *testing.T) {
 	settle(t, m, []*rig.Program{p})
 }
 
-// TestStreamsOfManyThreads: threads that make and destroy streams at once have exactly as many as there may be.
+// TestStreamsOfManyThreads: threads that make and destroy streams at once have together exactly as many as the cap allows.
 func TestStreamsOfManyThreads(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{2, 7, 40} {
@@ -63,8 +63,8 @@ func TestStreamsOfManyThreads(t *testing.T) {
 	}
 }
 
-// TestStreamsOverRestarts kills daemons in the middle of a crowd: each count is the driver's afterwards. With
-// little room the count goes to and fro with each refusal; while there is no daemon nothing is refused.
+// TestStreamsOverRestarts kills daemons while many threads make streams. Afterwards each count equals the driver's. Near the
+// cap, program and daemon pass the count to each other at each refusal. While no daemon runs, no stream is refused.
 func TestStreamsOverRestarts(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{256, 20} {
@@ -100,7 +100,7 @@ func number(answer string) int {
 	return n
 }
 
-// TestStreamsLimitedLive changes streams.max of a program that has streams: below what there are, and up again.
+// TestStreamsLimitedLive lowers streams.max of a program below its number of streams, and raises it again.
 func TestStreamsLimitedLive(t *testing.T) {
 	t.Parallel()
 	m := streamsMachine(t, 8)
@@ -117,7 +117,7 @@ func TestStreamsLimitedLive(t *testing.T) {
 	settle(t, m, []*rig.Program{p})
 }
 
-// TestStreamsLimitedWithoutADaemon lowers streams.max in the configuration while there is no daemon, and then has each stream charged.
+// TestStreamsLimitedWithoutADaemon lowers streams.max in the configuration while no daemon runs, and then makes each stream charged.
 func TestStreamsLimitedWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	const config = "schema_version = 1\n[defaults]\nstreams.max = "
@@ -139,7 +139,7 @@ func TestStreamsLimitedWithoutADaemon(t *testing.T) {
 	streamsAre(t, m, p, 3)
 }
 
-// TestStreamsOfALiar: whatever a process writes into its count, the others' are right, and its own slot comes back.
+// TestStreamsOfALiar: whatever a process writes into its stream count, the counts of other processes stay right, and its own slot is freed at its end.
 func TestStreamsOfALiar(t *testing.T) {
 	t.Parallel()
 	m := streamsMachine(t, 4)

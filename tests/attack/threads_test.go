@@ -11,9 +11,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestThreadNumbers: a client numbers its threads as it likes, in the scope that makes each of
-// them count. So many are remembered as the page of bounds says, over a restart too; the next
-// is refused by name, and one is forgotten with its last object.
+// TestThreadNumbers: a client can use any thread numbers, in the scope in which each thread
+// needs a slot. The daemon remembers as many as the page of bounds says, also over a restart. The next
+// number is refused with that bound, and a number is forgotten with its last object.
 func TestThreadNumbers(t *testing.T) {
 	t.Parallel()
 	const most = 1024

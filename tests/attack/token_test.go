@@ -83,13 +83,13 @@ func (a *attacker) misuse(words []string, token ipc.Token) error {
 	return err
 }
 
-// resumeAs sends a Resume with any token and page (−1: none) on a connection of its
-// own, which stays open, and returns what the daemon has against it.
+// resumeAs sends a Resume with the given token and page (−1: none) on a connection of its
+// own, which stays open. It returns the daemon's error.
 func resumeAs(socket string, token ipc.Token, page int, leases []ipc.ResumeLease) error {
 	return resumeWith(socket, token, helloIn(""), page, leases)
 }
 
-// resumeWith is resumeAs with a Hello that may name a job.
+// resumeWith does what resumeAs does, with a Hello that may name a job.
 func resumeWith(socket string, token ipc.Token, hello ipc.HelloRequest, page int, leases []ipc.ResumeLease) error {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: socket, Net: "unixpacket"})
 	if err != nil {
@@ -133,7 +133,7 @@ func shimOf(t *testing.T, m *rig.Machine, bytes uint64) (*ipc.ShimSession, uint3
 	return s, slot
 }
 
-// TestStolenTokens: a token is worth nothing in another process's hands.
+// TestStolenTokens: a token is worthless in another process.
 func TestStolenTokens(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})
@@ -168,7 +168,7 @@ func TestStolenTokens(t *testing.T) {
 		{thief, "job " + token, "names no job"},
 		{nobody, "join " + token, "belongs to process"},
 		{nobody, fmt.Sprintf("job %x", [16]byte(theirs)), "names a job of user 1, this is user 65534"},
-		{nobody, fmt.Sprintf("job %x", [16]byte(job.Job)), "taken"}, // root may start programs as somebody else
+		{nobody, fmt.Sprintf("job %x", [16]byte(job.Job)), "taken"}, // root may start programs as another user
 	} {
 		c.who.Tell(c.what)
 		if got := c.who.Line(); !strings.Contains(got, c.says) {
@@ -180,7 +180,7 @@ func TestStolenTokens(t *testing.T) {
 	}
 }
 
-// TestClaimsOnResume: what a client says that it has takes no more than asking would.
+// TestClaimsOnResume: memory that a client reports when it resumes is limited like requested memory.
 func TestClaimsOnResume(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -196,12 +196,12 @@ func TestClaimsOnResume(t *testing.T) {
 		}
 		sane(t, m)
 	}
-	say(t, honest, "alloc b 20M", honest.Ask("alloc b 20M")) // as there is room; no lie took what it holds
+	say(t, honest, "alloc b 20M", honest.Ask("alloc b 20M")) // the false report took no memory from the honest program
 	agree(t, m, thief.PID())
 }
 
-// TestStreamsClaimedOnResume: as many streams as a client says that it has are charged to its own
-// budget, and no further: what others may have stays theirs.
+// TestStreamsClaimedOnResume: streams that a client reports when it resumes are charged to its own
+// budget only. Other clients can have as much as before.
 func TestStreamsClaimedOnResume(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -225,8 +225,8 @@ func TestStreamsClaimedOnResume(t *testing.T) {
 	agree(t, m, thief.PID())
 }
 
-// TestResumeTwice: the session is the same, and nothing is counted twice; a page that
-// the daemon did not make is not taken up in place of the one that it knows.
+// TestResumeTwice: resuming twice gives the same session, and no bytes count twice. A page that
+// the daemon did not make does not replace the page that it knows.
 func TestResumeTwice(t *testing.T) {
 	t.Parallel()
 	m := machine(t, rig.Options{Devices: "1G", NoMount: true})

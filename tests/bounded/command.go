@@ -12,8 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Patience is how long any one thing that must happen may take on a busy machine. Where
-// tests are expected to fail, GPUARB_TEST_PATIENCE makes them do so sooner.
+// Patience is the longest time that any one expected event may take on a busy machine. In runs whose
+// tests must fail, GPUARB_TEST_PATIENCE shortens it.
 var Patience = patience()
 
 func patience() time.Duration {
@@ -24,8 +24,8 @@ func patience() time.Duration {
 }
 
 const (
-	// Lifetime is how long a program may run that others talk to, and a test that
-	// waits for many things in turn.
+	// Lifetime limits a program that answers commands, and a test that
+	// waits for many events in turn.
 	Lifetime = 5 * time.Minute
 	// Grace is the time between the request to print all stacks and the kill.
 	Grace = 5 * time.Second
@@ -37,11 +37,11 @@ type process struct {
 	limit time.Duration
 
 	mu sync.Mutex
-	t  testing.TB // nil when the test is over: nothing can be said any more
+	t  testing.TB // nil when the test is over, because it cannot log or fail any more
 }
 
-// Command is a program that runs in a process group of its own for at most limit.
-// All ways to wait for it are bounded by that, as is reading from its pipes.
+// Command returns a program that runs in a process group of its own for at most limit.
+// The limit also bounds each wait for the program and each read from its pipes.
 func Command(t testing.TB, limit time.Duration, name string, args ...string) *exec.Cmd {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	cmd := exec.CommandContext(ctx, name, args...)
@@ -75,14 +75,14 @@ func Start(t testing.TB, name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// cancel ends a program whose time is up, or whose test is over.
+// cancel ends a program after its limit, or at the end of its test.
 func (p *process) cancel(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	pid := p.cmd.Process.Pid
 	if p.t != nil && ctx.Err() == context.DeadlineExceeded {
 		p.t.Errorf("%v has not ended after %v\n%s", p.cmd.Args, p.limit, Threads(pid))
-		// A Go program tells by this where its goroutines are.
+		// SIGQUIT makes a Go program print its goroutines.
 		_ = send(pid, unix.SIGQUIT)
 		time.AfterFunc(Grace, func() { killRest(p.cmd.Process) })
 		return nil
@@ -90,10 +90,10 @@ func (p *process) cancel(ctx context.Context) error {
 	return send(pid, unix.SIGKILL)
 }
 
-// Kill kills a command that was started, with all that it started.
+// Kill kills a started command and all processes that it started.
 func Kill(cmd *exec.Cmd) { killRest(cmd.Process) }
 
-// send gives a signal to a child and to the group that it leads, if it does.
+// send sends a signal to a child, and to its process group if the child leads one.
 func send(pid int, sig unix.Signal) error {
 	_ = unix.Kill(-pid, sig)
 	return unix.Kill(pid, sig)

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// listener is a test that collects what it is told.
+// listener is a test that collects its own messages.
 type listener struct {
 	testing.TB
 	said string

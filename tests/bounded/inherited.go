@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// longestTemp is how long the name of the folder for temporary files may be: a socket's
-// path has 107 bytes, and a test's own folder and file take up to 80 of them.
+// longestTemp is the longest usable name of the folder for temporary files, in bytes. A socket's
+// path has at most 107 bytes, and a test's own folder and file take up to 80 of them.
 const longestTemp = 24
 
 // init sets what tests inherit from their parent process to the values of a login shell, so that
@@ -21,7 +21,7 @@ func init() {
 		inheritNoIgnoredSignals()
 		inheritNoService()
 		inheritNoLongTemp()
-		unix.Umask(0o022) // tests hand files to other users; TestUmask has the daemon under others
+		unix.Umask(0o022) // tests hand files to other users; TestUmask runs the daemon with other masks
 	}
 }
 
@@ -32,22 +32,22 @@ func init() {
 func inheritNoIgnoredSignals() {
 	for _, sig := range []os.Signal{unix.SIGHUP, unix.SIGINT} {
 		if signal.Ignored(sig) {
-			signal.Notify(make(chan os.Signal, 1), sig) // to us it is still nothing
+			signal.Notify(make(chan os.Signal, 1), sig) // this process still ignores the signal
 		}
 	}
 }
 
-// inheritNoService removes the variables by which systemd talks to a service, in which the tests may run: they are not
-// meant for the programs that the tests start.
+// inheritNoService removes the variables by which systemd talks to a service, in which the tests may run. They are not
+// for the programs that the tests start.
 func inheritNoService() {
 	for _, name := range []string{"LISTEN_PID", "LISTEN_FDS", "LISTEN_FDNAMES", "WATCHDOG_PID", "WATCHDOG_USEC", "NOTIFY_SOCKET"} {
 		_ = os.Unsetenv(name)
 	}
 }
 
-// inheritNoLongTemp has temporary files where the path of a socket is short enough.
+// inheritNoLongTemp moves temporary files to /tmp if the path of a socket would become too long.
 func inheritNoLongTemp() {
 	if len(os.TempDir()) > longestTemp {
-		_ = os.Setenv("TMPDIR", "/tmp") // where that is not allowed, sockets tell
+		_ = os.Setenv("TMPDIR", "/tmp") // if this fails, making a socket fails with a clear message
 	}
 }

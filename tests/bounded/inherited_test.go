@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// TestInherited runs this program again as nohup, a background job and a user with a long
-// TMPDIR and another umask have it: what it starts knows nothing of that.
+// TestInherited runs this program again with the signals, TMPDIR and umask of nohup, of a background job and of an
+// unusual user. The programs that it starts have none of these settings.
 func TestInherited(t *testing.T) {
 	if os.Getenv("BOUNDED_TEST_INHERITED") != "" {
 		const script = `grep ^SigIgn /proc/$$/status; echo "$TMPDIR"; umask`

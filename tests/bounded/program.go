@@ -5,8 +5,8 @@ import (
 	"syscall"
 )
 
-// WriteProgram writes a file that is going to be run. No child is started meanwhile: it would have the
-// file open for writing too until its own program runs, and what is open for writing does not run.
+// WriteProgram writes a file that will be executed. It lets no child start meanwhile: a forked child has the
+// file open for writing until its exec, and the kernel refuses to execute a file that is open for writing.
 func WriteProgram(path string, text []byte) error {
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Threads says what each thread of a process and of the others in its group waits
-// for, as far as the kernel tells.
+// Threads describes what each thread of a process group waits
+// for, as far as the kernel shows it.
 func Threads(group int) string {
 	var text strings.Builder
 	for _, pid := range members(group) {
@@ -27,13 +27,13 @@ func Threads(group int) string {
 	return text.String()
 }
 
-// members are the processes of a group, its leader included though it lead none.
+// members returns the processes of a group, and the process with the group's number even if it leads no group.
 func members(group int) []int {
 	pids := []int{group}
 	stats, _ := filepath.Glob("/proc/[0-9]*/stat") // the pattern is good
 	for _, path := range stats {
 		text := read(path)
-		// After the name in parentheses, which may hold anything: state, parent, group.
+		// Skip the name in parentheses, which may contain any text: state, parent, group follow.
 		fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
 		if err == nil && pid != group && len(fields) > 2 && fields[2] == strconv.Itoa(group) {
@@ -43,7 +43,7 @@ func members(group int) []int {
 	return pids
 }
 
-// read is a small file's text; none, where it has gone or is not for us to see.
+// read returns the text of a small file, or "" if the file is gone or not readable.
 func read(path ...string) string {
 	text, err := os.ReadFile(filepath.Join(path...))
 	if err != nil {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// Until returns when something has become true, looking again and again; the test
-// fails when it has not within Patience.
+// Until polls f until it returns true. The test
+// fails if that takes longer than Patience; what describes the expected state.
 func Until(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(Patience)
@@ -18,7 +18,7 @@ func Until(t testing.TB, what string, f func() bool) {
 	}
 }
 
-// Receive is the next value of a channel, which has to come within Patience.
+// Receive returns the next value of a channel. The test fails if no value comes within Patience.
 func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -30,8 +30,8 @@ func Receive[T any](t testing.TB, what string, from <-chan T) T {
 	}
 }
 
-// Within returns when f has; where that takes longer than Patience, the test fails,
-// and f is left behind. For what nothing else can bound, such as a read of a mount
+// Within runs f and returns when f does. If that takes longer than Patience, the test fails
+// and f is left running. Use it for calls that cannot be interrupted, such as a read of a mount
 // whose daemon is stuck.
 func Within(t testing.TB, what string, f func()) {
 	t.Helper()
@@ -40,7 +40,7 @@ func Within(t testing.TB, what string, f func()) {
 	}
 }
 
-// Done is Within that only says whether f has returned.
+// Done runs f and reports whether it returned within Patience.
 func Done(f func()) bool {
 	done := make(chan struct{})
 	go func() { defer close(done); f() }()

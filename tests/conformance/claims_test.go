@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// pool is a machine whose devices are claimed.
+// pool returns a machine with devices to claim, and a client.
 func pool(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: devices, NoMount: true})
@@ -31,7 +31,7 @@ func dial(t *testing.T, m *rig.Machine) *ipc.Client {
 	return c
 }
 
-// try claims without waiting; nil when there is none to be had.
+// try claims devices without waiting; nil: none is free.
 func try(t *testing.T, c *ipc.Client, devices ...int) *ipc.Claim {
 	t.Helper()
 	ctx, stop := context.WithTimeout(t.Context(), rig.Patience)
@@ -43,7 +43,7 @@ func try(t *testing.T, c *ipc.Client, devices ...int) *ipc.Claim {
 	return claim
 }
 
-// parked is a claim under way.
+// parked is a claim that was sent and may wait in the queue.
 type parked struct {
 	t    *testing.T
 	done chan struct{}
@@ -52,7 +52,7 @@ type parked struct {
 	stop context.CancelFunc
 }
 
-// park claims and waits for it elsewhere.
+// park sends a claim and waits for its answer in another goroutine.
 func park(t *testing.T, m *rig.Machine, as ...func(*ipc.ClaimRequest)) *parked {
 	t.Helper()
 	var request ipc.ClaimRequest
@@ -71,7 +71,7 @@ func park(t *testing.T, m *rig.Machine, as ...func(*ipc.ClaimRequest)) *parked {
 
 func exclusively(r *ipc.ClaimRequest) { r.Exclusive = true }
 
-// claim waits until the claim is answered.
+// claim waits for the answer and returns the claim.
 func (p *parked) claim() *ipc.Claim {
 	p.t.Helper()
 	<-p.done // its context bounds it
@@ -90,7 +90,7 @@ func (p *parked) waits(m *rig.Machine, n int) {
 	}
 }
 
-// resolved says whether it is answered.
+// resolved reports whether the claim has an answer.
 func (p *parked) resolved() bool {
 	select {
 	case <-p.done:
@@ -109,7 +109,7 @@ func release(t *testing.T, c *ipc.Claim) {
 	}
 }
 
-// leased are the devices that are claimed, as a snapshot tells.
+// leased returns the indices of the claimed devices, from a snapshot.
 func leased(m *rig.Machine) []int {
 	m.T.Helper()
 	var all []int
@@ -121,7 +121,7 @@ func leased(m *rig.Machine) []int {
 	return all
 }
 
-// TestE1NoDevice: a machine without a GPU answers at once, and its snapshot is empty.
+// TestE1NoDevice: on a machine without a GPU, claims are answered at once and the snapshot is empty.
 func TestE1NoDevice(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "none")
@@ -143,7 +143,7 @@ func TestE1NoDevice(t *testing.T) {
 	}
 }
 
-// TestE2OneDevice: one device serialises claims.
+// TestE2OneDevice: on a machine with one device, claims are granted one after the other.
 func TestE2OneDevice(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G")
@@ -156,7 +156,7 @@ func TestE2OneDevice(t *testing.T) {
 	}
 }
 
-// TestE3TwoDevices: two claims at once get two devices; a third gets the one that is dropped.
+// TestE3TwoDevices: two claims at once get two devices, and a third claim gets the first device that is released.
 func TestE3TwoDevices(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G,1G")
@@ -173,8 +173,8 @@ func TestE3TwoDevices(t *testing.T) {
 	}
 }
 
-// mixed is a machine with one simulated NVIDIA device beside those of other vendors
-// that a tree as in /sys describes.
+// mixed returns a machine with one simulated NVIDIA device, and with devices of other vendors
+// from a made-up /sys tree.
 func mixed(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	t.Helper()
 	tree, err := filepath.Abs("../../daemon/inventory/testdata/mixed")
@@ -185,8 +185,8 @@ func mixed(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	return m, dial(t, m)
 }
 
-// TestE4SameVendor and TestE5MixedVendors: each card is a device of its own, of its
-// vendor, also where two vendors count from 0.
+// TestE4SameVendor and TestE5MixedVendors: each card is a device of its own with the right
+// vendor, even if two vendors both number their cards from 0.
 func TestE4SameVendor(t *testing.T) {
 	t.Parallel()
 	m, c := mixed(t, "1G,1G")
@@ -225,8 +225,8 @@ func TestE5MixedVendors(t *testing.T) {
 	}
 }
 
-// TestE6Snapshot: every device in stable order, with vendor, name and index, and
-// whether it is leased at that moment.
+// TestE6Snapshot: the snapshot has every device in stable order, with vendor, name and index, and
+// whether it is claimed at that moment.
 func TestE6Snapshot(t *testing.T) {
 	t.Parallel()
 	m, c := mixed(t, "1G,2G")
@@ -244,7 +244,7 @@ func TestE6Snapshot(t *testing.T) {
 	}
 }
 
-// TestE7Pending: the number of parked claims is exact.
+// TestE7Pending: the snapshot has the exact number of waiting claims.
 func TestE7Pending(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G")
@@ -271,7 +271,7 @@ func TestE7Pending(t *testing.T) {
 	release(t, held)
 }
 
-// TestE8Try: a claim that does not wait is never in the queue.
+// TestE8Try: a claim without waiting never enters the queue.
 func TestE8Try(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G")
@@ -291,7 +291,7 @@ func TestE8Try(t *testing.T) {
 	}
 }
 
-// TestE9TryTakesNoDue: what is released to a parked claimer is not for who does not wait.
+// TestE9TryTakesNoDue: a device that is released to a waiting claim is not given to a claim without waiting.
 func TestE9TryTakesNoDue(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G")
@@ -336,8 +336,8 @@ func TestE9TryTakesNoDue(t *testing.T) {
 	release(t, alone.claim())
 }
 
-// TestE10Dropped: a claim goes back by release, and by the death of its holder,
-// whichever way it was taken.
+// TestE10Dropped: a device is free again when its claim is released, and when its holder dies,
+// for each way of claiming.
 func TestE10Dropped(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G")
@@ -350,7 +350,7 @@ func TestE10Dropped(t *testing.T) {
 		}
 		next := park(t, m)
 		waiting(m, 1)
-		p.Signal(syscall.SIGKILL) // which leaves its program behind, at the end of its stdin
+		p.Signal(syscall.SIGKILL) // the program survives, and ends at the end of its stdin
 		p.CloseStdin()
 		release(t, next.claim())
 	}
@@ -359,7 +359,7 @@ func TestE10Dropped(t *testing.T) {
 	}
 }
 
-// TestE11Sparse: the devices of a claim keep their numbers.
+// TestE11Sparse: the devices of a claim keep their numbers from the machine.
 func TestE11Sparse(t *testing.T) {
 	t.Parallel()
 	m, c := pool(t, "1G,1G,1G,1G,1G,1G")

@@ -9,14 +9,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// waiters is a machine on which who does not fit waits. Each context costs 64 MiB of
-// the device beside what is asked for.
+// waiters returns a machine on which requests without room wait. Each context costs 64 MiB of
+// the device in addition to the program's allocations.
 func waiters(t *testing.T, devices, more string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: devices, NoMount: true,
 		Config: "schema_version = 1\n[defaults]\non_full = \"wait\"\n" + more})
 }
 
-// team starts the program whose threads do each what they are told.
+// team starts a program with several threads that each execute commands.
 func team(m *rig.Machine, env ...string) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/team")))
@@ -28,15 +28,15 @@ func want(p *rig.Program, command, answer string) {
 	says(p, command, answer)
 }
 
-// says reads what a thread's command came to.
+// says reads the result of a thread's command.
 func says(p *rig.Program, command, answer string) {
 	var thread, word string
 	_, _ = fmt.Sscan(command, &thread, &word)
 	p.Expect(thread + " " + word + " " + answer)
 }
 
-// circle lets two programs of one thread each hold what the other wants; the second
-// to ask is refused, and told of the circle, and the first goes on.
+// circle makes a deadlock of two single-threaded programs that each hold what the other needs. It checks that the later
+// request is refused with an explanation, and that the first program goes on.
 func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]string, gives string) {
 	t.Helper()
 	first.Tell(wants[0])
@@ -51,11 +51,11 @@ func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]s
 	says(first, wants[0], "ok")
 }
 
-// explained looks for the event that tells the circle, with both processes in it.
+// explained looks for the event about the deadlock, which must name both processes.
 func explained(t *testing.T, m *rig.Machine, parties ...*rig.Program) {
 	t.Helper()
 	var told string
-	rig.Eventually(t, "an event tells of the deadlock", func() bool { // the log is written when there is time
+	rig.Eventually(t, "an event tells of the deadlock", func() bool { // the log is written with a delay
 		for line := range strings.Lines(m.Log()) {
 			if strings.Contains(line, "event=deadlock") {
 				told = line
@@ -70,8 +70,8 @@ func explained(t *testing.T, m *rig.Machine, parties ...*rig.Program) {
 	}
 }
 
-// TestF4Circle: two programs that each hold what the other waits for; the circle is
-// broken when it forms, by refusing the younger request, with an explanation.
+// TestF4Circle: two programs each hold what the other waits for. The deadlock is
+// broken when it forms, by refusing the younger request with an explanation.
 func TestF4Circle(t *testing.T) {
 	t.Parallel()
 	t.Run("one device", func(t *testing.T) {
@@ -109,8 +109,8 @@ func TestF4Circle(t *testing.T) {
 	})
 }
 
-// TestF4BusyThread: where a party has a thread elsewhere that could free something, the
-// circle is broken when nothing of it has moved for deadlock_grace.
+// TestF4BusyThread: if a process in the deadlock has a thread outside the queue, that thread could free memory. The
+// deadlock is broken only after no process in it has changed anything for deadlock_grace.
 func TestF4BusyThread(t *testing.T) {
 	t.Parallel()
 	m := waiters(t, "4G", "deadlock_grace = \"300ms\"\n")
@@ -124,8 +124,8 @@ func TestF4BusyThread(t *testing.T) {
 	circle(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "1 free one")
 }
 
-// TestF4NotOne: what looks like a circle and is none is left alone: a thread that
-// holds a slot and is not known to wait may give it back, however long it works.
+// TestF4NotOne: a situation that only looks like a deadlock is left alone. A thread that
+// holds a slot and is not known to wait may still release it, however long it works.
 func TestF4NotOne(t *testing.T) {
 	t.Parallel()
 	m := waiters(t, "4G", "slots.max = 2\nslots.scope = \"thread\"\ndeadlock_grace = \"1ms\"\n")
@@ -147,7 +147,7 @@ func TestF4NotOne(t *testing.T) {
 		p.Tell("0 destroy c")
 	}
 	for _, p := range programs {
-		got := []string{p.Line(), p.Line()} // from two threads, in whatever order
+		got := []string{p.Line(), p.Line()} // from two threads, in any order
 		slices.Sort(got)
 		if !slices.Equal(got, []string{"0 destroy ok", "1 context ok"}) {
 			t.Errorf("after the slots were given back: %q", got)

@@ -88,7 +88,7 @@ func TestC11EachDevice(t *testing.T) {
 			p.Want("context other 1", "ok")
 			p.Want("alloc b 20003", "ok")
 			check(1001, 20003)
-			// With the second device current, on a stream of the first.
+			// The second device is current, and the stream belongs to the first.
 			p.Want("allocasync c 300007 s", "ok")
 			check(301008, 20003)
 			p.Want("free a", "ok")
@@ -98,14 +98,14 @@ func TestC11EachDevice(t *testing.T) {
 			check(300007, 0)
 			p.Want("freeasync c s", "ok")
 			p.Want("sync s", "ok")
-			// Each has the whole budget, and no more.
+			// Each device allows the whole budget, and no byte more.
 			p.Want(fmt.Sprintf("alloc all %d", limit), "ok")
 			p.Want("alloc more 1", errOutOfMemory)
 			p.Want("use other", "ok")
 			p.Want(fmt.Sprintf("alloc all2 %d", limit), "ok")
 			p.Want("managed more 1", errOutOfMemory)
 			check(limit, limit)
-			p.Want("destroy other", "ok") // takes its memory along
+			p.Want("destroy other", "ok") // frees its memory
 			check(limit, 0)
 		})
 	}

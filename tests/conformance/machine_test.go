@@ -17,10 +17,10 @@ const (
 	errInvalidHandle = "err 400"
 )
 
-// way is one way in which a program comes under the shim with limits of its own.
+// way is a way to run a program under the shim with limits of its own.
 type way struct {
 	name  string
-	build string // of cudaprog: how it finds the driver's functions
+	build string // the variant of cudaprog, by the way in which it finds the driver's functions
 	run   bool   // under `gpuarb run`; else the bare preload
 }
 
@@ -74,8 +74,8 @@ func everyWay(t *testing.T, o rig.Options, l limits, f func(t *testing.T, w way,
 	}
 }
 
-// agree compares the daemon's leases with the driver's own count, both ways. It
-// holds whenever no call is under way and no free is pending.
+// agree compares the daemon's leases with the driver's own count, in both directions. Call it
+// only while no driver call is in progress and no free is pending.
 func agree(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	type place struct{ pid, device int }
@@ -98,7 +98,7 @@ func agree(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// holds checks one process on one device: the driver's count, and the daemon's.
+// holds compares the bytes and streams of one process on one device with the driver's count and the daemon's.
 func holds(t *testing.T, m *rig.Machine, pid, device int, bytes uint64, streams int) {
 	t.Helper()
 	if h := m.HeldBy(pid, device); h.Bytes != bytes || h.Streams != streams {
@@ -129,8 +129,8 @@ func contains(t *testing.T, stderr, want string) {
 	}
 }
 
-// lease opens a lease as a program that speaks the protocol itself does: only its
-// answers carry every figure of a refusal.
+// lease opens a lease by speaking the protocol directly, because only the protocol's
+// answers have every figure of a refusal.
 func lease(t *testing.T, m *rig.Machine, req ipc.HelloRequest, device int) (*ipc.ShimSession, uint32) {
 	t.Helper()
 	ctx := t.Context()

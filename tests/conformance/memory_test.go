@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// room asks the program what cuMemGetInfo says, and checks it against the limit
-// and what the driver holds.
+// room compares the program's cuMemGetInfo with the limit
+// and with what the driver holds.
 func room(t *testing.T, p *rig.Program, limit, held uint64) {
 	t.Helper()
 	if got, want := p.Ask("info"), fmt.Sprintf("ok %d %d", limit-held, limit); got != want {
@@ -63,7 +63,7 @@ func TestC1WithinTheLimit(t *testing.T) {
 	})
 }
 
-// In many small blocks or in one, of whatever kind: the last byte is granted.
+// TestC2ExactLimit: the last byte of a limit is granted, in many small blocks or in one, for every kind of memory.
 func TestC2ExactLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 24<<20 + 7
@@ -110,7 +110,7 @@ func TestC2ExactLimit(t *testing.T) {
 	})
 }
 
-// refusal asks for bytes that are not to be had, and compares every figure.
+// refusal requests more bytes than are available, and compares every figure of the answer.
 func refusal(t *testing.T, s *ipc.ShimSession, slot uint32, bytes uint64, want ipc.AllocReply) {
 	t.Helper()
 	got, err := s.Main.Alloc(t.Context(), ipc.AllocRequest{Slot: slot, Kind: ipc.MemoryPlain, Bytes: bytes})
@@ -118,15 +118,15 @@ func refusal(t *testing.T, s *ipc.ShimSession, slot uint32, bytes uint64, want i
 	if !errors.As(err, &refused) || refused.Status != ipc.StatusOverBudget {
 		t.Errorf("%d bytes: %v, want to be over the budget", bytes, err)
 	}
-	want.Text = got.Text // is for people
+	want.Text = got.Text // text for users, not compared
 	if got != want {
 		t.Errorf("%d bytes: granted %d, requested %d, remaining %d, limit %d; want 0, %d, %d, %d",
 			bytes, got.Granted, got.Requested, got.Remaining, got.Limit, want.Requested, want.Remaining, want.Limit)
 	}
 }
 
-// With 64 MiB the daemon hands out credit beyond what is asked: it is still the
-// program's to take, and counts as remaining.
+// With a limit of 64 MiB the daemon grants more credit than was requested. The program can still allocate
+// that credit, so it counts as remaining.
 var overTheLimit = []struct{ limit, held, asked, remaining uint64 }{
 	{1024, 768, 512, 256},
 	{64 << 20, 40<<20 + 1, 24 << 20, 24<<20 - 1},
@@ -187,7 +187,7 @@ func TestC4DriverFails(t *testing.T) {
 		p.Want(fmt.Sprintf("alloc kept %d", kept), "ok")
 		for _, c := range []struct{ function, command, code string }{
 			{"cuMemAlloc_v2", "alloc a 5001", "2"},
-			{"cuMemAlloc_v2", "alloc a 9M", "999"}, // more than any credit at hand
+			{"cuMemAlloc_v2", "alloc a 9M", "999"}, // more than any unused credit
 			{"cuMemAllocPitch_v2", "pitch a 100 33", "46"},
 			{"cuMemAllocManaged", "managed a 70001", "801"},
 			{"cuMemAllocAsync", "allocasync a 5001 0", "2"},
@@ -197,8 +197,8 @@ func TestC4DriverFails(t *testing.T) {
 			p.Want(c.command, "err "+c.code)
 			m.Sim("clear")
 			holds(t, m, pid, 0, kept, 0)
-			p.Want(fmt.Sprintf("alloc rest %d", limit-kept), "ok") // nothing is missing
-			p.Want("alloc more 1", errOutOfMemory)                 // nor too much
+			p.Want(fmt.Sprintf("alloc rest %d", limit-kept), "ok") // no byte is missing
+			p.Want("alloc more 1", errOutOfMemory)                 // and there is no byte too many
 			p.Want("free rest", "ok")
 		}
 		agree(t, m)
@@ -215,7 +215,7 @@ func TestC5SynchronousFree(t *testing.T) {
 			p.Want("free all", "ok")
 			holds(t, m, pid, 0, 0, 0)
 		}
-		// A free of each kind: reaping the later one gives back that one alone.
+		// Free one block at once and one in stream order. The poll for the second free must return only its 1000 bytes.
 		p.Want("stream s", "ok")
 		p.Want("allocasync late 1000 s", "ok")
 		p.Want("alloc now 2000", "ok")
@@ -226,13 +226,13 @@ func TestC5SynchronousFree(t *testing.T) {
 		holds(t, m, pid, 0, 1000, 1)
 		p.Want("open", "ok")
 		p.Want("sync s", "ok")
-		p.Want(fmt.Sprintf("alloc all %d", limit), "ok") // needs what the reap gives back
+		p.Want(fmt.Sprintf("alloc all %d", limit), "ok") // succeeds only after a poll of pending frees
 		holds(t, m, pid, 0, limit, 1)
-		p.Want("alloc more 1", errOutOfMemory) // reaps again, and there is nothing
+		p.Want("alloc more 1", errOutOfMemory) // polls again and finds no executed free
 		holds(t, m, pid, 0, limit, 1)
 		p.Want("free all", "ok")
 		p.Want("alloc one 1", "ok")
-		p.Want(fmt.Sprintf("alloc all %d", limit), errOutOfMemory) // and again
+		p.Want(fmt.Sprintf("alloc all %d", limit), errOutOfMemory) // polls once more
 		holds(t, m, pid, 0, 1, 1)
 		p.Want("fill blocks 65536", "ok 255 err 2")
 		if peak := m.SimNumber("peak", "0"); peak > limit {
@@ -264,8 +264,8 @@ func sharedConfig(limit uint64) string {
 	return fmt.Sprintf("schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = %d\n", limit)
 }
 
-// everyGranule runs a test for every way on machines whose pools count bytes, and grow by
-// 2 and by 32 MiB.
+// everyGranule runs a test in every way, on machines whose pools have exactly the bytes of their blocks, or grow by
+// 2 MiB or by 32 MiB.
 func everyGranule(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64)) {
 	t.Parallel()
 	for _, granule := range []uint64{0, 2 << 20, 32 << 20} {
@@ -279,8 +279,8 @@ func everyGranule(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machin
 	}
 }
 
-// noMore checks that the driver has no more in use than the limit and one granule, beside
-// what contexts cost.
+// noMore checks that the driver has no more in use than the limit, one granule
+// and the memory of the contexts.
 func noMore(t *testing.T, m *rig.Machine, contexts, limit, granule uint64) {
 	t.Helper()
 	if used := m.SimNumber("used", "0") - contexts; used > limit+granule {
@@ -288,7 +288,8 @@ func noMore(t *testing.T, m *rig.Machine, contexts, limit, granule uint64) {
 	}
 }
 
-// Streams of the simulated driver are late for as long as a gate stands in them.
+// TestC6AsynchronousFree: a free in stream order returns its bytes when the stream has executed it. A gate in a stream of
+// the simulated driver delays everything behind it.
 func TestC6AsynchronousFree(t *testing.T) {
 	const limit, late = 8<<20 + 1, 1<<20 + 1
 	everyGranule(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
@@ -304,29 +305,29 @@ func TestC6AsynchronousFree(t *testing.T) {
 			if l := m.Lease(pid, 0); uint64(l.Used) != late+1000 || uint64(l.Pending) != late {
 				t.Errorf("on stream %s: %d bytes are used, %d of them pending; want %d and %d", stream, l.Used, l.Pending, late+1000, late)
 			}
-			p.Want("allocasync more 8M "+stream, errOutOfMemory) // it reaps, and nothing has executed
+			p.Want("allocasync more 8M "+stream, errOutOfMemory) // polls pending frees; none has executed
 			if h := m.HeldBy(pid, 0); h.Bytes != late+1000 {
 				t.Errorf("on stream %s: the driver holds %d bytes, want %d: the free was not late", stream, h.Bytes, late+1000)
 			}
-			// Not even another stream has it, which takes from the same pool.
+			// Another stream that allocates from the same pool cannot have the bytes either.
 			p.Want(fmt.Sprintf("alloc full %d", limit-late-1000), "ok")
 			p.Want("allocasync more 1 other", errOutOfMemory)
 			noMore(t, m, contexts, limit, granule)
 			p.Want("open", "ok")
 			p.Want("sync "+stream, "ok")
 			p.Want("free full", "ok")
-			p.Want(fmt.Sprintf("alloc rest %d", limit-1000), "ok") // needs exactly what came back
+			p.Want(fmt.Sprintf("alloc rest %d", limit-1000), "ok") // needs exactly the freed bytes
 			p.Want("alloc more 1", errOutOfMemory)
 			p.Want("free rest", "ok")
 			p.Want("free kept", "ok")
 			p.Want("syncall", "ok")
 			holds(t, m, pid, 0, 0, m.HeldBy(pid, 0).Streams)
-			// Nor is a block of no pool there before its turn.
+			// A block outside of pools is not available before its free has executed either.
 			p.Want(fmt.Sprintf("alloc rest %d", limit-late), "ok")
 			p.Want(fmt.Sprintf("alloc late %d", late), "ok")
 			p.Want("gate "+stream, "ok")
 			p.Want("freeasync late "+stream, "ok")
-			p.Want("alloc more 8M", errOutOfMemory) // it reaps, and does not wait
+			p.Want("alloc more 8M", errOutOfMemory) // polls pending frees and does not wait
 			if l := m.Lease(pid, 0); uint64(l.Used) != limit {
 				t.Errorf("on stream %s: %d bytes are used, want %d: the free was not late", stream, l.Used, limit)
 			}
@@ -376,7 +377,7 @@ func TestC8TriedAgain(t *testing.T) {
 func TestC7NeverFits(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
-	// Calls that allocate, free, or look what has been freed.
+	// Calls that allocate, free, or poll pending frees.
 	counted := []string{"cuMem*", "cuEvent*", "cuStreamQuery*", "cuStreamSynchronize*"}
 	everyWay(t, rig.Options{NoMount: true}, limits{memory: limit}, func(t *testing.T, w way, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
@@ -385,7 +386,7 @@ func TestC7NeverFits(t *testing.T) {
 		p.Want("allocasync late 1000 s", "ok")
 		p.Want("freeasync late s", "ok")
 		rig.Eventually(t, "the free has executed", func() bool { return p.Ask("query s") == "ok" })
-		// A reap would see that: the driver's count is down, the ledger's not.
+		// Without a poll the ledger still has the bytes that the driver no longer has.
 		if held := m.SimNumber("total", "0"); held != 0 {
 			t.Fatalf("the driver holds %d bytes", held)
 		}
@@ -415,7 +416,7 @@ func TestC7NeverFits(t *testing.T) {
 		if n := m.Lease(pid, 0).Denied - denied; n != uint64(len(asked)) {
 			t.Errorf("%d refusals are counted, want %d", n, len(asked))
 		}
-		p.Want(fmt.Sprintf("alloc all %d", limit), "ok") // one that fits reaps
+		p.Want(fmt.Sprintf("alloc all %d", limit), "ok") // a request that could fit polls pending frees
 		holds(t, m, pid, 0, limit, 1)
 		if stderr := p.End(); w.run {
 			contains(t, stderr, "asked 17 MiB, more than the job's 16 MiB budget could ever hold")
@@ -439,7 +440,7 @@ func TestC9UnknownPointer(t *testing.T) {
 		p.Want("free a", errInvalidValue)
 		p.Want("freeasync a 0", errInvalidValue)
 		holds(t, m, pid, 0, 3000, 0)
-		// A free that the driver refuses frees nothing either.
+		// A free that the driver refuses frees no bytes either.
 		for _, c := range []struct{ function, command string }{
 			{"cuMemFree_v2", "free b"}, {"cuMemFreeAsync", "freeasync b 0"},
 		} {

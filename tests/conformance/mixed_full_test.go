@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestFullMixed repeats what the gate does a few times with a mix of interfaces a hundred times.
+// TestFullMixed repeats the tests of mixed interfaces a hundred times; `make test` repeats them a few times.
 func TestFullMixed(t *testing.T) {
 	const times = 100
 	for _, most := range []int{1, 2} {

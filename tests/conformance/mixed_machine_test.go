@@ -27,10 +27,10 @@ const (
 // orders are all orders of three.
 var orders = [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}}
 
-// often is how many times the gate repeats each test of a mix. TestFullMixed does it a hundred times.
+// often is how many times `make test` repeats each test of a mix. TestFullMixed repeats it a hundred times.
 const often = 5
 
-// meeting is a machine of one device on which all interfaces meet and whose slots are capped.
+// meeting returns a machine with one device that all interfaces use, and with a limit of slots.
 func meeting(t *testing.T, most int, scope string, more ...string) *rig.Machine {
 	t.Helper()
 	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Quiet: true, Life: time.Hour, Config: fmt.Sprintf(
@@ -54,10 +54,10 @@ func only(m *rig.Machine, cmd *exec.Cmd, env ...string) *exec.Cmd {
 	return cmd
 }
 
-// ours is the library's layer of Vulkan's.
+// ours is the name of gpuarb's Vulkan layer.
 const ours = "VK_LAYER_GPUARB_arbiter"
 
-// together is the program that uses them side by side under the bare preload, with more of an environment. It has no object yet.
+// together starts the program that uses all interfaces, under the bare preload with more variables. It has no object yet.
 func together(m *rig.Machine, env ...string) *rig.Program {
 	m.T.Helper()
 	layers := []string{"GPUARB_VULKAN=1", "VK_INSTANCE_LAYERS=" + ours,
@@ -74,8 +74,8 @@ func several(m *rig.Machine, n int, env ...string) (all []*rig.Program) {
 	return all
 }
 
-// counted is an environment in which layers in front of the drivers (tests/programs/made.c) count what is made, and a
-// function that says what they have counted.
+// counted returns an environment in which layers in front of the drivers (tests/programs/made.c) count created objects, and a
+// function that returns their count.
 func counted(m *rig.Machine) (env []string, made func() int) {
 	m.T.Helper()
 	library, file := rig.Build(m.T, "programs/libmade.so"), filepath.Join(m.Dir, "made")
@@ -122,7 +122,7 @@ func empty(m *rig.Machine) {
 	}
 }
 
-// end ends programs, of which nothing is left then.
+// end ends programs, and checks that nothing of them is left.
 func end(m *rig.Machine, all ...*rig.Program) {
 	m.T.Helper()
 	for _, p := range all {

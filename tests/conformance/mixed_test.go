@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestA1Mixed: the cap is one over CUDA, OpenCL and Vulkan, whichever come first; and a cap of one serialises them.
+// TestA1Mixed: one slot limit counts CUDA, OpenCL and Vulkan together, in any order, and a limit of one lets programs run one by one.
 func TestA1Mixed(t *testing.T) {
 	t.Parallel()
 	for _, most := range []int{1, 2} {
@@ -71,7 +71,7 @@ func within(m *rig.Machine, command, answer string, most int) {
 	}
 }
 
-// TestA2Mixed: who waits for a slot has made nothing by any interface, by the drivers' own count.
+// TestA2Mixed: a program that waits for a slot has created no object of any interface, by the drivers' own count.
 func TestA2Mixed(t *testing.T) { t.Parallel(); permitFirst(t, often) }
 
 func permitFirst(t *testing.T, times int) {
@@ -148,7 +148,7 @@ func reentrantJob(t *testing.T, times int) {
 	}
 }
 
-// TestA4Mixed: the slot goes back with the last object, in whatever order those of the three interfaces end, with memory
+// TestA4Mixed: a slot is released with the last object, in whatever order the objects of the three interfaces end, with memory
 // and without.
 func TestA4Mixed(t *testing.T) {
 	t.Parallel()
@@ -182,7 +182,7 @@ func lastObject(t *testing.T, size string, times int) {
 	end(m, p, q)
 }
 
-// TestA5Mixed: the cap is that of the configuration, or less where the environment says so, by every interface.
+// TestA5Mixed: for every interface the slot limit is the configured one, or less if the environment says so.
 func TestA5Mixed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -220,8 +220,8 @@ func tunable(t *testing.T, value string, holds, times int) {
 	end(m, all...)
 }
 
-// TestA6MixedProcesses and TestA6MixedThreads: twenty at once, of all interfaces: no hang, and by their own count never more
-// inside than there are slots.
+// TestA6MixedProcesses and TestA6MixedThreads: twenty processes or threads of all interfaces run at once. None hangs, and by their
+// own count there are never more inside than there are slots.
 func TestA6MixedProcesses(t *testing.T) { t.Parallel(); twentyProcesses(t, 2, often) }
 
 func twentyProcesses(t *testing.T, most, times int) {
@@ -260,7 +260,7 @@ func twentyThreads(t *testing.T, most, times int) {
 	end(m, p)
 }
 
-// TestA7Mixed: a holder of each interface, and one of all, that is killed or aborts gives its slot back.
+// TestA7Mixed: a program with objects of one or of all interfaces is killed or aborts. Its slot is free again.
 func TestA7Mixed(t *testing.T) { t.Parallel(); deadHolder(t, often) }
 
 func deadHolder(t *testing.T, times int) {

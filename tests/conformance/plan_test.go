@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestB6Plan: arms × streams × the pool of each stream, before anything runs. The
-// environment sets the pool in MiB; what makes no sense keeps the default of 256 MiB.
+// TestB6Plan: the planned memory is arms × streams × the pool of each stream, before anything runs. The
+// environment sets the pool in MiB; an invalid value means the default of 256 MiB.
 func TestB6Plan(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
@@ -38,7 +38,7 @@ func TestB6Plan(t *testing.T) {
 }
 
 // TestB6Charged: with a reserve each stream is charged its pool when it is created,
-// and the pool goes back with the stream.
+// and the charge ends with the stream.
 func TestB6Charged(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestD1OneSlot: five clients hammer one slot; never more than one is inside.
+// TestD1OneSlot: five clients use one slot as often as they can, and at most one of them is inside at any time.
 func TestD1OneSlot(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 1, "process")
@@ -28,7 +28,7 @@ func TestD1OneSlot(t *testing.T) {
 	}
 }
 
-// TestD2InOrder: waiters are served in the order in which they came.
+// TestD2InOrder: waiting requests are served in the order of their arrival.
 func TestD2InOrder(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 1, "job")
@@ -57,7 +57,7 @@ func TestD2InOrder(t *testing.T) {
 	holder.End()
 }
 
-// TestD3Cancelled: a waiter that is cancelled, however, leaves at once, and takes no permit along.
+// TestD3Cancelled: a waiting request that is cancelled in any way leaves the queue at once, and takes no slot.
 func TestD3Cancelled(t *testing.T) {
 	t.Parallel()
 	for name, leave := range map[string]func(t *testing.T, m *rig.Machine, p *rig.Program){
@@ -97,7 +97,7 @@ func TestD3Cancelled(t *testing.T) {
 	}
 }
 
-// TestD3Timeout: who waits as long as it may is refused, and leaves.
+// TestD3Timeout: a request that has waited for its time limit is refused and leaves the queue.
 func TestD3Timeout(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "4G", NoMount: true, Config: "schema_version = 1\n" +
@@ -114,7 +114,7 @@ func TestD3Timeout(t *testing.T) {
 	late.End()
 }
 
-// TestD3Signals: INT, TERM and HUP to `gpuarb run` cancel what its job waits for.
+// TestD3Signals: SIGINT, SIGTERM and SIGHUP to `gpuarb run` cancel the waiting requests of its job.
 func TestD3Signals(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP} {
@@ -136,7 +136,7 @@ func TestD3Signals(t *testing.T) {
 }
 
 // TestD4Statistics: queue_depth, in_flight, total_jobs, last_wait_ms, last_run_ms and
-// oldest_queued_ms say what happens.
+// oldest_queued_ms have the right values.
 func TestD4Statistics(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 1, "job")
@@ -165,7 +165,7 @@ func TestD4Statistics(t *testing.T) {
 	second.End()
 }
 
-// TestD5Capacity: N slots let N in, and a cap below 1 is 1 (in files an error).
+// TestD5Capacity: N slots admit N jobs. A limit below 1 means 1 in the environment, and is an error in files.
 func TestD5Capacity(t *testing.T) {
 	t.Parallel()
 	for _, n := range []int{1, 2, 4} {
@@ -196,8 +196,8 @@ func TestD5Capacity(t *testing.T) {
 	})
 }
 
-// TestD6Active: a consumer is active from the moment it queues until it is done, and
-// idle, since when, afterwards.
+// TestD6Active: a program is active from the moment when it queues until it has released its slot. Afterwards
+// it is idle, with the time since then.
 func TestD6Active(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 1, "process")
@@ -225,7 +225,7 @@ func TestD6Active(t *testing.T) {
 	first.End()
 }
 
-// activity says whether a process's lease is active or idle.
+// activity returns whether a process's lease is active or idle.
 func activity(m *rig.Machine, p *rig.Program) string {
 	m.T.Helper()
 	l := m.Lease(p.Process(), 0)

@@ -14,10 +14,10 @@ const (
 	raceProcesses = 3
 	raceThreads   = 12
 	raceCalls     = 1000
-	raceLimit     = 6<<20 + 1 // about a third of what the threads of one would hold without it
+	raceLimit     = 6<<20 + 1 // about a third of what one process's threads would hold without a limit
 )
 
-// raced adds up what the processes of a race say.
+// raced adds up the reports of the processes of a race.
 func raced(t *testing.T, answers []string) {
 	t.Helper()
 	var granted, refused uint64
@@ -33,7 +33,7 @@ func raced(t *testing.T, answers []string) {
 	}
 }
 
-// unexceeded checks the most that the driver ever saw.
+// unexceeded checks the driver's highest usage.
 func unexceeded(t *testing.T, m *rig.Machine) {
 	t.Helper()
 	if peak := m.SimNumber("peak", "0"); peak > raceLimit || peak < raceLimit/2 {
@@ -41,7 +41,7 @@ func unexceeded(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// Processes of one user share a budget, each with threads that share its credit.
+// TestC10Races: processes of one user share a budget, and the threads of each process share its credit. The budget is never exceeded.
 func TestC10Races(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G", Config: sharedConfig(raceLimit)})
@@ -73,7 +73,7 @@ func TestC10Races(t *testing.T) {
 		t.Errorf("the driver still holds %d bytes", total)
 	}
 	agree(t, m)
-	// Not a byte of the budget was lost, wherever it lies idle by now, and none was made.
+	// The whole budget can still be allocated, to the byte, whichever process has idle credit.
 	for _, p := range all {
 		p.Want(fmt.Sprintf("alloc all %d", raceLimit), "ok")
 		p.Want("alloc more 1", errOutOfMemory)

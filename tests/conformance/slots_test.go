@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// slots is a machine of one device whose slots are capped.
+// slots returns a machine with one device and a limit of slots.
 func slots(t *testing.T, most int, scope string, more ...string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Config: fmt.Sprintf(
 		"schema_version = 1\n[defaults]\nslots.max = %d\nslots.scope = %q\n", most, scope) + strings.Join(more, "\n")})
@@ -34,14 +34,14 @@ func parks(m *rig.Machine, p *rig.Program, n int) {
 	}
 }
 
-// bare is a program under the bare preload, with more of an environment. It has
+// bare starts a program under the bare preload, with more variables. It has
 // no context yet.
 func bare(m *rig.Machine, env ...string) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Command(append(m.PreloadEnv(), env...), rig.Build(m.T, "programs/cudaprog-dlsym"), "--context", "none"))
 }
 
-// contexts is how many processes have a context, as the driver counts.
+// contexts returns how many processes have a context, by the driver's count.
 func contexts(m *rig.Machine) int {
 	m.T.Helper()
 	n := 0
@@ -53,8 +53,8 @@ func contexts(m *rig.Machine) int {
 	return n
 }
 
-// TestA1OneCap: two slots, four programs that reach the driver in three ways: never
-// more than two have a context, whichever they are.
+// TestA1OneCap: there are two slots, and four programs that call the driver in three ways. At most
+// two of them have a context at any time.
 func TestA1OneCap(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 2, "job")
@@ -71,7 +71,7 @@ func TestA1OneCap(t *testing.T) {
 	if n := contexts(m); n != 2 || m.Snapshot().Devices[0].SlotsCurrent != 2 {
 		t.Errorf("%d contexts with two slots, %d slots taken", n, m.Snapshot().Devices[0].SlotsCurrent)
 	}
-	for i := range 2 { // each end lets one in
+	for i := range 2 { // each end admits one program
 		all[i].End()
 		if got := all[i+2].Line(); got != "context c ok" {
 			t.Errorf("whose turn it was: %s", got)
@@ -84,8 +84,8 @@ func TestA1OneCap(t *testing.T) {
 	all[3].End()
 }
 
-// TestA2PermitFirst: a taker that waits has made nothing on the device, and below
-// `gpuarb run` its program has not even started.
+// TestA2PermitFirst: a program that waits for a slot has made nothing on the device. Below
+// `gpuarb run` the program has not even started.
 func TestA2PermitFirst(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 1, "job")
@@ -117,13 +117,13 @@ func TestA2PermitFirst(t *testing.T) {
 	third.End()
 }
 
-// TestA3Reentrant: a holder builds as many objects as it likes and takes one slot.
+// TestA3Reentrant: a program with a slot creates any number of objects and takes no further slot.
 func TestA3Reentrant(t *testing.T) {
 	t.Parallel()
 	for _, scope := range []string{"job", "process", "thread"} {
 		t.Run(scope, func(t *testing.T) {
 			t.Parallel()
-			m := slots(t, 1, scope, `wait_timeout = "1ms"`) // nothing here waits
+			m := slots(t, 1, scope, `wait_timeout = "1ms"`) // no request of this test waits
 			p := bare(m)
 			for _, command := range []string{"context c", "context d", "primary e", "alloc a 1M", "stream s", "alloc b 1M", "stream t"} {
 				p.Want(command, "ok")
@@ -136,7 +136,7 @@ func TestA3Reentrant(t *testing.T) {
 	}
 }
 
-// TestA4LastObject: the permit goes back with the last object, whatever the order.
+// TestA4LastObject: the slot is released with the last object, in whatever order the objects end.
 func TestA4LastObject(t *testing.T) {
 	t.Parallel()
 	full := []string{"context c", "alloc a 1M", "context d", "alloc b 1M", "stream s"}
@@ -170,8 +170,8 @@ func TestA4LastObject(t *testing.T) {
 	}
 }
 
-// TestA5Tunable: the cap is set by configuration and, downward, by the environment,
-// where values below 1 become 1 and nonsense keeps the default with a word about it.
+// TestA5Tunable: the slot limit comes from the configuration, and the environment can lower it.
+// There a value below 1 means 1, and an invalid value leaves the default, with a message.
 func TestA5Tunable(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -210,8 +210,8 @@ func TestA5Tunable(t *testing.T) {
 	}
 }
 
-// TestA6TwentyProcesses and TestA6TwentyThreads: twenty at once, each a hundred times:
-// no hang, and by their own count never more inside than there are slots.
+// TestA6TwentyProcesses and TestA6TwentyThreads: twenty processes or threads use slots at once, each a hundred times.
+// None hangs, and by their own count there are never more inside than there are slots.
 func TestA6TwentyProcesses(t *testing.T) {
 	t.Parallel()
 	m := slots(t, 2, "process")
@@ -236,7 +236,7 @@ func TestA6TwentyThreads(t *testing.T) {
 	}
 }
 
-// permitted runs the program that counts for itself how many are inside.
+// permitted runs a program that counts how many of its threads or processes are inside.
 func permitted(t *testing.T, cmd *exec.Cmd, most int) {
 	r := rig.Run(t, cmd)
 	var inside int
@@ -245,7 +245,7 @@ func permitted(t *testing.T, cmd *exec.Cmd, most int) {
 	}
 }
 
-// TestA7DeadHolder: a holder that is killed or aborts gives its permit back.
+// TestA7DeadHolder: the slot of a program that is killed or aborts is free again.
 func TestA7DeadHolder(t *testing.T) {
 	t.Parallel()
 	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGABRT, syscall.SIGSEGV} {

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// takeStreams creates streams and returns their handles, each one checked to be a
-// stream of its own.
+// takeStreams creates streams and returns their handles. It checks that each handle is
+// new.
 func takeStreams(t *testing.T, p *rig.Program, handles map[uint64]string, commands ...string) {
 	t.Helper()
 	for _, command := range commands {
@@ -46,7 +46,7 @@ func TestB1DistinctStreams(t *testing.T) {
 		takeStreams(t, p, handles, "stream o1", "stream o2")
 		holds(t, m, pid, 0, 1, 8)
 		holds(t, m, pid, 1, 0, 2)
-		for _, name := range handles { // each does a stream's work, and only its own
+		for _, name := range handles { // each works as a stream of its own
 			p.Want("gate "+name, "ok")
 			p.Want("query "+name, "err 600")
 			for _, idle := range handles {
@@ -96,7 +96,7 @@ func TestB2AtTheCap(t *testing.T) {
 		pid := p.PID()
 		takeStreams(t, p, map[uint64]string{}, "stream a", "stream b", "stream c 0")
 		m.CountCalls("cuStreamCreate*")
-		p.Want("stream d", errOutOfMemory) // which leaves the caller's handle alone
+		p.Want("stream d", errOutOfMemory) // the caller's handle is unchanged
 		p.Want("stream d -1", errOutOfMemory)
 		p.Want("stream d", errOutOfMemory)
 		if n := m.Calls("cuStreamCreate*"); n != 0 {
@@ -106,7 +106,7 @@ func TestB2AtTheCap(t *testing.T) {
 		if l := m.Lease(pid, 0); l.StreamsMax != 3 || l.Denied != 3 {
 			t.Errorf("of at most %d streams %d were refused, want 3 and 3", l.StreamsMax, l.Denied)
 		}
-		p.Want("alloc a 1", "ok") // memory is another matter
+		p.Want("alloc a 1", "ok") // the cap on streams does not limit memory
 		stderr := p.End()
 		if w.run {
 			contains(t, stderr, "): no stream on GPU 0: asked 1, and 3 of 3 (streams.max) are in use")
@@ -116,7 +116,7 @@ func TestB2AtTheCap(t *testing.T) {
 	})
 }
 
-// The cap is each device's own.
+// TestB2PerDevice: each device has its own cap on streams.
 func TestB2PerDevice(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 2}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
@@ -146,7 +146,7 @@ func TestB3DriverFails(t *testing.T) {
 			}
 			m.Sim("clear")
 		}
-		p.Want("stream b", "ok") // the place is still there
+		p.Want("stream b", "ok") // the refused stream was not counted
 		p.Want("stream c", errOutOfMemory)
 		holds(t, m, pid, 0, 0, 2)
 	})
@@ -187,7 +187,7 @@ func TestB4InTheEnvironment(t *testing.T) {
 	}
 }
 
-// In files and flags a cap below 1 is a mistake, and said to be one.
+// TestB4InFilesAndFlags: in files and flags a cap below 1 is an error with a message.
 func TestB4InFilesAndFlags(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -214,7 +214,7 @@ func TestB5UntilDestroyed(t *testing.T) {
 		p.Want("stream kept", "ok")
 		kept := p.Number("value kept")
 		p.Want("stream b", "ok")
-		for n := range 20 { // a destroyed one frees its place, each time
+		for n := range 20 { // each destroyed stream makes room for one
 			p.Want("stream c", "ok")
 			p.Want("stream d", errOutOfMemory)
 			holds(t, m, pid, 0, 0, 3)
@@ -225,7 +225,7 @@ func TestB5UntilDestroyed(t *testing.T) {
 				p.Want("streamdestroy c", "ok")
 			}
 		}
-		// The others go on, with the handle that they had.
+		// The other streams keep working, with unchanged handles.
 		if now := p.Number("value kept"); now != kept {
 			t.Errorf("the handle is %d, and was %d", now, kept)
 		}
@@ -242,7 +242,7 @@ func TestB5UntilDestroyed(t *testing.T) {
 	})
 }
 
-// Streams that end with their context free their places as well.
+// TestB5WithTheContext: streams that end with their context are uncounted.
 func TestB5WithTheContext(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 4}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
@@ -275,13 +275,13 @@ func TestB7UnknownHandle(t *testing.T) {
 			p.Want(command, errInvalidHandle)
 			holds(t, m, pid, 0, 0, 1)
 		}
-		// A destroy that the driver refuses frees no place either.
+		// A destroy that the driver refuses does not uncount the stream.
 		m.Sim("fail", "cuStreamDestroy_v2:1-2:999")
 		p.Want("streamdestroy a", "err 999")
 		p.Want("streamdestroy a", "err 999")
 		m.Sim("clear")
 		holds(t, m, pid, 0, 0, 1)
-		p.Want("allocasync x 1000 b", errInvalidHandle) // no memory by it, either
+		p.Want("allocasync x 1000 b", errInvalidHandle) // it gets no memory either
 		holds(t, m, pid, 0, 0, 1)
 		p.Want("stream b", "ok")
 		p.Want("stream c", errOutOfMemory)

@@ -10,26 +10,26 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Cgroup is a cgroup of the kernel's, in which a test runs programs. It takes root.
+// Cgroup is a cgroup of the kernel, in which a test runs programs. The test must run as root.
 type Cgroup struct {
-	Path string // as /proc/PID/cgroup has it
+	Path string // as in /proc/PID/cgroup
 	dir  string
 }
 
-// Cgroup makes one of the machine's own, which ends with the test. Where cgroup v2 is mounted differs, and a container may
-// have none: so there is a mount of its own.
+// Cgroup makes a cgroup that ends with the test, in a mount of cgroup v2 that belongs to the machine. The host's own mount of
+// cgroup v2 may be in different places, and a container may have none.
 func (m *Machine) Cgroup() *Cgroup {
 	m.T.Helper()
 	return m.hierarchy("cgroup", "cgroup2", "")
 }
 
-// CgroupV1 makes a cgroup in a hierarchy of cgroup v1 without a controller, as systemd's own hierarchy is.
+// CgroupV1 makes a cgroup in a cgroup v1 hierarchy without a controller, like systemd's own hierarchy.
 func (m *Machine) CgroupV1() *Cgroup {
 	m.T.Helper()
 	return m.hierarchy("cgroup1", "cgroup", "none,name=gpuarb-test")
 }
 
-// hierarchy mounts a hierarchy of cgroups in a folder of the machine's, and makes a cgroup there.
+// hierarchy mounts a cgroup hierarchy in a folder of the machine, and makes a cgroup there.
 func (m *Machine) hierarchy(folder, kind, options string) *Cgroup {
 	m.T.Helper()
 	root := filepath.Join(m.Dir, folder)
@@ -63,7 +63,7 @@ func (m *Machine) Below(c *Cgroup, name string) *Cgroup {
 	return m.makeCgroup(&Cgroup{Path: c.Path + "/" + name, dir: filepath.Join(c.dir, name)})
 }
 
-// Remove removes an empty cgroup, as soon as its processes have ended. Make makes it again, at the same path.
+// Remove removes an empty cgroup as soon as its processes have ended. Make can make it again, at the same path.
 func (m *Machine) Remove(c *Cgroup) {
 	m.T.Helper()
 	Eventually(m.T, "the cgroup can be removed", func() bool { return os.Remove(c.dir) == nil })
@@ -72,7 +72,7 @@ func (m *Machine) Remove(c *Cgroup) {
 // Make makes a cgroup that was removed.
 func (m *Machine) Make(c *Cgroup) { m.T.Helper(); m.makeCgroup(c) }
 
-// removeAll kills the processes in a cgroup of version 2, and removes it and the cgroups below it. False: a process has not ended yet.
+// removeAll kills the processes in a cgroup of version 2, and removes it and the cgroups below it. It returns false if a process has not ended yet.
 func removeAll(dir string) bool {
 	if _, err := os.Stat(dir); errors.Is(err, fs.ErrNotExist) {
 		return true
@@ -87,7 +87,7 @@ func removeAll(dir string) bool {
 	return os.Remove(dir) == nil
 }
 
-// In has a command run in a cgroup from its beginning.
+// In returns a command that starts cmd inside the cgroup.
 func (c *Cgroup) In(cmd *exec.Cmd) *exec.Cmd {
 	words := append([]string{"sh", "-c", `echo $$ >"$0" && exec "$@"`, filepath.Join(c.dir, "cgroup.procs")}, cmd.Args...)
 	cmd.Path, cmd.Args = "/bin/sh", words

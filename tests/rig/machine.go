@@ -24,11 +24,11 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// Patience is how long anything that must happen may take on a busy machine. It
-// bounds a failure; no test's result depends on it.
+// Patience is the longest time that any expected event may take on a busy machine. It
+// bounds a failure; the result of a test does not depend on it.
 var Patience = bounded.Patience
 
-// Options says what kind of machine a test wants.
+// Options are the properties of the machine that a test needs.
 type Options struct {
 	Devices string        // SIMCUDA_DEVICES; empty: "8G,8G"
 	Sim     []string      // more SIMCUDA_* variables, KEY=VALUE
@@ -39,10 +39,10 @@ type Options struct {
 	Binary  string        // another gpuarbd than the built one
 	Environ []string      // more of the daemon's environment, KEY=VALUE
 	Quiet   bool          // the daemon logs no decisions: for a test that takes very long
-	System  bool          // this machine's own driver and devices in place of simulated ones
-	CPU     bool          // the processor is a device where this machine has PoCL or lavapipe; else the daemon finds neither
+	System  bool          // the host's own driver and devices instead of simulated ones
+	CPU     bool          // the processor is a device if the host has PoCL or lavapipe; else the daemon finds neither
 	Broken  bool          // the daemon is expected to break an invariant; else the test fails if it does
-	Life    time.Duration // how long the test may take; 0: bounded.Lifetime
+	Life    time.Duration // the longest time that the test may take; 0: bounded.Lifetime
 }
 
 // Machine is one simulated machine with its daemon.
@@ -54,22 +54,22 @@ type Machine struct {
 	o      Options
 
 	mu     sync.Mutex
-	daemon *daemon // nil: none runs
+	daemon *daemon // nil: no daemon runs
 	log    bytes.Buffer
-	over   bool // the test has ended: nothing can be said any more
+	over   bool // the test has ended: it cannot log or fail any more
 
 	stuckOnce sync.Once
 }
 
-// NoProcessor is in the environment of a daemon that is to find no driver that computes on the processor, so that the
-// devices are those that a test names, whatever is installed.
+// NoProcessor is the environment of a daemon that must find no driver that computes on the processor. Then its
+// devices are those that a test names, whatever is installed on the host.
 var NoProcessor = []string{"OCL_ICD_VENDORS=/dev/null", "VK_DRIVER_FILES=/dev/null"}
 
 // daemon is a running gpuarbd.
 type daemon struct {
 	cmd    *exec.Cmd
-	exited chan struct{} // closed when it was waited for
-	err    error         // as Wait has it, once it has exited
+	exited chan struct{} // closed when the daemon was waited for
+	err    error         // result of Wait; valid when exited is closed
 }
 
 // New makes a machine and starts its daemon. Both end with the test.
@@ -105,8 +105,8 @@ func New(t testing.TB, o Options) *Machine {
 
 func (m *Machine) configPath() string { return filepath.Join(m.Dir, "gpuarb.toml") }
 
-// Build is the path of something that make builds. GPUARBD in the environment is the path of
-// another daemon than the usual one.
+// Build returns the path of a file that make builds. GPUARBD in the environment replaces the path of
+// the daemon.
 func Build(t testing.TB, name string) string {
 	t.Helper()
 	if other := os.Getenv("GPUARBD"); other != "" && name == "gpuarbd" {
@@ -149,7 +149,7 @@ func (m *Machine) Env() []string {
 	return append(env, m.o.Sim...)
 }
 
-// isTaste reports whether a variable sets how programs colour their output, which a test decides by itself.
+// isTaste reports whether a variable sets how programs colour their output. Tests set such variables themselves.
 func isTaste(key string) bool {
 	switch key {
 	case "NO_COLOR", "CLICOLOR", "CLICOLOR_FORCE", "FORCE_COLOR":
@@ -158,12 +158,12 @@ func isTaste(key string) bool {
 	return false
 }
 
-// isToolkit says whether a variable tells frameworks where CUDA's own files are.
+// isToolkit reports whether a variable tells frameworks where CUDA's own files are.
 func isToolkit(key string) bool {
 	return key == "CUDA_HOME" || key == "CUDA_PATH" || key == "CUDA_ROOT"
 }
 
-// PreloadEnv is Env with the bare preload and the daemon's socket.
+// PreloadEnv returns Env with the bare preload and the daemon's socket.
 func (m *Machine) PreloadEnv() []string {
 	return append(m.Env(), "LD_PRELOAD="+Build(m.T, "libgpuarb.so"), "GPUARB_SOCKET="+m.Socket)
 }
@@ -183,14 +183,14 @@ func (m *Machine) Use(daemon string) {
 	m.o.Binary = daemon
 }
 
-// Arm gives the daemons that are started from here on more environment, KEY=VALUE.
+// Arm adds variables, as KEY=VALUE, to the environment of all daemons that are started from here on.
 func (m *Machine) Arm(env ...string) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.o.Environ = env
 }
 
-// Exited is closed when the daemon that runs now, or ran last, has ended, by itself or not.
+// Exited returns a channel that is closed when the current daemon has ended for any reason.
 func (m *Machine) Exited() <-chan struct{} {
 	m.T.Helper()
 	m.mu.Lock()
@@ -201,7 +201,7 @@ func (m *Machine) Exited() <-chan struct{} {
 	return m.daemon.exited
 }
 
-// TryStart is Start for a daemon that may refuse to.
+// TryStart does what Start does, and returns an error if the daemon refuses to start.
 func (m *Machine) TryStart() error {
 	ready, path, err := notifySocket(m.Dir)
 	if err != nil {
@@ -284,7 +284,7 @@ func waitReady(c *net.UnixConn, d *daemon) error {
 	}
 }
 
-// Write takes the daemon's output.
+// Write appends to the log; the daemon's output goes here.
 func (m *Machine) Write(p []byte) (int, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -298,14 +298,14 @@ func (m *Machine) Log() string {
 	return m.log.String()
 }
 
-// AwaitLog waits until the log has a text. The daemon writes it when there is time, so that
-// what it has told others already may not be there yet.
+// AwaitLog waits until the log has a text. The daemon writes its log with a delay, so
+// a line may be missing when clients already see its effect.
 func (m *Machine) AwaitLog(text string) {
 	m.T.Helper()
 	Eventually(m.T, fmt.Sprintf("the log says %q", text), func() bool { return strings.Contains(m.Log(), text) })
 }
 
-// DaemonPID is the running daemon's.
+// DaemonPID returns the PID of the running daemon.
 func (m *Machine) DaemonPID() int {
 	m.T.Helper()
 	m.mu.Lock()
@@ -319,7 +319,7 @@ func (m *Machine) DaemonPID() int {
 // Kill kills the daemon with SIGKILL and waits until it is dead.
 func (m *Machine) Kill() { m.T.Helper(); m.stop(unix.SIGKILL) }
 
-// Stop stops the daemon in good order and waits for its end.
+// Stop sends the daemon SIGTERM and waits for its end.
 func (m *Machine) Stop() { m.T.Helper(); m.stop(unix.SIGTERM) }
 
 func (m *Machine) stop(sig os.Signal) {
@@ -344,15 +344,15 @@ func (m *Machine) stop(sig os.Signal) {
 	m.mu.Unlock()
 }
 
-// Command is a program on the machine with an environment (Env or PreloadEnv). It may
-// run as long as the test may, and is killed at its end.
+// Command returns a program on the machine with an environment (Env or PreloadEnv). It may
+// run as long as the test may, and is killed at the end of the test.
 func (m *Machine) Command(env []string, name string, args ...string) *exec.Cmd {
 	cmd := bounded.Command(m.T, m.o.Life, name, args...)
 	cmd.Env = env
 	return cmd
 }
 
-// Sim runs the oracle and returns what it prints.
+// Sim runs the simulated driver's command, which is the oracle, and returns what it prints.
 func (m *Machine) Sim(args ...string) string {
 	m.T.Helper()
 	cmd := bounded.Command(m.T, Patience, Build(m.T, "sim/simcuda"), args...)
@@ -366,7 +366,7 @@ func (m *Machine) Sim(args ...string) string {
 	return string(out)
 }
 
-// AllGone waits until there is no lease, and nothing of any in the sums: they follow a moment
+// AllGone waits until there is no lease and the daemon's sums are zero, which happens a moment
 // later. Then the driver must hold nothing either.
 func (m *Machine) AllGone() {
 	m.T.Helper()
@@ -382,7 +382,7 @@ func (m *Machine) AllGone() {
 	}
 }
 
-// SimNumber is Sim for a command that prints one number.
+// SimNumber runs Sim with a command that prints one number, and returns the number.
 func (m *Machine) SimNumber(args ...string) uint64 {
 	m.T.Helper()
 	n, err := strconv.ParseUint(strings.TrimSpace(m.Sim(args...)), 10, 64)
@@ -392,7 +392,7 @@ func (m *Machine) SimNumber(args ...string) uint64 {
 	return n
 }
 
-// Gpuarb is the command line on the machine.
+// Gpuarb returns a gpuarb command on the machine.
 func (m *Machine) Gpuarb(args ...string) *exec.Cmd {
 	return m.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), Build(m.T, "gpuarb"), args...)
 }
@@ -409,7 +409,7 @@ func Run(t testing.TB, cmd *exec.Cmd) Result {
 	return RunFor(t, Patience, cmd)
 }
 
-// RunFor is Run for a command that takes longer.
+// RunFor runs a command to its end, within limit.
 func RunFor(t testing.TB, limit time.Duration, cmd *exec.Cmd) Result {
 	t.Helper()
 	var out, errs bytes.Buffer
@@ -427,8 +427,8 @@ func RunFor(t testing.TB, limit time.Duration, cmd *exec.Cmd) Result {
 	return Result{Code: cmd.ProcessState.ExitCode(), Stdout: out.String(), Stderr: errs.String()}
 }
 
-// Wait waits for a command of Machine.Command that was started; one that has not ended
-// within limit fails the test, and is killed.
+// Wait waits for a started command of Machine.Command. A command that has not ended
+// within limit is killed and fails the test.
 func Wait(t testing.TB, limit time.Duration, cmd *exec.Cmd) error {
 	t.Helper()
 	late := time.AfterFunc(limit, func() {
@@ -442,7 +442,7 @@ func Wait(t testing.TB, limit time.Duration, cmd *exec.Cmd) error {
 	return cmd.Wait()
 }
 
-// Snapshot is the daemon's state, asked over its socket.
+// Snapshot returns the daemon's state, requested over its socket.
 func (m *Machine) Snapshot() figures.Snapshot {
 	m.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -478,8 +478,8 @@ func (m *Machine) Read(name string) string {
 	return string(text)
 }
 
-// Eventually waits until something becomes true, looking again and again; it
-// fails the test when it has not after Patience.
+// Eventually polls f until it returns true. It fails the test if that takes longer than Patience;
+// what describes the expected state.
 func Eventually(t testing.TB, what string, f func() bool) {
 	t.Helper()
 	deadline := time.Now().Add(Patience)

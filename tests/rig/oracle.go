@@ -19,7 +19,7 @@ type Held struct {
 	Contexts int
 }
 
-// Held asks the driver what every process holds.
+// Held returns what every process holds, by the driver's count.
 func (m *Machine) Held() []Held {
 	m.T.Helper()
 	var all []Held
@@ -36,7 +36,7 @@ func (m *Machine) Held() []Held {
 	return all
 }
 
-// HeldBy asks the driver what one process holds on one device; nothing, where it
+// HeldBy returns what one process holds on one device, by the driver's count. The result is zero if the driver
 // does not know the process.
 func (m *Machine) HeldBy(pid, device int) Held {
 	m.T.Helper()
@@ -48,14 +48,14 @@ func (m *Machine) HeldBy(pid, device int) Held {
 	return Held{PID: pid, Device: device}
 }
 
-// CountCalls has the driver count the calls of a function, or of all that match
+// CountCalls makes the driver count the calls of a function, or of all functions that match
 // a glob, from here on.
 func (m *Machine) CountCalls(pattern string) {
 	m.T.Helper()
-	m.Sim("fail", pattern+":1000000000:1") // which hits none of them
+	m.Sim("fail", pattern+":1000000000:1") // a fault at the thousand-millionth call, which never comes
 }
 
-// Calls is how many calls of a pattern of CountCalls there were.
+// Calls returns how many calls a pattern of CountCalls has counted.
 func (m *Machine) Calls(pattern string) int {
 	m.T.Helper()
 	for line := range strings.Lines(m.Sim("faults")) {
@@ -86,7 +86,7 @@ func (m *Machine) Lease(pid, device int) figures.LeaseState {
 	return figures.LeaseState{}
 }
 
-// First returns the index of the first device that is shown.
+// First returns the index of the first device in the snapshot.
 func (m *Machine) First() int {
 	m.T.Helper()
 	return m.Snapshot().Devices[0].Index
@@ -102,8 +102,8 @@ func (m *Machine) Processor() figures.DeviceState {
 	return figures.DeviceState{}
 }
 
-// Disagreement says where the daemon's count is not the driver's own, process by process but
-// for those in except; empty: nowhere. It holds whenever no call is under way.
+// Disagreement describes where the daemon's count differs from the driver's own, for all processes
+// but those in except; "": they agree. Call it only while no driver call is in progress.
 func (m *Machine) Disagreement(except ...int) string {
 	m.T.Helper()
 	type place struct{ pid, device int }

@@ -18,7 +18,7 @@ import (
 )
 
 // Program is a running cudaprog, or another program that answers each line on
-// stdin with one on stdout: nothing has to be waited for but the answers.
+// stdin with one line on stdout. A test waits only for these answers.
 type Program struct {
 	m      *Machine
 	cmd    *exec.Cmd
@@ -28,7 +28,7 @@ type Program struct {
 	ended  bool
 }
 
-// output collects what a program writes while others look at it.
+// output collects what a program writes while other goroutines read it.
 type output struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -48,7 +48,7 @@ func (o *output) String() string {
 	return o.text.String()
 }
 
-// Interact is Begin for a command that says "ready" first, and returns then.
+// Interact starts a command that prints "ready" first, and returns after that line.
 func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	m.T.Helper()
 	p := m.Begin(cmd)
@@ -58,8 +58,8 @@ func (m *Machine) Interact(cmd *exec.Cmd) *Program {
 	return p
 }
 
-// Begin starts a command and waits for nothing. It is killed at the end of the test
-// if it still runs then.
+// Begin starts a command and does not wait. A command that still runs at the end of the test
+// is killed.
 func (m *Machine) Begin(cmd *exec.Cmd) *Program {
 	m.T.Helper()
 	p := &Program{m: m, cmd: cmd, lines: make(chan string, 64)}
@@ -81,7 +81,7 @@ func (m *Machine) Begin(cmd *exec.Cmd) *Program {
 	return p
 }
 
-// read hands on the program's lines, so that Line can give up on one.
+// read passes the program's lines to a channel, so that Line can stop waiting.
 func (p *Program) read(stdout io.Reader) {
 	defer close(p.lines)
 	for scanner := bufio.NewScanner(stdout); scanner.Scan(); {
@@ -89,7 +89,7 @@ func (p *Program) read(stdout io.Reader) {
 	}
 }
 
-// kill ends the program and all that it started, stuck or not.
+// kill ends the program and all processes that it started.
 func (p *Program) kill() {
 	p.CloseStdin()
 	if !p.ended {
@@ -113,7 +113,7 @@ func (p *Program) drain() bool {
 	}
 }
 
-// Line is the next line that the program prints.
+// Line returns the next line that the program prints.
 func (p *Program) Line() string {
 	p.m.T.Helper()
 	select {
@@ -129,13 +129,13 @@ func (p *Program) Line() string {
 	return ""
 }
 
-// Silent says whether the program has printed nothing that was not read yet.
+// Silent reports whether all lines that the program has printed were read.
 func (p *Program) Silent() bool { return len(p.lines) == 0 }
 
 // Stderr returns what the program has written to its standard error so far.
 func (p *Program) Stderr() string { return p.stderr.String() }
 
-// Signal sends a signal to the command itself, and to nothing below it.
+// Signal sends a signal to the command itself, but not to its children.
 func (p *Program) Signal(sig syscall.Signal) {
 	p.m.T.Helper()
 	if err := p.cmd.Process.Signal(sig); err != nil {
@@ -143,8 +143,8 @@ func (p *Program) Signal(sig syscall.Signal) {
 	}
 }
 
-// Wait waits for the end of the command, whatever its status is, and returns that:
-// 128 and the signal's number where a signal ended it.
+// Wait waits for the end of the command and returns its exit status:
+// 128 and the signal's number if a signal ended it.
 func (p *Program) Wait() int {
 	p.m.T.Helper()
 	p.ended = true
@@ -156,7 +156,7 @@ func (p *Program) Wait() int {
 	return status.ExitStatus()
 }
 
-// Tell sends one line and waits for nothing.
+// Tell sends one line and does not wait for an answer.
 func (p *Program) Tell(line string) {
 	p.m.T.Helper()
 	if _, err := io.WriteString(p.stdin, line+"\n"); err != nil {
@@ -164,7 +164,7 @@ func (p *Program) Tell(line string) {
 	}
 }
 
-// Ask sends one command and returns what it answers after its own words: "ok",
+// Ask sends one command and returns its answer without the repeated command: "ok",
 // "ok 16", "err 2".
 func (p *Program) Ask(command string) string {
 	p.m.T.Helper()
@@ -176,7 +176,7 @@ func (p *Program) Ask(command string) string {
 	return line
 }
 
-// Want is Ask where the answer is known.
+// Want sends one command and fails the test if the answer differs.
 func (p *Program) Want(command, answer string) {
 	p.m.T.Helper()
 	if got := p.Ask(command); got != answer {
@@ -184,7 +184,7 @@ func (p *Program) Want(command, answer string) {
 	}
 }
 
-// Number is Ask for a command that answers "ok" and one number.
+// Number sends a command that answers "ok" and one number, and returns the number.
 func (p *Program) Number(command string) uint64 {
 	p.m.T.Helper()
 	got := p.Ask(command)
@@ -195,14 +195,14 @@ func (p *Program) Number(command string) uint64 {
 	return n
 }
 
-// PID is the program's own, also below `gpuarb run`.
+// PID returns the PID of the test program itself, also below `gpuarb run`.
 func (p *Program) PID() int { return int(p.Number("pid")) }
 
-// CloseStdin tells the program that nothing more comes.
+// CloseStdin closes the program's stdin, which ends its commands.
 func (p *Program) CloseStdin() { _ = p.stdin.Close() }
 
-// End ends the commands, waits for the program, which has to end with status 0,
-// and returns what it wrote on stderr.
+// End closes stdin and waits for the program, which must end with status 0.
+// It returns what the program wrote to stderr.
 func (p *Program) End() string {
 	p.m.T.Helper()
 	p.CloseStdin()
@@ -217,10 +217,10 @@ func (p *Program) End() string {
 	return p.stderr.String()
 }
 
-// Process is the process ID of the command itself.
+// Process returns the PID of the command itself, which may be `gpuarb run`.
 func (p *Program) Process() int { return p.cmd.Process.Pid }
 
-// Expect reads the next line, which has to be the one that is known.
+// Expect reads the next line and fails the test if it differs.
 func (p *Program) Expect(line string) {
 	p.m.T.Helper()
 	if got := p.Line(); got != line {
@@ -228,7 +228,7 @@ func (p *Program) Expect(line string) {
 	}
 }
 
-// User is the name of the user who runs the tests.
+// User returns the name of the user who runs the tests.
 func User() string {
 	me, err := user.Current()
 	if err != nil {

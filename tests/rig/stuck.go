@@ -19,7 +19,7 @@ import (
 // machines has the machines of all running tests, by test.
 var machines sync.Map
 
-// giveUp ends a test for something that has not happened, and tells why not.
+// giveUp fails a test because an expected event has not happened, with the reason as far as it is known.
 func giveUp(t testing.TB, what string) {
 	t.Helper()
 	if m, ok := machines.Load(t); ok {
@@ -29,11 +29,11 @@ func giveUp(t testing.TB, what string) {
 	t.Fatalf("after %v not yet: %s", Patience, what)
 }
 
-// watch ends a test that takes longer than it may: everything of its machine is
-// killed, so that whatever it waits for ends, and the other tests of the package run.
+// watch ends a test that takes longer than its limit. It kills all processes of the test's machine,
+// so that the test's waits end and the other tests of the package can run.
 func (m *Machine) watch() {
 	if _, ok := m.T.(*testing.B); ok {
-		return // it runs as long as it is told to
+		return // it has no limit
 	}
 	timer := time.AfterFunc(m.o.Life, func() {
 		m.stuck(fmt.Sprintf("the test ends within %v", m.o.Life))
@@ -42,9 +42,9 @@ func (m *Machine) watch() {
 	m.T.Cleanup(func() { timer.Stop() })
 }
 
-// stuck fails the test for something that has not happened, and tells what there is
-// to know: what the daemon and the driver count, what the threads of each process of the
-// machine wait for, and the daemon's goroutines, for which it has to die.
+// stuck fails the test because an expected event has not happened. It logs all that is known:
+// the counts of the daemon and the driver, what each thread of the machine's processes
+// waits for, and the daemon's goroutines. The daemon prints its goroutines when it is killed for that.
 func (m *Machine) stuck(what string) {
 	m.stuckOnce.Do(func() {
 		state := m.state()
@@ -83,7 +83,7 @@ func (m *Machine) state() string {
 	return text.String()
 }
 
-// end64K is the end of the log, long enough for a dump of all goroutines.
+// end64K returns the last 64 KiB of the log, which can hold a dump of all goroutines.
 func (m *Machine) end64K() string {
 	log := m.Log()
 	return log[max(0, len(log)-64<<10):]
@@ -105,10 +105,10 @@ func (m *Machine) processes() []int {
 	return pids
 }
 
-// killAll kills everything of the machine, the daemon included: a read of its mount
-// ends by that too.
+// killAll kills all processes of the machine, including the daemon. The death of the daemon
+// also ends reads of its mount.
 func (m *Machine) killAll() {
-	for range 10 { // what forks meanwhile is found the next time
+	for range 10 { // processes that are forked meanwhile are found in the next round
 		pids := m.processes()
 		for _, pid := range pids {
 			_ = unix.Kill(pid, unix.SIGKILL)
@@ -120,7 +120,7 @@ func (m *Machine) killAll() {
 	}
 }
 
-// abandon kills a daemon that is of no use.
+// abandon kills a daemon that does not get ready.
 func (m *Machine) abandon() {
 	m.mu.Lock()
 	d := m.daemon
@@ -150,7 +150,7 @@ func (m *Machine) fatalf(format string, args ...any) {
 	m.T.Fatalf(format, args...)
 }
 
-// end stops what runs and removes the folder; on a failure the daemon's log is shown.
+// end stops all programs and removes the folder. If the test failed, it logs the daemon's log.
 func (m *Machine) end() {
 	defer m.remove()
 	m.mu.Lock()
@@ -161,7 +161,7 @@ func (m *Machine) end() {
 	}
 }
 
-// remove takes the machine away, whatever state it is in.
+// remove removes the machine's mounts and folder, whatever state they are in.
 func (m *Machine) remove() {
 	m.abandon()
 	m.mu.Lock()
@@ -169,7 +169,7 @@ func (m *Machine) remove() {
 	m.mu.Unlock()
 	m.killAll()
 	if m.Mount != "" {
-		_ = unix.Unmount(m.Mount, unix.MNT_DETACH) // where the daemon could not
+		_ = unix.Unmount(m.Mount, unix.MNT_DETACH) // in case the daemon did not unmount it
 	}
 	if strings.Contains(m.Log(), "WARNING: DATA RACE") {
 		m.T.Error("the daemon found a data race")

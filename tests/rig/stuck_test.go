@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// victim is a test that may fail: what it is told goes into said.
+// victim is a test that may fail; said collects its messages.
 type victim struct {
 	testing.TB
 	said string
@@ -44,8 +44,8 @@ func TestStuck(t *testing.T) {
 	})
 }
 
-// TestReadOfAStoppedDaemon: a read that does not end is given up, and ends with the
-// daemon.
+// TestReadOfAStoppedDaemon: a read of the mount does not end because the daemon is stopped. The test gives up, and the read ends
+// with the daemon.
 func TestReadOfAStoppedDaemon(t *testing.T) {
 	m := New(&victim{TB: t}, Options{Devices: "1G", Life: time.Hour})
 	read := make(chan error, 1)

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// Terminal is a real one, tmux's, of a known size, with a program in it.
+// Terminal is a terminal of tmux with a fixed size, in which a program runs.
 type Terminal struct {
 	m      *Machine
 	socket string
@@ -41,7 +41,7 @@ func (m *Machine) Terminal(width, height int, script string, environ ...string) 
 	return t
 }
 
-// tmux runs a command of tmux's, and returns what it prints.
+// tmux runs a tmux command, and returns what it prints.
 func (t *Terminal) tmux(args ...string) string {
 	t.m.T.Helper()
 	out, err := bounded.Command(t.m.T, Patience, "tmux", append([]string{"-S", t.socket}, args...)...).CombinedOutput()
@@ -51,7 +51,7 @@ func (t *Terminal) tmux(args ...string) string {
 	return string(out)
 }
 
-// Press presses keys: letters, or names of tmux's, as "Enter" or "C-c".
+// Press presses keys: letters, or tmux's names of keys, such as "Enter" or "C-c".
 func (t *Terminal) Press(keys ...string) {
 	t.m.T.Helper()
 	t.tmux(append([]string{"send-keys", "--"}, keys...)...)
@@ -60,7 +60,7 @@ func (t *Terminal) Press(keys ...string) {
 // Screen returns the text on the screen, without attributes.
 func (t *Terminal) Screen() string { t.m.T.Helper(); return t.tmux("capture-pane", "-p") }
 
-// Painted is Screen with attributes, as escape sequences.
+// Painted returns the text on the screen with attributes, as escape sequences.
 func (t *Terminal) Painted() string { t.m.T.Helper(); return t.tmux("capture-pane", "-p", "-e") }
 
 // PID returns the PID of the script, or of the program that replaced it by exec.
@@ -73,13 +73,13 @@ func (t *Terminal) PID() int {
 	return pid
 }
 
-// Await waits until all of some texts are on the screen.
+// Await waits until all of the texts are on the screen.
 func (t *Terminal) Await(texts ...string) {
 	t.m.T.Helper()
 	t.until(texts, true)
 }
 
-// AwaitGone waits until none of some texts is on the screen.
+// AwaitGone waits until none of the texts is on the screen.
 func (t *Terminal) AwaitGone(texts ...string) {
 	t.m.T.Helper()
 	t.until(texts, false)

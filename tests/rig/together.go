@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// Together starts many of one program at once, each with this environment, and returns how long it takes until all have ended.
-// All of them must succeed, within the time that the test may take.
+// Together starts count instances of a program at once, with the same environment, and returns the time until all have ended.
+// All of them must succeed within the limit of the test.
 func (m *Machine) Together(count int, env []string, program string, args ...string) time.Duration {
 	m.T.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), m.o.Life)
