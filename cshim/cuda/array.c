@@ -1,12 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the size of an array from its descriptor (array.h). The driver does not report the size
+// of an array that has its memory already.
 #include "cuda/array.h"
 
 #include "cuda/state.h"
 
-// Bits of an element, and the formats (CUarray_format) that have so many; 0: no further one.
+// Bits of an element, for each group of formats (CUarray_format). A format list ends with 0.
 static const struct {
     uint8_t bits;
-    bool channel; // for each channel
+    bool channel; // true: bits is for one channel; false: for the whole element
     uint8_t formats[12];
 } elements[] = {
     {8, true, {0x01, 0x08}},              // UNSIGNED_INT8, SIGNED_INT8
@@ -32,10 +34,9 @@ static const struct {
     {64, false, {0xc5, 0xcb}},             // UNORM_INT16X4, SNORM_INT16X4
 };
 
-// A format that came after this list is charged with the largest element that there is, four
-// channels of 32 bits. The driver tells the size of an array only where its memory is still to
-// come, so there is nothing to correct it by; and too much is refused early, where too little
-// would be held beyond the limit.
+// Returns the bits of an element. An unknown format is charged as the largest known element, four
+// channels of 32 bits. Nothing corrects the estimate later. A high estimate refuses an allocation
+// early; a low estimate would let the program exceed its limit.
 static uint64_t element_bits(int format, uint32_t channels) {
     for (size_t e = 0; e < sizeof elements / sizeof elements[0]; e++)
         for (const uint8_t *f = elements[e].formats; *f; f++)
@@ -45,6 +46,7 @@ static uint64_t element_bits(int format, uint32_t channels) {
     return 128;
 }
 
+// Rounds a length up to whole 4 × 4 blocks if the format is block-compressed.
 static uint64_t whole_blocks(uint64_t length, int format) {
     bool compressed = format >= 0x91 && format <= 0x9e;
     return compressed ? (length + 3) & ~3ull : length;
@@ -58,7 +60,7 @@ static uint64_t at_level(uint64_t length, unsigned int level) {
     return length >> level ? length >> level : 1;
 }
 
-// Adds the bytes of a level. False: no number holds them.
+// Adds the bytes of a level to *sum. False: overflow.
 static bool add_level(const struct ga_cuda_array_shape *s, unsigned int level, uint64_t *sum) {
     uint64_t depth = has_layers(s) ? at_level(s->depth, 0) : at_level(s->depth, level);
     uint64_t bits;
@@ -69,7 +71,7 @@ static bool add_level(const struct ga_cuda_array_shape *s, unsigned int level, u
            !__builtin_add_overflow(*sum, bits / 8 + (bits % 8 != 0), sum);
 }
 
-// The driver makes one level at least, and no more than the longest side can be halved.
+// Returns how many levels the driver makes at most: until the longest side has length 1.
 static unsigned int most_levels(const struct ga_cuda_array_shape *s) {
     uint64_t sides = s->width | s->height | (has_layers(s) ? 0 : s->depth);
     unsigned int levels = 0;
@@ -78,7 +80,7 @@ static unsigned int most_levels(const struct ga_cuda_array_shape *s) {
     return levels;
 }
 
-// The bytes of all levels; 0 for what no number holds: that is the driver's to refuse.
+// Returns the bytes of all levels; 0 on overflow: the driver then refuses the array.
 static uint64_t bytes_of(const struct ga_cuda_array_shape *s, unsigned int levels) {
     uint64_t bytes = 0;
     unsigned int most = most_levels(s);

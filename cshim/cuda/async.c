@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrappers for allocations and frees in stream order. memory/async.h and memory/pending.h account
-// for them; cuda/host.h does for pools in host memory.
+// Wrappers for stream-ordered allocations and frees (async.h). memory/async.h and memory/pending.h
+// account for blocks of device pools; cuda/host.h accounts for pools in host memory.
 #include "cuda/async.h"
 
 #include "cuda/capture.h"
@@ -10,16 +10,15 @@
 #include "memory/async.h"
 #include "memory/pending.h"
 
-// An allocation that the driver is asked for. At most one of the two has a root; if neither has,
-// the allocation is not accounted for: it is captured, it is of 0 bytes, or its device is not
-// arbitrated.
+// An allocation during the driver's call. At most one member has a root. An allocation without any
+// root is not accounted for: it is captured, it has 0 bytes, or its device is not arbitrated.
 struct allocation {
-    struct ga_memory_async device; // from a pool of a device
-    struct ga_allocation host;     // from a pool in host memory
+    struct ga_memory_async device; // used if the pool is on a device
+    struct ga_allocation host;     // used if the pool is in host memory
 };
 
-// Takes the bytes of an allocation. False: refused. True: the caller must call settle when the
-// driver has answered. how is ignored for pools in host memory.
+// Reserves the bytes of an allocation. how: ignored for pools in host memory. False: refused. True:
+// the caller must call settle after the driver's answer.
 static bool open_allocation(struct allocation *c, uint64_t bytes, ga_pool pool, ga_stream stream,
                             enum ga_memory_acquire_how how) {
     uint64_t context;
@@ -56,10 +55,9 @@ static enum ga_memory_outcome settle(struct allocation *c, ga_result *result,
     return GA_MEMORY_DONE;
 }
 
-// Takes the bytes, calls the driver, and settles. If the pool grew by more than there was room for,
-// the block was freed again, and the allocation is tried once more with all its bytes as new
-// memory. The program may wait for these in the second try, in which the driver keeps nothing for
-// it.
+// Reserves the bytes, calls the driver, and settles. If the pool grew by more bytes than the limit
+// has left, settle has freed the block again. Then all its bytes are requested as new memory, for
+// which the program may wait, and the driver is called a second time.
 #define ALLOCATES(real, pool, effective, address, bytes, ...)                                      \
     ({                                                                                             \
         ga_result result = GA_CUDA_OUT_OF_MEMORY;                                                  \
@@ -89,7 +87,8 @@ ga_result ga_cuda_alloc_from_pool(GA_FN_cuMemAllocFromPoolAsync *real, ga_stream
 ga_result ga_cuda_free_async(GA_FN_cuMemFreeAsync *real, ga_stream effective, ga_address address,
                              ga_stream stream) {
     struct ga_allocation c = {.root = ga_root_get()};
-    // In a capture the driver frees when the graph is launched: the block stays charged until then.
+    // The driver frees a captured block when the graph is launched: the block stays charged until
+    // then.
     if (!c.root || ga_cuda_capturing(effective))
         return real(address, stream);
     struct ga_memory_at at = ga_cuda_stream_order_at(c.root, effective);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The part of CUDA's binary interface that the shim speaks. Declarations of our
-// own: no vendor header is needed, and cuda.h could not be used anyway, since its
-// macros rename the first versions of the functions away.
+// The part of CUDA's binary interface that the library uses. It has declarations of its own,
+// because the macros of the vendor's cuda.h replace the names of the first versions of functions.
 #ifndef GA_CUDA_H
 #define GA_CUDA_H
 
@@ -31,7 +30,7 @@ struct ga_cu_uuid {
     uint8_t bytes[16];
 };
 
-// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR, and their first versions of 32 bits.
+// CUDA_ARRAY_DESCRIPTOR and CUDA_ARRAY3D_DESCRIPTOR. Their first versions have 32-bit fields.
 struct ga_cu_array_v1 {
     unsigned int width, height;
     int format; // CUarray_format
@@ -56,30 +55,31 @@ struct ga_cu_array3d {
 // CUmemLocation
 struct ga_cu_location {
     int type; // CUmemLocationType
-    int id;   // the ordinal of a device, where it is one; of a domain's device, in the lowest byte
+    int id;   // for a device: its ordinal; for a locality domain: the lowest byte is the device's
+              // ordinal
 };
 
-// The beginning of CUmemAllocationProp.
+// First fields of CUmemAllocationProp.
 struct ga_cu_memory_properties {
     int type;
     int handle_types;
     struct ga_cu_location location;
 };
 
-// All of it, and more: the driver writes it.
-struct ga_cu_memory_properties_room {
+// CUmemAllocationProp with spare room, because the driver writes the whole structure.
+struct ga_cu_memory_properties_buffer {
     struct ga_cu_memory_properties properties;
-    uint64_t rest[30];
+    uint64_t reserved[30];
 };
 
-// The beginning of CUDA_EXTERNAL_MEMORY_HANDLE_DESC.
+// First fields of CUDA_EXTERNAL_MEMORY_HANDLE_DESC.
 struct ga_cu_external {
     int type;
     void *handle[2];
     unsigned long long bytes;
 };
 
-// The beginning of CUmemPoolProps.
+// First fields of CUmemPoolProps.
 struct ga_cu_pool_properties {
     int allocation_type;
     int handle_types;
@@ -104,7 +104,7 @@ struct ga_cu_instantiate {
     int result;
 };
 
-// Of CUresult, what the shim itself returns or looks for.
+// The values of CUresult that the library returns or compares with.
 #define GA_CUDA_SUCCESS 0
 #define GA_CUDA_OUT_OF_MEMORY 2
 #define GA_CUDA_NOT_FOUND 500
@@ -120,9 +120,9 @@ struct ga_cu_instantiate {
 #define GA_CUDA_ATTRIBUTE_TEXTURE_ALIGNMENT 14
 #define GA_CUDA_ALLOCATION_MANAGED 2 // CUmemAllocationType
 #define GA_CUDA_LOCATION_DEVICE 1
-#define GA_CUDA_LOCATION_HOST 2 // and a node of it: 3, and the calling thread's node: 4
+#define GA_CUDA_LOCATION_HOST 2 // 3: a NUMA node of the host; 4: the calling thread's node
 #define GA_CUDA_LOCATION_HOST_NUMA_CURRENT 4
-#define GA_CUDA_LOCATION_DOMAIN 6 // a locality domain: a part of a device, since 13.4
+#define GA_CUDA_LOCATION_DOMAIN 6 // a locality domain: a part of a device; since CUDA 13.4
 #define GA_CUDA_NODE_GRAPH 4      // CUgraphNodeType
 #define GA_CUDA_NODE_ALLOC 10
 #define GA_CUDA_NODE_FREE 11
@@ -136,7 +136,7 @@ struct ga_cu_instantiate {
 #define GA_CUDA_ARRAY_SPARSE 0x40u
 #define GA_CUDA_ARRAY_DEFERRED_MAPPING 0x80u
 
-// A CUmemLocationType that is in the host.
+// Reports whether a CUmemLocationType names host memory.
 static inline bool ga_cuda_in_host(int location_type) {
     return location_type >= GA_CUDA_LOCATION_HOST &&
            location_type <= GA_CUDA_LOCATION_HOST_NUMA_CURRENT;

@@ -1,25 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds devices and their numbers (device.h), and reads the identity of a device from the driver.
 #include "cuda/device.h"
 
 #include "core/device.h"
 #include "core/log.h"
 #include "cuda/state.h"
 
-_Atomic(ga_cuda_device_meet *) ga_cuda_device_meets;
+_Atomic(ga_cuda_device_first_use *) ga_cuda_device_first_use_function;
 
 bool ga_cuda_device_several(struct ga_root *root) {
     uint32_t count = atomic_load_explicit(&ga_cuda(root)->device_count, memory_order_relaxed);
     if (GA_UNLIKELY(count == 0)) {
         int devices = 0;
         if (!GA_ASK(cuDeviceGetCount, &devices) || devices < 1)
-            return true; // not known: the careful way
+            return true; // not known: assume several
         count = (uint32_t)devices;
         atomic_store(&ga_cuda(root)->device_count, count);
     }
     return count != 1;
 }
 
-// A device without a UUID goes by its PCI address, as text, zero-padded.
+// Reads the identity of a device: its UUID, or else its PCI address as text, padded with zeros.
 static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) {
     struct ga_cu_uuid uuid = {{0}};
     if (GA_ASK(cuDeviceGetUuid_v2, &uuid, ordinal) || GA_ASK(cuDeviceGetUuid, &uuid, ordinal)) {
@@ -33,6 +34,7 @@ static bool read_identity(ga_cu_device ordinal, uint8_t identity[GA_UUID_SIZE]) 
     return true;
 }
 
+// Returns the size of a device's memory in bytes; 0: not known.
 static uint64_t total_of(ga_cu_device ordinal) {
     size_t total = 0;
     if (!GA_ASK(cuDeviceTotalMem_v2, &total, ordinal))
@@ -52,7 +54,7 @@ int ga_cuda_device_number(struct ga_root *root, ga_cu_device ordinal) {
         ga_log("device %d has neither a UUID nor a PCI address", (int64_t)ordinal);
         return -1;
     }
-    // Threads that come here together write the same.
+    // Several threads may run this at the same time: all of them store the same values.
     number = ga_device_number(root, identity);
     if (number < 0)
         return -1;
@@ -87,9 +89,9 @@ GA_NOINLINE int ga_cuda_device_find(struct ga_root *root, ga_context context, ui
     if (device < 0)
         return -1;
     ga_cuda_device_several(root);
-    ga_cuda_device_meet *meet = atomic_load(&ga_cuda_device_meets);
+    ga_cuda_device_first_use *first_use = atomic_load(&ga_cuda_device_first_use_function);
     ga_self.context = 0;
-    if (!meet(root, context, (uint32_t)device, epoch))
+    if (!first_use(root, context, (uint32_t)device, epoch))
         return -1;
     *serial = ga_self.serial;
     ga_self.context = (uint64_t)(uintptr_t)context;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Which device a call is about: that of the calling thread's current context. The driver knows it
-// by an ordinal; everybody else by its number (core/device.h), which is what is meant below.
+// Finds the device that a call concerns: the device of the calling thread's current context. The
+// driver names devices by ordinal; all other code, and "number" in this file, uses gpuarb's number
+// (core/device.h).
 //
-// The driver is asked for the context each time (contexts change hands through tables that no
-// preload sees), and for the device too where there are several: a context's address may be used
-// again for one on another device. With one device there is nothing to mistake.
+// Each call asks the driver for the current context, because the CUDA runtime changes it through
+// tables that no preloaded library sees. With several devices each call also asks for the device:
+// the address of an ended context may be used for a context on another device.
 #ifndef GA_CUDA_DEVICE_H
 #define GA_CUDA_DEVICE_H
 
@@ -12,34 +13,37 @@
 #include "cuda/driver.h"
 #include "cuda/state.h"
 
-// The function for a context that is new to the calling thread: ga_cuda_thread_slot_meet, which
-// finds ga_self.serial and ga_self.stands_for. The pointer is set when the driver is met.
-typedef bool ga_cuda_device_meet(struct ga_root *root, ga_context context, uint32_t device,
-                                 uint64_t epoch);
-extern _Atomic(ga_cuda_device_meet *) ga_cuda_device_meets;
+// Type of the function that is called for a context that is new to the calling thread. It sets
+// ga_self.serial and ga_self.stands_for. The pointer is set to first_use in hooks.c when the driver
+// is found. It is a pointer because this file must not depend on thread_slot.c.
+typedef bool ga_cuda_device_first_use(struct ga_root *root, ga_context context, uint32_t device,
+                                      uint64_t epoch);
+extern _Atomic(ga_cuda_device_first_use *) ga_cuda_device_first_use_function;
 
-// The slow way of ga_cuda_device_current: a context not met on this thread before. It is noticed
-// then.
+// Does the work of ga_cuda_device_current for a context that the calling thread uses for the first
+// time. Inserts the context into the table of contexts if needed.
 int ga_cuda_device_find(struct ga_root *root, ga_context context, uint64_t *serial);
-// The number of the driver's device. −1: it cannot be arbitrated.
+// Returns the number of a device, given its ordinal. −1: it cannot be arbitrated.
 int ga_cuda_device_number(struct ga_root *root, ga_cu_device ordinal);
-// And back, of one that was numbered.
+// Returns the ordinal of a device that has a number.
 ga_cu_device ga_cuda_device_ordinal(struct ga_root *root, uint32_t device);
-// The device that a place is, or is a part of; the current one for a kind of place that came after
-// these. −1: none, or one that cannot be arbitrated.
+// Returns the number of the device of a memory location; −1: no device, or a device that cannot be
+// arbitrated. An unknown kind of location counts as the current device.
 int ga_cuda_device_at(struct ga_root *root, const struct ga_cu_location *at);
-// More than one device in this process.
+// Reports whether the process has several devices, or may have.
 bool ga_cuda_device_several(struct ga_root *root);
-// The device of a stream, or of the current context for a stream that is none of ours. The driver
-// is not asked where the calling thread has met the stream's context.
+// Returns the device of a stream, and stores the serial number of its context. For a stream that
+// the library has not seen the program make, returns the device of the current context. The driver
+// is not asked if the calling thread has used the stream's context last.
 int ga_cuda_device_of_stream(struct ga_root *root, ga_stream stream, uint64_t *serial);
-// Finds a stream that the program was seen to make, and that has not ended: in which context it is
-// charged, and whether it was made in that one, or in one that stands for it (ga_entry.kind).
+// Finds a stream that the library has seen the program make. entry->context is the serial number of
+// the context that the stream is charged in. entry->kind tells whether the stream was made in that
+// context or in a green context of it. False: not found, or the stream has ended.
 bool ga_cuda_device_find_stream(struct ga_root *root, ga_stream stream, struct ga_entry *entry);
 enum { GA_CUDA_STREAM_PLAIN, GA_CUDA_STREAM_GREEN };
 
-// The current device, and the serial number of the context that its memory is charged in; or −1 (no
-// context: the driver's own error will say so).
+// Returns the current device, and stores the serial number of the context that its memory is
+// charged in. −1: there is no context; then the driver's call will fail.
 static inline int ga_cuda_device_current(struct ga_root *root, uint64_t *serial) {
     ga_context now = NULL;
     if (GA_UNLIKELY(!GA_ASK(cuCtxGetCurrent, &now) || now == NULL))

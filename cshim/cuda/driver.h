@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The real driver: its functions, and where it is.
+// The functions of the real CUDA driver, and macros to call them. All files of cshim/cuda use it;
+// hook/library.c finds the functions.
 #ifndef GA_DRIVER_H
 #define GA_DRIVER_H
 
@@ -25,17 +26,19 @@ enum ga_row {
 
 extern void *_Atomic ga_driver_functions[GA_ROWS];
 
-extern void *_Atomic ga_driver_handle; // of the library, for the loader
+extern void *_Atomic ga_driver_handle; // handle of the driver's library, for dlsym
 
-// Captures that the program has begun (capture.h). One whose end the driver refused may be open.
+// Number of captures that the program has begun and not ended (capture.h). It includes captures
+// whose end the driver refused.
 extern _Atomic uint32_t ga_cuda_captures;
 
-// The driver's function of a row, or NULL. Only after contact (hooks.h).
+// Returns the driver's function of a row, or NULL. It may be used only after the driver was found
+// (hooks.c).
 #define GA_REAL(symbol)                                                                            \
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_driver_functions[GA_ROW_##symbol],                 \
                                             memory_order_relaxed))
 
-// Whether the driver has the function of a row, and it succeeds.
+// Calls the driver's function of a row. True: the driver has it, and it succeeded.
 #define GA_ASK(symbol, ...)                                                                        \
     ({                                                                                             \
         GA_FN_##symbol *ga_asked = GA_REAL(symbol);                                                \

@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrappers for graphs. graph_nodes.c reads what memory a graph has; memory/graph.c accounts for it.
+// Wrappers for graphs (graph.h). graph_nodes.c reads which memory a graph has; memory/graph.c
+// accounts for it.
 #include "cuda/graph.h"
 
 #include "cuda/capture.h"
 #include "cuda/graph_nodes.h"
 #include "cuda/stream_order.h"
 
-// Reports whether a launch must be refused because there is no daemon and memory is refused then.
-// If no graph with memory nodes was ever made, the launch takes no memory, and is not refused.
+// Reports whether a launch must be refused because there is no daemon and the configuration then
+// refuses memory. If the program never made a graph with memory nodes, the launch is allowed.
 static bool is_denied(const struct ga_root *known) {
     struct ga_root *root = atomic_load(&ga_root_pointer);
     return !known && root && ga_memory_graph_any(root) && ga_root_denies();
@@ -65,7 +66,7 @@ ga_result ga_cuda_graph_instantiate_with(GA_FN_cuGraphInstantiateWithParams *rea
 }
 
 // Launches that have begun keep a reference to the record from before the update. If the new graph
-// has no memory nodes, the entry of the executable graph is taken out of the table.
+// has no memory nodes, the executable graph's entry is removed.
 ga_result ga_cuda_graph_updated(struct ga_memory_graph_making *m, ga_result result,
                                 ga_exec handle) {
     if (m->exec || !m->root || result != GA_CUDA_SUCCESS)

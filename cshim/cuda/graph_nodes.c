@@ -7,41 +7,43 @@
 // Child graphs that are nested deeper than this are not read; the driver does not document a limit.
 #define DEPTH 16
 
-// The blocks that were read so far: a hash table by address with open addressing. Afterwards the
-// blocks are moved to its beginning.
+// The blocks that were read so far: a hash table by address, with open addressing. At the end the
+// used slots are moved to its beginning.
 struct reading {
     struct ga_root *root;
-    struct ga_memory_graph_block *place; // address 0: empty
-    size_t places;                       // a power of two, or 0
-    uint32_t used;                       // number of places that are not empty
-    bool failed;                         // there was no memory
+    struct ga_memory_graph_block *slot; // address 0: empty
+    size_t slots;                       // a power of two, or 0
+    uint32_t used;                      // number of slots that are not empty
+    bool failed;                        // there was no memory
 };
 
+// Returns the slot of an address: the slot that has it, or the empty slot where it belongs.
 static struct ga_memory_graph_block *block_at(struct reading *r, uint64_t address) {
-    size_t i = (size_t)((address >> 9) * 0x9e3779b97f4a7c15ull >> 20) & (r->places - 1);
-    while (r->place[i].address && r->place[i].address != address)
-        i = (i + 1) & (r->places - 1);
-    return &r->place[i];
+    size_t i = (size_t)((address >> 9) * 0x9e3779b97f4a7c15ull >> 20) & (r->slots - 1);
+    while (r->slot[i].address && r->slot[i].address != address)
+        i = (i + 1) & (r->slots - 1);
+    return &r->slot[i];
 }
 
+// Doubles the table. False: no memory.
 static bool grow(struct reading *r) {
-    struct reading more = {.root = r->root, .places = r->places ? r->places * 2 : 64};
-    more.place = ga_os_map(more.places * sizeof *more.place);
-    if (!more.place)
+    struct reading more = {.root = r->root, .slots = r->slots ? r->slots * 2 : 64};
+    more.slot = ga_os_map(more.slots * sizeof *more.slot);
+    if (!more.slot)
         return false;
-    for (size_t i = 0; i < r->places; i++)
-        if (r->place[i].address)
-            *block_at(&more, r->place[i].address) = r->place[i];
-    if (r->place)
-        ga_os_unmap(r->place, r->places * sizeof *r->place);
-    r->place = more.place;
-    r->places = more.places;
+    for (size_t i = 0; i < r->slots; i++)
+        if (r->slot[i].address)
+            *block_at(&more, r->slot[i].address) = r->slot[i];
+    if (r->slot)
+        ga_os_unmap(r->slot, r->slots * sizeof *r->slot);
+    r->slot = more.slot;
+    r->slots = more.slots;
     return true;
 }
 
 // Finds the block at an address, or adds it. NULL: no memory; the reading has failed.
-static struct ga_memory_graph_block *at(struct reading *r, uint64_t address) {
-    if (r->used * 2 >= r->places && !grow(r)) {
+static struct ga_memory_graph_block *find_or_add(struct reading *r, uint64_t address) {
+    if (r->used * 2 >= r->slots && !grow(r)) {
         r->failed = true;
         return NULL;
     }
@@ -59,7 +61,7 @@ static void add_alloc(struct reading *r, ga_node node) {
     if (!GA_ASK(cuGraphMemAllocNodeGetParams, node, &n) || n.address == 0)
         return;
     int device = ga_cuda_device_at(r->root, &n.pool.location);
-    struct ga_memory_graph_block *b = device >= 0 ? at(r, n.address) : NULL;
+    struct ga_memory_graph_block *b = device >= 0 ? find_or_add(r, n.address) : NULL;
     if (!b)
         return;
     b->allocs++;
@@ -72,7 +74,7 @@ static void add_free(struct reading *r, ga_node node) {
     ga_address address = 0;
     if (!GA_ASK(cuGraphMemFreeNodeGetParams, node, &address) || address == 0)
         return;
-    struct ga_memory_graph_block *b = at(r, address);
+    struct ga_memory_graph_block *b = find_or_add(r, address);
     if (b)
         b->frees++;
 }
@@ -117,11 +119,11 @@ bool ga_cuda_graph_blocks_read(struct ga_root *root, ga_graph graph,
     if (!GA_REAL(cuGraphGetNodes) || !GA_REAL(cuGraphNodeGetType))
         return true;
     read_graph(&r, graph, 0);
-    blocks->block = r.place;
-    blocks->size = r.places * sizeof *r.place;
-    for (size_t i = 0; i < r.places; i++)
-        if (r.place[i].address)
-            r.place[blocks->count++] = r.place[i];
+    blocks->block = r.slot;
+    blocks->size = r.slots * sizeof *r.slot;
+    for (size_t i = 0; i < r.slots; i++)
+        if (r.slot[i].address)
+            r.slot[blocks->count++] = r.slot[i];
     if (r.failed)
         ga_memory_graph_blocks_drop(blocks);
     return !r.failed;

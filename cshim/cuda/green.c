@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The making, conversion and destruction of green contexts (green.h).
+// Makes, converts and destroys green contexts (green.h).
 #include "cuda/green.h"
 
 #include "cuda/context.h"
@@ -9,7 +9,8 @@
 #include "cuda/teardown.h"
 
 // Returns the handle of the primary context that a green context keeps alive; NULL: the driver does
-// not tell. It retains and releases the primary context, which exists, so that nothing is made.
+// not report it. It retains and releases the primary context. The primary context exists already,
+// so nothing is made.
 static ga_context primary_handle(ga_cu_device device) {
     ga_context context = NULL;
     if (!GA_ASK(cuDevicePrimaryCtxRetain, &context, device))
@@ -21,25 +22,25 @@ static ga_context primary_handle(ga_cu_device device) {
     return context;
 }
 
-// The contexts that are asked for when a green context is made: the green one, and the primary one
-// if it does not exist.
-struct asks {
+// The contexts that the library asks the daemon for when a green context is made: the green
+// context, and the primary context if it does not exist.
+struct requests {
     struct ga_allocation own, primary;
 };
 
-// Writes down a green context that the driver has made, and the primary context.
-static void record(struct asks *a, ga_green green, ga_cu_device device) {
-    ga_context home = primary_handle(device);
+// Inserts a green context that the driver has made, and the primary context.
+static void record(struct requests *a, ga_green green, ga_cu_device device) {
+    ga_context primary = primary_handle(device);
     uint64_t serial = 0;
-    a->primary.entry.key = (uint64_t)(uintptr_t)home;
+    a->primary.entry.key = (uint64_t)(uintptr_t)primary;
     a->primary.entry.kind = GA_CUDA_CONTEXT_PRIMARY;
-    if (home)
+    if (primary)
         ga_cuda_context_made(&a->primary);
     else
-        ga_cuda_context_unmade(&a->primary);
-    if (home)
+        ga_cuda_context_not_made(&a->primary);
+    if (primary)
         serial =
-            ga_cuda_context_notice(a->own.root, home, a->own.entry.device, GA_CUDA_CONTEXT_SEEN)
+            ga_cuda_context_notice(a->own.root, primary, a->own.entry.device, GA_CUDA_CONTEXT_FOUND)
                 .context;
     a->own.entry.key = (uint64_t)(uintptr_t)green;
     a->own.entry.space = GA_SPACE_CUDA_GREEN;
@@ -48,29 +49,29 @@ static void record(struct asks *a, ga_green green, ga_cu_device device) {
     ga_cuda_context_made(&a->own);
 }
 
-// Asks for both contexts; first: the primary one does not exist. False: refused.
-static bool ask_for(struct asks *a, ga_cu_device device, bool first) {
+// Asks for both contexts. first: the primary context does not exist. False: refused.
+static bool ask_for(struct requests *a, ga_cu_device device, bool first) {
     a->primary = (struct ga_allocation){.root = NULL};
     if (!ga_cuda_context_ask(&a->own, device))
         return false;
     if (!first || ga_cuda_context_ask(&a->primary, device))
         return true;
-    ga_cuda_context_unmade(&a->own);
+    ga_cuda_context_not_made(&a->own);
     return false;
 }
 
-static ga_result settle(struct asks *a, ga_result result, const ga_green *green,
+static ga_result settle(struct requests *a, ga_result result, const ga_green *green,
                         ga_cu_device device) {
     if (result == GA_CUDA_SUCCESS && a->own.root) {
         record(a, *green, device);
     } else {
-        ga_cuda_context_unmade(&a->primary);
-        ga_cuda_context_unmade(&a->own);
+        ga_cuda_context_not_made(&a->primary);
+        ga_cuda_context_not_made(&a->own);
     }
     return result;
 }
 
-// The driver makes the primary context as well if it does not exist.
+// If the primary context does not exist, the driver makes it together with the green context.
 ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, void *resources,
                                ga_cu_device device, unsigned int flags) {
     struct ga_root *root = ga_root_get();
@@ -78,18 +79,19 @@ ga_result ga_cuda_green_create(GA_FN_cuGreenCtxCreate *real, ga_green *green, vo
         return GA_CUDA_OUT_OF_MEMORY;
     if (!root || ga_cuda_device_number(root, device) < 0)
         return real(green, resources, device, flags);
-    struct asks asks;
-    enum ga_cuda_primary_way way = ga_cuda_primary_begin(root, device);
-    bool refused = way == GA_PRIMARY_REFUSED || !ask_for(&asks, device, way != GA_PRIMARY_LIVES);
+    struct requests requests;
+    enum ga_cuda_primary_action action = ga_cuda_primary_begin(root, device);
+    bool refused =
+        action == GA_PRIMARY_REFUSED || !ask_for(&requests, device, action != GA_PRIMARY_EXISTS);
     ga_result result = GA_CUDA_OUT_OF_MEMORY;
     if (!refused)
-        result = settle(&asks, real(green, resources, device, flags), green, device);
-    if (way == GA_PRIMARY_ASK || way == GA_PRIMARY_ASK_BESIDE)
-        ga_cuda_primary_answered(root, device, way, refused);
+        result = settle(&requests, real(green, resources, device, flags), green, device);
+    if (action == GA_PRIMARY_ASK || action == GA_PRIMARY_ASK_UNLOCKED)
+        ga_cuda_primary_answered(root, device, action, refused);
     return result;
 }
 
-// Takes the contexts that cuCtxFromGreenCtx made from a green context out of the table.
+// Removes the contexts that cuCtxFromGreenCtx made from a green context.
 static void forget_conversions(struct ga_root *root, ga_green green) {
     uint64_t found;
     struct ga_entry e;
@@ -97,31 +99,31 @@ static void forget_conversions(struct ga_root *root, ga_green green) {
         found = 0;
         struct ga_walk walk = ga_self_walk(&ga_cuda(root)->contexts);
         while (ga_self_next(&walk, &e))
-            if (e.kind == GA_CUDA_CONTEXT_OF_GREEN && e.bytes == (uint64_t)(uintptr_t)green)
+            if (e.kind == GA_CUDA_CONTEXT_FROM_GREEN && e.bytes == (uint64_t)(uintptr_t)green)
                 found = e.key;
         if (found)
             ga_cuda_context_forget(root, found);
     } while (found);
 }
 
-// Memory and streams of a green context belong to the primary context, and stay. The primary
-// context ends here if this green context was the last that kept it alive.
+// The memory and streams of a green context belong to the primary context, and stay. The primary
+// context ends here if this green context was the last object that kept it alive.
 ga_result ga_cuda_green_destroy(GA_FN_cuGreenCtxDestroy *real, ga_green green) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
     if (!root || !ga_cuda_context_find_green(root, green, &entry))
         return real(green);
     ga_cu_device device = ga_cuda_device_ordinal(root, entry.device);
-    bool quiet = ga_cuda_teardown_begin(root);
+    bool locked = ga_cuda_teardown_begin(root);
     ga_result result = real(green);
     if (result == GA_CUDA_SUCCESS) {
-        ga_cuda_primary_others_left(root, device);
+        ga_cuda_primary_others_released(root, device);
         forget_conversions(root, green);
         ga_cuda_context_forget_green(root, green);
         if (!ga_cuda_primary_active(device))
             ga_cuda_primary_ended(root, device);
     }
-    ga_cuda_teardown_finish(root, quiet);
+    ga_cuda_teardown_finish(root, locked);
     return result;
 }
 
@@ -136,11 +138,11 @@ ga_result ga_cuda_green_convert(GA_FN_cuCtxFromGreenCtx *real, ga_context *conte
         return result;
     entry.key = (uint64_t)(uintptr_t)*context;
     if (ga_cuda_context_find(root, entry.key, &old) && old.context == entry.context &&
-        old.kind != GA_CUDA_CONTEXT_OF_GREEN)
-        return result; // it is the primary one itself
+        old.kind != GA_CUDA_CONTEXT_FROM_GREEN)
+        return result; // the handle is that of the primary context
     entry.space = GA_SPACE_PLAIN;
     entry.bytes = (uint64_t)(uintptr_t)green;
-    entry.kind = GA_CUDA_CONTEXT_OF_GREEN;
+    entry.kind = GA_CUDA_CONTEXT_FROM_GREEN;
     ga_self_lock(&ga_cuda(root)->contexts_lock);
     ga_table_put(&ga_cuda(root)->contexts, &entry, &old);
     ga_self_unlock(&ga_cuda(root)->contexts_lock);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrappers for green contexts. A green context is a part of a device's multiprocessors. It counts
-// as a context, and keeps the primary context alive, to which its memory belongs. Its streams count
-// as streams.
+// Wrappers for green contexts, called by hooks.c. A green context is a part of a device's
+// multiprocessors. It counts as a context, and keeps the primary context alive, which its memory
+// belongs to. Its streams count as streams.
 #ifndef GA_CUDA_GREEN_H
 #define GA_CUDA_GREEN_H
 

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA as an interface: meeting its driver, and the wrappers, one function for each GA_HOOK row.
-// Each is an ordinary function of some length, so that tools that patch a function's beginning can.
+// The wrappers of CUDA's entry points: one exported function for each GA_HOOK row of hooks.def, and
+// the struct ga_interface through which hook/library.c finds them. The rows' macros here join the
+// steps before and after the driver's call; the steps are in the other files of cshim/cuda.
+//
+// Each wrapper is an ordinary function of some length, so that tools that patch the first bytes of
+// a function work.
 #include "cuda/hooks.h"
 
 #include "cuda/array.h"
@@ -30,77 +34,80 @@
 #include "memory/pending.h"
 
 enum {
-    NEW = 0,      // not met yet: its functions are not all known
-    PLAIN = 1,    // what comes to a wrapper is the program's
-    REENTERS = 2, // it may be the driver's own; or GPUARB_DISABLE is set, and nothing is looked at
+    MODE_UNKNOWN = 0,   // the driver's functions are not all known yet
+    MODE_PROGRAM = 1,   // every call of a wrapper is the program's
+    MODE_REENTRANT = 2, // a call may come from the driver itself; or GPUARB_DISABLE is set
 };
-static _Atomic int mode;   // NEW until the held copy is kept (interface.h), then that of this copy
-static _Atomic int latest; // mode of the held copy, also before it is kept
+static _Atomic int
+    mode; // MODE_UNKNOWN until the held copy of the driver is final (interface.h), then driver_mode
+static _Atomic int driver_mode; // mode of the held copy, also before it is final
 
-static ga_cuda_device_meet meets;
+static ga_cuda_device_first_use first_use;
 
-// Is called when a copy became the held one: the functions of all rows are known. A driver that is
-// not bound to itself calls functions of its own through the global scope, where it finds ours. As
-// long as the program may unload this copy and load another one, mode stays NEW, so that each call
-// asks which copy is held.
-static void met(const struct ga_interface *driver, void *handle) {
+// Is called when a copy of the driver became the held copy: then the functions of all rows are
+// known. A driver that was not linked with -Bsymbolic calls its own functions through the global
+// scope, where it finds the wrappers. As long as the program may unload this copy and load another,
+// mode stays MODE_UNKNOWN, so that each call asks which copy is held.
+static void driver_found(const struct ga_interface *driver, void *handle) {
     struct ga_loader_object object;
     bool plain = !ga_library_disabled() &&
                  ga_loader_object((void *)atomic_load(&driver->first), &object) && object.symbolic;
     atomic_store(&ga_driver_handle, handle);
-    atomic_store(&ga_cuda_device_meets, meets);
-    atomic_store(&ga_cuda_context_sweeps, ga_cuda_teardown_sweep);
-    atomic_store(&latest, plain ? PLAIN : REENTERS);
+    atomic_store(&ga_cuda_device_first_use_function, first_use);
+    atomic_store(&ga_cuda_context_sweep_function, ga_cuda_teardown_sweep);
+    atomic_store(&driver_mode, plain ? MODE_PROGRAM : MODE_REENTRANT);
     if (atomic_load(&driver->pinned))
-        atomic_store(&mode, plain ? PLAIN : REENTERS);
+        atomic_store(&mode, plain ? MODE_PROGRAM : MODE_REENTRANT);
 }
 
-// Is called for a context that is new to the thread: since there is one, the held driver works,
-// whichever call has initialised it.
-static bool meets(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
+// Is called for a context that is new to the thread. Because a context exists, the held driver
+// works, whichever call has initialised it: the copy becomes final.
+static bool first_use(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
     ga_library_keep(&ga_cuda_interface);
-    return ga_cuda_thread_slot_meet(root, context, device, epoch);
+    return ga_cuda_thread_slot_first_use(root, context, device, epoch);
 }
 
-// By a jump it leaves no address of its own: then a wrapper of ours is the caller.
-static GA_NOINLINE bool lets_through(int now, const void *caller) {
+// Reports whether a call goes to the driver unchanged. If the driver jumps to a wrapper instead of
+// calling it, the caller's address lies in another wrapper.
+static GA_NOINLINE bool is_bypassed_slow(int now, const void *caller) {
     return ga_library_disabled() ||
-           (now == REENTERS &&
+           (now == MODE_REENTRANT &&
             (ga_library_contains(&ga_cuda_interface, caller) || ga_loader_ours(caller)));
 }
 
-static GA_NOINLINE int contact(void) {
+static GA_NOINLINE int find_driver(void) {
     ga_library_contact(&ga_cuda_interface, NULL);
-    return atomic_load(&latest);
+    return atomic_load(&driver_mode);
 }
 
-// A wrapper that was reached by direct link meets the driver here. From then on GA_REAL is what the
-// driver has, of all rows: a wrapper needs more than its own.
-static inline int meet(void) {
+// Returns the mode. At the first call, finds the driver with the functions of all rows, because a
+// wrapper needs more functions than its own.
+static inline int current_mode(void) {
     int now = atomic_load_explicit(&mode, memory_order_acquire);
-    return GA_UNLIKELY(now == NEW) ? contact() : now;
+    return GA_UNLIKELY(now == MODE_UNKNOWN) ? find_driver() : now;
 }
 
-// Whether a wrapper that was called from there has nothing to do.
-static inline bool passes(int now, const void *caller) {
-    return GA_UNLIKELY(now != PLAIN) && lets_through(now, caller);
+// Reports whether a wrapper must only call the driver. caller: the wrapper's return address.
+static inline bool is_bypassed(int now, const void *caller) {
+    return GA_UNLIKELY(now != MODE_PROGRAM) && is_bypassed_slow(now, caller);
 }
 
-// The driver's own resolver has answered, and the pointer is translated. Nothing of the arguments
-// is looked at before: a NULL that the driver does not accept must fail in it, as without us.
-static ga_result resolved(ga_result result, const char *name, void **pfn) {
+// Translates the pointer that the driver's resolver has returned to the wrapper. The arguments are
+// used only after the driver has succeeded: a NULL that the driver does not accept must fail in the
+// driver.
+static ga_result translate_resolved(ga_result result, const char *name, void **pfn) {
     if (result == GA_CUDA_SUCCESS && pfn && *pfn)
         *pfn = ga_library_translate(&ga_cuda_interface, *pfn, name);
     return result;
 }
 
-// The function of a row in the copy at a place; NULL: the copy has none.
-#define GA_OWN(symbol, place)                                                                      \
+// Returns the function of a row in the copy at a place; NULL: the copy lacks it.
+#define GA_COPY_FUNCTION(symbol, place)                                                            \
     ((GA_FN_##symbol *)ga_copies_own(&ga_cuda_interface, place, GA_ROW_##symbol))
 
 // Calls cuInit of the copy at a place. The first copy in which it succeeds is held.
-static ga_result initialised(size_t place, unsigned int flags) {
-    GA_FN_cuInit *real = GA_OWN(cuInit, place);
+static ga_result init_copy(size_t place, unsigned int flags) {
+    GA_FN_cuInit *real = GA_COPY_FUNCTION(cuInit, place);
     ga_result result = real ? real(flags) : GA_CUDA_NOT_FOUND;
     GA_ROW_KEEPS_ERRNO;
     if (result == GA_CUDA_SUCCESS)
@@ -108,57 +115,57 @@ static ga_result initialised(size_t place, unsigned int flags) {
     return result;
 }
 
-// What a row's function is where the versions of an entry point differ in their parameters alone:
-// all that they take goes the way of cuda/allocation.h. c is the row's own.
-#define GA_TAKES(allocation, open, settle)                                                         \
+// The functions of rows whose entry points differ only in their parameters. Each asks before the
+// driver's call (open) and settles after it. c is the row's own struct of type allocation.
+#define GA_ADMITS(allocation, open, settle)                                                        \
     ({                                                                                             \
         struct allocation c;                                                                       \
         (open) ? (settle) : GA_CUDA_OUT_OF_MEMORY;                                                 \
     })
-// What the driver has made, as a number.
+// The handle or address that the driver has made, as a number; 0: the driver failed.
 #define GA_MADE(result, at) ((result) == GA_CUDA_SUCCESS ? (uint64_t)(uintptr_t) * (at) : 0)
 #define GA_ALLOCATES(real, opened, undo, address, ...)                                             \
-    GA_TAKES(ga_allocation, opened, ({                                                             \
-                 ga_result made = real(address, __VA_ARGS__);                                      \
-                 ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo);                \
-             }))
+    GA_ADMITS(ga_allocation, opened, ({                                                            \
+                  ga_result made = real(address, __VA_ARGS__);                                     \
+                  ga_cuda_allocation_settle(&c, made, GA_MADE(made, address), undo);               \
+              }))
 #define GA_ALLOCATES_PITCHED(real, undo, address, pitch, width, height, element)                   \
-    GA_TAKES(ga_allocation, ga_cuda_memory_open_pitched(&c, width, height), ({                     \
-                 ga_result made = real(address, pitch, width, height, element);                    \
-                 ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                   \
-                                               GA_MADE(made, pitch) * (height), undo);             \
-             }))
+    GA_ADMITS(ga_allocation, ga_cuda_memory_open_pitched(&c, width, height), ({                    \
+                  ga_result made = real(address, pitch, width, height, element);                   \
+                  ga_cuda_memory_settle_pitched(&c, made, GA_MADE(made, address),                  \
+                                                GA_MADE(made, pitch) * (height), undo);            \
+              }))
 #define GA_CREATES_STREAM(real, opened, stream, ...)                                               \
-    GA_TAKES(ga_allocation, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
+    GA_ADMITS(ga_allocation, opened, ga_cuda_stream_created(&c, real(stream, __VA_ARGS__), stream))
 #define GA_CREATES_CONTEXT(real, device, context, ...)                                             \
-    GA_TAKES(ga_allocation, ga_cuda_context_ask(&c, device),                                       \
-             ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
+    GA_ADMITS(ga_allocation, ga_cuda_context_ask(&c, device),                                      \
+              ga_cuda_context_created(&c, real(context, __VA_ARGS__), context))
 #define GA_ALLOCATES_HOST(real, bytes, at, ...)                                                    \
-    GA_TAKES(ga_allocation, ga_cuda_host_open(&c, bytes),                                          \
-             ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
+    GA_ADMITS(ga_allocation, ga_cuda_host_open(&c, bytes),                                         \
+              ga_cuda_host_settle(&c, real(at, __VA_ARGS__), at, GA_CUDA_HOST_ALLOCATED))
 #define GA_REGISTERS_HOST(real, at, bytes, flags)                                                  \
-    GA_TAKES(ga_allocation, ga_cuda_host_open(&c, bytes),                                          \
-             ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
+    GA_ADMITS(ga_allocation, ga_cuda_host_open(&c, bytes),                                         \
+              ga_cuda_host_settle(&c, real(at, bytes, flags), &(at), GA_CUDA_HOST_REGISTERED))
 #define GA_INSTANTIATES(real, graph, exec, ...)                                                    \
-    GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
-             ga_cuda_graph_made(&c, real(exec, __VA_ARGS__), exec))
+    GA_ADMITS(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                              \
+              ga_cuda_graph_made(&c, real(exec, __VA_ARGS__), exec))
 #define GA_UPDATES(real, graph, exec, ...)                                                         \
-    GA_TAKES(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                               \
-             ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
+    GA_ADMITS(ga_memory_graph_making, ga_cuda_graph_begin(&c, graph),                              \
+              ga_cuda_graph_updated(&c, real(exec, __VA_ARGS__), exec))
 #define GA_CREATES_ARRAY(real, shape, levels, space, array, ...)                                   \
-    GA_TAKES(ga_allocation, ga_cuda_array_open(&c, shape, levels), ({                              \
-                 ga_result made = real(array, __VA_ARGS__);                                        \
-                 ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});    \
-             }))
+    GA_ADMITS(ga_allocation, ga_cuda_array_open(&c, shape, levels), ({                             \
+                  ga_result made = real(array, __VA_ARGS__);                                       \
+                  ga_cuda_array_created(&c, made, (struct ga_key){GA_MADE(made, array), space});   \
+              }))
 
-// The reverse.
-#define GA_GIVES(real, give, given, handle)                                                        \
+// Ends an object: removes its entry, calls the driver, and settles.
+#define GA_REMOVES(real, remove, freed, handle)                                                    \
     ({                                                                                             \
         struct ga_allocation c;                                                                    \
-        bool ours = (give);                                                                        \
+        bool ours = (remove);                                                                      \
         ga_result ended = real(handle);                                                            \
         if (ours)                                                                                  \
-            given(&c, ended);                                                                      \
+            freed(&c, ended);                                                                      \
         ended;                                                                                     \
     })
 #define GA_FREES(real, address)                                                                    \
@@ -168,48 +175,50 @@ static ga_result initialised(size_t place, unsigned int flags) {
         ga_cuda_memory_freed(&c, what, real(address));                                             \
     })
 #define GA_DESTROYS_ARRAY(real, space, array)                                                      \
-    GA_GIVES(                                                                                      \
+    GA_REMOVES(                                                                                    \
         real,                                                                                      \
         ga_cuda_allocation_remove_key(&c, (struct ga_key){(uint64_t)(uintptr_t)(array), space}),   \
         ga_cuda_allocation_freed, array)
 
-// What there is. The driver answers first: its errors are the program's. The first versions have 32
-// bits: what is more than they say is the most that they do, and the driver's answer no capacity.
-#define GA_MOST_OF(at) ((__typeof__(*(at)))-1)
-#define GA_CAPACITY(at) ((at) && GA_MOST_OF(at) == UINT64_MAX ? *(at) : UINT64_MAX)
-#define GA_TELL(at, value)                                                                         \
-    ((at) ? (void)(*(at) = (__typeof__(*(at)))ga_os_least(value, GA_MOST_OF(at))) : (void)0)
-#define GA_TELLS_ROOM(real, room, total)                                                           \
+// The memory sizes that a program asks for. The driver answers first, and its errors are returned.
+// The first versions have 32-bit results: larger values become the largest that fits, and the
+// driver's answer is not used as the capacity.
+#define GA_LARGEST(at) ((__typeof__(*(at)))-1)
+#define GA_CAPACITY(at) ((at) && GA_LARGEST(at) == UINT64_MAX ? *(at) : UINT64_MAX)
+#define GA_REPORT(at, value)                                                                       \
+    ((at) ? (void)(*(at) = (__typeof__(*(at)))ga_os_least(value, GA_LARGEST(at))) : (void)0)
+#define GA_REPORTS_FREE(real, room, total)                                                         \
     ({                                                                                             \
         struct ga_budget b;                                                                        \
-        ga_result told = real(room, total);                                                        \
-        if (told == GA_CUDA_SUCCESS && ga_cuda_query_current(GA_CAPACITY(total), &b)) {            \
-            GA_TELL(room, b.room);                                                                 \
-            GA_TELL(total, b.total);                                                               \
+        ga_result answered = real(room, total);                                                    \
+        if (answered == GA_CUDA_SUCCESS && ga_cuda_query_current(GA_CAPACITY(total), &b)) {        \
+            GA_REPORT(room, b.room);                                                               \
+            GA_REPORT(total, b.total);                                                             \
         }                                                                                          \
-        told;                                                                                      \
+        answered;                                                                                  \
     })
-#define GA_TELLS_TOTAL(real, bytes, device)                                                        \
+#define GA_REPORTS_TOTAL(real, bytes, device)                                                      \
     ({                                                                                             \
         struct ga_budget b;                                                                        \
-        ga_result told = real(bytes, device);                                                      \
-        if (told == GA_CUDA_SUCCESS && (bytes) && ga_cuda_query(device, GA_CAPACITY(bytes), &b))   \
-            GA_TELL(bytes, b.total);                                                               \
-        told;                                                                                      \
+        ga_result answered = real(bytes, device);                                                  \
+        if (answered == GA_CUDA_SUCCESS && (bytes) &&                                              \
+            ga_cuda_query(device, GA_CAPACITY(bytes), &b))                                         \
+            GA_REPORT(bytes, b.total);                                                             \
+        answered;                                                                                  \
     })
 
-// The same where all is done around the driver's call.
-// A wrapper stands for the resolver of place 0, whichever copy is held, so that it calls that one.
+// Rows whose work surrounds the driver's call. A resolver's wrapper stands for the resolver at
+// place 0, whichever copy is held, and calls that one.
 #define GA_RESOLVES(real, symbol, name, pfn, ...)                                                  \
     ({                                                                                             \
-        GA_FN_##symbol *own = GA_OWN(symbol, 0);                                                   \
-        resolved((own ? own : real)(name, pfn, __VA_ARGS__), name, pfn);                           \
+        GA_FN_##symbol *own = GA_COPY_FUNCTION(symbol, 0);                                         \
+        translate_resolved((own ? own : real)(name, pfn, __VA_ARGS__), name, pfn);                 \
     })
 #define GA_IMPORTS_HANDLE(real, handle, ...) ga_cuda_vmm_imported(real(handle, __VA_ARGS__), handle)
-#define GA_MEETS_POOL(real, location, type, pool, ...)                                             \
+#define GA_RECORDS_POOL(real, location, type, pool, ...)                                           \
     ({                                                                                             \
         ga_result made = real(pool, __VA_ARGS__);                                                  \
-        ga_cuda_pool_met(made, pool, location, type);                                              \
+        ga_cuda_pool_record(made, pool, location, type);                                           \
     })
 #define GA_CHANGES_POOL(real, ...)                                                                 \
     ({                                                                                             \
@@ -225,16 +234,16 @@ static ga_result initialised(size_t place, unsigned int flags) {
     ga_cuda_import_opened(real(address, __VA_ARGS__), address, pool)
 #define GA_ENDS_CAPTURE(real, ...) ga_cuda_capture_ended(real(__VA_ARGS__))
 
-// Reached by direct link, a wrapper exists even where the driver lacks the function: then the
-// answer is CUDA_ERROR_NOT_FOUND.
+// A wrapper that the program is linked with exists even if the driver lacks the function. Then the
+// wrapper returns CUDA_ERROR_NOT_FOUND.
 #define GA_HOOK(symbol, class, bytes, parameters, arguments, ...)                                  \
     __attribute__((visibility("default"))) ga_result symbol parameters;                            \
     ga_result symbol parameters {                                                                  \
-        int now = meet();                                                                          \
+        int now = current_mode();                                                                  \
         GA_FN_##symbol *real = GA_REAL(symbol);                                                    \
         if (GA_UNLIKELY(real == NULL))                                                             \
             return GA_CUDA_NOT_FOUND;                                                              \
-        if (passes(now, __builtin_return_address(0)))                                              \
+        if (is_bypassed(now, __builtin_return_address(0)))                                         \
             return real arguments;                                                                 \
         GA_ROW_KEEPS_ERRNO;                                                                        \
         return GA_ROW_CALL(arguments, __VA_ARGS__);                                                \
@@ -248,19 +257,20 @@ static ga_result initialised(size_t place, unsigned int flags) {
 #define ROW(symbol) GA_ROW_##symbol
 #include "hook/rows.inc"
 
-// The wrappers that must know which copy is called: a set for each place.
+// The wrappers that must know which copy of the driver is called: one set for each place.
 #define OF_COPY(place)                                                                             \
     static ga_result init_##place(unsigned int flags) {                                            \
-        return initialised(place, flags);                                                          \
+        return init_copy(place, flags);                                                            \
     }                                                                                              \
     static ga_result resolve_##place(const char *name, void **pfn, int version, uint64_t flags) {  \
-        GA_FN_cuGetProcAddress *real = GA_OWN(cuGetProcAddress, place);                            \
-        return real ? resolved(real(name, pfn, version, flags), name, pfn) : GA_CUDA_NOT_FOUND;    \
+        GA_FN_cuGetProcAddress *real = GA_COPY_FUNCTION(cuGetProcAddress, place);                  \
+        return real ? translate_resolved(real(name, pfn, version, flags), name, pfn)               \
+                    : GA_CUDA_NOT_FOUND;                                                           \
     }                                                                                              \
     static ga_result resolve_v2_##place(const char *name, void **pfn, int version, uint64_t flags, \
                                         int *status) {                                             \
-        GA_FN_cuGetProcAddress_v2 *real = GA_OWN(cuGetProcAddress_v2, place);                      \
-        return real ? resolved(real(name, pfn, version, flags, status), name, pfn)                 \
+        GA_FN_cuGetProcAddress_v2 *real = GA_COPY_FUNCTION(cuGetProcAddress_v2, place);            \
+        return real ? translate_resolved(real(name, pfn, version, flags, status), name, pfn)       \
                     : GA_CUDA_NOT_FOUND;                                                           \
     }
 OF_COPY(0)
@@ -297,6 +307,6 @@ struct ga_interface ga_cuda_interface = {
     .wrapper = wrapper,
     .of_copy = of_copy,
     .rows = GA_ROWS,
-    .met = met,
+    .met = driver_found,
     .reap = ga_memory_pending_reap,
 };

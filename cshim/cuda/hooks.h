@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// CUDA as an interface.
+// Declares CUDA's struct ga_interface: the table of hooks that hook/library.c reads.
 #ifndef GA_HOOKS_H
 #define GA_HOOKS_H
 

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts blocks of page-locked host memory (host.h), in the table ga_root.hosts.
 #include "cuda/host.h"
 
 #include "core/host.h"
 
-// False: refused. What no entry can hold the driver refuses.
-static bool take(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) {
+// Reserves bytes. Sizes above GA_CREDIT_LIMIT do not fit into an entry: the driver refuses them.
+// False: refused.
+static bool acquire(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) {
     c->root = NULL;
     c->entry.bytes = bytes;
     if (bytes == 0 || bytes > GA_CREDIT_LIMIT)
@@ -16,25 +18,26 @@ static bool take(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) 
     return true;
 }
 
-// Without a context the driver refuses.
+// Without a current context nothing is reserved, because the driver refuses the call.
 bool ga_cuda_host_open(struct ga_allocation *c, uint64_t bytes) {
     *c = (struct ga_allocation){.root = NULL};
     if (!ga_allocation_begin(c))
         return false;
     bool known = c->root && ga_cuda_device_current(c->root, &c->entry.context) >= 0;
-    return take(c, c->root, known ? bytes : 0);
+    return acquire(c, c->root, known ? bytes : 0);
 }
 
 bool ga_cuda_host_open_pooled(struct ga_allocation *c, struct ga_root *root, uint64_t bytes) {
     *c = (struct ga_allocation){.root = NULL};
-    return take(c, root, bytes);
+    return acquire(c, root, bytes);
 }
 
-// Without memory to remember it by, it stays counted: that errs on the side of the cap.
-static void put_in(struct ga_root *root, const struct ga_entry *entry) {
+// Inserts an entry. If there is no memory for the entry, its bytes stay counted: the count may be
+// too high, never too low.
+static void insert(struct ga_root *root, const struct ga_entry *entry) {
     struct ga_entry old = {0};
     ga_self_put(&root->hosts, entry, &old);
-    if (old.key) // ended out of our sight
+    if (old.key) // freed by a call that the library has not seen
         ga_host_release(root, old.bytes);
 }
 
@@ -49,7 +52,7 @@ ga_result ga_cuda_host_settle(struct ga_allocation *c, ga_result result, void *c
     c->entry.key = (uint64_t)(uintptr_t)*at;
     c->entry.tag = 1;
     c->entry.kind = (uint8_t)kind;
-    put_in(c->root, &c->entry);
+    insert(c->root, &c->entry);
     ga_cuda_context_check(c->root, c->entry.context, c->epoch);
     return result;
 }
@@ -75,7 +78,7 @@ void ga_cuda_host_freed(const struct ga_allocation *c, ga_result result) {
         ga_host_release(c->root, c->entry.bytes);
         return;
     }
-    put_in(c->root, &c->entry);
+    insert(c->root, &c->entry);
     ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }
 

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inserts and removes entries of imported memory (import.h).
 #include "cuda/import.h"
 
 #include "core/import.h"
 #include "cuda/context.h"
 #include "cuda/device.h"
 
-// The device that a block lies on, which need not be the current one.
+// Returns the device that a block is on, which may differ from the current device.
 static int device_of(struct ga_root *root, ga_address address, int otherwise) {
     ga_cu_device ordinal = -1;
     if (GA_ASK(cuPointerGetAttribute, &ordinal, GA_CUDA_POINTER_ORDINAL, address))
@@ -44,7 +45,7 @@ ga_result ga_cuda_import_opened(ga_result result, const ga_address *address, con
     return result;
 }
 
-static bool give(struct ga_allocation *c, struct ga_key key) {
+static bool remove_import(struct ga_allocation *c, struct ga_key key) {
     c->root = ga_root_get();
     if (!c->root)
         return false;
@@ -53,11 +54,11 @@ static bool give(struct ga_allocation *c, struct ga_key key) {
 }
 
 bool ga_cuda_import_remove(struct ga_allocation *c, ga_address address) {
-    return give(c, (struct ga_key){address, GA_SPACE_PLAIN});
+    return remove_import(c, (struct ga_key){address, GA_SPACE_PLAIN});
 }
 
 bool ga_cuda_import_remove_external(struct ga_allocation *c, void *memory) {
-    return give(c, (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_CUDA_EXTERNAL});
+    return remove_import(c, (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_CUDA_EXTERNAL});
 }
 
 void ga_cuda_import_freed(const struct ga_allocation *c, ga_result result) {
@@ -66,7 +67,7 @@ void ga_cuda_import_freed(const struct ga_allocation *c, ga_result result) {
         ga_cuda_context_check(c->root, c->entry.context, c->epoch);
 }
 
-// The descriptor names no device: the memory is taken to be on the current one.
+// The descriptor does not name a device: the memory counts on the current device.
 ga_result ga_cuda_import_external(GA_FN_cuImportExternalMemory *real, void **memory,
                                   const void *descriptor) {
     ga_result result = real(memory, descriptor);

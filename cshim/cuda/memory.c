@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Allocates and frees device memory (memory.h).
 #include "cuda/memory.h"
 
 #include "cuda/allocation.h"
@@ -19,11 +20,11 @@ bool ga_cuda_memory_open_managed(struct ga_allocation *c, uint64_t bytes) {
     if (!ga_cuda_allocation_open(c, bytes, GA_MEMORY_MANAGED))
         return false;
     if (c->root)
-        ga_publish_soft(c->root); // its pages go where they are used
+        ga_publish_soft(c->root); // its pages move to where they are used
     return true;
 }
 
-// The driver rounds rows up to the device's texture alignment.
+// Estimates the row length in bytes: the driver rounds rows up to the device's texture alignment.
 static uint64_t expected_pitch(struct ga_root *root, int device, uint64_t width) {
     _Atomic uint32_t *known = &ga_cuda(root)->alignment[device];
     uint32_t alignment = atomic_load(known);
@@ -47,12 +48,12 @@ bool ga_cuda_memory_open_pitched(struct ga_allocation *c, uint64_t width, uint64
     if (!ga_allocation_begin(c))
         return false;
     int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
-    // A size that no number holds is the driver's to refuse.
+    // If the size overflows, nothing is reserved, because the driver refuses the call.
     if (device >= 0 &&
         (width > UINT64_MAX / 2 ||
          __builtin_mul_overflow(expected_pitch(c->root, device, width), height, &c->entry.bytes)))
         device = -1;
-    return ga_cuda_allocation_on(c, device);
+    return ga_cuda_allocation_acquire(c, device);
 }
 
 ga_result ga_cuda_memory_settle_pitched(struct ga_allocation *c, ga_result result,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wrappers that pool.h declares.
+// Makes and ends the records of pools (pool.h).
 #include "cuda/pool.h"
 
 #include "core/import.h"
@@ -8,8 +8,8 @@
 
 // A pool of managed memory may have no device: then it is charged to the device of the stream on
 // which the program first allocates from it. It gets its record in that allocation, not here.
-ga_result ga_cuda_pool_met(ga_result result, const ga_pool *pool, const struct ga_cu_location *at,
-                           int type) {
+ga_result ga_cuda_pool_record(ga_result result, const ga_pool *pool,
+                              const struct ga_cu_location *at, int type) {
     struct ga_root *root = result == GA_CUDA_SUCCESS && pool && at ? ga_root_get() : NULL;
     if (!root)
         return result;

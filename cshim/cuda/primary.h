@@ -1,34 +1,41 @@
 // SPDX-License-Identifier: Apache-2.0
-// Primary contexts: one a device, shared by all of a process, made by the first who
-// retains it and ended by the last who releases it. Each thread that retains one holds on to it.
+// Primary contexts. Each device has one, which all code in a process shares. The first retain makes
+// it, and the last release ends it. Each thread that retains it takes a thread slot. Called by
+// hooks.c and green.c.
 #ifndef GA_CUDA_PRIMARY_H
 #define GA_CUDA_PRIMARY_H
 
 #include "core/root.h"
 #include "cuda/driver.h"
 
+// Reports whether the primary context of a device exists.
 bool ga_cuda_primary_active(ga_cu_device device);
 
-// What a call has to do that needs the primary context.
-enum ga_cuda_primary_way {
-    GA_PRIMARY_LIVES, // it is there
-    GA_PRIMARY_ASK,   // ask for it and have it made, while others wait; ga_cuda_primary_answered
-    GA_PRIMARY_ASK_BESIDE, // the same, in a signal handler that interrupted just that
-    GA_PRIMARY_REFUSED,    // another thread was refused it meanwhile
+// Action that a call must take if it needs the primary context.
+enum ga_cuda_primary_action {
+    GA_PRIMARY_EXISTS,       // nothing: the context exists
+    GA_PRIMARY_ASK,          // ask the daemon, let the driver make the context, call
+                             // ga_cuda_primary_answered
+    GA_PRIMARY_ASK_UNLOCKED, // GA_PRIMARY_ASK in a signal handler that has interrupted the asking
+                             // thread
+    GA_PRIMARY_REFUSED,      // fail: another thread asked meanwhile and was refused
 };
-// Waits while another thread asks for it.
-enum ga_cuda_primary_way ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device);
+// Returns what the caller must do. Waits while another thread asks for the context.
+enum ga_cuda_primary_action ga_cuda_primary_begin(struct ga_root *root, ga_cu_device device);
+// Ends the request, and lets the waiting threads continue. refused: the daemon refused the context.
 void ga_cuda_primary_answered(struct ga_root *root, ga_cu_device device,
-                              enum ga_cuda_primary_way way, bool refused);
-// What else kept it may be gone.
-void ga_cuda_primary_others_left(struct ga_root *root, ga_cu_device device);
+                              enum ga_cuda_primary_action action, bool refused);
+// Notes that other code has released the context. From then on only the retains that the library
+// has seen keep it.
+void ga_cuda_primary_others_released(struct ga_root *root, ga_cu_device device);
 
-// The driver has ended it.
+// Removes the context and everything in it from the tables, because the driver has ended it.
 void ga_cuda_primary_ended(struct ga_root *root, ga_cu_device device);
 
 ga_result ga_cuda_primary_retain(GA_FN_cuDevicePrimaryCtxRetain *real, ga_context *context,
                                  ga_cu_device device);
-// reset: it ends whoever has retained it.
+// Releases the primary context, or resets it (reset true). A reset ends it also if other retains
+// exist.
 ga_result ga_cuda_primary_end(ga_result (*real)(ga_cu_device), bool reset, ga_cu_device device);
 
 #endif

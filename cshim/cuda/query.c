@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads budgets for the wrappers that report memory sizes (query.h).
 #include "cuda/query.h"
 
 #include "cuda/device.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Counts streams (stream.h), in the table ga_root.streams.
 #include "cuda/stream.h"
 
 #include "cuda/allocation.h"
@@ -6,8 +7,8 @@
 #include "cuda/context.h"
 #include "memory/pending.h"
 
-// False: refused.
-static bool open_on(struct ga_allocation *c, int device) {
+// Asks the daemon for a stream on a device; −1: the device is not arbitrated. False: refused.
+static bool ask_on(struct ga_allocation *c, int device) {
     if (device < 0) {
         c->root = NULL;
         return true;
@@ -27,7 +28,7 @@ bool ga_cuda_stream_open(struct ga_allocation *c) {
         return false;
     int device = c->root ? ga_cuda_device_current(c->root, &c->entry.context) : -1;
     c->entry.kind = ga_self.stands_for ? GA_CUDA_STREAM_GREEN : GA_CUDA_STREAM_PLAIN;
-    return open_on(c, device);
+    return ask_on(c, device);
 }
 
 bool ga_cuda_stream_open_green(struct ga_allocation *c, ga_green green) {
@@ -35,12 +36,13 @@ bool ga_cuda_stream_open_green(struct ga_allocation *c, ga_green green) {
     if (!ga_allocation_begin(c))
         return false;
     bool known = c->root && ga_cuda_context_find_green(c->root, green, &on);
-    c->entry.context = known ? on.context : 0; // its streams are charged in the primary one
+    c->entry.context =
+        known ? on.context : 0; // a green context's streams are charged in the primary context
     c->entry.kind = GA_CUDA_STREAM_GREEN;
-    return open_on(c, known ? on.device : -1);
+    return ask_on(c, known ? on.device : -1);
 }
 
-static void give_back(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
+static void return_streams(struct ga_root *root, const struct ga_entry *entry, int32_t count) {
     ga_admit_return(root, GA_OBJECT_STREAM, entry->device, count, (uint32_t)entry->bytes,
                     entry->tag);
 }
@@ -51,24 +53,26 @@ ga_result ga_cuda_stream_created(struct ga_allocation *c, ga_result result,
     if (!c->root)
         return result;
     if (result != GA_CUDA_SUCCESS) {
-        give_back(c->root, &c->entry, 1);
+        return_streams(c->root, &c->entry, 1);
         return result;
     }
     c->entry.key = (uint64_t)(uintptr_t)*stream;
     c->entry.space = GA_SPACE_PLAIN;
     bool put = ga_self_put(&c->root->streams, &c->entry, &old);
-    // Without memory to remember it by it is unmade. One that cannot be stays counted.
+    // If there is no memory for its entry, the stream is destroyed again. If the driver refuses
+    // that, the stream stays counted.
     if (!put && GA_ASK(cuStreamDestroy_v2, *stream)) {
-        give_back(c->root, &c->entry, 1);
+        return_streams(c->root, &c->entry, 1);
         return GA_CUDA_OUT_OF_MEMORY;
     }
-    if (old.key) // destroyed out of our sight
-        give_back(c->root, &old, 1);
+    if (old.key) // destroyed by a call that the library has not seen
+        return_streams(c->root, &old, 1);
     ga_cuda_context_check(c->root, c->entry.context, c->epoch);
     return result;
 }
 
-// As with memory: out of the table before the driver, which may give the handle out again.
+// Removes the entry before the driver is called, because the driver may hand out the handle again
+// at once.
 ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream stream) {
     struct ga_root *root = ga_root_get();
     struct ga_entry entry;
@@ -82,7 +86,7 @@ ga_result ga_cuda_stream_destroy(GA_FN_cuStreamDestroy_v2 *real, ga_stream strea
     if (!ours)
         return result;
     if (result == GA_CUDA_SUCCESS) {
-        give_back(root, &entry, 1);
+        return_streams(root, &entry, 1);
         return result;
     }
     ga_self_put(&root->streams, &entry, &old);
@@ -96,8 +100,9 @@ struct batch {
     struct ga_entry entry[BATCH];
 };
 
-// Gives back what is in the table still, in one request for each maker.
-static void give_back_batch(struct ga_root *root, struct batch *b) {
+// Returns those streams of a batch that are still in the table, with one request for each thread
+// that made streams.
+static void return_batch(struct ga_root *root, struct batch *b) {
     for (uint32_t i = 0; i < b->count; i++) {
         if (!ga_self_remove(&root->streams, b->entry[i].key, &b->entry[i]))
             b->entry[i].key = 0;
@@ -114,7 +119,7 @@ static void give_back_batch(struct ga_root *root, struct batch *b) {
             count += same;
             e->key = same ? 0 : e->key;
         }
-        give_back(root, first, count);
+        return_streams(root, first, count);
     }
 }
 
@@ -127,13 +132,14 @@ void ga_cuda_stream_sweep(struct ga_root *root, uint64_t serial) {
         while (ga_self_next(&walk, &e))
             if (e.context == serial && b.count < BATCH)
                 b.entry[b.count++] = e;
-        give_back_batch(root, &b);
+        return_batch(root, &b);
     } while (b.count == BATCH);
 }
 
 void ga_cuda_stream_capture(void) {
     struct ga_root *root = ga_root_get();
-    atomic_fetch_add(&ga_cuda_captures, 1); // first, so that no stream is asked from now on
+    atomic_fetch_add(&ga_cuda_captures,
+                     1); // first, so that no other thread begins to ask about a stream
     if (root)
         ga_memory_pending_pause(root);
 }

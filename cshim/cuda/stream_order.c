@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The struct ga_memory_driver of CUDA, and the wrappers of the calls that synchronise.
+// Implements struct ga_memory_driver for CUDA, and wraps the calls that synchronise
+// (stream_order.h).
 #include "cuda/stream_order.h"
 
 #include "cuda/capture.h"
@@ -13,8 +14,8 @@ static bool is_handle(ga_stream stream) {
     return (uintptr_t)stream > (uintptr_t)GA_CUDA_STREAM_PER_THREAD;
 }
 
-// If the library has seen the program make the stream, in the context that this thread used last,
-// the context's handle is known. Else the driver is asked for the stream's context; a default
+// If the library has seen the program make the stream in the context that this thread used last,
+// the context's handle is known. Otherwise the driver is asked for the stream's context. A default
 // stream is in the thread's current context.
 struct ga_memory_at ga_cuda_stream_order_at(struct ga_root *root, ga_stream stream) {
     struct ga_memory_at at = {
@@ -40,9 +41,9 @@ struct ga_memory_at ga_cuda_stream_order_at(struct ga_root *root, ga_stream stre
     return at;
 }
 
-// Asks whether a stream has executed its work, with the stream's context as the current one, and
-// makes the thread's own context current again. The thread's capture mode is relaxed meanwhile,
-// because cuStreamQuery would otherwise invalidate a capture that the program has begun.
+// Reports whether a stream has executed its work. For the query the stream's context is made
+// current; then the thread's own context is restored. The thread's capture mode is relaxed
+// meanwhile, because cuStreamQuery would otherwise invalidate a capture of the program.
 static bool query_in(ga_context wanted, ga_stream stream) {
     ga_context current = NULL;
     int mode = ga_cuda_capture_exchange(GA_CUDA_CAPTURE_MODE_RELAXED);
@@ -58,9 +59,10 @@ static bool query_in(ga_context wanted, ga_stream stream) {
     return passed;
 }
 
-// The driver is not asked about a stream that the library has not seen the program make, because it
-// may have ended; about another thread's default stream, because here the same handle means this
-// thread's own; and about a stream that is captured, or that a capture may depend on.
+// Reports whether a stream has executed its work. False without asking the driver in three cases. A
+// stream that the library has not seen the program make may have ended. Another thread's default
+// stream has the same handle as this thread's. A query could disturb a stream that is captured, or
+// that a capture may depend on.
 static bool passed(struct ga_root *root, const struct ga_memory_at *at) {
     struct ga_entry entry;
     int status = GA_CUDA_CAPTURE_NONE;
@@ -87,7 +89,7 @@ static bool call_after(void *stream, void (*function)(void *), void *argument) {
 }
 
 static bool ended(struct ga_root *root, const struct ga_memory_at *at) {
-    return ga_cuda_context_any_ended(root, at->epoch) && !ga_cuda_context_lives(root, at->context);
+    return ga_cuda_context_any_ended(root, at->epoch) && !ga_cuda_context_exists(root, at->context);
 }
 
 // Pools
@@ -111,7 +113,8 @@ static bool trim(struct ga_root *root, const struct ga_memory_pool *pool, uint64
     return trimmed;
 }
 
-// Returns a device's pool, as told by the driver's function ask; NULL: it tells none.
+// Returns a device's pool, as answered by the driver's function ask; NULL: the driver has no
+// answer.
 static ga_pool pool_by(ga_result (*ask)(ga_pool *, ga_cu_device), ga_cu_device ordinal) {
     ga_pool handle = NULL;
     return ask && ask(&handle, ordinal) == GA_CUDA_SUCCESS ? handle : NULL;
@@ -168,7 +171,7 @@ static struct ga_root *root_if_pending(void) {
     return root && ga_memory_pending_any(root) ? root : NULL;
 }
 
-// Clears what has executed, if the driver has synchronised. Returns result.
+// Clears the frees that have executed, if the driver has synchronised. Returns result.
 static ga_result synchronized(struct ga_root *root, const struct ga_memory_at *at, uint64_t turn,
                               ga_result result) {
     if (result == GA_CUDA_SUCCESS)
@@ -186,20 +189,20 @@ ga_result ga_cuda_sync_stream(GA_FN_cuStreamSynchronize *real, ga_stream effecti
     return synchronized(root, &at, turn, real(stream));
 }
 
-// The driver does not tell on which stream an event was recorded, so that all streams are asked.
+// The driver does not report on which stream an event was recorded, so all streams are asked.
 ga_result ga_cuda_sync_event(GA_FN_cuEventSynchronize *real, ga_event event) {
     struct ga_root *root = root_if_pending();
     ga_result result = real(event);
     return root ? synchronized(root, NULL, 0, result) : result;
 }
 
-// Describes all streams of a context, for a synchronisation with the context. A green context has
-// the serial number of the primary context, but its synchronisation waits only for its own streams;
-// so only the handle describes it.
+// Describes all streams of a context. A green context has the serial number of the primary context,
+// but synchronising it waits only for its own streams. Therefore a green context is described by
+// its handle alone.
 static struct ga_memory_at all_of(struct ga_root *root, ga_context handle) {
     struct ga_entry e;
     bool whole = ga_cuda_context_find(root, (uint64_t)(uintptr_t)handle, &e) &&
-                 e.kind != GA_CUDA_CONTEXT_OF_GREEN;
+                 e.kind != GA_CUDA_CONTEXT_FROM_GREEN;
     return (struct ga_memory_at){
         .driver = &ga_cuda_stream_order, .handle = handle, .context = whole ? e.context : 0};
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The wrappers that end contexts, and the sweep (teardown.h).
+// Ends contexts, and sweeps the tables (teardown.h).
 #include "cuda/teardown.h"
 
 #include "core/admit.h"
@@ -12,8 +12,8 @@
 #include "cuda/thread_slot.h"
 #include "memory/pending.h"
 
-// In ga_entry.bytes: the thread that made the context, and above it the uses that cuCtxAttach
-// added.
+// ga_entry.bytes of a context: the number of the thread that made it, plus ATTACHED for each use
+// that cuCtxAttach added.
 #define ATTACHED (1ull << 32)
 
 static uint64_t key_of(ga_context context) {
@@ -39,17 +39,18 @@ void ga_cuda_teardown_sweep(struct ga_root *root, uint64_t serial) {
     ga_cuda_stream_sweep(root, serial);
 }
 
+// Calls a driver function that ends a context, and sweeps what lived in it.
 static ga_result end(struct ga_root *root, ga_result (*real)(ga_context), ga_context context) {
     struct ga_entry entry;
     // Finds the serial number before the driver may give the handle to another context.
     bool known = ga_cuda_context_find(root, key_of(context), &entry) &&
-                 entry.kind != GA_CUDA_CONTEXT_OF_GREEN;
+                 entry.kind != GA_CUDA_CONTEXT_FROM_GREEN;
     bool begun = ga_cuda_teardown_begin(root);
     ga_result result = real(context);
     if (result == GA_CUDA_SUCCESS)
         ga_cuda_context_end(root, known ? entry.context : 0);
     ga_cuda_teardown_finish(root, begun);
-    ga_cuda_thread_slot_settle(root);
+    ga_cuda_thread_slot_release_unused(root);
     return result;
 }
 
@@ -58,8 +59,8 @@ ga_result ga_cuda_teardown_destroy(GA_FN_cuCtxDestroy_v2 *real, ga_context conte
     return root ? end(root, real, context) : real(context);
 }
 
-// Adds or (more false) subtracts a use by cuCtxAttach. False: the context is not known, or has no
-// such use left.
+// Adds or (more false) subtracts a use by cuCtxAttach. False: the context is not in the table, or
+// has no such use left.
 static bool add_use(struct ga_root *root, ga_context context, bool more) {
     struct ga_entry entry;
     struct ga_entry old;

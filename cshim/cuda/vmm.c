@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
-// Wrappers for memory that has a handle and is mapped (cuMemCreate, cuMemMap). memory/mapped.c
-// counts its uses and charges it.
+// Wrappers for memory that has a handle and is mapped (vmm.h). memory/mapped.c counts its uses and
+// charges it.
 #include "cuda/vmm.h"
 
 #include "cuda/device.h"
 #include "memory/mapped.h"
 
-// Takes the bytes of memory that the program makes. False: refused. True: *m is its record, unless
-// c->root is NULL: then the memory is not accounted for.
+// Reserves the bytes of memory that the program makes. False: refused. True: *m is its record,
+// unless c->root is NULL: then the memory is not accounted for.
 static bool open_allocation(struct ga_allocation *c, struct ga_memory_mapped **m, uint64_t bytes,
                             const struct ga_cu_memory_properties *properties) {
     *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = GA_MEMORY_PLAIN}};
@@ -17,7 +17,7 @@ static bool open_allocation(struct ga_allocation *c, struct ga_memory_mapped **m
     int device = -1;
     if (c->root && properties && !host)
         device = ga_cuda_device_at(c->root, &properties->location);
-    if (c->root && (host ? bytes <= GA_CREDIT_LIMIT : device >= 0)) // no host has more
+    if (c->root && (host ? bytes <= GA_CREDIT_LIMIT : device >= 0)) // no host has more memory
         return ga_memory_mapped_open(c, m, host, device);
     c->root = NULL;
     return true;
@@ -40,10 +40,10 @@ ga_result ga_cuda_vmm_create(GA_FN_cuMemCreate *real, ga_memory *handle, size_t 
     return keeps || result != GA_CUDA_SUCCESS ? result : GA_CUDA_OUT_OF_MEMORY;
 }
 
-// Returns the number of the device that a handle's memory is on; −1: host memory, or a device that
-// is not arbitrated. A driver that cannot tell is taken to mean the current device.
+// Returns the number of the device that a handle's memory is on. −1: host memory, or a device that
+// is not arbitrated. If the driver cannot report it, the current device is assumed.
 static int device_of(struct ga_root *root, ga_memory handle) {
-    struct ga_cu_memory_properties_room room = {.properties = {0}};
+    struct ga_cu_memory_properties_buffer room = {.properties = {0}};
     uint64_t context;
     if (GA_ASK(cuMemGetAllocationPropertiesFromHandle, &room, handle))
         return ga_cuda_in_host(room.properties.location.type)

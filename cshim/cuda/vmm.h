@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Virtual memory management: device memory that is created without an address, by handle.
+// Wrappers for virtual memory management (cuMemCreate, cuMemMap): device memory that has a handle,
+// and an address only while it is mapped. Called by hooks.c.
 //
-// The driver gives it back when nothing refers to it any more and nothing maps it, and so does
-// the shim. Reserving addresses costs nothing. A handle that was imported is another process's,
-// or another handle's, memory and is not charged here. What is held beyond our sight, by whoever
-// imported it, counts as overhead from its release on.
+// The driver frees such memory when no handle and no mapping refers to it, and the library returns
+// its bytes at the same time. Reserved addresses cost nothing. Imported memory is charged to the
+// process, or under the handle, that made it. If another process still has imported the memory when
+// this process releases it, its bytes count as the device's overhead from then on.
 #ifndef GA_CUDA_VMM_H
 #define GA_CUDA_VMM_H
 
@@ -19,7 +20,7 @@ ga_result ga_cuda_vmm_retain(GA_FN_cuMemRetainAllocationHandle *real, ga_memory 
 ga_result ga_cuda_vmm_map(GA_FN_cuMemMap *real, ga_address address, size_t bytes, size_t offset,
                           ga_memory handle, uint64_t flags);
 ga_result ga_cuda_vmm_unmap(GA_FN_cuMemUnmap *real, ga_address address, size_t bytes);
-// The driver has made a handle for another process's memory.
+// Writes down the handle that the driver has made for another process's memory. Returns result.
 ga_result ga_cuda_vmm_imported(ga_result result, const ga_memory *handle);
 
 #endif
