@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as an interface: the wrappers, one function for each GA_HOOK row of hooks.def.
+// The wrappers of NVML's entry points: one exported function for each GA_HOOK row of hooks.def, and
+// the struct ga_interface through which hook/library.c finds them. The answers are computed in
+// nvml.c.
 #include "nvml/hooks.h"
 
 #include "hook/copies.h"
@@ -7,18 +9,19 @@
 #include "hook/row.h"
 #include "nvml/nvml.h"
 
-// Whether this thread is in a wrapper.
+// Set while this thread is in a wrapper.
 static __thread bool inside __attribute__((tls_model("initial-exec")));
 
-// All of its functions, or none: a wrapper needs more than its own.
+// Returns NVML's function of a row, after the functions of all rows were found: a wrapper needs
+// more functions than its own. NULL: NVML lacks the function.
 static void *function_of_row(enum ga_nvml_row row) {
     return ga_library_contact(&ga_nvml_interface, NULL) ? atomic_load(&ga_nvml_functions[row])
                                                         : NULL;
 }
 
-// NVML reaches functions of its own through the global scope, where it finds ours: what it asks
-// itself, it asks the device. By a jump it leaves no address of its own on the stack; but then
-// this thread is inside of a wrapper.
+// Reports whether NVML itself has called the wrapper. NVML finds the wrappers in the global scope
+// when it calls its own functions; such calls must read the device. If NVML jumps to a wrapper, its
+// address is not on the stack, but then this thread is inside another wrapper.
 static bool is_nvmls_own(const void *caller) {
     return inside || ga_library_contains(&ga_nvml_interface, caller);
 }
@@ -48,7 +51,7 @@ static bool is_nvmls_own(const void *caller) {
 #define ROW(symbol) GA_NVML_ROW_##symbol
 #include "hook/rows.inc"
 
-// Initialises the copy at a place. The first copy in which that succeeds is held.
+// Initialises the copy of NVML at a place. The first copy in which that succeeds is held.
 #define INITIALISES(symbol, place, parameters, ...)                                                \
     static ga_nvml_result symbol##_##place parameters {                                            \
         GA_FN_##symbol *real =                                                                     \

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML as an interface.
+// Declares NVML's struct ga_interface: the table of hooks that hook/library.c reads.
 #ifndef GA_NVML_HOOKS_H
 #define GA_NVML_HOOKS_H
 

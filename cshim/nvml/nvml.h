@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// NVML, the vendor's monitoring library, as far as it tells a program how much memory
-// there is and who holds it. Declarations of our own; the library is the program's to load.
+// The part of NVML, the vendor's monitoring library, that reports memory sizes and the processes on
+// a device; and the functions of nvml.c that answer such questions. The declarations are our own,
+// and the program loads NVML. hooks.c calls the functions.
 #ifndef GA_NVML_H
 #define GA_NVML_H
 
@@ -22,7 +23,8 @@ struct ga_nvml_memory_v2 {
     uint64_t total, reserved, free, used;
 };
 
-// Of a process, in the form of each version. The first two members lie in the same place in all.
+// A process on a device, in the form of each version. The first two members are at the same offset
+// in all forms.
 struct ga_nvml_process_v1 {
     unsigned int pid;
     uint64_t used;
@@ -43,13 +45,14 @@ struct ga_nvml_details {
     struct ga_nvml_detail *list;
 };
 
-// How busy a process kept the device, in percent (nvmlProcessUtilizationSample_t).
+// Use of a device by one process, in percent (nvmlProcessUtilizationSample_t).
 struct ga_nvml_sample {
     unsigned int pid;
     unsigned long long at_us;
     unsigned int multiprocessors, memory, encoder, decoder;
 };
-// The same in the form that came after it (nvmlProcessUtilizationInfo_v1_t), and who asks for it.
+// Use of a device by one process, in percent (nvmlProcessUtilizationInfo_v1_t); and the list of
+// such records that a program passes.
 struct ga_nvml_busy {
     unsigned long long at_us;
     unsigned int pid;
@@ -84,29 +87,32 @@ extern void *_Atomic ga_nvml_functions[GA_NVML_ROWS];
     ((GA_FN_##symbol *)atomic_load_explicit(&ga_nvml_functions[GA_NVML_ROW_##symbol],              \
                                             memory_order_relaxed))
 
-// What the library said of a handle, which takes it system calls, and when that was.
-struct ga_nvml_known {
-    ga_nvml_device device; // NULL: nothing was asked
+// Answers of NVML about a device handle. They are stored because NVML makes system calls for each
+// answer.
+struct ga_nvml_device_info {
+    ga_nvml_device device; // NULL: the slot is empty
     uint64_t at_ms;
-    uint64_t reserved; // bytes of the device's memory that the driver keeps for itself
+    uint64_t reserved; // bytes of the device's memory that the driver reserves for itself
     uint8_t uuid[GA_UUID_SIZE];
 };
 
 struct ga_nvml_state {
     struct ga_spin lock;
-    struct ga_nvml_known known[GA_DEVICES];
+    struct ga_nvml_device_info devices[GA_DEVICES];
 };
 
-#define GA_NVML_STATE ((size_t)160 << 10) // its place: ga_root_state
+#define GA_NVML_STATE ((size_t)160 << 10) // offset of this state behind the root (ga_root_state)
 static inline struct ga_nvml_state *ga_nvml(struct ga_root *root) {
     return ga_root_state(root, GA_NVML_STATE);
 }
 
+// Answer a program's question: call NVML (real), and replace its answer by the program's budget, or
+// by the processes of its own job. If the device has no budget, NVML's answer stands.
 ga_nvml_result ga_nvml_memory(GA_FN_nvmlDeviceGetMemoryInfo *real, ga_nvml_device device,
                               struct ga_nvml_memory *memory);
 ga_nvml_result ga_nvml_memory_v2(GA_FN_nvmlDeviceGetMemoryInfo_v2 *real, ga_nvml_device device,
                                  struct ga_nvml_memory_v2 *memory);
-// size: of a record in this version.
+// size: bytes of a record in this version.
 ga_nvml_result ga_nvml_processes(GA_FN_nvmlDeviceGetComputeRunningProcesses *real, size_t size,
                                  ga_nvml_device device, unsigned int *count, void *list);
 ga_nvml_result ga_nvml_process_details(GA_FN_nvmlDeviceGetRunningProcessDetailList *real,

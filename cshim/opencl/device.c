@@ -12,8 +12,8 @@ static bool ask(ga_cl_device device, ga_cl_uint what, void *value, size_t size) 
 }
 
 // Reads the identity of a device that has no UUID: its PCI address as text, padded with zeros, as
-// cshim/cuda does. In the slot that OpenCL tells, the low three bits are the PCI function, and the
-// bits above are the PCI device.
+// in cshim/cuda. In OpenCL's slot the low three bits are the PCI function, and the other bits are
+// the PCI device.
 static bool read_address(ga_cl_device device, uint8_t identity[GA_UUID_SIZE]) {
     ga_cl_uint bus;
     ga_cl_uint slot;
@@ -37,9 +37,8 @@ static bool ask_platform(ga_cl_device device, ga_cl_uint what, char *text, size_
            GA_OPENCL_ASK(clGetPlatformInfo, platform, what, size, text, NULL);
 }
 
-// Returns the name that gpuarb's configuration has for the driver of a device that computes on the
-// CPU; NULL: it has none.
-static const char *driver_of(ga_cl_device device) {
+// Returns the name that gpuarb's configuration has for the driver of a CPU device; NULL: none.
+static const char *cpu_driver_name(ga_cl_device device) {
     char text[512] = "";
     if (ask_platform(device, GA_CL_PLATFORM_NAME, text, sizeof text - 1) &&
         ga_os_begins(text, "Portable Computing Language"))
@@ -50,46 +49,46 @@ static const char *driver_of(ga_cl_device device) {
     return NULL;
 }
 
-// Reads the identity of a device. *stays: whether a later call will read the same identity. The
+// Reads the identity of a device. *permanent: whether later calls will read the same identity. The
 // device that a CPU driver is counted on may not be known yet.
 static bool read_identity(struct ga_root *root, ga_cl_device device, uint8_t identity[GA_UUID_SIZE],
-                          bool *stays) {
-    *stays = true;
-    if (ga_opencl_device_computes_here(device)) {
-        *stays = ga_driver_device(root, driver_of(device), identity);
+                          bool *permanent) {
+    *permanent = true;
+    if (ga_opencl_device_is_cpu(device)) {
+        *permanent = ga_driver_device(root, cpu_driver_name(device), identity);
         return true;
     }
     return ask(device, GA_CL_DEVICE_UUID, identity, GA_UUID_SIZE) || read_address(device, identity);
 }
 
-bool ga_opencl_device_computes_here(ga_cl_device device) {
+bool ga_opencl_device_is_cpu(ga_cl_device device) {
     ga_cl_bits type = 0;
     return ask(device, GA_CL_DEVICE_TYPE, &type, sizeof type) && type & GA_CL_DEVICE_TYPE_CPU;
 }
 
-static bool is_processor(struct ga_root *root, uint32_t number) {
+static bool is_cpu_number(struct ga_root *root, uint32_t number) {
     return ga_device_same(root->devices[number].uuid, ga_driver_processor);
 }
 
-// Returns the size of a device's memory; 0: not known, because the driver is counted on another
-// device than it computes on.
+// Returns the size of a device's memory in bytes. 0: not known, because the driver's memory is
+// counted on a device that it does not compute on.
 static uint64_t total_of(struct ga_root *root, uint32_t number, ga_cl_device device) {
     uint64_t total = 0;
-    if (is_processor(root, number) == ga_opencl_device_computes_here(device))
+    if (is_cpu_number(root, number) == ga_opencl_device_is_cpu(device))
         ask(device, GA_CL_DEVICE_GLOBAL_MEM_SIZE, &total, sizeof total);
     return total;
 }
 
 // Reports whether a device is a sub-device (clCreateSubDevices), or may be one. The number of a
-// sub-device is not remembered, because the driver may give its handle to another one later.
-static bool is_part(ga_cl_device device) {
+// sub-device is not remembered, because the driver may give its handle to another sub-device later.
+static bool may_be_sub_device(ga_cl_device device) {
     ga_cl_device whole = NULL;
     return !ask(device, GA_CL_DEVICE_PARENT_DEVICE, &whole, sizeof whole) || whole;
 }
 
-// Returns the number of a device that is remembered; −1: it is not.
-static int find_known(const struct ga_opencl_known *all, const void *device) {
-    for (size_t i = 0; device && i < GA_OPENCL_KNOWN; i++)
+// Returns the remembered number of a device; −1: none.
+static int find_known(const struct ga_opencl_device_record *all, const void *device) {
+    for (size_t i = 0; device && i < GA_OPENCL_DEVICE_RECORDS; i++)
         if (atomic_load_explicit(&all[i].device, memory_order_acquire) == device)
             return all[i].number;
     return -1;
@@ -98,21 +97,21 @@ static int find_known(const struct ga_opencl_known *all, const void *device) {
 // Remembers the number of a device. If all records are in use, the driver is asked each time.
 static void remember(struct ga_root *root, void *device, int number) {
     struct ga_opencl_state *state = ga_opencl(root);
-    struct ga_opencl_known *all = state->numbers;
+    struct ga_opencl_device_record *all = state->numbers;
     size_t next = 0;
     ga_self_lock(&state->lock);
-    while (next < GA_OPENCL_KNOWN && atomic_load(&all[next].device))
+    while (next < GA_OPENCL_DEVICE_RECORDS && atomic_load(&all[next].device))
         next++;
-    if (next < GA_OPENCL_KNOWN && find_known(all, device) < 0) {
+    if (next < GA_OPENCL_DEVICE_RECORDS && find_known(all, device) < 0) {
         all[next].number = number;
         atomic_store_explicit(&all[next].device, device, memory_order_release);
     }
     ga_self_unlock(&state->lock);
 }
 
-static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
+static int read_number(struct ga_root *root, ga_cl_device device, bool *permanent) {
     uint8_t identity[GA_UUID_SIZE];
-    if (!read_identity(root, device, identity, stays))
+    if (!read_identity(root, device, identity, permanent))
         return -1;
     int number = ga_device_find(root, identity);
     if (number >= 0)
@@ -126,21 +125,21 @@ static int read_number(struct ga_root *root, ga_cl_device device, bool *stays) {
 }
 
 int ga_opencl_device_number(struct ga_root *root, ga_cl_device device) {
-    bool stays;
+    bool permanent;
     int number = find_known(ga_opencl(root)->numbers, device);
     if (GA_LIKELY(number >= 0))
         return number;
-    number = device ? read_number(root, device, &stays) : -1;
-    if (number >= 0 && stays && !is_part(device))
+    number = device ? read_number(root, device, &permanent) : -1;
+    if (number >= 0 && permanent && !may_be_sub_device(device))
         remember(root, device, number);
     return number;
 }
 
-// The CPU is not arbitrated by most daemons, and then must stay usable. A GPU that the daemon does
-// not know keeps its number: its use is refused later if on-loss is "closed".
-int ga_opencl_device_used(struct ga_root *root, ga_cl_device device) {
+// Most daemons do not arbitrate the CPU; it must stay usable then. A GPU that the daemon does not
+// know keeps its number: if on-loss is "closed", its use is refused later.
+int ga_opencl_device_arbitrated(struct ga_root *root, ga_cl_device device) {
     int number = ga_opencl_device_number(root, device);
-    if (number >= 0 && is_processor(root, (uint32_t)number) &&
+    if (number >= 0 && is_cpu_number(root, (uint32_t)number) &&
         ga_session_lacks(root, (uint32_t)number))
         return -1;
     return number;
@@ -151,7 +150,7 @@ static int first_of(struct ga_root *root, const ga_cl_device *devices, size_t co
     int number = -1;
     for (size_t i = 0; i < count && number < 0; i++) {
         *device = devices[i];
-        number = ga_opencl_device_used(root, *device);
+        number = ga_opencl_device_arbitrated(root, *device);
     }
     return number;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL as an interface: the wrappers, one function for each GA_HOOK row of hooks.def. What is
-// wrapped is the loader of the drivers (libOpenCL.so.1, the ICD loader), which every program calls.
-// The drivers lie behind it, and are called by it through tables.
+// The wrappers of OpenCL's entry points: for each GA_HOOK row of hooks.def an exported function,
+// and a function of the layer (layer.h). They wrap the functions of the loader (libOpenCL.so.1, the
+// ICD loader), which all programs call. The loader calls the drivers through tables.
 #include "opencl/hooks.h"
 
 #include "hook/copies.h"
@@ -14,46 +14,51 @@
 #include "opencl/query.h"
 #include "opencl/svm.h"
 
-static inline void *loaders(enum ga_opencl_row row) {
+static inline void *loader_function(enum ga_opencl_row row) {
     return atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
 }
 
-// All of its functions, or none: a wrapper needs more than its own.
+// Returns the loader's function of a row, after the functions of all rows were found: a wrapper
+// needs more functions than its own. NULL: the loader lacks it.
 static void *function_of_row(enum ga_opencl_row row) {
-    return ga_library_contact(&ga_opencl_interface, NULL) ? loaders(row) : NULL;
+    return ga_library_contact(&ga_opencl_interface, NULL) ? loader_function(row) : NULL;
 }
 
-// The same of what is below the layer, which the loader has made known.
-static void *function_below(enum ga_opencl_row row) {
+// Returns the function of a row that the layer must call. The loader has passed it to the layer.
+static void *next_function(enum ga_opencl_row row) {
     ga_library_contact(&ga_opencl_interface, NULL);
-    return atomic_load(&ga_opencl_below[row]);
+    return atomic_load(&ga_opencl_next[row]);
 }
 
-// A driver, or the loader, that calls one of these functions by its name finds ours in the global
-// scope. What it takes in a call of the program's is part of that, which has been counted. A
-// callback is the program's again: it lies where the call came from. What is given back is looked
-// at whoever does it.
-static bool is_its_own(enum ga_opencl_row row, bool takes, const void *caller) {
-    bool own =
-        (takes && ga_opencl_call_is_on() && !ga_library_beside(ga_opencl_call.caller, caller)) ||
-        ga_library_contains(&ga_opencl_interface, caller);
+// Reports whether a call of a wrapper comes from the loader or a driver, and must go on unchanged.
+// Drivers and the loader find the wrappers in the global scope when they call these functions by
+// name.
+//
+// If the call allocates (takes) during a call of the program, it is a part of that call, which has
+// been counted. A callback of the program is the program's call: its code lies in the same library
+// as the call. Calls that free objects are always handled.
+static bool is_driver_call(enum ga_opencl_row row, bool takes, const void *caller) {
+    bool own = (takes && ga_opencl_call_is_active() &&
+                !ga_library_beside(ga_opencl_call.caller, caller)) ||
+               ga_library_contains(&ga_opencl_interface, caller);
     if (own)
-        ga_opencl_call.coming = row + 1;
+        ga_opencl_call.forwarded_row = row + 1;
     return own;
 }
 
-// A call that comes to the layer: a wrapper has looked at it, or it is a driver's in one that came
-// past the wrappers too.
+// Reports whether a call that reaches the layer has been counted. Either a wrapper has seen it, or
+// a driver makes it during a call that came through the layer.
 static bool is_counted(enum ga_opencl_row row, bool takes, const void *caller) {
-    bool seen = ga_opencl_call.coming == row + 1;
+    bool seen = ga_opencl_call.forwarded_row == row + 1;
     if (seen)
-        ga_opencl_call.coming = 0;
-    return seen || (takes && ga_opencl_call_is_on() && ga_opencl_call.layer &&
+        ga_opencl_call.forwarded_row = 0;
+    return seen || (takes && ga_opencl_call_is_active() && ga_opencl_call.layer &&
                     !ga_library_beside(ga_opencl_call.caller, caller));
 }
 
-// A driver has functions of its own behind those that the loader exports. The loader's get there by
-// the handle that they are called with; so the program gets its wrapper instead.
+// Returns the wrapper for a function that the program has looked up, if there is one, or else the
+// function. The driver returns its own function for a name that the loader exports too. The wrapper
+// can replace it, because the loader's function finds the driver by the handle.
 static ga_cl_address wrapped(ga_cl_address found, const char *name) {
     int row = found && name ? ga_library_row(&ga_opencl_interface, name) : -1;
     void *wrapper = row < 0 ? NULL : ga_opencl_interface.wrapper((size_t)row);
@@ -71,19 +76,19 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
     return wrapped(real(platform, name), name);
 }
 
-// Notes, if a context was made, that the held loader works, whichever call has found its platforms.
-static ga_cl_context works(ga_cl_context made) {
+// Notes that the held loader works, because a context was made, whichever call found the platforms.
+static ga_cl_context note_works(ga_cl_context made) {
     if (made)
         ga_library_keep(&ga_opencl_interface);
     return made;
 }
 
-// What a row's function is where several differ in their parameters alone. c and status are the
-// row's own.
+// The functions of rows that differ only in their parameters. c and status are the row's own
+// variables.
 #define GA_CREATES_CONTEXT(real, asked, ...)                                                       \
     ({                                                                                             \
-        struct ga_opencl_slots c;                                                                  \
-        (asked) ? ga_opencl_context_made(&c, works(real(__VA_ARGS__)), status)                     \
+        struct ga_opencl_context_request c;                                                        \
+        (asked) ? ga_opencl_context_made(&c, note_works(real(__VA_ARGS__)), status)                \
                 : ga_opencl_refused(status, GA_CL_OUT_OF_RESOURCES);                               \
     })
 #define GA_CREATES_MEMORY(real, opened, ...)                                                       \
@@ -92,10 +97,10 @@ static ga_cl_context works(ga_cl_context made) {
         (opened) ? ga_opencl_memory_made(&c, real(__VA_ARGS__), status)                            \
                  : ga_opencl_refused(status, GA_CL_MEM_OBJECT_ALLOCATION_FAILURE);                 \
     })
-// All is done by the objects that end in it.
+// A release. The objects that end in it return their bytes.
 #define GA_RELEASES(real, ...) real(__VA_ARGS__)
 
-// By how a row's bytes are known: whether it takes something.
+// Tell by a row's kind of bytes whether the call allocates something (takes).
 #define GA_WRAPS_answer(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_argument(...) GA_WRAPS(true, __VA_ARGS__)
 #define GA_WRAPS_descriptor(...) GA_WRAPS(true, __VA_ARGS__)
@@ -103,33 +108,33 @@ static ga_cl_context works(ga_cl_context made) {
 #define GA_WRAPS_entry(...) GA_WRAPS(false, __VA_ARGS__)
 #define GA_WRAPS_reference(...) GA_WRAPS(false, __VA_ARGS__)
 
-// What a function answers that the loader lacks.
-#define GA_LACKED_ga_cl_int GA_CL_INVALID_OPERATION
-#define GA_LACKED_ga_cl_context NULL
-#define GA_LACKED_ga_cl_mem NULL
-#define GA_LACKED_ga_cl_object NULL
-#define GA_LACKED_ga_cl_address NULL
-#define GA_LACKED_void
+// Results for functions that the loader lacks.
+#define GA_MISSING_ga_cl_int GA_CL_INVALID_OPERATION
+#define GA_MISSING_ga_cl_context NULL
+#define GA_MISSING_ga_cl_mem NULL
+#define GA_MISSING_ga_cl_object NULL
+#define GA_MISSING_ga_cl_address NULL
+#define GA_MISSING_void
 
-#define GA_WRAPPER(symbol, function, passes, layer, takes, arguments, returns, ...)                \
+#define GA_WRAPPER(symbol, function, bypasses, layer, takes, arguments, returns, ...)              \
     {                                                                                              \
         const enum ga_opencl_row number = GA_OPENCL_ROW_##symbol;                                  \
         GA_FN_##symbol *real = (GA_FN_##symbol *)function(number);                                 \
         if (real == NULL)                                                                          \
-            return GA_LACKED_##returns;                                                            \
-        if (ga_library_disabled() || passes(number, takes, __builtin_return_address(0)))           \
+            return GA_MISSING_##returns;                                                           \
+        if (ga_library_disabled() || bypasses(number, takes, __builtin_return_address(0)))         \
             return real arguments;                                                                 \
         GA_ROW_KEEPS_ERRNO;                                                                        \
         __attribute__((unused, cleanup(ga_opencl_call_end))) struct ga_opencl_call outer =         \
             ga_opencl_call_begin(__builtin_return_address(0), layer, layer ? 0 : number + 1);      \
         return GA_ROW_CALL(arguments, __VA_ARGS__);                                                \
     }
-// The layer's is not called before there is a function below it.
+// The layer's function is called only after the loader has passed the next function.
 #define GA_WRAPS(takes, symbol, returns, parameters, arguments, ...)                               \
-    returns symbol parameters GA_WRAPPER(symbol, function_of_row, is_its_own, false, takes,        \
+    returns symbol parameters GA_WRAPPER(symbol, function_of_row, is_driver_call, false, takes,    \
                                          arguments, returns,                                       \
                                          __VA_ARGS__) static returns layer_##symbol parameters     \
-    GA_WRAPPER(symbol, function_below, is_counted, true, takes, arguments, returns, __VA_ARGS__)
+    GA_WRAPPER(symbol, next_function, is_counted, true, takes, arguments, returns, __VA_ARGS__)
 #define GA_HOOK(symbol, place, class, bytes, returns, parameters, arguments, ...)                  \
     __attribute__((visibility("default"))) returns symbol parameters;                              \
     GA_WRAPS_##bytes(symbol, returns, parameters, arguments, __VA_ARGS__)
@@ -155,8 +160,9 @@ void *ga_opencl_layer_wrapper(size_t row) {
     return NULL;
 }
 
-// Calls clGetPlatformIDs of the loader at a place, which works if it finds a platform. Each object
-// has the functions of its driver with it, so that any loader can serve the objects of all.
+// Calls clGetPlatformIDs of the loader at a place. A loader works if it finds a platform. Each
+// OpenCL object points to its driver's functions, so any loader can serve the objects of all
+// loaders.
 static ga_cl_int platforms(size_t place, ga_cl_uint room, ga_cl_platform *list, ga_cl_uint *count) {
     GA_FN_clGetPlatformIDs *real = (GA_FN_clGetPlatformIDs *)ga_copies_own(
         &ga_opencl_interface, place, GA_OPENCL_ROW_clGetPlatformIDs);

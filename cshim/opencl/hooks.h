@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL as an interface.
+// Declares OpenCL's struct ga_interface, which hook/library.c reads, and the functions of the
+// layer.
 #ifndef GA_OPENCL_HOOKS_H
 #define GA_OPENCL_HOOKS_H
 
@@ -7,7 +8,7 @@
 
 extern struct ga_interface ga_opencl_interface;
 
-// What a layer has in place of a row's function, or NULL: nothing (layer.h).
+// Returns the layer's function for a row (layer.h); NULL: the layer does not wrap it.
 void *ga_opencl_layer_wrapper(size_t row);
 
 #endif

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Computes the size of an image from its format and its dimensions (image.h).
 #include "opencl/image.h"
 
 #define FIRST_ORDER 0x10B0u // CL_R
@@ -13,7 +14,8 @@ enum {
     IMAGE_1D_BUFFER = 0x10F6,
 };
 
-// Of an element (OpenCL 3.0, 5.3.1.1). A format that came after these is taken for the largest one.
+// Returns the bytes of an element (OpenCL 3.0, 5.3.1.1). An unknown format counts as the largest
+// format.
 static uint64_t element_bytes(const struct ga_cl_format *format) {
     static const uint8_t channels[] = {1, 1, 2, 2, 3, 4, 4, 4, 1, 1, 2, 3, 4, 1, 2, 3, 4, 4, 4, 4};
     static const uint8_t each[] = {1, 2, 1, 2, 0, 0, 0, 1, 2, 4, 1, 2, 4, 2, 4, 0, 0};
@@ -25,7 +27,7 @@ static uint64_t element_bytes(const struct ga_cl_format *format) {
     return packed[type] ? packed[type] : (uint64_t)channels[order] * each[type];
 }
 
-// How many of its sizes mean something, and whether it is an array. The rest may be anything.
+// Returns how many sizes of the descriptor are used by an image type; the others are undefined.
 static unsigned int dimensions(ga_cl_uint type) {
     return type == IMAGE_3D                             ? 3
            : type == IMAGE_2D || type == IMAGE_2D_ARRAY ? 2
@@ -37,8 +39,8 @@ static size_t half(size_t size) {
     return size > 1 ? size / 2 : 1;
 }
 
-// All levels: each has half the width, height and depth of the one before. False: no number holds
-// it, and the driver refuses.
+// Computes the bytes of all levels. Each level has half the width, height and depth of the level
+// before. False: overflow; the driver refuses such an image.
 static bool bytes_of(const struct ga_cl_format *format, const struct ga_cl_image *image,
                      uint64_t *bytes) {
     unsigned int known = dimensions(image->type);
@@ -55,7 +57,7 @@ static bool bytes_of(const struct ga_cl_format *format, const struct ga_cl_image
             __builtin_add_overflow(*bytes, one, bytes))
             return false;
         if (width <= 1 && height <= 1 && depth <= 1)
-            break; // there are no further ones
+            break; // the last level
         width = half(width);
         height = half(height);
         depth = half(depth);

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Inserts memory objects into ga_root.blocks, and removes them when they end (memory.h).
 #include "opencl/memory.h"
 
 #include "core/admit.h"
@@ -11,13 +12,13 @@ bool ga_opencl_memory_ask(struct ga_allocation *c, ga_cl_context context, ga_cl_
     *c = (struct ga_allocation){.entry = {.bytes = bytes, .kind = (uint8_t)kind}};
     if (bytes == 0)
         return true;
-    ga_opencl_call_give_back();
+    ga_opencl_call_release_bytes();
     if (!ga_allocation_begin(c))
         return false;
     ga_cl_device first = NULL;
     int device = c->root ? ga_opencl_device_first(c->root, context, &first) : -1;
     // With CL_MEM_USE_HOST_PTR a device that computes on the CPU uses the program's own memory.
-    if (device >= 0 && flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_computes_here(first))
+    if (device >= 0 && flags & GA_CL_MEM_USE_HOST_PTR && ga_opencl_device_is_cpu(first))
         device = -1;
     if (!ga_allocation_acquire(c, device))
         return false;
@@ -30,14 +31,14 @@ static struct ga_key key_of(ga_cl_mem memory) {
     return (struct ga_key){(uint64_t)(uintptr_t)memory, GA_SPACE_OPENCL};
 }
 
-// The driver calls it when a memory object ends.
+// Is called by the driver when a memory object ends.
 static void ended(ga_cl_mem memory, void *unused) {
     (void)unused;
     ga_opencl_call_ended(key_of(memory));
 }
 
-// Writes a memory object down, and has the driver call ended when it ends. False: there is no
-// memory for that, or the driver cannot tell.
+// Inserts a memory object, and registers the function ended with the driver. False: there is no
+// memory for the entry, or the driver cannot report the end.
 static bool keep(struct ga_allocation *c, ga_cl_mem memory) {
     c->entry.key = key_of(memory).number;
     c->entry.space = GA_SPACE_OPENCL;
@@ -52,8 +53,8 @@ static bool keep(struct ga_allocation *c, ga_cl_mem memory) {
 ga_cl_mem ga_opencl_memory_made(struct ga_allocation *c, ga_cl_mem memory, ga_cl_int *status) {
     if (!c->root || (memory && keep(c, memory)))
         return memory;
-    // The object could not be written down: it is released, because nothing would give its bytes
-    // back. If the driver refuses that, the program has the object, and it stays charged.
+    // Without an entry the object is released again, because its bytes would never be returned. If
+    // the driver refuses the release, the program has the object, and it stays charged.
     bool undone = memory && GA_OPENCL_ASK(clReleaseMemObject, memory);
     if (memory && !undone)
         ga_charge_for_good(c->root, &c->entry);

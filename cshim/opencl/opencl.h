@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// OpenCL, as far as a program takes memory or contexts by it, or is told how much there is.
-// Declarations of our own, after the specification; the library is the program's to load.
+// The part of OpenCL's interface by which programs allocate memory, make contexts and ask for
+// memory sizes. The declarations are our own, after the specification; the program loads the
+// library. All files of cshim/opencl use it.
 #ifndef GA_OPENCL_H
 #define GA_OPENCL_H
 
@@ -8,15 +9,16 @@
 
 typedef int32_t ga_cl_int;
 typedef uint32_t ga_cl_uint;
-typedef uint64_t ga_cl_bits; // cl_bitfield, and properties, which are as wide
+typedef uint64_t ga_cl_bits; // cl_bitfield, and the properties types, which are as wide
 typedef struct ga_cl_platform_object *ga_cl_platform;
 typedef struct ga_cl_device_object *ga_cl_device;
 typedef struct ga_cl_context_object *ga_cl_context;
 typedef struct ga_cl_queue_object *ga_cl_queue;
 typedef struct ga_cl_mem_object *ga_cl_mem;
 typedef struct ga_cl_event_object *ga_cl_event;
-typedef struct ga_cl_object *ga_cl_object; // kernels, programs, samplers: nothing is known of them
-typedef void *ga_cl_address;               // of what is no object: a function, or shared memory
+typedef struct ga_cl_object
+    *ga_cl_object;           // kernels, programs, samplers; their contents are not used
+typedef void *ga_cl_address; // a function, or shared virtual memory
 
 #define GA_CL_SUCCESS 0
 #define GA_CL_MEM_OBJECT_ALLOCATION_FAILURE (-4)
@@ -35,8 +37,8 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 #define GA_CL_DEVICE_PLATFORM 0x1031u
 #define GA_CL_DEVICE_UUID 0x106Au        // cl_khr_device_uuid
 #define GA_CL_DEVICE_PCI_BUS 0x4008u     // cl_nv_device_attribute_query
-#define GA_CL_DEVICE_PCI_SLOT 0x4009u    // the same: device and function
-#define GA_CL_DEVICE_PCI_DOMAIN 0x400Au  // the same
+#define GA_CL_DEVICE_PCI_SLOT 0x4009u    // cl_nv_device_attribute_query: PCI device and function
+#define GA_CL_DEVICE_PCI_DOMAIN 0x400Au  // cl_nv_device_attribute_query
 #define GA_CL_DEVICE_FREE_MEMORY 0x4039u // cl_amd_device_attribute_query: KiB, up to two numbers
 #define GA_CL_CONTEXT_DEVICES 0x1081u
 #define GA_CL_CONTEXT_PLATFORM 0x1084u
@@ -46,18 +48,18 @@ typedef void *ga_cl_address;               // of what is no object: a function, 
 
 // cl_image_format
 struct ga_cl_format {
-    ga_cl_uint order; // of the channels
-    ga_cl_uint type;  // of each
+    ga_cl_uint order; // order of the channels
+    ga_cl_uint type;  // type of each channel
 };
 // cl_image_desc
 struct ga_cl_image {
     ga_cl_uint type;
     size_t width, height, depth, layers, row_pitch, slice_pitch;
     ga_cl_uint levels, samples;
-    ga_cl_mem of; // the object whose memory it is, or NULL
+    ga_cl_mem of; // the object whose memory the image uses, or NULL
 };
 
-// What a program gets that is refused an object.
+// Returns the program's result if an object is refused, and stores the error.
 static inline void *ga_opencl_refused(ga_cl_int *status, ga_cl_int why) {
     if (status)
         *status = why;
@@ -87,17 +89,19 @@ enum ga_opencl_row {
 #undef GA_HOOK
 #undef GA_NEED
 
-extern void *_Atomic ga_opencl_functions[GA_OPENCL_ROWS]; // the loader's, after contact
-extern void *_Atomic ga_opencl_below[GA_OPENCL_ROWS]; // below the layer (layer.h), once it is one
+extern void
+    *_Atomic ga_opencl_functions[GA_OPENCL_ROWS];    // the loader's functions, once they were found
+extern void *_Atomic ga_opencl_next[GA_OPENCL_ROWS]; // the next layer's functions, once the library
+                                                     // is a layer (layer.h)
 
 static inline void *ga_opencl_real(enum ga_opencl_row row) {
-    void *below = atomic_load_explicit(&ga_opencl_below[row], memory_order_relaxed);
-    return below ? below : atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
+    void *next = atomic_load_explicit(&ga_opencl_next[row], memory_order_relaxed);
+    return next ? next : atomic_load_explicit(&ga_opencl_functions[row], memory_order_relaxed);
 }
-// The function of a row that the shim itself calls, or NULL. Only after contact. Where the library
-// is a layer, the call comes by none of its functions.
+// Returns the function of a row for the library's own calls, or NULL. If the library is a layer,
+// such a call goes to the next layer. It may be used only after the loader was found.
 #define GA_OPENCL_REAL(symbol) ((GA_FN_##symbol *)ga_opencl_real(GA_OPENCL_ROW_##symbol))
-// Whether there is such a function, and it succeeds.
+// Calls the function of a row. True: it exists, and it succeeded.
 #define GA_OPENCL_ASK(symbol, ...)                                                                 \
     ({                                                                                             \
         GA_FN_##symbol *ga_asked = GA_OPENCL_REAL(symbol);                                         \

@@ -1,18 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Replaces memory sizes in the driver's answers by the budget (query.h).
 #include "opencl/query.h"
 
 #include "core/budget.h"
 #include "opencl/device.h"
 
-// False: the driver's own answer stands.
+// Reads the budget of a device. False: the driver's own answer stands.
 static bool ask(ga_cl_device device, uint64_t capacity, struct ga_budget *budget) {
     struct ga_root *root = ga_root_get();
     int number = root ? ga_opencl_device_number(root, device) : -1;
     return number >= 0 && ga_budget_ask(root, root->devices[number].uuid, capacity, budget);
 }
 
-// All that is free, and the largest piece of it, if there is room for both.
-static void tell_free(ga_cl_device device, size_t size, size_t *free_kib) {
+// Limits the two free sizes to the budget: all free memory and the largest free block, if the
+// program's buffer has room for both.
+static void report_free(ga_cl_device device, size_t size, size_t *free_kib) {
     struct ga_budget budget;
     if (!ask(device, UINT64_MAX, &budget))
         return;
@@ -20,7 +22,7 @@ static void tell_free(ga_cl_device device, size_t size, size_t *free_kib) {
         free_kib[i] = ga_os_least(free_kib[i], budget.room / 1024);
 }
 
-// The driver answers first: its errors are the program's.
+// The driver answers first, and its errors are returned.
 ga_cl_int ga_opencl_device_info(GA_FN_clGetDeviceInfo *real, ga_cl_device device, ga_cl_uint what,
                                 size_t size, void *value, size_t *needed) {
     struct ga_budget budget;
@@ -29,7 +31,7 @@ ga_cl_int ga_opencl_device_info(GA_FN_clGetDeviceInfo *real, ga_cl_device device
     if (result != GA_CL_SUCCESS || !value || size < sizeof(uint64_t))
         return result;
     if (what == GA_CL_DEVICE_FREE_MEMORY)
-        tell_free(device, size, value);
+        report_free(device, size, value);
     else if (what == GA_CL_DEVICE_GLOBAL_MEM_SIZE && ask(device, *bytes, &budget))
         *bytes = budget.total;
     else if (what == GA_CL_DEVICE_MAX_MEM_ALLOC_SIZE && ask(device, UINT64_MAX, &budget))

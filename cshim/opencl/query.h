@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a program is told of the device's memory: its budget.
+// Answers a program's questions about a device's memory with the program's budget. Called by the
+// wrapper of clGetDeviceInfo in hooks.c.
 #ifndef GA_OPENCL_QUERY_H
 #define GA_OPENCL_QUERY_H
 

@@ -23,16 +23,15 @@ ga_cl_address ga_opencl_svm_alloc(GA_FN_clSVMAlloc *real, ga_cl_context context,
     c.entry.space = GA_SPACE_OPENCL_SVM;
     if (address && ga_insert(c.root, &c.entry))
         return address;
-    // There is no memory to write the block down: it is freed again, because it could not be
-    // charged.
+    // Without memory for its entry the block is freed again, because it could not be charged.
     if (address && GA_OPENCL_REAL(clSVMFree))
         GA_OPENCL_REAL(clSVMFree)(context, address);
     ga_allocation_release(&c);
     return NULL;
 }
 
-// Takes the block out of the table before the driver is called, because the driver may give the
-// address to another thread at once. clSVMFree returns no error.
+// Removes the entry before the driver is called, because the driver may give the address to another
+// thread at once. clSVMFree returns no error.
 void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_address address) {
     struct ga_allocation c = {.root = ga_root_get()};
     bool ours = c.root && context && address && ga_remove_key(c.root, key_of(address), &c.entry);
@@ -41,12 +40,12 @@ void ga_opencl_svm_free(GA_FN_clSVMFree *real, ga_cl_context context, ga_cl_addr
         ga_allocation_release(&c);
 }
 
-// The blocks that one command frees. They stay charged until the driver says that the command has
-// executed. The driver may give their addresses out before it says so; therefore each block's entry
-// gets a number as its key, which no other block ever has.
+// The blocks that one command frees. They stay charged until the driver reports that the command
+// has executed. The driver may hand out their addresses again before that report. Therefore each
+// block's entry gets a number as its key, which no other block ever has.
 struct command {
     uint64_t first; // number of the first block; the others have the numbers after it
-    uint64_t count; // of blocks
+    uint64_t count; // number of blocks
 };
 // A command is passed through the driver as a pointer-sized word: count in the low COUNT_BITS bits,
 // first in the bits above.
@@ -57,9 +56,9 @@ static struct ga_key key_in(const struct command *c, uint64_t i) {
     return (struct ga_key){c->first + i, GA_SPACE_OPENCL_COMMAND};
 }
 
-// Moves an entry to another key. If there is no memory for that, gives its bytes back, or charges
-// them for good if the program still has the block (lives).
-static void move(struct ga_root *root, struct ga_key from, struct ga_key to, bool lives) {
+// Moves an entry to another key. If there is no memory for that, returns its bytes, or charges them
+// for good if the program still has the block (in_use).
+static void move(struct ga_root *root, struct ga_key from, struct ga_key to, bool in_use) {
     struct ga_entry entry;
     if (!ga_remove_key(root, from, &entry))
         return;
@@ -67,7 +66,7 @@ static void move(struct ga_root *root, struct ga_key from, struct ga_key to, boo
     entry.space = to.space;
     if (ga_insert(root, &entry))
         return;
-    if (lives)
+    if (in_use)
         ga_charge_for_good(root, &entry);
     else
         ga_release_entry(root, &entry);
@@ -89,33 +88,34 @@ static void attach(struct ga_root *root, const struct command *c, const ga_cl_ad
         move(root, key_in(c, i), key_of(addresses[i]), true);
 }
 
-// Gives back the bytes of the blocks of a command.
+// Returns the bytes of the blocks of a command.
 static void end(const struct command *c) {
     for (uint64_t i = 0; i < c->count; i++)
         ga_opencl_call_ended(key_in(c, i));
 }
 
-// The driver calls it when a command has executed. In a forked child it finds no blocks, because
-// the child's table is empty.
+// Is called by the driver when a command has executed. In a forked child it finds no blocks,
+// because the child's table is empty.
 static void done(ga_cl_event event, ga_cl_int status, void *arg) {
-    uint64_t word = (uint64_t)(uintptr_t)arg;
-    struct command c = {word >> COUNT_BITS, word & ((1u << COUNT_BITS) - 1)};
+    uint64_t packed = (uint64_t)(uintptr_t)arg;
+    struct command c = {packed >> COUNT_BITS, packed & ((1u << COUNT_BITS) - 1)};
     (void)event;
     (void)status;
     end(&c);
 }
 
-// Has the driver call done when a command has executed. False: it cannot, or the command frees more
-// blocks than fit into COUNT_BITS.
+// Registers the function done with the driver. False: the driver cannot call it, or the command
+// frees more blocks than fit into COUNT_BITS.
 static bool watch(ga_cl_event event, const struct command *c) {
-    void *word = (void *)(uintptr_t)(c->first << COUNT_BITS | c->count);
+    void *packed = (void *)(uintptr_t)(c->first << COUNT_BITS | c->count);
     return c->count >> COUNT_BITS == 0 &&
-           GA_OPENCL_ASK(clSetEventCallback, event, GA_CL_COMPLETE, done, word);
+           GA_OPENCL_ASK(clSetEventCallback, event, GA_CL_COMPLETE, done, packed);
 }
 
-// If the program passes a function, the driver calls that instead of freeing the blocks, and the
-// function frees them by clSVMFree (OpenCL 3.0, 5.6.1), whose wrapper gives their bytes back. If
-// the driver cannot tell when the command has executed, the bytes are given back at once.
+// Wraps clEnqueueSVMFree. If the program passes a function, the driver calls it instead of freeing
+// the blocks. That function frees them by clSVMFree (OpenCL 3.0, 5.6.1), whose wrapper returns
+// their bytes. If the driver cannot report when the command has executed, the bytes are returned at
+// once.
 ga_cl_int ga_opencl_svm_enqueue_free(GA_FN_clEnqueueSVMFree *real, ga_cl_queue queue,
                                      ga_cl_uint count, ga_cl_address *addresses, ga_cl_free *free,
                                      void *arg, ga_cl_uint waits, const ga_cl_event *wait_for,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Shared virtual memory: blocks by address, which the program frees itself, or has freed by a
-// command in a queue.
+// Charges blocks of shared virtual memory, given their addresses. The program frees them itself, or
+// by a command in a queue. Called by hooks.c.
 #ifndef GA_OPENCL_SVM_H
 #define GA_OPENCL_SVM_H
 

@@ -278,7 +278,7 @@ static void shared_block_that_stays(void) {
 }
 
 static void context_that_stays(void) {
-    struct ga_opencl_slots s;
+    struct ga_opencl_context_request s;
     const ga_cl_device device = DEVICE;
     ga_cl_int status = 0;
     long long before = test_daemon_show(&peer).contexts;

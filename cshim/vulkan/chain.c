@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps the lists of records, and looks up the next layer's functions (chain.h).
 #include "vulkan/chain.h"
 
 #define RECORD ((size_t)4096)
@@ -9,6 +10,7 @@ enum { FREE, TAKEN };
 
 static _Atomic(struct ga_vulkan_link *) instances, devices;
 
+// Takes a free record of a list; NULL: all are in use.
 static struct ga_vulkan_link *take_free(struct ga_vulkan_link *link) {
     for (; link; link = link->next) {
         uintptr_t key = FREE;
@@ -19,6 +21,7 @@ static struct ga_vulkan_link *take_free(struct ga_vulkan_link *link) {
     return link;
 }
 
+// Returns a record that is free, or a new one in the list.
 static void *add(_Atomic(struct ga_vulkan_link *) *list) {
     struct ga_vulkan_link *link = take_free(atomic_load(list));
     if (link) {
@@ -47,13 +50,13 @@ static uintptr_t key_of(const void *handle) {
     return *(const uintptr_t *)handle;
 }
 
-static void show(struct ga_vulkan_link *link, const void *handle) {
+static void register_link(struct ga_vulkan_link *link, const void *handle) {
     atomic_store_explicit(&link->key, key_of(handle), memory_order_release);
 }
 
 #define ASK(symbol) record->next.symbol = (GA_FN_##symbol *)record->get(handle, #symbol);
 
-void ga_vulkan_chain_show_instance(struct ga_vulkan_instance *record, ga_vk_instance handle) {
+void ga_vulkan_chain_register_instance(struct ga_vulkan_instance *record, ga_vk_instance handle) {
 #define ASK_global(symbol)
 #define ASK_instance(symbol) ASK(symbol)
 #define ASK_device(symbol)
@@ -64,10 +67,10 @@ void ga_vulkan_chain_show_instance(struct ga_vulkan_instance *record, ga_vk_inst
 #undef ASK_instance
 #undef ASK_device
     record->handle = handle;
-    show(&record->link, handle);
+    register_link(&record->link, handle);
 }
 
-void ga_vulkan_chain_show_device(struct ga_vulkan_device *record, ga_vk_device handle) {
+void ga_vulkan_chain_register_device(struct ga_vulkan_device *record, ga_vk_device handle) {
 #define ASK_instance(symbol)
 #define ASK_device(symbol) ASK(symbol)
 #define GA_ASKS(symbol, ...)
@@ -75,7 +78,7 @@ void ga_vulkan_chain_show_device(struct ga_vulkan_device *record, ga_vk_device h
 #undef GA_LAYER
 #undef GA_ASKS
     record->handle = handle;
-    show(&record->link, handle);
+    register_link(&record->link, handle);
 }
 
 static void *find(struct ga_vulkan_link *link, const void *handle) {
@@ -94,11 +97,11 @@ struct ga_vulkan_device *ga_vulkan_chain_device(const void *handle) {
     return find(atomic_load_explicit(&devices, memory_order_acquire), handle);
 }
 
-void ga_vulkan_chain_hide(struct ga_vulkan_link *link) {
+void ga_vulkan_chain_unregister(struct ga_vulkan_link *link) {
     atomic_store(&link->key, TAKEN);
 }
 
-void ga_vulkan_chain_drop(struct ga_vulkan_link *link) {
+void ga_vulkan_chain_release(struct ga_vulkan_link *link) {
     atomic_store_explicit(&link->key, FREE, memory_order_release);
 }
 
@@ -108,7 +111,8 @@ const void *ga_vulkan_chain_find(const struct ga_vk_any *next, int32_t type) {
     return next;
 }
 
-// The loader's own, which layers write to: each passes it on with the next one's link.
+// The loader owns the structure, and layers write to it: each layer passes it on with the link of
+// the layer after it.
 struct ga_vk_loader_info *ga_vulkan_chain_loader(const struct ga_vk_any *next, int32_t type) {
     enum { LINK = 0 };
     const struct ga_vk_loader_info *info = ga_vulkan_chain_find(next, type);

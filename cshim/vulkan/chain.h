@@ -1,38 +1,40 @@
 // SPDX-License-Identifier: Apache-2.0
-// The instances and logical devices that there are, and where their chains of layers go on behind
-// this one. What a function is called with is known by its dispatch key: the first word of every
-// dispatchable handle, which an instance and its physical devices share.
+// The records of Vulkan instances and logical devices, and the functions of the next layer for
+// each. All files of cshim/vulkan use it. A record is found by the dispatch key: the first word of
+// every dispatchable handle. An instance and its physical devices have the same key.
 //
-// The records are facts about the process: a forked child finds its parent's, and whatever it calls
-// goes on to the driver. They are read and changed without a lock, which a child might find taken.
+// The records are facts about the process: a forked child has its parent's records, and its calls
+// go on to the driver. They are read and changed without a lock, because a forked child might find
+// a lock locked for ever.
 #ifndef GA_VULKAN_CHAIN_H
 #define GA_VULKAN_CHAIN_H
 
 #include "core/slots.h"
 #include "vulkan/vulkan.h"
 
-// The first member of each record. A page, which is used again.
+// First member of each record. A record is a page, which is never unmapped but used again.
 struct ga_vulkan_link {
-    struct ga_vulkan_link *next; // of its list, and stays so
-    _Atomic uintptr_t key;       // 0: free; 1: somebody's who has just made or unmade it
+    struct ga_vulkan_link *next; // next record of the list; never changes
+    _Atomic uintptr_t key; // dispatch key; 0: the record is free; 1: it is being made or destroyed
 };
 
-// The next layer's functions, by the scope of their rows; NULL where it has none. They are asked
-// for while the chain is made: once it is there, the loader at its end names the first layer's.
+// The next layer's functions, by the scope of their rows; NULL: the next layer lacks the function.
+// They are looked up while the chain of layers is made. Later the loader at the end of the chain
+// would return the first layer's functions.
 #define GA_OF_INSTANCE_global(symbol)
 #define GA_OF_INSTANCE_instance(symbol) GA_FN_##symbol *symbol;
 #define GA_OF_INSTANCE_device(symbol)
 #define GA_OF_DEVICE_global(symbol)
 #define GA_OF_DEVICE_instance(symbol)
 #define GA_OF_DEVICE_device(symbol) GA_FN_##symbol *symbol;
-struct ga_vulkan_of_instance {
+struct ga_vulkan_instance_functions {
 #define GA_LAYER(symbol, scope, ...) GA_OF_INSTANCE_##scope(symbol)
 #define GA_ASKS(symbol, ...) GA_FN_##symbol *symbol;
 #include "vulkan/layer.def"
 #undef GA_LAYER
 #undef GA_ASKS
 };
-struct ga_vulkan_of_device {
+struct ga_vulkan_device_functions {
 #define GA_LAYER(symbol, scope, ...) GA_OF_DEVICE_##scope(symbol)
 #define GA_ASKS(symbol, ...)
 #include "vulkan/layer.def"
@@ -40,63 +42,68 @@ struct ga_vulkan_of_device {
 #undef GA_ASKS
 };
 
-// A physical device, for itself or as one of those that a logical one is of.
-struct ga_vulkan_part {
+// Facts about a physical device. A logical device has one such record for each of its physical
+// devices.
+struct ga_vulkan_facts {
     uint8_t identity[GA_UUID_SIZE];
-    const char *driver; // of the processor's: what the configuration calls it, or NULL
-    uint64_t total;     // its memory, where a logical device is of it; 0: not known
-    bool known;         // or the identity is not
-    bool processor;     // whose memory all heaps are
-    bool must;          // it is arbitrated, or not to be had
+    const char *driver;      // CPU device: name of its driver in the configuration, or NULL
+    uint64_t total;          // bytes of its memory, if a logical device uses it; 0: not known
+    bool has_identity;       // identity is valid
+    bool is_cpu;             // it computes on the CPU, and all heaps are its memory
+    bool must_be_arbitrated; // the program may use it only if the daemon arbitrates it
 };
 
-// What has been found out of one, by its handle.
-struct ga_vulkan_known {
-    _Atomic uintptr_t physical; // 0: there is none yet
-    struct ga_vulkan_part part;
+// The stored facts about a physical device, by its handle.
+struct ga_vulkan_physical_record {
+    _Atomic uintptr_t physical; // handle; 0: the record is empty
+    struct ga_vulkan_facts facts;
 };
-#define GA_VULKAN_KNOWN 32
-#define GA_VULKAN_FILLING 1 // no handle's value
+#define GA_VULKAN_PHYSICAL_RECORDS 32
+#define GA_VULKAN_FILLING 1 // value of physical while a thread fills the record; no handle has it
 
 struct ga_vulkan_instance {
     struct ga_vulkan_link link;
     ga_vk_instance handle;
     ga_vk_get_instance *get;
-    struct ga_vulkan_of_instance next;
-    struct ga_vulkan_known known[GA_VULKAN_KNOWN]; // from the first on
+    struct ga_vulkan_instance_functions next;
+    struct ga_vulkan_physical_record
+        known[GA_VULKAN_PHYSICAL_RECORDS]; // filled from the first record on
 };
 
 struct ga_vulkan_device {
     struct ga_vulkan_link link;
     ga_vk_device handle;
     ga_vk_get_device *get;
-    struct ga_vulkan_of_device next;
-    uint64_t generation; // of the root that its slots were taken in; 0: none were
+    struct ga_vulkan_device_functions next;
+    uint64_t generation; // root's generation when its slots were taken; 0: it has no slots
     struct ga_slots slots;
-    uint32_t parts;
-    struct ga_vulkan_part part[GA_VK_GROUP];
-    uint64_t salt; // of the keys of its memory (memory.c)
+    uint32_t physical_count;
+    struct ga_vulkan_facts facts[GA_VK_GROUP];
+    uint64_t salt; // added to the keys of its memory (memory.c)
     uint32_t types;
     uint8_t heap_of[GA_VK_MEMORY_TYPES];
     uint32_t heap_flags[GA_VK_HEAPS];
 };
 
-// A new one, zeroed; NULL: there is no memory.
+// Return a new record, filled with zeros; NULL: no memory.
 struct ga_vulkan_instance *ga_vulkan_chain_add_instance(void);
 struct ga_vulkan_device *ga_vulkan_chain_add_device(void);
-// It is what a handle is of, from now on. Its get is there; the rest of the chain is filled in.
-void ga_vulkan_chain_show_instance(struct ga_vulkan_instance *instance, ga_vk_instance handle);
-void ga_vulkan_chain_show_device(struct ga_vulkan_device *device, ga_vk_device handle);
-// By an instance's, a physical device's or a logical device's handle; NULL: none of these.
+// Enter the record under a handle. The caller has set get; the next layer's functions are looked up
+// here.
+void ga_vulkan_chain_register_instance(struct ga_vulkan_instance *instance, ga_vk_instance handle);
+void ga_vulkan_chain_register_device(struct ga_vulkan_device *device, ga_vk_device handle);
+// Return the record of a handle: of an instance or a physical device, or of a logical device. NULL:
+// none.
 struct ga_vulkan_instance *ga_vulkan_chain_instance(const void *handle);
 struct ga_vulkan_device *ga_vulkan_chain_device(const void *handle);
-// Nobody finds it any more; and it is free to be used again.
-void ga_vulkan_chain_hide(struct ga_vulkan_link *link);
-void ga_vulkan_chain_drop(struct ga_vulkan_link *link);
+// Removes a record, so that no handle finds it; the caller still uses it.
+void ga_vulkan_chain_unregister(struct ga_vulkan_link *link);
+// Frees a record for another use.
+void ga_vulkan_chain_release(struct ga_vulkan_link *link);
 
-// What extends a structure and is of this type, or NULL.
+// Returns the structure of a type in a list of extending structures, or NULL.
 const void *ga_vulkan_chain_find(const struct ga_vk_any *next, int32_t type);
-// Where the loader says how the chain goes on, or NULL.
+// Returns the structure in which the loader passes the next layer's functions, or NULL.
 struct ga_vk_loader_info *ga_vulkan_chain_loader(const struct ga_vk_any *next, int32_t type);
 
 #endif

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
+// Reads the identity of physical devices, and stores it in the instance's record (device.h).
 #include "vulkan/device.h"
 
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/session.h"
 
-// What a physical device is, by what its driver says of it
+// Identity of a physical device
 
-// What the configuration calls the driver of a device that computes on the processor; NULL: it has
-// no word for it.
-static const char *driver_of(const struct ga_vk_properties *properties) {
+// Returns the name that the configuration has for the driver of a CPU device; NULL: none.
+static const char *cpu_driver_name(const struct ga_vk_properties *properties) {
     return ga_os_begins(properties->name, "llvmpipe") ? "llvmpipe" : NULL;
 }
 
-// What extends a device's properties. False: the driver is of Vulkan 1.0, without the extension
-// that has this.
+// Gets a structure that extends a device's properties. False: the driver is of Vulkan 1.0 without
+// the extension for that.
 static bool ask(const struct ga_vulkan_instance *instance, ga_vk_physical physical, void *more) {
     GA_FN_vkGetPhysicalDeviceProperties2 *get =
         instance->next.vkGetPhysicalDeviceProperties2
@@ -63,10 +63,10 @@ static bool read_file(const char *path, uint8_t identity[GA_UUID_SIZE]) {
     return whole;
 }
 
-// The daemon knows AMD's devices by the number that the kernel has of them, sixteen digits as text;
-// the UUIDs of Vulkan's drivers are of their own making.
-static bool read_number(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                        uint8_t identity[GA_UUID_SIZE]) {
+// Reads the unique number that the kernel has for an AMD device: sixteen digits as text. The daemon
+// identifies AMD devices by it, because Vulkan drivers make UUIDs of their own.
+static bool read_unique_id(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                           uint8_t identity[GA_UUID_SIZE]) {
     char path[] = "/sys/bus/pci/devices/0000:00:00.0/unique_id";
     char *address = path + sizeof "/sys/bus/pci/devices/" - 1;
     struct ga_vk_pci pci = {.type = GA_VK_PCI_PROPERTIES};
@@ -79,76 +79,80 @@ static bool read_number(const struct ga_vulkan_instance *instance, ga_vk_physica
     return read_file(path, identity);
 }
 
-static void read_part(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                      struct ga_vulkan_part *part) {
+static void read_facts(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                       struct ga_vulkan_facts *facts) {
     struct ga_vk_properties properties = {.type = 0};
     GA_FN_vkGetPhysicalDeviceProperties *get = instance->next.vkGetPhysicalDeviceProperties;
-    *part = (struct ga_vulkan_part){.known = false};
+    *facts = (struct ga_vulkan_facts){.has_identity = false};
     if (!get)
         return;
     get(physical, &properties);
-    part->processor = properties.type == GA_VK_TYPE_CPU;
-    part->must = properties.vendor == GA_VK_VENDOR_NVIDIA;
-    if (part->processor)
-        part->driver = driver_of(&properties);
-    part->known = part->processor || (properties.vendor == GA_VK_VENDOR_AMD
-                                          ? read_number(instance, physical, part->identity)
-                                          : read_uuid(instance, physical, part->identity));
+    facts->is_cpu = properties.type == GA_VK_TYPE_CPU;
+    facts->must_be_arbitrated = properties.vendor == GA_VK_VENDOR_NVIDIA;
+    if (facts->is_cpu)
+        facts->driver = cpu_driver_name(&properties);
+    facts->has_identity =
+        facts->is_cpu ||
+        (properties.vendor == GA_VK_VENDOR_AMD ? read_unique_id(instance, physical, facts->identity)
+                                               : read_uuid(instance, physical, facts->identity));
 }
 
-// What is known of them
+// Stored facts
 
-// What a physical device is stays so as long as its instance is there. False: it was not asked yet.
+// Finds the stored facts about a physical device. They are valid until the instance ends. False:
+// they are not stored.
 static bool recall(const struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                   struct ga_vulkan_part *part) {
-    for (size_t i = 0; i < GA_VULKAN_KNOWN; i++) {
-        const struct ga_vulkan_known *known = &instance->known[i];
+                   struct ga_vulkan_facts *facts) {
+    for (size_t i = 0; i < GA_VULKAN_PHYSICAL_RECORDS; i++) {
+        const struct ga_vulkan_physical_record *known = &instance->known[i];
         if (atomic_load_explicit(&known->physical, memory_order_acquire) == (uintptr_t)physical) {
-            *part = known->part;
+            *facts = known->facts;
             return true;
         }
     }
     return false;
 }
 
-// Where there is no room it is asked again.
+// Stores the facts about a physical device. If all records are in use, the driver is asked again
+// next time.
 static void remember(struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                     const struct ga_vulkan_part *part) {
-    for (size_t i = 0; i < GA_VULKAN_KNOWN; i++) {
-        struct ga_vulkan_known *known = &instance->known[i];
+                     const struct ga_vulkan_facts *facts) {
+    for (size_t i = 0; i < GA_VULKAN_PHYSICAL_RECORDS; i++) {
+        struct ga_vulkan_physical_record *known = &instance->known[i];
         uintptr_t none = 0;
         if (!atomic_compare_exchange_strong(&known->physical, &none, GA_VULKAN_FILLING))
             continue;
-        known->part = *part;
+        known->facts = *facts;
         atomic_store_explicit(&known->physical, (uintptr_t)physical, memory_order_release);
         return;
     }
 }
 
 void ga_vulkan_device_read(struct ga_root *root, struct ga_vulkan_instance *instance,
-                           ga_vk_physical physical, struct ga_vulkan_part *part) {
-    if (!recall(instance, physical, part)) {
-        read_part(instance, physical, part);
-        remember(instance, physical, part);
+                           ga_vk_physical physical, struct ga_vulkan_facts *facts) {
+    if (!recall(instance, physical, facts)) {
+        read_facts(instance, physical, facts);
+        remember(instance, physical, facts);
     }
-    if (part->processor)
-        ga_driver_device(root, part->driver, part->identity);
+    if (facts->is_cpu)
+        ga_driver_device(root, facts->driver, facts->identity);
 }
 
-int ga_vulkan_device_number(struct ga_root *root, const struct ga_vulkan_part *part) {
-    if (!part->known)
+int ga_vulkan_device_number(struct ga_root *root, const struct ga_vulkan_facts *facts) {
+    if (!facts->has_identity)
         return -1;
-    int number = ga_device_find(root, part->identity);
+    int number = ga_device_find(root, facts->identity);
     if (GA_LIKELY(number >= 0))
         return number;
-    number = ga_device_number(root, part->identity);
+    number = ga_device_number(root, facts->identity);
     if (number >= 0)
-        ga_device_declare(root, (uint32_t)number, part->total);
+        ga_device_declare(root, (uint32_t)number, facts->total);
     return number;
 }
 
-// Vulkan comes to devices of every vendor, and to the processor. Of some no daemon ever hears:
-// these are the driver's alone, also where the loss of a daemon is closed.
-bool ga_vulkan_device_lacks(struct ga_root *root, const struct ga_vulkan_part *part, int number) {
-    return number >= 0 && !part->must && ga_session_lacks(root, (uint32_t)number);
+// Vulkan reaches devices of every vendor, and the CPU. Some of them no daemon can see: these are
+// the driver's alone, even if on-loss is "closed".
+bool ga_vulkan_device_is_exempt(struct ga_root *root, const struct ga_vulkan_facts *facts,
+                                int number) {
+    return number >= 0 && !facts->must_be_arbitrated && ga_session_lacks(root, (uint32_t)number);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan's side as the loader sees it: an implicit layer. The loader opens this library, or finds
-// it preloaded, by its manifest, and asks vkNegotiateLoaderLayerInterfaceVersion for the two
-// functions from which it gets all others. A function that is not wrapped is the next layer's own,
-// so that nothing comes in between.
+// The library as an implicit layer of Vulkan's loader. The loader finds the library by its
+// manifest, or because it is preloaded. It calls vkNegotiateLoaderLayerInterfaceVersion for the two
+// functions that return all others. Each GA_LAYER row of layer.def has a wrapper here. For other
+// functions the program gets the next layer's own function.
 #include <dlfcn.h>
 
 #include "hook/library.h"
@@ -64,6 +64,7 @@ ga_vk_result ga_vulkan_device_extensions(ga_vk_physical physical, const char *la
 
 enum scope { global, instance, device };
 
+// Returns the wrapper of a function and its scope; NULL: it is not wrapped.
 static ga_vk_function wrapper_of(const char *name, enum scope *scope) {
 #define GA_LAYER(symbol, of, ...)                                                                  \
     if (ga_os_equal(name, #symbol)) {                                                              \
@@ -76,12 +77,12 @@ static ga_vk_function wrapper_of(const char *name, enum scope *scope) {
     return NULL;
 }
 
-// What the next layer does not have for the program, such as what is of a later version, it does
-// not get.
+// Returns a function for the program. If the next layer lacks the function, for example because it
+// is of a later version, the program gets NULL.
 ga_vk_function ga_vulkan_instance_function(ga_vk_instance handle, const char *name) {
     enum scope scope;
     ga_vk_function wrapper = wrapper_of(name, &scope);
-    // MangoHud and Mesa's overlay ask for vkCreateDevice without an instance.
+    // MangoHud and Mesa's overlay look up vkCreateDevice without an instance.
     if (wrapper && (scope == global || !handle))
         return wrapper;
     const struct ga_vulkan_instance *record = ga_vulkan_chain_instance(handle);
@@ -103,8 +104,9 @@ ga_vk_function ga_vulkan_device_function(ga_vk_device handle, const char *name) 
 typedef ga_vk_result negotiate(struct ga_vk_negotiation *negotiation);
 __attribute__((visibility("default"))) negotiate vkNegotiateLoaderLayerInterfaceVersion;
 
-// The manifest may lead the loader to another copy of this library than the one that is preloaded
-// (an installed one, to one in a folder where it was built). Two would be two sessions.
+// Returns the negotiation function of another copy of this library that is preloaded, or NULL. The
+// manifest may name a different copy (an installed copy, and one in a build folder), but only one
+// copy may have a session with the daemon.
 static negotiate *preloaded(void) {
     static const char file[] = "/libgpuarb.so";
     const struct ga_loader *loader = ga_loader_get();

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// Instances: nothing is taken by them; their chains are remembered.
+// Wraps the calls that make and destroy instances. An instance allocates nothing that is counted;
+// only its next layer is recorded.
 #include "hook/library.h"
 #include "vulkan/chain.h"
 
-// A program of Vulkan 1.0 does not have what says which device is which, unless it has asked for it
-// by name. It is no harm to it.
+// Extensions that report the identity of a device. A program of Vulkan 1.0 has them only if it asks
+// for them, so the library adds them. They do not change the program's behaviour.
 static const char *const identities[] = {"VK_KHR_get_physical_device_properties2",
                                          "VK_KHR_external_memory_capabilities"};
 #define IDENTITIES (sizeof identities / sizeof *identities)
-#define EXTENSIONS 64 // of a program; with more it stays as it is
+#define EXTENSIONS 64 // maximum of a program's extensions; with more, none are added
 
 static bool has(const struct ga_vk_instance_info *info, const char *name) {
     for (uint32_t i = 0; i < info->extensions; i++)
@@ -17,7 +18,8 @@ static bool has(const struct ga_vk_instance_info *info, const char *name) {
     return false;
 }
 
-// What is missing behind what the program asks for. False: nothing, or there is no room.
+// Adds the missing extensions to those that the program asks for. False: none are missing, or there
+// is no room.
 static bool add_identities(struct ga_vk_instance_info *info,
                            const char *names[EXTENSIONS + IDENTITIES]) {
     const struct ga_vk_application *application = info->application;
@@ -49,11 +51,11 @@ static ga_vk_result create(struct ga_vulkan_instance *record, struct ga_vk_loade
     if (!ga_library_disabled() && add_identities(&with, names))
         result = real(&with, allocator, instance);
     if (result == GA_VK_EXTENSION_NOT_PRESENT) {
-        loader->link.instance = next; // which those behind have moved on
+        loader->link.instance = next; // the layers of the failed call have changed it
         result = real(info, allocator, instance);
     }
     if (result == GA_VK_SUCCESS)
-        ga_vulkan_chain_show_instance(record, *instance);
+        ga_vulkan_chain_register_instance(record, *instance);
     return result;
 }
 
@@ -69,7 +71,7 @@ ga_vk_result ga_vulkan_instance_create(const struct ga_vk_instance_info *info,
     record->get = loader->link.instance->get_instance;
     ga_vk_result result = create(record, loader, info, allocator, instance);
     if (result != GA_VK_SUCCESS)
-        ga_vulkan_chain_drop(&record->link);
+        ga_vulkan_chain_release(&record->link);
     return result;
 }
 
@@ -77,8 +79,9 @@ void ga_vulkan_instance_destroy(ga_vk_instance instance, const void *allocator) 
     struct ga_vulkan_instance *record = ga_vulkan_chain_instance(instance);
     if (!record)
         return;
-    ga_vulkan_chain_hide(&record->link); // its key may be another one's before the call returns
+    ga_vulkan_chain_unregister(
+        &record->link); // its key may belong to a new instance before the call returns
     if (record->next.vkDestroyInstance)
         record->next.vkDestroyInstance(instance, allocator);
-    ga_vulkan_chain_drop(&record->link);
+    ga_vulkan_chain_release(&record->link);
 }

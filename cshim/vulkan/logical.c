@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Logical devices: each takes a slot of every physical device that it is of, or is refused.
+// Wraps the calls that make and destroy logical devices. A logical device takes a slot of each of
+// its physical devices, or is refused.
 #include "core/device.h"
 #include "core/driver.h"
 #include "core/root.h"
@@ -8,13 +9,14 @@
 #include "vulkan/device.h"
 #include "vulkan/memory.h"
 
-// What of a processor's memory a driver says is no other device's, on which it may be counted.
+// Adds a heap to the totals of the devices whose memory it is. The heap of a CPU device is not
+// added if its memory is counted on another device.
 static void add_heap(struct ga_vulkan_device *record, const struct ga_vk_heap *heap) {
-    for (uint32_t i = 0; i < record->parts; i++) {
-        struct ga_vulkan_part *part = &record->part[i];
-        bool own = !part->processor || ga_device_same(part->identity, ga_driver_processor);
-        if (own && ga_vulkan_device_has(part, heap->flags))
-            part->total += heap->size;
+    for (uint32_t i = 0; i < record->physical_count; i++) {
+        struct ga_vulkan_facts *facts = &record->facts[i];
+        bool own = !facts->is_cpu || ga_device_same(facts->identity, ga_driver_processor);
+        if (own && ga_vulkan_device_has_heap(facts, heap->flags))
+            facts->total += heap->size;
     }
 }
 
@@ -32,28 +34,29 @@ static void read_heaps(struct ga_vulkan_device *record, struct ga_vulkan_instanc
     record->types = memory.types < GA_VK_MEMORY_TYPES ? memory.types : GA_VK_MEMORY_TYPES;
 }
 
-// The physical devices that it is to be of. Those of a group are alike.
-static void read_parts(struct ga_root *root, struct ga_vulkan_device *record,
-                       struct ga_vulkan_instance *instance, ga_vk_physical physical,
-                       const struct ga_vk_device_info *info) {
+// Reads the facts about the physical devices of a logical device. The devices of a group have the
+// same heaps.
+static void read_physicals(struct ga_root *root, struct ga_vulkan_device *record,
+                           struct ga_vulkan_instance *instance, ga_vk_physical physical,
+                           const struct ga_vk_device_info *info) {
     const struct ga_vk_device_group *group =
         ga_vulkan_chain_find(info->next, GA_VK_DEVICE_GROUP_INFO);
     bool several = group && group->count > 0 && group->count <= GA_VK_GROUP;
-    record->parts = several ? group->count : 1;
-    for (uint32_t i = 0; i < record->parts; i++)
+    record->physical_count = several ? group->count : 1;
+    for (uint32_t i = 0; i < record->physical_count; i++)
         ga_vulkan_device_read(root, instance, several ? group->physical[i] : physical,
-                              &record->part[i]);
+                              &record->facts[i]);
     read_heaps(record, instance, physical);
     ga_vulkan_memory_start(record);
 }
 
-// False: refused, and nothing was taken.
+// Takes a slot of each physical device. False: refused, and no slot is taken.
 static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
     bool wanted[GA_DEVICES] = {false};
     bool any = false;
-    for (uint32_t i = 0; i < record->parts; i++) {
-        int number = ga_vulkan_device_number(root, &record->part[i]);
-        if (number < 0 || ga_vulkan_device_lacks(root, &record->part[i], number))
+    for (uint32_t i = 0; i < record->physical_count; i++) {
+        int number = ga_vulkan_device_number(root, &record->facts[i]);
+        if (number < 0 || ga_vulkan_device_is_exempt(root, &record->facts[i], number))
             continue;
         wanted[number] = true;
         any = true;
@@ -66,7 +69,8 @@ static bool ask(struct ga_root *root, struct ga_vulkan_device *record) {
     return true;
 }
 
-static void give(struct ga_root *root, const struct ga_vulkan_device *record) {
+// Returns the slots of a logical device. A forked child has none: there the generation differs.
+static void release_slots(struct ga_root *root, const struct ga_vulkan_device *record) {
     if (root && record->generation == atomic_load(&root->generation))
         ga_slots_release(root, &record->slots);
 }
@@ -83,7 +87,7 @@ static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_ins
         return GA_VK_INITIALIZATION_FAILED;
     record->get = link->get_device;
     if (root)
-        read_parts(root, record, instance, physical, info);
+        read_physicals(root, record, instance, physical, info);
     if (root && !ask(root, record))
         return GA_VK_INITIALIZATION_FAILED;
     loader->link.device = link->next;
@@ -91,9 +95,9 @@ static ga_vk_result create(struct ga_vulkan_device *record, struct ga_vulkan_ins
     if (root)
         ga_slots_made(root, &record->slots);
     if (result == GA_VK_SUCCESS)
-        ga_vulkan_chain_show_device(record, *device);
+        ga_vulkan_chain_register_device(record, *device);
     else
-        give(root, record);
+        release_slots(root, record);
     return result;
 }
 
@@ -108,7 +112,7 @@ ga_vk_result ga_vulkan_logical_create(ga_vk_physical physical, const struct ga_v
         return GA_VK_OUT_OF_HOST_MEMORY;
     ga_vk_result result = create(record, instance, loader, physical, info, allocator, device);
     if (result != GA_VK_SUCCESS)
-        ga_vulkan_chain_drop(&record->link);
+        ga_vulkan_chain_release(&record->link);
     return result;
 }
 
@@ -116,12 +120,13 @@ void ga_vulkan_logical_destroy(ga_vk_device device, const void *allocator) {
     struct ga_vulkan_device *record = ga_vulkan_chain_device(device);
     if (!record)
         return;
-    ga_vulkan_chain_hide(&record->link); // its key may be another one's before the call returns
+    ga_vulkan_chain_unregister(
+        &record->link); // its key may belong to a new device before the call returns
     if (record->next.vkDestroyDevice)
         record->next.vkDestroyDevice(device, allocator);
-    struct ga_root *root = record->parts ? ga_root_get() : NULL;
+    struct ga_root *root = record->physical_count ? ga_root_get() : NULL;
     if (root)
         ga_vulkan_memory_sweep(root, record);
-    give(root, record);
-    ga_vulkan_chain_drop(&record->link);
+    release_slots(root, record);
+    ga_vulkan_chain_release(&record->link);
 }

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan, as far as a program takes device memory or logical devices by it, or is told how much
-// there is; and what the loader and its layers say to each other. Declarations of our own, after
-// the specification and the loader's LoaderLayerInterface. Structures have the names of theirs
-// without the flourish, and members that nobody reads here are summed up.
+// The part of Vulkan's interface by which programs allocate device memory, make logical devices and
+// ask for memory sizes; and the interface between the loader and its layers. The declarations are
+// our own, after the specification and the loader's LoaderLayerInterface. Structures have short
+// forms of the original names. Members that the library does not read are combined. All files of
+// cshim/vulkan use it.
 #ifndef GA_VULKAN_H
 #define GA_VULKAN_H
 
@@ -10,7 +11,8 @@
 
 typedef int32_t ga_vk_result;
 typedef uint64_t ga_vk_size;
-typedef uint64_t ga_vk_memory; // VkDeviceMemory: a number or an address, as the driver has it
+typedef uint64_t
+    ga_vk_memory; // VkDeviceMemory; the driver decides whether it is a number or an address
 typedef struct ga_vk_instance_object *ga_vk_instance;
 typedef struct ga_vk_physical_object *ga_vk_physical;
 typedef struct ga_vk_device_object *ga_vk_device;
@@ -44,7 +46,7 @@ enum ga_vk_type {
     GA_VK_BUDGET_PROPERTIES = 1000237000,
 };
 
-// What each structure that extends another begins with.
+// First members of each structure that extends another.
 struct ga_vk_any {
     int32_t type;
     const struct ga_vk_any *next;
@@ -70,7 +72,7 @@ struct ga_vk_instance_info {
     const char *const *extension;
 };
 
-// VkDeviceCreateInfo, of which only the beginning is read
+// First members of VkDeviceCreateInfo.
 struct ga_vk_device_info {
     int32_t type;
     const struct ga_vk_any *next;
@@ -98,20 +100,21 @@ struct ga_vk_allocate_flags {
     uint32_t flags, device_mask;
 };
 #define GA_VK_ALLOCATE_DEVICE_MASK 1u
-// VkImportMemoryFdInfoKHR, and of the others that begin with a handle's type
+// VkImportMemoryFdInfoKHR, and the first members of the other structures that begin with a handle's
+// type
 struct ga_vk_import {
     int32_t type;
     const struct ga_vk_any *next;
-    uint32_t handle_type; // 0: nothing is imported
+    uint32_t handle_type; // 0: the allocation imports nothing
 };
 
-// VkPhysicalDeviceProperties, with its limits and sparse properties as what is left
+// VkPhysicalDeviceProperties; reserved stands for its limits and sparse properties
 struct ga_vk_properties {
     uint32_t api_version, driver_version, vendor, device;
     int32_t type;
     char name[256];
     uint8_t cache[16];
-    uint64_t left[66];
+    uint64_t reserved[66];
 };
 #define GA_VK_TYPE_CPU 4
 #define GA_VK_VENDOR_AMD 0x1002u
@@ -173,7 +176,7 @@ struct ga_vk_layer {
     char description[256];
 };
 
-#define GA_VK_LAYER_NAME "VK_LAYER_GPUARB_arbiter" // as the manifest has it, too
+#define GA_VK_LAYER_NAME "VK_LAYER_GPUARB_arbiter" // the manifest has the same name
 
 // VkNegotiateLayerInterface
 struct ga_vk_negotiation {
@@ -184,10 +187,10 @@ struct ga_vk_negotiation {
     ga_vk_get_device *get_device;
     ga_vk_get_instance *get_physical;
 };
-#define GA_VK_NEGOTIATION 1     // its type
-#define GA_VK_LAYER_INTERFACE 2 // the version that this layer is of
+#define GA_VK_NEGOTIATION 1     // value of its type
+#define GA_VK_LAYER_INTERFACE 2 // version of the interface that this layer implements
 
-// VkLayerInstanceCreateInfo and VkLayerDeviceCreateInfo: where the chain goes on
+// VkLayerInstanceCreateInfo and VkLayerDeviceCreateInfo, which point to the next layer
 struct ga_vk_instance_link {
     struct ga_vk_instance_link *next;
     ga_vk_get_instance *get_instance, *get_physical;
@@ -200,14 +203,14 @@ struct ga_vk_device_link {
 struct ga_vk_loader_info {
     int32_t type;
     const struct ga_vk_any *next;
-    int32_t function; // what is in it: 0, a link
+    int32_t function; // kind of content; 0: a link
     union {
         struct ga_vk_instance_link *instance;
         struct ga_vk_device_link *device;
     } link;
 };
 
-// The functions that are wrapped or asked, and what each wrapper calls.
+// Types of the functions in layer.def, and declarations of the functions that the wrappers call.
 #define GA_LAYER(symbol, scope, returns, parameters, arguments, function)                          \
     typedef returns GA_FN_##symbol parameters;                                                     \
     returns function parameters;
