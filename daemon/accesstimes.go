@@ -1,6 +1,6 @@
 package daemon
 
-// This file notes when users look at the daemon's state. idle.go asks, to decide how often devices are read.
+// This file records when users read the daemon's state. idle.go uses it to decide how often devices are read.
 
 import (
 	"sync"
@@ -8,21 +8,21 @@ import (
 )
 
 const (
-	// activeFor is how long the daemon is not idle after a look at its state.
+	// activeFor is how long the daemon stays active after a user has read its state.
 	activeFor = 5 * time.Second
-	// pagePollMax is the longest time between two looks of the process that serves the page while a browser shows the
-	// page. Without one, that process looks every five seconds, for its history.
+	// pagePollMax is the longest time between two reads by the web page's server while a browser shows the page.
+	// Without a browser the server reads every five seconds, for its history.
 	pagePollMax = 3 * time.Second
 )
 
-// looks notes when the daemon's state was last looked at from outside.
+// accessTimes stores when the state was last read from outside.
 type accessTimes struct {
 	mu   sync.Mutex
-	user time.Time // last look of a user; zero: there was none
-	page time.Time // last look of the process that serves the page; zero: there was none
+	user time.Time // last read by a user; zero: there was none
+	page time.Time // last read by the web page's server; zero: there was none
 }
 
-// watch notes a look of a user. It reports whether the look is the first one after a pause.
+// noteUser records a read by a user. It reports whether the read is the first one after a pause.
 func (l *accessTimes) noteUser(now time.Time) (first bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -31,8 +31,8 @@ func (l *accessTimes) noteUser(now time.Time) (first bool) {
 	return first
 }
 
-// follow notes a look of the process that serves the page. It reports whether the last one was less than pagePollMax ago: then a
-// browser shows the page.
+// notePage records a read by the web page's server. It reports whether the last such read was less than pagePollMax
+// ago, which means that a browser shows the page.
 func (l *accessTimes) notePage(now time.Time) (followed bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -41,7 +41,7 @@ func (l *accessTimes) notePage(now time.Time) (followed bool) {
 	return followed
 }
 
-// lately reports whether a user has looked at the state within activeFor.
+// recent reports whether a user has read the state within activeFor.
 func (l *accessTimes) recent(now time.Time) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

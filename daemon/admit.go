@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers requests of a lease, for memory, streams and contexts, and reports of what was freed. They wait in queue.go.
+// This file answers requests for memory, streams and contexts of a lease, and reports of frees. serve.go calls it for
+// each such message. queue.go holds the requests that must wait.
 
 import (
 	"math"
@@ -13,19 +14,19 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// alloc answers a request for bytes, which a client makes if its credit is too small for an allocation.
+// alloc answers a request for bytes. A client sends it when its credit is too small for an allocation.
 func (cl *client) alloc(h ipc.Header, req ipc.AllocRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, arbiter.Request{What: arbiter.WantsBytes, Bytes: accounting.Bytes(req.Bytes),
 		Managed: req.Kind == ipc.MemoryManaged, Thread: req.Thread})
 }
 
-// stream takes streams or gives them back.
+// stream answers a request for streams (a positive count), or a report that streams are gone (a negative count).
 func (cl *client) stream(h ipc.Header, req ipc.StreamRequest) error {
 	r := arbiter.Request{What: arbiter.WantsStreams, Count: int(req.Count), Thread: req.Thread}
 	return cl.ask(h, req.Slot, req.Flags, r)
 }
 
-// context asks for contexts before they are made, or tells that they are gone.
+// context answers a request for contexts before the client makes them, or a report that contexts are gone.
 func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
 	r := arbiter.Request{What: arbiter.WantsContexts, Count: int(req.Count), Thread: req.Thread, Noticed: req.Flags&ipc.FlagNoticed != 0}
 	if req.Flags&ipc.FlagHold != 0 {
@@ -34,8 +35,8 @@ func (cl *client) context(h ipc.Header, req ipc.ContextRequest) error {
 	return cl.ask(h, req.Slot, req.Flags, r)
 }
 
-// leaseLocked returns the lease of a slot that a client asks something of. Of a connection from before the session
-// was taken up again nothing is counted any more: the client has not told what that gave or took.
+// leaseLocked returns the lease of a slot that a client names. It refuses a connection from before the last Resume of
+// the session: the client's report in Resume does not include what such a connection granted or freed.
 func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 	if cl.resumes != cl.s.resumes {
 		return nil, refused(ipc.StatusNoSession, "the session was resumed on another connection: join it anew")
@@ -43,7 +44,7 @@ func (cl *client) leaseLocked(slot uint32) (*shim.Lease, error) {
 	return cl.s.lease(slot)
 }
 
-// ask decides on a request of a lease for anything, and sends the reply, or a notice that the request waits.
+// ask decides a request of a lease, and sends the reply or a notice that the request waits.
 func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error {
 	r.NoWait, r.Aside, r.Again = flags&ipc.FlagNoWait != 0, flags&ipc.FlagAside != 0, flags&ipc.FlagAgain != 0
 	retry := flags&ipc.FlagRetry != 0
@@ -54,7 +55,7 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 	return cl.replyAsked(h, r, out)
 }
 
-// decide asks the arbiter for a decision on a request of a lease, and records a grant or the waiting request.
+// decide asks the arbiter to decide a request of a lease, and records the grant or the waiting request.
 func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Request) (arbiter.Result, error) {
 	d := cl.d
 	cl.takeLock()
@@ -66,12 +67,12 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	r.Lease = l.ID
 	now := d.now()
 	d.threadsLocked(now, cl.s)
-	if retry { // under the same lock as the request, so that no other request gets what the old ticket leaves
+	if retry { // under the same lock as the request, so that no other request gets the room that the old ticket frees
 		place, forget := d.returnsLocked(cl.conn.Peer(), h)
 		r.Place = place
 		defer forget()
 		if r.Count < 0 {
-			r.Count = 0 // the client's Resume has reported the lower count; a client of an old version keeps the higher count
+			r.Count = 0 // Resume has reported the lower count already. A client of an old version keeps the higher count.
 		}
 	}
 	out := d.arb.Ask(now, r)
@@ -79,7 +80,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	case r.What == arbiter.WantsBytes:
 		faults.At("alloc.decided")
 	case r.Count != 0:
-		l.Hide() // the room that the page shows may have shrunk: streams can be charged, and a context takes memory
+		l.Hide() // the free memory on the page may be less now: streams can be charged, and a context takes memory
 		d.keepObjectsLocked(l, r.What, out)
 		faults.At("objects.decided")
 	}
@@ -91,8 +92,8 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	return out, nil
 }
 
-// parkAskedLocked parks a request of a lease that must wait. It is a function of its own because its closures move its arguments to the heap, which a
-// request that is decided at once need not pay for.
+// parkAskedLocked parks a request of a lease that must wait. It is a separate function because its closures move its
+// arguments to the heap. A request that is decided at once avoids that cost.
 func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
 	cl.d.parkLocked(cl, cl.s.caller, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
@@ -103,7 +104,7 @@ func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request
 	cl.d.noteAskedLocked(cl.waits, l, r)
 }
 
-// replyAsked sends the reply for a decided request of a lease.
+// replyAsked sends the reply to a decided request of a lease.
 func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
@@ -132,7 +133,7 @@ func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result
 	return reply(cl, h, out, &rep)
 }
 
-// freed handles the report of a client that freed memory while NOTIFY was set in its credit word.
+// freed handles a Freed message: the client freed memory while NOTIFY was set in its credit word.
 func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	d := cl.d
 	cl.takeLock()
@@ -147,7 +148,7 @@ func (cl *client) freed(_ ipc.Header, req ipc.FreedNotice) error {
 	return nil
 }
 
-// objects counts what a client that was taken up says its threads have made and hold.
+// objects counts the streams and contexts that a resumed client reports for its threads.
 func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	d := cl.d
 	cl.takeLock()
@@ -159,7 +160,7 @@ func (cl *client) objects(req *ipc.ObjectsRequest) (rep ipc.Empty, err error) {
 	if cl.makersOf != l {
 		cl.makersOf, cl.makers = l, nil
 	}
-	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // before they take memory here
+	if n := len(cl.makers) + int(req.Count); n > arbiter.MaxThreads+ipc.ObjectsMakers { // checked before the entries take memory here
 		return rep, refused(ipc.StatusTooMany, "the objects of %d threads: of a lease so many are remembered", n)
 	}
 	for _, said := range req.Makers[:req.Count] {

@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers requests of a session about devices: for a lease, for how much memory there is, and which device a driver computes on.
+// This file answers requests of a session about devices: for a lease, for the free memory, and for the device of a
+// driver. serve.go calls it. admit.go answers requests of the lease.
 
 import (
 	"strings"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// attach opens the session's lease on a device, or returns the one it has.
+// attach opens the session's lease on a device, or returns the lease that it has.
 func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 	d, s := cl.d, cl.s
 	dev, ok := d.deviceByUUID(r.Device)
@@ -42,13 +43,13 @@ func (cl *client) attach(r *ipc.AttachRequest) (ipc.AttachReply, error) {
 		Budget: uint64(info.Budget), StreamsMax: uint32(info.StreamsMax), SlotScope: wireScope(info.SlotScope)}, nil
 }
 
-// query answers a Query request: the total and free memory that a program sees when it asks for them.
+// query answers a Query request: the total and free memory that a program sees when it asks the driver.
 func (cl *client) query(r *ipc.QueryRequest) (ipc.QueryReply, error) {
 	room, err := cl.room(&ipc.RoomRequest{Device: r.Device})
 	return ipc.QueryReply{Total: room.Total, Used: room.Used, Room: room.Room}, err
 }
 
-// room answers a Room request: as query, and with the credit word for which the figures hold.
+// room answers a Room request: the answer of query, and the credit word that the figures are based on.
 func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	d, s := cl.d, cl.s
 	dev, ok := d.deviceByUUID(r.Device)
@@ -74,7 +75,7 @@ func (cl *client) room(r *ipc.RoomRequest) (ipc.RoomReply, error) {
 	return rep, nil
 }
 
-// driver answers on which device a driver is counted that computes on the processor.
+// driver answers which device counts the use of a driver that computes on the processor.
 func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) {
 	copy(rep.Device[:], inventory.ProcessorUUID)
 	cl.takeLock()
@@ -86,7 +87,7 @@ func (cl *client) driver(r *ipc.DriverRequest) (rep ipc.DriverReply, err error) 
 	return rep, nil
 }
 
-// copies notes that the client uses two copies of a driver's library, and that one of them is not held to limits.
+// copies records that the client uses two copies of a driver's library, and that one copy is not held to limits.
 func (cl *client) copies(r *ipc.CopiesRequest) (ipc.Empty, error) {
 	cl.takeLock()
 	defer cl.d.unlock()

@@ -1,7 +1,7 @@
 package daemon
 
-// This file has the bounds on what one process and one user may have open, and on numbers that clients tell. docs/threat-model.md lists all
-// bounds.
+// This file has the bounds on what a process and a user may have open, and on numbers that clients send. hello.go,
+// jobopen.go, sessions.go and keptlimits.go check them. docs/threat-model.md lists all bounds.
 
 import (
 	"math"
@@ -12,30 +12,30 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// Bounds on what one process and one user may have open. Of each table a user that is not privileged may have half.
-// docs/threat-model.md lists all bounds.
+// Bounds for one process or one session. A user that is not privileged may have half of the rows of each table.
 const (
 	sessionsPerProcess = 8
 	connsPerSession    = 64
 	jobsPerProcess     = 64
 )
 
-// The daemon's limit of open files, divided so that no table and no connection can lack a descriptor: a connection has two
-// (socket, pidfd), a session two (pidfd, page), a job one (pidfd). The daemon's own files have the rest.
+// Shares of the daemon's limit of open files. They leave enough descriptors for every table and connection. A
+// connection has two descriptors (socket, pidfd), a session two (pidfd, page), a job one (pidfd). The daemon's own
+// files use the rest.
 const (
-	filesPerConn    = 4 // files for each connection, which has two: half of the limit
-	filesPerSession = 8 // files for each session, which has two: a quarter
-	filesPerJob     = 8 // files for each job, which has one: an eighth
+	filesPerConn    = 4 // files reserved for each connection, which has two: half of the limit
+	filesPerSession = 8 // files reserved for each session, which has two: a quarter
+	filesPerJob     = 8 // files reserved for each job, which has one: an eighth
 )
 
-// maxClaimed limits the number of streams, and of contexts, that is taken from a client's message or a record.
+// maxClaimed limits the number of streams, and of contexts, that is accepted from a client's message or a record.
 const maxClaimed = 1 << 16
 
-// bounds are those of one table.
+// bounds has the bounds of one table.
 type bounds struct {
-	what       string
-	size       int // of the table
-	perProcess int // 0: as many as the user may have
+	what       string // rows of the table
+	size       int    // rows that one process may have; 0: as many as its user
+	perProcess int    // 0: as many as the user may have
 	remedy     string
 }
 
@@ -46,7 +46,7 @@ var (
 	limitBounds   = bounds{"changed limits", statefile.MaxLimits, 0, "end some of the programs whose limits were changed"}
 )
 
-// within returns the bounds of a table of which no more than most rows may be used, because the daemon has no more descriptors.
+// within returns the bounds with the table limited to most rows, because the daemon has no more descriptors.
 func (b bounds) within(most int) bounds {
 	if most < b.size {
 		b.size = most
@@ -55,7 +55,7 @@ func (b bounds) within(most int) bounds {
 	return b
 }
 
-// counts is how many rows of a table a process and a user have.
+// counts has the number of rows of a table that each process and each user has.
 type counts struct {
 	bounds
 	all   int
@@ -83,7 +83,7 @@ func (c *counts) drop(pid int, uid uint32) {
 	}
 }
 
-// full returns an error that names the bound if one more is too many, or nil.
+// full returns an error that names the bound if one more row is too many; nil: there is room.
 func (c *counts) full(pid int, uid uint32, privileged bool) error {
 	switch {
 	case c.perProcess > 0 && c.byPID[pid] >= c.perProcess:
@@ -96,7 +96,7 @@ func (c *counts) full(pid int, uid uint32, privileged bool) error {
 	return nil
 }
 
-// raiseFileLimit lifts the soft limit of open files to the hard one, and returns it.
+// raiseFileLimit raises the soft limit of open files to the hard limit, and returns the new limit.
 func raiseFileLimit() int {
 	lim := unix.Rlimit{Cur: 1024, Max: 1024}
 	if unix.Getrlimit(unix.RLIMIT_NOFILE, &lim) == nil && lim.Cur < lim.Max {
@@ -108,8 +108,8 @@ func raiseFileLimit() int {
 	return int(min(lim.Cur, math.MaxInt32))
 }
 
-// connLimits returns the limits on connections of a daemon whose limit of open files is files.
+// connLimits returns the limits on connections for a daemon that may have this many open files.
 func connLimits(files int) ipc.Limits {
-	total := min(files/filesPerConn, 65536)
-	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // of the others, what ipc makes of the total
+	total := min(files/filesPerConn, 65536)                     // ipc derives the other limits from Total
+	return ipc.Limits{Total: total, PerPID: min(total/4, 1024)} // ipc derives the other limits from Total
 }

@@ -1,8 +1,9 @@
 package daemon
 
-// This file finds the job of a process that uses a device without a lease: the process has the job's token in its environment, or a
-// process of the job among its parents, or runs in a cgroup whose first process belongs to the job. The readers of the devices
-// (reader.go) ask, once for each such process and again every nameEvery. The job is shown beside the process, and charged nothing.
+// This file finds the job of a process that uses a device without a lease. The process has the job's token in its
+// environment, or a process of the job among its parents, or runs in a cgroup whose first process belongs to the job.
+// The readers of the devices (reader.go) call it once for each such process, and again every nameEvery. Reports show
+// the job next to the process. The job is not charged.
 
 import (
 	"cmp"
@@ -16,24 +17,24 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// The variables in a process's environment that tell how it runs past the library.
+// Variables in a process's environment that show how it runs past the library.
 const (
 	tokenName   = "GPUARB_JOB"
 	preloadName = "LD_PRELOAD"
 	disableName = "GPUARB_DISABLE"
 )
 
-// cgroupFolders are the folders below sysfs of hierarchies in which systemd puts every process: that of cgroup v2 and, on a machine that
-// has v1 as well, those of v2 and of systemd's own hierarchy.
+// cgroupFolders are the folders below sysfs of the hierarchies in which systemd puts every process: cgroup v2, or on
+// a machine that also has v1 the hierarchies of v2 and of systemd itself.
 var cgroupFolders = []string{"fs/cgroup", "fs/cgroup/unified", "fs/cgroup/systemd"}
 
-// members are the processes of jobs, by which others are found to belong to a job.
+// members holds the processes of jobs, by which other processes are found to belong to a job.
 type members struct {
-	jobs map[procfacts.Started]arbiter.JobID // of the jobs of gpuarb run: runners, what a job lives by, clients
-	own  map[procfacts.Started]arbiter.JobID // clients that are in no such job: each is a job by itself
+	jobs map[procfacts.Started]arbiter.JobID // processes of `gpuarb run` jobs: runners, anchor processes, clients
+	own  map[procfacts.Started]arbiter.JobID // clients outside such jobs: each is a job by itself
 }
 
-// members lists the processes that jobs have now.
+// members lists the current processes of all jobs.
 func (d *Daemon) members() members {
 	d.lock()
 	defer d.unlock()
@@ -54,7 +55,8 @@ func (d *Daemon) members() members {
 	return m
 }
 
-// jobWithoutLease finds the job of a process that has no lease, and how the process runs past the library. 0: it is in no job.
+// jobWithoutLease finds the job of a process that has no lease, and how the process runs past the library. 0: it is
+// in no job.
 func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts.Facts) (arbiter.JobID, figures.Bypass) {
 	variables := d.inv.Variables(p.PID, tokenName, preloadName, disableName)
 	job := m.own[p]
@@ -68,8 +70,9 @@ func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts
 		if job != 0 || facts.Cgroup == "/" {
 			break
 		}
-		// A cgroup that began with a process of the job has nothing but the job's processes, as the cgroup of a service whose command
-		// is gpuarb run. One of a login began with the shell.
+		// If the first process of a cgroup belongs to the job, all its processes do. Example: the cgroup of a service
+		// whose command is `gpuarb run`. The first process of a login's cgroup is the shell, so this rule does not
+		// apply there.
 		if eldest, ok := d.inv.Eldest(filepath.Join(cmp.Or(d.paths.sysfs, "/sys"), folder, facts.Cgroup)); ok {
 			job = m.firstJob(append([]procfacts.Started{eldest}, d.inv.Parents(eldest.PID)...))
 		}
@@ -80,7 +83,7 @@ func (d *Daemon) jobWithoutLease(m members, p procfacts.Started, facts procfacts
 	return job, d.bypassOf(p.PID, variables)
 }
 
-// above returns the job of the first of some processes that is in a job of gpuarb run; 0: none is.
+// firstJob returns the job of the first listed process that is in a job of `gpuarb run`; 0: none is.
 func (m members) firstJob(processes []procfacts.Started) arbiter.JobID {
 	for _, p := range processes {
 		if id := m.jobs[p]; id != 0 {
@@ -90,8 +93,8 @@ func (m members) firstJob(processes []procfacts.Started) arbiter.JobID {
 	return 0
 }
 
-// jobOfToken returns the job of gpuarb run whose token is text, the token in the environment of a process of user uid; 0: there is no
-// such job, or that user may not name it.
+// jobOfToken returns the `gpuarb run` job whose token is text. uid is the user of the process that has the token in
+// its environment. 0: there is no such job, or the user may not name it.
 func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
 	token, err := ipc.ParseToken(text)
 	if err != nil || token.IsZero() {
@@ -106,8 +109,8 @@ func (d *Daemon) jobOfToken(text string, uid uint32) arbiter.JobID {
 	return j.id
 }
 
-// bypassOf returns how a process of a job runs past the library, by the variables of its environment (nil: not known) and the files
-// that it has mapped.
+// bypassOf returns how a process of a job runs past the library, judged by its environment variables (nil: not known)
+// and its mapped files.
 func (d *Daemon) bypassOf(pid int, variables map[string]string) figures.Bypass {
 	loaded, known := d.inv.HasMapped(pid, shim.LibraryName)
 	disabled, preload := variables[disableName], variables[preloadName]

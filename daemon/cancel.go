@@ -1,6 +1,7 @@
 package daemon
 
-// This file cancels requests that wait: of connections that have ended, and because clients or users want it.
+// This file cancels waiting requests: when their connection ends, and on request of a client or user. serve.go calls
+// it.
 
 import (
 	"slices"
@@ -10,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// abandon cleans up after a connection was closed. It cancels the request that waits on the connection. unread: the client has not read all
-// messages, or a reply could not be sent; abandon then takes back what the last reply granted.
+// abandon cleans up after a closed connection. It cancels the request that waits on the connection. unread: the
+// client did not read all messages, or a reply could not be sent. abandon then takes back the last grant.
 func (cl *client) abandon(unread bool) {
 	d, waiting := cl.d, cl.waiting()
 	cl.takeLock()
@@ -25,7 +26,7 @@ func (cl *client) abandon(unread bool) {
 	}
 }
 
-// giveUp cancels the request that waits on this connection, because the client asks for that. If it was decided before, the decision stands.
+// giveUp cancels the request that waits on this connection at the client's request. An earlier decision stands.
 func (cl *client) giveUp(ipc.Message) error {
 	cl.endStream()
 	if !cl.waiting() {
@@ -37,8 +38,8 @@ func (cl *client) giveUp(ipc.Message) error {
 	return nil
 }
 
-// cancelRequest cancels a ticket, the tickets of a job, or, if neither is named, the tickets of the client's descendants. A user may cancel
-// tickets of programs of that user, root all tickets.
+// cancelRequest cancels a ticket, the tickets of a job, or, if the request names neither, the tickets of the client's
+// descendants. A user may cancel tickets of that user's programs; root may cancel all tickets.
 func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	d, peer, now := cl.d, cl.conn.Peer(), cl.d.now()
 	if r.Ticket == 0 && r.Job.IsZero() {
@@ -65,9 +66,10 @@ func (cl *client) cancelRequest(r *ipc.CancelRequest) (ipc.CancelReply, error) {
 	return ipc.CancelReply{Cancelled: uint64(d.arb.CancelJob(now, j.id))}, nil
 }
 
-// cancelDescendants cancels the requests of the client's descendants that run as the client's user; if the client is privileged, of all descendants. It
-// returns how many it cancelled. The daemon, and not the client, finds the descendants, because it sees the PIDs of all namespaces. It reads
-// /proc for that without its lock, and then checks the tickets again.
+// cancelDescendants cancels the requests of the client's descendants that run as the client's user, and returns their
+// number. For a privileged client it includes descendants of all users. The daemon finds the descendants itself
+// because it sees the PIDs of all namespaces. It reads /proc without its lock, and checks the tickets again
+// afterwards.
 func (cl *client) cancelDescendants() uint64 {
 	d, peer := cl.d, cl.conn.Peer()
 	var below []arbiter.TicketID

@@ -1,7 +1,8 @@
 package daemon
 
-// This file keeps the paths of cgroups with live limits in the state file. A record of a limit (keptlimits.go) has no room for a path: the
-// path has a record of its own, and the record of the limit has the number of the path.
+// This file keeps the paths of cgroups with live limits in the state file. A limit's record (keptlimits.go) has no
+// room for a path. The path has its own record, and the limit's record holds the number of the path. setlimit.go and
+// keptlimits.go call this file; folders.go ends limits with a cgroup's folder.
 
 import (
 	"hash/fnv"
@@ -24,18 +25,19 @@ const (
 type limitChange struct {
 	rules.Change
 	bind   binding
-	folder uint32 // folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
+	folder uint32 // number of the folder with which the limit ends, as folderAt returns it; 0: the cgroup has no folder
 }
 
-// cgroupID returns the number of a path in records. If another path has that number, the path gets the next free number instead.
+// cgroupID returns the hash of a path, the preferred number of the path in records.
 func cgroupID(path string) uint64 {
 	h := fnv.New64a()
 	h.Write([]byte(path))
 	return h.Sum64()
 }
 
-// cgroupIDLocked returns the number of a path: the one in its record, or the one that a new record would get. Users choose the paths of their
-// cgroups, and can find two with the same hash: these must have different numbers.
+// cgroupIDLocked returns the number of a path: the number in its record, or the number that a new record would get.
+// Users choose the paths of their cgroups, and can find two paths with equal hashes. The second path gets the next
+// free number.
 func (d *Daemon) cgroupIDLocked(path string) uint64 {
 	for id, at := range d.kept.paths {
 		if d.file.Cgroups.At(at).PathOf() == path {
@@ -49,7 +51,7 @@ func (d *Daemon) cgroupIDLocked(path string) uint64 {
 	return id
 }
 
-// cgroupLocked returns the path of a cgroup by its number; "": it is not known.
+// cgroupLocked returns the path of a cgroup by its number; "": no such path is recorded.
 func (d *Daemon) cgroupLocked(id uint64) string {
 	if at, known := d.kept.paths[id]; known {
 		return d.file.Cgroups.At(at).PathOf()
@@ -57,7 +59,7 @@ func (d *Daemon) cgroupLocked(id uint64) string {
 	return ""
 }
 
-// roomForCgroupLocked returns an error if a path is not kept yet and there is no room for one more.
+// roomForCgroupLocked returns an error if a path is not recorded yet and the table of paths is full.
 func (d *Daemon) roomForCgroupLocked(path string) error {
 	if _, known := d.kept.paths[d.cgroupIDLocked(path)]; !known && len(d.kept.paths) >= statefile.MaxCgroups {
 		return refused(ipc.StatusTooMany, "%d cgroups have limits, the most that there can be: take off those that are needed no longer (memory.max=max)", statefile.MaxCgroups)
@@ -65,8 +67,8 @@ func (d *Daemon) roomForCgroupLocked(path string) error {
 	return nil
 }
 
-// keepCgroupLocked writes the record of a cgroup's path, which also says with which folder the limits end. It must be called before the limit
-// itself is written.
+// keepCgroupLocked writes the record of a cgroup's path, and in it the folder with which the limits end. It must be
+// called before the limit itself is written.
 func (d *Daemon) keepCgroupLocked(path string, change limitChange) {
 	id := d.cgroupIDLocked(path)
 	at, known := d.kept.paths[id]
@@ -92,7 +94,8 @@ func (d *Daemon) keepCgroupLocked(path string, change limitChange) {
 	}
 }
 
-// dropCgroupLocked frees the record of the path of a cgroup that has no limit any more. Other owners are ignored.
+// dropCgroupLocked frees the record of a path if its cgroup has no limits any more. It ignores owners other than
+// cgroups.
 func (d *Daemon) dropCgroupLocked(of rules.Owner) {
 	if of.Kind != rules.OfCgroup || len(d.kept.of[of]) > 0 {
 		return
@@ -104,13 +107,13 @@ func (d *Daemon) dropCgroupLocked(of rules.Owner) {
 	}
 }
 
-// recoverCgroupsLocked reads the paths that the last daemon kept, and frees records that cannot be valid.
+// recoverCgroupsLocked reads the paths that the last daemon recorded, and frees invalid records.
 func (d *Daemon) recoverCgroupsLocked() {
 	d.file.Cgroups.Each(func(at int, r *statefile.Cgroup) {
 		path := r.PathOf()
 		_, twice := d.kept.paths[r.ID]
 		_, other := d.kept.paths[d.cgroupIDLocked(path)]
-		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // a number differs from the path's hash by less than the number of paths
+		if twice || other || r.ID-cgroupID(path) >= statefile.MaxCgroups { // valid numbers are less than MaxCgroups above the path's hash
 			d.file.Cgroups.Free(at)
 			return
 		}

@@ -1,7 +1,8 @@
 package daemon
 
-// This file has the daemon and what its lock guards: the tables of devices, sessions, jobs, connections and waiting requests. They name each
-// other, and so stand together. The other files change them, in the order that doc.go gives.
+// This file has the type Daemon and the tables that its lock guards: devices, sessions, jobs, connections and waiting
+// requests. The types stand together because they refer to each other. The other files change them, in the order that
+// doc.go gives.
 
 import (
 	"context"
@@ -33,17 +34,17 @@ import (
 type Daemon struct {
 	parts
 	log           *slog.Logger
-	handler       slog.Handler           // writes to the log at once, without the queue of logs
+	handler       slog.Handler           // handler of the log, without the queue of logs
 	restart       func(*ipc.ListenerFDs) // Options.Restart
 	handed        *ipc.ListenerFDs       // Options.Handed
 	restartOnce   sync.Once
 	request       atomic.Uint32              // ipc.Type of the last client's request that was applied
-	failures      *statefile.Failures        // the lock guards it, but for Add; nil before it was opened
-	files         int                        // that it may have open
-	barred        map[procfacts.Started]bool // processes whose requests broke the daemon; not changed once clients are served
+	failures      *statefile.Failures        // the lock guards it, except for Add; nil: not opened yet
+	files         int                        // files that this process may have open
+	barred        map[procfacts.Started]bool // processes whose requests caused panics; constant once clients are served
 	paths         paths
 	inv           machine
-	known         atomic.Pointer[table] // the devices, replaced as a whole
+	known         atomic.Pointer[table] // the devices; the table is replaced as a whole
 	scans         scans
 	access        accessTimes
 	listener      *ipc.Listener
@@ -52,66 +53,66 @@ type Daemon struct {
 	page          *worker.Keeper
 	ctx           context.Context // ends with Stop
 	cancel        context.CancelFunc
-	wg            sync.WaitGroup // every goroutine of ours that Stop waits for
-	started       chan struct{}  // closed when the start is over
-	execLost      chan struct{}  // events of exec were lost
+	wg            sync.WaitGroup // all goroutines that Stop waits for
+	started       chan struct{}  // closed at the end of the start
+	execLost      chan struct{}  // receives when exec events were lost
 	failed        chan error
-	stopOnce      func() error // stop, once
+	stopOnce      func() error // calls stop, once
 	logs          *history.Queue
-	history       *history.History // has locks of its own
+	history       *history.History // has its own locks
 	cache         snapshotCache
 	exporter      *metrics.Exporter
-	config        atomic.Pointer[config.Config] // the one in force
-	configChanged chan struct{}                 // to another one
-	ready         atomic.Bool                   // it was up
+	config        atomic.Pointer[config.Config] // configuration in force
+	configChanged chan struct{}                 // receives when the configuration changed
+	ready         atomic.Bool                   // the start succeeded
 	changes       fair.Changes
 	load          func() (c *config.Config, path string, err error) // reads the configuration
-	keepGood      func(path string, c *config.Config) error         // keeps it on the disk, for a start at which the files have mistakes
+	keepGood      func(path string, c *config.Config) error         // keeps the configuration on the disk, for a start at which the files have mistakes
 	keeping       sync.Mutex                                        // held while keepGood is called
-	writing       sync.Mutex                                        // held while the devices are written down
-	malformed     atomic.Uint64                                     // messages that were none
+	writing       sync.Mutex                                        // held while the list of devices is written to the disk
+	malformed     atomic.Uint64                                     // number of malformed messages
 
-	// mutex owns the arbiter and all that follows; it is taken and given back by lock and unlock
-	// alone. Nothing that can block is done under it.
+	// mutex guards the arbiter and all fields that follow. Only lock and unlock acquire and release it. No operation
+	// that can block runs while it is held.
 	mutex       sync.Mutex
 	arb         *arbiter.Arbiter
 	words       *shim.Words
 	file        *statefile.File
-	configured  figures.ConfigState // the configuration in force
+	configured  figures.ConfigState // text and path of the configuration in force
 	sessions    map[ipc.Token]*session
 	jobs        map[ipc.Token]*job
 	jobByID     map[arbiter.JobID]*job
-	jobByOrigin map[jobOrigin]*job // the last of each
+	jobByOrigin map[jobOrigin]*job // last job of each request
 	conns       map[*ipc.Conn]*client
 	ofProcess   map[int][]*session
-	turns       fair.Turns             // has a lock of its own
+	turns       fair.Turns             // has its own lock
 	threadRows  map[int]map[uint32]int // rows of the state file, by lease record and thread
 	kept        keptLimits
 
 	sessionsOf, jobsOf, leasesOf *counts
-	keepers                      map[int]named // who keeps a dead client's memory, by its pid
+	keepers                      map[int]named // processes that keep a dead client's memory, by the client's PID
 	queue                        waiters
 	orphans                      orphans
-	published                    map[*shim.Lease]publication // whose pages show what is free
+	published                    map[*shim.Lease]publication // leases whose pages show the free memory
 	endedJobs                    endedJobs
-	socketLost                   bool // it was said that the socket file is gone; poll's own
+	socketLost                   bool // the loss of the socket was logged; only poll uses this field
 }
 
-// table is the devices that are known, with the reader of each. It never changes: a new table takes its place.
+// table is the set of known devices, with the reader of each. It never changes: a new table replaces it.
 type table struct {
 	devices []inventory.Device
-	readers map[int]*reader // by device
+	readers map[int]*reader // readers by device index
 }
 
-// jobOrigin is a runner's request for a job, by the number that it gave it.
+// jobOrigin identifies a runner's request for a job, by the runner's number for it.
 type jobOrigin struct {
 	runner  procfacts.Started
 	request uint64
 }
 
-// job is the job of one `gpuarb run`. It lasts as long as the runner or any of
-// its processes lives, also if that process never connects: see orphans.go. The runner is
-// watched by its pidfd, so that the job outlives a restart of the daemon without a message.
+// job is the job of one `gpuarb run`. It lasts as long as its runner or any of its processes lives, also if that
+// process never connects (orphans.go). The runner is watched by its pidfd, so that the job survives a restart of the
+// daemon without a message.
 type job struct {
 	id    arbiter.JobID
 	token ipc.Token
@@ -119,13 +120,13 @@ type job struct {
 	uid uint32
 	// namespace is ipc.Peer.Namespace of the runner.
 	namespace uint64
-	repliedTo *client // whom the last reply with it went to
-	index     int     // of its record
-	anchor    watched // what it lives by: the runner, then another process of it
+	repliedTo *client // client that got the last reply with this job; nil: none
+	index     int     // index of its record in the state file
+	anchor    watched // watch on the runner, or on the anchor process after the runner's end
 	members   map[*session]struct{}
-	live      int  // members that have not ended
-	open      bool // it holds what it was to hold, and its runner was told, or will be
-	closed    bool // nothing of it lives but its members
+	live      int  // number of members that have not ended
+	open      bool // the job has its reservation, and its runner has the reply or will get it
+	closed    bool // no process of the job lives except its members
 	budget    accounting.Bytes
 }
 
@@ -133,26 +134,28 @@ type job struct {
 type client struct {
 	d       *Daemon
 	conn    *ipc.Conn
-	s       *session // of a shim, after Hello, Join or Resume
-	tool    bool     // said Hello as a tool
-	request ipc.Type // the last one that was read; the connection's own goroutine's
-	// taken is s.resumes when this connection became the session's.
+	s       *session // session of a shim after Hello, Join or Resume; nil: none
+	tool    bool     // the client sent Hello as a tool
+	request ipc.Type // type of the last request; only the connection's goroutine uses it
+	// resumes is session.resumes at the time when this connection joined the session.
 	resumes int
-	// makers are the threads that messages about the lease makersOf have listed so far, until the last of these messages comes.
+	// makers lists the threads in the messages about the lease makersOf so far, until the last of these messages
+	// arrives.
 	makers   []arbiter.Maker
 	makersOf *shim.Lease
-	// waits is the last request of this connection that was parked, unread says that its client may not have read what
-	// the last reply gave; both are dropped by the connection's own goroutine.
+	// waits is the last request of this connection that was parked. unread says that the client may not have read the
+	// last reply. Only the connection's own goroutine clears them.
 	waits  *parked
 	unread atomic.Bool
 	out    outgoing
-	last   receipt // what that gave; the daemon's lock guards it
+	last   receipt // receipt of the last reply; the daemon's lock guards it
 	turn   fair.Turn
-	feed   *eventStream // of the last request for events, or nil
+	feed   *eventStream // stream of the last request for events; nil: none
 }
 
-// receipt describes an undelivered grant: what the last reply on a connection gave its client. A client that sends its next request has read the
-// reply. If the connection ends before that, the daemon takes the grant back, and the client does not count it. The zero receipt: nothing was given.
+// receipt describes an undelivered grant: what the last reply on a connection gave its client. A client that sends
+// its next request has read the reply. If the connection ends before that, the daemon takes the grant back, and the
+// client does not count it. The zero receipt: nothing was given.
 type receipt struct {
 	job   *job            // job that was opened; nil: none
 	s     *session        // session that was opened; nil: none
@@ -160,53 +163,54 @@ type receipt struct {
 	got   arbiter.Receipt // grant for lease
 }
 
-// parked is a waiting request of a client that is connected. The goroutine of the connection still reads from it meanwhile; notices and
-// the reply go through the connection's queue (outgoing.go). The daemon's lock guards all fields but over.
+// parked is a waiting request of a connected client. The connection's goroutine still reads meanwhile; notices and
+// the reply go through the outgoing queue (outgoing.go). The daemon's lock guards all fields except over.
 type parked struct {
 	cl     *client
-	s      *session // the session that asks; nil: it asks for a session or a job
+	s      *session // session that asks; nil: the request is for a session or a job
 	head   ipc.Header
 	ticket arbiter.TicketID
 	place  int    // index of its record in the state file's tickets; -1: none
-	caller string // the name of the program that its notices begin with; "": the client adds that itself
-	// decide carries out the arbiter's decision. It returns a receipt for what that gives, and a function that sends the reply. The
-	// daemon's lock is held for decide, and not for that function.
+	caller string // program name with which its notices begin; "": the client adds it itself
+	// decide applies the arbiter's decision, with the daemon's lock held. It returns a receipt of the grant, and a
+	// function that sends the reply and is called without the lock.
 	decide func(arbiter.Result) (receipt, func() error)
 
-	over atomic.Bool // the reply is in the connection's queue
+	over atomic.Bool // the reply is in the outgoing queue
 }
 
-// requestKey identifies a request that comes again: by its process, its type and its number.
+// requestKey identifies a repeated request by its process, type and number.
 type requestKey struct {
 	procfacts.Started
 	typ     ipc.Type
 	request uint64
 }
 
-// absent is a waiting request whose client has yet to ask again. The zero value is none.
+// absent is a waiting request whose client has not yet asked again. The zero value: none.
 type absent struct {
 	ticket arbiter.TicketID
-	free   func() // frees its rows in the state file
+	free   func() // frees the rows of the request in the state file
 }
 
-// waiters is the set of requests that wait.
+// waiters is the set of waiting requests.
 type waiters struct {
 	parked  map[arbiter.TicketID]*parked
 	absent  map[requestKey]absent
-	touched []*client     // clients whose queues got messages since the lock was taken
-	due     time.Time     // when to call the arbiter's Tick; zero: not at all
-	sooner  chan struct{} // gets a signal when due is set to an earlier time
+	touched []*client     // clients whose outgoing queues got messages since the lock was acquired
+	due     time.Time     // time of the next call of the arbiter's Tick; zero: none
+	sooner  chan struct{} // receives when due is set to an earlier time
 }
 
 func newWaiters() waiters {
 	return waiters{parked: map[arbiter.TicketID]*parked{}, absent: map[requestKey]absent{}, sooner: make(chan struct{}, 1)}
 }
 
-// left is the set of jobs for which the daemon must find out whether a process of them lives. The daemon's lock guards it.
+// orphans is the set of jobs for which the daemon must find out whether one of their processes lives. The daemon's
+// lock guards it.
 type orphans struct {
 	jobs map[*job]struct{}
-	done chan struct{} // closed when that is known of all jobs that were entered so far
-	wake chan struct{} // a job was entered
+	done chan struct{} // closed when that is known of all queued jobs
+	wake chan struct{} // receives when a job is queued
 }
 
 func newOrphans() orphans {
@@ -215,29 +219,29 @@ func newOrphans() orphans {
 	return orphans{jobs: map[*job]struct{}{}, done: done, wake: make(chan struct{}, 1)}
 }
 
-// reader reads one device in a goroutine of its own, so that nothing else waits for a device that hangs. It reads once a second, and
-// at once if a request waits for a reading. One reading serves all requests that wait.
+// reader reads one device in its own goroutine, so that a device that hangs delays nothing else. It reads once a
+// second, and at once if a request waits for a reading. One reading serves all waiting requests.
 type reader struct {
 	d     *Daemon
 	index int
 	wake  chan struct{}
 	first chan struct{} // closed when the first reading is in the books
 
-	names map[int]named // of processes without a lease; only the goroutine of run uses this field and those up to lost
-	gap   time.Duration // the pause before the next look at what drains
-	pace  *rate.Limiter // one reading in each readOften in the long run, and readBurst at once
-	lost  bool          // as the last reading said
+	names map[int]named // processes without a lease, by PID; only the goroutine of run uses this field and those up to lost
+	gap   time.Duration // pause before the next reading while leases drain
+	pace  *rate.Limiter // on average one reading per readOften, and readBurst at once
+	lost  bool          // the last reading said that the device is lost
 
 	mu     sync.Mutex
-	since  time.Time     // when it last answered, or was first asked
-	asking bool          // a reading is under way
-	failed bool          // the last one got no answer
-	booked chan struct{} // closed when the next reading for the books is over; nil: no goroutine waits for that
+	since  time.Time     // time of the last answer, or of the first question
+	asking bool          // a reading is in progress
+	failed bool          // the last reading failed
+	booked chan struct{} // closed after the next reading for the books; nil: no goroutine waits for it
 
-	draining map[*session]struct{} // dead sessions with a lease there; the daemon's lock guards it
+	draining map[*session]struct{} // dead sessions with a lease on the device; the daemon's lock guards it
 }
 
-// named is the name and the job of a process without a lease, and when they were looked up.
+// named is the name and the job of a process without a lease, and the time when they were read.
 type named struct {
 	start   uint64
 	uid     uint32
@@ -248,37 +252,37 @@ type named struct {
 	at      time.Time
 }
 
-// showing is a lease whose client is shown its memory.
+// publication is a lease whose page shows the free memory.
 type publication struct {
 	s      *session
-	rounds int // that are left
+	rounds int // updates that are left
 }
 
 // keptLimits is the index of the records of limits in the state file.
 type keptLimits struct {
-	of    map[rules.Owner][]int // indexes of each owner's records
+	of    map[rules.Owner][]int // indices of each owner's records
 	count *counts               // number of records, by the user who made the change
-	paths map[uint64]int        // indexes of the records of cgroups' paths, by the numbers of the paths
+	paths map[uint64]int        // indices of the records of cgroups' paths, by the numbers of the paths
 }
 
 func newKeptLimits() keptLimits {
 	return keptLimits{of: map[rules.Owner][]int{}, count: newCounts(limitBounds), paths: map[uint64]int{}}
 }
 
-// scans lets goroutines ask for a look at the devices, and wait for its end.
+// scans lets goroutines request a scan for devices, and wait for its end.
 type scans struct {
 	wake chan struct{}
 	mu   sync.Mutex
-	next chan struct{} // closed when the next look to begin is over
-	last time.Time     // when a look ended
+	next chan struct{} // closed at the end of the next scan to begin
+	last time.Time     // end of the last scan; zero: none
 }
 
 func newScans() scans { return scans{wake: make(chan struct{}, 1), next: make(chan struct{})} }
 
-// stopping says that Stop was called: what a client holds, waits for or leaves is the next daemon's business.
+// stopping reports whether Stop was called. The next daemon then handles what a client holds, waits for or leaves.
 func (d *Daemon) stopping() bool { return d.ctx.Err() != nil }
 
-// rest waits for a time, or until the daemon is stopped.
+// sleep waits for over, or until the daemon is stopped.
 func (d *Daemon) sleep(over <-chan time.Time) {
 	select {
 	case <-d.ctx.Done():

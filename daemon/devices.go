@@ -1,6 +1,6 @@
 package daemon
 
-// This file finds devices in the daemon's table. scan.go fills the table.
+// This file finds devices in the daemon's table, for all files that handle requests. scan.go fills the table.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
@@ -15,33 +15,33 @@ func (d *Daemon) readers() map[int]*reader { return d.known.Load().readers }
 
 func isGPU(dev inventory.Device) bool { return dev.Vendor != accounting.VendorCPU }
 
-// usable returns how many bytes of a device programs can have: a driver may keep a part of it,
-// which the driver's total counts and CUDA's total leaves out.
+// usable returns how many bytes of a device programs can have. A driver may reserve a part, which the driver's total
+// includes and CUDA's total does not.
 func usable(dev inventory.Device) accounting.Bytes {
 	return accounting.Bytes(dev.Total - min(dev.Reserved, dev.Total))
 }
 
-// deviceOf is a device as the arbiter takes it.
+// deviceOf converts a device for the arbiter.
 func (d *Daemon) deviceOf(dev inventory.Device) rules.Device {
 	of := rules.Device{Index: dev.Index, Vendor: dev.Vendor, Name: dev.Name,
 		UUID: dev.UUID, PCI: dev.PCI, Total: usable(dev), From: dev.From}
-	if parent, ok := d.device(func(p *inventory.Device) bool { return dev.Parent != "" && p.UUID == dev.Parent }); ok {
+	if parent, ok := d.findDevice(func(p *inventory.Device) bool { return dev.Parent != "" && p.UUID == dev.Parent }); ok {
 		of.Parent = &parent.Index
 	}
 	return of
 }
 
-// deviceByUUID finds a device. One without a UUID cannot be asked for, only shown.
+// deviceByUUID finds a device by its UUID. Clients cannot request a device without a UUID; reports show it.
 func (d *Daemon) deviceByUUID(uuid ipc.UUID) (inventory.Device, bool) {
-	return d.device(func(dev *inventory.Device) bool { return uuid != (ipc.UUID{}) && dev.UUIDBytes == uuid })
+	return d.findDevice(func(dev *inventory.Device) bool { return uuid != (ipc.UUID{}) && dev.UUIDBytes == uuid })
 }
 
 func (d *Daemon) deviceByIndex(index int) (inventory.Device, bool) {
-	return d.device(func(dev *inventory.Device) bool { return dev.Index == index })
+	return d.findDevice(func(dev *inventory.Device) bool { return dev.Index == index })
 }
 
-// device is the first one that is.
-func (d *Daemon) device(is func(*inventory.Device) bool) (inventory.Device, bool) {
+// findDevice returns the first device for which is returns true.
+func (d *Daemon) findDevice(is func(*inventory.Device) bool) (inventory.Device, bool) {
 	devices := d.devices()
 	for i := range devices {
 		if is(&devices[i]) {
@@ -51,13 +51,13 @@ func (d *Daemon) device(is func(*inventory.Device) bool) (inventory.Device, bool
 	return inventory.Device{}, false
 }
 
-// nameOfDevice is how people know a device.
+// nameOfDevice returns the name of a device in messages, such as "GPU 0".
 func (d *Daemon) nameOfDevice(index int) string {
 	dev, ok := d.deviceByIndex(index)
 	return accounting.DeviceName(index, ok && !isGPU(dev))
 }
 
-// wakeReaders makes each reader read its device now, since the daemon is not idle any more.
+// wakeReaders makes each reader read its device now, because the daemon is no longer idle.
 func (d *Daemon) wakeReaders() {
 	for _, r := range d.readers() {
 		signal(r.wake)

@@ -1,36 +1,41 @@
-// Package daemon composes the parts: configuration, devices, the state that
-// outlived the last daemon, the socket, the filesystem. It owns the one lock
-// that owns the arbiter: every request, reading, death and look at the state
-// takes it for microseconds, and nothing that can block is done under it.
+// Package daemon is gpuarbd itself: it connects the configuration, the devices, the state file, the socket, the
+// filesystem and the arbiter.
 //
-// A request that must wait is parked (queue.go): its connection is read on, and the
-// answer is sent when the arbiter has decided, by a goroutine that waits for nobody. It has
-// a row in the state file, so that order outlives the daemon (recoverqueue.go).
+// The main type is Daemon. Start makes it, Stop ends it, and Reload reads the configuration again. The package
+// decides nothing about memory: package arbiter decides, and this package asks it, carries the decisions out and
+// records them.
 //
-// Order of start: configuration, socket (whoever holds its lock is the daemon),
-// state file, devices, what survived, mount, readiness, clients. Order of stop:
-// the reverse; the state file stays, so that programs go on and the next daemon
-// takes them up again. Stop may come at any moment, also during the start, and waits
-// for no device (stop.go).
+// Locking: Daemon.mutex guards the arbiter and all tables of the daemon. Each request, each reading of a device, each
+// end of a process and each snapshot takes the mutex for microseconds. No operation that can block runs while it is
+// held. A function whose name ends in Locked requires that its caller holds the mutex.
 //
-// Each device has a goroutine that reads it (reader.go), and nothing else asks a
-// driver: one that hangs holds up its own figures alone.
+// A request that must wait is parked (queue.go): the goroutine of its connection still reads. When the arbiter has
+// decided, unlock sends the reply without waiting for the client. A waiting request has a row in the state file, so
+// that the order of the queue survives the daemon (recoverqueue.go).
 //
-// The files, from the bottom up. A file uses files that stand before it, and none that stands after it:
+// Order of start: configuration, socket (a process that holds the socket's lock is the daemon), state file, devices,
+// recovery of what the last daemon left, mount, readiness, clients. Stop runs in the reverse order. The state file
+// stays, so that programs continue and the next daemon resumes their sessions. Stop may be called at any moment, also
+// during the start, and waits for no device (stop.go).
 //
-//   - what knows no daemon: errors, goroutines, machine, options, lastgood, bounds, asker, pages, watched, session, ended, outgoing, looks, texts,
-//     probe;
-//   - the daemon and what its lock guards: daemon;
-//   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, given. Objects of threads: threads. Jobs and
-//     sessions: jobs, sessions. Requests that wait, and grants that were not read: queue, undelivered. Panics: broken. The lock,
-//     and how decisions are carried out as it is given back: lock;
-//   - limits: shown, folders, setlimit, frompages;
-//   - devices: beside, reclaim, idle, reader, scan;
-//   - the ends of processes: orphans, ends;
+// Each device has a goroutine that reads it (reader.go). No other goroutine asks a driver, so that a driver that
+// hangs delays only the figures of its own device.
+//
+// The files, from the bottom up. A file uses only files that are listed before it:
+//
+//   - without knowledge of Daemon: errors, goroutines, machine, options, lastgood, bounds, privileges, pages,
+//     watched, session, endedjobs, outgoing, accesstimes, snapshotcache, probe;
+//   - the daemon and the data that its lock guards: daemon;
+//   - functions that are called with the lock held. Devices: devices. Limits: cgroups, keptlimits, publishlimits.
+//     Objects of threads: threads. Jobs and sessions: jobs, sessions. Waiting requests and undelivered grants: queue,
+//     undelivered. Panics: panics. The lock, and how decisions are carried out when it is released: lock;
+//   - limits: freememory, folders, setlimit, recoverpages;
+//   - devices: bypass, reclaim, idle, reader, scan;
+//   - ends of processes: orphans, processend;
 //   - requests of clients: replies, snapshots, events, metrics, hello, resume, jobopen, tally, attach, admit, cancel;
 //   - time: tick;
-//   - recovery: found, recoverqueue, recover;
-//   - the whole: serve, systemd, reload, duties, stop, statefiles, start.
+//   - recovery: savedprocesses, recoverqueue, recover;
+//   - start and stop of the daemon: serve, systemd, reload, loops, stop, statefiles, start.
 //
 // docs/glossary.md explains the terms.
 package daemon

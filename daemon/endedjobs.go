@@ -1,7 +1,7 @@
 package daemon
 
-// This file remembers the latest jobs that have ended, to say what became of a job to a program that still has its token. jobs.go
-// enters them.
+// This file remembers the latest jobs that have ended. A program that still has the token of such a job gets an error
+// that names the job. jobs.go adds the jobs.
 
 import (
 	"time"
@@ -9,22 +9,22 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// rememberedJobs is how many jobs that have ended are remembered.
+// rememberedJobs is the number of ended jobs that are remembered.
 const rememberedJobs = 1024
 
-// endedJobs are the latest jobs that have ended. The daemon's lock guards them.
+// endedJobs is the set of the latest jobs that have ended. The daemon's lock guards it.
 type endedJobs struct {
 	of     map[ipc.Token]endedJob
-	tokens []ipc.Token // in the order that they ended in
+	tokens []ipc.Token // in the order in which the jobs ended
 }
 
 type endedJob struct {
 	name  string
-	claim bool      // it was a claim
-	at    time.Time // when it ended
+	claim bool      // the job was a claim
+	at    time.Time // time of the end
 }
 
-// remember enters a job that has ended, in the place of the oldest one if there are rememberedJobs.
+// remember adds a job that has ended. If there are rememberedJobs already, it replaces the oldest.
 func (e *endedJobs) remember(token ipc.Token, j endedJob) {
 	if e.of == nil {
 		e.of = map[ipc.Token]endedJob{}
@@ -37,7 +37,7 @@ func (e *endedJobs) remember(token ipc.Token, j endedJob) {
 	e.of[token] = j
 }
 
-// noJob returns the error that tells a program why the job that it names takes it in no more.
+// noJob returns the error for a program that names a job which no longer accepts programs.
 func (e *endedJobs) noJob(token ipc.Token, now time.Time) error {
 	ended, ok := e.of[token]
 	since := now.Sub(ended.at).Round(time.Second)

@@ -1,6 +1,6 @@
 package daemon
 
-// This file has the errors that clients see: each has the status of its reply. All other files of this package use it.
+// This file has the errors that clients see, each with the status of its reply. All files of this package use it.
 
 import (
 	"errors"
@@ -12,10 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// errStopped ends a start while which Stop was called.
+// errStopped is the error of a start or change during which Stop was called.
 var errStopped = errors.New("the daemon is being stopped")
 
-// wireError is an error with the status that the client shall see.
+// wireError is an error with the status of its reply.
 type wireError struct {
 	status ipc.Status
 	text   string
@@ -27,7 +27,7 @@ func refused(status ipc.Status, format string, args ...any) error {
 	return &wireError{status, fmt.Sprintf(format, args...)}
 }
 
-// statusOf finds the status for an error of any part.
+// statusOf returns the status of the reply for an error of any package.
 func statusOf(err error) ipc.Status {
 	var w *wireError
 	var p *ipc.ProtocolError
@@ -70,7 +70,7 @@ func statusOfReason(r arbiter.Reason) ipc.Status {
 	return ipc.StatusInternal
 }
 
-// about is an error that tells whom a refusal in it is about.
+// withCaller adds the name of the refused program to the text of a refusal. It returns other errors unchanged.
 func withCaller(caller string, err error) error {
 	var refusal *arbiter.Result
 	if !errors.As(err, &refusal) {

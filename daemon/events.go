@@ -1,6 +1,6 @@
 package daemon
 
-// This file sends the event history to clients. The package history has the lines.
+// This file sends the event history to clients. serve.go calls it; package history has the lines.
 
 import (
 	"context"
@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// events answers with the event history: the lines that are kept and, if the client follows, new ones until the stream is ended. If
-// the connection fails, it is closed.
+// events answers with the kept lines of the event history and, if the client follows, with new lines until the stream
+// ends. If the connection fails, the stream is closed.
 func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	d, uid := cl.d, cl.conn.Peer().UID
 	followers := d.cache.audienceOf(cl.reader()).follows
@@ -39,7 +39,7 @@ func (cl *client) events(h ipc.Header, r ipc.EventsRequest) error {
 	return nil
 }
 
-// offset is where a request begins to read.
+// offset returns the offset at which a request begins to read.
 func (d *Daemon) offset(r *ipc.EventsRequest) int64 {
 	size, _ := d.history.Size()
 	switch {

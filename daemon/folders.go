@@ -1,10 +1,14 @@
 package daemon
 
-// This file ends limits of cgroups when the cgroup's folder is removed. A limit that was set by path stays, so that a service
-// that is started again has the limit. A limit that was written into /gpu/cgroups, or set with --with-folder, belongs to the folder
-// that the cgroup had then, as in cgroupfs. If a container's monitor is killed, no program tells the daemon that
-// the folder is gone. So the daemon checks the folders once a second, and also before it admits a client, because a new folder
-// at the same path must not inherit the limit. cgroups.go keeps the records of the paths.
+// This file ends limits of cgroups when a cgroup's folder is removed. loops.go calls it once a second, and hello.go
+// before it admits a client. cgroups.go keeps the records of the paths.
+//
+// A limit that was set by path stays, so that a service that is started again has the limit. A limit that was written
+// into /gpu/cgroups, or set with --with-folder, belongs to the folder that the cgroup had then, as in cgroupfs.
+//
+// If a container's monitor is killed, no program reports that the folder is gone. The daemon therefore checks the
+// folders once a second. It also checks before it admits a client, because a new folder at the same path must not
+// inherit the limit.
 
 import (
 	"maps"
@@ -18,7 +22,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// hierarchies returns the folders at which the roots of cgroup hierarchies are mounted, v2 first; nil: they cannot be read.
+// hierarchies returns the mount points of the roots of cgroup hierarchies, v2 first; nil: they cannot be read.
 func hierarchies() (points []string) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {
@@ -36,8 +40,8 @@ func hierarchies() (points []string) {
 	return points
 }
 
-// folderAt returns the lower half of a folder's inode number; 0: there is no folder. In cgroupfs the kernel counts these numbers up, so that
-// a new folder at the same path has another number.
+// folderAt returns the lower half of a folder's inode number; 0: there is no folder. In cgroupfs the kernel counts
+// these numbers up, so that a new folder at an old path has a new number.
 func folderAt(dir string) uint32 {
 	var stat unix.Stat_t
 	if unix.Stat(dir, &stat) != nil || stat.Mode&unix.S_IFMT != unix.S_IFDIR {
@@ -46,8 +50,8 @@ func folderAt(dir string) uint32 {
 	return uint32(stat.Ino)
 }
 
-// folderFor returns folderAt of a cgroup's folder, in the first hierarchy that has the folder. 0: no hierarchy has it, or the
-// asker is not privileged, so that the request will be refused.
+// folderFor returns folderAt of a cgroup's folder, in the first hierarchy that has the folder. 0: no hierarchy has
+// it, or the requester is not privileged, so that the request will be refused.
 func folderFor(by requester, path string) uint32 {
 	if !by.privileged || rules.CheckCgroup(path) != nil {
 		return 0
@@ -73,8 +77,9 @@ func (d *Daemon) boundFolders() map[string]uint32 {
 	return bound
 }
 
-// checkFolders drops the limits of cgroups whose folders are gone, unless a live client still counts in the cgroup. If in is given, it checks
-// only the folders of these cgroups and of those above them, so that the work for one new client does not grow with the number of limits.
+// checkFolders drops the limits of cgroups whose folders are gone, unless a live client still counts in the cgroup.
+// If in is given, it checks only the folders of these cgroups and of their ancestors. The work for one new client
+// then does not grow with the number of limits.
 func (d *Daemon) checkFolders(in ...string) {
 	bound := d.boundFolders()
 	if len(in) > 0 {

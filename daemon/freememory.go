@@ -1,9 +1,11 @@
 package daemon
 
-// A program that asks how much memory is free asks again, some of them before each
-// allocation. So the answer is left in its page and kept true there: each second, and with
-// whatever the program itself is granted. After a minute without a question the program
-// asks once more, so that this is done only for programs that look.
+// This file publishes the free memory on the lease pages of programs that asked for it. attach.go adds a lease;
+// loops.go runs publishFree.
+//
+// A program that asks how much memory is free asks again, some programs before each allocation. The daemon therefore
+// leaves the answer in the page and updates it each second; each grant to the program updates it too. After a minute
+// the program must ask once more, so that the work is done only for programs that use the answer.
 
 import (
 	"time"
@@ -14,13 +16,14 @@ import (
 
 const (
 	publishEvery  = time.Second
-	publishRounds = 60                    // rounds after a question
-	publishBudget = 20 * time.Millisecond // for a round. Who is not reached in time asks
+	publishRounds = 60                    // updates after a question
+	publishBudget = 20 * time.Millisecond // time for one update of all leases; an answer that is not reached grows old, and its program asks again
 )
 
-// publishFree shows those who asked how their memory is now: as many as there is time for, in the random order of a map.
+// publishFree updates the answers on the pages of programs that asked: as many as there is time for, in the random
+// order of a map.
 func (d *Daemon) publishFree() <-chan time.Time {
-	next := time.After(publishEvery) // of the time that pages show, not of the daemon's clock
+	next := time.After(publishEvery) // real time, which pages show; tests may replace the daemon's clock
 	d.lock()
 	defer d.unlock()
 	began := time.Now()
@@ -40,7 +43,7 @@ func (d *Daemon) publishFree() <-chan time.Time {
 	return next
 }
 
-// publishRoomLocked leaves the answer to a question in the asker's page.
+// publishRoomLocked writes the free memory to the page of a lease.
 func publishRoomLocked(l *shim.Lease, room arbiter.Room) {
 	l.Show(shim.Shown{
 		Beyond: min(room.Room, room.Total.Less(room.Used)).Less(room.Credit),

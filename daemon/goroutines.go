@@ -1,7 +1,7 @@
 package daemon
 
-// This file has what the daemon's goroutines are made of: work in the background that is waited for with an end, duties that come round
-// with time, and signals. loops.go lists the duties.
+// This file has helpers for the daemon's goroutines: background work with a deadline, loops and signals. loops.go
+// lists the loops; start.go and stop.go use the rest.
 
 import (
 	"context"
@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// background runs f, and hands on what it returned.
+// background runs f in a goroutine. The channel receives what f returns.
 func background(f func() error) <-chan error {
 	done := make(chan error, 1)
 	go func() { done <- f() }()
 	return done
 }
 
-// errLate says that something has not ended in time.
+// errLate says that background work has not ended in time.
 var errLate = errors.New("too late")
 
-// inTime waits for what is done in the background, until late is over.
+// inTime waits for background work, and returns its error, or errLate if late ends first.
 func inTime(late context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
@@ -34,7 +34,8 @@ func inTime(late context.Context, done <-chan error) error {
 	}
 }
 
-// signal wakes the goroutine that receives from c, a channel with room for one element. A signal that is already there is enough.
+// signal wakes the goroutine that receives from c, a channel with room for one element. A signal that is already
+// pending suffices.
 func signal(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -42,15 +43,14 @@ func signal(c chan struct{}) {
 	}
 }
 
-// duty is something that is done in a goroutine of its own: as often as wake asks for it, and when the time has come that it named
-// itself the last time.
+// loop repeats a function in its own goroutine: when wake receives, and at the time that the last call returned.
 type loop struct {
 	wake <-chan struct{}
 	next <-chan time.Time
 	do   func() (next <-chan time.Time)
 }
 
-// run does it until ctx ends.
+// run repeats the function until ctx ends.
 func (t loop) run(ctx context.Context) {
 	for {
 		select {

@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers Hello, Join and Bye: it opens sessions. resume.go continues those of before.
+// This file answers Hello, Join and Bye: it opens and ends sessions. serve.go calls it. resume.go continues sessions
+// of the last daemon.
 
 import (
 	"errors"
@@ -15,8 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// facts reads what the kernel says about a peer, as long as that is the process that connected. It is to be
-// believed where the pidfd is to be had from the connection afterwards.
+// facts returns what the kernel reports about a peer, provided that the PID still belongs to the process that
+// connected. The caller must afterwards get the pidfd from the connection: only then are the facts valid.
 func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	peer := c.Peer()
 	if peer.PIDFD < 0 {
@@ -24,16 +25,15 @@ func (d *Daemon) facts(c *ipc.Conn) (rules.Process, error) {
 	}
 	f, err := d.inv.FactsOf(startedOf(peer), c.PeerLives)
 	if err != nil {
-		return rules.Process{}, err // which names the process
+		return rules.Process{}, err // the error names the process
 	}
 	p := process(f, peer.PID)
 	setUser(&p, peer)
-	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup of the process may have been made again, without the limit of the one before
+	d.checkFolders(append([]string{p.Cgroup}, p.AlsoIn...)...) // the cgroup may have been created again, without the limit of the removed one
 	return p, nil
 }
 
-// hello opens a session. A shim gets its lease page; a tool gets nothing but an
-// answer.
+// hello opens a session. A shim gets its lease page; a tool gets only a reply.
 func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 	if cl.s != nil || cl.tool {
 		return refused(ipc.StatusOrder, "Hello was said before on this connection")
@@ -45,8 +45,8 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 	var refusal *arbiter.Result
 	switch {
 	case errors.As(err, &refusal) && refusal.Reason == arbiter.ReasonCrowded:
-		// A session whose reservation finds no place in the queue is turned away as a connection that is one too many: libraries of all
-		// versions come again then, and take no device memory meanwhile.
+		// If the queue is full, a session with a reservation is refused like a connection over the limit. Libraries
+		// of all versions then try again, and take no device memory meanwhile.
 		return cl.conn.ReplyError(ipc.Header{}, &ipc.ProtocolError{Status: ipc.StatusTooMany, Text: refusal.Explain})
 	case err != nil:
 		return err
@@ -58,8 +58,7 @@ func (cl *client) hello(h ipc.Header, req ipc.HelloRequest) error {
 	return cl.replyHello(h, s, true)
 }
 
-// helloTool tells a tool that it is heard, and whether the job that it names is one that
-// programs can be started in.
+// helloTool answers the Hello of a tool, and checks that programs can be started in the job that it names.
 func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	rep := ipc.HelloReply{Devices: uint32(len(cl.d.devices()))}
 	if !req.Job.IsZero() {
@@ -75,8 +74,8 @@ func (cl *client) helloTool(h ipc.Header, req *ipc.HelloRequest) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1)
 }
 
-// openSession opens a session with its page and records. One whose memory.min has no
-// room yet waits for it: the reply comes when it is reserved.
+// openSession opens a session with its page and records. If memory.min has no room yet, the session waits: the reply
+// is sent when the memory is reserved.
 func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s *session, waits bool, err error) {
 	c := cl.conn
 	proc, err := d.facts(c)
@@ -112,8 +111,8 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	return s, true, nil
 }
 
-// addSessionLocked makes a session known everywhere: arbiter (by open), reaper, and the state file, where
-// the caller commits it. With a ticket its reservation is yet to be made.
+// addSessionLocked adds a session to the arbiter (by open), the reaper and the state file. The caller commits its
+// record. If it returns a ticket, the reservation is still to be made.
 func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest, page *ipc.LeasePage,
 	open func(arbiter.SessionRequest) (arbiter.SessionInfo, error)) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
@@ -156,12 +155,12 @@ func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRe
 	return s, info.Waiting, nil
 }
 
-// sessionDecidedLocked carries out what became of a session that waited for its reservation.
-// Only now would the next daemon take it up: before that its client knows no token of it.
+// sessionDecidedLocked applies the decision for a session that waited for its reservation. The record is committed
+// only now: before this reply the client knows no token that the next daemon could accept.
 func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
 	if !dec.Granted || s.dead {
-		delete(s.conns, cl.conn) // which the answer has yet to go out on
+		delete(s.conns, cl.conn) // the reply is still to be sent on it
 		d.endSessionLocked(s)
 		err := refused(ipc.StatusNoSession, "the session has ended")
 		if !dec.Granted {
@@ -182,7 +181,7 @@ func (cl *client) sessionDecidedLocked(h ipc.Header, s *session, dec arbiter.Res
 	}
 }
 
-// replyHello tells a client what its session is, with the page when withPage says so.
+// replyHello sends a client the reply to Hello or Resume, with the page if withPage.
 func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	cl.takeLock()
 	rep, fd, err := cl.d.helloReplyLocked(s, withPage)
@@ -194,8 +193,8 @@ func (cl *client) replyHello(h ipc.Header, s *session, withPage bool) error {
 	return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, fd)
 }
 
-// helloReplyLocked is the reply to Hello or Resume. The descriptor is the caller's to close, since the session can end at any moment, and its own
-// with it; −1 where none is wanted.
+// helloReplyLocked returns the reply to Hello or Resume. The caller must close the descriptor: it is a copy, because
+// the session can end at any moment and closes its own. −1: the page is not wanted.
 func (d *Daemon) helloReplyLocked(s *session, withPage bool) (rep ipc.HelloReply, fd int, err error) {
 	rep = ipc.HelloReply{Session: s.token, Devices: uint32(len(d.devices())), OnLoss: lossOf(d.config.Load()),
 		Flags: ipc.AbleRoom | ipc.AbleObjects | ipc.AbleDriver | ipc.AbleCopies | ipc.AbleAside, HostMax: uint64(d.arb.HostMax(s.id))}
@@ -219,8 +218,8 @@ func lossOf(c *config.Config) uint32 {
 	return ipc.LossOpen
 }
 
-// joinSessionLocked returns the live session of a token that belongs to the peer's process, and
-// makes the connection one of its.
+// joinSessionLocked returns the live session with a token if it belongs to the peer's process, and adds the
+// connection to it.
 func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, error) {
 	s := d.sessions[token]
 	if s == nil || s.dead {
@@ -236,7 +235,7 @@ func (d *Daemon) joinSessionLocked(token ipc.Token, c *ipc.Conn) (*session, erro
 	return s, nil
 }
 
-// join makes this connection one of a session's.
+// join adds this connection to a session.
 func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 	if cl.s != nil {
 		return rep, refused(ipc.StatusOrder, "this connection belongs to a session already")
@@ -252,11 +251,11 @@ func (cl *client) join(r *ipc.JoinRequest) (rep ipc.JoinReply, err error) {
 	return rep, nil
 }
 
-// bye ends the session in good order.
+// bye ends the session at the client's request.
 func (cl *client) bye(*ipc.Empty) (rep ipc.Empty, err error) {
 	cl.takeLock()
 	defer cl.d.unlock()
-	delete(cl.s.conns, cl.conn) // which the answer has yet to go out on
+	delete(cl.s.conns, cl.conn) // the reply is still to be sent on it
 	cl.d.endSessionLocked(cl.s)
 	return rep, nil
 }

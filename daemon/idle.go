@@ -1,24 +1,26 @@
 package daemon
 
-// This file decides whether the daemon is idle. A GPU that no program uses may be put to sleep by the kernel, and each reading wakes
-// it, which runs down a laptop's battery. So the readers (reader.go) read seldom while the daemon has nothing to do, and
-// do not read a device that is asleep.
+// This file decides whether the daemon is idle. The kernel may suspend a GPU that no program uses, and each reading
+// wakes it, which drains a laptop's battery. The readers (reader.go) therefore read rarely while the daemon is idle,
+// and skip suspended devices. accesstimes.go has the times.
 
-// looked notes a look at the state by a user: with a command, a file or the page. After a pause it wakes the readers.
+// noteAccess records that a user reads the state: with a command, a file or the web page. After a pause it wakes the
+// readers.
 func (d *Daemon) noteAccess() {
 	if d.access.noteUser(d.now()) {
 		d.wakeReaders()
 	}
 }
 
-// looked notes a look of a client. A look of the process that serves the page counts only while a browser shows the page.
+// noteAccess records that a client reads the state. Reads by the web page's server count only while a browser shows
+// the page.
 func (cl *client) noteAccess() {
 	if !cl.d.page.Is(cl.conn.Peer().PID) || cl.d.access.notePage(cl.d.now()) {
 		cl.d.noteAccess()
 	}
 }
 
-// idle reports whether there is no session and no job, and no user has looked at the state for activeFor.
+// idle reports whether there are no sessions and no jobs, and no user has read the state for activeFor.
 func (d *Daemon) idle() bool {
 	if d.access.recent(d.now()) {
 		return false

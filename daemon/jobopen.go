@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers requests for jobs: `gpuarb run` and `gpuarb claim` open and close them. jobs.go has what happens to a job in between.
+// This file answers requests for jobs: `gpuarb run` and `gpuarb claim` open and close them. serve.go calls it.
+// jobs.go has the life of a job in between.
 
 import (
 	"errors"
@@ -15,8 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// jobOpen opens a job for the process at the other end. One that has to wait for its
-// device, slot or reservation is answered when it has them.
+// jobOpen opens a job for the process at the other end. If the job must wait for its device, slot or reservation, the
+// reply is sent when it has them.
 func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	d, c := cl.d, cl.conn
 	if req.Flags&ipc.JobNoWait != 0 {
@@ -37,7 +38,7 @@ func (cl *client) jobOpen(h ipc.Header, req ipc.JobOpenRequest) error {
 	return ipc.Reply(c, h, ipc.StatusOK, &rep, -1)
 }
 
-// openJob opens a job, or parks the request for one.
+// openJob opens a job, or parks the request for it.
 func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process) (rep ipc.JobOpenReply, waits bool, err error) {
 	peer := cl.conn.Peer()
 	cl.takeLock()
@@ -70,7 +71,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	return d.openReplyLocked(j), false, nil
 }
 
-// checkJobLocked checks what a request for a job may not ask for.
+// checkJobLocked returns an error if a request for a job asks for more than the user may have or than any device has.
 func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	if r.Priority > 0 && !peer.Privileged {
 		return refused(ipc.StatusPermission, "a priority of %d: only root may go above 0%s", r.Priority, wording.NotRoot(peer.Namespace))
@@ -89,8 +90,8 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 	return d.jobsOf.full(peer.PID, peer.UID, peer.Privileged)
 }
 
-// checkJobDevicesLocked checks the devices that a request names, or that it needs there to be. The processor is no GPU: a
-// request for any device is not given the processor, and neither is a request of a gpuarb that does not know it yet.
+// checkJobDevicesLocked checks the devices that a request names or needs. The processor is not a GPU: a request for
+// any device does not get it, and neither does a request of an older gpuarb that does not know it.
 func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
 	named, needsGPU := r.Device[:r.Devices], ipc.JobAny|ipc.JobClaim
 	reserves := r.Min != 0 && r.Min != ipc.NoLimit || r.MinShare != 0
@@ -117,8 +118,8 @@ func (d *Daemon) checkJobDevicesLocked(r *ipc.JobOpenRequest) error {
 	return nil
 }
 
-// fitsSomeDeviceLocked refuses a budget that is larger than every device: a budget
-// that limits nothing is a mistake. The processor counts for those who name it.
+// fitsSomeDeviceLocked refuses a budget that is larger than every device, because a budget that limits nothing is a
+// mistake. The processor counts only if the request names it.
 func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequest) error {
 	var largest accounting.Bytes
 	for _, dev := range d.devices() {
@@ -132,14 +133,14 @@ func (d *Daemon) fitsSomeDeviceLocked(budget accounting.Size, r *ipc.JobOpenRequ
 		}
 	}
 	if largest == 0 {
-		return nil // no device, or none that tells its size
+		return nil // no device, or no device with a known size
 	}
 	return refused(ipc.StatusRange, "a budget of %d bytes is larger than the largest device, which has %d: "+
 		"`gpuarb devices` lists them", budget.Of(largest), largest)
 }
 
-// addJobLocked makes a job known to the arbiter and the reaper, and writes its record, which
-// counts from commitJobLocked on.
+// addJobLocked adds a job to the arbiter and the reaper, and writes its record. commitJobLocked makes the record
+// count.
 func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, proc rules.Process,
 	place arbiter.Place) (*job, arbiter.JobInfo, error) {
 	var none arbiter.JobInfo
@@ -179,7 +180,7 @@ func (d *Daemon) addJobLocked(c *ipc.Conn, h ipc.Header, r *ipc.JobOpenRequest, 
 	return j, info, nil
 }
 
-// jobOfRetry is the job of a request that comes again because its answer was lost.
+// jobOfRetry returns the job that an earlier copy of a repeated request has opened, whose reply was lost.
 func (d *Daemon) jobOfRetry(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) *job {
 	if r.Flags&ipc.JobRetry == 0 {
 		return nil
@@ -209,7 +210,7 @@ func (d *Daemon) openReplyLocked(j *job) ipc.JobOpenReply {
 	return rep
 }
 
-// jobDecidedLocked carries out what became of a job that waited.
+// jobDecidedLocked applies the decision for a job that waited.
 func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (receipt, func() error) {
 	d := cl.d
 	if dec.Job == nil || d.jobs[j.token] != j {
@@ -225,7 +226,7 @@ func (cl *client) jobDecidedLocked(h ipc.Header, j *job, dec arbiter.Result) (re
 	return receipt{job: j}, func() error { return ipc.Reply(cl.conn, h, ipc.StatusOK, &rep, -1) }
 }
 
-// replyJobRefusal tells the runner why it has no job.
+// replyJobRefusal sends the runner the reason for the refusal of its job.
 func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 	rep := ipc.JobOpenReply{Text: ipc.MakeText(r.Explain)}
 	if r.Reason == arbiter.ReasonCrowded {
@@ -234,8 +235,8 @@ func (cl *client) replyJobRefusal(h ipc.Header, r *arbiter.Result) error {
 	return reply(cl, h, arbiter.Result{Reason: r.Reason, Explain: r.Explain}, &rep)
 }
 
-// jobClose gives back what a job holds beyond its processes. From its runner it is the
-// runner's leave, too: what is inside goes on, and the job ends with the last of it.
+// jobClose releases the job's reservation and devices. Programs of the job keep what they use. If the runner sends
+// it, the runner also leaves: the job ends with its last process.
 func (cl *client) jobClose(r *ipc.JobCloseRequest) (ipc.Empty, error) {
 	d, peer := cl.d, cl.conn.Peer()
 	cl.takeLock()

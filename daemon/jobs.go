@@ -1,7 +1,7 @@
 package daemon
 
-// This file has the life of a job, from its record to its end. jobopen.go answers requests for jobs; orphans.go looks for the processes of a
-// job whose runner has ended.
+// This file has the life of a job, from its record to its end. jobopen.go answers requests for jobs; orphans.go
+// searches for the processes of a job whose runner has ended.
 
 import (
 	"time"
@@ -15,22 +15,22 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// mostJobs is above the number of any job that there was: a record with a higher one is damaged.
+// mostJobs is higher than any job number: a record with a higher number is damaged.
 const mostJobs = 1 << 62
 
-// The values of Job.Released in the state file.
+// Values of Job.Released in the state file.
 const (
-	jobReleased     = 1 // the job holds nothing beyond its processes any more
-	jobCommandEnded = 2 // the job's command has ended, and the job holds what it held
+	jobReleased     = 1 // the job holds nothing but what its processes use
+	jobCommandEnded = 2 // the job's command has ended, and the job still holds its reservation
 )
 
-// newJob is the job of a record. Nobody knows it yet.
+// newJob returns the job of a record. The job is in no table yet.
 func newJob(index int, r *statefile.Job) *job {
 	return &job{members: map[*session]struct{}{}, id: arbiter.JobID(r.ID), token: r.Token,
 		jobOrigin: jobOrigin{procfacts.Started{PID: int(r.RunnerPID), StartTicks: r.RunnerStart}, r.Request}, uid: r.UID, index: index, anchor: watched{pidfd: -1}}
 }
 
-// jobRequest is a record's request, as the arbiter takes it.
+// jobRequest converts the request in a record for the arbiter.
 func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	has := func(flag uint32) bool { return r.Flags&flag != 0 }
 	request := arbiter.JobRequest{Process: proc, Max: optionalSize(r.Max, r.MaxPerMille), Min: optionalSize(r.Min, r.MinPerMille),
@@ -46,7 +46,7 @@ func jobRequest(proc rules.Process, r *statefile.Job) arbiter.JobRequest {
 	return request
 }
 
-// nameOf is the name of a record's job. The file may have been damaged.
+// nameOf returns the name of a record's job; "": there is none, or the file is damaged.
 func nameOf(r *statefile.Job) string {
 	name := statefile.SecondOf(&r.Command)
 	if ipc.CheckName(name) != nil {
@@ -55,10 +55,10 @@ func nameOf(r *statefile.Job) string {
 	return name
 }
 
-// maxWaitMillis is a wait so long that it makes no difference: a hundred years.
+// maxWaitMillis is the longest wait, a hundred years: practically forever.
 const maxWaitMillis = 100 * 365 * 24 * 3600 * 1000
 
-// enterJobLocked enters a job wherever it is looked for.
+// enterJobLocked adds a job to the daemon's tables.
 func (d *Daemon) enterJobLocked(j *job) {
 	if len(d.sessions)+len(d.jobs) == 0 {
 		d.wakeReaders()
@@ -67,8 +67,7 @@ func (d *Daemon) enterJobLocked(j *job) {
 	d.jobsOf.add(j.runner.PID, j.uid)
 }
 
-// commitJobLocked is for a job that has got what it waited for: from here on it outlives the
-// daemon.
+// commitJobLocked records what a job has got. From here on the job survives the daemon.
 func (d *Daemon) commitJobLocked(j *job, info arbiter.JobInfo) {
 	record := d.file.Jobs.At(j.index)
 	record.Given = 0
@@ -87,7 +86,7 @@ func (d *Daemon) commitJobLocked(j *job, info arbiter.JobInfo) {
 	faults.At("job.committed")
 }
 
-// devicesOf is the indices of the devices that a job was given, as they are now.
+// devicesOf returns the current indices of the devices that a job was given.
 func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
 	for _, given := range r.Devices[:min(r.Given, statefile.MaxDevices)] {
 		dev, ok := d.deviceByUUID(given.UUID)
@@ -101,7 +100,8 @@ func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
 	return indices
 }
 
-// watchJob watches the process that a job lives by. When the process ends, another process of the job is looked for.
+// watchJob watches the process on which a job depends. When that process ends, the daemon searches for another
+// process of the job.
 func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 	return j.anchor.watch(d.reaper, by, pidfd, func() {
 		switch {
@@ -110,12 +110,13 @@ func (d *Daemon) watchJob(j *job, by procfacts.Started, pidfd int) error {
 			d.commandEndedLocked(j, "")
 			d.runnerEndedLocked(j)
 		default:
-			d.endRunnerLocked(j) // no program was told of it
+			d.endRunnerLocked(j) // no program knows the job yet
 		}
 	})
 }
 
-// commandEndedLocked notes that a job's command has ended; left names what it left behind, "" if that is not known.
+// commandEndedLocked records that a job's command has ended. left names the process that it left running; "": not
+// known.
 func (d *Daemon) commandEndedLocked(j *job, left string) {
 	if r := d.file.Jobs.At(j.index); r.Released == 0 {
 		r.Released = jobCommandEnded
@@ -123,7 +124,7 @@ func (d *Daemon) commandEndedLocked(j *job, left string) {
 	d.arb.CommandEnded(j.id, left)
 }
 
-// runnerEndedLocked notes that a job's runner or anchor process has ended, and looks for another process of the job.
+// runnerEndedLocked handles the end of a job's runner or anchor process: it queues a search for another process.
 func (d *Daemon) runnerEndedLocked(j *job) {
 	d.unwatchRunnerLocked(j)
 	d.queueSearchLocked(j)
@@ -135,7 +136,8 @@ func (d *Daemon) unwatchRunnerLocked(j *job) {
 	d.file.Jobs.At(j.index).RunnerPID = 0
 }
 
-// queueSearchLocked enters a job for the next search for its processes, unless it has an anchor process, a session or has ended.
+// queueSearchLocked queues a job for the next search for its processes, unless the job has ended or has an anchor
+// process or a session.
 func (d *Daemon) queueSearchLocked(j *job) {
 	if j.closed || j.anchor.PID != 0 || j.live > 0 || d.stopping() {
 		return
@@ -147,13 +149,13 @@ func (d *Daemon) queueSearchLocked(j *job) {
 	signal(d.orphans.wake)
 }
 
-// endRunnerLocked is for a job that nobody can start programs in any more.
+// endRunnerLocked closes a job: no more programs can be started in it. The job ends with its last session.
 func (d *Daemon) endRunnerLocked(j *job) {
 	if d.jobs[j.token] != j || j.closed {
 		return
 	}
 	j.closed = true
-	if j.open { // programs were told of it
+	if j.open { // programs may know its token
 		d.endedJobs.remember(j.token, endedJob{name: d.arb.JobName(j.id), claim: d.file.Jobs.At(j.index).Flags&ipc.JobClaim != 0, at: d.now()})
 	}
 	d.arb.CloseJob(d.now(), j.id)
@@ -161,7 +163,7 @@ func (d *Daemon) endRunnerLocked(j *job) {
 	d.dropJobLocked(j)
 }
 
-// dropJobLocked forgets a job if it is closed and without processes.
+// dropJobLocked removes a job from all tables if it is closed and has no sessions.
 func (d *Daemon) dropJobLocked(j *job) {
 	if !j.closed || len(j.members) > 0 || d.jobs[j.token] != j {
 		return
@@ -171,14 +173,14 @@ func (d *Daemon) dropJobLocked(j *job) {
 	faults.At("job.freed")
 	delete(d.jobs, j.token)
 	delete(d.jobByID, j.id)
-	if d.jobByOrigin[j.jobOrigin] == j { // else that of another of the runner's connections
+	if d.jobByOrigin[j.jobOrigin] == j { // otherwise the entry belongs to another connection of the runner
 		delete(d.jobByOrigin, j.jobOrigin)
 	}
 	d.jobsOf.drop(j.runner.PID, j.uid)
 	d.dropLimitsLocked(rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)})
 }
 
-// ownJobLocked finds a job that is the peer's to end.
+// ownJobLocked returns the job with a token if the peer may end it.
 func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	j := d.jobs[token]
 	if j == nil {
@@ -190,9 +192,9 @@ func (d *Daemon) ownJobLocked(token ipc.Token, peer ipc.Peer) (*job, error) {
 	return j, nil
 }
 
-// jobOfLocked finds the job that a client says it belongs to. Its token is a secret of
-// the job's processes. The job's user and privileged peers may use it; the token of a job of root's may be used by every user, because
-// a process of the job may have become another user.
+// jobOfLocked returns the job that a client says it belongs to. The job's token is a secret of its processes. The
+// job's user and privileged peers may use it. Every user may use the token of a job of root, because a process of
+// that job may have changed its user.
 func (d *Daemon) jobOfLocked(token ipc.Token, peer ipc.Peer) (arbiter.JobID, error) {
 	if token == (ipc.Token{}) {
 		return 0, nil

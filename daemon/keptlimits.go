@@ -1,7 +1,8 @@
 package daemon
 
-// This file writes the arbiter's table of live limits to the state file and reads it back, so that live limits outlive a restart of the
-// daemon. setlimit.go changes limits; folders.go ends the limits of cgroups whose folders are gone.
+// This file writes the arbiter's table of live limits to the state file and reads it back, so that live limits
+// survive a restart of the daemon. setlimit.go changes limits; folders.go ends limits of cgroups whose folders are
+// gone.
 
 import (
 	"math"
@@ -15,17 +16,17 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// ofNobody is the start time in records of limits of users and cgroups. A daemon of an older version, which takes such a record for that of
-// a process, finds no process with it.
+// ofNobody is the start time in records of limits of users and cgroups. An older daemon takes such a record for a
+// process's, and finds no process with this start time.
 const ofNobody = ^uint64(0)
 
-// The values of Limit.Privileged in the state file.
+// Values of Limit.Privileged in the state file.
 const (
 	limitForces = 1 // a privileged user set the limit, which may exceed the rules
 	limitLowers = 2 // the limit was read from a client's page, and counts only if it lowers
 )
 
-// recordForLocked returns a record without values for a row of an owner.
+// recordForLocked returns a record for a row of an owner, without the row's value.
 func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit {
 	r := statefile.Limit{Target: uint32(of.Kind), ID: of.ID, Start: of.Start, Device: int32(row.Device), UID: row.UID}
 	switch of.Kind {
@@ -59,11 +60,11 @@ func (d *Daemon) ownerOfLocked(r *statefile.Limit) rules.Owner {
 	return of
 }
 
-// setBits are the bits of a record's Set that say which limits it has.
+// setBits are the bits of a record's Set, which say which limits the record has.
 var setBits = map[rules.File]uint32{rules.MemoryMax: ipc.SetMax, rules.MemoryMin: ipc.SetMin, rules.StreamsMax: ipc.SetStreams, rules.SlotsMax: ipc.SetSlots}
 
-// overrides reports whether a row on one device overrides an earlier one that the owner set on every device. Of all pairs of rows only
-// this one may be in either order in the table.
+// overrides reports whether a row for one device overrides an earlier row that the owner set for every device. Only
+// for such a pair does the order in the table matter.
 func overrides(row rules.Row, earlier []rules.Row) bool {
 	return !row.Own && row.Device != rules.AllDevices && slices.ContainsFunc(earlier, func(r rules.Row) bool {
 		return r.Own && r.Device == rules.AllDevices && r.File == row.File
@@ -103,7 +104,7 @@ func changeIn(r *ipc.LimitRequest) (change rules.Change) {
 	return change
 }
 
-// rowsOf returns the rows of the table that a record stands for.
+// rowsOf returns the rows of the table that a record represents.
 func rowsOf(r *statefile.Limit) []rules.Row {
 	request := ipc.LimitRequest{Set: r.Set, Max: r.Max, MaxShare: r.MaxPerMille, Min: r.Min, MinShare: r.MinPerMille,
 		Streams: min(r.Streams, math.MaxInt32), Slots: min(r.Slots, math.MaxInt32)}
@@ -116,8 +117,8 @@ func rowsOf(r *statefile.Limit) []rules.Row {
 	return rows
 }
 
-// roomForLimitLocked returns an error if a change needs one more record and there may be no more. It is called before the change is made. Changes
-// of a device's limits are always made: if there is no room, the log says so.
+// roomForLimitLocked returns an error if a change needs another record and the user may have no more. It is called
+// before the change. Changes of a device's limits are always made: if the file has no room, the log says so.
 func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
 	rows := d.arb.Limits(of)
 	isNew := func(next rules.Row) bool {
@@ -129,12 +130,13 @@ func (d *Daemon) roomForLimitLocked(of rules.Owner, change rules.Change) error {
 	return d.kept.count.full(0, change.UID, change.Privileged)
 }
 
-// keepLimitsLocked makes the records of an owner equal to the rows that the arbiter's table has of it: for each device one record of the
-// rows that the owner set, and one of the rows that a privileged user set.
+// keepLimitsLocked makes an owner's records equal to the owner's rows in the arbiter's table. Each device gets one
+// record of the rows that the owner set, and one of the rows that a privileged user set.
 //
-// It does not write to a live record, because a daemon that died meanwhile would leave half of the old limit and half of the new one. It writes
-// new records before it frees old ones. If the daemon dies in between, both are left, and recoverLimitsLocked lets the record with more limits
-// count. If the table is full, it frees an old record first: a daemon that dies in between has then lost that limit.
+// It never changes a live record: a daemon that dies meanwhile would leave half of the old limit and half of the new
+// one. It writes new records before it frees old ones. If the daemon dies in between, both remain, and
+// recoverLimitsLocked uses the record with more limits. If the table is full, it frees an old record first: a crash
+// in between loses that limit.
 func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	var want []statefile.Limit
 	rows := d.arb.Limits(of)
@@ -188,7 +190,7 @@ func (d *Daemon) keepLimitsLocked(of rules.Owner) {
 	d.dropCgroupLocked(of)
 }
 
-// indexLimitLocked enters a record in the index.
+// indexLimitLocked adds a record to the index.
 func (d *Daemon) indexLimitLocked(i int) {
 	r := d.file.Limits.At(i)
 	of := d.ownerOfLocked(r)
@@ -209,13 +211,14 @@ func (d *Daemon) freeLimitLocked(i int) {
 	d.file.Limits.Free(i)
 }
 
-// dropLimitsLocked removes all live limits of an owner, from the arbiter's table and from the state file.
+// dropLimitsLocked removes all live limits of an owner from the arbiter's table and from the state file.
 func (d *Daemon) dropLimitsLocked(of rules.Owner) {
 	d.arb.DropLimits(d.now(), of)
 	d.keepLimitsLocked(of)
 }
 
-// dropRuleLimitsLocked frees the records of live limits of rules that the arbiter has dropped, because the configuration was loaded again.
+// dropRuleLimitsLocked frees the records of rules' live limits that the arbiter dropped when the configuration was
+// reloaded.
 func (d *Daemon) dropRuleLimitsLocked() {
 	for of := range d.kept.of {
 		if of.Kind == rules.OfRule {
@@ -224,9 +227,9 @@ func (d *Daemon) dropRuleLimitsLocked() {
 	}
 }
 
-// recoverLimitsLocked fills the arbiter's table with the limits that the last daemon kept. It must be called before jobs and sessions are
-// recovered, so that they begin with their limits. It frees the records of rules that are no longer in the configuration, or have changed
-// there, and of cgroups whose path is not known.
+// recoverLimitsLocked fills the arbiter's table with the limits that the last daemon recorded. It must be called
+// before jobs and sessions are recovered, so that they begin with their limits. It frees the records of rules that
+// the configuration no longer has or has changed, and of cgroups whose path is not known.
 func (d *Daemon) recoverLimitsLocked() {
 	d.recoverCgroupsLocked()
 	all := map[rules.Owner][]*statefile.Limit{}
@@ -250,7 +253,8 @@ func (d *Daemon) recoverLimitsLocked() {
 	}
 }
 
-// inOrder returns the rows of an owner's records in an order that has the effect of the one in which they were set.
+// inOrder returns the rows of an owner's records in an order with the same effect as the order in which they were
+// set.
 func inOrder(records []*statefile.Limit) (rows []rules.Row) {
 	type ranked struct {
 		rules.Row
@@ -269,9 +273,12 @@ func inOrder(records []*statefile.Limit) (rows []rules.Row) {
 	return rows
 }
 
-// rankOf returns the rank of a limit in a record among those of one owner, which are restored in order of their ranks: limits of privileged
-// users before the owner's own, limits for all devices before those for one device, and of two records for one device the one with more
-// limits last. A limit of one device that overrides the owner's own limit for all devices comes right after that.
+// rankOf returns the rank of a limit among the records of one owner. Limits are restored in order of rank:
+//
+//   - limits of privileged users before the owner's own;
+//   - limits for all devices before limits for one device;
+//   - of two records for one device, the record with more limits last;
+//   - a limit for one device that overrides the owner's own limit for all devices directly after that limit.
 func rankOf(r *statefile.Limit, file rules.File) int {
 	rank := bits.OnesCount32(r.Set & (1<<statefile.LimitOverrides - 1))
 	if r.Device >= 0 {
@@ -286,8 +293,8 @@ func rankOf(r *statefile.Limit, file rules.File) int {
 	return rank
 }
 
-// dropOrphanLimitsLocked drops the limits of jobs and processes that were not recovered, and the records that a daemon left that died while it
-// wrote.
+// dropOrphanLimitsLocked drops the limits of jobs and processes that were not recovered, and incomplete records of a
+// daemon that died while it wrote them.
 func (d *Daemon) dropOrphanLimitsLocked() {
 	for of := range d.kept.of {
 		_, err := d.arb.LimitOwner(of)
@@ -297,7 +304,7 @@ func (d *Daemon) dropOrphanLimitsLocked() {
 			d.keepLimitsLocked(of) // the last daemon may have died before it freed the old record
 		}
 	}
-	for id := range d.kept.paths { // it may have died after it wrote a path and before it wrote the limit
+	for id := range d.kept.paths { // the last daemon may have died between the path and the limit
 		d.dropCgroupLocked(rules.Owner{Kind: rules.OfCgroup, Path: d.cgroupLocked(id)})
 	}
 }

@@ -1,8 +1,10 @@
 package daemon
 
-// This file keeps the last configuration without mistakes on the disk, so that after a typo and a restart the daemon has the
-// limits of before, instead of none. The kept text is that of config.Config.String, in one file for each main file of a
-// configuration: several daemons may run on a machine, each with a --config of its own.
+// This file keeps the last configuration without mistakes on the disk. After a typo and a restart the daemon then has
+// the earlier limits instead of none. start.go and reload.go call it.
+//
+// The kept text is that of config.Config.String. Each main configuration file has its own kept file, because several
+// daemons may run on a machine, each with its own --config.
 
 import (
 	"cmp"
@@ -22,14 +24,15 @@ import (
 // systemState is the folder of files that the system's daemon keeps over a reboot.
 const systemState = "/var/lib/gpuarb"
 
-// longestName is the longest name of a kept file, in bytes, that is the path of a configuration; a longer path's is a hash of it.
+// longestName is the longest name of a kept file in bytes. The name is the escaped path of the configuration, or for
+// a longer path a hash of it.
 const longestName = 200
 
-// shownMistakes bounds the mistakes of a configuration that snapshots have, for tables and `gpuarb doctor`. The log has all.
+// shownMistakes is the number of mistakes of a configuration that snapshots show. The log has all.
 const shownMistakes = 5
 
-// stateFolder returns the folder of files that a daemon keeps over a reboot: the one that systemd gives it, else that of the
-// system or of its user; "": it has none.
+// stateFolder returns the folder of files that a daemon keeps over a reboot: the folder that systemd names, or else
+// the folder of the system or of the user. "": there is none.
 func (o Options) stateFolder() string {
 	if given, _, _ := strings.Cut(os.Getenv("STATE_DIRECTORY"), ":"); given != "" {
 		return given
@@ -47,7 +50,7 @@ func (o Options) stateFolder() string {
 	return filepath.Join(home, ".local", "state", "gpuarb")
 }
 
-// lastGoodPath returns the path at which the last good configuration with a main file is kept; "": there is no folder for it.
+// lastGoodPath returns the path of the kept configuration for a main file; "": there is no folder for it.
 func (o Options) lastGoodPath(main string) string {
 	folder := o.stateFolder()
 	if folder == "" {
@@ -60,7 +63,7 @@ func (o Options) lastGoodPath(main string) string {
 	return filepath.Join(folder, "config", name)
 }
 
-// lastGood reads the last good configuration with a main file, and when it was kept. The error says why there is none.
+// lastGood reads the last good configuration for a main file, and when it was kept. The error says why there is none.
 func (o Options) lastGood(main string) (*config.Config, time.Time, error) {
 	path := o.lastGoodPath(main)
 	info, err := os.Stat(path)
@@ -75,14 +78,14 @@ func (o Options) lastGood(main string) (*config.Config, time.Time, error) {
 	return c, info.ModTime(), err
 }
 
-// keepLastGood writes a configuration to the disk as the last good one with a main file, unless it is there already.
+// keepLastGood writes a configuration to the disk as the last good one for a main file, unless it is already there.
 func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 	path, text := o.lastGoodPath(main), c.String()
 	if path == "" {
 		return errors.New("there is no folder for it: neither STATE_DIRECTORY nor XDG_STATE_HOME nor HOME is set")
 	}
 	if data, err := os.ReadFile(path); err == nil && string(data) == text {
-		return os.Chmod(path, 0o600) // daemons before gave it another mode
+		return os.Chmod(path, 0o600) // older daemons used another mode
 	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return err
@@ -104,8 +107,8 @@ func (o Options) keepLastGood(main string, c *config.Config) (err error) {
 	return os.Rename(file.Name(), path)
 }
 
-// loadOrLastGood reads the configuration. If its files have mistakes it returns the last good one instead, with the mistakes. If
-// there is no last good one, the error is that of the files.
+// loadOrLastGood reads the configuration. If its files have mistakes, it returns the last good configuration, with
+// the mistakes. If there is none, it returns the error of the files.
 func (o Options) loadOrLastGood() (l loaded, err error) {
 	l.config, l.main, err = o.load()
 	var mistakes config.Mistakes
@@ -123,15 +126,15 @@ func (o Options) loadOrLastGood() (l loaded, err error) {
 	return l, nil
 }
 
-// loaded is a configuration that was read, and where it is from.
+// loaded is a configuration that was read, with its source.
 type loaded struct {
 	config   *config.Config
-	main     string          // path of the main file; "": the system's
-	mistakes config.Mistakes // in the files; config is then the last good one; nil: none
-	since    time.Time       // if there are mistakes: when the last good one was kept
+	main     string          // path of the main file; "": the system's default
+	mistakes config.Mistakes // mistakes in the files, and config is the last good one; nil: none
+	since    time.Time       // time at which the last good configuration was kept; zero: there are no mistakes
 }
 
-// few spells the first shownMistakes mistakes, one on a line, and how many more there are.
+// firstMistakes formats the first shownMistakes mistakes, one on each line, and the number of the others.
 func firstMistakes(all config.Mistakes) string {
 	if len(all) <= shownMistakes {
 		return all.Error()

@@ -1,18 +1,18 @@
 package daemon
 
-// This file has the daemon's one lock. Files that stand before this one in doc.go take no lock: their functions whose names end in Locked are
-// called with the lock held. unlock carries out what the arbiter has decided meanwhile.
+// This file has the daemon's one lock. The files before this one in doc.go take no lock: their functions whose names
+// end in Locked are called with the lock held. unlock applies the decisions that the arbiter has made meanwhile.
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// lock takes the daemon's one lock.
+// lock acquires the daemon's lock.
 func (d *Daemon) lock() { d.mutex.Lock() }
 
-// takeLock takes the daemon's lock to apply the client's last request, and writes to the file of failures that the request is applied. Daemon.unlock
-// gives the lock back.
+// takeLock acquires the daemon's lock to apply the client's last request, and records in the file of failures that
+// the request is being applied. Daemon.unlock releases the lock.
 func (cl *client) takeLock() {
 	d := cl.d
 	d.lock()
@@ -20,15 +20,16 @@ func (cl *client) takeLock() {
 	d.applyLocked(startedOf(cl.conn.Peer()))
 }
 
-// unlock gives the lock back, and hands on what the arbiter decided meanwhile: events go to the log and the history. Decisions are carried
-// out and put into the queues of their clients' connections under the lock, and sent after it.
+// unlock releases the lock, after it has processed what the arbiter decided meanwhile. Events go to the log and the
+// history. Replies go into the queues of their clients' connections under the lock, and are sent after it.
 //
-// If the function that defers it has panicked, the daemon's data may be broken: unlock keeps the lock, and starts the daemon again.
+// If the function that defers unlock has panicked, the daemon's data may be broken. unlock then keeps the lock and
+// restarts the daemon.
 func (d *Daemon) unlock() {
 	if cause := recover(); cause != nil {
 		d.restartAfterPanic(cause, d.applying(), ipc.Type(d.request.Load()))
 	}
-	for again := true; again; { // carrying a decision out may bring others
+	for again := true; again; { // applying a decision may cause others
 		again = false
 		for _, decision := range d.arb.Decisions() {
 			again = true
@@ -54,8 +55,8 @@ func (d *Daemon) unlock() {
 	}
 }
 
-// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. If the ticket is not parked, the client is
-// absent (queue.go), or the request has had its reply.
+// decidedLocked puts the notice or the reply for a decision into the queue of the client's connection. If the ticket
+// is not parked, the client is absent (queue.go), or the reply was sent.
 func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p := d.queue.parked[decision.Ticket]
 	switch {
@@ -77,8 +78,8 @@ func (d *Daemon) decidedLocked(decision arbiter.Result) {
 	p.replyLocked(send)
 }
 
-// replyLocked puts the reply of a request that waited into the queue. When it is sent, the record of the request is freed. If it cannot be
-// sent, what it grants is taken back.
+// replyLocked puts the reply of a parked request into the queue. After it is sent, the record of the request is
+// freed. If sending fails, the grant is taken back.
 func (p *parked) replyLocked(send func() error) {
 	p.over.Store(true)
 	p.cl.putLocked(func() {
@@ -96,7 +97,8 @@ func (p *parked) replyLocked(send func() error) {
 	})
 }
 
-// up notes a part that is up; errStopped: Stop has not seen it, and who made it ends it.
+// register stores a part that was started, by calling note. errStopped: Stop has been called already and does not
+// know the part, so that the caller must end it.
 func (d *Daemon) register(note func()) error {
 	d.lock()
 	defer d.unlock()

@@ -1,6 +1,7 @@
 package daemon
 
-// This file has what is due with time, and lists all goroutines that run for as long as the daemon.
+// This file lists all goroutines that run for as long as the daemon, and has the work of each second. start.go starts
+// them; goroutines.go has the type loop.
 
 import (
 	"context"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// duties are all of them, and those that have loops of their own.
+// loops returns the functions of all goroutines that run until Stop.
 func (d *Daemon) loops() []func(context.Context) {
 	return []func(context.Context){
 		loop{next: d.after(readEvery), do: d.poll}.run,
@@ -23,7 +24,7 @@ func (d *Daemon) loops() []func(context.Context) {
 	}
 }
 
-// poll does once a second what is due with time, whether or not a device answers.
+// poll does the work of each second, whether or not the devices answer.
 func (d *Daemon) poll() <-chan time.Time {
 	d.checkSocket()
 	d.checkUnconnected()
@@ -36,7 +37,8 @@ func (d *Daemon) poll() <-chan time.Time {
 	return d.after(readEvery)
 }
 
-// checkSocket has a socket that somebody removed be there again: programs that find none run without a limit. What cannot be done is said once.
+// checkSocket makes the socket file again if it was removed, because programs that find no socket run without limits.
+// It logs a failure once.
 func (d *Daemon) checkSocket() {
 	lost, err := d.listener.Renew()
 	if errors.Is(err, os.ErrNotExist) && d.paths.ensureDir() == nil {

@@ -1,7 +1,7 @@
 package daemon
 
-// This file says what the daemon needs of the machine: devices, processes, clocks, descriptors. A test puts other parts in their place;
-// start.go makes the real ones.
+// This file has the interface to the machine: devices, processes, clocks, descriptors. Tests replace it; start.go
+// creates the real one.
 
 import (
 	"context"
@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// machine is what the daemon asks about devices and processes: a realMachine, but in tests.
+// machine answers questions about devices and processes. It is a realMachine except in tests.
 type machine interface {
 	Devices() []inventory.Device
 	Why() string
@@ -42,16 +42,15 @@ type realMachine struct {
 	*procfacts.Reader
 }
 
-// clock is the time that the daemon goes by. All three go on evenly while the machine is
-// awake and stand still while it sleeps, whatever somebody sets its clock to: what a time
-// of now says to people may jump, the difference of two does not.
+// clock has the daemon's time sources. All three advance evenly while the machine is awake and stop while it sleeps.
+// Setting the system clock does not affect differences between two times, although printed times may jump.
 type clock struct {
 	now    func() time.Time
 	after  func(time.Duration) <-chan time.Time
-	uptime func() time.Duration // means the same to the next daemon, until the machine is started again
+	uptime func() time.Duration // uptime without sleep; comparable between daemons until a reboot
 }
 
-// bootTime converts t to the time since the machine's start, by a clock that cannot be set, so that another daemon can read it.
+// bootTime converts t to the uptime at t, which another daemon can read because no user can set that clock.
 func (c clock) bootTime(t time.Time) int64 { return int64(c.uptime() - c.now().Sub(t)) }
 
 // fromBootTime is the inverse of bootTime.
@@ -59,7 +58,7 @@ func (c clock) fromBootTime(at int64) time.Time {
 	return c.now().Add(-max(c.uptime()-time.Duration(at), 0))
 }
 
-// parts are what the daemon is made of that a test may put something else in the place of.
+// parts are the components of a daemon that a test may replace.
 type parts struct {
 	clock
 	inventory func() machine
@@ -68,17 +67,17 @@ type parts struct {
 	listen    func() (*ipc.Listener, error)
 }
 
-// awake is how long the machine has been up, without the time that it slept.
+// awake returns how long the machine has been up, without the time in which it slept.
 func awake() time.Duration {
 	var ts unix.Timespec
 	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts)
 	return time.Duration(ts.Nano())
 }
 
-// monotonicMillis is the time that pages show.
+// monotonicMillis returns the time in lease pages, in milliseconds.
 func monotonicMillis() uint64 {
 	var now unix.Timespec
-	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // which cannot fail
+	_ = unix.ClockGettime(unix.CLOCK_MONOTONIC_COARSE, &now) // cannot fail
 	return uint64(now.Nano() / int64(time.Millisecond))
 }
 

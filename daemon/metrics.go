@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers requests for metrics, and keeps the files for dcgm-exporter up to date.
+// This file answers requests for metrics, and keeps the files for dcgm-exporter up to date. serve.go calls metrics,
+// loops.go starts mapJobs; package daemon/metrics has the formats.
 
 import (
 	"bytes"
@@ -14,12 +15,12 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// writeMetrics writes the metrics of a snapshot. It takes no lock of the daemon's.
+// writeMetrics writes the metrics of a snapshot. It takes no lock of the daemon.
 func (d *Daemon) writeMetrics(w io.Writer, s figures.Snapshot) error {
 	return d.exporter.Write(w, s, metrics.Options{Jobs: d.config.Load().Metrics.Jobs})
 }
 
-// metrics answers with the metrics of this moment.
+// metrics answers with the current metrics.
 func (cl *client) metrics(m ipc.Message) error {
 	cl.noteAccess()
 	return cl.sendText(m, func(*audience) text {
@@ -31,10 +32,11 @@ func (cl *client) metrics(m ipc.Message) error {
 	})
 }
 
-// mapEvery is how often the files for dcgm-exporter are brought up to date. By default dcgm-exporter reads them twice a minute.
+// mapEvery is how often the files for dcgm-exporter are updated. By default dcgm-exporter reads them twice a minute.
 const mapEvery = time.Second
 
-// mapJobs keeps the files for dcgm-exporter up to date while the configuration names a folder, until ctx ends; then it empties them.
+// mapJobs updates the files for dcgm-exporter while the configuration names a folder, until ctx ends. Then it empties
+// them.
 func (d *Daemon) mapJobs(ctx context.Context) {
 	m := mapper{d: d}
 	for ctx.Err() == nil {
@@ -53,14 +55,14 @@ func (d *Daemon) mapJobs(ctx context.Context) {
 	m.switchTo("")
 }
 
-// mapper keeps one folder of dcgm-exporter's files, or none.
+// mapper maintains one folder of dcgm-exporter's files, or none.
 type mapper struct {
 	d         *Daemon
 	folder    *jobfiles.Folder
-	lastError string // the last error that was logged
+	lastError string // text of the last logged error; "": none
 }
 
-// turnTo changes to another folder, or none, and empties the files of the old one.
+// switchTo changes to another folder, or none, and empties the files of the old folder.
 func (m *mapper) switchTo(path string) {
 	if m.folder != nil && m.folder.Path() != path {
 		m.logOnce(m.folder.Clear())
@@ -71,7 +73,7 @@ func (m *mapper) switchTo(path string) {
 	}
 }
 
-// tell logs an error, once as long as it stays the same.
+// logOnce logs an error unless it equals the last one.
 func (m *mapper) logOnce(err error) {
 	text := ""
 	if err != nil {

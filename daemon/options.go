@@ -1,7 +1,7 @@
 package daemon
 
-// This file says where a daemon lives: its socket, its files, its mount and its configuration. lastgood.go has the configuration for a start
-// at which the files have mistakes.
+// This file finds the paths of a daemon: socket, files, mount and configuration. start.go and cmd/gpuarbd use it.
+// lastgood.go has the configuration for a start at which the files have mistakes.
 
 import (
 	"cmp"
@@ -16,43 +16,43 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// The places of a system daemon.
+// Paths of the system's daemon.
 const (
 	systemRuntime = "/run/gpuarb"
 	systemMount   = "/gpu"
 	socketName    = "gpuarb.sock"
-	// NoMount as Options.Mount: serve the socket alone.
+	// NoMount is the value of Options.Mount for a daemon without a filesystem.
 	NoMount = "none"
 )
 
-// Options says where the daemon lives. The zero value is the system's daemon.
+// Options has the paths of a daemon. The zero value describes the system's daemon.
 type Options struct {
-	User   bool   // a daemon for its own user alone, in $XDG_RUNTIME_DIR/gpuarb
+	User   bool   // daemon only for its own user, in $XDG_RUNTIME_DIR/gpuarb
 	Socket string // empty: gpuarb.sock in the runtime directory
-	Mount  string // empty: /gpu, or gpu in the user's runtime directory; NoMount
-	Config string // empty: the user's where there is one, else /etc/gpuarb/gpuarb.toml
-	Sysfs  string // empty: /sys; where AMD's and Intel's devices are looked for
+	Mount  string // empty: /gpu, or gpu in the user's runtime directory; NoMount: no filesystem
+	Config string // empty: the user's file if it exists, else /etc/gpuarb/gpuarb.toml
+	Sysfs  string // folder in which AMD's and Intel's devices are found; empty: /sys
 	Log    *slog.Logger
-	// Restart is called after a broken invariant. It makes this process a new daemon, with the descriptors of the old one that it is given.
-	// If these are nil the daemon was being stopped, and Restart ends the process. It does not return. Without Restart (nil) a broken
-	// invariant is a panic.
+	// Restart is called after a panic of the daemon's code. It turns this process into a new daemon, which gets the
+	// given descriptors. nil descriptors: the daemon was being stopped, and Restart ends the process. It does not
+	// return. If Restart is nil, the panic continues.
 	Restart func(*ipc.ListenerFDs)
-	// Handed: descriptors of the daemon that ran in this process before; nil: there was none. Restart was given them.
+	// Handed stores the descriptors that the last daemon in this process gave to Restart; nil: there was none.
 	Handed *ipc.ListenerFDs
 }
 
-// ErrNoRuntimeDir says that a user's daemon has nowhere to live.
+// ErrNoRuntimeDir says that there is no runtime directory for a user's daemon.
 var ErrNoRuntimeDir = errors.New("XDG_RUNTIME_DIR is not set: a daemon of a user lives there; " +
 	"log in through a session that sets it, or give --socket PATH and --mount PATH (or --mount none)")
 
-// paths is where one daemon lives, every path absolute.
+// paths has the absolute paths of one daemon.
 type paths struct {
 	socket, state, devices, mount, sysfs string
-	system                               bool // root's, for every user of the machine
-	optional                             bool // the mount: nobody asked for it by name
+	system                               bool // the daemon of root, for every user of the machine
+	optional                             bool // the mount was not requested by name, so that its failure is not an error
 }
 
-// resolve turns options into paths.
+// resolve converts options to paths.
 func (o Options) resolve() (paths, error) {
 	p := paths{mount: o.Mount, sysfs: o.Sysfs, system: !o.User && os.Geteuid() == 0}
 	runtime := systemRuntime
@@ -73,7 +73,7 @@ func (o Options) resolve() (paths, error) {
 	if p.mount == NoMount {
 		p.mount = ""
 	}
-	for _, path := range []*string{&p.socket, &p.mount} { // commands are told them, wherever they run
+	for _, path := range []*string{&p.socket, &p.mount} { // commands that run elsewhere get these paths
 		if *path == "" {
 			continue
 		}
@@ -90,8 +90,8 @@ func (o Options) resolve() (paths, error) {
 	return p, nil
 }
 
-// socketMode is that of the sockets: the system's are for everybody. Whoever is kept out runs without a limit; the rules
-// decide what he gets.
+// socketMode returns the mode of the sockets. Every user may connect to the system's daemon: a program that cannot
+// connect would run without limits. The rules decide what each user gets.
 func (p paths) socketMode() os.FileMode {
 	if p.system {
 		return 0o666
@@ -99,8 +99,8 @@ func (p paths) socketMode() os.FileMode {
 	return 0o600
 }
 
-// ensureDir makes the folder of the socket when it is absent: open to look into
-// for the system's daemon, its owner's alone for a user's.
+// ensureDir creates the folder of the socket if it does not exist. The folder of the system's daemon is readable for
+// all users, that of a user's daemon only for its owner.
 func (p paths) ensureDir() error {
 	mode := os.FileMode(0o700)
 	if p.system {
@@ -113,9 +113,8 @@ func (p paths) ensureDir() error {
 	return nil
 }
 
-// ConfigPath is the configuration file that these options lead to, for
-// config.Load: empty for the system's. A user's daemon reads the user's own file
-// where there is one, else the system's.
+// ConfigPath returns the path of the configuration file for config.Load; empty: the system's file. A user's daemon
+// reads the user's own file if it exists, else the system's.
 func (o Options) ConfigPath() string {
 	if o.Config != "" || !o.User {
 		return o.Config
@@ -131,7 +130,8 @@ func (o Options) ConfigPath() string {
 	return path
 }
 
-// load reads the configuration, and tells from which file, as an absolute path (commands are told it): a user's own may have come or gone.
+// load reads the configuration, and returns the absolute path of its file, which commands are told. The path is found
+// at each call, because a user may have created or removed the user's own file.
 func (o Options) load() (c *config.Config, path string, err error) {
 	if path = o.ConfigPath(); path != "" {
 		if path, err = filepath.Abs(path); err != nil {

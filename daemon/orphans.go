@@ -1,10 +1,12 @@
 package daemon
 
-// Orphaned jobs. A job outlives its runner (`gpuarb run`) if its command left a process behind: a program in the background, or one that made
-// itself a daemon. Each process of a job has the job's token in its environment, and keeps it over fork, setsid and exec. So when the runner has
-// ended and no process of the job has a session, the daemon looks for the token in the environments of all processes. A process that has
-// it becomes the job's anchor process (job.by) in the place of the runner, until it ends too. If there is no such process, the job has ended.
-// jobs.go enters the jobs for this search.
+// This file handles orphaned jobs. A job outlives its runner (`gpuarb run`) if its command left a process behind,
+// such as a background program or a daemon. jobs.go queues the jobs for the search here; loops.go runs it.
+//
+// Each process of a job has the job's token in its environment, and keeps it over fork, setsid and exec. If the
+// runner has ended and no process of the job has a session, the daemon searches the environments of all processes for
+// the token. A process that has it replaces the runner as the job's anchor process (job.anchor) until that process
+// ends too. If there is no such process, the job has ended.
 
 import (
 	"time"
@@ -13,20 +15,22 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// variableOfJob is the environment variable with the token, and its "=".
+// variableOfJob is the name of the environment variable with the token, with "=".
 const variableOfJob = "GPUARB_JOB="
 
 // orphanPatience is how long a request waits at most until it is known which orphaned jobs have ended.
 const orphanPatience = 10 * time.Second
 
-// searchOrphans pauses after a search for searchPauseFactor times as long as the search took, but for searchPauseMax at most.
+// After a search, searchOrphans pauses for searchPauseFactor times the duration of the search, but at most for
+// searchPauseMax.
 const (
 	searchPauseFactor = 3
 	searchPauseMax    = time.Second
 )
 
-// searchOrphans searches for the processes of orphaned jobs, and looks at the names of anchor processes again. Because it pauses afterwards, it runs
-// for a quarter of the time at most, unless a search takes longer than searchPauseMax/searchPauseFactor.
+// searchOrphans searches for the processes of orphaned jobs, and reads the names of anchor processes again. Because
+// of its pause it runs at most a quarter of the time, unless a search takes longer than
+// searchPauseMax/searchPauseFactor.
 func (d *Daemon) searchOrphans() <-chan time.Time {
 	began := time.Now()
 	d.searchProcesses()
@@ -34,15 +38,16 @@ func (d *Daemon) searchOrphans() <-chan time.Time {
 	if d.refreshAnchorNames() > fewNames {
 		next = nameEvery
 	}
-	d.sleep(time.After(min(searchPauseFactor*time.Since(began), searchPauseMax))) // by the real clock: tests may replace the daemon's
+	d.sleep(time.After(min(searchPauseFactor*time.Since(began), searchPauseMax))) // real time: tests may replace the daemon's clock
 	return d.after(next)
 }
 
-// Up to fewNames anchor processes have their names looked at every second; if there are more, less often (nameEvery).
+// fewNames is the number of anchor processes up to which their names are read every second. The names of more
+// processes are read every nameEvery.
 const fewNames = 64
 
-// refreshAnchorNames looks again at the names of anchor processes, because a shell may have become another program. It returns how many
-// anchor processes there are.
+// refreshAnchorNames reads the names of anchor processes again, because a shell may have executed another program. It
+// returns the number of anchor processes.
 func (d *Daemon) refreshAnchorNames() int {
 	by := map[*job]procfacts.Started{}
 	d.lock()
@@ -63,7 +68,7 @@ func (d *Daemon) refreshAnchorNames() int {
 	return len(by)
 }
 
-// searchProcesses goes through the machine's processes once, without the lock, for all jobs that were entered, and settles each of them.
+// searchProcesses reads the environments of all processes once, without the lock, and settles all queued jobs.
 func (d *Daemon) searchProcesses() {
 	d.lock()
 	jobs, done := d.orphans.jobs, d.orphans.done
@@ -89,23 +94,24 @@ func (d *Daemon) searchProcesses() {
 	close(done)
 }
 
-// programAt names a process: "ssh-agent[4711]".
+// programAt returns the name of a process, such as "ssh-agent[4711]".
 func (d *Daemon) programAt(p procfacts.Started) string {
-	f, _ := d.inv.Facts(p.PID) // without them it has its PID
+	f, _ := d.inv.Facts(p.PID) // if this fails, the name is only the PID
 	return wording.Process(f.Exe, f.Command, "", p.PID)
 }
 
-// tokenVariable returns the entry that each process of the job has in its environment.
+// tokenVariable returns the environment entry that each process of the job has.
 func tokenVariable(j *job) string { return variableOfJob + j.token.Hex() }
 
-// settleOrphan makes the process that was found the job's anchor process, and keeps its name for messages; if none was found, the job ends.
+// settleOrphan makes the found process the job's anchor process, and keeps its name for messages. If none was found,
+// the job ends.
 func (d *Daemon) settleOrphan(j *job, p procfacts.Started, pidfd int, found, gone bool, name string) {
 	d.lock()
 	defer d.unlock()
 	switch {
 	case d.stopping(), j.closed, j.anchor.PID != 0, d.jobs[j.token] != j:
 		closeFD(pidfd)
-	case found && gone: // it has ended since, and may have left a process behind in turn
+	case found && gone: // the process has ended since, and may itself have left a process behind
 		d.queueSearchLocked(j)
 	case found:
 		record := d.file.Jobs.At(j.index)
@@ -122,8 +128,8 @@ func (d *Daemon) settleOrphan(j *job, p procfacts.Started, pidfd int, found, gon
 	}
 }
 
-// awaitOrphans waits until it is known which jobs have ended whose runners have ended, for orphanPatience at most. A request with NoWait calls it,
-// so that it is not refused for memory of a job of which nothing lives any more.
+// awaitOrphans waits, for orphanPatience at most, until it is known which orphaned jobs have ended. A request with
+// NoWait calls it, so that the memory of an ended job is not the cause of a refusal.
 func (cl *client) awaitOrphans() {
 	d := cl.d
 	cl.turn.WhileReleased(func() {

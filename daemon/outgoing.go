@@ -1,22 +1,24 @@
 package daemon
 
-// This file has the queue of messages of one connection. queue.go and lock.go put notices and replies of waiting requests into it under the
-// daemon's lock, in the order of the decisions. The goroutine that gives the lock back sends them (unlock, in lock.go).
+// This file has the outgoing queue of one connection. queue.go and lock.go put notices and replies of waiting
+// requests into it under the daemon's lock, in the order of the decisions. The goroutine that releases the lock sends
+// them (unlock, in lock.go).
 
 import (
 	"sync"
 )
 
-// outgoing is a connection's queue of messages about a request that waits: notices, and the reply. mu guards it, and is held for no longer
-// than it takes to change it: a goroutine that holds the daemon's lock takes mu, and a function of the queue may take the daemon's lock.
+// outgoing is a connection's queue of messages about a waiting request: notices and the reply. mu guards it, and is
+// held only while the queue changes. Lock order: a goroutine that holds the daemon's lock may take mu. A function of
+// the queue may take the daemon's lock, because mu is not held while it runs.
 type outgoing struct {
 	mu      sync.Mutex
 	queue   []func()
-	sending bool // a goroutine runs flush, and also sends the messages that are put in meanwhile
+	sending bool // a goroutine runs flush, and also sends messages that are added meanwhile
 }
 
-// flush sends the messages in the queue, in order. It does not wait for the client: a client that does not read its messages loses notices, and
-// in the end its connection. If a function of the queue panics, the daemon starts again.
+// flush sends the messages in the queue, in order. It does not wait for the client: a client that does not read loses
+// notices, and eventually its connection. If a function of the queue panics, the daemon restarts.
 func (o *outgoing) flush() {
 	o.mu.Lock()
 	if o.sending {
@@ -31,6 +33,6 @@ func (o *outgoing) flush() {
 		send()
 		o.mu.Lock()
 	}
-	o.sending, o.queue = false, nil // still under mu: a message that was put in before is sent, a later one has its own flush
+	o.sending, o.queue = false, nil // under mu: a message that was added before is sent; a later message has its own flush
 	o.mu.Unlock()
 }

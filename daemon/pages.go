@@ -1,6 +1,7 @@
 package daemon
 
-// This file finds the lease pages of processes through /proc, and opens them again. The session of a page is in session.go.
+// This file finds the lease pages of processes through /proc, and opens them again. savedprocesses.go and resume.go
+// call it for recovery, reclaim.go for processes that share a page. session.go has the page's session.
 
 import (
 	"os"
@@ -14,13 +15,13 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// findPage opens a live process's page again: through a descriptor that it still
-// has, else through its mapping, which only root may follow. nil: neither.
+// findPage opens a live process's page again: through a descriptor that the process still has, or through its
+// mapping, which only root may open. nil: neither works.
 func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
 	return ofPages(pid, &id, unix.O_RDWR, func(fd int) *ipc.LeasePage { return openPage(fd, id) })
 }
 
-// pageOf reads the page that a client sends, or still has. nil: it has none.
+// pageOf reads the page that a client sent, or one that it still has open. nil: there is none.
 func pageOf(pid, fd int) *ipc.Page {
 	if page, err := ipc.ReadPage(fd); err == nil {
 		return page
@@ -35,8 +36,9 @@ func pageOf(pid, fd int) *ipc.Page {
 	})
 }
 
-// ofPages is what take makes of the first of a process's pages that it makes something of; the descriptor is take's.
-// Mappings are looked at where no descriptor leads to one: a process that hangs with its own address space held keeps whoever looks.
+// ofPages returns the first value that take makes of a process's pages; nil: none. take owns the descriptor. Mappings
+// are tried only if no descriptor leads to a page: reading them blocks if the process hangs while it holds its
+// address space.
 func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T {
 	for _, folder := range []string{"fd", "map_files"} {
 		for _, path := range pageLinks(pid, id, folder) {
@@ -52,11 +54,10 @@ func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T
 	return nil
 }
 
-// pageLinks lists the links in a folder of a process that lead to the page with this identity,
-// or to any page.
+// pageLinks lists the links in a folder of a process that lead to the page with this identity, or to any page.
 func pageLinks(pid int, id *ipc.PageID, folder string) (paths []string) {
 	dir := filepath.Join("/proc", strconv.Itoa(pid), procfacts.Here.LivingThread(pid), folder)
-	entries, _ := os.ReadDir(dir) // what can be read
+	entries, _ := os.ReadDir(dir) // errors: the entries so far are enough
 	for _, e := range entries {
 		path := filepath.Join(dir, e.Name())
 		target, err := os.Readlink(path)
@@ -71,8 +72,8 @@ func pageLinks(pid int, id *ipc.PageID, folder string) (paths []string) {
 	return paths
 }
 
-// openPage maps a page that was made here, and says in it that its session is not
-// over. nil, and fd closed: it is none.
+// openPage maps a page that a daemon made, and marks in it that its session continues. nil: it is not such a page,
+// and fd is closed.
 func openPage(fd int, id ipc.PageID) *ipc.LeasePage {
 	page, err := ipc.OpenPage(fd, id)
 	if err != nil {

@@ -1,12 +1,13 @@
 package daemon
 
-// This file deals with broken invariants: panics of the daemon's own code. After a panic the daemon's data in memory cannot be trusted. So
-// the process becomes a new daemon, which takes up what the state file says, as after a kill. Its PID, the socket and the lock stay, so that
-// clients only see a pause. All panics come to broken: those under the lock by unlock, others by caught.
+// This file handles panics of the daemon's own code ("broken invariant"). After a panic the data in memory cannot be
+// trusted. The process therefore becomes a new daemon, which recovers from the state file as after a kill. The PID,
+// the socket and the lock stay, so that clients see only a pause. All panics reach restartAfterPanic: unlock catches
+// those under the lock, catchPanic all others.
 //
-// Before a client's request is applied, the client's process is written to a file (client.takeLock, statefile.Failures). A process whose
-// requests broke the daemon twice is not served any more. If the daemon fails for the third time within a minute, the state file is set aside
-// (openFailures, in statefiles.go).
+// Before a client's request is applied, its process is written to a file (client.takeLock, statefile.Failures). A
+// process whose requests caused two panics is no longer served. After the third panic within a minute the state file
+// is set aside (openFailures, in statefiles.go).
 
 import (
 	"context"
@@ -22,19 +23,20 @@ import (
 
 const (
 	failureWindow  = time.Minute
-	mostTries      = 2               // failures after which a client, or within failureWindow a state file, is not tried once more
-	failurePause   = 3 * time.Second // before a start that is likely to fail
-	brokenPatience = time.Second     // how long writing the log line may take
+	mostTries      = 2               // panics after which a client is no longer served; within failureWindow also the limit for one state file
+	failurePause   = 3 * time.Second // pause before a start that is likely to fail
+	brokenPatience = time.Second     // time for writing the log line
 )
 
-// applyLocked writes to the file of failures that a request of a process, or its recovery, is applied until the lock is given back.
+// applyLocked records in the file of failures that a request of a process, or its recovery, is being applied. unlock
+// clears the record.
 func (d *Daemon) applyLocked(of procfacts.Started) {
 	if d.failures != nil {
 		d.failures.Apply(uint32(of.PID), of.StartTicks)
 	}
 }
 
-// applying returns the process whose request is applied; the zero value: none.
+// applying returns the process whose request is being applied; the zero value: none.
 func (d *Daemon) applying() (of procfacts.Started) {
 	if d.failures == nil {
 		return of
@@ -45,13 +47,13 @@ func (d *Daemon) applying() (of procfacts.Started) {
 	return of
 }
 
-// barredError returns the answer to every request of a process whose requests broke the daemon.
+// barredError returns the reply to every request of a process that is no longer served.
 func barredError(pid int) error {
 	return refused(ipc.StatusPermission, "requests of this process (PID %d) broke the daemon twice, and it is not served any more: see \"broken invariant\" in the daemon's log, "+
 		"report it, and start the program again", pid)
 }
 
-// caught turns a panic of the goroutine that defers it into a new start of the daemon. Each goroutine of the daemon defers it. cl is the
+// catchPanic turns a panic into a restart of the daemon. Every goroutine of the daemon must defer it. cl is the
 // client that the goroutine serves, or nil.
 func (d *Daemon) catchPanic(cl *client) {
 	if cause := recover(); cause != nil {
@@ -64,8 +66,11 @@ func (d *Daemon) catchPanic(cl *client) {
 	}
 }
 
-// broken logs a panic and starts the daemon again. It does not return. The process whose request it was is written down as the cause; the
-// zero value: none. It is called in the goroutine that panicked, because its stack shows the place. If that goroutine holds the lock, it goes on holding it, so that no other goroutine acts on broken data.
+// restartAfterPanic logs a panic and restarts the daemon. It does not return. who is the process whose request caused
+// the panic, which is recorded; the zero value: none.
+//
+// The goroutine that panicked must call it, because its stack shows the place. If that goroutine holds the lock, the
+// lock stays held, so that no other goroutine uses broken data.
 func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc.Type) {
 	if d.restart == nil {
 		panic(cause)
@@ -89,11 +94,11 @@ func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc
 		}
 		d.restart(d.handOver())
 	})
-	select {} // another goroutine starts the daemon again
+	select {} // the first caller restarts the daemon
 }
 
-// keep returns the descriptors that the next daemon takes over, −1 for each that it cannot have; nil: there is no next daemon, because this
-// one was being stopped.
+// handOver returns the descriptors for the next daemon, −1 for a descriptor that it cannot have. nil: this daemon was
+// being stopped, and there is no next one.
 func (d *Daemon) handOver() *ipc.ListenerFDs {
 	none := &ipc.ListenerFDs{Socket: -1, Lock: -1}
 	switch {

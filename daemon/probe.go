@@ -1,6 +1,7 @@
 package daemon
 
-// This file asks CUDA for the memory of devices of which NVML does not tell it, in a process without privileges. scan.go calls it.
+// This file asks CUDA for the memory of devices for which NVML does not report it, in a process without privileges.
+// scan.go calls it.
 
 import (
 	"bufio"
@@ -23,16 +24,18 @@ import (
 )
 
 const (
-	// probePatience bounds the probe: CUDA takes seconds to answer if the driver has to start.
+	// probePatience limits the probe: CUDA takes seconds to answer if the driver must start.
 	probePatience = 20 * time.Second
-	// mostProbed is how much of what the probe prints is kept, in bytes: the driver's own lines may be many.
+	// mostProbed is how many bytes of the probe's output are kept, because the driver may print many lines of its
+	// own.
 	mostProbed = 1 << 20
-	// unprivileged is the user and group of a probe that root starts: nobody's.
+	// unprivileged is the user and group of a probe that root starts (nobody).
 	unprivileged = 65534
 )
 
-// probeMemory runs a process without privileges that asks CUDA for the total memory of each device, and returns it by the devices'
-// UUIDs. The process makes no context. It is killed when ctx ends; if it sleeps in the driver for good, it is left to itself.
+// probeMemory runs a process without privileges that asks CUDA for the total memory of each device. It returns the
+// totals by UUID. The process makes no context. It is killed when ctx ends. If it then still sleeps in the driver, it
+// is left behind.
 func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -43,7 +46,7 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 		return nil, err
 	}
 	cmd := exec.Command(path, "-", "memory")
-	for _, variable := range os.Environ() { // the variables that hide devices are not for this process
+	for _, variable := range os.Environ() { // variables that hide devices must not affect the probe
 		if name, _, _ := strings.Cut(variable, "="); name != "CUDA_VISIBLE_DEVICES" && name != "NOTIFY_SOCKET" && name != "LD_PRELOAD" {
 			cmd.Env = append(cmd.Env, variable)
 		}
@@ -56,7 +59,7 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	}
 	var out head
 	cmd.Stdout = &out
-	runtime.LockOSThread() // the kernel kills the process when the thread that started it ends
+	runtime.LockOSThread() // the kernel kills the process when the thread that started it ends (Pdeathsig)
 	defer runtime.UnlockOSThread()
 	if err := cmd.Start(); err != nil {
 		return nil, err
@@ -74,7 +77,7 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	return totalsOf(out.kept)
 }
 
-// head is a writer that keeps the first mostProbed bytes and drops the others.
+// head is a writer that keeps the first mostProbed bytes and drops the rest.
 type head struct{ kept []byte }
 
 func (h *head) Write(text []byte) (int, error) {
@@ -82,8 +85,8 @@ func (h *head) Write(text []byte) (int, error) {
 	return len(text), nil
 }
 
-// totalsOf reads what the probe prints: for each device "memory", its UUID as 32 digits and its bytes, with tabs between them.
-// The driver may print lines of its own.
+// totalsOf parses the output of the probe: for each device "memory", its UUID as 32 digits and its bytes, separated
+// by tabs. It ignores other lines, which the driver may print.
 func totalsOf(text []byte) (map[ipc.UUID]uint64, error) {
 	totals := map[ipc.UUID]uint64{}
 	for lines := bufio.NewScanner(bytes.NewReader(text)); lines.Scan(); {

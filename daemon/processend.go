@@ -1,7 +1,7 @@
 package daemon
 
-// This file notices that the process of a session has ended, or runs another program: by its pidfd, by events of exec, and by its page, which
-// it no longer maps. sessions.go ends the session.
+// This file detects that the process of a session has ended or executed another program: by the pidfd, by exec
+// events, and by the lease page, which such a process no longer maps. sessions.go ends the session.
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// onExit is called by the reaper when a watched process has ended.
+// onExit handles the end of a watched process. The reaper calls it.
 func (d *Daemon) onExit(w *watched) {
 	defer d.catchPanic(nil)
 	d.lock()
@@ -21,13 +21,12 @@ func (d *Daemon) onExit(w *watched) {
 	w.ended()
 }
 
-// exitGrace is how long a process is given to end that has closed its last connection, before it is
-// looked at: most do so by ending, and of that its pidfd tells at less expense.
+// exitGrace is how long the daemon waits after a process's last connection closed before it reads the process's
+// mappings. Most such processes are about to end, and the pidfd reports that at less cost.
 const exitGrace = 10 * time.Millisecond
 
-// connClosed is for a connection that broke while its process may live on. A
-// process that did exec no longer maps the page, and its lease ends; one that
-// merely closed its descriptors keeps it.
+// connClosed handles a closed connection whose process may still run. A process that executed another program no
+// longer maps the page, and its session ends. A process that only closed its descriptors keeps the session.
 func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	d.lock()
 	delete(s.conns, c)
@@ -44,15 +43,15 @@ func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
 	}
 }
 
-// checksPerTick is how many sessions without a connection are looked at in a second.
+// checksPerTick is the number of sessions without a connection that are checked each second.
 const checksPerTick = 16
 
-// checkUnconnected looks at sessions that have no connection, some at a time: when the last
-// one broke they may have had their page still, and done exec since.
+// checkUnconnected checks some sessions that have no connection. Such a process may still have mapped its page when
+// the connection closed, and have executed another program since.
 func (d *Daemon) checkUnconnected() {
 	var silent []*session
 	d.lock()
-	for _, s := range d.sessions { // which ones is left to chance, so that all have their turn
+	for _, s := range d.sessions { // the random order of a map gives each session its turn
 		if len(silent) < checksPerTick && len(s.conns) == 0 && !s.dead && s.mapped.Load() {
 			silent = append(silent, s)
 		}
@@ -80,13 +79,13 @@ func (d *Daemon) checkMapped(s *session) {
 	}
 	d.lock()
 	defer d.unlock()
-	if !s.dead && id == s.pageID() { // no new one meanwhile
+	if !s.dead && id == s.pageID() { // the session has not got a new page meanwhile
 		d.endSessionLocked(s)
 	}
 }
 
-// recheckAll looks at every session when exec events were lost: which, nobody knows. It is
-// apart from what is due with time, because a process can make it wait.
+// recheckAll checks every session after exec events were lost, because the lost events are not known. It has its own
+// loop because a process can delay it.
 func (d *Daemon) recheckAll() <-chan time.Time {
 	var all []*session
 	d.lock()
@@ -101,15 +100,15 @@ func (d *Daemon) recheckAll() <-chan time.Time {
 			d.checkMapped(s)
 		}
 	}
-	d.sleep(d.after(readEvery)) // more may be lost meanwhile; one look serves for that
+	d.sleep(d.after(readEvery)) // one check covers all events that are lost during this pause
 	return nil
 }
 
-// watchEvents listens for exec: a program can exec with its connection still
-// open elsewhere (a forked child inherited it). It is a hint that root gets;
-// without it the closed connection and the next look tell the same. The hint may
-// be late: that of a program's own start can come when it has said Hello and not
-// mapped its page yet, and tells nothing then.
+// watchEvents listens for exec events. A program can exec while a forked child keeps the connection open. The kernel
+// sends the events only to root. Without them, closed connections and the next check find the same.
+//
+// An event may be late. The event of a program's own start can arrive after its Hello and before it maps its page;
+// such an event is ignored.
 func (d *Daemon) watchEvents(ctx context.Context) {
 	err := inventory.Watch(ctx, d.didExec, func() { signal(d.execLost) })
 	if err != nil && ctx.Err() == nil {
@@ -117,7 +116,7 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 	}
 }
 
-// didExec is for a process that did exec, or so it is said.
+// didExec checks the sessions of a process that an event says has executed another program.
 func (d *Daemon) didExec(pid int) {
 	d.lock()
 	var hit []*session

@@ -1,6 +1,7 @@
 package daemon
 
-// This file writes into the lease pages of programs what their jobs were given, for a daemon that has no state file: recoverpages.go reads it.
+// This file publishes each job's limits on the lease pages of its programs. recoverpages.go reads them if there is no
+// state file.
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
@@ -8,10 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// jobFlags are the flags of a job on which the limits of its processes depend, and whether they wait.
+// jobFlags are the flags of a job on which the limits of its processes depend, and whether its requests wait.
 const jobFlags = ipc.JobPerProcess | ipc.JobWait | ipc.JobNoWait
 
-// publishLimitsLocked writes into a session's page what its job was given.
+// publishLimitsLocked writes the limits of a session's job to the session's page.
 func (d *Daemon) publishLimitsLocked(s *session) {
 	if s.page == nil {
 		return
@@ -25,7 +26,7 @@ func (d *Daemon) publishLimitsLocked(s *session) {
 	_ = s.page.Guard(func() { s.page.SetJobOptions(given) })
 }
 
-// publishAllLimitsLocked is show for all sessions.
+// publishAllLimitsLocked calls publishLimitsLocked for all sessions.
 func (d *Daemon) publishAllLimitsLocked() {
 	for _, s := range d.sessions {
 		if !s.dead {
@@ -34,7 +35,7 @@ func (d *Daemon) publishAllLimitsLocked() {
 	}
 }
 
-// publishLimitsOfLocked is show for the sessions of a job or a process.
+// publishLimitsOfLocked calls publishLimitsLocked for the sessions of a job or process.
 func (d *Daemon) publishLimitsOfLocked(of rules.Owner) {
 	for _, s := range d.sessions {
 		if !s.dead && (processOwner(s) == of || of == rules.Owner{Kind: rules.OfJob, ID: uint64(s.job)}) {

@@ -1,7 +1,8 @@
 package daemon
 
-// This file has the queue of requests that wait: parked ones, whose clients are connected, and absent ones, whose clients have yet to ask again.
-// Each has a row in the state file. lock.go carries decisions out; cancel.go cancels; recoverqueue.go reads the rows.
+// This file has the queue of waiting requests: parked requests, whose clients are connected, and absent requests,
+// whose clients have not yet asked again. Each has a row in the state file. lock.go applies decisions; cancel.go
+// cancels; recoverqueue.go reads the rows.
 
 import (
 	"errors"
@@ -12,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// requestOf returns the number that identifies a request when its client asks again. Numbers count within a session. A Hello comes before the
-// session, and gets 0, because only one Hello of a process can wait.
+// requestOf returns the number that identifies a request when its client sends it again. Numbers count within a
+// session. A Hello comes before the session and gets 0, because only one Hello of a process can wait.
 func requestOf(h ipc.Header) uint64 {
 	if h.Type == ipc.TypeHello {
 		return 0
@@ -25,11 +26,11 @@ func keyOf(peer ipc.Peer, h ipc.Header) requestKey {
 	return requestKey{startedOf(peer), h.Type, requestOf(h)}
 }
 
-// ticketUnit is the unit of the bytes in a waiting request's row.
+// ticketUnit is the unit, in bytes, of the amount of memory in a waiting request's row.
 const ticketUnit = 1 << 20
 
-// keepPlaceLocked writes the place of a parked request to the state file, and returns the index of the record. -1: the table is full; after a restart
-// of the daemon the request then comes last.
+// keepPlaceLocked writes the place of a parked request to the state file, and returns the index of the record. -1:
+// the table is full, and after a restart of the daemon the request comes last.
 func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.TicketID) int {
 	index, record, err := d.file.Tickets.New()
 	if errors.Is(err, statefile.ErrFull) {
@@ -42,7 +43,7 @@ func (d *Daemon) keepPlaceLocked(peer ipc.Peer, h ipc.Header, ticket arbiter.Tic
 	return index
 }
 
-// dropPlaceLocked frees the record of a parked request that has had its reply.
+// dropPlaceLocked frees the record of a parked request after its reply.
 func (d *Daemon) dropPlaceLocked(p *parked) {
 	if p.place >= 0 {
 		d.file.Tickets.Free(p.place)
@@ -50,7 +51,7 @@ func (d *Daemon) dropPlaceLocked(p *parked) {
 	}
 }
 
-// noteAskedLocked writes the lease and the amount of a parked request into its row.
+// noteAskedLocked writes the lease and the amount of a parked request to its row.
 func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
 	if p.place < 0 {
 		return
@@ -62,7 +63,7 @@ func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
 	}
 }
 
-// putLocked puts a function that sends one message into the queue of the client's connection.
+// putLocked adds a function that sends one message to the queue of the client's connection.
 func (cl *client) putLocked(send func()) {
 	cl.out.mu.Lock()
 	defer cl.out.mu.Unlock()
@@ -70,7 +71,8 @@ func (cl *client) putLocked(send func()) {
 	cl.d.queue.touched = append(cl.d.queue.touched, cl)
 }
 
-// noticeLocked puts a notice of how a request stands into the queue. If the connection is broken, its own goroutine finds that too.
+// noticeLocked adds a notice of a request's state to the queue. It ignores errors: the connection's own goroutine
+// also detects a broken connection.
 func (p *parked) noticeLocked(notice *ipc.WaitingReply) {
 	p.cl.putLocked(func() { _ = p.cl.conn.Notice(p.head, notice) })
 }
@@ -88,8 +90,8 @@ func addressed(caller, text string) ipc.Text {
 	return ipc.MakeText(caller + ": " + text)
 }
 
-// parkLocked enters a request that must wait, and sends its client a first notice. caller is the name of the program with which its notices
-// begin; "": the client adds that itself.
+// parkLocked adds a request that must wait, and sends its client a first notice. caller is the name of the program
+// with which its notices begin; "": the client adds the name itself.
 func (d *Daemon) parkLocked(cl *client, caller string, h ipc.Header, ticket arbiter.TicketID, decide func(arbiter.Result) (receipt, func() error)) {
 	p := &parked{cl: cl, s: cl.s, head: h, ticket: ticket, caller: caller, decide: decide, place: d.keepPlaceLocked(cl.conn.Peer(), h, ticket)}
 	d.queue.parked[ticket] = p
@@ -97,17 +99,19 @@ func (d *Daemon) parkLocked(cl *client, caller string, h ipc.Header, ticket arbi
 	p.noticeLocked(p.waitingReply(d.arb.Notice(d.now(), ticket)))
 }
 
-// leaveLocked enters a parked request as one of an absent client, which is told to ask again. The caller tells the arbiter.
+// leaveLocked turns a parked request into an absent one, because its client is told to ask again. The caller must
+// tell the arbiter.
 func (d *Daemon) leaveLocked(p *parked) {
 	key := keyOf(p.cl.conn.Peer(), p.head)
-	if old, twice := d.queue.absent[key]; twice { // of another session of the process; its ticket is dropped in time
+	if old, twice := d.queue.absent[key]; twice { // the old entry belongs to another session of the process; its ticket will expire
 		old.free()
 	}
 	d.queue.absent[key] = absent{p.ticket, func() { d.dropPlaceLocked(p) }}
 }
 
-// returnsLocked returns the place of an absent request, whose client asks again. The caller must make the new request next, and then call
-// forget, which frees the rows of the absent one. If the daemon dies in between, the rows keep the place for the next daemon.
+// returnsLocked returns the place of an absent request whose client asks again. The caller must make the new request
+// next, and then call forget, which frees the rows of the absent request. If the daemon dies in between, the rows
+// keep the place for the next daemon.
 func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
 	key := keyOf(peer, h)
 	x, ok := d.queue.absent[key]
@@ -118,7 +122,8 @@ func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place
 	return d.arb.TakePlace(d.now(), x.ticket), x.free
 }
 
-// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has ended, or a user cancelled it.
+// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has
+// ended, or a user cancelled it.
 func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
 	for key, x := range d.queue.absent {
 		if x.ticket == ticket {

@@ -1,7 +1,7 @@
 package daemon
 
-// This file reads the devices, each in a goroutine of its own. scan.go makes the readers; reclaim.go and bypass.go make something of what
-// they read.
+// This file reads the devices, each in its own goroutine. scan.go makes the readers; reclaim.go and bypass.go use the
+// readings.
 
 import (
 	"context"
@@ -19,20 +19,19 @@ import (
 )
 
 const (
-	// readEvery is how often a device is read when nothing happens there, while the daemon has something to do.
+	// readEvery is the time between two readings of a device without events while the daemon is active.
 	readEvery = time.Second
-	// readFirst is the pause after which a device is looked at again that had not given back
-	// a dead process's memory; it doubles up to readOften.
+	// readFirst is the pause after which a device is read again if it still holds a dead process's memory. The pause
+	// doubles up to readOften.
 	readFirst = 200 * time.Microsecond
 	readOften = 10 * time.Millisecond
-	// readBurst is how many readings may come early where many processes die one after
-	// the other; in the long run there is one in each readOften.
+	// readBurst is the number of early readings if many processes die one after another. In the long run there is one
+	// early reading per readOften.
 	readBurst = 1000
-	// readPauseFactor is how many times as long as a reading took there is none, up to readOften, so that readings take
-	// a tenth of the time: where processes die one right after the other, what they had is found in one.
+	// readPauseFactor sets the pause after a reading, as a multiple of its duration, up to readOften. Readings thus
+	// take a tenth of the time. If many processes die in quick succession, one reading covers all of them.
 	readPauseFactor = 9
-	// hungAfter is how long a device may take to answer before it counts as hung: a card
-	// that wakes up takes seconds.
+	// hungAfter is how long a device may take to answer before it counts as hung. A card that resumes takes seconds.
 	hungAfter = 5 * time.Second
 	// startPatience is how long the start waits for the devices' first answers.
 	startPatience = 2 * time.Second
@@ -46,11 +45,11 @@ func newReader(d *Daemon, index int) *reader {
 		pace: rate.NewLimiter(rate.Every(readOften), readBurst), since: d.now(), draining: map[*session]struct{}{}}
 }
 
-// run reads until ctx ends. Stop does not wait for it: it may hang in the driver.
+// run reads until ctx ends. Stop does not wait for it, because it may hang in the driver.
 func (r *reader) run(ctx context.Context) {
 	defer r.d.catchPanic(nil)
 	began := r.d.now()
-	booked := began // when the last reading for the books began
+	booked := began // start of the last reading for the books
 	r.read(began, true)
 	close(r.first)
 	for r.wait(ctx, began, booked) {
@@ -60,7 +59,7 @@ func (r *reader) run(ctx context.Context) {
 			booked = began
 		}
 		r.read(began, books)
-		r.nameKeepers() // of those whose memory no reading has found back
+		r.nameKeepers() // for dead processes whose memory is still in use
 	}
 }
 
@@ -86,7 +85,7 @@ func (r *reader) wait(ctx context.Context, began, booked time.Time) bool {
 	return early <= 0 || r.pause(ctx, early, nil)
 }
 
-// pause waits for a time, or until somebody wakes it; false: ctx has ended.
+// pause waits for a duration or until wake receives; false: ctx has ended.
 func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{}) bool {
 	select {
 	case <-ctx.Done():
@@ -98,9 +97,8 @@ func (r *reader) pause(ctx context.Context, d time.Duration, wake <-chan struct{
 	return true
 }
 
-// hurried says whether the next reading is due as soon as may be: a lease drains there.
-// What is not back after reclaimPatience the arbiter counts as unmanaged, by the name of
-// who keeps it, and no haste is of use.
+// urgent reports whether the next reading is due as soon as possible because a lease drains on this device. After
+// reclaimPatience the arbiter counts the memory as unmanaged, and reading often has no further use.
 func (r *reader) urgent() bool {
 	now := r.d.now()
 	r.d.lock()
@@ -113,8 +111,8 @@ func (r *reader) urgent() bool {
 	return false
 }
 
-// every returns the time between two readings of the device. A device that is lost or does not answer is always read often, to
-// see when that is over; so is one that a request waits for.
+// every returns the time between two readings of the device. A device that is lost, does not answer or is awaited by
+// a request is always read often.
 func (r *reader) every() time.Duration {
 	if !r.lost && r.silent(r.d.now()) == 0 && !r.awaited() && r.d.idle() {
 		return readIdle
@@ -122,12 +120,12 @@ func (r *reader) every() time.Duration {
 	return readEvery
 }
 
-// rests reports whether the daemon is idle and the device asleep, so that a reading would wake it for no user.
+// shouldSkip reports whether the daemon is idle and the device suspended, so that a reading would wake it for no
+// user.
 func (r *reader) shouldSkip() bool { return r.every() == readIdle && r.d.inv.Suspended(r.index) }
 
-// read takes one reading. With books it is held against what the leases use, once a
-// second: a transient has to last from one such reading to the next to be believed. Any
-// reading tells whose memory is back.
+// read takes one reading. With books, the arbiter compares it with the use of the leases, once a second: a difference
+// counts only if it lasts from one such reading to the next. Every reading shows whose memory is free again.
 func (r *reader) read(began time.Time, books bool) {
 	d := r.d
 	var reading *arbiter.Reading
@@ -166,7 +164,7 @@ func (r *reader) read(began time.Time, books bool) {
 	r.drainedLocked(began, usage)
 }
 
-// prepare begins a reading that is held against what the leases use.
+// prepare begins a reading that the arbiter compares with the use of the leases.
 func (r *reader) prepare() *arbiter.Reading {
 	d := r.d
 	d.lock()
@@ -174,7 +172,8 @@ func (r *reader) prepare() *arbiter.Reading {
 	return d.arb.Reading(r.index)
 }
 
-// figures gives the arbiter's reading what the device said, with who each process is. No lock is held.
+// figures passes the device's figures to the arbiter's reading, with the owner of each process. The daemon's lock
+// must not be held.
 func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.Usage) {
 	u := arbiter.Usage{Device: r.index, Began: began, Unnamed: !usage.ProcessesKnown}
 	jobs := sync.OnceValue(r.d.members)
@@ -187,7 +186,7 @@ func (r *reader) figures(to *arbiter.Reading, began time.Time, usage inventory.U
 	to.Figures(u)
 }
 
-// begin notes that a reading begins. It returns a function that tells those who wait for it that it is over.
+// begin records that a reading begins. It returns a function that wakes the requests that wait for its end.
 func (r *reader) begin(books bool) (waited func()) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -203,7 +202,7 @@ func (r *reader) begin(books bool) (waited func()) {
 	return func() { close(booked) }
 }
 
-// end notes that the device has answered.
+// end records that the device has answered.
 func (r *reader) end(err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -217,7 +216,7 @@ func (r *reader) awaited() bool {
 	return r.booked != nil
 }
 
-// silent says for how long the device has owed an answer; 0: it owes none.
+// silent returns for how long the device has not answered; 0: no answer is outstanding.
 func (r *reader) silent(now time.Time) time.Duration {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -227,8 +226,8 @@ func (r *reader) silent(now time.Time) time.Duration {
 	return now.Sub(r.since)
 }
 
-// describe adds to a device's figure which process it is about. A process with a lease there is known by its
-// session. For any other process it adds what the kernel tells, and its job; for a dead one, the process that keeps its memory.
+// describe adds the process of a figure. A process with a lease on the device is known by its session. For other
+// processes it adds the kernel's facts and the job, and for a dead process the process that keeps its memory.
 func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 	d := r.d
 	d.lock()
@@ -249,8 +248,8 @@ func (r *reader) describe(p *arbiter.ProcessUsage, jobs func() members) {
 	}
 }
 
-// nameEvery is how long a name is believed. A process can make the look at its name take
-// long, which would otherwise hold up every reading of its device.
+// nameEvery is how long a name is used before it is read again. A process can make reading its name slow, which would
+// otherwise delay every reading of its device.
 const nameEvery = 10 * time.Second
 
 // nameOf returns the name, the owner and the job of a process without a lease.
@@ -268,14 +267,15 @@ func (r *reader) nameOf(p procfacts.Started, jobs func() members) named {
 	return n
 }
 
-// forgetNames drops the names of processes that the device does not list any more.
+// forgetNames drops the names of processes that the device no longer lists.
 func (r *reader) forgetNames(listed []inventory.ProcessUsage) {
 	maps.DeleteFunc(r.names, func(pid int, _ named) bool {
 		return !slices.ContainsFunc(listed, func(p inventory.ProcessUsage) bool { return p.PID == pid })
 	})
 }
 
-// awaitReading waits until the books have a reading of a device that began after the call, for patience at most. No lock is held.
+// awaitReading waits, for patience at most, until the books have a reading of a device that began after the call. The
+// lock must not be held.
 func (d *Daemon) awaitReading(index int, patience time.Duration) {
 	r := d.readers()[index]
 	if r == nil {
@@ -295,8 +295,7 @@ func (d *Daemon) awaitReading(index int, patience time.Duration) {
 	}
 }
 
-// checkDevicesLocked finds the devices that do not answer. All goes on with what they said
-// last.
+// checkDevicesLocked reports devices that do not answer to the arbiter. Their last figures stay in use.
 func (d *Daemon) checkDevicesLocked() {
 	now := d.now()
 	for _, r := range d.readers() {

@@ -1,6 +1,7 @@
 package daemon
 
-// This file sees by the devices' figures that the memory of dead processes is back, and finds out who keeps it if it is not. reader.go calls it.
+// This file closes the leases of dead processes once the devices show that their memory is free. If memory stays in
+// use, it finds the process that keeps it. reader.go calls it.
 
 import (
 	"fmt"
@@ -14,16 +15,16 @@ import (
 )
 
 const (
-	// reclaimPatience is how long a dead process's memory is looked for often. What
-	// is not back by then the arbiter counts as unmanaged, by the name of who keeps it.
+	// reclaimPatience is how long the devices are read often after a process has died. The arbiter then counts memory
+	// that is still in use as unmanaged, under the name of the process that keeps it.
 	reclaimPatience = time.Second
-	// keeperAfter is when somebody else is looked for who keeps the memory.
+	// keeperAfter is the time after a death at which the search begins for another process that keeps the memory.
 	keeperAfter = reclaimPatience / 2
 )
 
-// drainedLocked closes the leases of dead sessions whose memory is back, as a reading shows
-// that began after they died. A device that does not say who uses it is believed to free
-// at death; the memory of one that is lost went with it.
+// drainedLocked closes the leases of dead sessions whose memory is free, as shown by a reading that began after their
+// deaths. If a device does not list its processes, memory counts as free after death. The memory of a lost device is
+// gone with it.
 func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	if len(r.draining) == 0 {
 		return
@@ -39,7 +40,7 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	}
 }
 
-// nameKeeper notes a process that has pages of dead clients as who keeps their memory.
+// nameKeeper records a process as the keeper of dead clients' memory if it has their pages open.
 func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
 	for _, path := range pageLinks(pid, nil, "fd") {
 		var st unix.Stat_t
@@ -51,7 +52,7 @@ func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
 		if !ok {
 			continue
 		}
-		delete(dead, id) // the first that is found
+		delete(dead, id) // the first keeper found is enough
 		k := named{command: fmt.Sprintf("?[%d]", pid)}
 		if f, err := d.inv.Facts(pid); err == nil {
 			k = named{uid: f.UID, user: f.User, command: fmt.Sprintf("%s[%d]", f.Comm, pid)}
@@ -62,12 +63,12 @@ func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
 	}
 }
 
-// nameKeepers looks for who keeps the memory of those that are dead for a while. A forked
-// child inherits the descriptor of the lease page with that of the device, so that
-// whoever has the page is the one, whatever driver it is.
+// nameKeepers searches for the processes that keep the memory of dead clients. A forked child inherits the
+// descriptors of the lease page and of the device together. A process that has the page therefore has the device, for
+// every driver.
 func (r *reader) nameKeepers() {
 	d, now := r.d, r.d.now()
-	dead := map[ipc.PageID]int{} // whose page it is
+	dead := map[ipc.PageID]int{} // PID of the client that had the page
 	d.lock()
 	for s := range r.draining {
 		if !s.keeperSearched && now.Sub(s.died) > keeperAfter {

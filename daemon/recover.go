@@ -1,7 +1,7 @@
 package daemon
 
-// This file recovers jobs and sessions with their leases from the state file. savedprocesses.go looks at their processes before, and recoverqueue.go
-// recovers waiting requests.
+// This file recovers jobs, and sessions with their leases, from the state file. start.go calls it. savedprocesses.go
+// reads the processes before; recoverqueue.go recovers waiting requests.
 
 import (
 	"time"
@@ -16,12 +16,12 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// recover reads the limits, jobs, sessions with their leases, and waiting requests that the last daemon left in the state file, and continues them.
-// Live processes keep what they hold, and their lease pages are opened again through /proc. Leases of processes that have died drain. No limit is
-// checked: sums may exceed limits, and then nothing is granted until they have fallen.
+// recover reads the limits, jobs, sessions with leases, and waiting requests that the last daemon recorded, and
+// continues them. Live processes keep what they hold, and their lease pages are opened again through /proc. Leases of
+// dead processes drain. No limit is checked: sums may exceed limits, and until they have fallen nothing is granted.
 //
-// First it reads the facts of all processes that the records name, without the daemon's lock, because /proc may hang. If the daemon is
-// stopped meanwhile, it leaves the file unchanged to the next daemon.
+// First it reads the facts of all recorded processes, without the daemon's lock, because /proc may hang. If the
+// daemon is stopped meanwhile, the file stays unchanged for the next daemon.
 func (d *Daemon) recover() {
 	saved := d.readProcesses()
 	d.lock()
@@ -35,7 +35,7 @@ func (d *Daemon) recover() {
 	d.recoverLimitsLocked()
 	d.arb.Restore(d.now(), func() { d.recoverRecordsLocked(saved) })
 	d.recoverTicketsLocked(saved)
-	d.arb.Tick(d.now()) // close credit words above limits now: their clients must not spend what they free before the first regular tick
+	d.arb.Tick(d.now()) // close credit words above limits now, because clients must not reuse freed credit before the first tick
 	faults.At("recover.limits")
 	d.log.Info("took up what the last daemon left", "jobs", len(d.jobs), "sessions", len(d.sessions))
 }
@@ -61,8 +61,8 @@ func (d *Daemon) recoverRecordsLocked(saved *savedProcesses) {
 	d.dropOrphanLimitsLocked()
 }
 
-// recoverableLocked returns the sessions that can be recovered, each with its leases. It frees the records of other sessions, and of leases
-// without a session.
+// recoverableLocked returns the sessions that can be recovered, each with its leases. It frees the records of other
+// sessions, and of leases without a session.
 func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 	byIndex := map[uint32]*recovered{}
 	for _, x := range saved.sessions {
@@ -140,13 +140,14 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 	d.enterJobLocked(j)
 }
 
-// boundMinLocked removes a reservation from a record if it is more than any device has. It was never granted: the file is damaged.
+// boundMinLocked removes a reservation from a record if it exceeds every device. Such a reservation was never
+// granted: the file is damaged.
 func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	if r.Min == ipc.NoLimit || len(d.devices()) == 0 {
 		return
 	}
 	for _, dev := range d.devices() {
-		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: the total is not known
+		if total := uint64(d.arb.Total(dev.Index)); total == 0 || r.Min <= total { // 0: not known
 			return
 		}
 	}
@@ -154,13 +155,14 @@ func (d *Daemon) boundMinLocked(r *statefile.Job) {
 	r.Min = ipc.NoLimit
 }
 
-// runnerFromMembers returns facts for a dead runner, so that the same rule matches its job as before: user name, groups, cgroups and privileges are
-// copied from a live process of the job. Without such a process the runner is not privileged: root of a container, whose namespaces can no
-// longer be read, must not become privileged by a restart of the daemon.
+// runnerFromMembers returns facts for a dead runner, so that the same rule applies to its job as before. It copies
+// user name, groups, cgroups and privileges from a live process of the job. Without such a process the runner is not
+// privileged: root of a container, whose namespaces can no longer be read, must not gain privileges by a restart of
+// the daemon.
 func runnerFromMembers(r *statefile.Job, members []*recovered) rules.Process {
 	proc := rules.Process{UID: r.UID, GID: r.GID, Command: statefile.TextOf(&r.Command)}
 	if isAdmin(r.UID) {
-		proc.Namespace = ^uint64(r.RunnerPID) // no namespace has this number; with 0 root could pass the rules by its user number alone
+		proc.Namespace = ^uint64(r.RunnerPID) // no namespace has this number; with 0, root could pass the rules by its user number
 	}
 	for _, m := range members {
 		if !m.ended && m.peer.UID == r.UID {
@@ -173,8 +175,8 @@ func runnerFromMembers(r *statefile.Job, members []*recovered) rules.Process {
 	return proc
 }
 
-// recoverJobOfLocked makes a session's job again if the job's record could not be used, with the limits that the session's page shows. It must be
-// called before a new job could get the number.
+// recoverJobOfLocked opens a session's job again, with the limits on the session's page, if the job's record was
+// unusable. It must be called before a new job could get the number.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
 	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil {
 		return
@@ -186,7 +188,7 @@ func (d *Daemon) recoverJobOfLocked(x *recovered) {
 	}
 }
 
-// recoverSessionLocked enters a session and its leases in the arbiter and in the daemon's tables again.
+// recoverSessionLocked adds a recorded session and its leases to the arbiter and to the daemon's tables.
 func (d *Daemon) recoverSessionLocked(x *recovered) {
 	s := x.session
 	d.applyLocked(startedOf(s.peer))
@@ -219,8 +221,8 @@ func (d *Daemon) recoverSessionLocked(x *recovered) {
 	d.publishLimitsLocked(s)
 }
 
-// recoverLeaseLocked recovers a lease of a session from its record. If that is not possible, it frees the record: the file is damaged, or the
-// device is gone, and so is the memory that was held there.
+// recoverLeaseLocked recovers a lease of a session from its record. It frees an unusable record: the file is damaged,
+// or the device is gone, and with it the memory.
 func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	s, l := x.session, d.file.Leases.At(i)
 	dev, ok := d.deviceByUUID(l.UUID)
@@ -242,8 +244,8 @@ func (d *Daemon) recoverLeaseLocked(x *recovered, i int) {
 	d.enterLeaseLocked(s, held)
 }
 
-// mend completes the change of a lease's record that the last daemon had begun when it died, and lowers figures that cannot be on a device
-// of total bytes; 0: not known.
+// repairLease completes a change of a lease's record that the last daemon had announced when it died. It also lowers
+// impossible figures. total is the size of the device in bytes; 0: not known.
 func (s *session) repairLease(l *statefile.Lease, total uint64) {
 	var epoch uint16
 	var streams uint64

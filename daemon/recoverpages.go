@@ -1,9 +1,9 @@
 package daemon
 
-// A daemon whose state file is gone, or was written by another version, knows of no job and
-// of no limit that was changed while programs ran. Each client's page has them as the last
-// daemon showed them (publishlimits.go). A client can write there, so that nothing is taken from it but what
-// lowers its limits below what the rules give. recover.go and resume.go call this.
+// This file recovers jobs and changed limits from lease pages, if the state file is gone or has another version.
+// recover.go and resume.go call it. The last daemon wrote the limits to each client's page (publishlimits.go). A
+// client can write to its page, so that the daemon accepts only values that lower the client's limits below the
+// rules.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
@@ -14,8 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// remakeJobLocked makes a job again of which nobody knows but its processes: with the limits that the first of them saw. What it holds beyond its
-// processes, and which devices it may use, is not in their word.
+// remakeJobLocked opens a job again that only its processes still know, with the limits on the page of the first such
+// process. The page does not say what the job had reserved or which devices it may use.
 func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
 	if err := d.jobsOf.full(proc.PID, proc.UID, proc.MayPass()); err != nil {
 		return err
@@ -44,8 +44,8 @@ func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.P
 	return nil
 }
 
-// lowerToLocked lowers a process's limits to those that its page shows: what was given to a job
-// that is not known, and memory.max on the devices that it uses.
+// lowerToLocked lowers a process's limits to those on its page: the limits of a job that is not known, and memory.max
+// on the devices that the process uses.
 func (d *Daemon) lowerToLocked(s *session, page *ipc.Page) {
 	if given, ok := page.JobOptions(); ok && d.jobByID[s.job] == nil {
 		streams := int(max(1, min(given.Streams, maxClaimed)))

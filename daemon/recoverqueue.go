@@ -1,8 +1,8 @@
 package daemon
 
-// This file makes the waiting requests of the last daemon wait again. Each has a row in the state file, of which the daemon makes a ticket
-// in the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again, with the number of its request, and the new
-// request takes the place of the absent one (returnsLocked, in queue.go).
+// This file recovers the waiting requests of the last daemon. From each row in the state file it makes a ticket in
+// the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again with the number of
+// its request, and the new request replaces the absent one (returnsLocked, in queue.go). recover.go calls this file.
 
 import (
 	"cmp"
@@ -17,8 +17,9 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions were recovered, and before a new
-// row of the state file is taken: jobs and sessions that wait for their start have rows that are not committed, and so count as free.
+// recoverTicketsLocked makes tickets from the rows of waiting requests. It must be called after jobs and sessions are
+// recovered, and before a new row is allocated: rows of jobs and sessions that wait for their start are not
+// committed, and so count as free.
 func (d *Daemon) recoverTicketsLocked(saved *savedProcesses) {
 	var rows []int
 	d.file.Tickets.Each(func(i int, _ *statefile.Ticket) { rows = append(rows, i) })
@@ -32,7 +33,8 @@ func (d *Daemon) recoverTicketsLocked(saved *savedProcesses) {
 	})
 }
 
-// recoverTicketLocked makes a ticket from one row. If the process has ended, or the arbiter does not let the request wait, it frees the row.
+// recoverTicketLocked makes a ticket from one row. It frees the row if the process has ended or the arbiter does not
+// let the request wait.
 func (d *Daemon) recoverTicketLocked(i int, saved *savedProcesses) {
 	r := d.file.Tickets.At(i)
 	key := requestKey{procfacts.Started{PID: int(r.PID), StartTicks: r.StartTicks}, ipc.Type(r.Type), r.Request}
@@ -55,8 +57,8 @@ func (d *Daemon) recoverTicketLocked(i int, saved *savedProcesses) {
 	d.queue.absent[key] = x
 }
 
-// waitAgainLocked makes the arbiter's ticket from a row, with a function that frees the row of the job or session that it is to open. The zero
-// value: there is no such job, session or lease, or the arbiter does not let the request wait.
+// waitAgainLocked makes the arbiter's ticket from a row, and a function that frees the row of the job or session that
+// the request opens. The zero value: the job, session or lease is gone, or the arbiter does not let the request wait.
 func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules.Process) absent {
 	place := arbiter.Place{Arrival: r.Arrival, Since: d.fromBootTime(r.Since), Absent: true}
 	switch key.typ {
@@ -81,8 +83,8 @@ func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules
 	return absent{d.arb.Ask(d.now(), ask).Waiting, func() {}}
 }
 
-// leaseOfTicketLocked returns the lease whose request a row has; if the row does not name the lease, the first lease of the process. nil:
-// there is none.
+// leaseOfTicketLocked returns the lease of the request in a row. If the row does not name the lease, it returns the
+// first lease of the process. nil: there is none.
 func (d *Daemon) leaseOfTicketLocked(r *statefile.Ticket, key requestKey) *shim.Lease {
 	for _, s := range d.ofProcess[key.PID] {
 		if s.dead || startedOf(s.peer) != key.Started {
@@ -129,7 +131,8 @@ func (d *Daemon) sessionWaitsAgainLocked(key requestKey, proc rules.Process, pla
 	return d.heldRow(info.Waiting, func() { d.file.Sessions.Free(i) })
 }
 
-// heldRow returns the absent request with a ticket, whose free frees a row. Without a ticket it frees the row and returns the zero value.
+// heldRow returns the absent request with a ticket, whose free function frees a row. Without a ticket it frees the
+// row and returns the zero value.
 func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
 	if ticket == 0 {
 		free()

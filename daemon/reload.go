@@ -1,6 +1,7 @@
 package daemon
 
-// This file reads the configuration again and puts it in force. lastgood.go keeps it on the disk.
+// This file reads the configuration again and applies it. cmd/gpuarbd calls Reload on SIGHUP. lastgood.go keeps the
+// configuration on the disk.
 
 import (
 	"errors"
@@ -11,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 
-// Reload reads the configuration again. With a mistake in it the old one stays.
+// Reload reads the configuration again and applies it. If it has mistakes, the old configuration stays in force.
 func (d *Daemon) Reload() {
 	d.notify("RELOADING=1")
 	defer d.notify("READY=1")
@@ -41,7 +42,7 @@ func (d *Daemon) Reload() {
 	d.keepConfig()
 }
 
-// keepConfig keeps the configuration in force on the disk, for a start at which the files have mistakes.
+// keepConfig keeps the current configuration on the disk, for a start at which the files have mistakes.
 func (d *Daemon) keepConfig() {
 	d.keeping.Lock()
 	defer d.keeping.Unlock()
@@ -49,21 +50,21 @@ func (d *Daemon) keepConfig() {
 	is, cfg := d.configured, d.config.Load()
 	d.unlock()
 	if is.Mistakes != "" {
-		return // the configuration in force is the one that was kept
+		return // the configuration in force is the kept one
 	}
 	if err := d.keepGood(is.Path, cfg); err != nil {
 		d.log.Warn("the configuration cannot be kept: if the files have a mistake at the next start, the daemon may not start", "err", err)
 	}
 }
 
-// turnTo puts a configuration in force, but for what the arbiter makes of it.
+// applyConfig puts a configuration in force, except for the arbiter's policy, which the caller sets.
 func (d *Daemon) applyConfig(cfg *config.Config, path string) {
 	d.config.Store(cfg)
 	d.configured = figures.ConfigState{Path: path, Text: cfg.String()}
 	signal(d.configChanged)
 }
 
-// wantedPage returns where the page is served by a configuration.
+// wantedPage returns the address at which a configuration wants the web page.
 func wantedPage(c *config.Config) worker.Wanted {
 	network, address := c.HTTP.Listen.Network()
 	return worker.Wanted{Network: network, Address: address, Hosts: c.HTTP.Hosts, Commands: string(c.Commands)}

@@ -1,7 +1,7 @@
 package daemon
 
-// This file answers Resume requests: a client that lost its connection, or its daemon, reports what it holds. recover.go reads the state file
-// before that.
+// This file answers Resume requests: a client that lost its connection, or whose daemon was restarted, reports what
+// it holds. recover.go reads the state file before that.
 
 import (
 	"fmt"
@@ -17,8 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// resume continues the recorded session of a client (continueSession). If no record has its token, it opens a new session from what the client
-// reports (adopt).
+// resume continues the recorded session of a client (continueSession). If no record has its token, it opens a new
+// session from the client's report (adopt).
 func (cl *client) resume(m ipc.Message) error {
 	defer closeFD(m.FD)
 	var req ipc.ResumeRequest
@@ -47,14 +47,15 @@ func (cl *client) resume(m ipc.Message) error {
 	return cl.replyHello(m.Header, s, fresh)
 }
 
-// pageOffer is a lease page for a session that has none. pageFor opens it without the lock. If continueSession does not use it, resume closes it.
+// pageOffer is a lease page for a session that has none. pageFor opens it without the lock. resume closes it if
+// continueSession does not use it.
 type pageOffer struct {
 	page  *ipc.LeasePage // nil: none is needed, or the session has taken it
-	fresh bool           // a new page, which the client has to map
+	fresh bool           // the page is new, and the client must map it
 }
 
-// pageFor opens a page for a session that has none: the page that the client sends, if it is the one that was made for the session, else a
-// new page.
+// pageFor opens a page for a session that has none: the page that the client sends, if it was made for the session,
+// or else a new page.
 func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err error) {
 	var id ipc.PageID
 	d.lock()
@@ -77,9 +78,9 @@ func (d *Daemon) pageFor(req *ipc.ResumeRequest, fd int) (offer pageOffer, err e
 	return offer, err
 }
 
-// awaitFigures waits for a reading of the devices on which a client says that it uses more than is recorded and more than the last reading shows:
-// it may have taken memory since, while there was no daemon. The client waits for the answer to its Resume meanwhile, and takes and frees
-// nothing.
+// awaitFigures waits for a reading of each device on which the client reports more use than is recorded and than the
+// last reading shows. The client may have taken memory while no daemon ran. It waits for the reply to Resume
+// meanwhile, and neither takes nor frees memory.
 func (d *Daemon) awaitFigures(req *ipc.ResumeRequest, peer ipc.Peer) {
 	for _, rl := range req.Leases[:req.Count] {
 		if dev, ok := d.deviceByUUID(rl.Device); ok && rl.Used > d.knownUse(req.Session, dev.Index, peer) {
@@ -88,7 +89,8 @@ func (d *Daemon) awaitFigures(req *ipc.ResumeRequest, peer ipc.Peer) {
 	}
 }
 
-// knownUse returns how many bytes a client uses on a device: the larger of the bytes in the record of its session and those that the device shows.
+// knownUse returns how many bytes a client uses on a device: the larger of the recorded bytes and the bytes that the
+// device shows.
 func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	d.lock()
 	defer d.unlock()
@@ -101,8 +103,9 @@ func (d *Daemon) knownUse(session ipc.Token, device int, peer ipc.Peer) uint64 {
 	return known
 }
 
-// continueSession continues a recorded session, with the page that it had or a new one (fresh). The client's own sums replace the daemon's: bytes that were
-// granted in a reply that the client never read go back, and bytes that it freed in a message that the daemon never read are free.
+// continueSession continues a recorded session with its page, or with a new page (fresh). The client's sums replace
+// the daemon's. Bytes of a reply that the client never read are returned. Bytes whose Freed message the daemon never
+// read are free.
 func (cl *client) continueSession(req *ipc.ResumeRequest, offer *pageOffer) (s *session, fresh bool, err error) {
 	d, c := cl.d, cl.conn
 	cl.takeLock()
@@ -132,14 +135,14 @@ func (cl *client) continueSession(req *ipc.ResumeRequest, offer *pageOffer) (s *
 		}
 	}
 	d.refreshLocked(s)
-	for l := range s.open() { // the client's reports of frees were lost while it had no connection
+	for l := range s.open() { // reports of frees were lost while the client had no connection
 		d.arb.Freed(d.now(), l.ID)
 	}
 	return s, fresh, nil
 }
 
-// askAgainLocked makes the client ask again, in the same places, for the requests that wait on other connections of a session. The client has just
-// reported its sums, and would not count what these requests are granted by replies on the old connections.
+// askAgainLocked makes the client send the requests again that wait on other connections of a session. They keep
+// their places. The client has just reported its sums, and would not count grants in replies on the old connections.
 func (d *Daemon) askAgainLocked(s *session) {
 	var left []arbiter.TicketID
 	for ticket, p := range d.queue.parked {
@@ -157,8 +160,9 @@ func (d *Daemon) askAgainLocked(s *session) {
 	d.arb.MarkAbsent(d.now(), left)
 }
 
-// reconcileLocked sets the bytes of one lease to those that the client reports, and writes them to the record. Of bytes above the recorded ones it
-// counts only as many as a request would be granted now, or as the device shows. If the lease is not recorded, it opens the lease.
+// reconcileLocked sets the bytes of one lease, and of its record, to those that the client reports. Of bytes above
+// the recorded ones it counts only those that would be granted now or that the device shows. If the lease is not
+// recorded, it opens the lease.
 func (d *Daemon) reconcileLocked(s *session, rl ipc.ResumeLease) error {
 	dev, ok := d.deviceByUUID(rl.Device)
 	if !ok {
@@ -191,8 +195,8 @@ func (d *Daemon) reconcileLocked(s *session, rl ipc.ResumeLease) error {
 	return nil
 }
 
-// takePageLocked gives the offered page to a session whose own page could not be opened again. In a new page it sets the credit of each lease to the
-// granted bytes less the bytes that the client reports as used.
+// takePageLocked gives the offered page to a session whose own page could not be opened. In a new page it sets the
+// credit of each lease to the granted bytes less the used bytes that the client reports.
 func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageOffer) {
 	s.page = offer.page
 	offer.page = nil
@@ -207,7 +211,7 @@ func (d *Daemon) takePageLocked(s *session, req *ipc.ResumeRequest, offer *pageO
 	}
 }
 
-// begin writes the credit of a lease into a new page.
+// writeCredit writes the credit of a lease to a new page.
 func (s *session) writeCredit(l *shim.Lease, req *ipc.ResumeRequest) {
 	for _, rl := range req.Leases[:req.Count] {
 		if rl.Slot != l.Record.Slot || rl.Device != l.Record.UUID {
@@ -221,8 +225,8 @@ func (s *session) writeCredit(l *shim.Lease, req *ipc.ResumeRequest) {
 	}
 }
 
-// adopt opens a session from what a client reports, because no record has its token. Its leases are unverified until the figures of the
-// devices agree with them.
+// adopt opens a session from a client's report, because no record has its token. Its leases count as unverified until
+// the figures of the devices agree with them.
 func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	d, c := cl.d, cl.conn
 	proc, err := d.facts(c)
@@ -246,7 +250,7 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	}
 	s, _, err := d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
 	if statusOf(err) == ipc.StatusNoSession && hello.Job != (ipc.Token{}) {
-		// The job is not recorded. The program holds memory all the same, and must be counted.
+		// The job is not recorded. The program holds memory nevertheless, which must be counted.
 		d.log.Warn("a program's job is unknown: it goes on as one of its own", "client_pid", proc.PID)
 		hello.Job = ipc.Token{}
 		s, _, err = d.addSessionLocked(c, proc, hello, page, d.openUnreservedLocked)
@@ -276,9 +280,9 @@ func (cl *client) adopt(req *ipc.ResumeRequest, fd int) (*session, error) {
 	return s, nil
 }
 
-// openUnreservedLocked opens the session of a program that reports memory which no record confirms. It makes no reservation. The session must get
-// its leases at once, and so cannot wait for room; and a client's report alone must not reserve memory for which there is no room. The
-// caller then tries reserveLocked.
+// openUnreservedLocked opens the session of a program that reports unrecorded memory, without a reservation. The
+// session must get its leases at once, and so cannot wait for room. A client's report alone must not reserve memory
+// for which there is no room. The caller then tries reserveLocked.
 func (d *Daemon) openUnreservedLocked(r arbiter.SessionRequest) (info arbiter.SessionInfo, err error) {
 	r.Unreserved = true
 	info.ID, err = d.arb.RestoreSession(d.now(), r)
@@ -294,11 +298,11 @@ func (d *Daemon) reserveLocked(s *session) bool {
 	return true
 }
 
-// reservesPerTick is the number of reservations that are tried again at each tick, once a second.
+// reservesPerTick is the number of missing reservations that are tried again at each tick, once a second.
 const reservesPerTick = 16
 
-// reserveAgainLocked tries again to make the reservations of sessions without theirs: of reservesPerTick sessions, in the random
-// order of a map, so that each session is tried in the end.
+// reserveAgainLocked tries to make missing reservations of up to reservesPerTick sessions. The random order of a map
+// gives each session its turn.
 func (d *Daemon) reserveAgainLocked() {
 	tried := 0
 	for _, s := range d.sessions {
@@ -314,9 +318,9 @@ func (d *Daemon) reserveAgainLocked() {
 	}
 }
 
-// endDamagedLocked ends sessions that a damaged state file has of a process, because the process now reports under another token what it holds. These
-// are the sessions of the process without a connection whose page could not be opened, or is the page that the process has sent. Otherwise the
-// process's memory would be counted twice until the process ends.
+// endDamagedLocked ends sessions of a process that a damaged state file still has, because the process now reports
+// its memory under another token. It ends the process's sessions without a connection whose page could not be opened
+// or is the page that the process has sent. Otherwise the memory would be counted twice until the process ends.
 func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
 	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks

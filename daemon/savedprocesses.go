@@ -1,6 +1,6 @@
 package daemon
 
-// This file looks at the processes that the state file names, before the state is recovered (recover.go).
+// This file reads the processes that the state file names, before recover.go recovers the state.
 
 import (
 	"errors"
@@ -10,7 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// found has the facts of the processes that the records name. Barred processes, whose requests broke the daemon, are left out.
+// savedProcesses stores the facts of the processes that the records name. It leaves out barred processes, whose
+// requests caused panics.
 type savedProcesses struct {
 	facts    map[procfacts.Started]rules.Process // facts of the live processes
 	sessions []*recovered                        // all recorded sessions, with the pages that could be opened
@@ -19,12 +20,13 @@ type savedProcesses struct {
 // recovered is a session of the last daemon.
 type recovered struct {
 	*session
-	proc   rules.Process // facts of its process; if that has ended, only its user and group
+	proc   rules.Process // facts of its process; after its end only the user and group
 	ended  bool          // the process has ended
 	leases []int         // indexes of the records of its leases
 }
 
-// readProcesses reads the facts of the processes that the records name. It takes no lock, because no other goroutine changes records yet.
+// readProcesses reads the facts of the processes that the records name. It needs no lock, because no other goroutine
+// changes records yet.
 func (d *Daemon) readProcesses() *savedProcesses {
 	f := &savedProcesses{facts: map[procfacts.Started]rules.Process{}}
 	look := func(pid uint32, start uint64) (lives bool) {
@@ -50,8 +52,8 @@ func (d *Daemon) readProcesses() *savedProcesses {
 	return f
 }
 
-// factsOf returns the facts of a live process with this PID and start time. If the facts of the PID cannot be read, the process counts as
-// live, with no facts but these two.
+// factsOf returns the facts of a live process with this PID and start time. If the facts cannot be read, the process
+// counts as live, with only PID and start time known.
 func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 	f, err := d.inv.Facts(p.PID)
 	switch {

@@ -1,7 +1,8 @@
 package daemon
 
-// Devices come while the daemon runs: a driver that is loaded late or installed, a card that is plugged
-// in, an instance that MIG makes. This file asks the inventory to look for them, and adds them to the table with their readers.
+// This file finds devices that appear while the daemon runs: a driver that is installed or loaded late, a new card, a
+// new MIG instance. It asks the inventory, and adds the devices to the table with their readers. start.go and
+// attach.go call it.
 
 import (
 	"context"
@@ -18,10 +19,10 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// mostDevices is how many devices are arbitrated at most.
+// mostDevices is the largest number of devices that are arbitrated.
 const mostDevices = 64
 
-// addDevices adds the devices that there are when the daemon starts.
+// addInitialDevices adds the devices that exist when the daemon starts.
 func (d *Daemon) addInitialDevices() {
 	d.addFound(d.inv.Devices())
 	if why := d.inv.Why(); why != "" {
@@ -33,9 +34,9 @@ func (d *Daemon) addInitialDevices() {
 	}
 }
 
-// meet adds devices to the table and the arbiter, or replaces those with the same index, and returns the readers that it made,
-// which the caller starts. A device whose total memory no driver tells counts as having half of the machine's, until a probe
-// has asked CUDA.
+// addFound adds devices to the table and the arbiter, or replaces those with the same index. It returns the new
+// readers, which the caller must start. If no driver reports the total memory of a device, the device counts as
+// having half of the machine's memory until a probe has asked CUDA.
 func (d *Daemon) addFound(found []inventory.Device) (readers []*reader) {
 	now := d.now()
 	d.lock()
@@ -63,15 +64,15 @@ func (d *Daemon) addFound(found []inventory.Device) (readers []*reader) {
 	slices.SortFunc(next.devices, func(a, b inventory.Device) int { return a.Index - b.Index })
 	d.known.Store(&next)
 	for _, dev := range found {
-		if dev, ok := d.deviceByIndex(dev.Index); ok && !d.arb.Lost(dev.Index) { // a lost one comes back when its reader says so
+		if dev, ok := d.deviceByIndex(dev.Index); ok && !d.arb.Lost(dev.Index) { // a lost device is added again by its reader
 			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
 	}
 	return readers
 }
 
-// lastDevices returns the devices that the daemon before this one found: a device that hangs at the start is
-// known from there, and with it what was granted on it.
+// lastDevices returns the devices that the last daemon found. They make a device known that hangs at the start, and
+// so the grants on it.
 func (d *Daemon) lastDevices() (last []inventory.Device) {
 	text, err := os.ReadFile(d.paths.devices)
 	if err != nil || json.Unmarshal(text, &last) != nil {
@@ -80,7 +81,7 @@ func (d *Daemon) lastDevices() (last []inventory.Device) {
 	return last
 }
 
-// keepDevices writes down what was found. Several goroutines may call it.
+// keepDevices writes the list of devices to the disk. Several goroutines may call it.
 func (d *Daemon) keepDevices() {
 	d.writing.Lock()
 	defer d.writing.Unlock()
@@ -99,8 +100,9 @@ func (d *Daemon) keepDevices() {
 	}
 }
 
-// probeUnknown asks CUDA for the total memory of the devices of which NVML does not tell it, and logs those of which CUDA does not
-// tell it either: they go on with half of the machine's. A process of the daemon's own asks, because a client could say anything.
+// probeUnknown asks CUDA for the total memory of the devices for which NVML does not report it. It logs devices that
+// CUDA does not report either: they keep half of the machine's memory. A separate process of the daemon asks, because
+// the answer of a client cannot be trusted.
 func (d *Daemon) probeUnknown() {
 	defer d.catchPanic(nil)
 	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
@@ -132,8 +134,8 @@ func (d *Daemon) probeUnknown() {
 	}
 }
 
-// startReaders starts the reader of each device, and waits for the first readings, for startPatience at most: memory that is
-// in use at the start counts from the start.
+// startReaders starts the reader of each device, and waits for the first readings, for startPatience at most. Memory
+// in use at the start is thus counted from the start.
 func (d *Daemon) startReaders() {
 	late := d.after(startPatience)
 	for _, r := range d.readers() {
@@ -159,16 +161,16 @@ func (d *Daemon) startReaders() {
 }
 
 const (
-	// scanFirst is how often devices are looked for while there is no GPU, and scanEvery when there is one.
+	// scanFirst is the time between two scans for devices while there is no GPU; scanEvery applies when there is one.
 	scanFirst = 3 * time.Second
 	scanEvery = 8 * time.Second
-	// scanPause is the pause after a look that the kernel, or a program with an unknown device, asked for.
+	// scanPause is the pause after a scan that the kernel, or a program with an unknown device, requested.
 	scanPause = 500 * time.Millisecond
-	// scanPatience is how long a program with an unknown device waits for a look.
+	// scanPatience is how long a program with an unknown device waits for a scan.
 	scanPatience = time.Second
 )
 
-// scanDevices looks for devices until ctx ends. Stop does not wait for it: a driver may hang.
+// scanDevices scans for devices until ctx ends. Stop does not wait for it, because a driver may hang.
 func (d *Daemon) scanDevices(ctx context.Context) {
 	defer d.catchPanic(nil)
 	go func() {
@@ -195,12 +197,12 @@ func (d *Daemon) scanDevices(ctx context.Context) {
 	}
 }
 
-// asleep reports whether the kernel has suspended a known device, which a look would wake.
+// asleep reports whether the kernel has suspended a known device, which a scan would wake.
 func (d *Daemon) asleep() bool {
 	return slices.ContainsFunc(d.devices(), func(dev inventory.Device) bool { return d.inv.Suspended(dev.Index) })
 }
 
-// scan looks for devices once.
+// scan scans for devices once.
 func (d *Daemon) scan() {
 	s := &d.scans
 	s.mu.Lock()
@@ -221,9 +223,9 @@ func (d *Daemon) scan() {
 	close(over)
 }
 
-// requestScan asks for a look because a program names a device that is not known, and waits for its end, scanPatience at the most. If
-// the last look ended less than scanPatience ago, or a known GPU is suspended, it does nothing: programs cannot make the daemon look
-// without a pause, nor keep a GPU awake.
+// requestScan requests a scan because a program names an unknown device, and waits for its end, scanPatience at most.
+// It does nothing if the last scan ended less than scanPatience ago, or if a known GPU is suspended. Programs thus
+// cannot make the daemon scan without a pause, nor keep a GPU awake.
 func (d *Daemon) requestScan() {
 	s := &d.scans
 	s.mu.Lock()

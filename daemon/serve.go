@@ -1,7 +1,7 @@
 package daemon
 
-// This file listens, and serves connections: it reads requests, takes turns, and has each answered by the function that the table of handlers
-// names.
+// This file listens, and serves connections. It reads requests, acquires turns, and calls the function that the table
+// of handlers names. start.go calls it.
 
 import (
 	"context"
@@ -21,7 +21,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// openSocket listens: on the socket that systemd hands over, else on our own.
+// openSocket listens on the socket of the last daemon in this process, on the socket that systemd passed, or on a new
+// one.
 func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	files := activation.Files(true)
 	for _, f := range files {
@@ -47,8 +48,8 @@ func (d *Daemon) openSocket() (*ipc.Listener, error) {
 	return ipc.Listen(d.paths.socket, o)
 }
 
-// otherSocket returns the second path for a socket. It is empty if other users may write to the socket's folder: they could put another
-// file in the place of the second path.
+// otherSocket returns the second path for a socket. It is empty if other users may write to the socket's folder,
+// because they could put another file at that path.
 func otherSocket(path string) string {
 	var st unix.Stat_t
 	if unix.Stat(filepath.Dir(path), &st) != nil || st.Uid != uint32(os.Geteuid()) || st.Mode&0o022 != 0 {
@@ -57,7 +58,7 @@ func otherSocket(path string) string {
 	return ipc.SecondPath(path)
 }
 
-// patience is how long a connection may be without a message that is one.
+// patience is how long a connection may stay without a well-formed message.
 const patience = 10 * time.Second
 
 // isProtocolError reports whether an error is that of a malformed message.
@@ -66,7 +67,7 @@ func isProtocolError(err error) bool {
 	return errors.As(err, &p)
 }
 
-// answerError answers a request that failed. False: the connection is to end.
+// answerError answers a request that failed. False: the connection must end.
 func (cl *client) answerError(h ipc.Header, err error) bool {
 	d := cl.d
 	var p *ipc.ProtocolError
@@ -80,7 +81,7 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 		d.log.Warn("a request failed", "client_pid", cl.conn.Peer().PID, "request", h.Type, "err", err)
 	}
 	if h.Type == ipc.TypeFreed || h.Type == ipc.TypeGiveUp {
-		return true // nothing answers them
+		return true // these messages have no reply
 	}
 	return cl.refuse(h, err) == nil
 }
@@ -88,11 +89,11 @@ func (cl *client) answerError(h ipc.Header, err error) bool {
 // handler answers a type of request.
 type handler struct {
 	run func(*client, ipc.Message) error
-	// need is what the request has to have. What is answered without waiting for anything but the
-	// lock takes its user's turn. Hello and JobOpen ask the kernel about their own process, at length. It may
-	// never answer, about a process that means harm; so they take the turn of that process alone.
+	// need is the turn that the request requires. Requests that wait for nothing but the lock need their user's turn.
+	// Hello and JobOpen read facts of their own process from the kernel, which a malicious process can delay forever.
+	// They need only the turn of that process.
 	need      fair.Need
-	inSession bool // it comes after Hello, Join or Resume
+	inSession bool // only allowed after Hello, Join or Resume
 	kind      metrics.Kind
 }
 
@@ -124,7 +125,7 @@ var handlers = [...]handler{
 	ipc.TypeBye:      {answered((*client).bye), fair.OfUser, true, metrics.Session},
 }
 
-// decoded makes a handler of what answers a request itself.
+// decoded makes a handler from a function that sends its reply itself.
 func decoded[Req ipc.Body](f func(*client, ipc.Header, Req) error) func(*client, ipc.Message) error {
 	return func(cl *client, m ipc.Message) error {
 		var req Req
@@ -135,7 +136,7 @@ func decoded[Req ipc.Body](f func(*client, ipc.Header, Req) error) func(*client,
 	}
 }
 
-// answered makes a handler of what decides on a request, and sends what that returns.
+// answered makes a handler from a function that returns its reply.
 func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*client, ipc.Message) error {
 	return decoded(func(cl *client, h ipc.Header, req Req) error {
 		rep, err := f(cl, &req)
@@ -146,8 +147,9 @@ func answered[Req, Rep ipc.Body](f func(*client, *Req) (Rep, error)) func(*clien
 	})
 }
 
-// apart runs a function in a goroutine of its own, and waits for it. It is for what a program asks once, as Hello and Attach, because that needs
-// a deep stack: the stack goes with the goroutine, and that of the connection stays small for as long as the program runs.
+// inOwnGoroutine runs a function in a separate goroutine, and waits for it. It is for requests that a program makes
+// once, such as Hello and Attach, and that need a deep stack. The stack is freed with the goroutine, and the
+// connection's stack stays small.
 func (cl *client) inOwnGoroutine(run func() error) error {
 	done := make(chan error)
 	go func() {
@@ -157,7 +159,7 @@ func (cl *client) inOwnGoroutine(run func() error) error {
 	return <-done
 }
 
-// handle answers one request. An error that it returns is answered by the caller.
+// handle answers one request. The caller answers an error that it returns.
 func (cl *client) handle(m ipc.Message) error {
 	if aside := m.Header.Type == ipc.TypeGiveUp || m.Header.Type == ipc.TypeFreed; !aside {
 		if cl.waiting() {
@@ -169,14 +171,14 @@ func (cl *client) handle(m ipc.Message) error {
 			}
 			cl.endStream()
 		}
-		cl.waits = nil // a client that sends its next request has read the reply to the last
+		cl.waits = nil // a client that sends its next request has read the last reply
 		cl.unread.Store(false)
 	}
 	cl.request = m.Header.Type
 	if peer := cl.conn.Peer(); len(cl.d.barred) > 0 && cl.d.barred[startedOf(peer)] {
 		return barredError(peer.PID)
 	}
-	h := handlers[m.Header.Type] // of a type that there is: others are refused as they are read
+	h := handlers[m.Header.Type] // the type exists: ReadMessage refuses unknown types
 	cl.turn.Acquire(h.need)
 	defer cl.turn.Release()
 	if h.inSession {
@@ -191,7 +193,7 @@ func (cl *client) handle(m ipc.Message) error {
 	return h.run(cl, m)
 }
 
-// serve answers one connection's requests, one after the other.
+// serve answers the requests of one connection in order.
 func (cl *client) serve() {
 	d, c, unread := cl.d, cl.conn, false
 	defer func() {
@@ -211,7 +213,7 @@ func (cl *client) serve() {
 		m, err := c.ReadMessage()
 		began := ipc.Clock()
 		if ipc.IsEnd(err) {
-			unread = unread || errors.Is(err, unix.ECONNRESET) // what the kernel says if something lay unread
+			unread = unread || errors.Is(err, unix.ECONNRESET) // the kernel reports this if data lay unread
 			return
 		}
 		if errors.Is(err, ipc.ErrSilent) {
@@ -228,7 +230,7 @@ func (cl *client) serve() {
 		}
 		switch {
 		case err == nil:
-		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // what it sent before it went is read all the same
+		case errors.Is(err, unix.EPIPE), errors.Is(err, unix.ECONNRESET): // read what the client sent before it closed the connection
 			unread = true
 		case ipc.IsEnd(err), errors.Is(err, ipc.ErrSlowReader):
 			unread = true
@@ -238,7 +240,7 @@ func (cl *client) serve() {
 		}
 		if whole {
 			done := c.LastReply()
-			if done < began { // it waits, or has no reply
+			if done < began { // the request waits, or has no reply
 				done = ipc.Clock()
 			}
 			d.exporter.Requests.Took(handlers[m.Header.Type].kind, done-began)
@@ -246,7 +248,7 @@ func (cl *client) serve() {
 	}
 }
 
-// accept hands each client to a goroutine of its own.
+// accept starts a goroutine for each client.
 func (d *Daemon) accept(ctx context.Context) {
 	defer d.catchPanic(nil)
 	for {

@@ -1,6 +1,6 @@
 package daemon
 
-// This file has the session of one client process, and how its request and its leases are found. sessions.go has what happens to it.
+// This file has the session of one client process, its request and its leases. sessions.go has its life.
 
 import (
 	"iter"
@@ -17,27 +17,27 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// session is one client process, known to the kernel by (pid, start time) and to
-// itself by a token. The daemon's lock guards all of it but what never changes.
+// session is one client process. The kernel knows the process by PID and start time; the process itself knows the
+// session by a token. The daemon's lock guards all fields that change.
 type session struct {
 	id             arbiter.SessionID
 	token          ipc.Token
-	peer           ipc.Peer // as it was when it came; it has no PIDFD
-	life           watched  // its process
+	peer           ipc.Peer // peer at the first connection, without its PIDFD
+	life           watched  // watch on the process
 	job            arbiter.JobID
-	run            bool   // below `gpuarb run`
-	caller         string // how what its program prints names it
+	run            bool   // the process belongs to a job of `gpuarb run`
+	caller         string // name of the program in messages that it prints
 	page           *ipc.LeasePage
 	record         *statefile.Session
-	index          int           // of record
-	leases         []*shim.Lease // by slot of the page, up to the last slot that had one; nil: none
+	index          int           // index of record
+	leases         []*shim.Lease // leases by slot of the page, up to the last slot that had one; nil: none
 	conns          map[*ipc.Conn]struct{}
 	dead           bool
-	died           time.Time     // when it was known to be dead
-	keeperSearched bool          // after its end, a process was looked for that keeps its memory
-	resumes        int           // how often it was taken up again: connections of before are not listened to
-	over           chan struct{} // closed when it has ended
-	// mapped: the client was heard of since it was sent its page, so that it has it.
+	died           time.Time     // time at which its end was noticed; zero: not dead
+	keeperSearched bool          // the search for a process that keeps its memory was made
+	resumes        int           // number of Resumes; connections from before the last Resume are refused
+	over           chan struct{} // closed at the end of the session
+	// mapped says that the client has sent a message since it got its page, so that it has mapped the page.
 	mapped atomic.Bool
 }
 
@@ -48,7 +48,7 @@ func sessionOf(index int, r *statefile.Session) *session {
 		conns: map[*ipc.Conn]struct{}{}, over: make(chan struct{})}
 }
 
-// request returns the request of a session by its record, as the arbiter takes it.
+// request returns the session's request for the arbiter, by its record.
 func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	r := s.record
 	request := arbiter.SessionRequest{Process: proc, Job: s.job, Max: optionalSize(r.Max, r.MaxPerMille), Streams: int(r.Streams),
@@ -60,7 +60,7 @@ func (s *session) request(proc rules.Process) arbiter.SessionRequest {
 	return request
 }
 
-// optionalSize is an amount that a job or client asks for; nil: none.
+// optionalSize returns the amount that a job or client asks for; nil: none.
 func optionalSize(bytes uint64, share uint32) *accounting.Size {
 	if size := shim.SizeOf(bytes, share); !size.Max {
 		return &size
@@ -68,30 +68,30 @@ func optionalSize(bytes uint64, share uint32) *accounting.Size {
 	return nil
 }
 
-// scopeOf is whose one slot is, as the arbiter spells it.
+// scopeOf converts the scope of a slot from its number in messages.
 func scopeOf(v uint32) rules.Scope {
 	return map[uint32]rules.Scope{ipc.ScopeJob: rules.ScopeJob, ipc.ScopeProcess: rules.ScopeProcess,
 		ipc.ScopeThread: rules.ScopeThread}[v]
 }
 
-// wireScope is the reverse of scopeOf.
+// wireScope is the inverse of scopeOf.
 func wireScope(s rules.Scope) uint32 {
 	return map[rules.Scope]uint32{rules.ScopeJob: ipc.ScopeJob, rules.ScopeProcess: ipc.ScopeProcess,
 		rules.ScopeThread: ipc.ScopeThread}[s]
 }
 
-// process turns what the kernel says into what rules are matched on.
+// process converts the kernel's facts to a process that rules are matched against.
 func process(f procfacts.Facts, pid int) rules.Process {
 	return rules.Process{PID: pid, StartTicks: f.StartTicks, UID: f.UID, GID: f.GID, User: f.User,
 		Groups: f.GroupNames, Exe: f.Exe, Command: f.Command, Cgroup: f.Cgroup, AlsoIn: f.AlsoIn, Unit: f.Unit, Container: f.Container, NSPID: f.NSPID}
 }
 
-// processOwner names the process of a session as an owner of live limits.
+// processOwner returns the process of a session as an owner of live limits.
 func processOwner(s *session) rules.Owner {
 	return rules.Owner{Kind: rules.OfProcess, ID: uint64(s.peer.PID), Start: s.peer.StartTicks}
 }
 
-// pageID is the page that was made for the session.
+// pageID returns the identity of the page that was made for the session.
 func (s *session) pageID() ipc.PageID {
 	return ipc.PageID{Dev: s.record.PageDev, Ino: s.record.PageInode}
 }

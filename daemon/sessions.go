@@ -1,7 +1,8 @@
 package daemon
 
-// This file has the life of a session and its leases in the daemon's tables and in the state file, from their beginning to the return of a dead
-// process's memory. hello.go opens sessions; processend.go notices that a process has ended; reclaim.go sees by the devices that memory is back.
+// This file has the life of a session and its leases in the daemon's tables and in the state file, until a dead
+// process's memory is free. hello.go opens sessions; processend.go detects ends of processes; reclaim.go detects
+// freed memory.
 
 import (
 	"slices"
@@ -15,7 +16,7 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// enterSessionLocked enters a session wherever it is looked for.
+// enterSessionLocked adds a session to the daemon's tables.
 func (d *Daemon) enterSessionLocked(s *session) {
 	if len(d.sessions)+len(d.jobs) == 0 {
 		d.wakeReaders()
@@ -29,19 +30,19 @@ func (d *Daemon) enterSessionLocked(s *session) {
 	}
 }
 
-// watchSession has a session end with its process.
+// watchSession ends a session when its process ends.
 func (d *Daemon) watchSession(s *session, pidfd int) error {
 	return s.life.watch(d.reaper, startedOf(s.peer), pidfd, func() { d.endSessionLocked(s) })
 }
 
-// openLeaseLocked opens a lease everywhere or nowhere: with the arbiter, by open, which writes down what it
-// finds in it, in the state file, and in the client's page.
+// openLeaseLocked opens a lease in the arbiter (by open), in the state file and in the client's page, or in none of
+// them.
 func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
 	if err := d.leasesOf.full(s.peer.PID, s.peer.UID, s.peer.Privileged); err != nil {
 		return info, err
 	}
-	if slot >= ipc.PageSlots { // there is no free one
+	if slot >= ipc.PageSlots { // there is no free slot
 		return info, refused(ipc.StatusTooMany, "a session can use %d devices", ipc.PageSlots)
 	}
 	index, record, err := d.file.Leases.New()
@@ -61,7 +62,7 @@ func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	return info, nil
 }
 
-// enterLeaseLocked enters a lease that the arbiter has opened in its session.
+// enterLeaseLocked adds a lease, which the arbiter has opened, to its session.
 func (d *Daemon) enterLeaseLocked(s *session, l *shim.Lease) {
 	for len(s.leases) <= int(l.Record.Slot) {
 		s.leases = append(s.leases, nil)
@@ -70,13 +71,13 @@ func (d *Daemon) enterLeaseLocked(s *session, l *shim.Lease) {
 	d.leasesOf.add(s.peer.PID, s.peer.UID)
 }
 
-// freeLeaseLocked drops the record of a lease.
+// freeLeaseLocked frees the record of a lease.
 func (d *Daemon) freeLeaseLocked(index int) {
 	d.forgetThreadsLocked(index)
 	d.file.Leases.Free(index)
 }
 
-// threadsLocked tells the arbiter the number of threads that a session's page shows.
+// threadsLocked reports the number of threads on a session's page to the arbiter.
 func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	if s.page == nil {
 		return
@@ -87,7 +88,7 @@ func (d *Daemon) threadsLocked(now time.Time, s *session) {
 	}
 }
 
-// memberEndedLocked counts a session that has ended out of its job.
+// memberEndedLocked removes an ended session from the count of its job.
 func (d *Daemon) memberEndedLocked(s *session) {
 	if j := d.jobByID[s.job]; j != nil {
 		j.live--
@@ -95,8 +96,8 @@ func (d *Daemon) memberEndedLocked(s *session) {
 	}
 }
 
-// endSessionLocked ends a session whose process is dead, did exec, or said goodbye.
-// Its leases drain until the memory is really back.
+// endSessionLocked ends a session whose process is dead, executed another program, or sent Bye. Its leases drain
+// until the devices show that the memory is free.
 func (d *Daemon) endSessionLocked(s *session) {
 	if s.dead || d.stopping() {
 		return
@@ -104,7 +105,7 @@ func (d *Daemon) endSessionLocked(s *session) {
 	d.closeSessionLocked(s)
 }
 
-// closeSessionLocked is the end of a session of whose process more may come.
+// closeSessionLocked marks a session as dead, and ends it in the arbiter and the reaper.
 func (d *Daemon) closeSessionLocked(s *session) {
 	s.dead, s.died = true, d.now()
 	close(s.over)
@@ -113,7 +114,7 @@ func (d *Daemon) closeSessionLocked(s *session) {
 	d.arb.EndSession(d.now(), s.id)
 	faults.At("session.ended")
 	d.endLimitsLocked(s)
-	s.life.unwatch(d.reaper) // nothing more is learnt from it
+	s.life.unwatch(d.reaper) // no more events are needed
 	for l := range s.open() {
 		l.SetPage(nil)
 		d.readers()[l.Device].drainLocked(s)
@@ -121,8 +122,9 @@ func (d *Daemon) closeSessionLocked(s *session) {
 	d.dropSessionLocked(s)
 }
 
-// endLimitsLocked drops the live limits of a process whose last session has ended. It does not wait until the memory is back: a session that the
-// process opens meanwhile would be under them, and they may be from a page that the client had spoiled.
+// endLimitsLocked drops the live limits of a process whose last session has ended. It does not wait until the memory is
+// free, for two reasons: a session that the process opens meanwhile would be under these limits, and they may come from a
+// page that the client had damaged.
 func (d *Daemon) endLimitsLocked(s *session) {
 	of := processOwner(s)
 	if !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
@@ -130,8 +132,8 @@ func (d *Daemon) endLimitsLocked(s *session) {
 	}
 }
 
-// forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is free, because the process reports
-// that memory in another session.
+// forgetLocked drops a session and its leases at once. It does not wait until the devices show that the memory is
+// free, because the process reports that memory in another session.
 func (d *Daemon) forgetLocked(s *session) {
 	leases := slices.Collect(s.open())
 	d.closeSessionLocked(s)
@@ -140,15 +142,15 @@ func (d *Daemon) forgetLocked(s *session) {
 	}
 }
 
-// drainLocked enters a dead session whose lease the device's reader watches until its memory is back
-// there, which makes its bytes grantable. A driver frees a process's memory when its last
-// descriptor of the device closes, which may be later than its death.
+// drainLocked adds a dead session whose lease the device's reader watches until its memory is free. Its bytes can
+// then be granted again. A driver frees a process's memory when the last descriptor of the device closes, which may
+// be later than the process's death.
 func (r *reader) drainLocked(s *session) {
 	r.draining[s] = struct{}{}
 	signal(r.wake)
 }
 
-// closeLeaseLocked closes a dead session's lease on the device, and the session with its last.
+// closeLeaseLocked closes a dead session's lease on the device, and the session if it was the last lease.
 func (r *reader) closeLeaseLocked(s *session) {
 	d := r.d
 	delete(r.draining, s)
@@ -192,8 +194,7 @@ func (d *Daemon) dropSessionLocked(s *session) {
 	}
 }
 
-// release gives back the descriptors and the mapping of a session. The session
-// itself may go on, with the next daemon.
+// release closes the descriptors and the mapping of a session. The next daemon may continue the session.
 func (d *Daemon) release(s *session) {
 	closeFD(s.life.pidfd)
 	s.life.pidfd = -1

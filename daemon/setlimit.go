@@ -1,6 +1,7 @@
 package daemon
 
-// This file changes live limits, for writes into the filesystem and for requests on a connection. keptlimits.go keeps them in the state file.
+// This file changes live limits, for writes into the filesystem (gpufs) and for requests on a connection (serve.go).
+// keptlimits.go keeps them in the state file.
 
 import (
 	"context"
@@ -17,8 +18,8 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// mayChange waits until the asker may change a limit: changes of a user who makes many have to wait. It returns the context's error if
-// the context ends before. A privileged asker never waits.
+// mayChange waits until the requester may change a limit: users who change many limits must wait. It returns the
+// context's error if the context ends before. A privileged requester never waits.
 func (d *Daemon) mayChange(ctx context.Context, by requester) error {
 	if by.privileged {
 		return nil
@@ -61,7 +62,7 @@ func ownerIn(r *ipc.LimitRequest, cgroup string) rules.Owner {
 	return of
 }
 
-// change makes a change for the asker, and logs a refusal. name is the name of a user whose limits they are.
+// change makes a change for the requester, and logs a refusal. name is the user name of an owner that is a user.
 func (d *Daemon) change(by requester, of rules.Owner, name string, change limitChange) error {
 	d.lock()
 	defer d.unlock()
@@ -85,7 +86,8 @@ func (d *Daemon) refusedChangeLocked(uid uint32, of rules.Owner, name, change st
 	d.log.Log(d.ctx, d.history.Level(uid), "a change of a limit was refused", "event", "limits_refused", "uid", uid, "of", d.ownerNameLocked(of, name), "change", change, "err", err)
 }
 
-// changeLocked changes live limits, shows them on the lease pages of the programs below them, and keeps them in the state file.
+// changeLocked changes live limits, publishes them on the lease pages of the programs concerned, and keeps them in
+// the state file.
 func (d *Daemon) changeLocked(of rules.Owner, name string, change limitChange) error {
 	of, err := d.arb.LimitOwner(of)
 	if err == nil {
@@ -118,7 +120,7 @@ func errnoOf(err error) unix.Errno {
 	case errors.Is(err, errStopped):
 		return unix.ENOTCONN
 	case errors.As(err, &refusal), statusOf(err) == ipc.StatusTooMany:
-		return unix.ENOSPC // a memory.min that has no room, or a change that could not be kept
+		return unix.ENOSPC // no room for a memory.min, or for the record of the change
 	case errors.Is(err, rules.ErrPermission):
 		return unix.EPERM
 	case errors.Is(err, rules.ErrRange):
@@ -165,7 +167,7 @@ func (d *Daemon) limit(by requester, r *ipc.LimitRequest, cgroup string) error {
 	return d.change(by, of, name, d.requested(by, r, cgroup))
 }
 
-// ownerNameLocked names an owner of limits, for the log.
+// ownerNameLocked returns the name of an owner of limits, for the log.
 func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 	switch of.Kind {
 	case rules.OfDevice:
@@ -182,8 +184,8 @@ func (d *Daemon) ownerNameLocked(of rules.Owner, name string) string {
 	return fmt.Sprintf("process %d", of.ID)
 }
 
-// requested returns the change that a request asks for; of a cgroup, if a path is given. It must be called without the daemon's lock, because it
-// looks the asker's name up in the user database and reads the asker's cgroups in /proc.
+// requested returns the change that a request asks for; of a cgroup, if a path is given. It must be called without
+// the daemon's lock, because it reads the user database and /proc.
 func (d *Daemon) requested(by requester, r *ipc.LimitRequest, cgroup string) limitChange {
 	change := limitChange{Change: changeIn(r)}
 	change.Device, change.UID, change.PID, change.Privileged, change.Namespace = rules.AllDevices, by.uid, by.pid, by.privileged, by.namespace

@@ -1,7 +1,7 @@
 package daemon
 
-// This file has the snapshots and texts that many readers share, and how many readers a user may have. snapshots.go, metrics.go and events.go
-// make the texts.
+// This file shares snapshots and texts between many readers, and limits the readers of each user. snapshots.go,
+// metrics.go and events.go make the texts.
 
 import (
 	"context"
@@ -16,31 +16,31 @@ import (
 const (
 	// snapshotTimeout is how long a client may take to read a snapshot.
 	snapshotTimeout = 10 * time.Second
-	// readersPerUser is how many of a user's clients are sent one at the same time:
-	// each slow reader may keep a text of its own in memory.
+	// readersPerUser is the number of a user's clients that are sent a snapshot at a time, because each slow reader
+	// may keep its own text in memory.
 	readersPerUser = 32
 )
 
-// followersPerUser is how many of a user's clients may read the event history at the same time:
-// each costs a goroutine and a message of 64 KiB.
+// followersPerUser is the number of a user's clients that may read the event history at a time. Each costs a
+// goroutine and a message of 64 KiB.
 const followersPerUser = 64
 
-// snapshots makes the state, and the texts of it that clients ask for.
+// snapshotCache makes snapshots of the state, and the texts of them that clients ask for.
 type snapshotCache struct {
 	states  fair.Paced[figures.Snapshot]
 	leases  fair.Paced[figures.Snapshot]
-	json    fair.Paced[text] // of all that there is
+	json    fair.Paced[text] // the whole state, as JSON
 	metrics fair.Paced[text]
 
 	mu      sync.Mutex
-	readers map[uint32]*audience // by user
+	readers map[uint32]*audience // audiences, by user
 }
 
-// audience is shared by the clients of one user that are sent snapshots or events.
+// audience is shared by all clients of one user that are sent snapshots or events.
 type audience struct {
-	places  chan struct{}    // a token for each that is sent a snapshot
-	follows chan struct{}    // and for each that is sent events
-	texts   fair.Paced[text] // if that user may not see all
+	places  chan struct{}    // one element for each client that is sent a snapshot
+	follows chan struct{}    // one element for each client that is sent events
+	texts   fair.Paced[text] // text for a user who may not see all command lines
 }
 
 // text is a text for clients, or the error of making it.
@@ -64,10 +64,10 @@ func (s *snapshotCache) audienceOf(uid uint32) *audience {
 	return r
 }
 
-// eventStream sends the event history to one client, in a goroutine of its own beside the
-// connection's: a client that does not read delays no other client, and the end of its connection is still noticed.
+// eventStream sends the event history to one client, in a goroutine beside that of the connection. A client that does
+// not read thus delays no other client, and the end of its connection is still noticed.
 type eventStream struct {
 	cancel context.CancelFunc
 	ended  chan struct{}
-	over   atomic.Bool // the last part is sent, or about to be
+	over   atomic.Bool // the last part was sent, or is about to be
 }

@@ -1,6 +1,7 @@
 package daemon
 
-// This file makes snapshots of the state, for the filesystem and for clients. snapshotcache.go has what their readers share.
+// This file makes snapshots of the state, for the filesystem (gpufs) and for clients (serve.go). snapshotcache.go has
+// what their readers share.
 
 import (
 	"encoding/json"
@@ -15,16 +16,16 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// Snapshot is the whole state at this moment. It implements gpufs.View.
+// Snapshot returns the current state of everything. It implements gpufs.View.
 func (d *Daemon) Snapshot() figures.Snapshot {
 	d.noteAccess()
 	return d.state()
 }
 
-// state returns the same as Snapshot, for the daemon's own use: it does not count as a look at the state (idle.go).
+// state returns what Snapshot returns, for the daemon's own use: it does not count as a read by a user (idle.go).
 func (d *Daemon) state() figures.Snapshot { return d.cache.states.Get(d.snapshot) }
 
-// Leases is the state of all leases, and of nothing else.
+// Leases returns the current state of all leases, and nothing else.
 func (d *Daemon) Leases() figures.Snapshot {
 	d.noteAccess()
 	return d.cache.leases.Get(func() figures.Snapshot {
@@ -34,7 +35,7 @@ func (d *Daemon) Leases() figures.Snapshot {
 	})
 }
 
-// SnapshotOf is the state of the processes that have a PID at this moment, and of their jobs.
+// SnapshotOf returns the current state of the processes with a PID, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
 	d.noteAccess()
 	return d.underLock(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
@@ -48,7 +49,7 @@ func idsOf(sessions []*session) []arbiter.SessionID {
 	return ids
 }
 
-// snapshot is Snapshot, however often it is asked for.
+// snapshot makes a new snapshot. Snapshot limits how often it is called.
 func (d *Daemon) snapshot() figures.Snapshot {
 	defer d.catchPanic(nil)
 	s := d.underLock(func(now time.Time) figures.Snapshot {
@@ -63,7 +64,7 @@ func (d *Daemon) snapshot() figures.Snapshot {
 	return s
 }
 
-// taken takes a snapshot with the lock held.
+// underLock makes a snapshot with the lock held.
 func (d *Daemon) underLock(take func(time.Time) figures.Snapshot) figures.Snapshot {
 	d.lock()
 	defer d.unlock()
@@ -75,13 +76,14 @@ func (d *Daemon) hidesCommands(reader uint32) bool {
 	return d.config.Load().Commands == config.CommandsOwn && !isAdmin(reader)
 }
 
-// confined is the user number under which all admins read that are not privileged, as root in containers. No user has this
-// number. The process that serves the page reads under another one (Stranger), so that it does not share their turn.
+// confined is the user number for reads by all admins that are not privileged, such as root in containers. No user
+// has this number. The web page's server reads under another number (Stranger), so that they do not share a turn.
 const confined = figures.Stranger - 1
 
-// reader returns the user whose command lines a client is shown. It is the client's own user, with two exceptions that see no command
-// line: confined for root in a container, and Stranger for the process that serves the page, because all users can see the page. In a
-// user's own daemon the second exception does not hold, since all programs are that user's.
+// reader returns the user whose command lines a client is shown. It is the client's own user, with two exceptions
+// that see no command lines: confined for root in a container, and Stranger for the web page's server, because all
+// users can see the page. In a user's own daemon there is no exception for the page, because all programs belong to
+// that user.
 func (cl *client) reader() uint32 {
 	peer := cl.conn.Peer()
 	if isAdmin(peer.UID) && !peer.Privileged {
@@ -109,9 +111,9 @@ func textOf(s figures.Snapshot) (t text) {
 	return t
 }
 
-// sendText answers with a text that is made for all who wait for it, and sent in parts.
+// sendText answers with a text that is made once for all clients that wait for it. It is sent in parts.
 func (cl *client) sendText(m ipc.Message, get func(*audience) text) error {
-	uid := cl.reader() // and the page waits for no other process of its user
+	uid := cl.reader() // the web page's server thus does not wait for other processes of its user
 	readers := cl.d.cache.audienceOf(uid)
 	late := time.NewTimer(snapshotTimeout)
 	defer late.Stop()

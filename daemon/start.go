@@ -1,6 +1,7 @@
 package daemon
 
-// This file starts the daemon: it makes the parts and brings them up in order. stop.go takes them down.
+// This file starts the daemon: it makes the parts and starts them in order. cmd/gpuarbd calls Start. stop.go stops
+// them.
 
 import (
 	"context"
@@ -23,12 +24,11 @@ import (
 	"github.com/gpuarb/gpuarb/web/worker"
 )
 
-// Start starts a daemon and returns when it is ready for clients. Every error
-// says what was wrong and what to do. With the end of ctx the start is given up, whatever
-// it waits for.
+// Start starts a daemon and returns when it is ready for clients. Every error says what was wrong and what to do. If
+// ctx ends, the start is abandoned, whatever it waits for.
 func Start(ctx context.Context, o Options) (*Daemon, error) { return startWith(ctx, o, nil) }
 
-// startWith is Start with other parts than the real ones, where change says so.
+// startWith is Start with parts that change may replace; nil: none.
 func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -82,8 +82,8 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	return d, nil
 }
 
-// start brings the parts up in order; what is up when it fails, Stop takes down. Stop may
-// come at any moment.
+// start starts the parts in order. If it fails, Stop ends the parts that were started. Stop may be called at any
+// moment.
 func (d *Daemon) start(page worker.Wanted) error {
 	if err := d.openListener(); err != nil {
 		return err
@@ -130,13 +130,13 @@ func (d *Daemon) start(page worker.Wanted) error {
 	}
 	d.ready.Store(true)
 	d.notify("READY=1")
-	go d.accept(d.ctx) // which ends when the listener closes
+	go d.accept(d.ctx) // ends when the listener closes
 	d.log.Info("ready", "version", version.Version, "socket", d.paths.socket, "mount", d.paths.mount,
 		"devices", len(d.devices()))
 	return nil
 }
 
-// realParts returns the parts of a daemon at work.
+// realParts returns the parts of a daemon outside of tests.
 func (d *Daemon) realParts() parts {
 	return parts{
 		clock: clock{time.Now, time.After, awake},
@@ -161,8 +161,7 @@ func (d *Daemon) openListener() error {
 	return nil
 }
 
-// openInventory finds the devices. NVML may hang at its first call; the end of the daemon
-// does not wait for it.
+// openInventory finds the devices. NVML may hang in its first call; the end of the daemon does not wait for it.
 func (d *Daemon) openInventory() error {
 	found := background(func() error {
 		inv := d.inventory()
@@ -180,7 +179,7 @@ func (d *Daemon) openInventory() error {
 	}
 }
 
-// spawn runs f until it returns; Stop waits for it.
+// spawn runs f in a goroutine that Stop waits for.
 func (d *Daemon) spawn(f func(context.Context)) error {
 	return d.register(func() {
 		d.wg.Go(func() {
@@ -190,7 +189,7 @@ func (d *Daemon) spawn(f func(context.Context)) error {
 	})
 }
 
-// mount mounts the filesystem unless the socket alone is wanted.
+// mount mounts the filesystem, unless the daemon serves only the socket.
 func (d *Daemon) mount() error {
 	if d.paths.mount == "" {
 		return nil
@@ -212,10 +211,13 @@ func (d *Daemon) mount() error {
 	})
 }
 
-// continuesWithoutMount says whether the daemon starts without its filesystem. A user's own daemon does
-// wherever FUSE is not to be had, as in most containers, unless --mount named a place. If FUSE
-// is gone from a machine whose programs are to be taken up, or something else is mounted there, the programs are
-// worth more than the view of them; a first start says instead what is wrong.
+// continuesWithoutMount reports whether the daemon starts without its filesystem after a failed mount. There are two
+// cases:
+//
+//   - a user's own daemon whose --mount was not given and which has no FUSE, as in most containers;
+//   - a daemon that has recovered programs, because they are worth more than the view of them.
+//
+// Any other first start fails with the error.
 func (d *Daemon) continuesWithoutMount(err error) bool {
 	if d.paths.optional && errors.Is(err, gpufs.ErrNoFuse) {
 		d.log.Warn("no filesystem: the commands work without it (gpuarb ps, queue, devices)", "err", err)
@@ -231,5 +233,5 @@ func (d *Daemon) continuesWithoutMount(err error) bool {
 	return goes
 }
 
-// Failed receives the error that ends a daemon other than by Stop.
+// Failed returns a channel that receives the error with which the daemon ends by itself.
 func (d *Daemon) Failed() <-chan error { return d.failed }

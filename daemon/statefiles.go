@@ -1,6 +1,7 @@
 package daemon
 
-// This file opens the state file and the list of failures as the daemon starts. Both lie beside the socket and outlive the daemon.
+// This file opens the state file and the list of failures. start.go calls it. Both files lie beside the socket and
+// survive the daemon; package statefile has their format.
 
 import (
 	"errors"
@@ -12,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// openFailures reads the failures of the daemons before this one. It bars the clients that broke them mostTries times, and sets the state
-// file aside if the daemon failed more often than that within failureWindow.
+// openFailures reads the failures of earlier daemons. It bars clients that caused mostTries failures, and sets the
+// state file aside if there were more than mostTries failures within failureWindow.
 func (d *Daemon) openFailures() error {
 	failures, aside, err := statefile.OpenFailures(d.paths.state)
 	if err != nil {
@@ -40,7 +41,7 @@ func (d *Daemon) openFailures() error {
 	if !failures.HasNew() || times <= mostTries {
 		return nil
 	}
-	if times > mostTries+1 { // it fails without the state file, too
+	if times > mostTries+1 { // the daemon also fails without the state file
 		d.sleep(d.after(failurePause))
 	}
 	aside, err = statefile.SetAside(d.paths.state)
@@ -50,7 +51,7 @@ func (d *Daemon) openFailures() error {
 	return err
 }
 
-// openState opens the state file. Where there can be none the daemon goes on without.
+// openState opens the state file. If the file cannot be created, the daemon runs without it.
 func (d *Daemon) openState() (fresh bool, err error) {
 	file, fresh, err := statefile.Open(d.paths.state)
 	if errors.Is(err, unix.EROFS) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) {
@@ -74,8 +75,8 @@ func (d *Daemon) openState() (fresh bool, err error) {
 	return fresh, nil
 }
 
-// checkRecords returns an error if the state file has more sessions and jobs than the daemon's limit of open files allows: it was
-// written by a daemon with a higher limit.
+// checkRecords returns an error if the state file has more sessions and jobs than the daemon's limit of open files
+// allows. The file was then written by a daemon with a higher limit.
 func (d *Daemon) checkRecords() error {
 	var sessions, jobs int
 	d.file.Sessions.Each(func(int, *statefile.Session) { sessions++ })

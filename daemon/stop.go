@@ -1,6 +1,7 @@
 package daemon
 
-// This file ends the daemon, at any moment, also while it starts.
+// This file stops the daemon, at any moment, also while it starts. cmd/gpuarbd calls Stop and Leave; start.go has the
+// order of the parts.
 
 import (
 	"context"
@@ -16,25 +17,23 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// stopPatience is how long Stop waits for all that may hang: whoever reads the filesystem,
-// a start that is not over, a request that reads /proc. With what is logged it stays below
-// two seconds.
+// stopPatience is how long Stop waits for everything that may hang: readers of the filesystem, a start that is not
+// over, a request that reads /proc. With the time for the log, Stop takes less than two seconds.
 const stopPatience = 1200 * time.Millisecond
 
-// Stop ends the daemon in good order, also while it starts. Clients go on with what they
-// hold; the state file stays for the next daemon. A device that hangs, it does not wait for.
+// Stop ends the daemon, also while it starts. Clients keep what they hold, and the state file stays for the next
+// daemon. Stop does not wait for a device that hangs.
 func (d *Daemon) Stop() error { return d.stopOnce() }
 
-// stop takes down what is up: first what uses the state, then what tells the next daemon
-// that it may come.
+// stop ends the parts: first those that use the state, then the locks that keep the next daemon from starting.
 func (d *Daemon) stop() error {
 	late, cancel := context.WithTimeout(context.Background(), stopPatience)
 	defer cancel()
-	d.cancel() // from here on stopping says so, and a start that takes up what is left gives the lock back soon
+	d.cancel() // stopping is true from here on, and a recovery that holds the lock releases it soon
 	d.lock()
 	d.refuseParkedLocked()
 	for l := range d.published {
-		l.Hide() // nobody keeps it true
+		l.Hide() // no goroutine updates it any more
 	}
 	for c := range d.conns {
 		c.Close()
@@ -56,7 +55,7 @@ func (d *Daemon) stop() error {
 		d.wg.Wait()
 		return err
 	})
-	// Whoever still reads the filesystem reads the pages.
+	// Unmount first: readers of the filesystem use the session pages.
 	err := inTime(late, unmounted)
 	if errors.Is(err, errLate) {
 		err = errors.New("the filesystem does not let go: it ends with the daemon")
@@ -74,19 +73,19 @@ func (d *Daemon) stop() error {
 	if d.listener != nil {
 		err = errors.Join(err, d.listener.Close())
 	}
-	if d.inv != nil { // the driver may hang in this, too
+	if d.inv != nil { // the driver may hang here too
 		_ = inTime(late, background(func() error { d.inv.Close(); return nil }))
 	}
-	if d.ready.Load() { // else what it failed for is all that there is to say
+	if d.ready.Load() { // after a failed start only the error is reported
 		d.log.Info("stopped")
 	}
 	d.logs.Stop()
 	return err
 }
 
-// refuseParkedLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again, and keep their places. It
-// is called after stopping has become true, so that no decision is sent any more. It does not use the queues, because the connections are
-// closed next.
+// refuseParkedLocked tells the clients of all waiting requests that the daemon stops. They ask the next daemon again,
+// and keep their places. It is called after stopping has become true, so that no decision is sent afterwards. It
+// bypasses the outgoing queues, because the connections are closed next.
 func (d *Daemon) refuseParkedLocked() {
 	gone := &ipc.ProtocolError{Status: ipc.StatusShuttingDown, Text: "the daemon is being stopped"}
 	for _, p := range d.queue.parked {
@@ -94,8 +93,8 @@ func (d *Daemon) refuseParkedLocked() {
 	}
 }
 
-// filesystemBusy reports whether somebody still uses the filesystem. A daemon without root cannot throw him out, so what he
-// reads stays mapped until this process ends.
+// filesystemBusy reports whether a process still uses the filesystem. A daemon without root cannot detach it, so that
+// the data that such a process reads must stay mapped until this process ends.
 func (d *Daemon) filesystemBusy() bool {
 	if d.fs == nil {
 		return false
@@ -108,8 +107,8 @@ func (d *Daemon) filesystemBusy() bool {
 	}
 }
 
-// closeState gives back the descriptors and mappings of all sessions, and the state file.
-// Nobody uses them any more: a reader that comes back from its device sees that all is over.
+// closeState closes the descriptors and mappings of all sessions, and the state file. No goroutine uses them
+// afterwards: a reader that returns from its device sees that the daemon is stopping.
 func (d *Daemon) closeState() error {
 	d.lock()
 	defer d.unlock()
@@ -125,12 +124,13 @@ func (d *Daemon) closeState() error {
 	return d.file.Close()
 }
 
-// Leave closes what others could wait for, and is for a process that ends now. A thread that
-// sleeps in a driver, where no signal reaches it, keeps the descriptors of its process open
-// after all else of it has died: sockets, pages, the filesystem's own. What may itself lead
-// into a driver stays.
+// Leave closes the descriptors that other processes could wait for. It must be called only by a process that ends
+// next.
+//
+// A thread that sleeps in a driver, where no signal reaches it, keeps the descriptors of its dead process open:
+// sockets, pages, the filesystem's device. Descriptors that may themselves lead into a driver stay open.
 func Leave() {
-	fds, _ := filepath.Glob("/proc/self/fd/*") // of which the pattern alone could be wrong
+	fds, _ := filepath.Glob("/proc/self/fd/*") // only a bad pattern could fail
 	for _, path := range fds {
 		target, _ := os.Readlink(path)
 		for _, ours := range []string{"socket:", "pipe:", "anon_inode:[pidfd]", "/memfd:", "/dev/fuse"} {

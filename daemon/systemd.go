@@ -1,6 +1,7 @@
 package daemon
 
-// This file tells systemd how the daemon is doing.
+// This file reports the daemon's state to systemd. start.go, reload.go and stop.go call notify; loops.go runs
+// watchdog.
 
 import (
 	"context"
@@ -9,13 +10,13 @@ import (
 	sd "github.com/coreos/go-systemd/v22/daemon"
 )
 
-// notify tells systemd how the daemon is doing; without systemd it does nothing.
+// notify sends a state to systemd; without systemd it does nothing.
 func (d *Daemon) notify(state string) {
 	_, _ = sd.SdNotify(false, state)
 }
 
-// watchdog pings systemd's watchdog for as long as the lock can be had: a daemon
-// that hangs is restarted, and its clients resume.
+// watchdog pings systemd's watchdog as long as it can acquire the lock. systemd restarts a daemon that hangs, and its
+// clients resume.
 func (d *Daemon) watchdog(ctx context.Context) {
 	every, err := sd.SdWatchdogEnabled(false)
 	if err != nil || every == 0 {

@@ -1,6 +1,7 @@
 package daemon
 
-// This file answers what became of a job, and which of its processes ran past the library.
+// This file answers questions about the use of devices by a job, and about its processes that ran past the library.
+// serve.go calls it; arbiter.Tally has the sums.
 
 import (
 	"github.com/gpuarb/gpuarb/accounting"
@@ -8,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// jobTally says what became of a job so far: to its own user's processes, and to root.
+// jobTally answers how much a job has used and waited so far. Processes of the job's own user may ask, and root.
 func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err error) {
 	d := cl.d
 	cl.takeLock()
@@ -32,7 +33,8 @@ func (cl *client) jobTally(r *ipc.JobTallyRequest) (rep ipc.JobTallyReply, err e
 	return rep, nil
 }
 
-// beside answers which processes of a job used a device past the library. Processes of the job's own user may ask, and root.
+// beside answers which processes of a job used a device past the library. Processes of the job's own user may ask,
+// and root.
 func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) {
 	d := cl.d
 	cl.takeLock()

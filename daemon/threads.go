@@ -1,6 +1,7 @@
 package daemon
 
-// This file writes down how many objects a lease has, and which threads hold them. admit.go counts objects; recover.go reads the rows.
+// This file records how many streams and contexts a lease has, and which threads hold them. admit.go counts objects;
+// recover.go reads the rows.
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
@@ -8,9 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// keepObjectsLocked writes down how many there are after a request; bytes were written down as they were granted.
+// keepObjectsLocked records the numbers of streams and contexts after a request. Bytes were recorded when they were
+// granted.
 func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Result) {
-	if what != arbiter.WantsBytes { // with what is written down by then
+	if what != arbiter.WantsBytes { // runs after the record is written
 		defer d.arb.DelegateStreams(l.ID)
 	}
 	switch {
@@ -24,14 +26,14 @@ func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter
 	d.keepMakersLocked(l)
 }
 
-// makerOf is a thread that a client, or a record, tells of.
+// makerOf converts a thread in a message or record for the arbiter.
 func makerOf(m statefile.Maker) arbiter.Maker {
 	return arbiter.Maker{Thread: m.Thread, Contexts: int(min(m.Contexts, maxClaimed)),
 		Streams: int(min(m.Streams, maxClaimed)), Holds: int(min(m.Holds, maxClaimed))}
 }
 
-// keepMakersLocked writes down which threads hold a lease's objects, where slots are theirs: of
-// those for which that has changed.
+// keepMakersLocked records which threads hold a lease's objects, if slots belong to threads. It writes only rows that
+// have changed.
 func (d *Daemon) keepMakersLocked(l *shim.Lease) {
 	for _, m := range d.arb.Makers(l.ID) {
 		now := statefile.Maker{Thread: m.Thread, Contexts: uint32(m.Contexts), Streams: uint32(m.Streams), Holds: uint32(m.Holds)}
@@ -49,18 +51,18 @@ func (d *Daemon) keepMakersLocked(l *shim.Lease) {
 	}
 }
 
-// newThreadLocked takes a row for a thread of a lease.
+// newThreadLocked allocates a row for a thread of a lease.
 func (d *Daemon) newThreadLocked(l *shim.Lease, m statefile.Maker) {
 	row, r, err := d.file.Threads.New()
 	if err != nil {
-		return // the arbiter remembers no more of them than there are rows
+		return // the arbiter remembers at most as many threads as there are rows
 	}
 	*r = statefile.Thread{Lease: uint32(l.Index), Maker: m}
 	d.file.Threads.Commit(row)
 	d.indexThreadLocked(l.Index, m.Thread, row)
 }
 
-// indexThreadLocked enters a thread's row where it is looked for.
+// indexThreadLocked adds a thread's row to the index.
 func (d *Daemon) indexThreadLocked(index int, thread uint32, row int) {
 	if d.threadRows[index] == nil {
 		d.threadRows[index] = map[uint32]int{}
@@ -68,7 +70,7 @@ func (d *Daemon) indexThreadLocked(index int, thread uint32, row int) {
 	d.threadRows[index][thread] = row
 }
 
-// forgetThreadsLocked drops the rows of a lease.
+// forgetThreadsLocked frees the rows of a lease.
 func (d *Daemon) forgetThreadsLocked(index int) {
 	for _, row := range d.threadRows[index] {
 		d.file.Threads.Free(row)

@@ -1,13 +1,14 @@
 package daemon
 
-// This file calls the arbiter when a deadline comes or a deadlock is suspected.
+// This file calls the arbiter when a deadline comes or a deadlock is suspected. loops.go runs it; lock.go sets the
+// time.
 
 import (
 	"time"
 )
 
-// tickWhenDue calls the arbiter's Tick if it is due. It returns a channel that receives when tickWhenDue must be called again; nil: no time is
-// set. The caller also waits for sooner, because the deferred unlock may set an earlier time.
+// tickWhenDue calls the arbiter's Tick if it is due. It returns a channel that receives when it must be called again;
+// nil: no time is set. The caller also waits for sooner, because the deferred unlock may set an earlier time.
 func (d *Daemon) tickWhenDue() <-chan time.Time {
 	d.lock()
 	defer d.unlock()
@@ -25,23 +26,23 @@ func (d *Daemon) tickWhenDue() <-chan time.Time {
 	return d.after(max(d.queue.due.Sub(now), time.Millisecond))
 }
 
-// searchDeadlockLocked starts a search for a deadlock if many requests wait and a search is due. The search runs in its own goroutine and
-// without the lock, so that deadlines are kept meanwhile.
+// searchDeadlockLocked starts a search for a deadlock if many requests wait and a search is due. The search runs in
+// its own goroutine and without the lock, so that deadlines are kept meanwhile.
 func (d *Daemon) searchDeadlockLocked() {
 	search := d.arb.Search(d.now())
 	if search == nil {
 		return
 	}
 	d.wg.Go(func() {
-		defer d.unlock() // if Run panics, the lock is not held: unlock starts the daemon again and does not return
+		defer d.unlock() // if Run panics, the lock is not held: unlock restarts the daemon and does not return
 		search.Run()
 		d.lock()
 		d.arb.Settle(d.now(), search)
 	})
 }
 
-// countThreadsLocked tells the arbiter how many threads each session with a waiting request has, because a thread may have ended without a
-// message.
+// countThreadsLocked reports the number of threads of each session with a waiting request to the arbiter, because a
+// thread may have ended without a message.
 func (d *Daemon) countThreadsLocked() {
 	now := d.now()
 	waiting := make(map[*session]bool)

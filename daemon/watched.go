@@ -1,7 +1,7 @@
 package daemon
 
-// This file watches processes until they end: the processes of clients, and those that jobs live by. sessions.go and jobs.go say what then
-// becomes of a session or a job; processend.go has what the daemon does when it is told of an end.
+// This file watches processes until they end: clients, runners and anchor processes. sessions.go and jobs.go say what
+// happens then; processend.go receives the events.
 
 import (
 	"errors"
@@ -14,7 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// watched is a process whose end is waited for: a client's, or the one that a job lives by. The daemon's lock guards it.
+// watched is a process whose end the daemon waits for: a client, a runner or an anchor process. The daemon's lock
+// guards it.
 type watched struct {
 	procfacts.Started        // PID 0: no process is watched
 	pidfd             int    // owned by this struct; −1: there is none
@@ -29,7 +30,8 @@ func startedOf(p ipc.Peer) procfacts.Started {
 	return procfacts.Started{PID: p.PID, StartTicks: p.StartTicks}
 }
 
-// watch calls ended when a process ends. w takes the pidfd over, and closes it if the process cannot be watched.
+// watch calls ended when a process ends. It takes ownership of the pidfd, and closes it if the process cannot be
+// watched.
 func (w *watched) watch(by *watcher, p procfacts.Started, pidfd int, ended func()) error {
 	w.Started, w.pidfd, w.ended = p, -1, ended
 	if err := by.Add(pidfd, w); err != nil {
@@ -47,8 +49,8 @@ func (w *watched) unwatch(by *watcher) {
 	w.Started, w.pidfd = procfacts.Started{}, -1
 }
 
-// stillThere reports whether a process with this PID and start time has gone, and returns a pidfd of it, −1 if none can be opened.
-// Only the kernel's word that the process has gone makes it gone.
+// stillThere reports whether the process with this PID and start time has gone, and returns its pidfd, or −1 if none
+// can be opened. A process counts as gone only if the kernel says so.
 func stillThere(inv machine, p procfacts.Started) (pidfd int, gone bool) {
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
