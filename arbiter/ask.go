@@ -6,26 +6,26 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the calls of the daemon for requests of leases: for memory, streams, contexts and holds, and for what was freed. decide.go has what
-// happens to a request that cannot be granted at once.
+// This file has the daemon's calls for requests of leases: requests for memory, streams, contexts and holds, and reports of freed objects
+// and memory. decide.go decides requests that cannot be granted at once.
 
-// Ask decides on a request of a lease, or counts the objects that it gives back.
+// Ask decides a request of a lease, or counts objects that the client gives back.
 //
-// A refusal changes nothing, with one exception: if other requests wait, or slots belong to processes or threads, a slot under which the lease holds
-// nothing goes back, and its idle credit too. A request that could never fit is refused before any credit word is read; idle credit
+// A refusal changes nothing, with one exception. If other requests wait, or if slots belong to processes or threads, the lease loses a slot
+// under which it holds nothing, and its idle credit. A request that could never fit is refused before any credit word is read; idle credit
 // then counts as used in Remaining.
 //
-// A request for bytes that fits costs as much as the tree of budgets is deep, however many leases there are. Only a request that a limit
-// refuses makes Ask read the other leases below that limit.
+// The cost of a request for bytes that fits depends on the depth of the budget tree, and not on the number of leases. Ask reads the other
+// leases below a limit only if that limit refuses the request.
 //
-// If slots are limited, the first object of a holder without a slot waits for a slot. The cost of a new context is reserved until the figures of
-// the device show its memory.
+// If slots are limited, the first object of a holder without a slot waits for a slot. The cost of a new context stays reserved until a
+// reading of the device shows its memory.
 func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	l := a.leases[r.Lease]
 	if l == nil || !l.session.alive() {
 		return Result{Reason: ReasonNoLease, Requested: r.Bytes, Explain: wording.LeaseEnded}
 	}
-	r.Managed = r.Managed && l.device.IsGPU() // the processor's memory does not move out of it
+	r.Managed = r.Managed && l.device.IsGPU() // memory of the processor cannot move out of it
 	a.touch(now, l)
 	if r.What == WantsStreams {
 		a.revokeStreams(l)
@@ -39,19 +39,20 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		a.countObjects(now, l, r)
 		return l.counted(r.What, Result{Granted: true})
 	}
-	// Of an absent client's request the daemon knows the amount only rounded up, and not whether it is managed memory: its exact request is refused.
+	// The daemon knows the amount of an absent client's request only rounded up, and not whether it is managed memory. Such a request is
+	// not refused here; the exact request of the client is.
 	if v := a.neverFits(l, r.takes()); v.final && !r.Place.Absent {
 		return l.counted(r.What, a.refuse(now, l, v.reason, v.refusal, "", ""))
 	}
 	if r.What == WantsBytes {
-		if l.closed { // freed bytes go back before the lease is granted more
+		if l.closed { // recall freed bytes before the lease is granted more
 			a.recallIfOver(now, l)
 		}
 		for other := range l.device.leasesAway {
 			a.recallWhileAway(other)
 		}
 		if r.Managed {
-			a.recallIdle(l, a.idle(l)) // idle credit counts at the device, where managed memory need not
+			a.recallIdle(l, a.idle(l)) // idle credit counts on the device, and managed memory need not
 		} else {
 			a.moveManagedAway(l, r.Bytes)
 		}
@@ -67,14 +68,14 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		t.bytes = l.session.streamReserve().Times(uint64(r.Count))
 	}
 	defer a.cycle(now)
-	if r.What == WantsBytes && l.contended() { // other requests wait: what the client freed goes back first
+	if r.What == WantsBytes && l.contended() { // other requests wait: recall first what the client has freed
 		a.recallAll(l)
 	}
 	a.ask(now, t)
 	return t.result()
 }
 
-// TakeBack takes back a grant of which the client never read the reply. Bytes are added to the credit word of the lease, as if the client had freed
+// TakeBack undoes a grant whose reply the client never read. Bytes are added to the credit word of the lease, as if the client had freed
 // them. If the word cannot take them, they stay counted until the client resumes and reports its own sum.
 func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
 	if r.What != WantsBytes {
@@ -86,9 +87,9 @@ func (a *Arbiter) TakeBack(now time.Time, r Receipt) Result {
 	return Result{Granted: true}
 }
 
-// Freed tells that a free saw NOTIFY in the word: while a budget above the lease
-// is over, or somebody waits for it, what was freed goes back. If many requests wait, they are judged by a Tick that is due
-// within 2 ms, so that many frees cost one cycle. Unknown leases are ignored.
+// Freed handles the report of a free that found NOTIFY set in the credit word. It recalls the freed bytes if a budget above the lease is
+// exceeded or a request waits for them. If many requests wait, the cycle runs in a Tick that is due within 2 ms, so that many frees cost
+// one cycle. Unknown leases are ignored.
 func (a *Arbiter) Freed(now time.Time, id LeaseID) {
 	l := a.leases[id]
 	if l == nil || !l.session.alive() {

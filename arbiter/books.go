@@ -11,57 +11,56 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file has the books of the arbiter as data: devices, the budgets that jobs share, jobs, sessions, leases, the holders of permits, the limits
-// of devices, and the requests that wait there. These types know each other in a circle, so that they lie in one file. Every other file of the
-// package uses only files that come before it in the list of doc.go.
+// This file has the state of the arbiter as data: devices, shared budgets, jobs, sessions, leases, holders of permits, limits, and waiting
+// requests. The types refer to each other, so that they are all in this file. doc.go lists the files with the functions, each after the
+// files that it uses.
 
-// Arbiter is the state of one machine. Make one with New. Not safe for
-// concurrent use.
+// Arbiter is the state of one machine. New makes one. It is not safe for concurrent use.
 type Arbiter struct {
 	policy   rules.Policy
 	ledger   *accounting.Ledger
 	devices  []*device // by index
 	shareds  map[sharedKey]*shared
-	limits   rules.Table // limits that were changed live, of whatever has any
+	limits   rules.Table // live limits of rules, users, cgroups, jobs, processes and devices
 	users    users
 	jobs     map[JobID]*job
 	sessions map[SessionID]*session
 	leases   map[LeaseID]*lease
 
-	tickets       map[TicketID]*ticket // requests that wait
-	queue         []*ticket            // these, in the order in which they are served
-	sorted        time.Time            // when queue was last brought into order
-	decisions     []Result             // since Decisions was called last
-	asking        *ticket              // the request that the running call decides
-	cycling       bool                 // cycle runs
-	cycleNeeded   bool                 // since the last cycle something has changed by which a waiting request may be decided
-	cycleAt       time.Time            // when a cycle is to be run for frees that were reported; zero: not by itself
+	tickets       map[TicketID]*ticket // waiting requests, by ID
+	queue         []*ticket            // waiting requests, in the order in which they are served
+	sorted        time.Time            // time at which queue was last sorted
+	decisions     []Result             // decisions and notices since the last call of Decisions
+	asking        *ticket              // request that the running call decides; nil: none
+	cycling       bool                 // cycle is running, or must not run (Restore)
+	cycleNeeded   bool                 // since the last cycle something has changed that may decide a waiting request
+	cycleAt       time.Time            // when Tick must run a cycle for reported frees; zero: at no set time
 	looseSearchAt time.Time            // when the next loose search for a deadlock is due (deadlock.go); zero: never
 	searchNeeded  bool                 // something has changed since the last search without the lock began
 	suspected     bool                 // a strict search without the lock is due
-	searching     bool                 // a search without the lock is being made
-	undo          []func()             // of a copy of the books: what a try takes back at its end
+	searching     bool                 // a search without the lock is running
+	undo          []func()             // on a copy: functions that undo the changes of the running try, oldest first
 
-	searchAgain    time.Time // when the next search without the lock may begin
+	searchAgain    time.Time // earliest time of the next search without the lock
 	searchedStrict bool      // the last search without the lock was strict
-	noticesDue     bool      // something has changed for requests that wait
-	noticedAt      time.Time
-	arrival        uint64 // number of the last request that arrived; it counts on over restarts of the daemon
+	noticesDue     bool      // something has changed since the last notices to waiting clients
+	noticedAt      time.Time // time of the last notices
+	arrival        uint64    // number of the last request that arrived; a restart of the daemon does not reset it
 	lastTicket     TicketID
 
-	ticketsOf    map[uint32]int // by user
-	ticketsOfPID map[int]int    // by process
+	ticketsOf    map[uint32]int // number of tickets, by user ID
+	ticketsOfPID map[int]int    // number of tickets, by PID
 
-	threads   int            // of leases whose slots are threads', all together
-	threadsOf map[uint32]int // and by user
+	threads   int            // number of tracked threads, in all leases whose slots belong to threads
+	threadsOf map[uint32]int // number of tracked threads, by user ID
 
-	underPressure []*gauge // where requests waited for bytes when pressures were measured last
+	underPressure []*gauge // gauges where requests waited for bytes at the last MeasurePressure
 
-	overs    map[account]bool // budgets that hold more than their limit; true: announced
-	draining []*session       // ended, their memory not yet back
+	overs    map[account]bool // budgets that hold more than their limit; true: EventOver was recorded
+	draining []*session       // ended sessions whose memory the device has not freed yet
 	waits    waitCounts
 	refusals reasonCounts
-	events   []Event // since Events was called last
+	events   []Event // events since the last call of Events
 	stats    figures.Stats
 
 	lastJob     JobID
@@ -93,112 +92,110 @@ func New(policy rules.Policy) *Arbiter {
 	return a
 }
 
-// changed notes that a waiting request can perhaps be decided now, or that a deadlock may have formed. The next cycle then judges all
-// waiting requests.
+// changed notes that a waiting request may be decidable now, or that a deadlock may have formed. The next cycle evaluates all waiting
+// requests.
 func (a *Arbiter) changed() { a.cycleNeeded, a.searchNeeded = true, true }
 
-// device is one GPU and what is known of it.
+// device is one GPU, or the processor, with its limits and its last reading.
 type device struct {
 	rules.Device
 	rule     rules.DeviceRule
-	detected accounting.Bytes // Total as it was found; the configuration may say otherwise
+	detected accounting.Bytes // Total as the driver reports it; the configuration may set another Total
 
 	totalFrom accounting.TotalFrom
-	direct    accounting.Lease // stands for what is charged to the device alone
+	direct    accounting.Lease // ledger node for bytes that are charged to the device but to no budget
 	lost      bool
-	hung      bool // it does not answer
+	hung      bool // the device does not answer
 	policy    *rules.Policy
 	peak      peak
 
 	unmanaged   accounting.Bytes
 	unmanagedBy []figures.UnmanagedState
-	figures     map[int]ProcessUsage // the last reading, by PID
-	began       time.Time            // when that began; zero: never read
+	figures     map[int]ProcessUsage // usage of each process by the last reading, by PID
+	began       time.Time            // when the last reading began; zero: the device was never read
 
 	permits  permit.Sets[*job, *session, *holder]
-	live     *rules.Limits // its rows of the table of live limits; nil: none
+	live     *rules.Limits // live limits of the device; nil: none
 	contexts reading.Costs
-	unnamed  bool // its readings name no process
+	unnamed  bool // readings of the device do not name processes
 
-	waiting      int                 // requests that wait and may be served there
-	permitLimits [permit.Count]limit // of permits of each kind
-	ownSlotLimit limit               // of the slots that programs wish for
-	bytes        limit               // of the device's bytes
+	waiting      int                 // number of waiting requests with this device among their candidates
+	permitLimits [permit.Count]limit // limits of the permits of each kind
+	ownSlotLimit limit               // stands for the slot limits that programs set for themselves
+	bytes        limit               // limit of the device's bytes
 
-	gauge      gauge               // of its pressure
-	leasesAway map[*lease]struct{} // leases of which some memory is away from the device
-	byPID      map[int][]*lease    // leases by their process, draining ones too
+	gauge      gauge               // pressure of the device
+	leasesAway map[*lease]struct{} // leases that have managed memory away from the device
+	byPID      map[int][]*lease    // leases by PID, those of ended processes too
 	admitted   uint64
 	denied     uint64
 	atMax      uint64
 }
 
-// shared is a budget that jobs share: of a rule whose scope is "user", "cgroup" or "rule"; or, whatever rules they
-// are under, what one user may hold with all of his programs, or what runs in a cgroup.
+// shared is a budget that several jobs share: the budget of a rule whose scope is "user", "cgroup" or "rule", or a cap, which is the live
+// limit of a user or a cgroup and applies in addition to the rules.
 type shared struct {
 	key    sharedKey
-	limit  *rules.Limits // what somebody set for a user, or a cgroup; nil: a rule's budget
-	rule   *rules.Terms  // nil: the budget is the cap of a user or a cgroup
+	limit  *rules.Limits // live limits of a user or a cgroup; nil: the budget is that of a rule
+	rule   *rules.Terms  // rule of the budget; nil: the budget is a cap
 	who    string        // "user bob", "cgroup /a.slice", "rule students"
 	budget *accounting.Budget
-	at     map[*device]*limit // at which requests wait for its bytes
+	at     map[*device]*limit // limits at which requests wait for bytes of the budget
 }
 
-// sharedKey says whose budget it is, and by which rule; so it survives a
-// reload that only moves the rule.
+// sharedKey identifies a shared budget by its rule and by its user or cgroup. The key stays when a reload moves the rule to another place.
 type sharedKey struct {
-	scope  rules.Scope // "": under a cap, and by no rule
+	scope  rules.Scope // "": the key of a cap
 	rule   rules.Key
 	uid    uint32
 	cgroup string
 }
 
-// job is what one `gpuarb run` started, or one bare process.
+// job is the processes that one `gpuarb run` started, or one process that was started without it.
 type job struct {
 	rules.Job
 	id      JobID
 	request JobRequest
 
 	run          bool
-	closed       bool   // its runner is gone (always so for a bare process)
-	ended        bool   // and so are all its processes: nothing is reserved for it any more
-	commandEnded bool   // the program that it was started for has ended, and others of the job go on
-	pending      bool   // its reservation is not made yet: it waits for its start, or its session was restored without
-	released     bool   // by ReleaseJob: it holds nothing beyond its processes
-	releasedAll  bool   // it is of a copy, and holds nothing there any more
-	allWait      bool   // it is of a copy, and stood still when that was made
-	survivor     string // process that goes on after the command and has no session: "ssh-agent[4711]"; "": none is known
+	closed       bool   // the runner has exited; always true for a process without a runner
+	ended        bool   // closed, and all processes have ended: nothing is reserved for the job any more
+	commandEnded bool   // the command of `gpuarb run` has ended, and other processes of the job go on
+	pending      bool   // the reservation is not made yet: the job waits to start, or its session was restored without reservation
+	released     bool   // ReleaseJob was called: the job holds only what its processes hold
+	releasedAll  bool   // on a copy: the job holds nothing any more
+	allWait      bool   // on a copy: holdersWait was true when the copy was made
+	survivor     string // process without a session that goes on after the command, as "ssh-agent[4711]"; "": none is known
 
-	shared     *shared // by its rule; nil: none
-	cap        *shared // what its user may hold in all; nil: no limit
+	shared     *shared // shared budget of its rule; nil: none
+	cap        *shared // cap of its user; nil: the user has no limit
 	budget     *accounting.Budget
-	sessions   []*session // ended ones too, while they drain
-	used       []*jobUse  // one for each device used
+	sessions   []*session // sessions of living processes, and of ended ones until their memory is freed
+	used       []*jobUse  // usage of each device that the job has used
 	opened     time.Time
-	devices    []*device // those that it may use; nil: all
-	slots      int       // that it and its processes hold on all devices: asked of each that waits, each time that one is served
-	tickets    []*ticket // that wait, its processes' too
-	cancelled  time.Time // when its requests were last cancelled together; zero: never
+	devices    []*device // devices that the job may use; nil: all GPUs
+	slots      int       // number of slots that the job and its processes hold on all devices
+	tickets    []*ticket // waiting requests of the job and its processes
+	cancelled  time.Time // when CancelJob or CancelAll last cancelled its requests; zero: never
 	tally      tally
-	user       *user     // whose it is
-	gauge      *gauge    // of its pressure; nil: none of its requests has waited for bytes
-	lastActive time.Time // when something of it last asked or freed
-	denial     *denial   // the last refusal of a request; nil: none was refused
+	user       *user     // user that the job belongs to
+	gauge      *gauge    // pressure of the job; nil: none of its requests has waited for bytes
+	lastActive time.Time // when a client of the job last asked for or freed something
+	denial     *denial   // last refused request; nil: none
 }
 
 // denial is the refusal of a request of a job.
 type denial struct {
-	text string // which program was refused, and why
+	text string // refused program and reason
 	at   time.Time
 }
 
-// peak is the most used at once of a job or a device. seen is the sum of what its
-// leases used when each was last looked at.
+// peak is how many bytes of a device are used, and the most that were used at once. used is the sum of lastUsed of the leases that count.
 type peak struct {
 	used, max accounting.Bytes
 }
 
-// jobUse is what a job has had of one device.
+// jobUse is the usage of one device by a job.
 type jobUse struct {
 	peak
 	device *device
@@ -210,23 +207,23 @@ type session struct {
 	id      SessionID
 	process rules.Process
 	job     *job
-	cgroups []*shared // the limits of the cgroups around it, the narrower ones first
+	cgroups []*shared // caps of the cgroups around the process, the narrower ones first
 	budget  *accounting.Budget
 	leases  []*lease
 	opened  time.Time
-	ended   time.Time // zero: it lives
-	refused bool      // its first refusal was reported
+	ended   time.Time // when the process ended; zero: it lives
+	refused bool      // the first refusal was reported to the client
 
-	onFull    rules.OnFull // its own wishes
-	slots     int
-	slotScope rules.Scope
-	reserve   *accounting.Bytes // for each stream
-	threads   int               // that ever made an intercepted call; 0: not known
-	waits     map[uint32]int    // requests that wait, by the thread whose they are
-	pending   bool              // its reservation is not made yet: it waits for its start, or was restored without
+	onFull    rules.OnFull      // on_full that the program set for itself; "": as the rule says
+	slots     int               // own slot limit; 0: none
+	slotScope rules.Scope       // slot scope that the program set for itself; "": as the rule says
+	reserve   *accounting.Bytes // bytes charged for each stream, set by the program; nil: as the rule says
+	threads   int               // number of threads that ever made an intercepted call; 0: not known
+	waits     map[uint32]int    // number of waiting requests, by thread; 0: an unknown thread
+	pending   bool              // the reservation is not made yet: the session waits to start, or was restored without reservation
 }
 
-// lease is what a session holds on a device: in the ledger, and what else is known of it.
+// lease is what a session holds on a device. The embedded ledger lease has its bytes and streams.
 type lease struct {
 	accounting.Lease
 	id           LeaseID
@@ -234,34 +231,34 @@ type lease struct {
 	session      *session
 	device       *device
 	opened       time.Time
-	closed       bool // the flags that its word shows
-	awayShown    bool // its word shows that some of what it holds is away from the device
+	closed       bool // the credit word is closed: the client must ask for each allocation
+	awayShown    bool // the credit word is closed because managed memory is away from the device
 	lost         bool
 	unverified   bool
-	spoiled      bool             // its word was clamped: not believed any more
-	notify       bool             // a free reports itself, too
-	scope        rules.Scope      // of its slots
-	slot         *holder          // nil: none, or its threads'
-	makers       threads.Set      // where slots are threads'
-	bursts       map[uint32]burst // of refusals, by thread
+	spoiled      bool             // the credit word was clamped: its value is not used any more
+	notify       bool             // NOTIFY is set in the credit word: the client reports each free
+	scope        rules.Scope      // owner of the slots that the lease uses: job, process or thread
+	slot         *holder          // slot of the lease; nil: it has none, or its threads have slots
+	makers       threads.Set      // objects by thread, if slots belong to threads
+	bursts       map[uint32]burst // last refusals, by thread
 	contexts     int
-	holds        int              // on shared contexts
-	delegated    bool             // its client counts its streams: streams.go
-	delegatedMax int              // no more than it may have, whatever its word says
-	waits        int              // tickets of it that wait
+	holds        int              // number of holds on shared contexts
+	delegated    bool             // the client counts its streams itself (streams.go)
+	delegatedMax int              // most streams that are accepted from the client's count
+	waits        int              // number of waiting requests
 	peak         accounting.Bytes // most bytes used at once
-	lastUsed     accounting.Bytes // bytes used when last looked at
-	extra        reading.Extra    // what it takes of its device beyond its bytes
-	announced    bool             // the event about its excess was sent
-	reported     accounting.Bytes // what it had when that was last told
-	touched      time.Time        // when it last asked for something, or ceased to be active
+	lastUsed     accounting.Bytes // bytes used at the last readUsage
+	extra        reading.Extra    // usage of the device in addition to granted bytes
+	announced    bool             // EventExcess was recorded
+	reported     accounting.Bytes // bytes granted at the last EventGranted
+	touched      time.Time        // when the lease last asked for something, or lost its slot
 	admitted     uint64
 	denied       uint64
 	atMax        uint64
 }
 
-// burst counts a thread's refusals that follow each other closely. The first wait_after of them come at once, so that the program's allocator
-// can release what it caches; requests after these wait.
+// burst counts refusals of a thread that follow each other closely. The first wait_after of these are refused at once, so that the
+// program's allocator can release its cache. Later requests wait.
 type burst struct {
 	count int
 	last  time.Time
@@ -271,103 +268,103 @@ type burst struct {
 type limit struct {
 	device   *device
 	kind     limitKind
-	shared   *shared   // the shared budget whose bytes it limits; nil: it limits the device itself
-	blockers []blocker // waiting requests that block later ones there, in the order of the last cycle
-	waits    bool      // the last cycle found a request that waits there
-	watched  bool      // the clients of the leases below it were told to report each free
+	shared   *shared   // shared budget that the limit belongs to; nil: the limit is that of the device
+	blockers []blocker // waiting requests that block later ones here, in the order of the queue
+	waits    bool      // the last cycle left a request waiting here
+	watched  bool      // the clients of the leases below the limit report each free
 }
 
-// limitKind says what a limit limits.
+// limitKind is the kind of thing that a limit bounds.
 type limitKind int
 
 const (
-	limitsBytes    limitKind = iota // the bytes of a device, or of a budget there that jobs share
-	limitsPermits                   // the permits of a device: slots.max, a claim, or a job that has the device alone
-	limitsOwnSlots                  // a program's own slot limit, which blocks no other request
+	limitsBytes    limitKind = iota // bytes of a device, or of a shared budget on a device
+	limitsPermits                   // permits of a device: slots.max, a claim, or the sole use of the device
+	limitsOwnSlots                  // the slot limit of a program itself, which blocks no other request
 )
 
-// refusingLimit is a limit that refuses a ticket.
+// refusingLimit is a limit that refuses a ticket on a candidate device.
 type refusingLimit struct {
 	*limit
-	noRoom bool // the limit has no room; false: it has room, but earlier requests block the ticket there
+	noRoom bool // the limit has no room; false: it has room, but earlier requests block the ticket
 }
 
 // blocker is a waiting request that blocks later ones at a limit.
 type blocker struct {
 	ticket *ticket
-	since  time.Time // requests of jobs that have held memory there since an earlier time are not blocked; the zero time: all are
+	since  time.Time // jobs that held memory here before this time are not blocked; zero: all jobs are blocked
 }
 
-// ticket is a request that is being decided or waits.
+// ticket is a request that is being decided or is waiting.
 type ticket struct {
 	id          TicketID
 	place       Place
 	kind        What
 	job         *job
-	session     *session // nil: a job asks
-	lease       *lease   // nil: a job or a session asks
+	session     *session // nil: the request of a job
+	lease       *lease   // nil: the request of a job or a session
 	thread      uint32
-	bytes       accounting.Bytes // bytes that it adds to the sums of its device or its budgets
+	bytes       accounting.Bytes // bytes added to the sums of the device or the budgets
 	managed     bool             // bytes are managed memory
-	recalled    accounting.Bytes // idle credit of its lease that was taken back to judge it, and goes back to the lease if it is refused at once
+	recalled    accounting.Bytes // idle credit of its own lease that evaluate recalled; returned if the ticket is refused at once
 	count       int              // number of streams, contexts or holds
 	noWait      bool
 	aside       bool // Request.Aside
 	askedBefore bool // Request.Again
 	priority    int
-	deadline    time.Time // zero: none
-	absentUntil time.Time // its client is absent, and loses its place then; zero: the client is there
-	resumed     bool      // its client is absent since a resume, and it blocks no other request
+	deadline    time.Time // when the ticket is refused as timed out; zero: never
+	absentUntil time.Time // when the place of an absent client is dropped; zero: the client is present
+	resumed     bool      // the client resumed its session and has not asked again: the ticket blocks no other request
 
 	candidates   []candidate
-	any          bool                // one of the spots is enough; false: the ticket needs all
-	resubmitted  bool                // the request was made before, and has kept its place
-	evaluation   evaluation          // the last verdict
-	short        *accounting.Refusal // the limit at which even all idle credit did not make room; nil: none was found
-	waitingSince time.Time           // when it began to wait; zero: it does not wait
+	any          bool                // one of the candidates is enough; false: the ticket needs all
+	resubmitted  bool                // the request was made before, and keeps its place
+	evaluation   evaluation          // result of the last evaluate
+	short        *accounting.Refusal // limit at which recalling all idle credit did not make enough room; nil: none
+	waitingSince time.Time           // when the ticket entered the queue; zero: it is not in the queue
 
-	live        *ticket // in a copy of the books: the request of which this is a copy; nil in the books themselves
-	onlyBlocked bool    // in a copy: only earlier requests block live
+	live        *ticket // on a copy: the ticket that this is a copy of; nil: this is not a copy
+	onlyBlocked bool    // on a copy: live fits, and only earlier requests block it
 
 	done       bool
 	answer     Result
 	lastNotice noticeState
 }
 
-// candidate is a device on which a ticket may be served, and what refuses it there.
+// candidate is a device on which a ticket may be served.
 type candidate struct {
 	device    *device
-	refusedBy []refusingLimit // the limits that refuse the ticket there, the narrower ones first: shared budgets, permits, the bytes of the device
-	asks      permit.Kinds    // the permits that the ticket would take there
-	heldSince time.Time       // since when the job had held memory there when the ticket was last judged; neverHeld: it held none
+	refusedBy []refusingLimit // limits that refuse the ticket, the narrower ones first: shared budgets, permits, bytes of the device
+	asks      permit.Kinds    // permits that the ticket would take
+	heldSince time.Time       // since when the ticket's job has held memory there; neverHeld: it holds none
 }
 
-// evaluation is the result of judging a ticket: the ticket is refused for good (final), it fits (spot), or, if neither is set, it has to wait.
+// evaluation is the result of evaluating a ticket. The ticket is refused (final is set), is granted (fits is set), or has to wait (neither
+// is set).
 type evaluation struct {
-	final   bool                // refused even if all other jobs released what they hold
-	fits    *candidate          // the device on which it fits; if it needs several devices and fits on all, any non-nil spot
-	reason  Reason              // why it is refused or waits
-	refusal *accounting.Refusal // the figures at the limit that refuses
+	final   bool                // refuse: the ticket would not fit even if all other jobs released everything
+	fits    *candidate          // device on which the ticket fits; if it fits on all of several devices, any non-nil pointer
+	reason  Reason              // reason for the refusal or the wait
+	refusal *accounting.Refusal // figures of the limit that refuses
 }
 
-// noticeState is the state of a ticket that was last sent to the waiting client.
+// noticeState is the queue state of a ticket in the last notice to its client.
 type noticeState struct {
 	position int
-	state    string // stateOf
+	state    string // result of holdersState
 }
 
-// holder has a slot of a device; a job's may have a claim or the sole use of it as well. It takes the slot with
-// its first object there (context, stream, memory) and gives it back with the last; one that is kept was taken
-// when its job began, and stays until that ends. A spare one stays until the first of the job's
-// processes, or threads, takes it.
+// holder is the owner of a slot of a device. If the owner is a job, it may also have a claim or the sole use of the device. An owner takes
+// the slot with its first object on the device (context, stream or memory) and returns it with the last. A kept slot is taken when its job
+// begins, and stays until the job ends. A spare slot stays until the first process or thread of the job takes it.
 type holder struct {
 	owner
 	device *device
 	since  time.Time
 	kept   bool
 	spare  bool
-	lease  *lease // whose thread it is, where the slot is a thread's; else nil
+	lease  *lease // lease of the thread, if the owner is a thread; else nil
 }
 
-// owner is whose a permit is.
+// owner is the job, process or thread that a permit belongs to.
 type owner = permit.Key[*job, *session]

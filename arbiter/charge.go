@@ -7,9 +7,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file charges what leases take beyond their bytes (cost.go) to their budgets and devices. Readings and new or ended contexts and streams call it.
+// This file charges the extra usage of leases (cost.go) to their budgets and devices. Readings call it, and requests that make or end
+// contexts and streams.
 
-// charge puts that against the lease's own budget.
+// charge charges the extra usage of a lease to its own budget.
 func (a *Arbiter) charge(now time.Time, l *lease) {
 	if excess := l.extra.Excess; excess > 0 && !l.announced {
 		l.announced = true
@@ -27,8 +28,7 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 	}
 }
 
-// recost changes what a lease costs beyond its bytes, and has its budget and the
-// device's capacity show it.
+// recost calls change, which changes the extra usage of a lease, and updates the charge of the budget and the capacity of the device.
 func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
 	d, before := l.device, l.uncharged()
 	change()

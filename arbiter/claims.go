@@ -10,10 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file chooses the devices of a job that begins, and releases the claims and slots that a job keeps.
+// This file chooses the devices of a job that starts, and releases the claims and slots that a job keeps. jobs.go calls choice.
 
-// choice returns the devices among which a job chooses, in its order of preference, or
-// which it asks for.
+// choice returns the devices that a job asks for. If any of them is enough, they are in the job's order of preference.
 func (a *Arbiter) choice(r JobRequest) ([]*device, error) {
 	var from []*device
 	for _, index := range r.Devices {
@@ -65,8 +64,8 @@ func (a *Arbiter) claimedBy(uid uint32) *device {
 	return nil
 }
 
-// ReleaseJob takes back what a job holds beyond its processes: claim, slots and
-// reservation. One that waits for its start leaves the queue. Unknown jobs are ignored.
+// ReleaseJob takes back what a job holds in addition to its processes: claim, slots and reservation. The request of a job that waits to
+// start is cancelled. Unknown jobs are ignored.
 func (a *Arbiter) ReleaseJob(now time.Time, id JobID) {
 	j := a.jobs[id]
 	if j == nil {

@@ -8,14 +8,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/reading"
 )
 
-// A copy of the arbiter's books, on which the search for a deadlock (deadlock.go) tries what would happen if jobs gave back what they hold. It
-// has the waiting requests whose clients are not absent (absent.go), the jobs of these requests, and nothing of other jobs. The copy shares no
+// This file copies the state of the arbiter. The search for a deadlock (deadlock.go) tries on the copy what would happen if jobs released
+// what they hold. The copy has the waiting requests whose clients are present (absent.go), and the jobs of these requests. It shares no
 // data that changes with the original, so that it needs no lock.
 
-// copying is a copy that is being made.
+// copying is a copy in the making.
 type copying struct {
 	from, to *Arbiter
-	keeps    func(*job) bool // reports whether what a job holds is copied; false: the job holds nothing in the copy
+	keeps    func(*job) bool // reports whether to copy what a job holds; false: the job holds nothing in the copy
 	devices  map[*device]*device
 	shareds  map[*shared]*shared
 	jobs     map[*job]*job
@@ -23,8 +23,8 @@ type copying struct {
 	leases   map[*lease]*lease
 }
 
-// copy returns a copy of the waiting requests and their jobs. A job for which keeps returns true holds in the copy what it holds now; any
-// other job holds nothing there. Idle credit counts as used in the copy.
+// copy returns a copy of the waiting requests and their jobs. A job for which keeps returns true holds the same as now; other jobs hold
+// nothing. Idle credit counts as used.
 func (a *Arbiter) copy(keeps func(*job) bool) *Arbiter {
 	c := &copying{from: a, to: New(a.policy), keeps: keeps, devices: make(map[*device]*device), shareds: make(map[*shared]*shared),
 		jobs: make(map[*job]*job), sessions: make(map[*session]*session), leases: make(map[*lease]*lease)}
@@ -53,11 +53,11 @@ func (c *copying) device(d *device) {
 	n.makeLimits()
 	c.devices[d] = n
 	c.to.devices = append(c.to.devices, n)
-	_ = c.to.ledger.AddDevice(n.Index, n.grantable()) // the ledger is new
+	_ = c.to.ledger.AddDevice(n.Index, n.grantable()) // cannot fail: the ledger is new
 	_ = c.to.ledger.Probe(&n.direct, nil, n.Index)
 }
 
-// shared copies a shared budget; nil: s is nil.
+// shared copies a shared budget. The copy of nil is nil.
 func (c *copying) shared(s *shared) *shared {
 	if s == nil {
 		return nil
@@ -78,14 +78,14 @@ func (c *copying) shared(s *shared) *shared {
 	return n
 }
 
-// limits copies the limits of a budget. If reserves is false it leaves out the reservations.
+// limits copies the limits of a budget, with its reservations if reserves is true.
 func (c *copying) limits(to, from *accounting.Budget, reserves bool) {
 	for d := range c.devices {
 		l := from.Limits(d.Index)
 		if !reserves {
 			l.Min = 0
 		}
-		_ = c.to.ledger.SetLimits(to, d.Index, l) // the device is there
+		_ = c.to.ledger.SetLimits(to, d.Index, l) // cannot fail: the device exists
 		if kept, _ := from.ReservedOverhead(d.Index); reserves {
 			_ = c.to.ledger.ReserveOverhead(to, d.Index, kept)
 		}
@@ -112,7 +112,7 @@ func (c *copying) job(j *job) *job {
 	n.budget = c.to.ledger.OpenBudget(budgetOf(n.shared))
 	n.budget.Owner = n
 	if n.cap != nil {
-		_ = c.to.ledger.SetCaps(n.budget, n.cap.budget) // it is a cap
+		_ = c.to.ledger.SetCaps(n.budget, n.cap.budget) // cannot fail: it is a cap
 	}
 	c.limits(n.budget, j.budget, !n.releasedAll)
 	c.to.jobs[n.id] = n
@@ -137,7 +137,7 @@ func (c *copying) session(s *session, in *job) {
 		n.cgroups = append(n.cgroups, c.shared(g))
 		caps[i] = n.cgroups[i].budget
 	}
-	_ = c.to.ledger.SetCaps(n.budget, caps...) // they are caps
+	_ = c.to.ledger.SetCaps(n.budget, caps...) // cannot fail: all are caps
 	c.limits(n.budget, s.budget, !in.releasedAll)
 	in.sessions = append(in.sessions, n)
 	for _, l := range s.leases {
@@ -145,19 +145,19 @@ func (c *copying) session(s *session, in *job) {
 	}
 }
 
-// lease copies a lease, and what it holds unless its job has given that back. The copy is marked as spoiled, because it must not read the
-// client's credit word.
+// lease copies a lease, and what it holds unless its job has released that. The copy is marked as spoiled, so that the client's credit word
+// is not read.
 func (c *copying) lease(l *lease, of *session) {
 	n := &lease{id: l.id, session: of, device: c.devices[l.device], opened: l.opened, lost: l.lost, scope: l.scope, spoiled: true}
 	c.leases[l] = n
-	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // the device is there
+	_ = c.to.ledger.OpenLease(n, of.budget, n.device.Index, l.StreamsMax()) // cannot fail: the device exists
 	if !of.job.releasedAll {
 		n.hold(l.holding())
 	}
 	of.leases = append(of.leases, n)
 }
 
-// holding is the set of amounts that a lease holds, without its permits.
+// holding has the amounts of a lease, without its permits.
 type holding struct {
 	granted, away, charged accounting.Bytes
 	streams                int
@@ -170,7 +170,7 @@ func (l *lease) holding() holding {
 	return holding{l.Granted(), l.Away(), l.Charged(), l.Streams(), l.contexts, l.holds, l.extra}
 }
 
-// hold gives these amounts to a lease of a copy that holds nothing.
+// hold gives a lease of a copy, which must hold nothing, these amounts.
 func (l *lease) hold(h holding) {
 	l.Force(accounting.Memory, h.granted)
 	l.Force(accounting.Streams, accounting.Bytes(h.streams))
@@ -180,8 +180,8 @@ func (l *lease) hold(h holding) {
 	l.SetOverhead(l.uncharged())
 }
 
-// permits copies the permits on a device of jobs that keep what they hold. It leaves out the permits of threads without a waiting request, because
-// such a thread may still give them back.
+// permits copies the permits on a device of jobs that keep what they hold. It omits the permits of threads without a waiting request,
+// because these threads may still release them.
 func (c *copying) permits(d *device) {
 	n := c.devices[d]
 	for o, h := range d.permits[permit.Slot] {
@@ -201,12 +201,12 @@ func (c *copying) permits(d *device) {
 	}
 }
 
-// waits reports whether a thread that has a permit waits with a request.
+// waits reports whether the thread that owns a permit has a waiting request.
 func waits(o owner) bool {
 	return slices.ContainsFunc(o.Job.tickets, func(t *ticket) bool { return t.session == o.Process && t.thread == o.Thread })
 }
 
-// ticket copies a request that waits.
+// ticket copies a waiting request.
 func (c *copying) ticket(t *ticket) {
 	n := &ticket{id: t.id, place: t.place, kind: t.kind, job: c.job(t.job), session: c.sessions[t.session], lease: c.leases[t.lease], thread: t.thread,
 		bytes: t.bytes, managed: t.managed, count: t.count, priority: t.priority, any: t.any, waitingSince: t.waitingSince, live: t.original()}
@@ -219,7 +219,7 @@ func (c *copying) ticket(t *ticket) {
 	c.to.queue = append(c.to.queue, n)
 }
 
-// try calls do on a copy, and then undoes what giveBack and admitAll changed in do.
+// try calls do on a copy, and then undoes the changes that giveBack and admitAll made in do.
 func (a *Arbiter) try(do func()) {
 	queue := a.queue
 	a.queue, a.undo = slices.Clone(queue), nil
@@ -233,7 +233,7 @@ func (a *Arbiter) try(do func()) {
 // addUndo adds a function that undoes one change of a copy. The enclosing try calls these functions, the last one first.
 func (a *Arbiter) addUndo(back func()) { a.undo = append(a.undo, back) }
 
-// giveBack takes from a job of a copy what the given processes of the job hold; if none are given, all that the job holds.
+// giveBack releases on a copy what the given processes of a job hold. Without processes it releases everything that the job holds.
 func (a *Arbiter) giveBack(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
@@ -268,7 +268,7 @@ func (a *Arbiter) giveBack(j *job, of ...*session) {
 	}
 }
 
-// dropPermits takes back the permits of a holder in a copy.
+// dropPermits removes the permits of a holder on a copy.
 func (a *Arbiter) dropPermits(h *holder) {
 	d, kinds := h.device, h.device.kindsOf(h.owner)
 	a.addUndo(func() {
@@ -289,7 +289,7 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 	return false
 }
 
-// reserveNothing removes the reservations of a budget of a copy.
+// reserveNothing removes the reservations of a budget on a copy.
 func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 	for _, d := range a.devices {
 		was := b.Limits(d.Index)
@@ -298,7 +298,7 @@ func (a *Arbiter) reserveNothing(b *accounting.Budget) {
 			continue
 		}
 		set := func(l accounting.Limits, kept accounting.Bytes) {
-			_ = a.ledger.SetLimits(b, d.Index, l) // the device is there
+			_ = a.ledger.SetLimits(b, d.Index, l) // cannot fail: the device exists
 			_ = a.ledger.ReserveOverhead(b, d.Index, kept)
 		}
 		a.addUndo(func() { set(was, kept) })

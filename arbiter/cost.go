@@ -2,13 +2,13 @@ package arbiter
 
 import "github.com/gpuarb/gpuarb/accounting"
 
-// This file says what leases take of a device beyond their bytes: contexts, the pools of streams, and what no call named. observe.go finds that out by
-// readings, charge.go charges it to budgets.
+// This file computes the extra usage of leases, in addition to granted bytes: contexts, stream pools, and memory that no call asked for.
+// observe.go finds it by readings, and charge.go charges it to budgets.
 
-// mostContext bounds what a context is believed to cost.
+// mostContext returns the largest cost of a context that is accepted, in bytes.
 func (d *device) mostContext() accounting.Bytes { return d.Total / 16 }
 
-// contextCost is what the next context is expected to cost: what others cost, else the configured guess.
+// contextCost returns the expected cost of the next context in bytes: what earlier contexts cost, else the configured estimate.
 func (d *device) contextCost() accounting.Bytes {
 	if seen := d.contexts.Expected(); seen > 0 {
 		return min(seen, d.mostContext())
@@ -17,15 +17,14 @@ func (d *device) contextCost() accounting.Bytes {
 	switch {
 	case d.rule.ContextReserve != nil:
 		guess = *d.rule.ContextReserve
-	case !d.IsGPU(): // a context of its is a few allocations of the program's own
+	case !d.IsGPU(): // a context on the processor is a few allocations of the program itself
 		return 0
 	}
 	return min(guess.Of(d.Total), d.mostContext())
 }
 
-// makesContexts reports whether the driver of a lease's process may be making contexts that were
-// granted: of those that it asks for or makes, some do not wait. Making one takes a driver as long as
-// it likes, and readings go on meanwhile, which cannot show it yet.
+// makesContexts reports whether the driver of a lease's process may be making granted contexts: fewer contexts wait than the client asks
+// for or makes. Making a context can take a driver any time, and readings taken meanwhile cannot show it yet.
 func (a *Arbiter) makesContexts(l *lease) bool {
 	if l.extra.Confirmed() || !l.session.alive() {
 		return false
@@ -39,12 +38,12 @@ func (a *Arbiter) makesContexts(l *lease) bool {
 	return n > 0
 }
 
-// streamCharge is what the streams of a lease are charged with.
+// streamCharge returns the bytes that the streams of a lease are charged with.
 func (l *lease) streamCharge() accounting.Bytes {
 	return l.session.streamReserve().Times(uint64(l.Streams()))
 }
 
-// excessOf is the excess of a lease's process, whichever of its leases is charged with it.
+// excessOf returns the excess of a lease's process, whichever of its leases is charged with it.
 func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 	for _, l := range l.device.byPID[l.session.process.PID] {
 		sum = sum.Plus(l.extra.Excess)
@@ -52,8 +51,7 @@ func (a *Arbiter) excessOf(l *lease) (sum accounting.Bytes) {
 	return sum
 }
 
-// chargeOf is what a process uses beyond its bytes and nobody else should pay for: its
-// excess, the pools of its streams, and all overhead where the configuration says so.
+// chargeOf returns the extra usage of a lease that is charged to its budgets: excess, stream pools, and with charge_overhead all overhead.
 func (a *Arbiter) chargeOf(l *lease) accounting.Bytes {
 	streams := l.streamCharge()
 	if a.policy.ChargeOverhead {
@@ -62,8 +60,7 @@ func (a *Arbiter) chargeOf(l *lease) accounting.Bytes {
 	return l.extra.Excess.Plus(streams)
 }
 
-// explainUsage takes bytes that a client has just accounted for off what the last readings could
-// not explain, and touches no word.
+// explainUsage subtracts bytes that a client has just reported from what the last readings could not explain. It changes no credit word.
 func (a *Arbiter) explainUsage(l *lease, n accounting.Bytes) {
 	for _, l := range l.device.byPID[l.session.process.PID] {
 		l.extra.Explain(n)

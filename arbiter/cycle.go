@@ -5,23 +5,25 @@ import (
 	"time"
 )
 
-// This file has the admission cycle. Every exported call that may let a waiting request go on ends with a cycle. limit.go has the limits at which
-// requests wait, evaluate.go whether one fits, deadlock.go the search for deadlocks.
+// This file has the admission cycle, which decides the waiting requests. Each exported call that may let a waiting request be served ends
+// with a cycle. evaluate.go says whether a request fits, limit.go has the limits at which requests wait, serve.go and refuse.go carry out
+// decisions, and deadlock.go searches for deadlocks.
 
-// cycle is the admission cycle. It decides the waiting requests that can be decided, until there is none:
+// cycle is the admission cycle. It decides each waiting request that can be decided, until no such request is left:
 //
-//  1. If no request waits, it is done.
-//  2. Refuse the requests whose deadline has passed. Sort the others by priority plus age, then arrival.
-//  3. Start with an empty set of blocked limits.
-//  4. For each request: refuse it if it can never fit. Grant it if it fits and no limit that it adds to is blocked. Refuse it if it
-//     may not wait for what it lacks. Else it waits, and blocks its narrowest full limit on each of its devices.
-//  5. If something was released meanwhile, or the verdict on an earlier request may be another one now, go to 2. Step 4 tells the clients
-//     below a full limit, when a request first waits there, to report what they free: that counts as such a change.
-//  6. The set stays: a new request is judged against it, without a cycle.
+//  1. If no request waits, stop.
+//  2. Refuse the requests whose deadline has passed. Sort the others by priority plus age, then by arrival.
+//  3. Clear the set of blocked limits.
+//  4. Evaluate each request in order. Refuse it if it can never fit. Grant it if it fits and no limit that it adds to is blocked.
+//     Refuse it if it may not wait for what is missing. Otherwise the request waits, and blocks the narrowest limit that refuses
+//     it on each of its candidate devices.
+//  5. If step 4 released something or may have changed the evaluation of an earlier request, go to 2. This includes the first
+//     time that a request waits at a limit: the clients below the limit are then told to report what they free.
+//  6. Keep the set of blocked limits: new requests are evaluated against it without a cycle.
 //  7. Stop watching limits at which no request waits any more.
-//  8. Look for a deadlock, and go to 2 if one was ended.
+//  8. Search for a deadlock. If one was broken, go to 2.
 //
-// At the end, also if no request waits, it opens the credit words below limits that are no longer exceeded.
+// At the end, and also if no request waits, cycle opens the credit words below limits that are no longer exceeded.
 func (a *Arbiter) cycle(now time.Time) {
 	if a.cycling {
 		return
@@ -29,8 +31,8 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.cycling, a.cycleAt = true, time.Time{}
 	defer func() { a.cycling = false }()
 	a.noticesDue = a.noticesDue || a.cycleNeeded
-	// Each pass decides a request or begins to watch a limit, so that the loop ends. The bound is for the case that this is wrong: a daemon
-	// that hangs would be worse than a request that only a later cycle decides.
+	// Each pass decides a request or begins to watch a limit, so that the loop ends. The bound protects against a mistake in this
+	// reasoning: a daemon that hangs is worse than a request that only a later cycle decides.
 	for bound := 64 + 16*len(a.queue); a.cycleNeeded && bound > 0; bound-- {
 		a.cycleNeeded = false
 		if len(a.queue) == 0 { // 1
@@ -55,14 +57,15 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.reopenAll(now)
 }
 
-// decide judges a waiting request, and serves or refuses it if it can be decided. earlier are the requests that wait before it.
-// True: it stays in the queue. It then blocks later requests, or a limit is newly watched for it and the next pass judges it again.
+// decide evaluates a waiting request, and serves or refuses it if it can be decided. earlier are the requests before it in the queue. If
+// decide returns true the request stays in the queue: it blocks later requests, or a limit is newly watched for it and the next pass
+// evaluates it again.
 func (a *Arbiter) decide(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteHeldSince(t)
 	v := a.evaluate(t)
 	if t.absent() {
 		if !v.final && !t.resumed {
-			a.blockLater(now, t) // also if it fits: later requests must not take the room before its client asks again
+			a.blockLater(now, t) // even if it fits: later requests must not take the room before its client asks again
 		}
 		return true
 	}
@@ -76,7 +79,7 @@ func (a *Arbiter) decide(now time.Time, t *ticket, earlier []*ticket) (waits boo
 	}
 	switch {
 	case a.watch(now, t):
-		return true // watch has called changed: the next pass judges it again
+		return true // watch has called changed: the next pass evaluates it again
 	case v.final:
 		a.refuseTicket(now, t, v.reason, "")
 		return false
@@ -89,10 +92,10 @@ func (a *Arbiter) decide(now time.Time, t *ticket, earlier []*ticket) (waits boo
 	return true
 }
 
-// watch begins to watch the limits that refuse a request. For each lease below a limit of bytes it first sets NOTIFY in the credit word, so that
-// the client reports each later free. Then it takes the idle credit back, so that each earlier free is counted. For permits it
-// takes back the counts of streams that are lent to the clients, and then the slots that no object needs. True: one of the limits was not
-// watched before, and the next pass judges the request again.
+// watch begins to watch the limits that refuse a request, and returns true if one of them was not watched before. The next pass then
+// evaluates the request again. For each lease below a limit of bytes, watch first sets NOTIFY in the credit word, so that the client
+// reports each later free. Then it recalls the idle credit, so that each earlier free is counted. For permits it first revokes the stream
+// counts that are delegated to clients, and then drops the slots that no object needs.
 func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 	for i := range t.candidates {
 		d := t.candidates[i].device
@@ -118,14 +121,14 @@ func (a *Arbiter) watch(now time.Time, t *ticket) (began bool) {
 	return began
 }
 
-// If more than gatheredAbove requests wait, one cycle is run for all reports of frees that come within gatherFor.
+// If more than gatheredAbove requests wait, one cycle handles all frees that are reported within gatherFor.
 const (
 	gatheredAbove = 32
 	gatherFor     = 2 * time.Millisecond
 )
 
-// cycleSoon runs a cycle at once. If many requests wait, it sets cycleAt instead: Due then returns that time, at which the daemon calls Tick, and
-// Tick runs the cycle. Until then new requests are judged against the limits that the last cycle left blocked.
+// cycleSoon runs a cycle at once, or sets cycleAt if many requests wait. Due then returns cycleAt, the daemon calls Tick at that time, and
+// Tick runs the cycle. Until then new requests are evaluated against the limits that the last cycle left blocked.
 func (a *Arbiter) cycleSoon(now time.Time) {
 	if len(a.queue) <= gatheredAbove {
 		a.cycle(now)

@@ -5,35 +5,38 @@ import (
 	"time"
 )
 
-// The search for a deadlock. On a copy of the arbiter's books (copy.go) all jobs that do not count as waiting give back what they hold. Then
-// requests are admitted as in a cycle, and the job of each admitted request gives back what it holds, until no request can be
-// admitted any more. The requests that are left, of jobs that hold something, wait for each other.
+// This file searches for deadlocks: requests that wait for memory or permits which the jobs of other such requests hold. cycle.go calls
+// breakDeadlock at the end of each cycle. search.go has the search that runs without the daemon's lock.
 //
-// There are two kinds of search. A strict search may be made at any time: a job counts as waiting if all of its threads wait. A loose search is
-// made when nothing has moved for deadlock_grace (looseAt): a job counts as waiting if one of its requests waits. In a loose search
-// the requests of one job count as a deadlock among themselves only if each process of the job that holds something has a waiting request,
-// because a process without a waiting request may still give back what the requests wait for.
+// The search works on a copy of the state (copy.go). There, all jobs that do not count as waiting release what they hold. Then requests are
+// admitted as in a cycle, and the job of each admitted request releases what it holds, until no request can be admitted. The remaining
+// requests whose jobs hold something wait for each other.
+//
+// A strict search may run at any time: a job counts as waiting if all of its threads wait. A loose search runs after no client of these
+// jobs has asked for or freed anything for deadlock_grace (looseSearchAt): a job counts as waiting if one of its requests waits. In a loose
+// search, requests of the same job are a deadlock among themselves only if each process of the job that holds something has a waiting
+// request, because the other processes may still free what the requests wait for.
 
-// If at most searchedAtOnce requests wait, each cycle searches itself. If more wait, that would take too long under the
-// daemon's lock: the daemon then searches without its lock ([Arbiter.Search]).
+// searchedAtOnce is the largest number of waiting requests for which each cycle searches itself. With more requests that takes too long
+// under the daemon's lock, and the daemon searches without the lock ([Arbiter.Search]).
 const searchedAtOnce = 32
 
-// After a search without the lock the next search begins no sooner than searchShare times the duration of that search, so that searching uses
-// at most a tenth of a processor.
+// searchShare limits the time spent on searches. After a search without the lock, the next one begins no sooner than searchShare times its
+// duration, so that searches use at most a tenth of a processor.
 const searchShare = 9
 
-// Search is a search for a deadlock on a copy of the books.
+// Search is a search for a deadlock on a copy of the arbiter's state.
 type Search struct {
 	books   *Arbiter  // the copy
-	strict  bool      // only jobs all of whose threads wait count as waiting
-	blocked *ticket   // live request to be served: it fits, but earlier requests, which wait for its job, block it; nil: none
+	strict  bool      // a job counts as waiting only if all of its threads wait
+	blocked *ticket   // live request that fits but that earlier requests block, which wait for its job; nil: none
 	victim  *ticket   // live request to be refused; nil: none
-	others  []*ticket // the other live requests of the deadlock, or those that wait for what the process of victim holds
+	others  []*ticket // other live requests of the deadlock, or those that wait for what victim's process holds
 	began   time.Time
 }
 
-// breakDeadlock sets when the next loose search is due (looseAt). If few requests wait, it makes a strict search, and then a loose search if
-// that is due. If many wait it only notes that a strict search is due (suspected). True: it ended a deadlock, or took back unused slots.
+// breakDeadlock sets looseSearchAt, and searches if few requests wait: first strictly, then loosely if a loose search is due. If many
+// requests wait, it only notes that a strict search is due (suspected). It returns true if it broke a deadlock or dropped unused slots.
 func (a *Arbiter) breakDeadlock(now time.Time) bool {
 	holding, blocked := false, false
 	for _, t := range a.queue {
@@ -42,7 +45,7 @@ func (a *Arbiter) breakDeadlock(now time.Time) bool {
 		}
 	}
 	switch {
-	case !holding: // no waiting job holds anything for which another could wait
+	case !holding: // no waiting job holds anything that another job could wait for
 		a.looseSearchAt = time.Time{}
 	case a.looseSearchAt.IsZero():
 		a.looseSearchAt = now.Add(a.policy.DeadlockGrace)
@@ -60,7 +63,7 @@ func (a *Arbiter) looseDue(now time.Time) bool {
 	return !a.looseSearchAt.IsZero() && !now.Before(a.looseSearchAt)
 }
 
-// searchNow looks for a deadlock and ends it. True: it did something.
+// searchNow searches for a deadlock and breaks it. It returns true if it changed something.
 func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 	if a.dropSlotsOfWaiting(now) {
 		return true
@@ -70,7 +73,8 @@ func (a *Arbiter) searchNow(now time.Time, strict bool) bool {
 	return a.carryOut(now, s)
 }
 
-// searchDue returns when the daemon must call Tick (if few requests wait) or Search (if many wait) for the next search; the zero time: not at all.
+// searchDue returns when the daemon must call Tick (if few requests wait) or Search (if many wait) for the next search. The zero time means
+// never.
 func (a *Arbiter) searchDue() (due time.Time) {
 	switch {
 	case a.searching:
@@ -79,7 +83,7 @@ func (a *Arbiter) searchDue() (due time.Time) {
 		return a.looseSearchAt
 	}
 	if due = a.looseSearchAt; a.suspected {
-		due = a.sorted // in the past: the search is due already
+		due = a.sorted // already past: the search is due
 	}
 	if !due.IsZero() && due.Before(a.searchAgain) {
 		due = a.searchAgain
@@ -87,8 +91,8 @@ func (a *Arbiter) searchDue() (due time.Time) {
 	return due
 }
 
-// newSearch begins a search with a copy of the books. It judges all requests first, because the copy takes from the last verdict whether only
-// earlier requests block a request, and a grant since that verdict may have left less room.
+// newSearch begins a search with a copy of the state. It first evaluates all requests, because the copy needs to know which requests are
+// only blocked by earlier ones, and a grant since the last evaluation may have left less room.
 func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
 		a.evaluate(t)
@@ -104,8 +108,8 @@ func (a *Arbiter) counts(j *job, strict bool) bool {
 	return !strict || j.blocked()
 }
 
-// dropSlotsOfWaiting takes back those slots of waiting jobs that none of the job's objects needs any more, even if no message of the client said so.
-// True: it took some back.
+// dropSlotsOfWaiting drops the slots of waiting jobs that no object of the job needs any more, even if the client sent no message about
+// that. It returns true if it dropped any.
 func (a *Arbiter) dropSlotsOfWaiting(now time.Time) (dropped bool) {
 	for _, t := range a.queue {
 		for _, d := range a.devices {
@@ -120,10 +124,10 @@ func (a *Arbiter) dropSlotsOfWaiting(now time.Time) (dropped bool) {
 	return dropped
 }
 
-// Run searches on the copy only, so that it needs no lock. First it looks for a request that fits and is blocked only by earlier requests
-// that wait for its job (turn). If there is none, it admits requests without regard to their order, until those that are left wait for each
-// other. victim becomes the youngest of these whose process holds enough to let another request be admitted; if there is
-// none, the youngest of all that are left.
+// Run searches on the copy only, so that it needs no lock. It first looks for a request that fits and is blocked only by earlier requests
+// that wait for its job (blocked). If there is none, it admits requests regardless of their order, until the remaining ones wait for each
+// other. victim becomes the youngest request whose process holds enough to let another request be admitted. If there is no such request,
+// victim becomes the youngest of all remaining requests.
 func (s *Search) Run() {
 	s.books.try(func() {
 		s.books.admitAll(true)
@@ -154,8 +158,8 @@ func (s *Search) Run() {
 	}
 }
 
-// waitFor returns the live requests of which those in all are copies; nil: none. It leaves out requests of t's own job, unless the search is strict
-// or each process of that job that holds something waits (still).
+// waitFor returns the live requests of the copies in all; nil: none. It omits requests of t's own job, unless the search is strict or each
+// process of that job that holds something waits (allWait).
 func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	for _, x := range all {
 		if x.job != t.job || s.strict || t.job.allWait {
@@ -165,8 +169,8 @@ func (s *Search) waitFor(t *ticket, all []*ticket) (others []*ticket) {
 	return others
 }
 
-// admitAll removes from the queue of a copy the requests that fit or are refused for good, and gives back what their jobs hold, until no
-// request that is left fits. inTurn: a request that an earlier request blocks does not count as fitting.
+// admitAll removes the requests from the queue of a copy that fit or can never fit, and releases what their jobs hold, until no remaining
+// request fits. With inTurn, a request that an earlier request blocks does not fit.
 func (a *Arbiter) admitAll(inTurn bool) {
 	for again := true; again; {
 		again = false
@@ -190,8 +194,8 @@ func (a *Arbiter) admitAll(inTurn bool) {
 	}
 }
 
-// admittedWithout returns the requests of this copy that could be admitted if the process of t gave back what it holds; if t is a request for a job, if
-// that job did. At the end it undoes what it changed in the copy.
+// admittedWithout returns the requests of this copy that could be admitted if the process of t released what it holds; if t is the request
+// of a job, if that job did. It undoes its changes to the copy.
 func (a *Arbiter) admittedWithout(t *ticket) (others []*ticket) {
 	a.try(func() {
 		a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x.job == t.job && x.session == t.session })
@@ -214,8 +218,8 @@ func (a *Arbiter) admittedWithout(t *ticket) (others []*ticket) {
 	return others
 }
 
-// stillStands reports whether the deadlock that a search found still stands: none of its requests has been decided, and the victim cannot be
-// admitted on a new copy in which only the jobs of these requests hold anything.
+// stillStands reports whether the deadlock that a search found still exists: none of its requests has been decided, and the victim cannot
+// be admitted on a new copy in which only the jobs of these requests hold anything.
 func (a *Arbiter) stillStands(s *Search) bool {
 	in := map[*job]bool{s.victim.job: true}
 	for _, t := range s.others {
@@ -230,8 +234,8 @@ func (a *Arbiter) stillStands(s *Search) bool {
 	return slices.ContainsFunc(c.queue, func(t *ticket) bool { return t.original() == s.victim })
 }
 
-// carryOut carries out what a search found: it refuses the victim, or serves the request that only earlier requests blocked. True: it did. The result of a
-// loose search is carried out only if none of its requests has moved for deadlock_grace; else end sets a later looseAt.
+// carryOut acts on the result of a search: it refuses the victim, or serves the request that only earlier requests blocked. It returns true
+// if it did. After a loose search it acts only if no job of the deadlock was active for deadlock_grace; else it sets a later looseSearchAt.
 func (a *Arbiter) carryOut(now time.Time, s *Search) bool {
 	if !s.strict {
 		if s.blocked == nil && s.victim == nil {
@@ -255,7 +259,7 @@ func (a *Arbiter) carryOut(now time.Time, s *Search) bool {
 	return false
 }
 
-// lastActive returns the latest time at which a request of the deadlock began to wait, or the job of one asked for or freed something.
+// lastActive returns the latest time at which a request of the deadlock began to wait, or its job asked for or freed something.
 func (s *Search) lastActive() (last time.Time) {
 	all := s.others
 	if s.blocked != nil {
@@ -273,8 +277,8 @@ func (s *Search) lastActive() (last time.Time) {
 	return last
 }
 
-// serveOutOfTurn serves a request that fits before the earlier requests that block it, because those wait for what its job holds. False: it
-// does not fit any more.
+// serveOutOfTurn serves a request that fits before the earlier requests that block it, because these wait for what its job holds. It
+// returns false if the request does not fit any more.
 func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	if t.done || t.absent() {
 		return false
@@ -288,7 +292,7 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	return false
 }
 
-// refuseVictim refuses the request that a search chose, and names in the message and the event one request of each job of the deadlock.
+// refuseVictim refuses the victim of a search. The message and the event name one request of each job of the deadlock.
 func (a *Arbiter) refuseVictim(now time.Time, s *Search) {
 	all := []*ticket{s.victim}
 	for _, t := range s.others { // the first request of each job; the victim stands for its own job

@@ -9,10 +9,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file decides a new request, or has it wait. ask.go calls it for requests of leases, jobs.go and sessions.go for what begins.
+// This file decides a new request, or adds it to the queue. ask.go calls it for requests of leases, and jobs.go and sessions.go for jobs
+// and sessions that start.
 
-// ask decides a new request, or has it wait. Before it refuses a request or has it wait, it takes back slots that nothing needs (tidy) and
-// idle credit of others (helps), and judges the request again.
+// ask decides a new request, or adds it to the queue. Before it refuses a request or lets it wait, it drops unused slots and recalls idle
+// credit of other leases, and evaluates the request again.
 func (a *Arbiter) ask(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
@@ -56,7 +57,7 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.refuseTicket(now, t, why, "")
 		return
 	}
-	if t.askedBefore && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation meant it as well
+	if t.askedBefore && t.job.cancelled.After(now.Add(-askedAgain)) { // the cancellation included this request
 		text := fmt.Sprintf(wording.NotServed, t.name(), a.requestText(t), t.gpu(), wording.Span(0), wording.Cancelled)
 		a.refuseTicket(now, t, ReasonCancelled, text)
 		return
@@ -65,16 +66,16 @@ func (a *Arbiter) ask(now time.Time, t *ticket) {
 		a.answerCrowded(now, t, why)
 		return
 	}
-	if t.lease != nil { // while it waits, its job keeps no slot that no object of it needs
+	if t.lease != nil { // while the request waits, its job keeps no slot without an object
 		a.dropUnusedSlots(now, t.lease)
 		a.evaluate(t)
 	}
 	a.startWaiting(now, t)
 }
 
-// dropUnusedFor takes back slots that no object needs any more, though no message of the client said so: on the devices on which a request lacks a slot, and
-// on all that it may choose from. A request that only lacks bytes keeps the slot of its own lease, because it may be refused, and with
-// the slot its lease would lose its idle credit.
+// dropUnusedFor drops slots that no object needs any more, although no client sent a message about that. It does so on the devices on which
+// a request lacks a slot, and on all devices that the request may choose from. A request that only lacks bytes keeps the slot of its own
+// lease: the request may be refused, and without the slot the lease would lose its idle credit.
 func (a *Arbiter) dropUnusedFor(now time.Time, t *ticket) {
 	for i := range t.candidates {
 		if t.any || t.candidates[i].lacks(func(f refusingLimit) bool { return f.noRoom && f.ofPermits() }) {
@@ -86,15 +87,15 @@ func (a *Arbiter) dropUnusedFor(now time.Time, t *ticket) {
 	}
 }
 
-// askedAgain is how long after a cancellation the clients of requests that are not in the queue are sure to have asked again.
+// askedAgain is the time after a cancellation within which the clients of requests outside the queue have asked again.
 const askedAgain = 2 * time.Second
 
-// assignPlace gives a request its place: the one that it had, if it comes again, else a new one.
+// assignPlace gives a new request a place in the queue. A resubmitted request keeps the place that it had.
 func (a *Arbiter) assignPlace(now time.Time, t *ticket) {
 	t.resubmitted = t.place.Arrival != 0
 	t.priority = t.job.Rule.Priority + t.job.request.Priority
 	if t.resubmitted {
-		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have given it out
+		a.arrival = max(a.arrival, t.place.Arrival) // an earlier daemon may have assigned this number
 	} else {
 		a.arrival++
 		t.place.Arrival, t.place.Since = a.arrival, now
@@ -111,7 +112,7 @@ func (a *Arbiter) assignPlace(now time.Time, t *ticket) {
 	a.noteHeldSince(t)
 }
 
-// mayWait returns ReasonNone if a request that cannot be served may wait, else the reason for which it is refused.
+// mayWait returns ReasonNone if a request that cannot be served may wait, else the reason to refuse it.
 func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	slots := t.lease == nil || t.lacks(refusingLimit.ofPermits)
 	switch {
@@ -127,12 +128,12 @@ func (a *Arbiter) mayWait(now time.Time, t *ticket) Reason {
 	return ReasonNone
 }
 
-// startWaiting enters a request among those that wait, tells of it, and runs a cycle.
+// startWaiting adds a request to the queue, records an event, and runs a cycle.
 func (a *Arbiter) startWaiting(now time.Time, t *ticket) {
 	a.enqueue(now, t)
 	a.stats.Waited++
 	a.event(a.eventOf(now, t, EventQueued, fmt.Sprintf(wording.Queued, t.name(), a.requestText(t), t.gpu(), a.viewQueue(now).positions[t], t.evaluation.reason.plain())))
-	if !t.deadline.IsZero() && !t.deadline.After(now) { // its time was over before it came again
+	if !t.deadline.IsZero() && !t.deadline.After(now) { // its deadline passed before its client asked again
 		a.cancel(now, t, ReasonTimeout)
 		return
 	}

@@ -8,21 +8,22 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file records the decision on a request: the request leaves the queue, its wait is counted, and its client is told. serve.go and refuse.go call it.
+// This file records the decision on a request: it removes the request from the queue, counts its wait, and passes the decision to the
+// daemon. serve.go and refuse.go call it.
 
-// Decisions returns the decisions on waiting requests since the last call, and the notices for requests that still wait, oldest first.
-// Each ticket that was returned as waiting is decided exactly once.
+// Decisions returns the decisions on waiting requests, and the notices to clients that still wait, since the last call. The oldest come
+// first. Each ticket is decided exactly once.
 func (a *Arbiter) Decisions() []Result {
 	decisions := a.decisions
 	a.decisions = nil
 	return decisions
 }
 
-// reportStep is how much more than when that was last told a lease has to have to be told of again.
+// reportStep is the smallest growth of a lease in bytes after which EventGranted is recorded again.
 const reportStep = 64 << 20
 
-// grew tells of what a lease was granted, whenever it has come to have twice as much: however much a program asks for, that is
-// some lines for each lease.
+// grew records EventGranted for a lease when its granted bytes have doubled since the last such event. A program that allocates much so
+// causes only some events.
 func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
 	has := l.Granted()
 	if has < 2*l.reported || has < l.reported.Plus(reportStep) && l.reported > 0 {
@@ -32,10 +33,10 @@ func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
 	a.leaseEvent(now, l, Event{Kind: EventGranted, What: AsksMemory, Requested: asked, Bytes: has, Limit: a.info(l).Budget})
 }
 
-// noticeAfter is the shortest wait after which a program is told that its request was served.
+// noticeAfter is the shortest wait after which a client gets a notice that its request was served.
 const noticeAfter = time.Second
 
-// finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is appended to those that Decisions
+// finish records the decision on a ticket. A ticket that waited leaves the queue, and its decision is added to those that Decisions
 // returns. If the call that made the ticket still runs (a.asking), that call returns the decision instead.
 func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	answer = t.counted(answer)
@@ -63,7 +64,7 @@ func (a *Arbiter) finish(now time.Time, t *ticket, answer Result) {
 	}
 }
 
-// grantedAtOnce makes the event of a request that was granted without waiting.
+// grantedAtOnce records the event of a request that was granted without waiting.
 func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	switch {
 	case !t.answer.Granted:

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file ends leases, sessions and jobs: what they held goes back, and a budget goes with the last that is below it. sessions.go, jobs.go,
-// devices.go and observe.go say when.
+// This file ends leases, sessions and jobs, releases what they held, and closes budgets that become empty. sessions.go, jobs.go, devices.go
+// and observe.go call it.
 
-// Tally returns what became of a job so far; false where there is none.
+// Tally returns the counts of a job so far. It returns false for an unknown job.
 func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	j := a.jobs[id]
 	if j == nil {
@@ -37,7 +37,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	return sum, true
 }
 
-// jobOver records the event of a job's end, with what the job used. There is none for a job that never began.
+// jobOver records the event of a job's end, with the job's usage. A job that never started has no such event.
 func (a *Arbiter) jobOver(now time.Time, j *job) {
 	if !j.run || j.ended || j.pending {
 		return
@@ -52,8 +52,8 @@ func (a *Arbiter) jobOver(now time.Time, j *job) {
 	a.event(e)
 }
 
-// releaseKept takes back the slots, claims and devices that a job keeps. Where its processes
-// have objects it stays a holder for them.
+// releaseKept takes back the slots, claims and sole uses that a job keeps. If its processes have objects on a device, the job stays a
+// holder there.
 func (a *Arbiter) releaseKept(now time.Time, j *job) {
 	for _, d := range a.devices {
 		h := d.holder(owner{Job: j})
@@ -76,7 +76,7 @@ func (a *Arbiter) releaseKept(now time.Time, j *job) {
 	}
 }
 
-// dropJob takes a job without sessions out, and the shared budgets that it was the last of.
+// dropJob removes a job without sessions, and the shared budgets below which it was the last.
 func (a *Arbiter) dropJob(j *job) {
 	delete(a.jobs, j.id)
 	a.uncountJob(j)
@@ -86,8 +86,8 @@ func (a *Arbiter) dropJob(j *job) {
 	}
 }
 
-// endJob forgets a job whose runner is gone and whose last process is dead. What it has
-// reserved, its slots and its claim are free then; what still drains it holds to the end.
+// endJob ends a job whose runner and processes have ended. It releases the job's reservation, slots and claim. Draining leases keep what
+// they hold.
 func (a *Arbiter) endJob(now time.Time, j *job) {
 	if !j.closed || slices.ContainsFunc(j.sessions, (*session).alive) {
 		return
@@ -101,7 +101,7 @@ func (a *Arbiter) endJob(now time.Time, j *job) {
 	}
 }
 
-// dropSession takes an ended session without leases out, and its job if that ends with it.
+// dropSession removes an ended session without leases, and ends its job if that was the last session.
 func (a *Arbiter) dropSession(now time.Time, s *session) {
 	delete(a.sessions, s.id)
 	a.draining = slices.DeleteFunc(a.draining, func(x *session) bool { return x == s })
@@ -113,7 +113,7 @@ func (a *Arbiter) dropSession(now time.Time, s *session) {
 	a.endJob(now, s.job)
 }
 
-// closeLease takes a lease of an ended session out, with all that it holds, and the session with its last one.
+// closeLease removes a lease of an ended session, with everything that it holds. It removes the session with its last lease.
 func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	s, d := l.session, l.device
 	d.peak.update(l.lastUsed, 0, 0)
@@ -134,7 +134,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	}
 }
 
-// closeDrained closes a drained lease: its bytes are free for others.
+// closeDrained closes a lease whose memory the device has freed, so that other leases can get the bytes.
 func (a *Arbiter) closeDrained(now time.Time, l *lease) {
 	a.stats.ReclaimedLeases++
 	bytes := l.Granted()
@@ -164,8 +164,8 @@ func (a *Arbiter) dropSlotsOf(now time.Time, s *session) {
 	}
 }
 
-// clearLost takes from a lease all that it held on a device that is gone. Its word is closed and
-// empty: whoever allocates asks, and is told.
+// clearLost releases everything that a lease held on a lost device. It closes the credit word, so that the client asks for its next
+// allocation and gets the reason.
 func (a *Arbiter) clearLost(l *lease) {
 	a.recallIdle(l, a.idle(l))
 	l.closed, l.notify = true, false
@@ -181,12 +181,12 @@ func (a *Arbiter) clearLost(l *lease) {
 	a.readUsage(l)
 }
 
-// loseLease has a lease hold nothing whose device was lost.
+// loseLease clears a lease whose device was lost, and closes it if its process has ended.
 func (a *Arbiter) loseLease(now time.Time, l *lease) {
 	if a.leases[l.id] != l {
 		return
 	}
-	if a.clearLost(l); !l.session.alive() { // nothing to wait for
+	if a.clearLost(l); !l.session.alive() { // no memory is left to wait for
 		a.closeLease(now, l)
 	}
 }

@@ -8,12 +8,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file judges whether a request fits: judge is the entry. cycle.go calls it for each waiting request, decide.go for a new one, and deadlock.go on a
-// copy of the books. It also has the figures of a refusal. serve.go and refuse.go carry the verdict out.
+// This file evaluates whether a request fits. The entry is evaluate: cycle.go calls it for each waiting request, decide.go for a new
+// request, and deadlock.go on a copy of the state. This file also computes the figures of a refusal. serve.go and refuse.go carry out the
+// result.
 
-// evaluate judges whether a ticket can be served now, and notes in its spots which limits refuse it. It grants nothing. But from the
-// ticket's own lease it may take back idle credit and lent streams, and it may count the lease's managed memory as away from the device, because
-// these would take room that the ticket can use.
+// evaluate evaluates whether a ticket can be served now, and stores in its candidates the limits that refuse it. It grants nothing. But it
+// may recall idle credit and the stream count from the ticket's own lease, and may count managed memory of that lease as away from the
+// device, because these would take room that the ticket can use.
 func (a *Arbiter) evaluate(t *ticket) evaluation {
 	for i := range t.candidates {
 		t.candidates[i].refusedBy = t.candidates[i].refusedBy[:0]
@@ -26,8 +27,9 @@ func (a *Arbiter) evaluate(t *ticket) evaluation {
 	return t.evaluation
 }
 
-// neverFits returns a final verdict if a lease's request for these amounts cannot be granted even if all other jobs released what they hold: the
-// device is lost, the request is for more than could ever fit, or an amount has no room for which no request may wait, such as streams.
+// neverFits returns a final evaluation if a lease could not get these amounts even if all other jobs released what they hold. Reasons: the
+// device is lost, the request is larger than could ever fit, or there is no room for an amount for which no request may wait, such as
+// streams.
 func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	no := func(why Reason, r accounting.Refusal) evaluation {
 		r.Device = l.device.Index
@@ -38,14 +40,14 @@ func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 		return no(ReasonDeviceLost, accounting.Refusal{Amount: accounting.Memory, Requested: n})
 	}
 	most := l.maxInForce()
-	if takes[accounting.Present] == 0 { // managed memory: the device need not hold it
+	if takes[accounting.Present] == 0 { // managed memory: it need not be on the device
 		most = l.Max()
 	}
-	if n > most { // taking back idle credit cannot help
+	if n > most { // recalling idle credit cannot help
 		return no(ReasonTooLarge, accounting.Refusal{Amount: accounting.Memory, Requested: n,
 			Remaining: min(l.Room(), most), Limit: most})
 	}
-	for k := range takes { // amounts for which requests may wait are judged later, behind the requests that wait for them
+	for k := range takes { // amounts for which requests may wait are checked later, after the requests that already wait for them
 		if accounting.Amount(k).Awaited() {
 			takes[k] = 0
 		}
@@ -56,13 +58,13 @@ func (a *Arbiter) neverFits(l *lease, takes accounting.Amounts) evaluation {
 	return evaluation{}
 }
 
-// evaluateLease judges a request of a lease.
+// evaluateLease evaluates a request of a lease.
 func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	l, s := t.lease, t.only()
 	switch t.kind {
 	case WantsContexts:
 		t.bytes = l.contextsNeed(t.count)
-	case WantsStreams: // the count may be lent again since the request began to wait
+	case WantsStreams: // the count may have been delegated again since the request began to wait
 		a.revokeStreams(l)
 	}
 	if a.threadsCrowded(l, t.thread) {
@@ -96,7 +98,7 @@ func (a *Arbiter) evaluateLease(t *ticket) evaluation {
 	return s.evaluation()
 }
 
-// evaluation returns the verdict on a ticket that was judged on a device: it fits, or waits at the narrowest limit that refuses it.
+// evaluation returns the result on one candidate device: the ticket fits, or waits at the narrowest limit that refuses it.
 func (s *candidate) evaluation() evaluation {
 	if len(s.refusedBy) == 0 {
 		return evaluation{fits: s}
@@ -110,21 +112,21 @@ func (s *candidate) evaluation() evaluation {
 	return evaluation{reason: ReasonDeviceFull}
 }
 
-// checkLimit adds a limit to those that refuse a ticket on a device, if the limit has no room (hard) or an earlier request blocks the ticket
-// there. It must be called for narrower limits first.
-func (a *Arbiter) checkLimit(t *ticket, s *candidate, at *limit, hard bool) {
-	if hard || a.blocked(at, t, s.heldSince) {
-		s.refusedBy = append(s.refusedBy, refusingLimit{at, hard})
+// checkLimit stores a limit in s if it refuses the ticket: the limit has no room, or an earlier request blocks the ticket there. It must be
+// called for narrower limits first.
+func (a *Arbiter) checkLimit(t *ticket, s *candidate, at *limit, noRoom bool) {
+	if noRoom || a.blocked(at, t, s.heldSince) {
+		s.refusedBy = append(s.refusedBy, refusingLimit{at, noRoom})
 	}
 }
 
-// checkPermits notes which limit, if any, refuses the permits of a device for which a ticket asks. wish is the program's own slot limit; 0: none.
-func (a *Arbiter) checkPermits(t *ticket, s *candidate, asks permit.Kinds, wish int) {
+// checkPermits stores in s the limit that refuses the permits asks, if any. ownLimit is the slot limit of the program itself; 0: none.
+func (a *Arbiter) checkPermits(t *ticket, s *candidate, asks permit.Kinds, ownLimit int) {
 	if s.asks = asks; !asks[permit.Slot] {
 		return
 	}
 	d := s.device
-	noRoom, own := d.full(t.job, asks, wish)
+	noRoom, own := d.full(t.job, asks, ownLimit)
 	if own {
 		s.refusedBy = append(s.refusedBy, refusingLimit{&d.ownSlotLimit, true})
 		return
@@ -137,9 +139,9 @@ func (a *Arbiter) checkPermits(t *ticket, s *candidate, asks permit.Kinds, wish 
 	}
 }
 
-// fullLimits returns the limits that have no room for a lease's request, as the ledger says: budgets that are shared with other jobs, and nil for the
-// device. It returns a final verdict if waiting cannot help: the lease's own budget has no room, or the process, or its job, itself uses
-// so much that too little is left at one of these limits.
+// fullLimits returns the limits in the ledger that have no room for a request: shared budgets, and nil for the device. It returns a final
+// evaluation if waiting cannot help: the lease's own budget has no room, or the lease or its job itself uses so much that too little is
+// left at a limit.
 func (a *Arbiter) fullLimits(t *ticket) (fullLimits []*accounting.Budget, final evaluation) {
 	l, need := t.lease, t.bytes
 	if need == 0 {
@@ -164,7 +166,7 @@ func (a *Arbiter) fullLimits(t *ticket) (fullLimits []*accounting.Budget, final 
 	return fullLimits, final
 }
 
-// refusal returns the figures at the limit that refuses a ticket, as if all idle credit had been taken back.
+// refusal returns the figures of the limit that refuses a ticket, as if all idle credit had been recalled.
 func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 	switch {
 	case t.evaluation.refusal != nil:
@@ -187,14 +189,14 @@ func (a *Arbiter) refusal(t *ticket, why Reason) *accounting.Refusal {
 			return r
 		}
 	}
-	d, left := t.lease.device, accounting.Bytes(0) // no limit is full: earlier requests block it
+	d, left := t.lease.device, accounting.Bytes(0) // no limit is full: earlier requests block the ticket
 	if !a.chargedToBudgets(t) {
 		left = min(a.ledger.Available(nil, d.Index), t.bytes.Less(1))
 	}
 	return &accounting.Refusal{Amount: accounting.Memory, Device: d.Index, Requested: t.bytes, Remaining: left, Limit: a.ledger.Device(d.Index).Limit}
 }
 
-// refusalOfStart returns the figures at the limit that refuses a job or a process before it begins.
+// refusalOfStart returns the figures of the limit that refuses the start of a job or a session.
 func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	var plain *accounting.Refusal
 	for i := range t.candidates {
@@ -210,7 +212,7 @@ func (a *Arbiter) refusalOfStart(t *ticket) *accounting.Refusal {
 	return plain
 }
 
-// overOwnBudget returns the refusal if a lease's own budget has no room for a request even after idle credit below it has been taken back; else nil.
+// overOwnBudget returns the refusal if the lease's own budget would have no room even if all idle credit below it were recalled; else nil.
 func (a *Arbiter) overOwnBudget(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t) {
 		if reasonOf(r) == ReasonOverBudget { // also if a limit shared with others refuses it
@@ -220,8 +222,8 @@ func (a *Arbiter) overOwnBudget(t *ticket) *accounting.Refusal {
 	return nil
 }
 
-// ownUse returns the bytes for which a ticket must not wait, because its own program uses them: at a device the bytes that its lease has in
-// use there, at a shared budget (of) the bytes that its whole job has in use below that budget.
+// ownUse returns the bytes for which a ticket must not wait, because its own program uses them. If of is nil, these are the bytes that its
+// lease uses on the device; else the bytes that its whole job uses there below the shared budget of.
 func (a *Arbiter) ownUse(t *ticket, of *shared) accounting.Bytes {
 	part := func(l *lease) accounting.Bytes {
 		return l.Granted().Less(a.idle(l)).Less(l.Away()).Plus(max(l.Charged(), l.extra.Cost()))
@@ -238,11 +240,11 @@ func (a *Arbiter) ownUse(t *ticket, of *shared) accounting.Bytes {
 	return all
 }
 
-// evaluateStart judges whether a job or a process can begin: whether there is room for its reservation, and for a job also its slots, its claim, or the
-// sole use of its devices. If any one of several devices is enough, it prefers a device whose slots are all free.
+// evaluateStart evaluates whether a job or a session can begin: whether there is room for its reservation and, for a job, also a slot, a
+// claim or the sole use of its devices. If any one of several devices is enough, it prefers a device on which no slot is taken.
 func (a *Arbiter) evaluateStart(t *ticket) evaluation {
-	var worst, shared evaluation // shared: the first device on which it fits beside other slot holders
-	waits := false               // it may fit on a device later
+	var worst, shared evaluation // shared: the first device on which it fits beside other holders of slots
+	waits := false               // the ticket may fit on a device later
 	for i := range t.candidates {
 		s := &t.candidates[i]
 		v := evaluation{final: true, reason: ReasonDeviceLost}
@@ -254,7 +256,7 @@ func (a *Arbiter) evaluateStart(t *ticket) evaluation {
 			return v
 		case v.fits != nil && t.any && shared.fits == nil:
 			shared = v
-		case v.final: // it can never fit here: a wish blocks no other request
+		case v.final: // it can never fit here: let the ticket wait at a limit that blocks no other request
 			s.refusedBy = append(s.refusedBy[:0], refusingLimit{&s.device.ownSlotLimit, true})
 		case v.fits == nil:
 			waits = true
@@ -272,7 +274,7 @@ func (a *Arbiter) evaluateStart(t *ticket) evaluation {
 	return worst
 }
 
-// evaluateStartOn is judgeStart for one device.
+// evaluateStartOn does the work of evaluateStart for one device.
 func (a *Arbiter) evaluateStartOn(t *ticket, s *candidate) evaluation {
 	j, d := t.job, s.device
 	least, budget := t.reserves(d)
@@ -295,7 +297,7 @@ func (a *Arbiter) evaluateStartOn(t *ticket, s *candidate) evaluation {
 	return s.evaluation()
 }
 
-// neverStarts returns a final verdict if a reservation can never fit on a device, below a shared budget, or within its own job.
+// neverStarts returns a final evaluation if a reservation can never fit on a device, below a shared budget, or in its own job.
 func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *accounting.Budget) evaluation {
 	if least == 0 {
 		return evaluation{}
@@ -316,7 +318,7 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 			return final(ReasonSharedFull)
 		}
 	}
-	if b != t.job.budget { // a process's reservation: those of other processes of its job may leave too little
+	if b != t.job.budget { // a session's reservation: those of other sessions of the job may leave too little
 		if r := a.ledger.CheckMin(b, d.Index, least, 0); r != nil && reasonOf(r) == ReasonOverBudget {
 			return final(ReasonOverBudget)
 		}
@@ -324,8 +326,8 @@ func (a *Arbiter) neverStarts(t *ticket, d *device, least accounting.Bytes, b *a
 	return evaluation{}
 }
 
-// growth returns by how many bytes a reservation raises the sum that is promised on a device. That includes the reservation that the rule
-// makes for the shared budget above the job, if that is still to be made.
+// growth returns by how many bytes a reservation raises the sum that is promised on a device. This includes the reservation of the shared
+// budget above the job, if that is still to be made.
 func (a *Arbiter) growth(j *job, b *accounting.Budget, d *device, least accounting.Bytes) accounting.Bytes {
 	s := j.shared
 	if s == nil {

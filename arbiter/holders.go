@@ -13,16 +13,17 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file says who holds what, and who wants what. Refusals, notices and events are made of that, and the search for deadlocks asks it.
+// This file describes what jobs hold and what tickets ask for, in figures and in words. refuse.go, explain.go and notice.go use it for
+// messages, and deadlock.go for the search.
 
-// holdersWait reports whether several processes of a job hold something, and each of them has a request that waits.
+// holdersWait reports whether several processes of a job hold something, and each of them has a waiting request.
 func (j *job) holdersWait() bool {
 	holding := j.holding()
 	return len(holding) > 1 && !slices.ContainsFunc(holding, func(s *session) bool { return len(s.waits) == 0 })
 }
 
-// committed returns the larger of what a job's living processes hold on a device, including the overhead that their leases are charged for, and
-// what is reserved for the job there.
+// committed returns the bytes that a job takes on a device: what its living processes hold, with charged overhead, or its reservation if
+// that is larger.
 func (j *job) committed(d *device) accounting.Bytes {
 	var held accounting.Bytes
 	for l := range j.leasesOn(d) {
@@ -33,7 +34,7 @@ func (j *job) committed(d *device) accounting.Bytes {
 	return max(held, j.limits(d).Least())
 }
 
-// away returns how many of the bytes that a job's living processes hold are managed memory that is away from the device.
+// away returns how many bytes of a job's living processes are managed memory that is away from the device.
 func (j *job) away(d *device) (away accounting.Bytes) {
 	for l := range j.leasesOn(d) {
 		if l.session.alive() {
@@ -43,7 +44,7 @@ func (j *job) away(d *device) (away accounting.Bytes) {
 	return away
 }
 
-// holding returns the processes of a job that hold something.
+// holding returns the living processes of a job that hold something.
 func (j *job) holding() (holding []*session) {
 	for _, s := range j.sessions {
 		if s.alive() && s.holds() {
@@ -53,15 +54,14 @@ func (j *job) holding() (holding []*session) {
 	return holding
 }
 
-// holds reports whether a process holds anything for which others could wait.
+// holds reports whether a process holds anything that another job could wait for.
 func (s *session) holds() bool {
 	return slices.ContainsFunc(s.leases, func(l *lease) bool {
 		return !l.lost && (s.budget.Account(l.device.Index).Committed > 0 || l.contexts > 0 || l.Streams() > 0 || l.holds > 0)
 	})
 }
 
-// holdsNothing reports whether a job has no memory in use yet and none reserved: who waits
-// as one sets nothing aside against those that run.
+// holdsNothing reports whether a job has neither memory in use nor a reservation.
 func (a *Arbiter) holdsNothing(j *job) bool {
 	for _, d := range a.devices {
 		if j.budget.Account(d.Index).Committed == 0 {
@@ -79,10 +79,10 @@ func (a *Arbiter) holdsNothing(j *job) bool {
 	return true
 }
 
-// holds reports whether a job holds anything for which others could wait: memory in use or reserved, a context or a permit.
+// holds reports whether a job holds anything that another job could wait for: memory in use, a reservation, a context or a permit.
 func (a *Arbiter) holds(j *job) bool { return j.slots > 0 || !a.holdsNothing(j) }
 
-// heldAt says who holds what there is at a limit.
+// heldAt returns a text with the holders at a limit.
 func (a *Arbiter) heldAt(now time.Time, l *limit) string {
 	d, sh := l.device, l.shared
 	if l.kind != limitsBytes {
@@ -106,7 +106,7 @@ func (a *Arbiter) heldAt(now time.Time, l *limit) string {
 	return held
 }
 
-// slotsHeld says who has the slots of a device, and since when.
+// slotsHeld returns a text with the holders of a device's slots, and since when they have them.
 func slotsHeld(now time.Time, d *device) string {
 	var names []string
 	taken := len(d.permits[permit.Slot])
@@ -125,7 +125,7 @@ func slotsHeld(now time.Time, d *device) string {
 	}
 }
 
-// oldestHolders returns those of a device's holders that a message names, the oldest first.
+// oldestHolders returns the oldest holders of a device's slots, as many as a message names, the oldest first.
 func oldestHolders(d *device) []*holder {
 	oldest := make([]*holder, 0, namedHolders+1)
 	for _, h := range d.permits[permit.Slot] {
@@ -144,14 +144,14 @@ func oldestFirst(x, y *holder) int {
 	return c
 }
 
-// memoryHolder is who holds memory of a device: a *lease, a *job or a *shared budget for which it is reserved, or
-// a program that is no client.
+// memoryHolder holds memory of a device. who is a *lease, a *job or *shared with a reservation, or the *figures.UnmanagedState of a process
+// without a lease.
 type memoryHolder struct {
 	bytes accounting.Bytes
 	who   any
 }
 
-// describe is a holder in a sentence. Only those few are asked for it that the sentence has room for.
+// describe returns the holder as part of a sentence. It is called only for the few holders that the sentence names.
 func (h *memoryHolder) describe(now time.Time) string {
 	switch who := h.who.(type) {
 	case *lease:
@@ -165,10 +165,8 @@ func (h *memoryHolder) describe(now time.Time) string {
 	return wording.Holder(wording.Owned(u.User, wording.Stranger(u.Command, u.PID)), h.bytes, "unmanaged", now, u.Since)
 }
 
-// holders names the processes that use most of a budget on a device (nil: of the device), the jobs
-// for which more of it is reserved than they use, and of a device the shared budgets for which that is so, and the programs
-// that are no clients.
-// With a time it tells since when.
+// holders returns a text with the largest holders of a budget on a device (nil: of the device): processes by usage, jobs and shared budgets
+// by unused reservation, and processes without a lease. If now is not zero, the text says since when.
 func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) string {
 	var top [namedHolders]memoryHolder
 	count := 0
@@ -194,7 +192,7 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 		}
 	}
 	var names []string
-	left := JobID(0) // first of these jobs whose command has ended, while its reservation stays; 0: none
+	left := JobID(0) // first named job whose command has ended while its reservation stays; 0: none
 	for _, h := range top[:min(count, namedHolders)] {
 		names = append(names, h.describe(now))
 		if j, ok := h.who.(*job); ok && left == 0 && j.stillRuns() != "" {
@@ -208,15 +206,15 @@ func (a *Arbiter) holders(now time.Time, d *device, of *accounting.Budget) strin
 	return text
 }
 
-// reservations are the jobs for which more of a budget on a device (nil: of the device) is reserved than they hold, the oldest
-// first, and of a device the shared budgets of which that is so, by name: of a budget nothing is reserved for another one.
+// reservations returns the jobs with unused reservations in a budget on a device (nil: on the device), the oldest first. For the device the
+// shared budgets with unused reservations follow, sorted by name.
 func (a *Arbiter) reservations(d *device, of *accounting.Budget) (all []memoryHolder) {
 	sums := a.ledger.Device(d.Index)
 	held, promised := sums.Held, sums.Committed
 	if of != nil {
 		held, promised = of.Account(d.Index).Held, of.Load(d.Index)
 	}
-	if promised <= held { // nobody has anything reserved
+	if promised <= held { // nothing is reserved and unused
 		return nil
 	}
 	for _, j := range a.jobs {
@@ -240,13 +238,13 @@ func (a *Arbiter) reservations(d *device, of *accounting.Budget) (all []memoryHo
 	return all
 }
 
-// unused is how much more is reserved on a device for the budget itself than is held or reserved in it.
+// unused returns how much more is reserved on a device for the shared budget itself than is held or reserved below it.
 func (s *shared) unused(d *device) accounting.Bytes {
 	return s.budget.Account(d.Index).Committed.Less(s.budget.Load(d.Index))
 }
 
-// unused is how much more of a budget on a device (nil: of the device) is reserved for a job than it
-// holds: for its processes alone, where these count there and the job as a whole does not.
+// unused returns how much more of a budget on a device (nil: of the device) is reserved for a job than the job holds. If only the job's
+// processes are charged to the budget, and not the job as a whole, it is the sum of their unused reservations.
 func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
 	if of == nil || of != j.budget && countsAt(j.budget, of) {
 		return unusedOf(j.budget, d)
@@ -262,13 +260,13 @@ func (j *job) unused(d *device, of *accounting.Budget) (sum accounting.Bytes) {
 	return sum
 }
 
-// unusedOf is how much more is reserved on a device for a budget and those below it than they hold.
+// unusedOf returns how much more is reserved on a device for a budget and the budgets below it than they hold.
 func unusedOf(b *accounting.Budget, d *device) accounting.Bytes {
 	sums := b.Account(d.Index)
 	return sums.Committed.Less(sums.Held)
 }
 
-// countsAt reports whether what a budget holds is charged to another one too.
+// countsAt reports whether b is charged to of too.
 func countsAt(b, of *accounting.Budget) bool {
 	for above := range b.Chain() {
 		if above == of {
@@ -278,7 +276,7 @@ func countsAt(b, of *accounting.Budget) bool {
 	return false
 }
 
-// holdings says what a job holds.
+// holdings returns a text with what a job holds.
 func (a *Arbiter) holdings(j *job) string {
 	var parts []string
 	for _, d := range a.devices {
@@ -298,8 +296,8 @@ func (a *Arbiter) holdings(j *job) string {
 	return cmp.Or(strings.Join(parts, ", "), wording.Nothing)
 }
 
-// gpu says at which device a ticket waits: " on GPU 0", behind what it wants there. Who waits for any GPU wants that, and
-// is told no place.
+// gpu returns the device of a ticket as it follows the request in a sentence: " on GPU 0". For a ticket that any of several devices can
+// serve, it returns "".
 func (t *ticket) gpu() string {
 	if t.any {
 		return ""
@@ -307,7 +305,7 @@ func (t *ticket) gpu() string {
 	return fmt.Sprintf(wording.OnDevice, "", t.obstacle().device)
 }
 
-// requestText says what a ticket wants.
+// requestText returns a text with what a ticket asks for.
 func (a *Arbiter) requestText(t *ticket) string {
 	n, r, what := a.wantsBytes(t), &t.job.request, wording.Slot
 	switch {
@@ -332,9 +330,9 @@ func (a *Arbiter) requestText(t *ticket) string {
 	return what
 }
 
-// wantsBytes is how many bytes a ticket wants on a device.
+// wantsBytes returns how many bytes a ticket asks for on a device. With several devices it is the largest number.
 func (a *Arbiter) wantsBytes(t *ticket) (most accounting.Bytes) {
-	if t.lease != nil || t.bytes > 0 { // or the session that waited has it by now
+	if t.lease != nil || t.bytes > 0 { // a session that has started has its reservation in bytes
 		return t.bytes
 	}
 	for i := range t.candidates {

@@ -6,21 +6,19 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file reads and changes what a lease holds, and the credit word that the lease shares with its client: how many bytes are idle, taking them
-// back, the word's flags, and managed memory that is away from the device. recall.go and overlimit.go choose the leases to take from.
+// This file reads and changes what a lease holds, and its credit word: idle bytes, recalls, flags, and managed memory that is away from the
+// device. Nearly all other files call it. recall.go and overlimit.go choose the leases to recall credit from.
 
-// gone tells that the device of a lease is lost, and with it what it held, now or a moment ago.
+// gone reports whether the device of a lease is lost, or was lost at some time since the lease was opened.
 func (l *lease) gone() bool { return l.lost || l.device.lost }
 
-// maxInForce is memory.max as its client is told it: never more than the
-// device can grant.
+// maxInForce returns the memory.max that the client sees: never more than the device can grant.
 func (l *lease) maxInForce() accounting.Bytes { return min(l.Max(), l.device.grantable()) }
 
-// uncharged is the part of a lease's cost that the capacity lacks: what is not
-// charged to its budget.
+// uncharged returns the part of a lease's extra usage that is charged to the device and not to its budgets.
 func (l *lease) uncharged() accounting.Bytes { return l.extra.Cost().Less(l.Charged()) }
 
-// info describes a lease to its client.
+// info returns the description of a lease for its client.
 func (a *Arbiter) info(l *lease) LeaseInfo {
 	return LeaseInfo{
 		ID: l.id, Budget: l.maxInForce(), Streams: l.Streams(),
@@ -28,29 +26,28 @@ func (a *Arbiter) info(l *lease) LeaseInfo {
 	}
 }
 
-// idle returns the bytes of a lease's word that may be called back or counted
-// as unused. What a spoiled word says is worth nothing.
+// idle returns the bytes of a lease's credit word that can be recalled or count as unused. A spoiled word counts as 0.
 func (a *Arbiter) idle(l *lease) accounting.Bytes {
 	granted := l.Granted()
 	if l.spoiled || l.lost || !l.session.alive() || granted == 0 {
 		return 0
 	}
 	credit := min(l.word.Credit(granted), granted)
-	if l.spoiled { // found out by this very look
+	if l.spoiled { // Credit has just clamped the word
 		return 0
 	}
 	return credit
 }
 
-// foldLowWater notes the most bytes that a lease has used at once since its word was last changed. A change of the word restarts its
-// low-water mark; if the device is being read at that moment, its figure may still show bytes that were freed since.
+// foldLowWater passes the usage peak that the credit word shows to l.extra, before a change of the word resets its low-water mark. If the
+// device is being read at that moment, the reading may still show bytes that were freed since.
 func (a *Arbiter) foldLowWater(l *lease) {
 	if granted := l.Granted(); granted > 0 && l.session.alive() && !l.lost && !l.spoiled {
 		l.extra.Used(min(l.word.Recent(granted), granted))
 	}
 }
 
-// readUsage brings the peaks up to date with what a lease uses, and returns that.
+// readUsage reads how many bytes a lease uses, updates the peaks, and returns the bytes.
 func (a *Arbiter) readUsage(l *lease) accounting.Bytes {
 	granted := l.Granted()
 	used := granted - a.idle(l)
@@ -68,14 +65,13 @@ func (a *Arbiter) readUsage(l *lease) accounting.Bytes {
 	return used
 }
 
-// update takes the place of what a lease was seen to use (was) by what it uses
-// now; in between it used as much as high.
+// update replaces the usage of one lease in a sum: was before, now at present, and at most high in between.
 func (p *peak) update(was, now, high accounting.Bytes) {
 	p.max = max(p.max, p.used-was+high)
 	p.used += now - was
 }
 
-// useOf returns the job's use of a device.
+// useOf returns the usage of a device by a job. It makes an empty one if there is none.
 func (j *job) useOf(d *device) *jobUse {
 	for _, u := range j.used {
 		if u.device == d {
@@ -87,8 +83,8 @@ func (j *job) useOf(d *device) *jobUse {
 	return u
 }
 
-// recallIdle calls back up to most idle bytes of a lease into the ledger, with the peaks up to date before and after, and
-// returns how many.
+// recallIdle takes up to most idle bytes out of a lease's credit word, and returns how many it released in the ledger. It updates the peaks
+// before and after.
 func (a *Arbiter) recallIdle(l *lease, most accounting.Bytes) accounting.Bytes {
 	a.readUsage(l)
 	granted := l.Granted()
@@ -99,8 +95,8 @@ func (a *Arbiter) recallIdle(l *lease, most accounting.Bytes) accounting.Bytes {
 	a.foldLowWater(l)
 	got := l.Release(accounting.Memory, min(l.word.Take(granted, most), most, granted))
 	if l.awayShown {
-		// Release took bytes that are away first. As far as the client still says that it has managed memory, it has freed
-		// other memory, and what was away is so still.
+		// Release took the bytes that are away first. But as far as the client reports managed memory, it has freed other memory, and its
+		// managed memory is still away.
 		l.SetAway(max(l.Away(), min(away, l.word.Report().Managed)))
 		a.publishAway(l)
 	}
@@ -108,14 +104,15 @@ func (a *Arbiter) recallIdle(l *lease, most accounting.Bytes) accounting.Bytes {
 	return got
 }
 
-// recallAll takes back all idle credit of a lease.
+// recallAll recalls all idle credit of a lease.
 func (a *Arbiter) recallAll(l *lease) {
 	if idle := a.idle(l); idle > 0 {
 		a.stats.RecalledBytes += uint64(a.recallIdle(l, idle))
 	}
 }
 
-// addCredit reserves n bytes and adds them to a lease's credit word as idle credit. If there is no room, or the word cannot take them, it changes nothing.
+// addCredit reserves n bytes and adds them to a lease's credit word as idle credit. If there is no room, or the word cannot take them, it
+// changes nothing.
 func (l *lease) addCredit(n accounting.Bytes) {
 	granted := l.Granted()
 	if l.Reserve(accounting.OnDevice(n)) == nil && !l.word.Give(granted, n) {
@@ -123,7 +120,7 @@ func (l *lease) addCredit(n accounting.Bytes) {
 	}
 }
 
-// showFlags shows a lease's flags in its word, so that the word's low-water mark restarts and what it showed is forgotten.
+// showFlags writes a lease's flags into its credit word. This resets the low-water mark of the word.
 func (a *Arbiter) showFlags(l *lease) {
 	if l.awayShown = l.Away() > 0; l.awayShown {
 		l.device.leasesAway[l] = struct{}{}
@@ -134,15 +131,15 @@ func (a *Arbiter) showFlags(l *lease) {
 	l.word.Flag(closed, closed || l.notify)
 }
 
-// updateFlags shows a lease's flags in its word.
+// updateFlags writes a lease's flags into its credit word, and keeps the usage peak that the word showed.
 func (a *Arbiter) updateFlags(l *lease) {
 	a.foldLowWater(l)
 	a.showFlags(l)
 }
 
-// publishAway writes down how many of a lease's bytes are away from its device, and keeps the lease's word closed while there are any. With
-// an open word, bytes that the client frees become credit, which it may use again without asking. If these were managed memory that is
-// away, the device would have no room for what is allocated in their place.
+// publishAway publishes how many bytes of a lease are away from its device, and keeps the credit word closed while there are any. With an
+// open word, bytes that the client frees become credit that it may use again without asking. If these bytes were managed memory that is
+// away, the device would have no room for what is allocated instead.
 func (a *Arbiter) publishAway(l *lease) {
 	l.word.SetAway(l.Away())
 	if l.awayShown != (l.Away() > 0) {
@@ -150,15 +147,15 @@ func (a *Arbiter) publishAway(l *lease) {
 	}
 }
 
-// recallWhileAway takes back a lease's idle credit while some of the lease's memory is away from the device.
+// recallWhileAway recalls the idle credit of a lease while some of its memory is away from the device.
 func (a *Arbiter) recallWhileAway(l *lease) {
 	if l.Away() > 0 && l.session.alive() {
 		a.recallIdle(l, a.idle(l))
 	}
 }
 
-// moveManagedAway makes room on the device for n bytes that a lease asks for: it counts as much of the lease's own managed memory as away as is
-// lacking, because the driver moves managed memory out then. The next reading of the device shows how much of it is still there.
+// moveManagedAway makes room on the device for n bytes of a lease: it counts as much of the lease's own managed memory as away as is
+// missing, because the driver then moves managed memory to the host. The next reading of the device shows how much of it is still there.
 func (a *Arbiter) moveManagedAway(l *lease, n accounting.Bytes) {
 	if !l.device.IsGPU() || l.spoiled {
 		return
@@ -179,7 +176,7 @@ func (a *Arbiter) moveManagedAway(l *lease, n accounting.Bytes) {
 	a.publishAway(l)
 }
 
-// touch notes that a lease asked for something.
+// touch notes that a client asked for something or freed something.
 func (a *Arbiter) touch(now time.Time, l *lease) {
 	l.touched = now
 	if j := l.session.job; len(j.tickets) > 0 {

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file has the limits at which requests wait, and which waiting requests block later ones there. The cycle (cycle.go) begins with no blockers,
-// and adds them in the order of the queue; evaluate.go asks whether a request is blocked.
+// This file has the limits at which requests wait, and the waiting requests that block later ones there. The cycle (cycle.go) clears the
+// blockers, and adds them again in the order of the queue. evaluate.go asks whether a request is blocked.
 
 // limitOn returns the limit of a shared budget on a device.
 func (s *shared) limitOn(d *device) *limit {
@@ -24,7 +24,8 @@ func (s *shared) limitOn(d *device) *limit {
 	return l
 }
 
-// watchState returns the limit whose fields waits and watched serve l. All permits and own slot limits of a device use those of its slots.
+// watchState returns the limit whose fields waits and watched apply to l. All permit limits and own slot limits of a device share those of
+// its slots.
 func (l *limit) watchState() *limit {
 	if l.kind == limitsBytes {
 		return l
@@ -32,8 +33,8 @@ func (l *limit) watchState() *limit {
 	return &l.device.permitLimits[permit.Slot]
 }
 
-// block adds a request to the blockers of a limit. It must be called in the order of the queue. If the last blocker blocks each job that
-// the request would block, the request is left out, so that since falls from each blocker to the next.
+// block adds a request to the blockers of a limit. It must be called in the order of the queue. A request that blocks no other jobs than
+// the last blocker does is omitted, so that since falls from each blocker to the next.
 func (l *limit) block(t *ticket, since time.Time) {
 	if n := len(l.blockers); n > 0 && !since.Before(l.blockers[n-1].since) {
 		return // the last blocker blocks the same jobs and more
@@ -41,10 +42,10 @@ func (l *limit) block(t *ticket, since time.Time) {
 	l.blockers = append(l.blockers, blocker{t, since})
 }
 
-// neverHeld is the value of since for a job that holds no memory: later than every real time.
+// neverHeld stands for the time since when a job holds memory, if it holds none. It is later than every real time.
 var neverHeld = time.Unix(1<<40, 0)
 
-// blockerOf returns the first request that blocks t at a limit; nil: none does. since is when the job of t began to hold memory there.
+// blockerOf returns the first request that blocks t at a limit; nil: none. since is the time since when the job of t has held memory there.
 func (a *Arbiter) blockerOf(l *limit, t *ticket, since time.Time) *ticket {
 	for _, b := range l.blockers {
 		if b.ticket != t && !b.ticket.done && !since.Before(b.since) && a.compare(b.ticket, t) < 0 {
@@ -54,12 +55,12 @@ func (a *Arbiter) blockerOf(l *limit, t *ticket, since time.Time) *ticket {
 	return nil
 }
 
-// blocked reports whether an earlier request blocks t at a limit. since is as for blockerOf.
+// blocked reports whether an earlier request blocks t at a limit. since is as in blockerOf.
 func (a *Arbiter) blocked(l *limit, t *ticket, since time.Time) bool {
 	return a.blockerOf(l, t, since) != nil
 }
 
-// limitsFor calls do with each limit of a device itself, and with the limits that the given shared budgets have on that device.
+// limitsFor calls do with each limit of the device itself, and with the limits of the given shared budgets on the device.
 func (d *device) limitsFor(shares iter.Seq[*shared], do func(*limit)) {
 	for k := range d.permitLimits {
 		do(&d.permitLimits[k])
@@ -72,14 +73,14 @@ func (d *device) limitsFor(shares iter.Seq[*shared], do func(*limit)) {
 	}
 }
 
-// allLimits calls do with each limit of all devices.
+// allLimits calls do with each limit of each device.
 func (a *Arbiter) allLimits(do func(*limit)) {
 	for _, d := range a.devices {
 		d.limitsFor(maps.Values(a.shareds), do)
 	}
 }
 
-// clearBlockers begins with an empty set of blocked limits.
+// clearBlockers empties the set of blocked limits.
 func (a *Arbiter) clearBlockers() {
 	a.allLimits(func(l *limit) {
 		clear(l.blockers)
@@ -87,15 +88,15 @@ func (a *Arbiter) clearBlockers() {
 	})
 }
 
-// unwatch stops watching limits at which no request waits any more. The NOTIFY flag in a credit word stays set until the client reports the next
+// unwatch stops watching limits at which no request waits any more. NOTIFY stays set in a credit word until the client reports its next
 // free; Freed then clears it.
 func (a *Arbiter) unwatch() {
 	a.allLimits(func(l *limit) { l.watched = l.watched && l.waits })
 }
 
-// waitsOn returns the limits at which a ticket waits on a device. If one of several devices is enough for the ticket, these are the limits
-// that refuse it on that device. If it needs all of its devices, these are the limits, on that device, of each sort that refuses it on any
-// of them.
+// waitsOn returns the limits at which a ticket waits on one candidate device. If one device is enough for the ticket, or it has only one,
+// these are the limits that refuse it there. If the ticket needs several devices, they are the limits of that device whose counterparts
+// refuse the ticket on any of its devices.
 func (t *ticket) waitsOn(s *candidate) (at []refusingLimit) {
 	if t.any || len(t.candidates) == 1 {
 		return s.refusedBy
@@ -115,8 +116,9 @@ func (t *ticket) waitsOn(s *candidate) (at []refusingLimit) {
 	return at
 }
 
-// blocksSince returns the time before which a job must have begun to hold memory on a device to pass a waiting request there. A request lets
-// those jobs pass that have held memory there for longer than its own job; after age_after of its rule it lets none pass (the zero time).
+// blocksSince returns the time since when a job must have held memory on a device to pass a waiting request there. A request lets jobs pass
+// that have held memory there for longer than its own job. After age_after of its rule it lets no job pass; the result is then the zero
+// time.
 func blocksSince(now time.Time, t *ticket, s *candidate) time.Time {
 	if after := t.job.Rule.AgeAfter; after > 0 && now.Sub(t.place.Since) >= after {
 		return time.Time{}
@@ -124,8 +126,8 @@ func blocksSince(now time.Time, t *ticket, s *candidate) time.Time {
 	return s.heldSince
 }
 
-// heldSince returns since when a job holds memory on a device: the earliest time at which a lease with memory in use there was opened, or
-// the job, or a process of it, that has a reservation there. neverHeld: the job holds none.
+// heldSince returns since when a job has held memory on a device; neverHeld: it holds none. It is the earliest opening time among its
+// leases with memory in use there, its sessions with a reservation there, and the job itself if that has a reservation.
 func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	since := neverHeld
 	if j.budget.Account(d.Index).Committed == 0 {
@@ -150,16 +152,16 @@ func (a *Arbiter) heldSince(j *job, d *device) time.Time {
 	return since
 }
 
-// noteHeldSince notes since when the job of a request holds memory on its devices.
+// noteHeldSince stores in the candidates of a ticket since when its job has held memory there.
 func (a *Arbiter) noteHeldSince(t *ticket) {
 	for i := range t.candidates {
 		t.candidates[i].heldSince = a.heldSince(t.job, t.candidates[i].device)
 	}
 }
 
-// blockLater marks the limits at which a request waits, and adds the request to the blockers of one limit on each of its devices: the narrowest that
-// refuses it, so that it does not hold up requests that wait only at wider limits. If that is not a shared budget or an own
-// slot limit, the request also blocks the permits that it asks for.
+// blockLater marks the limits at which a request waits, and adds the request to the blockers of one limit on each candidate device. That is
+// the narrowest limit that refuses it, so that requests that wait only at wider limits are not held up. If the narrowest limit is neither a
+// shared budget nor an own slot limit, the request also blocks the permits that it asks for.
 func (a *Arbiter) blockLater(now time.Time, t *ticket) {
 	for i := range t.candidates {
 		s := &t.candidates[i]

@@ -11,13 +11,14 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file makes the notices that tell waiting clients how their requests stand. The daemon sends them.
+// This file makes the notices that tell waiting clients the state of their requests. tick.go calls addNotices; the daemon sends the
+// notices.
 
 // noticeEvery is the shortest time between two notices to a waiting client.
 const noticeEvery = time.Second
 
-// Notice returns how a waiting ticket stands now, and notes that its client knows that: Decisions returns another notice only when that has
-// changed. The zero Notice: the ticket does not wait.
+// Notice returns the present state of a waiting ticket, and notes that its client knows that state: Decisions returns another notice only
+// after a change. The zero Notice means that the ticket does not wait.
 func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	t := a.tickets[id]
 	if t == nil {
@@ -28,14 +29,14 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 	return m.notice(t)
 }
 
-// queueView describes all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all requests
-// that wait there.
+// queueView is a view of all waiting requests at one time. It counts their positions once, and finds the holders at each limit once for all
+// requests that wait there.
 type queueView struct {
 	a         *Arbiter
 	now       time.Time
 	positions map[*ticket]int   // position among the requests that the same limit refuses; 1: next
-	held      map[*limit]string // text that names the holders at a limit
-	states    map[*limit]string // stateOf of a limit
+	held      map[*limit]string // text with the holders at a limit
+	states    map[*limit]string // holdersState of a limit
 }
 
 // viewQueue counts the positions of all waiting requests.
@@ -53,8 +54,8 @@ func (a *Arbiter) viewQueue(now time.Time) *queueView {
 	return m
 }
 
-// byDevice returns all waiting requests, device by device in the order in which they are served. A request for several devices is listed at the
-// first of them.
+// byDevice returns all waiting requests, grouped by device, in the order in which they are served. A request with several candidate devices
+// is in the group of the first of them.
 func (m *queueView) byDevice() []*ticket {
 	first := func(t *ticket) (index int) {
 		index = t.candidates[0].device.Index
@@ -68,7 +69,7 @@ func (m *queueView) byDevice() []*ticket {
 	return all
 }
 
-// notice returns the notice that says how a ticket stands.
+// notice returns the notice about a ticket.
 func (m *queueView) notice(t *ticket) Notice {
 	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
 	held := memoized(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
@@ -84,7 +85,7 @@ func (m *queueView) notice(t *ticket) Notice {
 	return Notice{Position: m.positions[t], Waited: m.now.Sub(t.place.Since), Text: text}
 }
 
-// memoized returns the text of a limit in known. If there is none yet, it enters the one that find returns.
+// memoized returns the text of a limit in known. If there is none yet, it adds the result of find.
 func memoized(known map[*limit]string, at *limit, find func(*limit) string) string {
 	text, ok := known[at]
 	if !ok {
@@ -94,7 +95,7 @@ func memoized(known map[*limit]string, at *limit, find func(*limit) string) stri
 	return text
 }
 
-// holdersState returns a text that changes when the holders at a limit change, so that waiting clients get another notice.
+// holdersState returns a text that changes when the holders at a limit change. Waiting clients then get another notice.
 func (a *Arbiter) holdersState(at *limit) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %d", at.device.Index, at.kind)
@@ -122,8 +123,8 @@ func (a *Arbiter) holdersState(at *limit) string {
 	return b.String()
 }
 
-// addNotices adds a notice to the decisions for each waiting request whose position, or the holders at whose limit, have changed. It does so at most
-// once in noticeEvery.
+// addNotices adds a notice to the decisions for each waiting request whose position or holders have changed. It does so at most once in
+// noticeEvery.
 func (a *Arbiter) addNotices(now time.Time) {
 	if !a.noticesDue || now.Sub(a.noticedAt) < noticeEvery {
 		return
@@ -139,7 +140,7 @@ func (a *Arbiter) addNotices(now time.Time) {
 	}
 }
 
-// noticesAt returns when tell is due; zero: nothing has changed.
+// noticesAt returns when addNotices is due; zero: nothing has changed.
 func (a *Arbiter) noticesAt() time.Time {
 	if !a.noticesDue {
 		return time.Time{}

@@ -9,25 +9,25 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file puts limits in force that are below what is held: it closes the credit words below a budget that is over its limit, takes idle credit
-// back, and opens the words again when the budget is within. renew.go, charge.go and the cycle call it.
+// This file enforces limits that are below what is held. It closes the credit words below a budget that exceeds its limit, recalls idle
+// credit, and opens the words again when the budget is within its limit. renew.go, charge.go, ask.go and the cycle call it.
 
-// noteOver remembers that a budget is over. The words are told later.
+// noteOver remembers that a budget exceeds its limit. The credit words are closed later.
 func (a *Arbiter) noteOver(p account) {
 	if _, known := a.overs[p]; !known && p.budget.Over(p.device) {
 		a.overs[p] = false
 	}
 }
 
-// noteChain does so for every budget above a lease.
+// noteChain calls noteOver for each budget above a lease.
 func (a *Arbiter) noteChain(l *lease) {
 	for b := range l.Budget().Chain() {
 		a.noteOver(account{b, l.device.Index})
 	}
 }
 
-// enforce puts a budget's limit in force after it, or what is held, has changed:
-// where it is over, words are closed and idle credit is taken back.
+// enforce enforces the limit of a budget after the limit, or the held bytes, have changed. If the limit is exceeded, it closes the credit
+// words below and recalls idle credit.
 func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
 	p := account{b, device}
 	a.noteOver(p)
@@ -36,9 +36,8 @@ func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
 	}
 }
 
-// recallOver takes idle credit back at a budget that holds more than its limit, and
-// opens the words below it again when that suffices. Every word is closed before
-// any is read: what is freed in between then reports itself.
+// recallOver recalls idle credit below a budget that exceeds its limit, and opens the words below it again if that is enough. It closes
+// every word before it reads any, so that the clients report what they free in between.
 func (a *Arbiter) recallOver(now time.Time, p account) {
 	if p.budget.Over(p.device) {
 		leases := slices.Collect(owners(p.budget.Leases(p.device)))
@@ -52,7 +51,7 @@ func (a *Arbiter) recallOver(now time.Time, p account) {
 	a.reopen(now, p)
 }
 
-// closeWord closes a lease's word.
+// closeWord closes the credit word of a lease.
 func (a *Arbiter) closeWord(l *lease) {
 	if l.closed || l.lost || !l.session.alive() {
 		return
@@ -61,7 +60,7 @@ func (a *Arbiter) closeWord(l *lease) {
 	a.updateFlags(l)
 }
 
-// recallExcess takes back what a lease has idle, up to what the budget holds too much.
+// recallExcess recalls idle credit of a lease, at most the bytes by which the budget exceeds its limit.
 func (a *Arbiter) recallExcess(l *lease, p account) {
 	sums := p.budget.Account(p.device)
 	if most := min(a.idle(l), sums.Held.Less(sums.Limit)); most > 0 {
@@ -69,9 +68,8 @@ func (a *Arbiter) recallExcess(l *lease, p account) {
 	}
 }
 
-// recallIfOver takes back what a lease has idle where a budget above it is over, and
-// opens the words again where that suffices. Its cost is the depth of the tree, but
-// for the reopening.
+// recallIfOver recalls idle credit of a lease if a budget above it exceeds its limit, and opens the words below that budget again if that
+// is enough. Without reopening, its cost is the depth of the budget tree.
 func (a *Arbiter) recallIfOver(now time.Time, l *lease) {
 	if len(a.overs) == 0 {
 		return
@@ -87,8 +85,8 @@ func (a *Arbiter) recallIfOver(now time.Time, l *lease) {
 	}
 }
 
-// reopen opens the words below a budget again if it is over no longer, and
-// announces what has become of it.
+// reopen opens the credit words below a budget that no longer exceeds its limit. It records an event if the budget newly exceeds its limit,
+// or no longer does.
 func (a *Arbiter) reopen(now time.Time, p account) {
 	announced, known := a.overs[p]
 	if !known {
@@ -113,7 +111,7 @@ func (a *Arbiter) reopen(now time.Time, p account) {
 	}
 }
 
-// reopenAll reopens what is over no longer, after bytes went back by another way.
+// reopenAll calls reopen for each budget that no longer exceeds its limit. Bytes may have been released without a call of recallOver.
 func (a *Arbiter) reopenAll(now time.Time) {
 	for p := range a.overs {
 		if !p.budget.Over(p.device) {
@@ -122,7 +120,7 @@ func (a *Arbiter) reopenAll(now time.Time) {
 	}
 }
 
-// overEvent announces that a budget has become over, or is within again.
+// overEvent records the event that a budget exceeds its limit (EventOver), or no longer does (EventWithin).
 func (a *Arbiter) overEvent(now time.Time, p account, kind Kind) {
 	sums := p.budget.Account(p.device)
 	e := Event{Time: now, Kind: kind, Device: p.device, Limit: sums.Limit, Bytes: sums.Held}

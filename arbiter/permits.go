@@ -8,10 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file says who has permits of a device (slots, claims, the sole use of it), whether there are more, and which a job keeps from its beginning
-// to its end. It gives permits and takes them back without looking whether anything needs them; slots.go does that.
+// This file grants and revokes the permits of a device (slots, claims, the sole use of the device), and says which slots a job keeps from
+// its start to its end. It does not check whether an object needs the permit; slots.go does that.
 
-// holder returns who has a slot there, or nil.
+// holder returns the holder of an owner's slot, or nil.
 func (d *device) holder(o owner) *holder { return d.permits[permit.Slot][o] }
 
 // kindsOf returns the kinds of permits that an owner has on a device.
@@ -22,7 +22,7 @@ func (d *device) kindsOf(o owner) (kinds permit.Kinds) {
 	return kinds
 }
 
-// owner is whose slot a thread's object on a lease's device counts against.
+// owner returns the owner of the slot that a thread's object on the lease's device needs: job, process or thread, by the scope of slots.
 func (l *lease) owner(thread uint32) owner {
 	s := l.session
 	switch l.scope {
@@ -34,7 +34,7 @@ func (l *lease) owner(thread uint32) owner {
 	return owner{Job: s.job}
 }
 
-// slots yields the slots that a lease has, or its threads.
+// slots yields the holders of a lease's slots, or of its threads' slots.
 func (l *lease) slots(yield func(*holder) bool) {
 	if l.slot != nil && !yield(l.slot) {
 		return
@@ -46,7 +46,7 @@ func (l *lease) slots(yield func(*holder) bool) {
 	}
 }
 
-// slotCount returns the number of slots that a lease has, or its threads.
+// slotCount returns the number of slots that a lease and its threads have.
 func (l *lease) slotCount() (n int) {
 	for range l.slots {
 		n++
@@ -54,7 +54,7 @@ func (l *lease) slotCount() (n int) {
 	return n
 }
 
-// width orders the scopes of slots: the more slots a program needs, the larger.
+// width orders the scopes of slots: the more slots a program needs, the larger the result.
 func width(s rules.Scope) int {
 	switch s {
 	case rules.ScopeThread:
@@ -65,8 +65,8 @@ func width(s rules.Scope) int {
 	return 0
 }
 
-// scopeOf says whose the slots are that a session takes on a device: as the device's
-// rule says, or its own, or its own wish where that is narrower.
+// scopeOf returns the owner of the slots that a session takes on a device, as the rule says, else as the device says. The program's own
+// setting applies if it is narrower.
 func (a *Arbiter) scopeOf(s *session, d *device) rules.Scope {
 	scope := d.rule.SlotScope
 	if s.job.Rule.SlotScope != "" {
@@ -78,7 +78,7 @@ func (a *Arbiter) scopeOf(s *session, d *device) rules.Scope {
 	return scope
 }
 
-// spareOf returns the slot that a job keeps for the first who comes; nil: it has none.
+// spareOf returns the spare slot of a job; nil: it has none.
 func (d *device) spareOf(j *job) *holder {
 	if h := d.holder(owner{Job: j}); h != nil && h.spare {
 		return h
@@ -86,25 +86,25 @@ func (d *device) spareOf(j *job) *holder {
 	return nil
 }
 
-// overfull reports whether there are more slots taken than there are: who left without a word must not come back so.
+// overfull reports whether more slots are taken than slots.max allows. A client without a slot must then not get one back without being
+// counted.
 func (d *device) overfull() bool {
 	most := d.slotsMax()
 	return most > 0 && len(d.permits[permit.Slot]) > most
 }
 
-// full tells whether a device has no permits for one more of a job: by its rule, or by a
-// program's own wish (own) to be one of few.
-func (d *device) full(j *job, asks permit.Kinds, wish int) (full, own bool) {
+// full reports whether one more permit for a job is refused by the device (full), or by the program's own slot limit (own).
+func (d *device) full(j *job, asks permit.Kinds, ownLimit int) (full, own bool) {
 	if d.permits.Full(j, asks, d.caps()) {
 		return true, false
 	}
-	return false, wish > 0 && len(d.permits[permit.Slot]) >= wish
+	return false, ownLimit > 0 && len(d.permits[permit.Slot]) >= ownLimit
 }
 
-// justSlot is what a process needs to make something.
+// justSlot is the set of permits that a process needs to make an object.
 var justSlot = permit.Kinds{permit.Slot: true}
 
-// holders returns the permits that a job, its processes and their threads have on a device.
+// holders returns the holders of slots on a device that belong to a job, its processes or their threads.
 func (j *job) holders(d *device) (all []*holder) {
 	if j.slots == 0 {
 		return nil
@@ -128,14 +128,13 @@ func (j *job) holders(d *device) (all []*holder) {
 	return all
 }
 
-// width is the width of the slots that rules give a job on a device.
+// width returns the width of the slot scope that the rules set for a job on a device.
 func (j *job) width(d *device) int { return width(cmp.Or(j.Rule.SlotScope, d.rule.SlotScope)) }
 
-// keeps reports whether a job takes a slot of a device at its start and keeps it to its
-// end: by claim, to be alone there, or, where slots are jobs', where there is a cap and on a
-// device that it names or has memory reserved on. One that never waits keeps all of its own,
-// whosever slots are: nobody is to have them when its program comes to use them. A memory.min that is changed
-// while the job runs takes no slot and gives none back, so that a restart of the daemon does not either.
+// keeps reports whether a job takes a slot of a device at its start and keeps it to its end. It does for a claim and for the sole use of
+// the device. If slots belong to jobs, it also does on a device with slots.max, on a device that it names, and on a device with a
+// reservation. A job with NoWait keeps a slot on all its devices, because no other job may have the slot when its program starts to use the
+// device. A memory.min that changes while the job runs has no effect here, so that a restart of the daemon has none either.
 func (j *job) keeps(d *device) bool {
 	if !j.run || j.released || j.ended || d.lost || !j.assigned(d) {
 		return false
@@ -149,26 +148,24 @@ func (j *job) keeps(d *device) bool {
 	return j.width(d) == 0 && (d.slotsMax() > 0 || len(r.Devices) > 0 || atStart.Memory(d.bounds()).Min > 0)
 }
 
-// asks are the permits that a job takes of each device that it keeps.
+// asks returns the permits that a job takes on each device on which it keeps a slot.
 func (j *job) asks() permit.Kinds {
 	r := &j.request
 	return permit.Kinds{permit.Slot: true, permit.Claim: r.Claim || r.Any, permit.Sole: r.Exclusive}
 }
 
-// keepsSpare reports whether what a job keeps of a device is for the first of its processes or
-// threads alone, as slots there are not jobs'.
+// keepsSpare reports whether the slot that a job keeps on a device is a spare one, for the first of its processes or threads.
 func (j *job) keepsSpare(d *device) bool {
 	r := &j.request
 	return r.NoWait && !r.Exclusive && !r.Claim && !r.Any && j.width(d) > 0
 }
 
-// occupies reports whether a job has a slot of a device where that keeps others out.
+// occupies reports whether a job has a slot of a device that keeps other jobs out.
 func (j *job) occupies(d *device) bool {
 	return len(j.holders(d)) > 0 && (d.slotsMax() > 0 || d.permits[permit.Sole][owner{Job: j}] != nil || len(d.permits[permit.Claim]) > 0)
 }
 
-// hasSlot reports whether there is a slot already that what a thread makes on a lease's
-// device counts against.
+// hasSlot reports whether the slot exists that a thread's object on a lease's device needs.
 func (a *Arbiter) hasSlot(l *lease, thread uint32) bool {
 	if l.slot != nil {
 		return true
@@ -185,25 +182,24 @@ func (a *Arbiter) hasSlot(l *lease, thread uint32) bool {
 	return h != nil
 }
 
-// needsNoSlot reports whether what a thread makes on a lease's device needs no slot that its job
-// does not have.
+// needsNoSlot reports whether a thread can make an object on a lease's device without another slot for its job.
 func (a *Arbiter) needsNoSlot(l *lease, thread uint32) bool {
 	return l.device.spareOf(l.session.job) != nil || a.hasSlot(l, thread)
 }
 
-// keepsSlot reports whether a lease has a slot that stays with it for as long as it holds something.
+// keepsSlot reports whether a lease has a slot that stays with it while it holds anything.
 func (l *lease) keepsSlot() bool {
 	h := l.slot
 	return h != nil && (h.kept || h.Process != nil || l.scope == "" || l.scope == rules.ScopeJob)
 }
 
-// grantPermits gives somebody permits, a slot among them.
+// grantPermits grants permits to an owner. A slot must be among them.
 func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.Kinds) *holder {
 	h := d.holder(o)
 	if h == nil {
 		h = &holder{owner: o, device: d, since: now}
 		o.Job.slots++
-		a.changed() // others have one less, and its own requests need none
+		a.changed() // others have one slot less, and the owner's own requests need none
 	}
 	d.permits.Enter(o, kinds, h)
 	return h
@@ -216,7 +212,7 @@ func (a *Arbiter) revokePermits(h *holder) {
 	a.changed()
 }
 
-// grantJobPermits makes a job a holder of a device until it ends.
+// grantJobPermits makes a job a holder of a device until the job ends.
 func (a *Arbiter) grantJobPermits(now time.Time, j *job, d *device) {
 	h := a.grantPermits(now, d, owner{Job: j}, j.asks())
 	h.kept, h.spare = true, j.keepsSpare(d)

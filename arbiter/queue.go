@@ -8,19 +8,19 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file enters requests among those that wait, with the bounds on these, and takes them out again. decide.go has what happens to a new request,
-// cycle.go decides those that wait.
+// This file adds requests to the queue, enforces the bounds on its length, and removes requests. decide.go calls it for new requests, and
+// decision.go for decided ones. cycle.go decides the requests in the queue.
 
-// The bounds on requests that wait: in all, of one user, and of one process. The bound of a user does not hold for a
-// privileged one.
+// Bounds on the number of waiting requests: of all users, of one user, and of one process. The bound of a user does not apply to privileged
+// users.
 const (
 	MaxTickets          = 1024
 	MaxTicketsOfUser    = 512
 	MaxTicketsOfProcess = 64
 )
 
-// noPlace returns the message of a request for which there is no place in the queue, because a bound is reached, which the message names;
-// "": there is one.
+// noPlace returns the message for a request that finds no place in the queue; "": there is a place. The message names the bound that is
+// reached.
 func (a *Arbiter) noPlace(t *ticket) string {
 	switch p := t.process(); {
 	case t.aside:
@@ -35,14 +35,14 @@ func (a *Arbiter) noPlace(t *ticket) string {
 	return ""
 }
 
-// countTicket counts a ticket that begins to wait (by is 1) or stops waiting (by is -1).
+// countTicket counts a ticket that begins to wait (by is 1) or stops waiting (by is -1), by process and by user.
 func (a *Arbiter) countTicket(t *ticket, by int) {
 	p := t.process()
 	count(a.ticketsOfPID, p.PID, by)
 	count(a.ticketsOf, p.UID, by)
 }
 
-// countWaiting counts a ticket of a thread that begins to wait (by 1), or does no longer (by -1).
+// countWaiting counts a ticket that begins to wait (by is 1) or stops waiting (by is -1), by thread of its session.
 func countWaiting(t *ticket, by int) {
 	s := t.session
 	if s == nil {
@@ -54,7 +54,7 @@ func countWaiting(t *ticket, by int) {
 	count(s.waits, t.thread, by)
 }
 
-// enqueue enters a request among those that wait.
+// enqueue adds a request to the queue.
 func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	a.lastTicket++
 	t.id, t.waitingSince = a.lastTicket, now
@@ -73,7 +73,7 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	if l := t.lease; l != nil {
 		l.waits++
 	}
-	if len(t.job.tickets) == 1 { // from the job's first ticket on its processes report what they free
+	if len(t.job.tickets) == 1 { // from the first ticket of a job on, its processes report what they free
 		for _, s := range t.job.sessions {
 			for _, l := range s.leases {
 				a.watchLease(l)
@@ -83,7 +83,7 @@ func (a *Arbiter) enqueue(now time.Time, t *ticket) {
 	a.changed()
 }
 
-// dequeue takes a ticket out of the queue.
+// dequeue removes a ticket from the queue.
 func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 	delete(a.tickets, t.id)
 	a.countTicket(t, -1)
@@ -103,7 +103,8 @@ func (a *Arbiter) dequeue(now time.Time, t *ticket) {
 	}
 }
 
-// burst reports whether a request of a thread is refused at once, because its burst has had fewer than most refusals, and counts that refusal.
+// burst reports whether a request of a thread is refused at once, and counts that refusal. It is if the current burst of the thread has had
+// fewer than most refusals.
 func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	if most <= 0 {
 		return false
@@ -115,12 +116,12 @@ func (l *lease) burst(now time.Time, thread uint32, most int) bool {
 	if b.count >= most {
 		return false
 	}
-	if l.bursts == nil || len(l.bursts) >= MaxThreads { // threads that are forgotten begin a new burst
+	if l.bursts == nil || len(l.bursts) >= MaxThreads { // forgotten threads begin a new burst
 		l.bursts = make(map[uint32]burst)
 	}
 	l.bursts[thread] = burst{b.count + 1, now}
 	return true
 }
 
-// burstLasts is how long after a refusal another refusal still belongs to the same burst.
+// burstLasts is the longest time between two refusals of the same burst.
 const burstLasts = 10 * time.Second

@@ -10,17 +10,18 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file takes back idle credit of other leases, if that makes room for a request or below a capacity that fell, and says how much a request could
-// get by that. Idle credit is bytes that are granted to a lease and that its client does not use. It also gives leases a surplus of them.
+// This file recalls idle credit from leases, to make room for a request of another lease or after the capacity has fallen. Idle credit is
+// bytes that are granted to a lease and not used by its client. This file also computes how much a request could get by a recall, and gives
+// leases some surplus credit. evaluate.go, serve.go and query.go call it.
 
 // donor is a lease whose idle credit would make room at a limit.
 type donor struct {
 	lease *lease
-	gain  accounting.Bytes // bytes by which the sum at the limit would fall, after the candidates found before gave their credit
+	gain  accounting.Bytes // bytes by which the sum at the limit falls if this donor gives its credit after the donors before it
 }
 
-// donors returns the leases, other than asker, whose idle credit would make room at the limit that refused, and how much room all of
-// it would make. It takes nothing. It reads every lease below the limit, and so is called only before a request is refused or has to wait.
+// donors returns the leases other than asker whose idle credit would make room at the limit that refused, and how much room all of it would
+// make. It changes nothing. It reads every lease below the limit, so that it is called only before a request is refused or has to wait.
 func (a *Arbiter) donors(asker *lease, r *accounting.Refusal) (found []donor, total accounting.Bytes) {
 	for l := range a.leasesBelow(r.Budget, r.Device) {
 		if l == asker {
@@ -36,7 +37,7 @@ func (a *Arbiter) donors(asker *lease, r *accounting.Refusal) (found []donor, to
 	return found, total
 }
 
-// recall takes back as much idle credit as a limit is short of, from the leases with the largest gain first, so that it changes few credit words.
+// recall recalls as much idle credit as the limit is short of. It takes the donors with the largest gain first, to change few credit words.
 func (a *Arbiter) recall(asker *lease, from []donor, r *accounting.Refusal) {
 	slices.SortStableFunc(from, func(x, y donor) int { return cmp.Compare(y.gain, x.gain) })
 	short, told := r.Short, Event{Kind: EventRecalled, Device: r.Device}
@@ -54,7 +55,7 @@ func (a *Arbiter) recall(asker *lease, from []donor, r *accounting.Refusal) {
 	a.recalled(asker, told)
 }
 
-// recalled adds an event that says for which lease credit was taken back, and from how many leases.
+// recalled records an event with the number of leases that gave credit, and the lease that the credit was recalled for.
 func (a *Arbiter) recalled(asker *lease, told Event) {
 	if told.Bytes == 0 {
 		return
@@ -67,8 +68,8 @@ func (a *Arbiter) recalled(asker *lease, told Event) {
 	a.event(told)
 }
 
-// recallFor takes back idle credit of leases other than asker, one limit after the other, until check returns nil. At a limit at which all of it
-// would not make enough room it takes nothing and returns false.
+// recallFor recalls idle credit of leases other than asker, at one limit after the other, until check returns nil. At a limit at which all
+// idle credit would not make enough room, it recalls nothing and returns false.
 func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool {
 	for range 8 {
 		r := check()
@@ -84,8 +85,8 @@ func (a *Arbiter) recallFor(asker *lease, check func() *accounting.Refusal) bool
 	return check() == nil
 }
 
-// makeRoom takes back the idle credit of other leases until a lease's ticket has room at each limit that refuses it. It returns nil, or the refusal
-// with the bytes that would have been granted at that limit. If it can tell before that there would not be enough, it takes nothing.
+// makeRoom recalls idle credit of other leases until each limit that refuses a ticket has room. It returns nil, or the refusal with the
+// bytes that would have been granted. If it can tell beforehand that there is not enough credit, it recalls nothing.
 func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	l, need := t.lease, t.memory(t.bytes)
 	r := a.shortage(t)
@@ -97,8 +98,8 @@ func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	return r
 }
 
-// shortage returns nil if the idle credit of other leases would make room for the bytes of a lease's ticket, else the refusal at the first
-// limit at which it would not, with the bytes that would have been granted there. It takes nothing.
+// shortage returns nil if idle credit of other leases would make room for a ticket's bytes. Otherwise it returns the refusal of the first
+// limit without enough credit, with the bytes that would have been granted there. It recalls nothing.
 func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 	for r := range a.shortages(t) {
 		return r
@@ -106,7 +107,7 @@ func (a *Arbiter) shortage(t *ticket) *accounting.Refusal {
 	return nil
 }
 
-// shortages yields the refusals at all limits at which the idle credit of other leases would not make room.
+// shortages yields the refusals at all limits at which idle credit of other leases would not make enough room.
 func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
 		for r := range t.lease.Refusals(t.memory(t.bytes)) {
@@ -118,15 +119,15 @@ func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	}
 }
 
-// reckon completes the refusal of n bytes. Remaining becomes what would have been granted after taking back all idle credit, which would have
-// made room for gain bytes.
+// reckon completes the refusal of n bytes. It sets Remaining to the bytes that would have been granted after a recall of all idle credit,
+// which would have made room for gain bytes.
 func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal {
 	r.Requested, r.Remaining = n, min(max(r.Remaining, n.Plus(gain).Less(r.Short)), n-1)
 	return r
 }
 
-// wouldGrant returns the most, up to n bytes, that a request of a lease would be granted now, after taking back the idle credit of other leases and
-// behind all waiting requests. The credit in the lease's own word is not counted. It changes nothing.
+// wouldGrant returns the most bytes, up to n, that a new request of a lease would be granted now, after a recall of other leases' idle
+// credit and behind all tickets. It does not count the credit in the lease's own word, and changes nothing.
 func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accounting.Bytes {
 	most := n
 	for r := range l.Refusals(accounting.OnDevice(n)) {
@@ -149,7 +150,7 @@ func (a *Arbiter) wouldGrant(now time.Time, l *lease, n accounting.Bytes) accoun
 	return most
 }
 
-// countLimit counts that limits refused a request at first, even if taking back idle credit then made room.
+// countLimit counts that limits refused a request at first, even if a recall then made room.
 func (a *Arbiter) countLimit(t *ticket) {
 	if t.lease == nil || t.bytes == 0 || !a.chargedToBudgets(t) {
 		return
@@ -163,18 +164,17 @@ func (a *Arbiter) countLimit(t *ticket) {
 	}
 }
 
-// recap computes a device's capacity again, and takes idle credit back if the capacity
-// has fallen below what is committed.
+// recap recomputes the capacity of a device, and recalls idle credit if the capacity has fallen below what is committed.
 func (a *Arbiter) recap(now time.Time, d *device) {
-	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // it is there
+	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // the device exists
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.donors(nil, over)
 		a.recall(nil, from, over)
 	}
 }
 
-// surplus gives a lease some credit beyond its request, at most an eighth of the room that is left, so that its next allocations need not ask
-// the daemon.
+// surplus gives a lease credit in addition to its request, at most an eighth of the remaining room, so that its next allocations need no
+// message to the daemon.
 func (a *Arbiter) surplus(l *lease) {
 	if a.policy.Surplus == rules.NoSurplus || l.closed || l.spoiled || l.Away() > 0 {
 		return

@@ -10,10 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file refuses requests: for want of room, because of a deadline, on request, or because there is no place among those that wait. A job or a
-// session that waited for its start ends with its request.
+// This file refuses requests: for lack of room, because of a deadline, on cancellation, or because the queue is full. A job or a session
+// that waited to start is removed with its request. cycle.go, decide.go, deadlock.go and cancel.go call it.
 
-// denied counts a refusal, and reports whether it is the first of the process.
+// denied counts a refusal, and reports whether it is the first refusal of the process.
 func (a *Arbiter) denied(l *lease) bool {
 	l.denied++
 	l.device.denied++
@@ -24,8 +24,8 @@ func (a *Arbiter) denied(l *lease) bool {
 	return first
 }
 
-// refuse counts a refusal of a lease's request and returns the result with its message. text is the message; "": it is made from the figures of
-// r, and from aside, which says what is free but kept for other requests.
+// refuse counts the refusal of a lease's request, and returns the result with its message. text is the message. If text is "", the message
+// is made from the figures of r and from aside, which says what is free but kept for other requests.
 func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.Refusal, text, aside string) Result {
 	o := Result{Reason: reason, First: a.denied(l), Explain: text}
 	a.countRefusal(l.session.job.user, reason)
@@ -37,7 +37,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	}
 	l.session.job.denial = &denial{l.session.name() + ": " + o.Explain, now}
 	switch reason {
-	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has made an event that says more
+	case ReasonTimeout, ReasonCancelled, ReasonDeadlock: // the caller has recorded an event that says more
 	default:
 		a.deniedEvent(now, l.session, Event{Device: l.device.Index, Lease: l.id, Reason: reason,
 			Requested: o.Requested, Remaining: o.Remaining, Limit: o.Limit}, o.Explain)
@@ -45,7 +45,7 @@ func (a *Arbiter) refuse(now time.Time, l *lease, reason Reason, r *accounting.R
 	return o
 }
 
-// startRefused tells that a job, or a process, was refused what it takes before it begins.
+// startRefused counts and records the refusal of a job or a process that wanted to start.
 func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 	if r := (*Result)(nil); errors.As(err, &r) && r.Reason != ReasonCrowded {
 		a.countRefusal(a.userOf(s.job.request.Process.UID, s.job.request.Process.User), r.Reason)
@@ -53,7 +53,7 @@ func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 	}
 }
 
-// leaveIdle returns to a lease the idle credit that judge took for a request that is now refused without having waited.
+// leaveIdle returns to a lease the idle credit that evaluate recalled for a request that is now refused without having waited.
 func (a *Arbiter) leaveIdle(t *ticket) {
 	if l := t.lease; t.recalled > 0 && t.waitingSince.IsZero() && !l.closed && l.Away() == 0 {
 		l.addCredit(t.recalled)
@@ -61,7 +61,7 @@ func (a *Arbiter) leaveIdle(t *ticket) {
 	t.recalled = 0
 }
 
-// refuseStart returns the refusal of a job or a session that does not begin.
+// refuseStart returns the refusal of a job or a session that wanted to start.
 func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text string) *Result {
 	switch {
 	case text != "":
@@ -73,7 +73,7 @@ func (a *Arbiter) refuseStart(t *ticket, why Reason, r *accounting.Refusal, text
 	return refusal(why, r, text)
 }
 
-// abandon removes the job or the session that waited for its start and was refused.
+// abandon removes the job or the session whose start was refused.
 func (a *Arbiter) abandon(now time.Time, t *ticket) {
 	j := t.job
 	if s := t.session; s != nil {
@@ -84,7 +84,8 @@ func (a *Arbiter) abandon(now time.Time, t *ticket) {
 	}
 }
 
-// refuseTicket refuses a ticket. text is the message; "": it is made from the figures at the limit that refuses the ticket.
+// refuseTicket refuses a ticket. text is the message; if it is "", the message is made from the figures of the limit that refuses the
+// ticket.
 func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
 	r, aside := a.refusal(t, why), ""
 	a.leaveIdle(t)
@@ -102,7 +103,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 		answer = a.refuse(now, t.lease, why, r, text, aside)
 	} else {
 		t.job.tally.refused++
-		if a.asking != t { // else the call that asked returns the refusal and counts it
+		if a.asking != t { // else the call that made the request counts the refusal
 			a.countRefusal(t.job.user, why)
 		}
 		answer = *a.refuseStart(t, why, r, text)
@@ -113,7 +114,7 @@ func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string
 	}
 }
 
-// cancel refuses a waiting ticket because of its deadline or on request, with an event. The caller runs the cycle.
+// cancel refuses a waiting ticket because of its deadline or on cancellation, and records an event. The caller runs the cycle.
 func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	a.changed()
 	kind, text := EventCancelled, wording.Cancelled
@@ -131,7 +132,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	a.refuseTicket(now, t, why, text)
 }
 
-// cancelOf cancels the tickets of a job for which meant returns true, and returns how many there were.
+// cancelOf cancels the tickets of a job for which meant returns true, and returns their number.
 func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n int) {
 	for _, t := range slices.Clone(j.tickets) {
 		if meant(t) {
@@ -142,12 +143,12 @@ func (a *Arbiter) cancelOf(now time.Time, j *job, meant func(*ticket) bool) (n i
 	return n
 }
 
-// cancelStart cancels the start that a job waits for. False: it does not.
+// cancelStart cancels the request with which a job waits to start. It returns false if the job does not wait to start.
 func (a *Arbiter) cancelStart(now time.Time, j *job) bool {
 	return a.cancelOf(now, j, func(t *ticket) bool { return t.kind == wantsJob }) > 0
 }
 
-// dropAbsent removes the ticket of an absent client, and the job or session that it was to open.
+// dropAbsent removes the ticket of an absent client, and the job or session that the ticket was to open.
 func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
 	a.dequeue(now, t)
 	t.done = true
@@ -157,7 +158,7 @@ func (a *Arbiter) dropAbsent(now time.Time, t *ticket) {
 	a.changed()
 }
 
-// refuseLate refuses the requests that have waited as long as they may, and drops those whose clients have not asked again in time.
+// refuseLate refuses the requests whose deadline has passed, and drops those whose absent clients have not asked again in time.
 func (a *Arbiter) refuseLate(now time.Time) {
 	late := func(t *ticket) bool { return !t.expiry().IsZero() && !now.Before(t.expiry()) }
 	if !slices.ContainsFunc(a.queue, late) {
@@ -177,8 +178,8 @@ func (a *Arbiter) refuseLate(now time.Time) {
 	}
 }
 
-// answerCrowded answers a request that may wait, but for which there is no place in the queue. This answer is not a refusal, and no counter of
-// refusals rises: the client asks again until the request has waited as long as it may.
+// answerCrowded answers a request that may wait but finds no place in the queue. The answer is not a refusal and raises no counter of
+// refusals: the client asks again until its deadline.
 func (a *Arbiter) answerCrowded(now time.Time, t *ticket, why string) {
 	a.leaveIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})

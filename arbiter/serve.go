@@ -7,11 +7,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file carries out verdicts (evaluate.go): it grants what was judged to fit, after taking back idle credit if needed. decide.go, cycle.go and
+// This file grants requests that were evaluated to fit (evaluate.go), after recalling idle credit if needed. decide.go, cycle.go and
 // deadlock.go call it.
 
-// admit serves a ticket that was judged to fit, and returns the verdict in the end. If clients of its own job have since allocated from the
-// idle credit that was to make room for it, the ticket is judged again: it waits at another limit, or is refused if waiting cannot help.
+// admit serves a ticket that fits, and returns the final evaluation. If clients of its own job have since allocated the idle credit that
+// was to make room, the ticket is evaluated again: it then waits at another limit, or is refused if waiting cannot help.
 func (a *Arbiter) admit(now time.Time, t *ticket, v evaluation) evaluation {
 	if a.serve(now, t, v.fits) {
 		return v
@@ -23,8 +23,8 @@ func (a *Arbiter) admit(now time.Time, t *ticket, v evaluation) evaluation {
 	return v
 }
 
-// serve grants a ticket that was judged to fit. False: it does not fit any more, because clients of its own job have allocated from the
-// idle credit that was to make room for it.
+// serve grants a ticket that fits. It returns false if the ticket does not fit any more, because clients of its own job have allocated the
+// idle credit that was to make room.
 func (a *Arbiter) serve(now time.Time, t *ticket, at *candidate) bool {
 	switch t.kind {
 	case wantsJob:
@@ -37,7 +37,7 @@ func (a *Arbiter) serve(now time.Time, t *ticket, at *candidate) bool {
 	return true
 }
 
-// serveLease grants a request of a lease, with a slot if it needs one and has none.
+// serveLease grants a request of a lease, and takes a slot if the lease needs one.
 func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	l := t.lease
 	if !a.fit(t) {
@@ -49,7 +49,7 @@ func (a *Arbiter) serveLease(now time.Time, t *ticket) bool {
 	return true
 }
 
-// apply adds what a ticket asks for to the sums of its lease, and returns the receipt by which the grant can be taken back.
+// apply adds the amounts of a ticket to the sums of its lease. It returns the receipt, with which the grant can be taken back.
 func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	l, thread := t.lease, a.trackThread(t.lease, t.thread)
 	got := Receipt{Lease: l.id, What: t.kind, Count: t.count, Thread: t.thread}
@@ -57,7 +57,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	case WantsBytes:
 		l.makers.MakeBytes(thread)
 		if !a.grant(l, t.memory(t.bytes)) {
-			panic("arbiter: what fits was refused") // it was checked, under one lock
+			panic("arbiter: what fits was refused") // it was checked under the same lock
 		}
 		got.Bytes = t.bytes
 		delete(l.bursts, t.thread)
@@ -78,7 +78,7 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	return got
 }
 
-// grant adds memory to a lease's sums and shows it in the credit word, if it fits. False: it does not fit, and nothing has changed.
+// grant adds memory to the sums of a lease and to its credit word, if the memory fits. If it returns false nothing has changed.
 func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 	n, before := all[accounting.Memory], l.Granted()
 	if l.Reserve(all) != nil {
@@ -99,8 +99,8 @@ func (a *Arbiter) grant(l *lease, all accounting.Amounts) bool {
 	return true
 }
 
-// fit reports whether the budgets above a lease have room for its request. If its own process's or job's budget has too little, it takes back
-// idle credit of other leases below that budget.
+// fit reports whether the budgets above a lease have room for a request. If the lease's own process or job budget has too little, it first
+// recalls idle credit of other leases below that budget.
 func (a *Arbiter) fit(t *ticket) bool {
 	if !a.chargedToBudgets(t) {
 		return true
@@ -113,15 +113,15 @@ func (a *Arbiter) fit(t *ticket) bool {
 	return t.short == nil
 }
 
-// recallHelps takes back idle credit on devices on which only the lack of bytes refuses a ticket, if that makes enough room there. If one device
-// is enough for the ticket, it stops at the first such device. Idle credit that would not make enough room stays with its leases. True: it
-// took some back.
+// recallHelps recalls idle credit on the candidate devices on which only a lack of bytes refuses a ticket, if that makes enough room there.
+// If one device is enough for the ticket, it stops at the first such device. It returns true if it recalled credit. Credit that would not
+// make enough room stays with its leases.
 func (a *Arbiter) recallHelps(t *ticket) (helped bool) {
 	for i := range t.candidates {
 		s := &t.candidates[i]
 		switch {
 		case len(s.refusedBy) == 0 && t.any:
-			return false // the ticket fits on this device already
+			return false // the ticket already fits on this device
 		case len(s.refusedBy) == 0:
 		case !s.lacks(func(f refusingLimit) bool { return !f.noRoom || f.ofPermits() }) && a.recallHelpsOn(t, s.device):
 			if helped = true; t.any {
@@ -134,7 +134,8 @@ func (a *Arbiter) recallHelps(t *ticket) (helped bool) {
 	return helped
 }
 
-// recallHelpsOn takes back idle credit on one device, if that makes room for a ticket there. False: it would not.
+// recallHelpsOn recalls idle credit on one device, and returns true if the ticket then has room there. If all idle credit would not make
+// enough room, it recalls none.
 func (a *Arbiter) recallHelpsOn(t *ticket, d *device) bool {
 	switch {
 	case t.lease == nil:
@@ -147,10 +148,10 @@ func (a *Arbiter) recallHelpsOn(t *ticket, d *device) bool {
 	return a.recallFor(nil, func() *accounting.Refusal { return a.chargedNode(t).Check(accounting.OnDevice(t.bytes)) })
 }
 
-// serveJob opens a job that was judged to fit, with its reservations and permits.
+// serveJob opens a job that fits, with its reservations and permits.
 func (a *Arbiter) serveJob(now time.Time, t *ticket, at *candidate) {
 	j := t.job
-	var keeps []*device // only devices on which its slot was judged: a slots.max set since then gives it none
+	var keeps []*device // devices on which its slot was evaluated: a slots.max set since then gives the job none
 	for i := range t.candidates {
 		if s := &t.candidates[i]; s.asks[permit.Slot] && (!t.any || s == at) && j.keeps(s.device) {
 			keeps = append(keeps, s.device)
@@ -186,10 +187,10 @@ func (a *Arbiter) jobInfo(j *job) JobInfo {
 	return info
 }
 
-// serveSession opens a session that was judged to fit with what it reserves.
+// serveSession opens a session that fits, with its reservation.
 func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	s, j := t.session, t.job
-	t.bytes = a.wantsBytes(t) // before the reservation is made, for the event
+	t.bytes = a.wantsBytes(t) // computed before the reservation is made, for the event
 	if j.pending {
 		j.opened = now
 		a.stats.TotalJobs++
@@ -198,7 +199,7 @@ func (a *Arbiter) serveSession(now time.Time, t *ticket) {
 	a.finish(now, t, Result{Granted: true})
 }
 
-// reserve makes the reservation of a session that was judged to fit. If its job has none yet, it first makes that of the job.
+// reserve makes the reservation of a session that fits. If the job has no reservation yet, it makes that of the job first.
 func (a *Arbiter) reserve(s *session) {
 	s.pending = false
 	if s.job.pending {
@@ -208,13 +209,13 @@ func (a *Arbiter) reserve(s *session) {
 	_, _ = a.setLimits(a.sessionChanges(nil, s), false)
 }
 
-// reserveJob makes the reservations of a job that was judged to fit.
+// reserveJob makes the reservations of a job that fits.
 func (a *Arbiter) reserveJob(j *job) {
 	_, _ = a.setLimits(a.jobChanges(nil, j), false)
 	a.changed() // waiting requests may have less room now
 }
 
-// begin makes a job's reservations, and makes the job a holder of the devices in keeps until it ends.
+// begin makes the reservations of a job, and makes the job a holder of the devices in keeps until the job ends.
 func (a *Arbiter) begin(now time.Time, j *job, keeps []*device) {
 	a.reserveJob(j)
 	j.opened = now

@@ -7,18 +7,18 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file takes slots for what clients make, and gives them back when nothing of their holder is left. Where slots belong to threads it remembers
-// which thread made what. permits.go says who has permits.
+// This file takes slots for the objects that clients make, and returns a slot when its holder has no object left. If slots belong to
+// threads, it tracks which thread made which object. permits.go has the permits themselves. serve.go, objects.go and end.go call this file.
 
-// MaxThreads is how many threads of a lease are remembered that hold something, and
-// MaxThreadsInAll of all leases together. They are for slots that are threads'.
+// MaxThreads is how many threads with objects are tracked for a lease, and MaxThreadsInAll for all leases together. They apply if slots
+// belong to threads.
 const (
 	MaxThreads      = 1024
 	MaxThreadsInAll = 1 << 16
 )
 
-// threadsCrowded reports whether a thread's objects cannot be counted: of a lease there is room for MaxThreads, and of a user's for its share
-// of all.
+// threadsCrowded reports whether a thread's objects cannot be tracked: its lease has MaxThreads tracked threads, or its user has reached
+// its share of MaxThreadsInAll.
 func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
 	if l.scope != rules.ScopeThread || l.makers.Has(thread) {
 		return false
@@ -27,8 +27,8 @@ func (a *Arbiter) threadsCrowded(l *lease, thread uint32) bool {
 	return l.makers.Len() >= MaxThreads || share || a.threads >= MaxThreadsInAll
 }
 
-// trackThread remembers a thread that makes something, in leases whose slots are threads', and returns under which it counts:
-// one that there is no room for counts as one that is not known.
+// trackThread tracks a thread that makes something, if slots belong to threads. It returns the number under which the thread counts: 0
+// (unknown) if the thread cannot be tracked.
 func (a *Arbiter) trackThread(l *lease, thread uint32) uint32 {
 	if l.scope != rules.ScopeThread {
 		return thread
@@ -44,14 +44,14 @@ func (a *Arbiter) trackThread(l *lease, thread uint32) uint32 {
 	return thread
 }
 
-// uncountThreads counts threads that are remembered no longer.
+// uncountThreads subtracts threads that are not tracked any more.
 func (a *Arbiter) uncountThreads(l *lease, n int) {
 	a.threads -= n
 	count(a.threadsOf, l.session.process.UID, -n)
 }
 
-// Makers tells which threads of a lease have come to hold other objects than when it was last
-// asked, and how many: for RestoredLease.Makers. Nil where slots are not threads'.
+// Makers returns the threads of a lease whose objects have changed since the last call, with their objects, for RestoredLease.Makers. It
+// returns nil if slots do not belong to threads.
 func (a *Arbiter) Makers(id LeaseID) []Maker {
 	if l := a.leases[id]; l != nil {
 		return l.makers.Changed()
@@ -59,7 +59,7 @@ func (a *Arbiter) Makers(id LeaseID) []Maker {
 	return nil
 }
 
-// takeSlot takes a slot for what a thread is about to make, if it has none.
+// takeSlot takes a slot for the object that a thread is about to make, if it has none.
 func (a *Arbiter) takeSlot(now time.Time, l *lease, thread uint32) {
 	if a.hasSlot(l, thread) {
 		return
@@ -74,14 +74,15 @@ func (a *Arbiter) takeSlot(now time.Time, l *lease, thread uint32) {
 	a.grantPermits(now, l.device, l.owner(a.trackThread(l, thread)), justSlot).lease = l
 }
 
-// keepSpare gives a job that never waits (NoWait) a slot of a device again if it has none left there, also while the device is lost.
+// keepSpare gives a job with NoWait its spare slot of a device again if it has no other slot there. It does so also while the device is
+// lost.
 func (a *Arbiter) keepSpare(now time.Time, d *device, j *job) {
 	if j.run && !j.released && !j.ended && j.assigned(d) && j.keepsSpare(d) && len(j.holders(d)) == 0 {
 		a.grantJobPermits(now, j, d)
 	}
 }
 
-// dropSlot takes a slot back. The last one of a job that never waits becomes its spare one.
+// dropSlot takes a slot back from its holder. The last slot of a job with NoWait becomes its spare slot.
 func (a *Arbiter) dropSlot(now time.Time, h *holder) {
 	d := h.device
 	a.revokePermits(h)
@@ -98,8 +99,8 @@ func (a *Arbiter) dropSlot(now time.Time, h *holder) {
 	}
 }
 
-// usesMemory reports whether a lease has memory in use. Where it has none, its idle credit is
-// taken back: it must not become memory without a slot.
+// usesMemory reports whether a lease has memory in use. If not, it recalls the lease's idle credit, because that must not become memory
+// without a slot.
 func (a *Arbiter) usesMemory(l *lease) bool {
 	granted := l.Granted()
 	if granted == 0 {
@@ -112,18 +113,18 @@ func (a *Arbiter) usesMemory(l *lease) bool {
 	return l.Granted() > 0
 }
 
-// hasObjects reports whether a lease has an object.
+// hasObjects reports whether a lease has an object or memory in use.
 func (a *Arbiter) hasObjects(l *lease) bool {
 	return l.contexts > 0 || l.Streams() > 0 || l.holds > 0 || a.usesMemory(l)
 }
 
-// threadHasObjects reports whether a thread has an object on the lease's device.
+// threadHasObjects reports whether a thread has an object or memory on the lease's device.
 func (a *Arbiter) threadHasObjects(l *lease, thread uint32) bool {
 	n, bytes := l.makers.Count(thread)
 	return n > 0 || bytes && a.usesMemory(l)
 }
 
-// inUse reports whether a holder has an object left.
+// inUse reports whether a holder has an object left, or keeps its slot without one.
 func (a *Arbiter) inUse(h *holder) bool {
 	switch {
 	case h.kept:
@@ -141,8 +142,7 @@ func (a *Arbiter) inUse(h *holder) bool {
 	return false
 }
 
-// forgetThreads forgets the threads of a lease that hold nothing any more, and takes their
-// slots back.
+// forgetThreads stops tracking the threads of a lease that hold nothing any more, and takes their slots back.
 func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
 	if unused := l.makers.HasMemoryOnly() && !a.usesMemory(l); unused {
 		l.makers.ForgetMemory()
@@ -156,14 +156,14 @@ func (a *Arbiter) forgetThreads(now time.Time, l *lease) {
 	a.uncountThreads(l, len(gone))
 }
 
-// dropUnusedSlots looks whether a lease's holders have an object left, after some went.
+// dropUnusedSlots takes back the slots of a lease's holders that have no object left.
 func (a *Arbiter) dropUnusedSlots(now time.Time, l *lease) {
 	if l.scope == rules.ScopeThread {
 		a.forgetThreads(now, l)
 	}
 	a.checkDelegation(l)
 	h := l.slot
-	if h == nil { // what others of its job have, or it kept before it was released
+	if h == nil { // the slot of other processes of the job, or one that the job kept before its release
 		h = l.device.holder(owner{Job: l.session.job})
 	}
 	switch {
@@ -171,22 +171,22 @@ func (a *Arbiter) dropUnusedSlots(now time.Time, l *lease) {
 		a.setNotify(l)
 	case h.kept || l.contexts > 0 || l.Streams() > 0:
 	case a.inUse(h):
-		a.setNotify(l) // its memory alone keeps the slot
+		a.setNotify(l) // only memory keeps the slot
 	default:
 		a.dropSlot(now, h)
 	}
 }
 
-// dropUnusedOn gives back the slots of those who freed their last object without a word.
+// dropUnusedOn takes back the slots on a device whose holders have freed their last object without a message.
 func (a *Arbiter) dropUnusedOn(now time.Time, d *device) {
 	for _, h := range d.permits[permit.Slot] {
-		if d.holder(h.owner) == h && !h.kept && !a.inUse(h) { // dropping one may have dropped another one
+		if d.holder(h.owner) == h && !h.kept && !a.inUse(h) { // an earlier dropSlot of this loop may have dropped h
 			a.dropSlot(now, h)
 		}
 	}
 }
 
-// slotsChanged looks who still has a slot of a device after slots.max has changed.
+// slotsChanged takes back unused slots of a device after slots.max has changed.
 func (a *Arbiter) slotsChanged(now time.Time, d *device) {
 	a.changed()
 	if d.overfull() {

@@ -10,21 +10,22 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file makes snapshots of the books for the files below /gpu, the metrics and the web page. figures.Snapshot.Arrange orders them later, without the lock.
+// This file makes snapshots of the state for the files below /gpu, the metrics and the web page. states.go describes each object.
+// figures.Snapshot.Arrange sorts a snapshot later, without the lock.
 
-// snapshot is a snapshot that is being made: of all that there is, or of some sessions, or of the leases alone. Its rows are in no order, and
-// figures.Snapshot.Arrange sorts them and adds them up, which needs neither the arbiter nor its lock.
+// snapshot is a snapshot in the making: of the whole state, of some sessions, or of the leases alone. Its rows are unordered.
+// figures.Snapshot.Arrange sorts and sums them without the arbiter's lock.
 type snapshot struct {
 	a        *Arbiter
 	now      time.Time
 	state    figures.Snapshot
 	budgets  map[*shared]*figures.BudgetState
-	reserved []accounting.Bytes // for jobs that share no budget, in the order of the devices
+	reserved []accounting.Bytes // bytes reserved for jobs without a shared budget, by device, in the order of a.devices
 
-	onDevices []figures.JobDeviceState // room for the rows that jobs still to be added have on devices
+	onDevices []figures.JobDeviceState // free rows for the devices of jobs that are still to be added
 }
 
-// ofJob returns room for the rows of one job on devices.
+// ofJob returns space for the device rows of one job.
 func (p *snapshot) ofJob() []figures.JobDeviceState {
 	n := len(p.a.devices)
 	if len(p.onDevices) < n {
@@ -35,9 +36,8 @@ func (p *snapshot) ofJob() []figures.JobDeviceState {
 	return room
 }
 
-// Copy returns the whole state, not arranged yet. Version and the counters of messages are the caller's to fill in. It goes from job to job,
-// the oldest first, and makes memory for all rows of a kind at once: jobs lie in memory as they came, and reading them in another order takes the
-// processor a third longer.
+// Copy returns the whole state, unsorted. The caller fills in Version and the counters of messages. Copy goes through the jobs by age, and
+// allocates all rows of a kind at once: jobs lie in memory in that order, and another order takes a third longer.
 func (a *Arbiter) Copy(now time.Time) figures.Snapshot {
 	p := a.newSnapshot(now)
 	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
@@ -52,11 +52,11 @@ func (a *Arbiter) Copy(now time.Time) figures.Snapshot {
 		}
 		p.addJob(j)
 	}
-	p.addMachine() // the devices' sums depend on the leases, whose credit words have been looked at
+	p.addMachine() // after the leases, because the sums of the devices depend on the credit words read there
 	return p.done()
 }
 
-// SnapshotOf returns the state of some sessions, with their leases and jobs, and without all else.
+// SnapshotOf returns the state of some sessions, with their leases and jobs only.
 func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
 	p := a.newSnapshot(now)
 	var jobs []*job
@@ -78,7 +78,7 @@ func (a *Arbiter) SnapshotOf(now time.Time, ids ...SessionID) figures.Snapshot {
 	return state
 }
 
-// CopyOfLeases returns the state of all leases, and of nothing else, not arranged yet.
+// CopyOfLeases returns the state of all leases and nothing else, unsorted.
 func (a *Arbiter) CopyOfLeases(now time.Time) figures.Snapshot {
 	p := a.newSnapshot(now)
 	p.state.Leases = make([]figures.LeaseState, 0, len(a.leases))
@@ -94,8 +94,8 @@ func (a *Arbiter) newSnapshot(now time.Time) *snapshot {
 	return &snapshot{a: a, now: now, state: figures.Snapshot{TimeUnixNano: now.UnixNano()}, reserved: make([]accounting.Bytes, len(a.devices))}
 }
 
-// showsProcessor reports whether snapshots have the processor: a job or a lease is on it, a request waits for it,
-// the configuration has a block for it, or its slots.max was set.
+// showsProcessor reports whether snapshots include the processor: a job or a lease is on it, a request waits for it, the configuration has
+// a block for it, or its slots.max was set.
 func (a *Arbiter) showsProcessor() bool {
 	d := a.device(accounting.ProcessorIndex)
 	switch {
@@ -129,8 +129,8 @@ func (p *snapshot) addSession(s *session) {
 	p.state.Processes = append(p.state.Processes, s.processState())
 }
 
-// addHolders adds the holders of slots of a device to its row, one line for each slot. figures.Snapshot.Arrange makes one line for each job of
-// them, and fills in what the job's row says.
+// addHolders adds the holders of a device's slots to its row, one line for each slot. figures.Snapshot.Arrange joins the lines of each job,
+// and fills in what the job's row says.
 func (p *snapshot) addHolders(d *device, to *figures.DeviceState) {
 	slots, sole, claims := d.permits[permit.Slot], d.permits[permit.Sole], d.permits[permit.Claim]
 	if len(slots) == 0 {
@@ -160,7 +160,7 @@ func (p *snapshot) addUsers() {
 	}
 }
 
-// pressure returns the pressure that a gauge shows; none if it is nil.
+// pressure returns the pressure of a gauge; the zero value for a nil gauge.
 func (p *snapshot) pressure(g *gauge) (none figures.PressureState) {
 	if g == nil || g.tracker.IsZero() {
 		return none
@@ -175,7 +175,7 @@ func (p *snapshot) addJob(j *job) {
 	p.state.Jobs = append(p.state.Jobs, is)
 	for sh := range j.shares {
 		if to := p.budgets[sh]; to != nil {
-			to.Jobs = append(to.Jobs, uint64(j.id)) // of what is reserved for it, where it has no process
+			to.Jobs = append(to.Jobs, uint64(j.id)) // for the reservation of a job without processes
 		}
 	}
 	for _, s := range j.sessions {
@@ -193,7 +193,7 @@ func (p *snapshot) addJob(j *job) {
 	}
 }
 
-// addMachine adds what is not of one lease, process or job.
+// addMachine adds the rows and sums that do not belong to one lease, process or job.
 func (p *snapshot) addMachine() {
 	a, s := p.a, &p.state
 	s.Stats = a.stats
@@ -217,7 +217,7 @@ func (p *snapshot) addMachine() {
 	}
 }
 
-// done returns a snapshot to which all has been added.
+// done returns the snapshot after all rows were added.
 func (p *snapshot) done() figures.Snapshot {
 	p.state.Stats.Clients = uint64(len(p.state.Processes))
 	p.state.Stats.Leases = uint64(len(p.state.Leases))

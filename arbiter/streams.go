@@ -5,15 +5,16 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file lends the count of a lease's streams to its client: then the client counts a stream that is made or destroyed in the word of its
-// page, which has the cap as well, and does not tell the daemon. While the count is lent the ledger has the count of the last look; streams and
-// takeStreams bring it up to date. A stream lives in a context, which keeps the slot. So the count is lent as long as the lease has a
-// context; before and afterwards, and where each stream is charged or is its thread's, the client asks.
+// This file delegates the stream count of a lease to its client. The client then counts streams that it creates or destroys in a word of
+// its lease page, without a message to the daemon. The page has the maximum too. While the count is delegated, the ledger has the last
+// value read; streams and revokeStreams update it. A stream lives in a context, and the context keeps the slot. So the count is delegated
+// while the lease has a context. Without a context, or if streams are charged or belong to threads, the client asks for each stream.
+// ask.go, objects.go and slots.go call this file.
 
-// maxRestoredStreams is how many streams are believed of a word that the daemon before this one lent.
+// maxRestoredStreams is the largest stream count that is accepted from a page that an earlier daemon delegated.
 const maxRestoredStreams = 1 << 16
 
-// streams returns how many streams a lease has at this moment.
+// streams returns how many streams a lease has now.
 func (a *Arbiter) streams(l *lease) int {
 	if l.delegated {
 		if n, lent := l.word.Streams(); lent {
@@ -23,13 +24,13 @@ func (a *Arbiter) streams(l *lease) int {
 	return l.Streams()
 }
 
-// setStreams has the ledger count so many.
+// setStreams sets the number of streams in the ledger.
 func (a *Arbiter) setStreams(l *lease, n int) {
 	l.Release(accounting.Streams, accounting.Bytes(max(0, l.Streams()-n)))
 	l.Force(accounting.Streams, accounting.Bytes(max(0, n-l.Streams())))
 }
 
-// revokeStreams takes a lease's count back from its client, which asks from here on.
+// revokeStreams takes the stream count back from the client. The client then asks for each stream.
 func (a *Arbiter) revokeStreams(l *lease) {
 	if !l.delegated {
 		return
@@ -40,8 +41,8 @@ func (a *Arbiter) revokeStreams(l *lease) {
 	}
 }
 
-// DelegateStreams lends a lease's client the count of its streams, where that may be. The caller has
-// written down what the last decision left of them.
+// DelegateStreams delegates the stream count of a lease to its client, if that is allowed. The caller must have recorded the count after
+// the last decision.
 func (a *Arbiter) DelegateStreams(id LeaseID) {
 	l := a.leases[id]
 	if l == nil {
@@ -52,24 +53,24 @@ func (a *Arbiter) DelegateStreams(id LeaseID) {
 	}
 }
 
-// delegable reports whether a client may count its streams itself: its contexts keep the slot that the streams need, whatever becomes of these.
+// delegable reports whether a client may count its streams itself. Its contexts must keep the slot that streams need.
 func (a *Arbiter) delegable(l *lease) bool {
 	return l.session.alive() && !l.lost && l.countable() && l.contexts > 0 && l.slot != nil
 }
 
-// countable tells whether a lease's streams are a number and no more: not charged, and nobody's of its threads.
+// countable reports whether the streams of a lease are only a number: they are not charged, and do not belong to threads.
 func (l *lease) countable() bool {
 	return l.scope != rules.ScopeThread && l.session.streamReserve() == 0
 }
 
-// renewDelegation has a lease's count lent in the way that is right by now: with another streams.max, or not at all.
+// renewDelegation delegates the count again with the present streams.max, or revokes it.
 func (a *Arbiter) renewDelegation(l *lease) {
 	if l.delegated {
 		a.DelegateStreams(l.id)
 	}
 }
 
-// checkDelegation takes the count back where it may not be lent any more.
+// checkDelegation revokes the count if it may not be delegated any more.
 func (a *Arbiter) checkDelegation(l *lease) {
 	if l.delegated && !a.delegable(l) {
 		a.revokeStreams(l)

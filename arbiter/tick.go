@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// This file has what changes because time passes: deadlines, ages, dead programs' memory and notices. Due tells the daemon when to call Tick.
+// This file has everything that changes because time passes: deadlines, ages, memory of ended processes, and notices. Due tells the daemon
+// when to call Tick.
 
-// Tick does what is due with time: once a second, and at [Arbiter.Due], is right.
+// Tick does what is due at a time. The daemon calls it once a second, and at [Arbiter.Due].
 func (a *Arbiter) Tick(now time.Time) {
 	for p := range a.overs {
 		a.recallOver(now, p)
@@ -16,25 +17,24 @@ func (a *Arbiter) Tick(now time.Time) {
 	a.serveDue(now)
 }
 
-// serveDue decides the waiting requests whose time has come.
+// serveDue runs a cycle for the requests whose age or deadline may have changed their evaluation.
 func (a *Arbiter) serveDue(now time.Time) {
 	for _, d := range a.devices {
 		if d.waiting == 0 {
 			continue
 		}
-		for _, l := range slices.Collect(a.leasesOn(d)) { // a copy, because Freed runs a cycle, and leases may end by that
-			if l.notify && a.idle(l) > 0 { // the report of a free can be lost, with the connection to a daemon that was restarted
+		for _, l := range slices.Collect(a.leasesOn(d)) { // a copy, because Freed runs a cycle, and the cycle may end leases
+			if l.notify && a.idle(l) > 0 { // the report of a free can be lost with the connection to an earlier daemon
 				a.Freed(now, l.id)
 			}
 		}
 	}
-	a.cycleNeeded = true // they have aged
+	a.cycleNeeded = true // requests have become older
 	a.cycle(now)
 	a.addNotices(now)
 }
 
-// Due returns when Tick has something to do that will not come about by itself; the zero
-// time: nothing.
+// Due returns when Tick must be called next; the zero time: at no set time.
 func (a *Arbiter) Due() (due time.Time) {
 	if len(a.queue) == 0 {
 		return time.Time{}
@@ -46,7 +46,7 @@ func (a *Arbiter) Due() (due time.Time) {
 	return earlier(due, a.ageDue())
 }
 
-// ageDue returns when a waiting request comes before another one, or blocks more than before, because of its age; the zero time: never.
+// ageDue returns when a waiting request next moves forward or blocks more requests because of its age; the zero time: never.
 func (a *Arbiter) ageDue() (due time.Time) {
 	mixed := slices.ContainsFunc(a.queue, func(t *ticket) bool { return t.priority != a.queue[0].priority })
 	for _, t := range a.queue {
@@ -60,7 +60,7 @@ func (a *Arbiter) ageDue() (due time.Time) {
 	return due
 }
 
-// earlier is the earlier one of two times; the zero time is none.
+// earlier returns the earlier of two times. The zero time counts as no time.
 func earlier(x, y time.Time) time.Time {
 	if x.IsZero() || !y.IsZero() && y.Before(x) {
 		return y

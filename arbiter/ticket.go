@@ -8,13 +8,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file answers what a request asks for, where it may be served, which limits refused it when it was judged last (evaluate.go), and which budgets
-// it is charged to. It decides nothing. queue.go enters tickets among those that wait, decision.go ends them.
+// This file has read-only questions about a ticket: its candidate devices, the limits that refused it when it was last evaluated
+// (evaluate.go), and the budgets that it is charged to. queue.go adds tickets to the queue, and decision.go ends them.
 
-// only returns the only spot of a lease's ticket.
+// only returns the single candidate of a lease's ticket.
 func (t *ticket) only() *candidate { return &t.candidates[0] }
 
-// shares yields the shared budgets above a ticket's process, or its job, the narrower ones first.
+// shares yields the shared budgets above the session of a ticket, or above its job, the narrower ones first.
 func (t *ticket) shares(yield func(*shared) bool) {
 	if t.session != nil {
 		t.session.shares(yield)
@@ -23,17 +23,17 @@ func (t *ticket) shares(yield func(*shared) bool) {
 	t.job.shares(yield)
 }
 
-// on reports whether a ticket may be served on a device.
+// on reports whether a device is among the candidates of a ticket.
 func (t *ticket) on(d *device) bool {
 	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.device == d })
 }
 
-// lacks reports whether a limit of this sort refuses a ticket on a device.
+// lacks reports whether a limit for which sort returns true refuses the ticket on this device.
 func (s *candidate) lacks(sort func(refusingLimit) bool) bool {
 	return slices.ContainsFunc(s.refusedBy, sort)
 }
 
-// lacks reports whether a limit of this sort refuses a ticket on one of its devices.
+// lacks reports whether a limit for which sort returns true refuses the ticket on one of its candidate devices.
 func (t *ticket) lacks(sort func(refusingLimit) bool) bool {
 	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return s.lacks(sort) })
 }
@@ -41,13 +41,13 @@ func (t *ticket) lacks(sort func(refusingLimit) bool) bool {
 // hasNoRoom reports whether the limit has no room.
 func (f refusingLimit) hasNoRoom() bool { return f.noRoom }
 
-// ofBytes reports whether the limit is one of bytes.
+// ofBytes reports whether the limit bounds bytes.
 func (f refusingLimit) ofBytes() bool { return f.kind == limitsBytes }
 
-// ofPermits reports whether the limit is one of permits.
+// ofPermits reports whether the limit bounds permits, or is a program's own slot limit.
 func (f refusingLimit) ofPermits() bool { return f.kind != limitsBytes }
 
-// onlyBehind reports whether a ticket fits, so that only earlier requests block it. If one device is enough for it, it must fit on one.
+// onlyBehind reports whether a ticket fits and only earlier requests block it. If one device is enough for it, it must fit on one device.
 func (t *ticket) onlyBehind() bool {
 	if !t.any {
 		return !t.lacks(refusingLimit.hasNoRoom)
@@ -73,13 +73,13 @@ func (t *ticket) process() *rules.Process {
 	return &t.job.request.Process
 }
 
-// AbsentFor is how long the ticket of an absent client waits. A client that lost its daemon looks for it once a second.
+// AbsentFor is how long the ticket of an absent client is kept. A client that lost its daemon tries to connect once a second.
 const AbsentFor = 3 * time.Second
 
-// absent reports whether the client of a waiting request still has to ask again.
+// absent reports whether the client of a waiting request has not asked again yet.
 func (t *ticket) absent() bool { return !t.absentUntil.IsZero() }
 
-// expiry returns when a waiting request is refused because of its deadline or, if its client is absent, dropped; the zero time: never.
+// expiry returns when a waiting request times out or, if its client is absent, loses its place. The zero time means never.
 func (t *ticket) expiry() time.Time {
 	if t.absent() {
 		return t.absentUntil
@@ -87,7 +87,7 @@ func (t *ticket) expiry() time.Time {
 	return t.deadline
 }
 
-// memory returns the amounts that n bytes of a ticket's memory add to the sums. Managed memory adds nothing to the device's sum.
+// memory returns the amounts that n bytes of a ticket's memory add to the sums. Managed memory adds nothing to the sum of the device.
 func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	if t.managed {
 		return accounting.Managed(n)
@@ -95,8 +95,8 @@ func (t *ticket) memory(n accounting.Bytes) accounting.Amounts {
 	return accounting.OnDevice(n)
 }
 
-// chargedToBudgets reports whether a request is charged to the budgets above its lease. If not (contexts and holds, unless the policy charges
-// overhead), it is charged to the device alone.
+// chargedToBudgets reports whether a request is charged to the budgets above its lease. Contexts and holds are charged to the device alone,
+// unless the policy has charge_overhead.
 func (a *Arbiter) chargedToBudgets(t *ticket) bool {
 	return t.kind != WantsContexts && t.kind != WantsHolds || a.policy.ChargeOverhead
 }
@@ -112,7 +112,7 @@ func (t *ticket) takes(a *Arbiter) (all accounting.Amounts) {
 	return all
 }
 
-// chargedNode returns the node of the ledger that a request is charged to: its lease, or its device alone.
+// chargedNode returns the ledger node that a request is charged to: its lease, or the node of its device.
 func (a *Arbiter) chargedNode(t *ticket) *accounting.Lease {
 	if a.chargedToBudgets(t) {
 		return &t.lease.Lease
@@ -120,7 +120,7 @@ func (a *Arbiter) chargedNode(t *ticket) *accounting.Lease {
 	return &t.lease.device.direct
 }
 
-// reasonOf returns the reason for a refusal, by the owner of the limit that refused.
+// reasonOf returns the reason of a refusal, which depends on the owner of the limit that refused.
 func reasonOf(r *accounting.Refusal) Reason {
 	switch {
 	case r.Budget == nil:
@@ -131,8 +131,8 @@ func reasonOf(r *accounting.Refusal) Reason {
 	return ReasonOverBudget
 }
 
-// shortOf returns the limit that a request is refused for. If several limits refuse it, that is the narrowest one at which calling back
-// idle credit would not have made room.
+// shortOf returns the reason for the refusal of a request. If several limits refuse it, the reason is that of the narrowest one at which a
+// recall would not have made enough room.
 func (t *ticket) shortOf() Reason {
 	if t.short != nil {
 		return reasonOf(t.short)
@@ -140,7 +140,7 @@ func (t *ticket) shortOf() Reason {
 	return t.evaluation.reason
 }
 
-// waitsForBytes reports whether requests of a ticket's process wait for memory: by on_full of the process, of its job, or of the rule.
+// waitsForBytes reports whether requests of a ticket's process wait for memory, by on_full of the process, of its job, or of the rule.
 func (t *ticket) waitsForBytes() bool {
 	switch {
 	case t.session != nil && t.session.onFull != "":
@@ -151,11 +151,11 @@ func (t *ticket) waitsForBytes() bool {
 	return t.job.Rule.OnFull == rules.OnFullWait
 }
 
-// waitsForBytes reports whether it is bytes that a ticket waits for at a spot: whether the narrowest limit that refuses it
-// there, which the queue shows as the reason, is one of bytes.
+// waitsForBytes reports whether a ticket waits for bytes on this device: the narrowest limit that refuses it there bounds bytes. The queue
+// shows that limit as the reason.
 func (s *candidate) waitsForBytes() bool { return len(s.refusedBy) > 0 && s.refusedBy[0].ofBytes() }
 
-// sharesBudget reports whether t and u are charged to the same job or the same shared budget. If they are, serving t leaves less room for u
+// sharesBudget reports whether t and u are charged to the same job or to the same shared budget. If so, serving t leaves less room for u
 // there: u may then have to be refused, or wait at a narrower limit than before.
 func (t *ticket) sharesBudget(u *ticket) bool {
 	if t.job == u.job {
@@ -169,7 +169,7 @@ func (t *ticket) sharesBudget(u *ticket) bool {
 	return false
 }
 
-// counted returns a result with the number of streams or contexts of the lease filled in.
+// counted returns o with the number of streams or contexts of the lease filled in.
 func (l *lease) counted(what What, o Result) Result {
 	switch what {
 	case WantsStreams:
@@ -180,7 +180,7 @@ func (l *lease) counted(what What, o Result) Result {
 	return o
 }
 
-// counted returns a result of a ticket with Current and Max filled in.
+// counted returns r with Current and Max filled in.
 func (t *ticket) counted(r Result) Result {
 	if t.lease == nil {
 		return r
@@ -188,7 +188,7 @@ func (t *ticket) counted(r Result) Result {
 	return t.lease.counted(t.kind, r)
 }
 
-// result returns the result of a request at the end of the call that made it: the decision, or that it waits.
+// result returns the result of a request at the end of the call that made it: the decision, or the ticket with which it waits.
 func (t *ticket) result() Result {
 	if t.done {
 		return t.answer
@@ -196,10 +196,10 @@ func (t *ticket) result() Result {
 	return t.counted(Result{Waiting: t.id})
 }
 
-// waits reports whether a request was judged to have to wait.
+// waits reports whether the ticket has to wait.
 func (v evaluation) waits() bool { return !v.final && v.fits == nil && v.reason != ReasonNone }
 
-// original returns the live request of which t is a copy; if t is live, t itself.
+// original returns the live ticket that t is a copy of; if t is live, t itself.
 func (t *ticket) original() *ticket {
 	if t.live != nil {
 		return t.live

@@ -7,42 +7,42 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file has what is kept of users: what has come of their requests, and for how long these waited. users.go finds and counts users.
+// This file has the counts that are kept for each user: outcomes of requests, and how long requests waited. users.go finds users and
+// updates the counts.
 
-// user is a user of whom a job is there, or was: what has come of all of his requests.
+// user is a user who has jobs or recently had some, with the counts of the user's requests.
 type user struct {
 	uid      uint32
 	name     string
 	jobs     int
-	gauge    gauge // of his pressure
+	gauge    gauge // pressure of the user
 	waits    waitCounts
 	refusals reasonCounts
 }
 
-// users are the users that are remembered: those that have jobs, and the last that had one.
+// users are the users with jobs, and some users who had jobs.
 type users struct {
 	byUID map[uint32]*user
-	idle  []*user // those without jobs, by how long they are so
+	idle  []*user // users without jobs, the one without jobs for longest first
 }
 
-// maxIdleUsers is how many users without a job are remembered: so whatever lists users, and the state file, is bounded by
-// the bounds on jobs.
+// maxIdleUsers is how many users without a job are remembered. It bounds the lists of users and the state file.
 const maxIdleUsers = 64
 
-// outcomes are what becomes of requests that wait, by the names that people see: granted, refused for one of these reasons, or
-// for any other (a limit was lowered, its device lost).
+// outcomes are the outcomes of waiting requests, by the names that users see. "refused" includes all other reasons, such as a lowered limit
+// or a lost device.
 var outcomes = [...]string{"granted", "timeout", "cancelled", "deadlock", "refused"}
 
-// waitBounds are the classes by which waits are counted: up to so long, and longer.
+// waitBounds are the upper bounds of the classes of waits. One more class has the longer waits.
 var waitBounds = [...]time.Duration{10 * time.Millisecond, 100 * time.Millisecond, time.Second, 10 * time.Second, time.Minute, 10 * time.Minute}
 
-// waitCounts is for how long requests waited, by outcome and class.
+// waitCounts counts the waits of requests, by outcome and class.
 type waitCounts [len(outcomes)]struct {
 	classes [len(waitBounds) + 1]uint64
 	sum     time.Duration
 }
 
-// reasonCounts is how many requests were refused, by Reason.
+// reasonCounts counts refused requests by Reason.
 type reasonCounts [reasons]uint64
 
 func (c *waitCounts) count(of int, waited time.Duration) {
@@ -54,7 +54,7 @@ func (c *waitCounts) count(of int, waited time.Duration) {
 	c[of].sum += max(0, waited)
 }
 
-// state is what a snapshot has of the counts.
+// state returns the counts for a snapshot.
 func (c *waitCounts) state() []figures.WaitCount {
 	states := make([]figures.WaitCount, len(outcomes))
 	for i := range c {
@@ -69,7 +69,7 @@ func (c *waitCounts) state() []figures.WaitCount {
 	return states
 }
 
-// state is what a snapshot has of the counts.
+// state returns the counts for a snapshot.
 func (c *reasonCounts) state() []figures.ReasonCount {
 	states := make([]figures.ReasonCount, 0, reasons)
 	for why := ReasonNone + 1; why < reasons; why++ {
@@ -78,7 +78,7 @@ func (c *reasonCounts) state() []figures.ReasonCount {
 	return states
 }
 
-// outcome is what became of the request: which of the outcomes.
+// outcome returns the index in outcomes of a request's outcome.
 func (r *Result) outcome() int {
 	name := r.Reason.String()
 	if r.Granted {

@@ -5,9 +5,10 @@ import (
 	"time"
 )
 
-// This file finds users, forgets those who have had no job for longest, and counts what comes of their requests. usercounts.go has the counts.
+// This file finds users, forgets the users without jobs beyond maxIdleUsers, and counts outcomes of requests. usercounts.go has the counts.
+// open.go, end.go, decision.go and refuse.go call it.
 
-// userOf is who has the user number, known from now on where he was not.
+// userOf returns the user with a user ID. It adds the user if it is not known.
 func (a *Arbiter) userOf(uid uint32, name string) *user {
 	p := a.users.byUID[uid]
 	if p == nil {
@@ -21,7 +22,7 @@ func (a *Arbiter) userOf(uid uint32, name string) *user {
 	return p
 }
 
-// becomesIdle is for a user who has no job, or none any more: of too many of those the one that had none for longest is forgotten.
+// becomesIdle adds a user to the users without jobs. If there are too many, it forgets the one without jobs for longest.
 func (a *Arbiter) becomesIdle(p *user) {
 	idle := append(a.users.idle, p)
 	if len(idle) > maxIdleUsers {
@@ -31,7 +32,7 @@ func (a *Arbiter) becomesIdle(p *user) {
 	a.users.idle = idle
 }
 
-// countJob is for a job that is new: whose it is.
+// countJob counts a new job for its user.
 func (a *Arbiter) countJob(j *job) {
 	p := a.userOf(j.request.Process.UID, j.request.Process.User)
 	if p.jobs == 0 {
@@ -41,27 +42,27 @@ func (a *Arbiter) countJob(j *job) {
 	j.user = p
 }
 
-// uncountJob is for a job that is no more.
+// uncountJob counts for its user that a job has ended.
 func (a *Arbiter) uncountJob(j *job) {
 	if j.user.jobs--; j.user.jobs == 0 {
 		a.becomesIdle(j.user)
 	}
 }
 
-// countWait counts a request of a user's that waited, and what became of it.
+// countWait counts a user's request that waited, and its outcome.
 func (a *Arbiter) countWait(p *user, answer *Result, waited time.Duration) {
 	of := answer.outcome()
 	a.waits.count(of, waited)
 	p.waits.count(of, waited)
 }
 
-// countRefusal counts a request of a user's that was refused.
+// countRefusal counts a refused request of a user.
 func (a *Arbiter) countRefusal(p *user, why Reason) {
 	a.refusals[why]++
 	p.refusals[why]++
 }
 
-// count adds by to one of some counts, and deletes the entry when the count is 0.
+// count adds by to the count of one key, and deletes the key when its count is 0.
 func count[K comparable](counts map[K]int, of K, by int) {
 	if counts[of] += by; counts[of] <= 0 {
 		delete(counts, of)
