@@ -1,6 +1,7 @@
 package gpufs
 
-// This file has what all nodes of a mount share, and what stat shows of a node. node.go and history.go have the nodes.
+// This file has the state that all nodes of a mount share, and the attributes that stat(2) shows. node.go and
+// eventsfile.go have the nodes.
 
 import (
 	"context"
@@ -11,23 +12,25 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
+// Permission bits of each kind of node.
 const (
-	fileMode = 0o444
-	knobMode = 0o644
-	dirMode  = 0o555
-	linkMode = 0o777
+	fileMode     = 0o444
+	writableMode = 0o644
+	dirMode      = 0o555
+	linkMode     = 0o777
 )
 
-// state is shared by all nodes of a mount, and does not change.
+// state is shared by all nodes of a mount. Its fields do not change; snapshots has its own lock.
 type state struct {
 	Options
 	snapshots *snapshots
 	gid       uint32
-	mounted   time.Time // what every file's times say
+	mounted   time.Time // shown as every file's times, except for the file events
 }
 
-// shownTo is a part of a fresh snapshot as a user may see it.
-func (st *state) shownTo(uid uint32, of part) *snapshot {
+// snapshotFor takes a fresh snapshot of one part of the state, for the eyes of one user: without other users' command
+// lines if Options.Hides asks for that.
+func (st *state) snapshotFor(uid uint32, of part) *snapshot {
 	var s *snapshot
 	switch {
 	case of.pid != 0:
@@ -43,25 +46,25 @@ func (st *state) shownTo(uid uint32, of part) *snapshot {
 	return &snapshot{s.WithOwnCommands(uid)}
 }
 
-// attributes are the figures that stat shows of a node.
+// attributes are the figures that stat(2) shows of a node.
 type attributes struct {
 	state *state
 	uid   uint32
 	mode  uint32
 }
 
-// show fills them in. Sizes are 0, as on cgroupfs: what a file holds is
-// known only when it is read.
-func (a *attributes) show(out *fuse.Attr) {
+// fill writes the attributes into out. Sizes are 0, as on cgroupfs, because the length of a file's content is known
+// only when the file is read.
+func (a *attributes) fill(out *fuse.Attr) {
 	out.Mode = a.mode
 	out.Owner = fuse.Owner{Uid: a.uid, Gid: a.state.gid}
 	out.Nlink = 1
 	out.SetTimes(&a.state.mounted, &a.state.mounted, &a.state.mounted)
 }
 
-// Getattr does not check that the thing behind the node is still there: a path leads through
-// Lookup, and an open directory may be looked at for as long as it is open.
+// Getattr returns the attributes without checking that the process or job behind the node still exists. Lookup checks
+// that for each path, and an open directory stays usable while it is open.
 func (a *attributes) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	a.show(&out.Attr)
+	a.fill(&out.Attr)
 	return 0
 }

@@ -1,5 +1,7 @@
 package gpufs
 
+// This file takes a user's write to a limit. node.go opens the file; the daemon implements Control.
+
 import (
 	"context"
 	"errors"
@@ -11,12 +13,12 @@ import (
 
 var _ fs.FileWriter = (*handle)(nil)
 
-// Write takes one whole command, wherever in the file it is written, as cgroupfs does.
+// Write takes one whole command, whatever the file offset, as cgroupfs does.
 func (h *handle) Write(ctx context.Context, data []byte, _ int64) (uint32, syscall.Errno) {
 	value := strings.TrimSpace(string(data))
 	switch {
 	case h.file.set == nil:
-		return 0, syscall.EBADF // opened for reading: the kernel does not let this through
+		return 0, syscall.EBADF // a file opened for reading; the kernel normally refuses this itself
 	case len(data) > maxCommand:
 		return 0, syscall.E2BIG
 	case value == "":
@@ -28,7 +30,7 @@ func (h *handle) Write(ctx context.Context, data []byte, _ int64) (uint32, sysca
 	return uint32(len(data)), 0
 }
 
-// toErrno is what the writer is told of an error.
+// toErrno returns the errno that err wraps, or EIO.
 func toErrno(err error) syscall.Errno {
 	var errno syscall.Errno
 	if errors.As(err, &errno) {

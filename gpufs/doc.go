@@ -1,19 +1,21 @@
-// Package gpufs serves the state of the daemon as a filesystem, for cat and its
-// like. docs/reference/gpufs.md is the reference for its users.
+// Package gpufs serves the daemon's state as a filesystem, for cat and other programs that read files. Users find its
+// reference in docs/reference/gpufs.md.
 //
-// The tree is made when it is looked at: every lookup, listing and first read asks
-// the View for a snapshot, and no answer is cached by the kernel. What is read at
-// offset 0 is a fresh snapshot; the reads that follow in the same open continue it,
-// so that a reader never sees two moments mixed.
+// Its main type is [Server], a mounted filesystem. The daemon gives it a [View] for the state and a [Control] for the
+// writes to limits.
 //
-// Handlers work from memory alone. None opens a file, makes a system call that can
-// wait, or holds a lock while it talks to the kernel: a reader that stops reading
-// stops nobody else, and the daemon's admission cannot notice it. One exception
-// is named in Options.SelfOf, the other in Options.Metrics. Snapshots are taken one at a time, and readers that
-// come in while one is taken share the next, so that many readers cost the daemon
-// no more of its time than one does.
+// Invariants: every lookup, listing and first read takes a snapshot from the View, and the kernel caches no answer. A
+// read at offset 0 takes a fresh snapshot, and the following reads of that open continue it, so that a reader never
+// sees two moments mixed.
 //
-// This package alone imports go-fuse. It knows no socket and no policy.
+// Handlers work from memory. They open no file and make no system call that can wait, so that a reader that stops
+// reading stops neither other readers nor the daemon's admission. Options.SelfOf, Options.Standing and Options.Metrics
+// name the exceptions. The View combines simultaneous requests, so that many readers cost the daemon about as much as
+// one.
 //
-// docs/glossary.md explains the terms.
+// Locking: an open file has a mutex for its content, and the snapshots have one for the newest snapshot. No lock is
+// held during a call to the kernel.
+//
+// Only this package imports go-fuse. It knows neither the socket nor the rules of admission. docs/glossary.md explains
+// the terms.
 package gpufs

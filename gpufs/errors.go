@@ -1,8 +1,10 @@
 package gpufs
 
+// This file has the errors of Mount.
+
 import "errors"
 
-// Why a mount point cannot be used; test with errors.Is.
+// Reasons why a mount point cannot be used, for errors.Is.
 var (
 	ErrBusy     = errors.New("something else is mounted there")
 	ErrNotDir   = errors.New("it is not a directory")
@@ -10,14 +12,15 @@ var (
 	ErrNoFuse   = errors.New("FUSE is not available")
 )
 
-// MountError says what is in the way, and what can be done about it.
+// MountError describes why a mount failed and how the user can solve that.
 type MountError struct {
 	Path   string
-	Err    error  // one of the above
-	Detail string // what was found
-	Advice string // what the user can do
+	Err    error  // ErrBusy, ErrNotDir, ErrNotEmpty or ErrNoFuse
+	Detail string // the finding behind Err; may be empty
+	Advice string // advice to the user; may be empty
 }
 
+// Error returns the path, the reason, the finding and the advice.
 func (e *MountError) Error() string {
 	text := "mount " + e.Path + ": " + e.Err.Error()
 	if e.Detail != "" {
@@ -29,4 +32,5 @@ func (e *MountError) Error() string {
 	return text
 }
 
+// Unwrap returns Err.
 func (e *MountError) Unwrap() error { return e.Err }

@@ -1,5 +1,8 @@
 package gpufs
 
+// This file mounts and unmounts a FUSE filesystem, as root or through fusermount3. mount.go and mountpoint.go call
+// it.
+
 import (
 	"errors"
 	"fmt"
@@ -20,8 +23,8 @@ const (
 	elseAdvice = "or run the daemon without the filesystem, with --mount none"
 )
 
-// haveFuse says whether a FUSE filesystem could be mounted here at all.
-func haveFuse(path string) error {
+// checkFuse returns an error if FUSE is not usable on this machine by this process.
+func checkFuse(path string) error {
 	no := func(detail, advice string) error {
 		return &MountError{Path: path, Err: ErrNoFuse, Detail: detail, Advice: advice + ", " + elseAdvice}
 	}
@@ -44,10 +47,9 @@ func haveFuse(path string) error {
 	return f.Close()
 }
 
-// mountFuse mounts raw: as root by mount(2), else through fusermount3. The library
-// returns once it has answered the kernel's first request, so that the mount answers.
-// No look at it by ourselves is needed then, nor harmless: a process that is killed
-// while it waits for its own answer never ends, and keeps its readers hanging.
+// mountFuse mounts raw: as root by mount(2), otherwise through fusermount3. The library returns after it has answered
+// the kernel's first request, so that the mount is usable. This process must not access the mount itself: if it is
+// killed while it waits for its own answer, it never ends, and its readers hang.
 func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse.Server, error) {
 	if os.Geteuid() != 0 {
 		server, err := fuse.NewServer(raw, path, o)
@@ -61,7 +63,7 @@ func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse
 	if err != nil {
 		return nil, fmt.Errorf("mount %s: %w", path, err)
 	}
-	// This name tells the library to take a descriptor that is mounted already, and makes it its own.
+	// With this name the library takes over a descriptor that is already mounted.
 	server, err := fuse.NewServer(raw, fmt.Sprintf("/dev/fd/%d", fd), o)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("mount %s: %w", path, err), detach(path))
@@ -69,9 +71,8 @@ func mountFuse(path string, raw fuse.RawFileSystem, o *fuse.MountOptions) (*fuse
 	return server, nil
 }
 
-// mountDirectly does what the library's DirectMount does, but keeps the descriptor
-// from the daemon's children: one that inherited it would keep a dead daemon's
-// mount hanging instead of failing.
+// mountDirectly does the work of the library's DirectMount, but opens the descriptor close-on-exec. If a child of the
+// daemon inherited the descriptor, the mount of a dead daemon would hang instead of failing.
 func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
 	fd, err = unix.Open(fuseDev, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -95,7 +96,7 @@ func mountDirectly(path string, o *fuse.MountOptions) (fd int, err error) {
 	return fd, nil
 }
 
-// fusermount finds the helper that mounts for users.
+// fusermount returns the path of the program that mounts for users.
 func fusermount() (string, error) {
 	for _, name := range []string{"fusermount3", "/bin/fusermount3", "fusermount", "/bin/fusermount"} {
 		if bin, err := exec.LookPath(name); err == nil {
@@ -105,11 +106,11 @@ func fusermount() (string, error) {
 	return "", errors.New("fusermount3 was not found")
 }
 
-// detach takes away what is mounted at path, also while it is in use: as root by the
-// system call, which ends the readers inside with an error; else by fusermount3.
+// detach unmounts path even while it is in use. As root it uses the system call, which makes the readers' calls fail;
+// otherwise it runs fusermount3.
 func detach(path string) error {
 	if os.Geteuid() == 0 {
-		// A file that was closed a moment ago is in use a moment longer.
+		// The kernel may count a file as open for a moment after its close.
 		for pause := time.Millisecond; pause < 100*time.Millisecond; pause *= 2 {
 			if err := unix.Unmount(path, unix.UMOUNT_NOFOLLOW); !errors.Is(err, unix.EBUSY) {
 				return err

@@ -1,5 +1,8 @@
 package gpufs
 
+// This file mounts the filesystem. mountpoint.go prepares the directory, fuse.go makes the mount, root.go has the
+// tree, and server.go unmounts.
+
 import (
 	"errors"
 	"fmt"
@@ -14,10 +17,9 @@ import (
 
 // Mount mounts the filesystem at path and serves it until Unmount.
 //
-// The directory is made if it is absent (its parent is not). What a dead daemon
-// left mounted there is cleaned up first; anything else that is in the way is left
-// alone, and the error is a *MountError that is one of ErrBusy, ErrNotDir,
-// ErrNotEmpty and ErrNoFuse.
+// Mount makes the directory if only its last component is missing. It first unmounts a mount of a dead daemon there.
+// Anything else at the path stays as it is, and the error is a *MountError with ErrBusy, ErrNotDir, ErrNotEmpty or
+// ErrNoFuse.
 func Mount(path string, view View, o Options) (*Server, error) {
 	point, err := prepare(path)
 	if err != nil {
@@ -31,6 +33,7 @@ func Mount(path string, view View, o Options) (*Server, error) {
 	return s, nil
 }
 
+// serve mounts at a prepared point and starts the goroutines of the filesystem.
 func serve(point mountPoint, view View, o Options) (*Server, error) {
 	messages := &messages{to: o.Logger}
 	logger := log.New(messages, "", 0)
@@ -47,7 +50,7 @@ func serve(point mountPoint, view View, o Options) (*Server, error) {
 			DisableXAttrs: true,
 			MaxWrite:      maxRead,
 			MaxBackground: 12,
-			DisableSplice: true, // nothing here comes from a file
+			DisableSplice: true, // content comes from memory, never from a file
 			Logger:        logger,
 		},
 		EntryTimeout: &none,

@@ -1,5 +1,7 @@
 package gpufs
 
+// This file prepares a directory for a mount and recognises a dead daemon's mount. mount.go and server.go call it.
+
 import (
 	"errors"
 	"fmt"
@@ -15,23 +17,23 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// mountPoint is a directory that is ready to be mounted on.
+// mountPoint is a directory that is ready for a mount.
 type mountPoint struct {
 	path    string // absolute, without symbolic links
-	created bool   // it is ours to remove
+	created bool   // made by prepare, and removed after the unmount
 }
 
-// discard undoes prepare.
+// discard removes the directory if prepare made it.
 func (p mountPoint) discard() {
 	if p.created {
-		_ = os.Remove(p.path) // it is empty, or not ours any more
+		_ = os.Remove(p.path) // fails if another program has put files there
 	}
 }
 
-// prepare makes path ready: FUSE is there, nothing is mounted there but what a dead
-// daemon left, and it is an empty directory, made if absent.
+// prepare makes path ready for a mount: it checks FUSE, unmounts a dead daemon's mount, and makes the directory or
+// checks that it is empty.
 func prepare(path string) (mountPoint, error) {
-	if err := haveFuse(path); err != nil {
+	if err := checkFuse(path); err != nil {
 		return mountPoint{}, err
 	}
 	real, err := realPath(path)
@@ -48,11 +50,11 @@ func prepare(path string) (mountPoint, error) {
 	if !errors.Is(err, os.ErrExist) {
 		return mountPoint{}, fmt.Errorf("mount %s: %w", path, err)
 	}
-	return mountPoint{path: real}, usable(real)
+	return mountPoint{path: real}, checkEmptyDir(real)
 }
 
-// realPath resolves symbolic links above the mount point, and at it unless something
-// is mounted there: what is mounted is not asked anything, as it may hang.
+// realPath resolves the symbolic links above the mount point. It resolves a link at the mount point only if nothing
+// is mounted there, because a dead filesystem may not answer.
 func realPath(path string) (string, error) {
 	path, err := filepath.Abs(path)
 	if err != nil {
@@ -72,8 +74,8 @@ func realPath(path string) (string, error) {
 	return path, nil
 }
 
-// usable says whether an existing path, with nothing mounted on it, is an empty directory.
-func usable(path string) error {
+// checkEmptyDir returns an error unless path is an empty directory. Nothing may be mounted there.
+func checkEmptyDir(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
 		return fmt.Errorf("mount %s: %w", path, err)
@@ -96,11 +98,11 @@ func usable(path string) error {
 	return nil
 }
 
-// maxStale is how many dead mounts may lie upon each other.
+// maxStale bounds the dead mounts that clearStale removes from one path.
 const maxStale = 64
 
-// clearStale takes away what dead daemons left mounted at path. Whether anything is
-// mounted is read from the kernel's table, not asked of a filesystem that may hang.
+// clearStale unmounts the mounts of dead daemons at path. It finds mounts in the kernel's table, because a filesystem
+// may not answer.
 func clearStale(path string) error {
 	for range maxStale {
 		m, err := mountedAt(path)
@@ -114,7 +116,7 @@ func clearStale(path string) error {
 			return &MountError{Path: path, Err: ErrBusy, Detail: m.Type + " from " + m.Source,
 				Advice: "unmount it or choose another --mount"}
 		}
-		if alive, detail := answers(path); alive {
+		if alive, detail := isServed(path); alive {
 			return &MountError{Path: path, Err: ErrBusy, Detail: detail,
 				Advice: "another gpuarbd serves it; stop that one or choose another --mount"}
 		}
@@ -127,12 +129,12 @@ func clearStale(path string) error {
 		Advice: "unmount them by hand: umount -l " + path}
 }
 
-// answerPatience is how long a living daemon may take to answer.
+// answerPatience bounds the wait for an answer of a live daemon.
 const answerPatience = 2 * time.Second
 
-// answers says whether the filesystem mounted at path has somebody behind it. The
-// kernel says ENOTCONN for one whose daemon is dead.
-func answers(path string) (alive bool, detail string) {
+// isServed reports whether a live daemon serves the filesystem at path, and describes the finding. The kernel returns
+// ENOTCONN if the daemon is dead.
+func isServed(path string) (alive bool, detail string) {
 	answer := make(chan error, 1)
 	go func() {
 		var st unix.Stat_t
@@ -147,7 +149,7 @@ func answers(path string) (alive bool, detail string) {
 	}
 }
 
-// mountedAt returns the topmost mount at path, or nil.
+// mountedAt returns the topmost mount at path; nil: none.
 func mountedAt(path string) (*procfacts.Mount, error) {
 	mounts, err := procfacts.Here.Mounts()
 	if err != nil {

@@ -1,5 +1,8 @@
 package gpufs
 
+// This file has the nodes for directories, symbolic links and files, and the reads of an open file. tree.go has the
+// entries from which nodes are made; control.go has the writes; eventsfile.go has the file events.
+
 import (
 	"context"
 	"sync"
@@ -9,7 +12,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// modes are the type of an entry, and who may do what with it.
+// modes returns the file type and the permission bits of an entry.
 func (e *entry) modes() (kind, mode uint32) {
 	switch {
 	case e.dir != nil:
@@ -17,17 +20,17 @@ func (e *entry) modes() (kind, mode uint32) {
 	case e.link != nil:
 		return syscall.S_IFLNK, linkMode
 	case e.set != nil:
-		return syscall.S_IFREG, knobMode
+		return syscall.S_IFREG, writableMode
 	}
 	return syscall.S_IFREG, fileMode
 }
 
-// node makes the node of an entry, and fills in its attributes.
+// node makes the node of an entry and fills in its attributes.
 func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr) {
 	kind, mode := e.modes()
 	id := fs.StableAttr{Mode: kind, Ino: e.id.ino(), Gen: e.id.gen()}
 	shown := attributes{state: st, uid: e.uid, mode: mode}
-	shown.show(out)
+	shown.fill(out)
 	switch {
 	case e.dir != nil:
 		return &dirNode{attributes: shown, dir: e.dir}, id
@@ -35,7 +38,7 @@ func (st *state) node(e entry, out *fuse.Attr) (fs.InodeEmbedder, fs.StableAttr)
 		return &linkNode{attributes: shown, target: e.link}, id
 	case e.log != nil:
 		log := &logNode{attributes: shown, history: e.log}
-		log.show(out)
+		log.fill(out)
 		return log, id
 	}
 	return &fileNode{attributes: shown, text: e.text, part: e.part, set: e.set}, id
@@ -55,8 +58,8 @@ var (
 	_ fs.NodeReaddirer = (*dirNode)(nil)
 )
 
-// Lookup finds a name. What is found may be some milliseconds old; what is not
-// found is looked for again in a fresh snapshot.
+// Lookup finds a name. The answer may come from a snapshot up to maxRecentAge old. If the name is missing there,
+// Lookup searches a fresh snapshot.
 func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (*fs.Inode, syscall.Errno) {
 	var e entry
 	var ok bool
@@ -77,8 +80,8 @@ func (n *dirNode) Lookup(ctx context.Context, name string, out *fuse.EntryOut) (
 	return n.NewInode(ctx, ops, id), 0
 }
 
-// Readdir lists what there is, in the order of the tree: by a fresh snapshot, or by
-// a recent one where the names are always the same.
+// Readdir lists the directory in the order of the tree. It uses a fresh snapshot, or a recent one if the names in the
+// directory never change.
 func (n *dirNode) Readdir(context.Context) (fs.DirStream, syscall.Errno) {
 	take := n.state.snapshots.recent
 	if n.dir.changing {
@@ -110,11 +113,11 @@ var (
 	_ fs.NodeSetattrer  = (*linkNode)(nil)
 )
 
-// Readlink answers with where the thread that asks belongs.
+// Readlink returns the link's target for the calling thread.
 func (n *linkNode) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 	caller, ok := fuse.FromContext(ctx)
 	if !ok || caller.Pid == 0 {
-		return nil, syscall.ENOENT // a task of another PID namespace has no number here
+		return nil, syscall.ENOENT // a thread in a foreign PID namespace has no number here
 	}
 	target, ok := n.target(caller.Pid)
 	if !ok {
@@ -123,13 +126,13 @@ func (n *linkNode) Readlink(ctx context.Context) ([]byte, syscall.Errno) {
 	return []byte(target), 0
 }
 
-// fileNode is a file.
+// fileNode is a file with content from a snapshot.
 type fileNode struct {
 	fs.Inode
 	attributes
 	text func(*snapshot) ([]byte, bool)
-	part                                                          // of a snapshot that suffices
-	set  func(ctx context.Context, value string, by opener) error // nil: nobody can write
+	part                                                          // the part of a snapshot that the content needs
+	set  func(ctx context.Context, value string, by opener) error // takes a written value; nil: the file is read-only
 }
 
 var (
@@ -140,20 +143,20 @@ var (
 	_ fs.FileReader    = (*handle)(nil)
 )
 
-// Setattr refuses chmod, chown, touch, and truncate where nobody can write.
+// Setattr accepts only the truncation of a writable file. It refuses chmod, chown and touch.
 func (n *fileNode) Setattr(_ context.Context, _ fs.FileHandle, in *fuse.SetAttrIn, out *fuse.AttrOut) syscall.Errno {
 	if n.set == nil || !truncates(in) {
 		return syscall.EPERM
 	}
-	n.show(&out.Attr)
+	n.fill(&out.Attr)
 	return 0
 }
 
-// Fsync has nothing to do.
+// Fsync does nothing, because a write is complete when it returns.
 func (n *fileNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 
-// Open refuses whoever wants to write where nobody can, root too, whom the kernel does
-// not stop.
+// Open refuses to open a read-only file for writing. The check is for root, whom the kernel lets past the permission
+// bits.
 func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	writes := flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0
 	if writes && n.set == nil {
@@ -164,7 +167,7 @@ func (n *fileNode) Open(ctx context.Context, flags uint32) (fs.FileHandle, uint3
 		return nil, 0, syscall.EACCES
 	}
 	h := &handle{file: n, by: opener{uid: caller.Uid}}
-	if n.state.Standing != nil { // the thread sleeps in its call meanwhile, so no other thread can have its number
+	if n.state.Standing != nil { // the thread sleeps in its open(2), so that its number cannot be reused
 		h.by.Standing = n.state.Standing(caller.Pid, caller.Uid)
 	}
 	if writes && n.state.SelfOf != nil {
@@ -178,12 +181,12 @@ type handle struct {
 	file *fileNode
 	by   opener
 
-	mu      sync.Mutex // orders the reads of those who share the descriptor
-	content []byte     // never changed, only replaced
+	mu      sync.Mutex // guards the fields below: several processes may share the descriptor
+	content []byte     // replaced as a whole, never modified
 	filled  bool
 }
 
-// Read serves a fresh snapshot at offset 0, and what that one held elsewhere.
+// Read takes a fresh snapshot for a read at offset 0. A read at another offset continues the last snapshot.
 func (h *handle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	content, errno := h.at(off)
 	if errno != 0 {
@@ -196,21 +199,21 @@ func (h *handle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResul
 	return fuse.ReadResultData(dest[:n]), 0
 }
 
+// at returns the whole content for a read at offset off.
 func (h *handle) at(off int64) ([]byte, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if off == 0 || !h.filled {
-		text, ok := h.file.text(h.file.state.shownTo(h.by.reader(), h.file.part))
+		text, ok := h.file.text(h.file.state.snapshotFor(h.by.reader(), h.file.part))
 		if !ok {
-			return nil, syscall.ENODEV // gone, as on cgroupfs
+			return nil, syscall.ENODEV // the process or job has ended; cgroupfs has this error too
 		}
 		h.content, h.filled = text, true
 	}
 	return h.content, 0
 }
 
-// truncates tells a wish to empty the file, which `echo 2 > FILE` begins with, from
-// every other change of its attributes.
+// truncates reports whether a change of attributes only empties the file, as the shell does for `echo 2 > FILE`.
 func truncates(in *fuse.SetAttrIn) bool {
 	size, ok := in.GetSize()
 	_, mode := in.GetMode()

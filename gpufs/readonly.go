@@ -1,5 +1,7 @@
 package gpufs
 
+// This file has the answers of nodes that cannot be changed. All read-only nodes embed it.
+
 import (
 	"context"
 	"syscall"
@@ -8,9 +10,8 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 )
 
-// readOnly refuses every change of what nobody changes. The kernel refuses most callers by
-// a directory's mode; these answers are for root. The library would else take
-// some of them for done.
+// readOnly refuses every change. For most callers the kernel refuses already, by a directory's mode; these answers
+// are for root. Without them the library would report success for some changes.
 type readOnly struct{}
 
 var (

@@ -1,6 +1,6 @@
 package gpufs
 
-// This file has the root of the tree. subtrees.go, users.go and cgroups.go have what is below it; mount.go calls this.
+// This file has the root directory. mount.go calls it; subtrees.go, users.go and cgroups.go have the folders below.
 
 import (
 	"io"
@@ -11,6 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/report"
 )
 
+// root makes the root directory, whose entries never change.
 func (b *builder) root() *directory {
 	version := func(w io.Writer, s figures.Snapshot) error {
 		_, err := io.WriteString(w, report.Escape(s.Version)+"\n")
@@ -53,7 +54,8 @@ func (b *builder) root() *directory {
 	return &directory{fixed: true, list: func(*snapshot) ([]entry, bool) { return entries, true }}
 }
 
-// self points at the process of the thread that asks, whether it is a client or not.
+// self returns the target of the link self: the folder of the calling thread's process, whether the process is a
+// client or not.
 func (b *builder) self(tid uint32) (string, bool) {
 	pid, ok := b.SelfOf(tid)
 	return "processes/" + strconv.Itoa(pid), ok

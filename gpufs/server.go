@@ -1,6 +1,6 @@
 package gpufs
 
-// This file has a mounted filesystem until it is unmounted. mount.go makes it.
+// This file has a mounted filesystem and its unmount. mount.go makes it.
 
 import (
 	"errors"
@@ -15,16 +15,16 @@ import (
 // Server is a mounted filesystem. Its methods are safe for concurrent use.
 type Server struct {
 	point    mountPoint
-	device   string // what the kernel calls the filesystem
+	device   string // the kernel's number of the filesystem, as in /proc/self/mountinfo
 	state    *state
 	root     *dirNode
 	messages *messages
 	done     chan struct{}
-	unmount  func() error // once
+	unmount  func() error // unmountOnce, called at most once
 }
 
-// messages hands on what the library logs, until the unmount has begun: it is expected that readers
-// are cut off then.
+// messages passes the library's log lines to the daemon's logger until the unmount begins, which cuts off readers as
+// expected.
 type messages struct {
 	to     *slog.Logger // nil: they are dropped
 	ending atomic.Bool
@@ -40,17 +40,18 @@ func (m *messages) Write(p []byte) (int, error) {
 // Path returns the mount point, without symbolic links.
 func (s *Server) Path() string { return s.point.path }
 
-// Done is closed when the filesystem has gone: by Unmount, or by a user's umount.
+// Done returns a channel that is closed when the filesystem is unmounted, by Unmount or by a user.
 func (s *Server) Done() <-chan struct{} { return s.done }
 
-// unmountPatience is how long Unmount waits for readers that are inside. The whole stop of a daemon may take hardly more than a second,
-// and the helper that unmounts for a user may need some of that on a busy machine.
+// unmountPatience bounds Unmount's wait for readers inside. A daemon's whole stop has little more than a second, and
+// fusermount3 needs part of that on a busy machine.
 const unmountPatience = 500 * time.Millisecond
 
-// Unmount takes the filesystem away, also while it is in use: the next read of an open file
-// fails. It removes the directory if Mount made it. To call it again is harmless.
+// Unmount unmounts the filesystem even while it is in use: later reads of an open file fail. It removes the directory
+// if Mount made it. Further calls do nothing.
 func (s *Server) Unmount() error { return s.unmount() }
 
+// unmountOnce does the work of Unmount.
 func (s *Server) unmountOnce() error {
 	s.messages.ending.Store(true)
 	ours, covered, err := s.atPoint()
@@ -58,14 +59,14 @@ func (s *Server) unmountOnce() error {
 	case err != nil:
 		return fmt.Errorf("unmount %s: %w", s.point.path, err)
 	case covered:
-		return nil // ours, where it is still below, ends with the daemon
+		return nil // if this filesystem is still mounted below the other, it ends with the daemon
 	case ours:
 		if err := detach(s.point.path); err != nil {
 			return fmt.Errorf("unmount %s: %w", s.point.path, err)
 		}
 		select {
 		case <-s.done:
-		case <-time.After(unmountPatience): // detached, but held open; it ends with the daemon
+		case <-time.After(unmountPatience): // detached, but a process has a file open; the filesystem ends with the daemon
 		}
 	}
 	if s.point.created {
@@ -76,8 +77,8 @@ func (s *Server) unmountOnce() error {
 	return nil
 }
 
-// atPoint says what is mounted at the mount point now: this filesystem, which may be dead by an abort of its connection; another filesystem,
-// which is left alone; or nothing, because a user unmounted it.
+// atPoint reports what is mounted at the mount point now. ours: this filesystem, perhaps dead because its connection
+// was aborted. covered: another filesystem, which must stay. Neither: a user has unmounted it.
 func (s *Server) atPoint() (ours, covered bool, err error) {
 	top, err := mountedAt(s.point.path)
 	if err != nil || top == nil {
@@ -85,8 +86,8 @@ func (s *Server) atPoint() (ours, covered bool, err error) {
 	}
 	ours = top.Type == fsType && top.Device == s.device
 	select {
-	case <-s.done: // the kernel may have given its number to another one
-		alive, _ := answers(s.point.path)
+	case <-s.done: // the kernel may have reused the device number for another mount
+		alive, _ := isServed(s.point.path)
 		ours = ours && !alive
 	default:
 	}

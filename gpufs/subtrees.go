@@ -1,5 +1,8 @@
 package gpufs
 
+// This file has the folders devices/N, processes/PID, processes/PID/devices/N and jobs/ID. root.go calls it; tree.go
+// has the parts of a folder.
+
 import (
 	"io"
 	"slices"
@@ -11,12 +14,12 @@ import (
 	"github.com/gpuarb/gpuarb/internal/report"
 )
 
-// things is a directory of what is known by numbers, which comes and goes.
-func things[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
+// numberedDirectory makes a directory of things with numbers, which come and go.
+func numberedDirectory[T any](all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
 	return numberedBy(number, all, find, entryOf)
 }
 
-// numberedBy is things with names that number reads.
+// numberedBy makes such a directory; number converts a name to the number.
 func numberedBy[T any](number func(string) (uint64, bool), all func(*snapshot) ([]T, bool), find func(*snapshot, uint64) (T, bool), entryOf func(T) entry) *directory {
 	return &directory{changing: true,
 		list: func(s *snapshot) ([]entry, bool) {
@@ -38,7 +41,7 @@ func numberedBy[T any](number func(string) (uint64, bool), all func(*snapshot) (
 	}
 }
 
-// deviceNumber reads the name of a device: its index, or cpu.
+// deviceNumber converts a device's name to its index; the processor's name is cpu.
 func deviceNumber(name string) (uint64, bool) {
 	if name == accounting.IndexName(accounting.ProcessorIndex) {
 		return accounting.ProcessorIndex, true
@@ -47,14 +50,14 @@ func deviceNumber(name string) (uint64, bool) {
 	return n, ok && n < accounting.MaxGPUs
 }
 
-// devices/N
-
+// devices makes the folder devices.
 func (b *builder) devices() *directory {
 	return numberedBy(deviceNumber, func(s *snapshot) ([]figures.DeviceState, bool) { return s.Devices, true },
 		func(s *snapshot, n uint64) (figures.DeviceState, bool) { return s.device(int(n)) },
 		func(d figures.DeviceState) entry { return b.deviceEntry(d.Index) })
 }
 
+// deviceEntry makes the folder devices/N.
 func (b *builder) deviceEntry(index int) entry {
 	table := func(name string, print func(io.Writer, figures.Snapshot) error) entry {
 		return entry{name: name, text: rendered(func(w io.Writer, s figures.Snapshot) error { return print(w, onDevice(s, index)) })}
@@ -66,8 +69,8 @@ func (b *builder) deviceEntry(index int) entry {
 		})
 }
 
-// onDevice leaves one device, the leases of it, and the tickets that wait for it, those
-// that would take any device among them.
+// onDevice reduces a snapshot to one device: the device, its leases, and the tickets that wait for it or for any
+// device.
 func onDevice(s figures.Snapshot, index int) figures.Snapshot {
 	s.Devices = slices.DeleteFunc(slices.Clone(s.Devices), func(d figures.DeviceState) bool { return d.Index != index })
 	s.Leases = slices.DeleteFunc(slices.Clone(s.Leases), func(l figures.LeaseState) bool { return l.Device != index })
@@ -75,10 +78,9 @@ func onDevice(s figures.Snapshot, index int) figures.Snapshot {
 	return s
 }
 
-// processes/PID
-
+// processes makes the folder processes.
 func (b *builder) processes() *directory {
-	d := things((*snapshot).latest, func(s *snapshot, n uint64) (figures.ProcessState, bool) { return s.processByPID(int(n)) },
+	d := numberedDirectory((*snapshot).latest, func(s *snapshot, n uint64) (figures.ProcessState, bool) { return s.processByPID(int(n)) },
 		b.processEntry)
 	d.pid = func(name string) int {
 		n, _ := number(name)
@@ -87,8 +89,8 @@ func (b *builder) processes() *directory {
 	return d
 }
 
-// holding collects what a snapshot has on a process.
-func holding(s *snapshot, id processID) (report.Process, bool) {
+// processReport collects a process's figures from a snapshot.
+func processReport(s *snapshot, id processID) (report.Process, bool) {
 	p, ok := s.process(id)
 	if !ok {
 		return report.Process{}, false
@@ -96,9 +98,10 @@ func holding(s *snapshot, id processID) (report.Process, bool) {
 	return report.ProcessOf(s.Snapshot, p), true
 }
 
+// processEntry makes the folder processes/PID.
 func (b *builder) processEntry(p figures.ProcessState) entry {
 	pid := processID{p.PID, p.StartTicks}
-	find := func(s *snapshot) (report.Process, bool) { return holding(s, pid) }
+	find := func(s *snapshot) (report.Process, bool) { return processReport(s, pid) }
 	return folder(b, entry{name: strconv.Itoa(p.PID), id: identity{kind: kindProcess, id: uint64(p.PID), generation: p.StartTicks}, uid: p.UID, part: part{pid: p.PID}},
 		func(s *snapshot) bool { _, ok := s.process(pid); return ok }, find, b.process, Setting{Of: processOwner(p.PID, p.StartTicks), Device: rules.AllDevices}, func() []entry {
 			devices := numberedBy(deviceNumber,
@@ -113,31 +116,30 @@ func (b *builder) processEntry(p figures.ProcessState) entry {
 		})
 }
 
-// processes/PID/devices/N
-
+// processDeviceEntry makes the folder processes/PID/devices/N.
 func (b *builder) processDeviceEntry(p figures.ProcessState, index int) entry {
 	pid := processID{p.PID, p.StartTicks}
 	id := identity{kind: kindProcessDevice, id: uint64(p.PID), generation: p.StartTicks, device: index + 1}
 	return folder(b, entry{name: accounting.IndexName(index), id: id, uid: p.UID, part: part{pid: p.PID}}, nil, func(s *snapshot) (report.Process, bool) {
-		p, ok := holding(s, pid)
+		p, ok := processReport(s, pid)
 		q := p.On(index)
 		return q, ok && len(q.Leases) > 0
 	}, b.lease, Setting{Of: processOwner(p.PID, p.StartTicks), Device: index}, nil)
 }
 
-// jobs/ID
-
+// jobs makes the folder jobs.
 func (b *builder) jobs() *directory {
-	return things(func(s *snapshot) ([]figures.JobState, bool) { return s.Jobs, true }, (*snapshot).job, b.jobEntry)
+	return numberedDirectory(func(s *snapshot) ([]figures.JobState, bool) { return s.Jobs, true }, (*snapshot).job, b.jobEntry)
 }
 
+// jobEntry makes the folder jobs/ID.
 func (b *builder) jobEntry(j figures.JobState) entry {
 	return folder(b, entry{name: strconv.FormatUint(j.ID, 10), id: identity{kind: kindJob, id: j.ID}, uid: j.UID}, nil,
 		func(s *snapshot) (figures.JobState, bool) { return s.job(j.ID) },
 		b.job, Setting{Of: rules.Owner{Kind: rules.OfJob, ID: j.ID}, Device: rules.AllDevices}, nil)
 }
 
-// processOwner names a process whose limits can be written.
+// processOwner returns the owner of a process's limits.
 func processOwner(pid int, start uint64) rules.Owner {
 	return rules.Owner{Kind: rules.OfProcess, ID: uint64(pid), Start: start}
 }

@@ -1,17 +1,19 @@
 package gpufs
 
+// This file makes the kernel forget names of ended processes and jobs. mount.go starts it.
+
 import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fs"
 )
 
-// sweepEvery is how long the names of what has gone may stay in memory.
+// sweepEvery bounds the time for which the names of ended processes and jobs stay in memory.
 const sweepEvery = 30 * time.Second
 
-// sweep makes the kernel forget the names of processes and jobs that have gone. It
-// would keep them, and the library their nodes, until it is short of memory, which
-// on a large machine is never. It runs beside the handlers, with no lock held.
+// sweep makes the kernel forget the names of ended processes and jobs. Otherwise the kernel keeps the names, and the
+// library their nodes, until memory is short, which on a large machine never happens. sweep runs in its own goroutine
+// and holds no lock.
 func (s *Server) sweep() {
 	tick := time.NewTicker(sweepEvery)
 	defer tick.Stop()
@@ -25,7 +27,7 @@ func (s *Server) sweep() {
 	}
 }
 
-// sweepOnce returns how many names it let go.
+// sweepOnce sweeps all folders below the root once, and returns the number of forgotten names.
 func (s *Server) sweepOnce() int {
 	gone := 0
 	for _, top := range s.root.Children() {
@@ -34,6 +36,7 @@ func (s *Server) sweepOnce() int {
 	return gone
 }
 
+// sweepDir forgets the children of dir that no longer exist or that a name's reuse has replaced.
 func (s *Server) sweepDir(dir *fs.Inode) int {
 	node, ok := dir.Operations().(*dirNode)
 	if !ok {
@@ -54,8 +57,8 @@ func (s *Server) sweepDir(dir *fs.Inode) int {
 		if is, ok := there[name]; ok && is.ino() == id.Ino && is.gen() == id.Gen {
 			continue
 		}
-		// The kernel drops the name and all below it, and says so by FORGET. An
-		// error means that it does not have the name, or not any more.
+		// The kernel drops the name and everything below it, and confirms that with FORGET messages. An error means
+		// that the kernel does not have the name.
 		if errno := dir.NotifyEntry(name); errno == 0 {
 			gone++
 		}

@@ -163,7 +163,7 @@ func TestGone(t *testing.T) {
 	defer opened.Close()
 
 	v.change(func(s *figures.Snapshot) { s.Processes = s.Processes[1:] })
-	time.Sleep(2 * recentEnough)
+	time.Sleep(2 * maxRecentAge)
 	if _, err := os.Stat(dir + "/state"); !os.IsNotExist(err) {
 		t.Errorf("a file of a process that is gone: %v", err)
 	}

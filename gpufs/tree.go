@@ -1,5 +1,11 @@
 package gpufs
 
+// This file has the parts of the tree: entries, directories, and the functions that make a folder of files. root.go,
+// subtrees.go, users.go and cgroups.go use them; node.go makes nodes of entries.
+//
+// An entry is made for one answer, from a snapshot. Its functions find their process, job or device again by identity
+// each time that they run.
+
 import (
 	"bytes"
 	"context"
@@ -15,33 +21,32 @@ import (
 // The tree is described by three kinds of entries. An entry is made afresh from a
 // snapshot; what it refers to is looked up again, by identity, whenever it is used.
 
-// entry is one name in a directory.
+// entry is one name in a directory. Exactly one of dir, text, link and log is set.
 type entry struct {
 	name string
 	id   identity
 	uid  uint32
-	dir  *directory                                               // one of these
-	text func(*snapshot) ([]byte, bool)                           // false: what it tells of is gone
-	part                                                          // of a snapshot that has it, and what is in it
-	set  func(ctx context.Context, value string, by opener) error // of a file that can be written
-	link func(tid uint32) (string, bool)
-	log  History // or this: a file that only grows
+	dir  *directory                                               // a directory
+	text func(*snapshot) ([]byte, bool)                           // a file's content; false: its process or job has ended
+	part                                                          // the part of a snapshot that the entry needs
+	set  func(ctx context.Context, value string, by opener) error // takes a written value; nil: the file is read-only
+	link func(tid uint32) (string, bool)                          // the target of a symbolic link, for a calling thread
+	log  History                                                  // the content of a file that only grows
 }
 
-// part is what a snapshot has to have: all, if nothing is said.
+// part selects the content of a snapshot. The zero value selects everything.
 type part struct {
-	pid    int  // the processes with this PID
-	leases bool // the leases
+	pid    int  // the processes with this PID, their leases and jobs; 0: all
+	leases bool // the leases only
 }
 
-// identity tells nodes apart, for as long as the mount lives. It becomes the inode
-// number and generation.
+// identity distinguishes nodes for the lifetime of the mount. It becomes the inode number and the generation.
 type identity struct {
 	kind       kind
-	file       int    // which file of the directory; 0 is the directory itself
-	device     int    // 0, or the index plus one
-	id         uint64 // a PID, a job, a user, or what stands for a cgroup
-	generation uint64 // tells two processes of one PID apart
+	file       int    // number of the file in its directory; 0: the directory itself
+	device     int    // device index plus one; 0: none
+	id         uint64 // a PID, a job's number, a UID, or part of a cgroup's hash
+	generation uint64 // start time of a process, because PIDs are reused
 }
 
 type kind uint64
@@ -56,29 +61,31 @@ const (
 	kindCgroup
 )
 
-// ino packs an identity into an inode number below 2⁶³: 3 bits of kind, 6 of file,
-// 14 of device, 40 of id. A job's number that has more goes into the generation.
+// ino packs an identity into an inode number below 2⁶³: 3 bits of kind, 6 of file, 14 of device, 40 of id. Higher
+// bits of id go into the generation.
 func (i identity) ino() uint64 {
 	return uint64(i.kind)<<60 | uint64(i.file)<<54 | uint64(i.device)<<40 | i.id&(1<<40-1)
 }
 
-// gen is the generation that goes with the inode number.
+// gen returns the generation of the inode number.
 func (i identity) gen() uint64 { return i.generation ^ i.id>>40<<40 }
 
-// directory is what a directory holds.
+// directory lists and finds the entries of a directory.
 type directory struct {
-	// list returns the entries in their order; false if the directory is gone.
+	// list returns the entries in order; false: the directory is gone.
 	list func(*snapshot) ([]entry, bool)
-	// changing: what is listed comes and goes by itself, not only with the directory.
+	// changing means that entries come and go while the directory exists.
 	changing bool
-	// fixed: the entries are always the same, whatever the snapshot; it may be nil.
+	// fixed means that the entries never change. list then ignores its snapshot, which may be nil.
 	fixed bool
-	// pid tells by a name of which processes alone a snapshot suffices to find it. Nil: it takes the whole one.
+	// pid returns, for a name, the PID whose part of a snapshot suffices to find the entry. nil: the whole snapshot
+	// is needed.
 	pid func(name string) int
-	// find returns one of them. Nil: it is looked for in list.
+	// find returns the entry with a name. nil: the entry is searched in list.
 	find func(*snapshot, string) (entry, bool)
 }
 
+// entry returns the entry with a name.
 func (d *directory) entry(s *snapshot, name string) (entry, bool) {
 	if d.find != nil {
 		return d.find(s, name)
@@ -87,7 +94,7 @@ func (d *directory) entry(s *snapshot, name string) (entry, bool) {
 	return named(entries, name)
 }
 
-// named is the entry with a name.
+// named returns the entry with a name from a list.
 func named(entries []entry, name string) (entry, bool) {
 	i := slices.IndexFunc(entries, func(e entry) bool { return e.name == name })
 	if i < 0 {
@@ -96,34 +103,35 @@ func named(entries []entry, name string) (entry, bool) {
 	return entries[i], true
 }
 
-// files is how tables are printed here: nothing rounded, nothing left out.
+// files is the style of tables in files: no rounding and no omissions.
 var files report.Style
 
-// rendered is a file that prints a whole snapshot.
+// rendered makes a file's content of a function that prints a whole snapshot.
 func rendered(print func(io.Writer, figures.Snapshot) error) func(*snapshot) ([]byte, bool) {
 	return func(s *snapshot) ([]byte, bool) {
 		var b bytes.Buffer
 		if err := print(&b, s.Snapshot); err != nil {
-			return nil, false // a buffer takes everything
+			return nil, false // never happens: a buffer accepts all writes
 		}
 		return b.Bytes(), true
 	}
 }
 
-// builder makes the entries; it holds what does not change.
+// builder makes the entries. Its fields do not change.
 type builder struct {
 	Options
-	uid     uint32 // of what belongs to the daemon
+	uid     uint32 // owner of the daemon's own files
 	device  []report.Field[figures.DeviceState]
 	process []report.Field[report.Process]
 	lease   []report.Field[report.Process]
 	job     []report.Field[figures.JobState]
 	user    []report.Field[figures.UserState]
-	group   []fieldOfCgroup
+	group   []cgroupField
 }
 
-type fieldOfCgroup = report.Field[figures.CgroupState]
+type cgroupField = report.Field[figures.CgroupState]
 
+// newBuilder makes a builder for files of the user uid.
 func newBuilder(uid uint32, o Options) *builder {
 	return &builder{
 		Options: o, uid: uid,
@@ -136,16 +144,18 @@ func newBuilder(uid uint32, o Options) *builder {
 	}
 }
 
-// number reads a name that is a number in its only spelling.
+// number parses a number; it accepts only the shortest spelling, so that each number has one name.
 func number(name string) (uint64, bool) {
 	n, err := strconv.ParseUint(name, 10, 63)
 	return n, err == nil && strconv.FormatUint(n, 10) == name
 }
 
+// byName orders entries by their names.
 func byName(a, b entry) int { return strings.Compare(a.name, b.name) }
 
-// within makes entries those of a folder: with its identity, but for the file, its owner and its processes. It sorts them.
-func within(of entry, entries []entry) []entry {
+// finishFolder sorts the entries of a folder and gives them the folder's owner, its part of a snapshot, and an
+// identity each.
+func finishFolder(of entry, entries []entry) []entry {
 	slices.SortFunc(entries, byName)
 	for i := range entries {
 		e := &entries[i]
@@ -158,8 +168,8 @@ func within(of entry, entries []entry) []entry {
 	return entries
 }
 
-// values makes a file of each field of a thing that find finds.
-func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []entry {
+// fieldFiles makes a file of each field of the object that find returns.
+func fieldFiles[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []entry {
 	entries := make([]entry, 0, len(fields)+2)
 	for _, f := range fields {
 		entries = append(entries, entry{name: f.Name, text: func(s *snapshot) ([]byte, bool) {
@@ -173,8 +183,8 @@ func values[T any](fields []report.Field[T], find func(*snapshot) (T, bool)) []e
 	return entries
 }
 
-// folder makes an entry a directory that is there as long as find finds its thing, or, where that costs less to say, as there says (else
-// nil): with a file for each field, of which some can be written, and what more there is.
+// folder makes the entry `of` a directory with a file for each field, of which some can be written, and the entries
+// of more. The directory exists while there returns true; nil: while find finds its object.
 func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*snapshot) (T, bool), fields []report.Field[T], setting Setting, more func() []entry) entry {
 	if there == nil {
 		there = func(s *snapshot) bool { _, ok := find(s); return ok }
@@ -183,11 +193,11 @@ func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*
 		if !there(s) {
 			return nil, false
 		}
-		entries := values(fields, find)
+		entries := fieldFiles(fields, find)
 		if more != nil {
 			entries = append(entries, more()...)
 		}
-		return within(of, b.knobs(entries, setting)), true
+		return finishFolder(of, b.makeWritable(entries, setting)), true
 	}}
 	if of.pid != 0 {
 		of.dir.pid = func(string) int { return of.pid }
@@ -195,8 +205,8 @@ func folder[T any](b *builder, of entry, there func(*snapshot) bool, find func(*
 	return of
 }
 
-// knobs makes those of the entries writable that set a live limit of s.Of.
-func (b *builder) knobs(entries []entry, s Setting) []entry {
+// makeWritable makes those entries writable that set a live limit of s.Of.
+func (b *builder) makeWritable(entries []entry, s Setting) []entry {
 	if b.Control == nil {
 		return entries
 	}
@@ -213,5 +223,5 @@ func (b *builder) knobs(entries []entry, s Setting) []entry {
 	return entries
 }
 
-// maxCommand is the longest text that is taken for a limit.
+// maxCommand is the most bytes in one write to a limit.
 const maxCommand = 4096

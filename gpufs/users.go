@@ -1,5 +1,7 @@
 package gpufs
 
+// This file has the folders users/NAME. root.go calls it; tree.go has the parts of a folder.
+
 import (
 	"strconv"
 	"strings"
@@ -8,8 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// users/NAME
-
+// users makes the folder users.
 func (b *builder) users() *directory {
 	return &directory{changing: true, list: func(s *snapshot) ([]entry, bool) {
 		list, named := make([]entry, 0, len(s.Users)), make(map[string]int, len(s.Users))
@@ -17,13 +18,14 @@ func (b *builder) users() *directory {
 			named[u.Name]++
 		}
 		for _, u := range s.Users {
-			list = append(list, b.userEntry(folderOf(u, named[u.Name]), u))
+			list = append(list, b.userEntry(folderName(u, named[u.Name]), u))
 		}
 		return list, true
 	}}
 }
 
-// userEntry is a user's folder. It belongs to the daemon's user: what limits all programs of a user is not his to raise.
+// userEntry makes a user's folder. Its files belong to the daemon's user, because a user may not raise the limit of
+// all of the user's programs.
 func (b *builder) userEntry(name string, u figures.UserState) entry {
 	return folder(b, entry{name: name, id: identity{kind: kindUser, id: uint64(u.UID)}, uid: b.uid}, nil,
 		func(s *snapshot) (figures.UserState, bool) { return s.user(u.UID) },
@@ -34,9 +36,9 @@ func (s *snapshot) user(uid uint32) (figures.UserState, bool) {
 	return numbered(s.Users, uid, func(u *figures.UserState) uint32 { return u.UID })
 }
 
-// folderOf is what the folder of a user is called whose name so many have: as he is, where that is a name for a file, no number
-// and his alone; else by his number.
-func folderOf(u figures.UserState, named int) string {
+// folderName returns the name of a user's folder: the user's name if it is a valid file name, is not a number, and
+// belongs to one user only. Otherwise it is the UID. named is the number of users with that name.
+func folderName(u figures.UserState, named int) string {
 	_, isNumber := number(u.Name)
 	if named > 1 || isNumber || u.Name == "" || u.Name == "." || u.Name == ".." || len(u.Name) > 255 || strings.ContainsAny(u.Name, "/\x00\n") {
 		return strconv.FormatUint(uint64(u.UID), 10)

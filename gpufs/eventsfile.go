@@ -1,5 +1,9 @@
 package gpufs
 
+// This file has the file events. Unlike the other files it has a size, which only grows. The content at an offset
+// never changes; it may only be dropped. Programs can therefore read it like a log file: to its end, and later from
+// there on. The daemon implements History, see options.go.
+
 import (
 	"context"
 	"sync"
@@ -12,10 +16,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// The file events: unlike the others it has a size, which only grows, and what it holds at an offset never changes,
-// except that it may be dropped. So it can be read like a log file: to its end, and on from there whenever it has grown.
-
-// logNode is the file.
+// logNode is the node of the file.
 type logNode struct {
 	fs.Inode
 	readOnly
@@ -31,9 +32,10 @@ var (
 	_ fs.FileReader    = (*logHandle)(nil)
 )
 
-// show is what stat shows. With no blocks, cp would take it for a file of holes.
-func (n *logNode) show(out *fuse.Attr) {
-	n.attributes.show(out)
+// fill writes the attributes. It sets a number of blocks, because cp would take a file without blocks for a sparse
+// file.
+func (n *logNode) fill(out *fuse.Attr) {
+	n.attributes.fill(out)
 	size, last := n.history.Size()
 	out.Size, out.Blocks = uint64(size), uint64(size+511)/512
 	if !last.IsZero() {
@@ -41,16 +43,16 @@ func (n *logNode) show(out *fuse.Attr) {
 	}
 }
 
-// Getattr tells how long the file is by now.
+// Getattr returns the present size.
 func (n *logNode) Getattr(_ context.Context, _ fs.FileHandle, out *fuse.AttrOut) syscall.Errno {
-	n.show(&out.Attr)
+	n.fill(&out.Attr)
 	return 0
 }
 
-// Fsync has nothing to do.
+// Fsync does nothing, because a read-only file has nothing to write.
 func (n *logNode) Fsync(context.Context, fs.FileHandle, uint32) syscall.Errno { return 0 }
 
-// Open refuses whoever wants to write.
+// Open refuses to open the file for writing.
 func (n *logNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, syscall.Errno) {
 	if flags&syscall.O_ACCMODE != syscall.O_RDONLY || flags&syscall.O_TRUNC != 0 {
 		return nil, 0, syscall.EACCES
@@ -58,20 +60,22 @@ func (n *logNode) Open(_ context.Context, flags uint32) (fs.FileHandle, uint32, 
 	return &logHandle{history: n.history}, fuse.FOPEN_DIRECT_IO | fuse.FOPEN_NOFLUSH, 0
 }
 
-// logHandle is one open of the file. A sequential read, from the beginning or on from where the last one ended, skips gaps:
-// it gets a line that says so in the place of each, and from there on the handle's offsets are smaller than the history's. A read
-// at any other offset, as tail does to find the last lines, uses the history's offsets, and gets blanks in a gap.
+// logHandle is one open of the file.
+//
+// A sequential read starts at 0 or where the last read ended. It gets a line in place of each gap that reports the
+// lost bytes. After that line the handle's offsets are smaller than the history's. A read at another offset, such as
+// tail's search for the last lines, uses the history's offsets and gets spaces in a gap.
 type logHandle struct {
 	history History
 
-	mu      sync.Mutex // orders the reads of processes that share the descriptor
-	shift   int64      // the history's offset less the handle's
-	marker  []byte     // the last line that said so,
-	at      int64      // and its offset for the handle
-	reached int64      // where the last read ended
+	mu      sync.Mutex // guards the fields below: several processes may share the descriptor
+	shift   int64      // history offset minus handle offset
+	marker  []byte     // the last line that reported a gap
+	at      int64      // offset of marker, in the handle's offsets
+	reached int64      // end of the last read, in the handle's offsets
 }
 
-// Read reads up to the current end; at the end it returns nothing.
+// Read reads up to the present end of the history. At the end it returns no bytes.
 func (h *logHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadResult, syscall.Errno) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -91,7 +95,7 @@ func (h *logHandle) Read(_ context.Context, dest []byte, off int64) (fuse.ReadRe
 	return fuse.ReadResultData(dest[:n]), 0
 }
 
-// read copies one piece, from an offset of the handle; 0: there is no more.
+// read copies one piece from an offset of the handle, and returns its length; 0: the end.
 func (h *logHandle) read(dst []byte, off int64, onward bool) int {
 	if i := off - h.at; i >= 0 && i < int64(len(h.marker)) {
 		return copy(dst, h.marker[i:])
