@@ -14,8 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// mistake is something a user does wrong: the command, what it must say on
-// stderr (every part of it), and its exit status. Nothing goes to stdout.
+// mistake is a command with a user's mistake: the command, the texts that stderr must contain,
+// and its exit status. Nothing may go to stdout.
 type mistake struct {
 	name string
 	cmd  *exec.Cmd
@@ -41,7 +41,7 @@ func (c mistake) check(t *testing.T) {
 	})
 }
 
-// daemon is gpuarbd on a machine, for a start that must fail.
+// daemon returns a gpuarbd command on a machine, for a start that must fail.
 func daemon(t *testing.T, m *rig.Machine, args ...string) *exec.Cmd {
 	return m.Command(m.Env(), rig.Build(t, "gpuarbd"), args...)
 }
@@ -115,7 +115,7 @@ func TestNoGPUAtAll(t *testing.T) {
 	}
 }
 
-// TestRootless: a user's own daemon, in XDG_RUNTIME_DIR, found without a flag.
+// TestRootless: an ordinary user can run a daemon in XDG_RUNTIME_DIR, and programs find it without a flag.
 func TestRootless(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Stopped: true, NoMount: true})
@@ -172,8 +172,8 @@ func TestRootless(t *testing.T) {
 		[]string{filepath.Join(runtime, "gpuarb/gpuarb.sock"), "/run/gpuarb/gpuarb.sock"}, 69}.check(t)
 }
 
-// portable copies what another user runs into the machine's folder: the checkout
-// may lie where only its owner may look.
+// portable copies the programs that another user runs into the machine's folder, because the checkout
+// may be readable only by its owner.
 func portable(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	build := filepath.Join(m.Dir, "build")
@@ -193,7 +193,7 @@ func portable(t *testing.T, m *rig.Machine) string {
 	return build
 }
 
-// nobody gives a folder and what is in it to the user nobody.
+// nobody gives a folder and its content to the user nobody.
 func nobody(t *testing.T, dir string) {
 	t.Helper()
 	if err := bounded.Command(t, bounded.Patience, "chown", "-R", "65534:65534", dir).Run(); err != nil {

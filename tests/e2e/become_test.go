@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestJobOfTheProgramItself checks that with --exec the job lives as long as the program that replaced gpuarb, and as
-// the processes that the program leaves behind, also over restarts of the daemon; and that the job then gives back its
+// TestJobOfTheProgramItself checks a job started with --exec. It lives as long as the program that replaced gpuarb, and as
+// the processes that the program leaves behind, also over restarts of the daemon. Then it gives back its
 // reservation.
 func TestJobOfTheProgramItself(t *testing.T) {
 	t.Parallel()

@@ -12,9 +12,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPastTheLibraryInAJob makes a job start a program that bypasses the library in one of several ways, and so is not limited. It
-// checks that tables and events list the program under the job and name the bypass; and that gpuarb run tells of it once while
-// the program runs and once at the end, and does not say there that no GPU memory was used.
+// TestPastTheLibraryInAJob starts, in a job, a program that bypasses the library in one of several ways, and so is not limited.
+// Tables and events must list the program under the job and name the bypass. gpuarb run must report it once while
+// the program runs and once at the end, where it must not say that no GPU memory was used.
 func TestPastTheLibraryInAJob(t *testing.T) {
 	t.Parallel()
 	program := cudaprog(t, "dlsym")

@@ -10,16 +10,16 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestEveryWayToTheDriverIsCaught: found by dlsym, linked, or by nothing but
-// cuGetProcAddress_v2, loaded once or twice, each call that takes memory or a
-// stream is admitted.
+// TestEveryWayToTheDriverIsCaught: every call that takes memory or a stream is admitted, whether the program finds it by dlsym, by linking or only by
+// cuGetProcAddress_v2, and whether it loads the driver once or
+// twice.
 func TestEveryWayToTheDriverIsCaught(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
 	for _, how := range []string{"dlsym", "link", "gpa"} {
 		for _, reload := range []bool{false, true} {
 			if reload && how == "link" {
-				continue // what is linked stays
+				continue // a linked driver stays loaded
 			}
 			t.Run(fmt.Sprintf("%s/reload=%v", how, reload), func(t *testing.T) {
 				p := m.Interact(m.Gpuarb("run", "--memory", "10M", "--streams", "2", "--", cudaprog(t, how)))
@@ -70,7 +70,7 @@ print("alloc", cudaext.alloc(1))
 	}
 }
 
-// systemCalls counts the system calls of a program that does what a script says and prints want. options are strace's.
+// systemCalls counts the system calls of a program that runs a script and must print want. options are strace's.
 func systemCalls(t *testing.T, m *rig.Machine, env []string, script, want string, options ...string) int {
 	t.Helper()
 	trace := filepath.Join(m.Dir, "strace")
@@ -85,9 +85,9 @@ func systemCalls(t *testing.T, m *rig.Machine, env []string, script, want string
 	return strings.Count(string(text), "\n")
 }
 
-// TestSteadyProgramMakesNoSystemCalls counts the system calls of a program with a
-// million pairs of alloc and free of admitted blocks more than another has. The
-// pointer table maps its parts as they are first used, hence the hundred thousand.
+// TestSteadyProgramMakesNoSystemCalls compares the system calls of two programs, one of which has a
+// million more pairs of alloc and free of admitted blocks. The
+// pointer table maps its parts at first use, so the comparison begins after a hundred thousand pairs.
 func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
@@ -102,8 +102,8 @@ func TestSteadyProgramMakesNoSystemCalls(t *testing.T) {
 	}
 }
 
-// TestQuestionsOfNVML counts the system calls of a program that asks NVML a thousand times more than another how much memory is
-// free. NVML makes some for each question; the library adds none, but for those by which it asks once a second which device that is.
+// TestQuestionsOfNVML compares the system calls of two programs, one of which asks NVML for the free memory a thousand times more often.
+// NVML makes some system calls for each query. The library adds only those by which it looks up the device once a second.
 func TestQuestionsOfNVML(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})

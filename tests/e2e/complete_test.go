@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestCompletion: bash, zsh and fish, with what is installed for them, offer the processes, jobs, tickets and devices that
-// a running daemon has, each with what it is.
+// TestCompletion: with the installed completion files, bash, zsh and fish offer the processes, jobs, tickets and devices of
+// a running daemon, each with a description.
 func TestCompletion(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, NoMount: true,
@@ -21,7 +21,7 @@ func TestCompletion(t *testing.T) {
 	}
 	holder := begin("train-a")
 	holder.Want("alloc a 8G", "ok")
-	hostile := begin("$(touch came)") // is offered by its number alone
+	hostile := begin("$(touch came)") // offered by its number alone, because a shell could run its name
 	first, second := begin("eval-b"), begin("eval-c")
 	for i, p := range []*rig.Program{first, second} {
 		p.Tell("alloc b 4G")
@@ -35,7 +35,7 @@ func TestCompletion(t *testing.T) {
 	}
 	for _, row := range []struct {
 		line  string
-		wants [][2]string // a word, and how its description begins
+		wants [][2]string // a word, and the beginning of its description
 	}{
 		{"gpuarb limit ", [][2]string{pid(holder, "train-a"), {fmt.Sprint(hostile.PID()), user + ": $(touch came): "}}},
 		{"gpuarb limit --device ", [][2]string{{"0", state.Devices[0].Name + ", 8 GiB"}}},
@@ -81,7 +81,7 @@ func completed(m *rig.Machine, shell, line string, wants [][2]string) (shown str
 	pattern := ""
 	for _, want := range wants {
 		pattern = regexp.QuoteMeta(want[0]) + `[ \t]+(\(|-- )?` + regexp.QuoteMeta(want[1])
-		if len(wants) == 1 && shell != "fish" { // the only one is put into the line
+		if len(wants) == 1 && shell != "fish" { // a shell completes the line with the only match
 			pattern = regexp.QuoteMeta(line + want[0])
 		}
 		offered := regexp.MustCompile(pattern)
@@ -93,12 +93,12 @@ func completed(m *rig.Machine, shell, line string, wants [][2]string) (shown str
 	return shown
 }
 
-// share is the folder of what is installed for shells.
+// share returns the folder with the files that are installed for shells.
 func share(m *rig.Machine) string {
 	return filepath.Join(filepath.Dir(rig.Build(m.T, "gpuarb")), "share")
 }
 
-// interactive is a script that becomes a shell at its prompt, as a login with gpuarb installed has it.
+// interactive returns a script that starts a shell at its prompt, as after a login on a machine with gpuarb installed.
 func interactive(m *rig.Machine, shell string) string {
 	m.T.Helper()
 	path := "PATH=" + filepath.Dir(share(m)) + ":$PATH\n"

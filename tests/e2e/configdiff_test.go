@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestConfigDiff: what is changed live, and what is changed in the file until it is read again, is told, and nothing else;
-// what /gpu/config shows can be used in the place of the file.
+// TestConfigDiff: config diff shows exactly the live changes, and the changes of the file that were not reloaded yet.
+// The content of /gpu/config can be used as the configuration file.
 func TestConfigDiff(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Config: "schema_version = 1\n[[rule]]\nname = \"lab\"\nmatch.user = \"nobody\"\nmemory.max = \"4G\"\n"})
@@ -72,7 +72,7 @@ func TestConfigDiff(t *testing.T) {
 		t.Fatal(err)
 	}
 	rig.Eventually(t, "the file is read again", func() bool { return strings.Contains(m.Read("config"), `on_full = "wait"`) })
-	diff(live[1:]...) // of a rule until then
+	diff(live[1:]...) // live changes of a rule last until the reload
 	edit(file, func(string) string { return "schema_version = 1\nnonsense = 1\n" })
 	if r := rig.Run(t, m.Gpuarb("config", "diff")); r.Code != 78 || !strings.Contains(r.Stderr, file+":2: ") {
 		t.Errorf("with a mistake in the file: exit status %d\n%s%s", r.Code, r.Stdout, r.Stderr)

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPIDOfANamespace: a program in a PID namespace of its own is shown with the PID that it has there, and the columns for
-// that stand in gpuarb ps as long as there is one.
+// TestPIDOfANamespace: a program in a PID namespace of its own is shown with its PID in that namespace too. gpuarb ps has the columns for
+// that only while such a program exists.
 func TestPIDOfANamespace(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// anotherCopy copies a simulated library to a folder below the machine's, and returns the path.
+// anotherCopy copies a simulated library to a folder inside the machine's folder, and returns the path.
 func anotherCopy(t *testing.T, m *rig.Machine, folder, library string) string {
 	t.Helper()
 	path := filepath.Join(m.Dir, folder, library)
@@ -92,8 +92,8 @@ func TestClosedCopyIsGone(t *testing.T) {
 	p.End()
 }
 
-// TestCopyKeepsItsPlace closes the first of two copies and looks the functions of the other one up again. It checks that
-// the functions which the program had before are still limited, and nothing is said of a second copy.
+// TestCopyKeepsItsPlace closes the first of two copies of the driver and looks up the functions of the other copy again. The
+// functions that the program had before must still be limited, and no message may mention a second copy.
 func TestCopyKeepsItsPlace(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -160,8 +160,8 @@ func TestTwoCopiesThatWork(t *testing.T) {
 	}
 }
 
-// TestOneCopyTooMany loads more copies than the library has places for. It checks that stderr names the first copy that
-// has none, once, and that the held copy is still limited.
+// TestOneCopyTooMany loads more copies of the driver than the library can track. Stderr must name the first untracked copy
+// once, and the held copy must still be limited.
 func TestOneCopyTooMany(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

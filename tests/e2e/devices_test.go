@@ -15,11 +15,11 @@ import (
 
 const (
 	gib     = 1 << 30
-	anybody = 65534 // the user that is nobody in particular
+	anybody = 65534 // UID and GID of the user nobody
 )
 
-// forProbe makes the daemon start a copy of its probe, with a copy of the driver, that every user may read. A daemon of root's
-// starts its probe without privileges, and the checkout may lie in a folder that only its owner may open.
+// forProbe makes the daemon start a copy of its probe, with a copy of the driver, that every user may read. A daemon that runs as root
+// starts its probe without privileges, and the checkout may be in a folder that only its owner may open.
 func forProbe(m *rig.Machine) {
 	library := m.OtherUser(anybody).Program("libgpuarb.so")
 	m.Arm("GPUARB_LIB="+library, "LD_LIBRARY_PATH="+filepath.Dir(library))
@@ -46,8 +46,8 @@ func holdsToTheByte(t *testing.T, m *rig.Machine) {
 	p.End()
 }
 
-// TestNVMLDoesNotKnowTheMemory checks GPUs whose memory NVML does not tell, such as those that share the processor's memory. The
-// daemon lists the GPU with the memory that CUDA tells, or that the configuration sets, which comes first; and budgets hold.
+// TestNVMLDoesNotKnowTheMemory checks GPUs whose memory NVML does not report, such as those that share the processor's memory. The
+// daemon lists such a GPU with the memory that the configuration sets, or else with the memory that CUDA reports. Budgets hold.
 func TestNVMLDoesNotKnowTheMemory(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

@@ -14,7 +14,7 @@ import (
 // finding is the result of one check in the output of `gpuarb doctor --json`.
 type finding struct{ Check, Verdict, Text, Advice string }
 
-// doctor runs it on a machine, with more environment, and returns its findings by their check.
+// doctor runs gpuarb doctor on a machine with more variables, and returns its findings by the names of the checks.
 func doctor(m *rig.Machine, env ...string) map[string]finding {
 	m.T.Helper()
 	command := m.Gpuarb("doctor", "--json")
@@ -38,7 +38,7 @@ func doctor(m *rig.Machine, env ...string) map[string]finding {
 	return byCheck
 }
 
-// says compares a finding: all of the words must be in it.
+// says compares a finding's verdict, and checks that its text has all of the words.
 func says(t *testing.T, f finding, verdict string, words ...string) {
 	t.Helper()
 	for _, word := range words {
@@ -51,8 +51,8 @@ func says(t *testing.T, f finding, verdict string, words ...string) {
 	}
 }
 
-// TestDoctorSeesWhatIsCaught: each interface that is there is caught, and to look at it takes nothing of a device: no
-// lease, and no slot where there is none left.
+// TestDoctorSeesWhatIsCaught: doctor reports each installed interface as caught. Its checks take nothing of a device: no
+// lease, and no slot, so it works even if no slot is free.
 func TestDoctorSeesWhatIsCaught(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,2G", NoMount: true, CPU: true, Config: "schema_version = 1\n[defaults]\nslots.max = 1\n"})
@@ -110,8 +110,8 @@ func TestDoctorOnOddDrivers(t *testing.T) {
 	}
 }
 
-// driverHere asks the CUDA driver that programs find on this machine, if there is one, and returns what doctor has to
-// say of that driver: the verdict and a part of the text.
+// driverHere calls this machine's own CUDA driver, if there is one, and returns what doctor must
+// say about it: the verdict and a part of the text.
 func driverHere(t *testing.T) (verdict, text string) {
 	t.Helper()
 	const ask = `
@@ -139,7 +139,7 @@ except OSError as error:
 	}
 }
 
-// TestDoctorSeesGPUsThatTheDaemonDoesNot: a daemon that was started where there was no driver, and a shell that has one.
+// TestDoctorSeesGPUsThatTheDaemonDoesNot: the daemon was started without a driver, and the shell that runs doctor has a driver.
 func TestDoctorSeesGPUsThatTheDaemonDoesNot(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true})
@@ -147,7 +147,7 @@ func TestDoctorSeesGPUsThatTheDaemonDoesNot(t *testing.T) {
 	says(t, doctor(m, "SIMCUDA_DEVICES=1G,1G", "SIMCUDA_DIR="+t.TempDir())["devices"], "wrong", "the daemon knows no GPU", "NVML has 2 here", "/build/sim", "ldconfig")
 }
 
-// TestDoctorMissesParts: a library that does not load, one without the probe beside it, and one that Vulkan's loader is not told of.
+// TestDoctorMissesParts: doctor reports a library that does not load, a library without its probe, and one that Vulkan's loader does not know.
 func TestDoctorMissesParts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

@@ -10,14 +10,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// Bytes that one upload of a frame takes: the simulated driver's pitch is a
-// multiple of 512, NV12 has one and a half planes.
+// Bytes of one uploaded frame: the simulated driver's pitch is a
+// multiple of 512, and NV12 has one and a half planes.
 const (
 	nv12At1080p = 2048 * 1080 * 3 / 2 // width 1920 → pitch 2048
 	nv12At360p  = 1024 * 360 * 3 / 2  // width 640 → pitch 1024
 )
 
-// source makes frames of a moving test picture.
+// source returns ffmpeg arguments for frames of a moving test picture.
 func source(size string, frames int) []string {
 	return []string{"-nostdin", "-v", "error", "-f", "lavfi", "-i", "testsrc2=size=" + size + ":rate=25",
 		"-frames:v", fmt.Sprint(frames)}
@@ -30,7 +30,7 @@ const (
 		"[c]hwupload_cuda,hwdownload,format=nv12[z];[x][y]hstack[xy];[xy][z]hstack"
 )
 
-// framemd5 runs ffmpeg and returns its frames' checksums.
+// framemd5 runs ffmpeg and returns the checksums of its frames.
 func framemd5(t *testing.T, cmd *exec.Cmd) string {
 	t.Helper()
 	r := rig.Run(t, cmd)
@@ -58,8 +58,8 @@ func TestFramesAreTheSameUnderTheShim(t *testing.T) {
 	}
 }
 
-// peakOf runs three uploads without any shim and asks the driver for the most
-// that they held at once.
+// peakOf runs three uploads without any shim and returns the most bytes that they held
+// at once, by the driver's count.
 func peakOf(t *testing.T, m *rig.Machine, args []string) uint64 {
 	t.Helper()
 	m.Sim("reset-peak")
@@ -87,7 +87,7 @@ func TestExactPeakFitsAndOneByteLessDoesNot(t *testing.T) {
 	if got := m.SimNumber("peak", "0"); got != peak {
 		t.Errorf("with the exact peak the driver saw %d, want %d", got, peak)
 	}
-	m.Sim("fail", "cuMemAlloc_v2:1000000:1") // hits nothing; from here on its calls are counted
+	m.Sim("fail", "cuMemAlloc_v2:1000000:1") // a fault that never comes, so that the driver counts the calls
 	m.Sim("fail", "cuMemFree_v2:1000000:1")
 	r := run(peak - 1)
 	if r.Code == 0 || !strings.Contains(r.Stderr, "CUDA_ERROR_OUT_OF_MEMORY") {
@@ -104,7 +104,7 @@ func TestExactPeakFitsAndOneByteLessDoesNot(t *testing.T) {
 	}
 }
 
-// calls reads from `simcuda faults` how many calls of a function were counted.
+// calls returns the count of a function's calls from the output of `simcuda faults`.
 func calls(faults, function string) int {
 	for _, line := range strings.Split(faults, "\n") {
 		n := 0
@@ -156,7 +156,7 @@ func TestLeasesShowARunningProgramToTheByte(t *testing.T) {
 	}
 }
 
-// row returns the one row of leases by column.
+// row returns the only row of leases, by column.
 func row(t *testing.T, m *rig.Machine, rows int) map[string]string {
 	t.Helper()
 	lines := strings.Split(strings.TrimSpace(m.Read("leases")), "\n")

@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestUploadsToTwoDevices: in one graph, with threads of its own, each device by its own budget.
+// TestUploadsToTwoDevices: one filter graph uploads to two devices in threads of its own, and each device has its own budget.
 func TestUploadsToTwoDevices(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -52,8 +52,8 @@ func TestUploadsToTwoDevices(t *testing.T) {
 // address matches the addresses in ffmpeg's messages, which differ in each run.
 var address = regexp.MustCompile(` @ 0x[0-9a-f]+`)
 
-// TestFfmpegFailsAsWithoutTheShim: where the driver lacks something, or the device is not there,
-// ffmpeg says and does the same, whether it goes on without or gives up.
+// TestFfmpegFailsAsWithoutTheShim: if the driver lacks a function, or the device is missing,
+// ffmpeg prints and does the same with the shim as without, whether it goes on or gives up.
 func TestFfmpegFailsAsWithoutTheShim(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

@@ -13,10 +13,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// GStreamer looks at its plugins in a process of their own, then has a thread for each branch of a
-// pipeline. An uploading element keeps one frame on the device, each element there has a stream.
+// GStreamer inspects its plugins in a process of their own, and then has a thread for each branch of a
+// pipeline. An uploading element keeps one frame on the device, and each element on the device has a stream.
 
-// pipeline is a test picture that goes up to the device and down again in each of the branches.
+// pipeline returns a pipeline in which each branch uploads a test picture to the device and downloads it again.
 func pipeline(source string, sinks ...string) []string {
 	text := source + " ! video/x-raw,width=640,height=360,format=NV12 ! tee name=t"
 	for _, sink := range sinks {
@@ -25,7 +25,7 @@ func pipeline(source string, sinks ...string) []string {
 	return append([]string{"-q"}, strings.Fields(text)...)
 }
 
-// gst has a command find the decoder's stand-in beside the driver, and a registry of its own.
+// gst gives a command the decoder's stand-in beside the driver, and a plugin registry of its own.
 func gst(t *testing.T, m *rig.Machine, cmd *exec.Cmd) *exec.Cmd {
 	t.Helper()
 	cmd.Env = append(cmd.Env, "GST_REGISTRY="+filepath.Join(m.Dir, "registry.bin"),
@@ -42,7 +42,7 @@ func TestGStreamersFramesAndPeak(t *testing.T) {
 		_ = os.Remove(frames)
 		m.Sim("reset-peak")
 		r := rig.Run(t, gst(t, m, cmd))
-		text, _ := os.ReadFile(frames) // a run that fails may make none
+		text, _ := os.ReadFile(frames) // a failed run may have written none
 		return r, string(text)
 	}
 	budgeted := func(budget uint64) *exec.Cmd {
@@ -75,8 +75,8 @@ func TestGStreamersFramesAndPeak(t *testing.T) {
 	zero(t, m)
 }
 
-// TestGStreamerRunning: a pipeline at work is in the ledger to the byte and to the stream, goes on
-// when its budget is lowered below what it holds, and leaves nothing.
+// TestGStreamerRunning: the ledger has a running pipeline's memory to the byte, and each stream. The pipeline goes on
+// when its budget is lowered below its memory, and leaves nothing at its end.
 func TestGStreamerRunning(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -90,7 +90,7 @@ func TestGStreamerRunning(t *testing.T) {
 	var h rig.Held
 	rig.Eventually(t, "both branches have a frame on the device, each of the four elements a stream", func() bool {
 		held := m.Held()
-		if len(held) != 1 { // while plugins are looked at there are others
+		if len(held) != 1 { // GStreamer's plugin inspection runs in further processes
 			return false
 		}
 		h = held[0]

@@ -8,13 +8,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestHalide: code that was compiled a moment ago finds the driver through the library all the
-// same, to the byte; refused, the program ends as it does where the device itself is full.
+// TestHalide: code that was compiled at run time also finds the driver through the library, and is limited
+// to the byte. When it is refused, the program ends as it does on a full device.
 func TestHalide(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
 	const script = "testdata/halide_memory.py"
-	const bytes, one = "1048576", 1048576 // a size that its own cache does not round up
+	const bytes, one = "1048576", 1048576 // a size that Halide's own cache does not round up
 	for name, cmd := range map[string]*exec.Cmd{
 		"bare":    m.Command(m.Env(), python(), script, bytes),
 		"preload": m.Command(m.PreloadEnv(), python(), script, bytes),
@@ -49,7 +49,7 @@ func TestHalide(t *testing.T) {
 	if !strings.Contains(first, "): out of memory on GPU ") || rest != bare.Stderr || refused.Stdout != bare.Stdout {
 		t.Errorf("refused by the budget: %+v\nby the device: %+v", refused, bare)
 	}
-	if bare.Code != -1 || refused.Code != 128+6 { // it aborts
+	if bare.Code != -1 || refused.Code != 128+6 { // Halide aborts
 		t.Errorf("it ends with %d, by the device %d", refused.Code, bare.Code)
 	}
 	zero(t, m)

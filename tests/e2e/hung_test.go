@@ -81,8 +81,8 @@ func TestStopBeforeItIsReady(t *testing.T) {
 	m.Start()
 }
 
-// silentFile is a file whose reader hangs until it is released, beyond the reach of signals:
-// the kernel waits for an answer to what a filesystem has taken on.
+// silentFile is a file whose reader hangs until the test releases it. Signals cannot interrupt the reader,
+// because the kernel waits for the answer to a started filesystem request.
 type silentFile struct {
 	fs.Inode
 	asked   chan struct{} // closed when a process reads the file
@@ -100,7 +100,7 @@ func (f *silentFile) Read(_ context.Context, _ fs.FileHandle, _ []byte, _ int64)
 	return fuse.ReadResultData(nil), 0
 }
 
-// silence mounts a silentFile and has NVML read it for a device.
+// silence mounts a silentFile and makes NVML read it for a device.
 func silence(m *rig.Machine, device int) *silentFile {
 	m.T.Helper()
 	dir := filepath.Join(m.Dir, "silent")
@@ -131,8 +131,8 @@ func silence(m *rig.Machine, device int) *silentFile {
 	return file
 }
 
-// TestStopBesideAThreadThatCannotDie: a thread sleeps in the driver where no signal reaches it.
-// The daemon's process cannot end, and yet its place is free for the next one.
+// TestStopBesideAThreadThatCannotDie: a thread sleeps in the driver, and no signal can reach it.
+// The daemon's process cannot end, but the next daemon can take its place.
 func TestStopBesideAThreadThatCannotDie(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G"})
 	p := holder(m, 1, "256M")
@@ -152,7 +152,7 @@ func TestStopBesideAThreadThatCannotDie(t *testing.T) {
 		mounts, err := os.ReadFile("/proc/self/mountinfo")
 		return err == nil && !strings.Contains(string(mounts), " "+m.Mount+" ")
 	})
-	rig.Eventually(t, "it is dying", func() bool { return stateOf(old) == 'Z' || threadsOf(old) == 1 }) // it may be its first thread that cannot die
+	rig.Eventually(t, "it is dying", func() bool { return stateOf(old) == 'Z' || threadsOf(old) == 1 }) // the thread that cannot die may be the first one
 	if _, err := inside.ReadAt(make([]byte, 1), 0); err == nil {
 		t.Error("what it had mounted is still read")
 	}
@@ -174,13 +174,13 @@ func TestStopBesideAThreadThatCannotDie(t *testing.T) {
 	rig.Eventually(t, "the old one ends", func() bool { return stateOf(old) == 0 })
 }
 
-// threadsOf is how many threads a process has, a first one that is dead before the others included.
+// threadsOf returns the number of a process's threads, including a first thread that died before the others.
 func threadsOf(pid int) int {
 	threads, _ := os.ReadDir(fmt.Sprintf("/proc/%d/task", pid))
 	return len(threads)
 }
 
-// stateOf is the state of a process, 'R' or 'Z'; 0: there is none.
+// stateOf returns the state of a process, such as 'R' or 'Z'; 0: the process does not exist.
 func stateOf(pid int) byte {
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// busyMachine has one holder of each kind on two cards: a job with a lease and a reservation,
-// one that has a card exclusively and uses nothing of it, a program without gpuarb, and a job
+// busyMachine is a machine with one holder of each kind on two devices: a job with a lease and a reservation,
+// an idle job that has a device exclusively, a program without gpuarb, and a job
 // that waits.
 type busyMachine struct {
 	*rig.Machine
@@ -43,7 +43,7 @@ func newBusyMachine(t *testing.T) busyMachine {
 	return m
 }
 
-// fieldsOf are the columns of the line of a table that has a text.
+// fieldsOf returns the columns of the table line that contains a text.
 func fieldsOf(t *testing.T, table, with string) map[string]string {
 	t.Helper()
 	lines := strings.Split(table, "\n")
@@ -61,8 +61,8 @@ func fieldsOf(t *testing.T, table, with string) map[string]string {
 	return nil
 }
 
-// TestWhoHoldsWhat: gpuarb jobs and the files show every holder with his user, by lease,
-// reservation, exclusively and as unmanaged, and what waits.
+// TestWhoHoldsWhat: gpuarb jobs and the files show every holder with its user and how it holds the device: by lease,
+// by reservation, exclusively or as unmanaged. They also show waiting jobs.
 func TestWhoHoldsWhat(t *testing.T) {
 	t.Parallel()
 	m := newBusyMachine(t)
@@ -116,8 +116,8 @@ func TestWhoHoldsWhat(t *testing.T) {
 	}
 }
 
-// TestWhy: gpuarb why tells what limits a job, who holds what it waits for, and what to do; of
-// a program without gpuarb, that nothing does.
+// TestWhy: gpuarb why says what limits a job, which jobs hold what it waits for, and what to do. For
+// a program without gpuarb it says that nothing limits the program.
 func TestWhy(t *testing.T) {
 	t.Parallel()
 	m := newBusyMachine(t)
@@ -149,7 +149,7 @@ func TestWhy(t *testing.T) {
 	}
 }
 
-// TestTerminal: on a terminal tables are as wide as that, and rounded.
+// TestTerminal: on a terminal, tables fit its width and figures are rounded.
 func TestTerminal(t *testing.T) {
 	t.Parallel()
 	m := newBusyMachine(t)

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// kill kills a process with SIGKILL. The one who waits for it need not have done so.
+// kill kills a process with SIGKILL, and returns when it is dead, even if its parent has not reaped it.
 func kill(t *testing.T, pid int) {
 	t.Helper()
 	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil {
@@ -19,10 +19,10 @@ func kill(t *testing.T, pid int) {
 	}
 }
 
-// cudaprog is the build of cudaprog that finds the driver in one way.
+// cudaprog returns the variant of cudaprog that finds the driver in the given way.
 func cudaprog(t *testing.T, how string) string { return rig.Build(t, "programs/cudaprog-"+how) }
 
-// only returns the one lease there is.
+// only returns the only lease.
 func only(t *testing.T, m *rig.Machine) (pid int, used uint64, state string) {
 	t.Helper()
 	s := m.Snapshot()
@@ -50,7 +50,7 @@ func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 			p.Want("free b", "ok")
 			p.Want("stream s", "ok")
 			m.Kill()
-			p.Want("alloc c 99999", "ok") // within its credit: the daemon is not missed
+			p.Want("alloc c 99999", "ok") // fits its credit, so it needs no daemon
 			m.Start()
 			const used = 12345678 + 99999
 			pid, got, state := only(t, m)
@@ -76,9 +76,9 @@ func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 	}
 }
 
-// TestClosedDescriptorsOverARestart: a program that has closed its lease page's descriptor
-// with all others counts for itself. The next daemon opens the page all the same, and what
-// idled there is not had twice.
+// TestClosedDescriptorsOverARestart: a program closes all its descriptors, including that of its lease page, and still
+// counts in the page. The next daemon can open the page, and does not grant the page's idle credit
+// a second time.
 func TestClosedDescriptorsOverARestart(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Config: "schema_version = 1\n[defaults]\nmemory.max = \"64M\"\n"})
@@ -86,13 +86,13 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 	pid := p.PID()
 	p.Want("alloc a 40M", "ok")
 	p.Want("alloc b 1M", "ok")
-	p.Want("free a", "ok") // 40 MiB idle
+	p.Want("free a", "ok") // 40 MiB of idle credit
 	p.Want("closefds", "ok")
 	m.Kill()
-	p.Want("alloc c 50M", "ok") // there is no daemon
+	p.Want("alloc c 50M", "ok") // no daemon runs
 	m.Start()
 	rig.Eventually(t, "it has found the daemon", func() bool {
-		p.Want("context x", "ok") // is asked for
+		p.Want("context x", "ok") // needs an answer of the daemon
 		p.Want("destroy x", "ok")
 		return m.Lease(pid, 0).Used != 1<<20
 	})

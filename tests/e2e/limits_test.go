@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// limitsMachine has a program under `gpuarb run`, job 1, and a bare one.
+// limitsMachine returns a machine with a program under `gpuarb run`, which is job 1, and a program under the bare preload.
 func limitsMachine(t *testing.T) (m *rig.Machine, run, bare *rig.Program) {
 	t.Helper()
 	m = rig.New(t, rig.Options{Devices: "8G"})
@@ -25,8 +25,8 @@ func set(m *rig.Machine, name, value string) error {
 	return os.WriteFile(filepath.Join(m.Mount, name), []byte(value+"\n"), 0)
 }
 
-// TestLimitsChangedLive: what is written into the filesystem or said by gpuarb limit is
-// in force at once, and still so after the daemon was killed.
+// TestLimitsChangedLive: a limit that is written to the filesystem or set by gpuarb limit is
+// in force at once, and still in force after the daemon was killed.
 func TestLimitsChangedLive(t *testing.T) {
 	t.Parallel()
 	m, run, bare := limitsMachine(t)
@@ -74,7 +74,7 @@ func TestLimitsChangedLive(t *testing.T) {
 	bare.End()
 }
 
-// TestLimitsRefused: nonsense and what has no room change nothing, and say so.
+// TestLimitsRefused: an invalid limit, or a reservation that does not fit, is refused with a message and changes nothing.
 func TestLimitsRefused(t *testing.T) {
 	t.Parallel()
 	m, run, bare := limitsMachine(t)

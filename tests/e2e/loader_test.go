@@ -14,13 +14,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// whoMissed is the object in whose name the loader says that it found nothing: the
-// one that asked, or the library where that asked for it.
+// whoMissed matches the name of the object for which the loader reports a missing symbol: the
+// object that looked it up, or the library if it did so on that object's behalf.
 var whoMissed = regexp.MustCompile(`\S+: undefined symbol`)
 
-// TestLoaderKeepsItsMeaning: RTLD_NEXT and RTLD_DEFAULT from a program, from its
-// libraries and from one opened later, versions, namespaces, and functions that
-// are called like the driver's and are the program's own. Switched off, as well.
+// TestLoaderKeepsItsMeaning checks look-ups with RTLD_NEXT and RTLD_DEFAULT, versions and namespaces, from a program, from its
+// libraries and from a library opened later. Functions of the program that have names of driver functions stay
+// the program's own. All this also holds with the library switched off.
 func TestLoaderKeepsItsMeaning(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
@@ -47,8 +47,8 @@ func TestLoaderKeepsItsMeaning(t *testing.T) {
 	}
 }
 
-// TestOtherCLibrary: a program of a container, say, whose C library is not the driver's. The
-// library is preloaded there too, and what is looked up is found.
+// TestOtherCLibrary: a program has another C library than the driver, as in a container. The
+// library is preloaded there too, and look-ups find their functions.
 func TestOtherCLibrary(t *testing.T) {
 	t.Parallel()
 	env := preload(t)
@@ -68,7 +68,7 @@ func TestOtherCLibrary(t *testing.T) {
 	}
 }
 
-// otherName is the driver in a file of another name.
+// otherName returns the path of a copy of the driver under another name.
 func otherName(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	path := filepath.Join(m.Dir, "vendor.so")
@@ -76,8 +76,8 @@ func otherName(t *testing.T, m *rig.Machine) string {
 	return path
 }
 
-// TestDriverByEveryNameIsCaught: whatever name it is opened by, and whichever way
-// its functions are found in it.
+// TestDriverByEveryNameIsCaught: the driver is caught under whatever name it is opened, and in whichever way
+// its functions are looked up.
 func TestDriverByEveryNameIsCaught(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -98,8 +98,8 @@ func TestDriverByEveryNameIsCaught(t *testing.T) {
 }
 
 // TestWhatPassesTheShimIsSeen: a library opened with RTLD_DEEPBIND has libc's dlsym, and
-// a namespace of its own has its own driver. Memory that is taken through them is not admitted. It is counted, as
-// the process's unmanaged use or as overhead of its lease, and no longer granted to others.
+// a namespace of its own has its own driver. Memory that is allocated through them is not admitted. It is still counted, as
+// the process's unmanaged use or as overhead of its lease, and no longer granted to other programs.
 func TestWhatPassesTheShimIsSeen(t *testing.T) {
 	t.Parallel()
 	const (

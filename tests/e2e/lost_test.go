@@ -54,8 +54,8 @@ func TestLostDeviceComesBack(t *testing.T) {
 	rig.Eventually(t, "the old lease ends with its process", func() bool { return len(m.Snapshot().Leases) == 2 })
 }
 
-// TestLostAtTheStart: a device is gone as the daemon starts. It is known from the last time,
-// and comes back as if it had gone later.
+// TestLostAtTheStart: a device is missing when the daemon starts. The daemon knows the device from its last run,
+// and the device can come back as if it had been lost later.
 func TestLostAtTheStart(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G"})
 	p := holder(m, 0, "512M")

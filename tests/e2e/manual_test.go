@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestManualPages: man and mandoc read every page without a warning, there is one for each command, and all flags
-// stand there as --help has them, to be searched and copied.
+// TestManualPages: man and mandoc read every page without a warning. There is a page for each command, with all flags
+// spelled as in --help, so that they can be searched and copied.
 func TestManualPages(t *testing.T) {
 	t.Parallel()
 	folder := filepath.Join(filepath.Dir(rig.Build(t, "gpuarb")), "share/man")
@@ -59,7 +59,7 @@ func TestManualPages(t *testing.T) {
 	}
 }
 
-// checkDocument: the page has an item for each row of the document's tables that begins with a name.
+// checkDocument checks that the page has an item for each row of the document's tables that begins with a name.
 func checkDocument(t *testing.T, page, document string) {
 	t.Helper()
 	text, err := os.ReadFile(document)

@@ -17,13 +17,13 @@ var mistakes = []struct {
 	says string
 	code int
 }{
-	// Which daemon.
+	// Wrong sockets.
 	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) ps`, `gpuarb: --socket: a socket's path has at most 107 bytes, not 205`, 2},
 	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) events`, `gpuarb: --socket: a socket's path has at most 107 bytes, not 205`, 2},
 	{`gpuarb --socket /tmp/$(printf 'a%.0s' $(seq 200)) run true`, `a socket's path has at most 107 bytes`, 125},
 	{`gpuarb --socket /nowhere/gpuarb.sock ps`, `no gpuarb daemon answers|/nowhere/gpuarb.sock: no such file or directory|start gpuarbd`, 69},
 
-	// Commands and their arguments.
+	// Wrong commands and arguments.
 	{`gpuarb staus`, `did you mean status?`, 2},
 	{`gpuarb status x`, `gpuarb status takes no arguments, and was given "x"`, 2},
 	{`gpuarb completion`, `completion: say what to do: completion bash, `, 2},
@@ -44,7 +44,7 @@ var mistakes = []struct {
 	{`gpuarb run --memory 9G true`, `9GiB is more than device 0|8 GiB|ask for less`, 125},
 	{`gpuarb run --device 7 true`, `7`, 125},
 
-	// Programs under gpuarb for good.
+	// Mistakes with enable.
 	{`gpuarb enable`, `say whose programs: --unit NAME, --group NAME, --user NAME or --all`, 2},
 	{`gpuarb enable --unit a --user b`, `one of --unit, --group, --user and --all at a time`, 2},
 	{`gpuarb enable --unit a.socket`, `--unit: a.socket is no service`, 2},
@@ -55,13 +55,13 @@ var mistakes = []struct {
 	{`setpriv --reuid=65534 --clear-groups gpuarb enable --all`, `only root may do this|sudo gpuarb enable`, 1},
 	{`gpuarb status --root /nowhere`, `--root: |/nowhere|no such file or directory`, 2},
 
-	// Limits.
+	// Wrong limits.
 	{`gpuarb limit --user no-such-user memory.max=2G`, `this machine has no user no-such-user`, 1},
 	{`gpuarb limit --rule $(printf 'a\033b')`, `the configuration has no rule a\x1bb`, 1},
 	{`gpuarb limit --rule students memory.max=2G`, `the configuration has no rule students, and no other`, 1},
 	{`gpuarb limit --user 1000 memory.min=2G`, `"memory.min" is no limit of a user; there are memory.max and streams.max`, 2},
 
-	// The daemon.
+	// Mistakes with the daemon.
 	{`gpuarbd --sokcet x`, `gpuarbd: unknown flag: --sokcet`, 2},
 	{`gpuarbd --socket /etc/passwd/x/y --mount none`, `^gpuarbd: cannot make the runtime directory /etc/passwd/x`, 1},
 	{`gpuarbd --socket /tmp/$(printf 'a%.0s' $(seq 200)) --mount none`, `^gpuarbd: |a socket's path has at most 107 bytes`, 1},

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestNames: a job that was given a name is known by it, in tables, files, messages and logs,
-// where commands take a job, and after a restart of the daemon.
+// TestNames: a job with a name has that name in tables, files, messages and logs.
+// Commands accept it, also after a restart of the daemon.
 func TestNames(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -89,7 +89,7 @@ func TestNames(t *testing.T) {
 	m.AwaitLog("train-a (cudaprog-dlsym[")
 }
 
-// TestWhomItIsAbout: messages of several runs in one log can be told apart, without names too.
+// TestWhomItIsAbout: messages of several runs in one log show which run each is about, even without names.
 func TestWhomItIsAbout(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

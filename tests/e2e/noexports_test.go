@@ -53,8 +53,8 @@ func TestVariablesNamedLikeFunctions(t *testing.T) {
 	}
 }
 
-// TestRuleWithoutExports: a rule gives the programs that it matches the library without exports, and what
-// they start; others have the usual one. The command line passes the rule, both ways.
+// TestRuleWithoutExports: a rule gives the programs that it matches, and their children, the library without exports.
+// Other programs have the usual library. A flag of the command line overrides the rule, in both directions.
 func TestRuleWithoutExports(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true,

@@ -14,8 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFuseGone: /dev/fuse has gone when the daemon starts again. Programs that run are served
-// without the filesystem, which is there with the next daemon that can have one.
+// TestFuseGone: /dev/fuse is missing when the daemon starts again. Running programs are served
+// without the filesystem, and the next daemon that can mount it has it again.
 func TestFuseGone(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G"})
 	p := holder(m, 0, "256M")

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// driverTests are the modules of numba's own tests that need a driver; what
-// compiles kernels fails in them, for there is no compiler.
+// driverTests are the modules of numba's own tests that need a driver. Their tests that
+// compile kernels fail, because there is no compiler.
 var driverTests = []string{
 	"test_array_attr", "test_context_stack", "test_cuda_array_slicing", "test_cuda_auto_context",
 	"test_cuda_devicerecord", "test_cuda_driver", "test_cuda_memory", "test_cuda_ndarray",
@@ -19,7 +19,7 @@ var driverTests = []string{
 	"test_runtime", "test_select_device", "test_streams",
 }
 
-// results runs the tests and returns how each ended.
+// results runs the tests and returns the result of each.
 func results(t *testing.T, m *rig.Machine, env []string) map[string]string {
 	script, err := filepath.Abs("testdata/numba_results.py")
 	if err != nil {
@@ -39,8 +39,8 @@ func results(t *testing.T, m *rig.Machine, env []string) map[string]string {
 	return ended
 }
 
-// TestNumbasOwnDriverTests end under the preload as they do without it, each one,
-// and most of them well.
+// TestNumbasOwnDriverTests checks that each of these tests has the same result under the preload as without it,
+// and that most of them succeed.
 func TestNumbasOwnDriverTests(t *testing.T) {
 	t.Parallel()
 	var bare, shim map[string]string

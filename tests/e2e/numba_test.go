@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// python is the system's: a python3 that comes first in PATH may lack numba.
+// python returns the path of the system's python3, because another python3 in PATH may lack numba.
 func python() string {
 	if p := os.Getenv("PYTHON"); p != "" {
 		return p

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// GCC's runtime for OpenACC and OpenMP opens the driver by itself, keeps a context for each device
-// that it was told to use, a stream for each queue, and asks the driver how much memory there is.
+// GCC's runtime for OpenACC and OpenMP opens the driver by itself. It keeps a context for each device
+// that a program uses, a stream for each queue, and asks the driver how much memory there is.
 
 // script lists commands with answers that must be equal in each way of starting the program.
 var script = []struct{ command, answer string }{
@@ -17,7 +17,7 @@ var script = []struct{ command, answer string }{
 	{"free a", "ok"}, {"free b", "ok"}, {"alloc c 3", "ok"}, {"copy c 3 1", "right"}, {"free c", "ok"},
 }
 
-// agree fails the test unless daemon and driver say the same of a process on a device.
+// agree fails the test unless the daemon and the driver have equal figures for a process on a device.
 func agree(t *testing.T, m *rig.Machine, pid, device int) {
 	t.Helper()
 	l, h := m.Lease(pid, device), m.HeldBy(pid, device)
@@ -68,8 +68,8 @@ func TestOpenACCIsTheSameUnderTheShim(t *testing.T) {
 	zero(t, m)
 }
 
-// TestOpenACCSeesAndKeepsItsBudget: what the runtime says of the memory, the last byte
-// and the one after it, the last stream and the one after it.
+// TestOpenACCSeesAndKeepsItsBudget: the runtime reports the budget as its memory. The last byte and the last stream
+// are granted, and the ones after them are refused.
 func TestOpenACCSeesAndKeepsItsBudget(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -87,7 +87,7 @@ func TestOpenACCSeesAndKeepsItsBudget(t *testing.T) {
 	p.Want("free a", "ok")
 	p.Want("memory", fmt.Sprintf("ok %d %d", budget, budget-1))
 	p.Want("other c 3000002", "none")
-	p.Want("other c 3000001", "ok") // the budget holds for each device by itself
+	p.Want("other c 3000001", "ok") // each device has the budget once
 	agree(t, m, pid, 0)
 	agree(t, m, pid, 1)
 	p.Tell("copy b 1 5")
@@ -106,8 +106,8 @@ func TestOpenACCSeesAndKeepsItsBudget(t *testing.T) {
 	zero(t, m)
 }
 
-// TestOpenACCWithoutTheBudgetsFigures: with the figures off, it sees the device and is held to its
-// budget all the same; with the library off it is not.
+// TestOpenACCWithoutTheBudgetsFigures: with budget figures switched off, the program sees the whole device and is still held to its
+// budget. With the library switched off it has no budget.
 func TestOpenACCWithoutTheBudgetsFigures(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// printing are command lines that print something, of each command one at least. Beside them all
-// helps are tried. A daemon with one GPU runs.
+// printing are command lines that print something, at least one for each command. The test also prints
+// each help. A daemon with one GPU runs.
 var printing = []string{
 	"gpuarb --help", "gpuarb --version", "gpuarb help", "gpuarb completion bash", "gpuarb completion zsh",
 	"gpuarb ps", "gpuarb ps --json", "gpuarb jobs", "gpuarb jobs --json", "gpuarb queue", "gpuarb queue --json",
@@ -24,8 +24,8 @@ var printing = []string{
 	"gpuarbd --help", "gpuarbd --version", "gpuarbd --check-config --config $config",
 }
 
-// TestOutputIsLost: whatever cannot print what it was asked for says so and fails, and what a pipe
-// no longer reads ends by SIGPIPE without a word, as other programs.
+// TestOutputIsLost: a command that cannot write its output says so and fails. If the reader of a pipe
+// is gone, SIGPIPE ends the command silently, as other programs.
 func TestOutputIsLost(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Config: "schema_version = 1\n"})

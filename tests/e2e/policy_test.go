@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestJobSharesOneBudget: what a program of a job holds, the others cannot have,
-// and its idle credit is called back for them.
+// TestJobSharesOneBudget: memory that one program of a job holds is not available to the other programs,
+// and its idle credit is reclaimed for them.
 func TestJobSharesOneBudget(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -36,13 +36,13 @@ func TestJobSharesOneBudget(t *testing.T) {
 	b("alloc y 25M", "alloc y err 2")
 	b("alloc z 24M", "alloc z ok")
 	a.Want("alloc w 1", "err 2")
-	a.Want("free x", "ok") // 40 MiB of credit lie idle in the first one
+	a.Want("free x", "ok") // leaves 40 MiB of idle credit in the first program
 	b("alloc v 40M", "alloc v ok")
 	b("alloc u 1", "alloc u err 2")
 	if peak, total := m.SimNumber("peak", "0"), m.SimNumber("total", "0"); peak != 64<<20 || total != 64<<20 {
 		t.Errorf("the driver saw %d at most and holds %d, want the budget of both", peak, total)
 	}
-	_ = toB.Close() // the second one ends, and leaves the first one's job
+	_ = toB.Close() // the second program ends, and the job of the first goes on
 	a.End()
 }
 
@@ -97,8 +97,8 @@ memory.max = "32M"
 	mistake{"more than the rule allows", nobody, []string{"3 GiB", "2 GiB"}, 125}.check(t)
 }
 
-// TestReserveIsNeverGranted: with half of the device reserved, the other half is
-// all that there is, context included.
+// TestReserveIsNeverGranted: with half of the device reserved, programs get the other half and
+// no more, including their contexts.
 func TestReserveIsNeverGranted(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -152,8 +152,8 @@ func TestWithoutADaemon(t *testing.T) {
 	}
 }
 
-// TestBarredFromTheDaemon: where there may well be a daemon, the line says what kept the
-// program from it.
+// TestBarredFromTheDaemon: if a program cannot reach a daemon that may exist, the message says what
+// prevented it.
 func TestBarredFromTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -165,7 +165,7 @@ func TestBarredFromTheDaemon(t *testing.T) {
 			t.Errorf("%s: stderr, want one line with %q:\n%s", name, want, said)
 		}
 	}
-	// A process that is started while another test mounts a filesystem inherits a socket of go-fuse's.
+	// A process that is started while another test mounts a filesystem inherits a socket of go-fuse.
 	const alone = `exec 3>&- 4>&- 5>&-; exec "$@"`
 	for _, descriptors := range []string{"4", "5"} { // none for a socket, and none for the page
 		try(descriptors+" descriptors", m.Socket+" (no descriptor is free): ", "sh", "-c", alone, "sh", "prlimit", "--nofile="+descriptors)
@@ -175,7 +175,7 @@ func TestBarredFromTheDaemon(t *testing.T) {
 		t.Fatal(err)
 	}
 	var unprivileged []string
-	if os.Getuid() == 0 { // for whom no file is closed
+	if os.Getuid() == 0 { // root may open every file
 		unprivileged = []string{"setpriv", "--bounding-set=-dac_override,-dac_read_search"}
 	}
 	try("no permission", m.Socket+" (permission denied): ", unprivileged...)
@@ -191,7 +191,7 @@ func TestMemoryQueriesShowTheBudget(t *testing.T) {
 	p.Want("total", "ok 1073741824")
 	other := m.Interact(m.Command(m.PreloadEnv(), cudaprog(t, "dlsym")))
 	other.Want("alloc a 3G", "ok")
-	p.Want("info", "ok 1072693248 1073741824") // there is still more room than budget
+	p.Want("info", "ok 1072693248 1073741824") // the device still has more free memory than the budget
 	other.End()
 	p.Want("free a", "ok")
 	p.Want("info", "ok 1073741824 1073741824")

@@ -20,8 +20,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// ordinary are Debian packages, essential ones or installed for the tests, whose
-// programs print something for --version or --help and do nothing else.
+// ordinary are Debian packages, essential or installed for the tests, whose
+// programs only print something for --version or --help.
 var ordinary = []string{
 	"bash", "binutils", "bsdextrautils", "bsdutils", "bzip2", "coreutils",
 	"cpp-12", "dash", "debianutils", "diffutils", "fdisk", "ffmpeg", "file", "findutils", "gcc-12", "git", "grep",
@@ -29,8 +29,8 @@ var ordinary = []string{
 	"patch", "perl", "perl-base", "procps", "python3.11", "sed", "strace", "tar", "util-linux", "xz-utils",
 }
 
-// unordinary are programs of these packages that talk to a terminal, to other
-// processes or over the network, whatever they are asked.
+// unordinary are programs of these packages that use a terminal, other
+// processes or the network even for --version or --help.
 var unordinary = []string{
 	"bashbug", "clear", "cpan", "dmesg", "ffplay", "kill", "libnetcfg", "more",
 	"perlbug", "perlthanks", "pkill", "reset", "script", "scriptlive", "scriptreplay", "skill", "snice", "su",
@@ -69,7 +69,7 @@ func preloads(path string) bool {
 	}
 	f, err := elf.Open(path)
 	if err != nil {
-		return info.Mode()&0o111 != 0 // a script: of a shell, or of an interpreter
+		return info.Mode()&0o111 != 0 // a script of a shell or of another interpreter
 	}
 	defer f.Close()
 	return slices.ContainsFunc(f.Progs, func(p *elf.Prog) bool { return p.Type == elf.PT_INTERP })
@@ -81,12 +81,12 @@ type ended struct {
 	stdout, stderr string
 }
 
-// briefly is enough to print a version.
+// briefly is enough time to print a version.
 const briefly = 5 * time.Second
 
 var errStuck = errors.New("did not end")
 
-// runOrdinary runs a program in a folder of its own for at most so long.
+// runOrdinary runs a program in a folder of its own for at most limit.
 func runOrdinary(limit time.Duration, dir string, preload []string, name string, args ...string) (ended, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
@@ -138,7 +138,7 @@ func compare(t *testing.T, preload []string, program string) bool {
 	return true
 }
 
-// copyFile copies a file, so that a build in the meantime does not matter.
+// copyFile copies a file, so that a build can replace the original meanwhile.
 func copyFile(t *testing.T, from, to string) {
 	t.Helper()
 	text, err := os.ReadFile(from)
@@ -150,8 +150,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// preload is the environment of programs that have nothing to do with a GPU, so
-// that none of them has a reason to connect to the socket.
+// preload returns the environment of programs that do not use a GPU, in which
+// the daemon's socket is in no program's way.
 func preload(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
@@ -176,8 +176,8 @@ func preload(t *testing.T) []string {
 	return []string{"LD_PRELOAD=" + shim, "GPUARB_SOCKET=" + socket}
 }
 
-// TestPreloadIntoOrdinaryPrograms: what has nothing to do with a GPU prints and
-// returns the same.
+// TestPreloadIntoOrdinaryPrograms: a program that does not use a GPU has the same output and
+// exit status with the preload as without.
 func TestPreloadIntoOrdinaryPrograms(t *testing.T) {
 	t.Parallel()
 	env := preload(t)
@@ -208,8 +208,8 @@ func TestPreloadIntoOrdinaryPrograms(t *testing.T) {
 	}
 }
 
-// TestPreloadIntoProgramsAtWork: the same of programs that do something, among
-// them those that load libraries and look up functions themselves.
+// TestPreloadIntoProgramsAtWork: programs that do real work have the same output and exit status with the preload as without. Some of
+// them load libraries and look up functions themselves.
 func TestPreloadIntoProgramsAtWork(t *testing.T) {
 	t.Parallel()
 	env := preload(t)
@@ -242,8 +242,8 @@ t = threading.Thread(target=lambda: print(hashlib.sha256(b"x").hexdigest())); t.
 	}
 }
 
-// TestPreloadChangesNothingOfAProcess looks at what exec hands on and what the
-// kernel says of a process: signals, mask, descriptors, threads, environment.
+// TestPreloadChangesNothingOfAProcess compares what a process inherits over exec and what the
+// kernel shows of it: signals, mask, descriptors, threads, environment.
 func TestPreloadChangesNothingOfAProcess(t *testing.T) {
 	t.Parallel()
 	const inherit = `umask 027; trap '' PIPE USR1; exec 7</dev/null
@@ -252,7 +252,7 @@ exec perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR2, SIGRTMI
 	dir := t.TempDir()
 	for _, c := range []struct {
 		program []string
-		says    []string // so that there is something to see; what is inherited may add to masks
+		says    []string // proves that the command shows these lines; inherited settings may add to the masks
 	}{
 		{[]string{"grep", "-E", "^(Umask|Threads|Sig[PBIC]|Shd|NoNewPrivs|Seccomp|Cap)", "/proc/self/status"},
 			[]string{"Umask:\t0027", "Threads:\t1", "SigBlk:\t", "SigIgn:\t"}},
@@ -278,7 +278,7 @@ exec perl -MPOSIX -e 'sigprocmask(SIG_BLOCK, POSIX::SigSet->new(SIGUSR2, SIGRTMI
 	}
 }
 
-// TestSessionChangesNoSignals: nor does a program's first use of the GPU.
+// TestSessionChangesNoSignals: a program's first use of the GPU does not change its signals either.
 func TestSessionChangesNoSignals(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// withProcessor is a machine on which the processor is a device, and one that differs in nothing else.
+// withProcessor returns a machine on which the processor is a device, and an otherwise equal machine without it.
 func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
 	t.Helper()
 	without = rig.New(t, o)
@@ -25,7 +25,7 @@ func withProcessor(t *testing.T, o rig.Options) (with, without *rig.Machine) {
 	return rig.New(t, o), without
 }
 
-// processor returns the row of the processor, which must be the last one of `devices` rows.
+// processor returns the row of the processor, which must be the last of `devices` rows.
 func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 	t.Helper()
 	r := rig.Run(t, m.Gpuarb("devices", "--json"))
@@ -42,7 +42,7 @@ func processor(t *testing.T, m *rig.Machine, devices int) report.Device {
 
 var pidOfMessage = regexp.MustCompile(`PID \d+`)
 
-// same runs a command on both machines, and wants the same answer.
+// same runs a command on both machines, and compares its output and exit status.
 func same(t *testing.T, with, without *rig.Machine, code int, args ...string) {
 	t.Helper()
 	a, b := rig.Run(t, with.Gpuarb(args...)), rig.Run(t, without.Gpuarb(args...))
@@ -74,7 +74,7 @@ func onProcessor(t *testing.T, m *rig.Machine) (end func()) {
 	}
 }
 
-// TestProcessorIsNoGPU: a machine without a GPU has no device 0, and a request that takes something of a GPU is refused there.
+// TestProcessorIsNoGPU: a machine without a GPU has no device 0, and requests for a GPU are refused there.
 func TestProcessorIsNoGPU(t *testing.T) {
 	t.Parallel()
 	with, without := withProcessor(t, rig.Options{Devices: "none"})
@@ -146,7 +146,7 @@ func TestProcessorAfterGPUs(t *testing.T) {
 		{0, "", []string{"run", "--memory", "1G", "--", "sh", "-c", "test -z ${CUDA_VISIBLE_DEVICES+x}"}},
 		{0, "", []string{"run", "--device", "cpu", "--", "sh", "-c", `test "$CUDA_VISIBLE_DEVICES" = "" && test -n "${CUDA_VISIBLE_DEVICES+x}"`}},
 		{125, "there is no device", []string{"run", "--device", "2", "--", "true"}},
-		{125, "more than device 1", []string{"run", "--memory", "3G", "--", "true"}}, // the processor has it
+		{125, "more than device 1", []string{"run", "--memory", "3G", "--", "true"}}, // although the processor has that much
 	} {
 		if r := rig.Run(t, m.Gpuarb(c.args...)); r.Code != c.code || !strings.Contains(r.Stderr, c.text) {
 			t.Errorf("%v: %d, want %d: %s", c.args, r.Code, c.code, r.Stderr)
@@ -159,7 +159,7 @@ func TestProcessorAfterGPUs(t *testing.T) {
 	}
 }
 
-// TestProcessorsMemory: it has the machine's memory, or what the configuration says, which a reload changes.
+// TestProcessorsMemory: the processor has the machine's memory, or what the configuration says. A reload can change it.
 func TestProcessorsMemory(t *testing.T) {
 	t.Parallel()
 	config := func(memory string) string {

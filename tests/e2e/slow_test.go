@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestSlowDaemonIsSaid: who sits before a terminal is told what a command waits for, a file is told nothing, and what is
-// printed in the end is the same.
+// TestSlowDaemonIsSaid: on a terminal, a command that waits for the daemon says so. A file gets no such message, and the
+// final output is the same.
 func TestSlowDaemonIsSaid(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -22,7 +22,7 @@ func TestSlowDaemonIsSaid(t *testing.T) {
 	quiet := m.Terminal(120, 20, "$G devices; echo end $?; exec cat", "GPUARB_QUIET=1")
 	onto := m.Terminal(120, 20, "$G devices; echo end $?; exec cat")
 	onto.Await(said)
-	given := m.Terminal(120, 20, "trap : INT; $G run -- true; echo end $?; exec cat") // up before the daemon answers
+	given := m.Terminal(120, 20, "trap : INT; $G run -- true; echo end $?; exec cat") // at work before the daemon answers
 	given.Await(said)
 	given.Press("C-c")
 	given.Await("end 130")

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// startedWith starts a command in a state, which starts the program `started`, and returns the state that this program
-// prints. It leaves out the lines in which any two processes differ.
+// startedWith starts a command in a given state. The command starts the program `started`, and startedWith returns the state that this program
+// prints, without the lines in which any two processes differ.
 func startedWith(t *testing.T, m *rig.Machine, state []string, behind ...string) string {
 	t.Helper()
 	program := rig.Build(t, "programs/started")
@@ -42,7 +42,7 @@ func startedWith(t *testing.T, m *rig.Machine, state []string, behind ...string)
 }
 
 // withoutOwn matches the lines, and the parts of a descriptor's line, in which any two processes differ. FDSize is one of them: a
-// child's table of descriptors is as large as what this process, in which other tests run, has open when it forks.
+// child's descriptor table is as large as that of this process at the fork, and other tests in this process open descriptors, too.
 var withoutOwn = regexp.MustCompile(`(?m)^(FDSize|Ngid|Pid|PPid|Tgid|NStgid|NSpid|NSpgid|NSsid|Vm\w+|Rss\w+|Hugetlb\w+|\w*voluntary_ctxt_switches|SigQ):.*\n|\[\d+\]|/TestStarted\S*/shown`)
 
 // differences returns the lines that only one of two texts has.
@@ -58,7 +58,7 @@ func differences(a, b string) string {
 	return found.String()
 }
 
-// startStates returns states that a program can be started in: each property by itself, signals in sets, and all together.
+// startStates returns states in which a program can be started: each property by itself, signals in sets, and all together.
 func startStates() map[string][]string {
 	states := map[string][]string{
 		"plain":        nil,
@@ -72,7 +72,7 @@ func startStates() map[string][]string {
 		"limits":       {"files=99", "core=0", "stack=4194304"},
 		"files, fewer": {"files=4000"},
 	}
-	// All signals, and every second one, so that each signal's bit is seen set beside bits that are not.
+	// All signals, and every second signal, so that each signal's bit is seen set beside bits that are clear.
 	var ignored, blocked []string
 	for number := 1; number <= 64; number++ {
 		ignore, block := fmt.Sprintf("ignore=%d", number), fmt.Sprintf("block=%d", number)
@@ -87,7 +87,7 @@ func startStates() map[string][]string {
 	return states
 }
 
-// TestStartedAsByEnv checks that a program behind `gpuarb run` is started in the same state as behind env(1): dispositions
+// TestStartedAsByEnv checks that a program behind `gpuarb run` starts in the same state as behind env(1): dispositions
 // of signals, mask, descriptors, umask, limits, nice, session and process group.
 func TestStartedAsByEnv(t *testing.T) {
 	t.Parallel()

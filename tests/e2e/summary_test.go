@@ -8,15 +8,15 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// summaryOf is the last line that a run printed, less whom it is about, and with … for a time.
+// summaryOf returns the last line that a run printed, without the run's name, and with … for a time.
 func summaryOf(stderr string) string {
 	lines := strings.Split(strings.TrimSpace(stderr), "\n")
 	_, line, _ := strings.Cut(lines[len(lines)-1], "): ")
 	return regexp.MustCompile(`\b\d[\dhm.]*s\b`).ReplaceAllString(line, "…")
 }
 
-// TestSummary: a run ends with a line of what became of it where something of it waited or was
-// refused, or where it is asked for; of all its processes, also those that ended before.
+// TestSummary: a run ends with a summary line if a request of the run waited or was refused, or if a flag asks for
+// it. The line covers all processes of the run, including those that ended earlier.
 func TestSummary(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G,8G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -47,7 +47,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("waited: %q", got)
 	}
 
-	// After a restart of the daemon it says since when it counted.
+	// After a restart of the daemon the line also says since when the daemon has counted.
 	holder.Want("alloc a 3G", "ok")
 	holder.Want("alloc b 6G", "err 2")
 	m.Kill()
@@ -57,7 +57,7 @@ func TestSummary(t *testing.T) {
 		t.Errorf("restarted: %q", got)
 	}
 
-	// Without a daemon at the end only who asked for it hears that there is none.
+	// If no daemon runs at the end, only a run with the flag says so.
 	for _, asked := range []bool{false, true} {
 		flags := []string{"run"}
 		if asked {

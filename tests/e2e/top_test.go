@@ -12,17 +12,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// colour is an attribute that paints a text in one of a terminal's colours.
+// colour matches an attribute that sets one of a terminal's colours.
 var colour = regexp.MustCompile(`\x1b\[([0-9]+;)*[34][0-7]m`)
 
-// inverse is the attribute of the selected row.
+// inverse matches the attribute of the selected row.
 var inverse = regexp.MustCompile(`\x1b\[(0;)?7m`)
 
-// leave ends a script on a terminal: it says how what came before ended. The first line of a screen may
-// scroll off when tmux says that the script has ended.
+// leave ends a script on a terminal by printing the exit status of the command before it. The first line of a screen may
+// scroll off when tmux reports the end of the script.
 const leave = `code=$?; echo; echo "left with $code"`
 
-// TestTop works with gpuarb top on a real terminal: keys, each kind of change, and a daemon that is
+// TestTop uses gpuarb top on a real terminal: its keys, each kind of change, and a daemon that is
 // killed and started again meanwhile.
 func TestTop(t *testing.T) {
 	t.Parallel()
@@ -55,7 +55,7 @@ func TestTop(t *testing.T) {
 
 	m.Kill()
 	top.Await("no daemon", "the figures below are old", "train: ")
-	top.Press("Home", "Enter") // keys are answered meanwhile
+	top.Press("Home", "Enter") // top answers keys meanwhile
 	top.Await("Limits", "gpuarb top")
 	top.Press("q")
 	m.Start()
@@ -85,7 +85,7 @@ func TestTop(t *testing.T) {
 	}
 }
 
-// change lowers a limit of the first row, once answered with no and once with yes.
+// change lowers a limit in the first row twice: it answers the question with no, and then with yes.
 func change(t *testing.T, m *rig.Machine, top *rig.Terminal) {
 	t.Helper()
 	budget := func() accounting.Bytes { return m.Snapshot().Leases[0].Budget }
@@ -147,8 +147,8 @@ func TestTopPlain(t *testing.T) {
 	}
 }
 
-// TestTopPage runs the commands of docs/reference/top.md on a terminal, as they stand there; that of ssh without it,
-// since what it gives is a terminal.
+// TestTopPage runs the commands of docs/reference/top.md on a terminal, as the page has them. The command with ssh runs without ssh,
+// which only provides a terminal.
 func TestTopPage(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -166,7 +166,7 @@ func TestTopPage(t *testing.T) {
 		switch {
 		case strings.HasPrefix(command, "watch"):
 			terminal.Press("C-c")
-			terminal.Await("left with") // by a signal, or not
+			terminal.Await("left with") // ended by a signal, or by itself
 			continue
 		case !strings.Contains(command, "--once"):
 			terminal.Press("q")

@@ -11,8 +11,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestUmask: whatever umask the daemon is started with, its socket, folders and files are for
-// the same people.
+// TestUmask: the daemon's socket, folders and files have the same modes, whatever umask the daemon is started
+// with.
 func TestUmask(t *testing.T) {
 	t.Parallel()
 	want := ""
@@ -39,7 +39,7 @@ func TestUmask(t *testing.T) {
 	}
 }
 
-// modes lists what is in some folders with its mode, without its bytes.
+// modes lists the entries of some folders with their modes, without their sizes.
 func modes(t *testing.T, dirs ...string) string {
 	t.Helper()
 	var text strings.Builder

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestDeviceWithoutFigures: a driver that does not say how much each process uses, as under
-// WSL. The doctor says what is not charged for that, and no more when the driver says it again.
+// TestDeviceWithoutFigures: under WSL, for example, a driver does not report how much memory each process uses. doctor says what is
+// therefore not charged, until the driver reports it again.
 func TestDeviceWithoutFigures(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})

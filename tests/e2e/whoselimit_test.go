@@ -8,9 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestWhoseLimit: a user sees what limits his program and what set that, lowers it, is told
-// what that means, and raises it again up to what his rule gives; the daemon logs who changed
-// what. So it is after a restart, and after a word of root's.
+// TestWhoseLimit: a user sees what limits the user's program and who set that limit, lowers it, is told
+// the effect, and raises it again up to the rule's limit. The daemon logs each change with its user. All this
+// also holds after a restart, and after root has set the limit.
 func TestWhoseLimit(t *testing.T) {
 	t.Parallel()
 	const anne = 61001

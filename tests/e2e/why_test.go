@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// stderrOf runs a shell script with $G, $P and $L for gpuarb, a program and the library, and
-// returns what it prints on stderr.
+// stderrOf runs a shell script in which $G is gpuarb, $P a program and $L the library, and
+// returns its stderr.
 func stderrOf(t *testing.T, m *rig.Machine, script string) string {
 	t.Helper()
 	env := append(m.Env(), "GPUARB_SOCKET="+m.Socket, "G="+rig.Build(t, "gpuarb"), "P="+cudaprog(t, "dlsym"), "L="+rig.Build(t, "libgpuarb.so"))
@@ -47,7 +47,7 @@ func TestTrueReason(t *testing.T) {
 	if got := stderrOf(t, m, `GPUARB_QUIET=1 LD_PRELOAD=$L "$P" "alloc small 2M"`); got != "" {
 		t.Errorf("GPUARB_QUIET: %q", got)
 	}
-	// A limit that cannot be read is not no limit.
+	// An unreadable limit does not mean that there is no limit.
 	log := filepath.Join(m.Dir, "out")
 	stderrOf(t, m, `GPUARB_MEMORY=64X LD_PRELOAD=$L "$P" "alloc a 1M" >`+log)
 	if text, err := os.ReadFile(log); err != nil || !strings.Contains(string(text), "init err 2") {

@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// A stream that ended with a free on its way is not the next one, though that has its
-// handle: what was freed there is not the next one's to use at once.
+// TestAgainAStream: a stream ends with a pending free, and a new stream gets its handle. The
+// freed memory does not become available to the new stream before the free has executed.
 func TestAgainAStream(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -32,7 +32,7 @@ func TestAgainAStream(t *testing.T) {
 	})
 }
 
-// Where there is no event to be had, the end of a stream settles what was freed there.
+// TestAgainWithoutEvents: if the driver makes no events, the frees of a stream are settled at the end of the stream.
 func TestAgainWithoutEvents(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -47,7 +47,7 @@ func TestAgainWithoutEvents(t *testing.T) {
 			p.Want("alloc y 1", errOutOfMemory)
 			p.Want("open", "ok")
 			p.Want("sync a", "ok")
-			keeps(t, m, pid, 0, 0) // the stream itself was asked
+			keeps(t, m, pid, 0, 0) // the library queried the stream itself
 			p.Want("allocasync x 2M a", "ok")
 			p.Want("freeasync x a", "ok")
 			p.Want("streamdestroy a", "ok")
@@ -88,13 +88,13 @@ func TestAgainAfterAContext(t *testing.T) {
 			p.Want("freeasync a s", "ok")
 			p.Want(c.end, "ok")
 			p.Want("use first", "ok")
-			p.Ask("release 0") // what a reset left retained
+			p.Ask("release 0") // releases the context that the reset left retained
 			exactly(p, limit)
 		}
 	})
 }
 
-// Page-locked host memory goes with its context though that was to end once before, in vain.
+// TestAgainHost: page-locked host memory is uncounted when its context ends, even if an earlier attempt to end the context failed.
 func TestAgainHost(t *testing.T) {
 	const limit = 1 << 20
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// Of CUarray_format, and the flags of a descriptor.
+// Values of CUarray_format, and flags of a descriptor.
 const (
 	u8      = 0x01
 	u16     = 0x02
@@ -20,7 +20,7 @@ const (
 	sparse, deferred = 0x40, 0x80
 )
 
-// arrays are descriptors of every shape, with what they cost.
+// arrays are descriptors of every shape, with their bytes.
 var arrays = []struct {
 	command string // with %s for the name
 	bytes   uint64
@@ -39,10 +39,10 @@ var arrays = []struct {
 	{fmt.Sprintf("mipmap %%s 100 0 0 %d 1 0 1", u8), 100, "cuMipmappedArrayCreate"},
 	// 100 × 30 × 5, 50 × 15 × 2, 25 × 7 × 1, 12 × 3 × 1
 	{fmt.Sprintf("mipmap %%s 100 30 5 %d 1 0 4", u8), 15000 + 1500 + 175 + 36, "cuMipmappedArrayCreate"},
-	// Layers stay as many: 5 of 100 × 30, 50 × 15, 25 × 7.
+	// Each level has all 5 layers: 5 of 100 × 30, 50 × 15, 25 × 7.
 	{fmt.Sprintf("mipmap %%s 100 30 5 %d 2 %d 3", u16, layered), 5 * 4 * (3000 + 750 + 175), "cuMipmappedArrayCreate"},
 	{fmt.Sprintf("mipmap %%s 16 16 6 %d 1 %d 5", u8, cubemap), 6 * (256 + 64 + 16 + 4 + 1), "cuMipmappedArrayCreate"},
-	// More levels than there are: 8, 4, 2, 1.
+	// More levels are requested than exist: 8, 4, 2, 1.
 	{fmt.Sprintf("mipmap %%s 8 8 0 %d 1 0 99", u8), 64 + 16 + 4 + 1, "cuMipmappedArrayCreate"},
 }
 
@@ -80,7 +80,7 @@ func TestArraysToTheLastByte(t *testing.T) {
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
 		for _, a := range arrays {
-			// One byte too few is left: refused, without a call of the driver.
+			// With one byte too few left, the library refuses without a call of the driver.
 			p.Want(fmt.Sprintf("alloc most %d", limit-a.bytes+1), "ok")
 			m.CountCalls("cu*Array*Create*")
 			p.Want(fmt.Sprintf(a.command, "a"), errOutOfMemory)
@@ -90,7 +90,7 @@ func TestArraysToTheLastByte(t *testing.T) {
 			m.Sim("clear")
 			holds(t, m, pid, 0, limit-a.bytes+1)
 			p.Want("free most", "ok")
-			// The last byte is enough.
+			// With exactly enough bytes left, it succeeds.
 			p.Want(fmt.Sprintf("alloc most %d", limit-a.bytes), "ok")
 			p.Want(fmt.Sprintf(a.command, "a"), "ok")
 			holds(t, m, pid, 0, limit)
@@ -112,7 +112,7 @@ func TestArraysRollBack(t *testing.T) {
 			m.Sim("clear")
 			holds(t, m, pid, 0, kept)
 			exactly(p, limit-kept)
-			// A destroy that the driver refuses gives nothing back.
+			// A destroy that the driver refuses returns no bytes.
 			p.Want(fmt.Sprintf(a.command, "a"), "ok")
 			m.Sim("fail", "cu*ArrayDestroy:1:999")
 			p.Want(destroy(a.command, "a"), "err 999")
@@ -170,14 +170,14 @@ func TestEqualHandles(t *testing.T) {
 	holds(t, m, pid, 0, memory+array)
 	p.Want("unloadlibrary l", "ok")
 	holds(t, m, pid, 0, memory+array)
-	p.Want("arraydestroy m", "ok") // the number of m is the array's as well
+	p.Want("arraydestroy m", "ok") // m and the array have the same number
 	holds(t, m, pid, 0, memory)
 	p.Want("releasemem m", "ok")
 	holds(t, m, pid, 0, 0)
 	exactly(p, limit)
 }
 
-// Arrays whose memory is mapped later cost nothing by themselves.
+// TestArraysWithoutMemory: arrays whose memory is mapped later are not charged by themselves.
 func TestArraysWithoutMemory(t *testing.T) {
 	const limit = 1000
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -195,8 +195,8 @@ func TestArraysWithoutMemory(t *testing.T) {
 	})
 }
 
-// The simulated driver knows few formats; what the others cost shows in what is
-// refused before it is asked. A limit of 12,288 bytes is that many whole rows of 64
+// TestArrayFormats: the simulated driver knows few formats. For other formats the test sees the charge, because
+// the library refuses requests over the limit before it calls the driver. A limit of 12,288 bytes is a whole number of rows of 64
 // elements of any size.
 func TestArrayFormats(t *testing.T) {
 	t.Parallel()
@@ -211,7 +211,7 @@ func TestArrayFormats(t *testing.T) {
 		24: {0x9f, 0xa1, 0x54, 0x5a, 0xb2, 0xb4, 0x57, 0x5d},
 		32: {0x50, 0x52, 0xa8, 0xa9, 0xa3, 0xa4, 0xa6, 0xa7, 0x56, 0x5c, 0xc2, 0xc4, 0xc8, 0xca},
 		48: {0xb3, 0xb5, 0x58, 0x5e}, 64: {0xb1, 0xc5, 0xcb},
-		128: {0x7f, 0xffff}, // formats to come
+		128: {0x7f, 0xffff}, // formats of future drivers
 	} {
 		rows := limit * 8 / (width * bits)
 		for _, format := range formats {
@@ -219,10 +219,10 @@ func TestArrayFormats(t *testing.T) {
 			p.Want(fmt.Sprintf("array a %d %d %d 4", width, rows+1, format), errOutOfMemory)
 		}
 	}
-	// Blocks of 4 × 4 are whole: 5 × 1 is two of them.
+	// Compressed formats have whole blocks of 4 × 4: 5 × 1 elements take two blocks.
 	p.Want(fmt.Sprintf("alloc most %d", limit-16), "ok")
 	p.Want("array a 5 1 0x91 4", errInvalidValue)
 	p.Want("alloc more 1", "ok")
 	p.Want("array a 5 1 0x91 4", errOutOfMemory)
-	p.Want("mipmap a 16 1 0 1 1 0 0", errOutOfMemory) // no level is one
+	p.Want("mipmap a 16 1 0 1 1 0 0", errOutOfMemory) // 0 levels means one level
 }

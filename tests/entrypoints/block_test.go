@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// blocks are the ways to memory at an address, with what each costs: as many bytes as
-// asked for, or rows of 512 bytes. With %s for the name.
+// blocks are the calls that allocate memory at an address, with the bytes of each: the requested
+// bytes, or rows of 512 bytes. %s stands for the name.
 var blocks = []struct {
 	command, symbol string
 	bytes           uint64
@@ -22,7 +22,7 @@ var blocks = []struct {
 	{"managed %s 100003", "cuMemAllocManaged", 100003, []string{"free %s"}},
 }
 
-// granted wants a command to succeed, whatever else it says.
+// granted checks that a command succeeds, whatever values it prints.
 func granted(t *testing.T, p *rig.Program, command string) {
 	t.Helper()
 	if got := p.Ask(command); !strings.HasPrefix(got, "ok") {
@@ -30,8 +30,8 @@ func granted(t *testing.T, p *rig.Program, command string) {
 	}
 }
 
-// Each version of each call is charged to the byte and refused at the byte, keeps nothing
-// when the driver fails, and each free of it gives back all, once.
+// TestBlocksAreCharged: each version of each call is charged to the byte and refused at the byte. It keeps no charge
+// when the driver fails, and each version of its free returns all bytes once.
 func TestBlocksAreCharged(t *testing.T) {
 	const limit, kept = 1<<20 + 1, 5001
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -75,8 +75,8 @@ func TestBlocksAreCharged(t *testing.T) {
 	})
 }
 
-// A driver that makes rows of another length than its texture alignment says is charged
-// for those that it made; what it made beyond the budget goes back to it.
+// TestPitchIsCorrected: a driver makes rows of another length than its texture alignment suggests. The charge
+// is for the rows that it made. A block that exceeds the budget is freed again.
 func TestPitchIsCorrected(t *testing.T) {
 	t.Parallel()
 	const limit = 1 << 20
@@ -127,14 +127,14 @@ func TestBlocksEndWithTheirContext(t *testing.T) {
 			holds(t, m, pid, 0, 1000)
 			p.Want("use first", "ok")
 			if strings.HasPrefix(c.end, "reset") {
-				p.Want("release 0", "ok") // it is retained still
+				p.Want("release 0", "ok") // the context is still retained
 			}
 		}
 		exactly(p, limit-1000)
 	})
 }
 
-// The first versions of the questions tell the budget too, as far as 32 bits go.
+// TestFirstQuestions: the first versions of the queries report the budget, too, as far as 32 bits allow.
 func TestFirstQuestions(t *testing.T) {
 	const limit = 100 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

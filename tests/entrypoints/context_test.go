@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// objects compares how many contexts and streams a process has by the driver's
-// count, and by the daemon's.
+// objects compares a process's numbers of contexts and streams with the driver's
+// count and the daemon's.
 func objects(t *testing.T, m *rig.Machine, pid, device, contexts, streams int) {
 	t.Helper()
 	if h := m.HeldBy(pid, device); h.Contexts != contexts || h.Streams != streams {
@@ -22,7 +22,7 @@ func objects(t *testing.T, m *rig.Machine, pid, device, contexts, streams int) {
 	}
 }
 
-// withContext is everyWay for a program that begins with a context of some kind.
+// withContext runs everyWay with a program that begins with a context of some kind.
 func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
 	eachWay(t, func(t *testing.T, way string) {
 		m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
@@ -31,8 +31,8 @@ func withContext(t *testing.T, how string, limit uint64, f func(t *testing.T, m 
 	})
 }
 
-// Each way to make a context counts one, and none when the driver fails; each way to
-// end it gives back what lived there.
+// TestContextVersions: each way to make a context counts one, or none if the driver fails. Each way to
+// end a context uncounts the objects in it.
 func TestContextVersions(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -49,7 +49,7 @@ func TestContextVersions(t *testing.T) {
 				p.Want(make+" c 7", "err 101") // no such device
 				objects(t, m, pid, 0, 1, 0)
 				p.Want(make+" c 0", "ok")
-				objects(t, m, pid, 0, 2, 0) // before anything is done there
+				objects(t, m, pid, 0, 2, 0) // before any other call
 				p.Want("alloc a 4M", "ok")
 				p.Want("array b 1024 1024 1 1", "ok")
 				p.Want("stream s", "ok")
@@ -69,7 +69,7 @@ func TestContextVersions(t *testing.T) {
 	})
 }
 
-// The first version of cuStreamDestroy gives a stream's place back too.
+// TestStreamDestroyedByTheFirstVersion: the first version of cuStreamDestroy uncounts the stream, too.
 func TestStreamDestroyedByTheFirstVersion(t *testing.T) {
 	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
@@ -85,7 +85,7 @@ func TestStreamDestroyedByTheFirstVersion(t *testing.T) {
 	})
 }
 
-// A context that was attached ends with as many detaches.
+// TestContextAttached: a context that was attached n times ends with the nth detach.
 func TestContextAttached(t *testing.T) {
 	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
@@ -103,7 +103,7 @@ func TestContextAttached(t *testing.T) {
 	})
 }
 
-// The primary context is one, however often it is retained.
+// TestContextPrimary: the primary context counts as one, however often it is retained.
 func TestContextPrimary(t *testing.T) {
 	const limit = 8 * mib
 	withContext(t, "none", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -145,7 +145,7 @@ func TestContextPrimary(t *testing.T) {
 	})
 }
 
-// The CUDA runtime gets its context by a private table of the driver's, and ends it
+// TestContextOfTheRuntime: the CUDA runtime gets its context through a private table of the driver, and ends it
 // by exported functions.
 func TestContextOfTheRuntime(t *testing.T) {
 	const limit = 8 * mib
@@ -185,14 +185,14 @@ func TestContextEndsWithinItsEnd(t *testing.T) {
 	p.Want("reset 0", "ok")
 	objects(t, m, pid, 0, 0, 0)
 	holds(t, m, pid, 0, 0)
-	p.Want("release 0", "err 201") // it was
+	p.Want("release 0", "err 201") // it was released already
 	p.End()
 	if said := p.Stderr(); strings.Contains(said, "busy") {
 		t.Errorf("it waited for its own thread: %s", said)
 	}
 }
 
-// A context that another thread of the program pushes is shown by that.
+// TestContextPushed: the library learns of another thread's context when the program pushes it.
 func TestContextPushed(t *testing.T) {
 	for _, version := range []string{"", "v1"} {
 		t.Run("push"+version, func(t *testing.T) {
@@ -215,8 +215,8 @@ func TestContextPushed(t *testing.T) {
 	}
 }
 
-// A green context counts as one, and so does the primary one that it keeps; what is
-// taken in it lies in the primary one.
+// TestContextGreen: a green context counts as one, and the primary context that it keeps alive counts as another.
+// Memory allocated in the green context belongs to the primary context.
 func TestContextGreen(t *testing.T) {
 	const limit = 8 * mib
 	withContext(t, "none", limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -241,7 +241,7 @@ func TestContextGreen(t *testing.T) {
 		p.Want("allocasync b 1M s", "ok")
 		p.Want("freeasync b s", "ok")
 		p.Want("sync s", "ok")
-		objects(t, m, pid, 0, 2, 1) // no further context
+		objects(t, m, pid, 0, 2, 1) // no third context
 		exactly(p, limit-4*mib)
 		holds(t, m, pid, 0, 4*mib)
 		p.Want("green other", "ok")
@@ -250,7 +250,7 @@ func TestContextGreen(t *testing.T) {
 		p.Want("greendestroy g", "err 999")
 		m.Sim("clear")
 		p.Want("greendestroy g", "ok")
-		objects(t, m, pid, 0, 2, 1) // the other one keeps the primary one
+		objects(t, m, pid, 0, 2, 1) // the other green context keeps the primary context
 		holds(t, m, pid, 0, 4*mib)
 		p.Want("greendestroy other", "ok")
 		objects(t, m, pid, 0, 0, 0)
@@ -258,7 +258,7 @@ func TestContextGreen(t *testing.T) {
 	})
 }
 
-// Streams of green contexts are under the cap.
+// TestContextGreenStreamCap: streams of green contexts count under the cap.
 func TestContextGreenStreamCap(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -276,7 +276,7 @@ func TestContextGreenStreamCap(t *testing.T) {
 	p.Want("greenstream c g", "ok")
 }
 
-// Threads that come and go in contexts of their own leave nothing behind.
+// TestContextsAgainAndAgain: threads that come and go with contexts of their own leave nothing behind.
 func TestContextsAgainAndAgain(t *testing.T) {
 	everyWay(t, 8*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Tell(strings.Repeat("context c;alloc a 4M;stream s;host h 4K;green g;destroy c;greendestroy g;", 20))
@@ -293,8 +293,8 @@ func TestContextsAgainAndAgain(t *testing.T) {
 	})
 }
 
-// The cost of a context is asked for before it is made, and given back when the
-// driver fails: to the byte, against a neighbour who fills the rest of the device.
+// TestContextIsAskedFor: the memory of a context is requested before the context is made, and returned if the
+// driver fails. The test sees it to the byte, because a neighbour fills the rest of the device.
 func TestContextIsAskedFor(t *testing.T) {
 	t.Parallel()
 	const cost = 64 * mib
@@ -337,7 +337,7 @@ func TestContextIsAskedFor(t *testing.T) {
 			m.Sim("fail", c.symbol+":1:999")
 			p.Want(c.command, "err 999")
 			m.Sim("clear")
-			fill(0, "ok") // nothing of it is kept
+			fill(0, "ok") // the failed context kept no memory
 			neighbour.Want("free all", "ok")
 
 			fill(c.cost, "ok")
@@ -355,8 +355,8 @@ func TestContextIsAskedFor(t *testing.T) {
 	}
 }
 
-// A context ends while threads take something in it: what one of them gets at that moment
-// has gone with it too, whether it was written down before or after.
+// TestContextsThatEndUnderThreads: a context ends while threads allocate in it. An allocation of that moment
+// is uncharged with the context, whether the library recorded it before or after the end.
 func TestContextsThatEndUnderThreads(t *testing.T) {
 	everyWay(t, 4<<30, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()

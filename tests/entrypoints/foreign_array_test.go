@@ -17,7 +17,7 @@ func TestForeignArrays(t *testing.T) {
 		for _, p := range []*rig.Program{owner, other} {
 			own := uint64(0)
 			if p == owner {
-				own = 4 * mib // once
+				own = 4 * mib // charged once
 			}
 			external := fmt.Sprintf("external e %d %d 4M", owner.PID(), fd)
 			level := func(offset, levels int) string {
@@ -27,7 +27,7 @@ func TestForeignArrays(t *testing.T) {
 			m.Sim("fail", "cuExternalMemoryGetMappedMipmappedArray:1:999")
 			p.Want(level(0, 1), "err 999")
 			m.Sim("clear")
-			p.Want(level(1, 1), errInvalidValue) // 4M is all there is
+			p.Want(level(1, 1), errInvalidValue) // the imported memory has only 4M
 			p.Want(level(0, 2), errInvalidValue)
 			for range 3 {
 				p.Want(level(0, 1), "ok")
@@ -51,7 +51,7 @@ func TestForeignArrays(t *testing.T) {
 	})
 }
 
-// Semaphores of another API hold a stream up, and what is freed behind one is pending.
+// TestForeignSemaphores: a stream waits for a semaphore of another API. Frees behind it are pending.
 func TestForeignSemaphores(t *testing.T) {
 	const limit, bytes = 8 * mib, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// shared makes a pool that can be exported with one block of it, and hands both to
-// another program, as "pool" and "p"; the data of the block, for more of them.
+// shared makes an exportable pool with one block, and hands both to
+// another program, as "pool" and "p". It returns the export data of the block, for further imports.
 func shared(owner, other *rig.Program, block string) (data string) {
 	owner.Want("stream s", "ok")
 	owner.Want("poolshared own", "ok")
@@ -64,7 +64,7 @@ func TestForeignPools(t *testing.T) {
 		other.Want("allocpool more 1M s pool", errInvalidValue)
 		other.Want("pooluse pool", errInvalidValue)
 		other.Want("pooltrim pool 0", "ok")
-		other.Want("poolholds pool", "ok 4194304") // the first of all, which is still imported
+		other.Want("poolholds pool", "ok 4194304") // the first block, which is still imported
 		check(4*mib, mib)
 		exactly(other, limit-mib)
 		other.Want("pooldestroy pool", "ok")
@@ -109,8 +109,8 @@ func TestForeignPoolsRefused(t *testing.T) {
 	})
 }
 
-// A pool that can be exported keeps what it has to its end, whatever it is told: so its
-// charge stays, is its stream's to use again there, and goes with the pool.
+// TestForeignPoolsKeep: an exportable pool keeps its memory to its end, whatever its settings. So its
+// charge stays, a stream can use the memory again, and the charge ends with the pool.
 func TestForeignPoolsKeep(t *testing.T) {
 	const limit = 8 * mib
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -126,10 +126,10 @@ func TestForeignPoolsKeep(t *testing.T) {
 			keeps(t, m, pid, 2*mib, 3*mib)
 			p.Want("pooltrim own 0", "ok")
 			keeps(t, m, pid, 2*mib, 3*mib)
-			p.Want("alloc more 4M", errOutOfMemory) // trims in vain
+			p.Want("alloc more 4M", errOutOfMemory) // trimming the pool frees nothing
 			exactly(p, 3*mib)
 			keeps(t, m, pid, 2*mib, 3*mib)
-			// It has room for blocks as large as those that were freed, and for no larger ones.
+			// The pool has memory for blocks as large as the freed ones, but not for larger ones.
 			p.Want("alloc rest 3M", "ok")
 			p.Want("allocpool c 1M s own", "ok")
 			keeps(t, m, pid, 6*mib, 2*mib)
@@ -148,7 +148,7 @@ func TestForeignPoolsKeep(t *testing.T) {
 	})
 }
 
-// The importer ends, by whatever way, and the owner's charge stays.
+// TestForeignPoolsOutliveTheImporter: the importer ends in any way, and the owner's charge stays.
 func TestForeignPoolsOutliveTheImporter(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -168,7 +168,7 @@ func TestForeignPoolsOutliveTheImporter(t *testing.T) {
 }
 
 // lent are the ways in which memory gets into another process: how the owner makes 4M
-// of it, as "a", and how the other has it then, as "p"; how each lets go of it.
+// of it as "a", how the other process imports it as "p", and how each frees it.
 var lent = []struct {
 	name             string
 	hand             func(owner, other *rig.Program)

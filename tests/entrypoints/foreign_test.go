@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// between runs a test with an owner of memory and another program that finds the
-// driver's functions in each of the ways.
+// between runs a test with an owner of memory and another program, once for each way in which the other
+// program finds the driver's functions.
 func between(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, owner, other *rig.Program)) {
 	t.Helper()
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, other *rig.Program) {
@@ -17,8 +17,8 @@ func between(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, ow
 	})
 }
 
-// handovers are the ways to hand created memory over: each says by which command the
-// memory of a name is imported under another.
+// handovers are the ways to hand over created memory. Each returns the command that imports the
+// memory `name` under the name `as`.
 var handovers = []func(owner *rig.Program, name, as string) string{
 	func(owner *rig.Program, name, as string) string {
 		return fmt.Sprintf("importfd %s %d %d", as, owner.PID(), owner.Number("exportfd "+name))
@@ -28,8 +28,8 @@ var handovers = []func(owner *rig.Program, name, as string) string{
 	},
 }
 
-// Memory that is exported and imported is charged once, to its owner; what the
-// importer opens and closes gives back nothing of anybody's.
+// TestForeignHandles: memory that is exported and imported is charged once, to its owner. The
+// importer's opens and closes return no bytes to any process.
 func TestForeignHandles(t *testing.T) {
 	const limit = 8 * mib
 	between(t, limit, func(t *testing.T, m *rig.Machine, owner, other *rig.Program) {
@@ -69,7 +69,7 @@ func TestForeignHandles(t *testing.T) {
 			owner.Want("releasemem a", "ok")
 			check(0)
 			exactly(owner, limit)
-			other.Want(importing, errInvalidValue) // gone
+			other.Want(importing, errInvalidValue) // the memory is gone
 			holds(t, m, to, 0, 0)
 		}
 	})
@@ -140,8 +140,8 @@ func TestForeignExternal(t *testing.T) {
 	})
 }
 
-// A process that imports what it exported itself is charged once: by the handle that it
-// has already, which is good for a release more, as long as it has one.
+// TestForeignHandlesOfOnesOwn: a process that imports its own exported memory is charged once. While it
+// has its own handle, the import returns that handle, which then needs one more release.
 func TestForeignHandlesOfOnesOwn(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -192,7 +192,7 @@ func TestForeignHandlesOfOnesOwnLater(t *testing.T) {
 	}
 	rig.Eventually(t, "the device's figures are seen", func() bool { return m.Lease(pid, 0).Overhead == 4*mib })
 	p.Want("releasemem again", "ok")
-	p.Want(fmt.Sprintf("importfd again %d %d", pid, fd), errInvalidValue) // gone
+	p.Want(fmt.Sprintf("importfd again %d %d", pid, fd), errInvalidValue) // the memory is gone
 	if used := m.SimNumber("used", "0"); used != 0 {
 		t.Errorf("the device has %d bytes in use in the end", used)
 	}

@@ -12,7 +12,7 @@ const (
 	errUpdateFailed = "err 910"
 )
 
-// one makes a graph of one allocation.
+// one makes a graph with one allocation.
 func one(p *rig.Program, graph, address string, bytes uint64, frees bool) {
 	p.Want("graph "+graph, "ok")
 	p.Want(fmt.Sprintf("graphalloc %s %s %d", address, graph, bytes), "ok")
@@ -21,8 +21,8 @@ func one(p *rig.Program, graph, address string, bytes uint64, frees bool) {
 	}
 }
 
-// An update brings another graph's memory with it, which the next launch is charged
-// with, or refused.
+// TestGraphsAreUpdated: an update replaces the memory of an executable graph by another graph's. The next launch is charged
+// for it, or refused.
 func TestGraphsAreUpdated(t *testing.T) {
 	const limit, small, large = 8<<20 + 3, 1000001, 5000003
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -62,7 +62,7 @@ func TestGraphsAreUpdated(t *testing.T) {
 			p.Want("sync s", "ok")
 			keeps(t, m, pid, limit-large, large)
 			p.Want("free most", "ok")
-			// And back, while the first is under way.
+			// Update it back while the first launch is running.
 			p.Want("gate s", "ok")
 			p.Want("launch x s", "ok")
 			p.Want(update+" x graph", "ok")
@@ -95,11 +95,11 @@ func TestUpdatesLeaveBlocks(t *testing.T) {
 		p.Want("launch x s", "ok")
 		keeps(t, m, pid, small+large, 0)
 		exactly(p, limit-small-large)
-		p.Want("launch x s", errInvalidValue) // b is in the way
+		p.Want("launch x s", errInvalidValue) // block b still exists
 		p.Want("free b", "ok")
 		p.Want("launch x s", "ok")
 		p.Want("graphupdate x graph", "ok")
-		p.Want("launch x s", errInvalidValue) // a is
+		p.Want("launch x s", errInvalidValue) // block a still exists
 		p.Want("freeasync a s", "ok")
 		p.Want("launch x s", "ok")
 		p.Want("syncall", "ok")
@@ -119,8 +119,8 @@ func TestUpdatesLeaveBlocks(t *testing.T) {
 	})
 }
 
-// No copy of a graph has memory that its original is not charged with: the driver makes
-// none of a graph with memory, and what is without takes none.
+// TestGraphsAreCopied: no copy of a graph has memory that is not charged. The driver refuses to copy
+// a graph with memory, and a graph without memory takes none.
 func TestGraphsAreCopied(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -132,10 +132,10 @@ func TestGraphsAreCopied(t *testing.T) {
 		p.Want("graph outer", "ok")
 		p.Want("graphchild n outer graph", errNotSupported)
 		p.Want("instantiate x graph", "ok")
-		p.Want("graphmove n outer graph", errNotSupported) // it is executable
+		p.Want("graphmove n outer graph", errNotSupported) // the graph is executable
 		p.Want("launch x s", "ok")
 		keeps(t, m, pid, bytes, 0)
-		// Nor is a launch of it captured: it breaks the capture.
+		// A launch of such a graph cannot be captured either: it breaks the capture.
 		p.Want("capture c", "ok")
 		p.Want("launch x c", "err 900")
 		p.Want("launchptsz x c", "err 901")
@@ -144,7 +144,7 @@ func TestGraphsAreCopied(t *testing.T) {
 		p.Want("graph captured", "ok")
 		keeps(t, m, pid, bytes, 0)
 		exactly(p, limit-bytes)
-		// Without memory all that is done, and charged nothing.
+		// Graphs without memory can be copied and captured, and are not charged.
 		p.Want("instantiate y captured", "ok")
 		p.Want("capture c", "ok")
 		p.Want("launch y c", "ok")
@@ -168,8 +168,8 @@ func TestGraphsAreCopied(t *testing.T) {
 	})
 }
 
-// While one stream is captured, graphs are launched, refused, freed and trimmed for on
-// others, all of which leaves the capture as it is.
+// TestGraphsBesideACapture: while one stream is captured, graphs on other streams are launched, refused, freed and trimmed
+// for. The capture stays valid.
 func TestGraphsBesideACapture(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -189,7 +189,7 @@ func TestGraphsBesideACapture(t *testing.T) {
 			p.Want("allocasync e 1000 s", "ok")
 			p.Want("launch y s", errOutOfMemory)
 			p.Want("freeasync e s", "ok")
-			p.Want("launch y s", "ok") // all there is, once the pools gave it up
+			p.Want("launch y s", "ok") // the whole budget, after the pools have released their memory
 			p.Want("launch x s", errOutOfMemory)
 			keeps(t, m, pid, limit, 0)
 			p.Want("freeasync b s", "ok")

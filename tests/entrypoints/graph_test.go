@@ -62,7 +62,7 @@ var graphs = []struct {
 	}},
 }
 
-// instantiations are the ways to make it executable, launches those to launch it, with
+// instantiations are the ways to make a graph executable, and launches the ways to launch it, each with
 // its default stream.
 var (
 	instantiations = []string{"instantiate x graph", "instantiatev1 x graph", "instantiatev2 x graph", "instantiatewith x graph 0 s", "withptsz x graph 0 s"}
@@ -80,8 +80,8 @@ func dropGraph(p *rig.Program) {
 	p.Want("graphdestroy graph", "ok")
 }
 
-// Nothing is charged before the first launch, which takes all of it or is refused;
-// what the graph frees its pool keeps, until it is trimmed.
+// TestGraphsAreCharged: nothing is charged before the first launch, which is charged for all memory or refused.
+// Memory that the graph frees stays in its pool until the pool is trimmed.
 func TestGraphsAreCharged(t *testing.T) {
 	const limit, bytes = 8<<20 + 3, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -95,7 +95,7 @@ func TestGraphsAreCharged(t *testing.T) {
 				p.Want(instantiate, "ok")
 				exactly(p, limit)
 				keeps(t, m, pid, 0, 0)
-				// One byte too few: refused, and the driver never hears of it.
+				// With one byte too few, the launch is refused without a call of the driver.
 				p.Want(fmt.Sprintf("alloc most %d", limit-bytes+1), "ok")
 				m.CountCalls("cuGraphLaunch*")
 				p.Want(l.launch, errOutOfMemory)
@@ -106,7 +106,7 @@ func TestGraphsAreCharged(t *testing.T) {
 				p.Want("free most", "ok")
 				p.Want(fmt.Sprintf("alloc most %d", limit-bytes), "ok")
 				p.Want("gate "+l.stream, "ok")
-				for range 3 { // the same memory again
+				for range 3 { // uses the same memory again
 					p.Want(l.launch, "ok")
 					keeps(t, m, pid, limit, 0)
 				}
@@ -140,24 +140,24 @@ func TestGraphsLeaveBlocks(t *testing.T) {
 				p.Want("instantiate x graph", "ok")
 				p.Want("launch x s", "ok")
 				keeps(t, m, pid, bytes, 0)
-				p.Want("launch x s", errInvalidValue) // it is in the way
+				p.Want("launch x s", errInvalidValue) // the block still exists
 				keeps(t, m, pid, bytes, 0)
 				exactly(p, limit-bytes)
 				p.Want(free, "ok")
-				p.Want("launch x s", "ok") // freed, if not done yet: the same memory again
+				p.Want("launch x s", "ok") // the launch frees the block first if needed, and uses the same memory
 				keeps(t, m, pid, bytes, 0)
-				dropGraph(p) // which it outlives
+				dropGraph(p) // the block outlives the graph
 				p.Want("syncall", "ok")
 				keeps(t, m, pid, bytes, 0)
 				p.Want(free, "ok")
 				p.Want(free, errInvalidValue)
 				p.Want("syncall", "ok")
 				keeps(t, m, pid, 0, bytes)
-				exactly(p, limit) // it makes room under pressure
+				exactly(p, limit) // the pool is trimmed under pressure
 				keeps(t, m, pid, 0, 0)
 			}
 		}
-		// Freed by another graph, and on its way for as long as that runs.
+		// Another graph frees the block; the free is pending while that graph runs.
 		graphs[1].make(p, bytes, false)
 		p.Want("instantiate x graph", "ok")
 		p.Want("launch x s", "ok")
@@ -173,7 +173,7 @@ func TestGraphsLeaveBlocks(t *testing.T) {
 		p.Want("graphtrim 0", "ok")
 		keeps(t, m, pid, 0, 0)
 		dropGraph(p)
-		// Freed by its own next launch.
+		// The graph's own next launch frees the block.
 		graphs[0].make(p, bytes, false)
 		p.Want("instantiate x graph 1", "ok")
 		for range 3 {
@@ -188,8 +188,8 @@ func TestGraphsLeaveBlocks(t *testing.T) {
 	})
 }
 
-// A block that an earlier launch left is freed by another thread while the driver has the next
-// launch: that leaves a new block at the same address, which is charged and freed like the first.
+// TestGraphsFreedBesideALaunch: one thread frees a block of an earlier launch while the driver executes the next
+// launch. The launch leaves a new block at the same address, which is charged and freed like the first.
 func TestGraphsFreedBesideALaunch(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -209,7 +209,7 @@ func TestGraphsFreedBesideALaunch(t *testing.T) {
 	})
 }
 
-// An upload takes what the launch will, and is refused as that is.
+// TestGraphsAreUploaded: an upload is charged like the launch, and refused like it.
 func TestGraphsAreUploaded(t *testing.T) {
 	const limit, bytes = 8 << 20, 3000001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -320,7 +320,7 @@ func TestGraphsAreForgotten(t *testing.T) {
 	})
 }
 
-// mapped is how much a process has mapped.
+// mapped returns how much memory a process has mapped.
 func mapped(t *testing.T, pid int) int {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", pid))
@@ -334,7 +334,7 @@ func mapped(t *testing.T, pid int) int {
 	return pages * os.Getpagesize()
 }
 
-// Graphs use what others of them left with the device's pool.
+// TestGraphsShareTheirPool: graphs reuse memory that other graphs left in the device's graph pool.
 func TestGraphsShareTheirPool(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -350,7 +350,7 @@ func TestGraphsShareTheirPool(t *testing.T) {
 		for i, mib := range []uint64{5, 3, 6, 1, 8, 2} {
 			most = max(most, mib<<20)
 			if i == 5 {
-				most = mib << 20 // nothing is left but what is kept, and that is given up
+				most = mib << 20 // the whole limit: everything is pooled, and the pools are trimmed
 			}
 			p.Want(fmt.Sprintf("launch x%d s", i), "ok")
 			p.Want("sync s", "ok")
@@ -359,7 +359,7 @@ func TestGraphsShareTheirPool(t *testing.T) {
 		p.Want("alloc other 6M", "ok")
 		p.Want("gate s", "ok")
 		p.Want("launch x5 s", "ok")
-		p.Want("launch x3 s", errOutOfMemory) // the other has what there is, for as long as it runs
+		p.Want("launch x3 s", errOutOfMemory) // the running graph uses the pooled memory
 		p.Want("open", "ok")
 		p.Want("launch x3 s", "ok")
 		p.Want("sync s", "ok")

@@ -27,7 +27,7 @@ func withHost(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p
 	})
 }
 
-// Each version of each call is counted to the byte, and gives back when the driver fails.
+// TestHostIsCounted: each version of each call is counted to the byte, and uncounted if the driver fails.
 func TestHostIsCounted(t *testing.T) {
 	const limit = 1<<20 + 1
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -77,11 +77,11 @@ func TestHostByHandle(t *testing.T) {
 	const limit = 8*mib + 1
 	withHost(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Want("reserve r 64M", "ok")
-		for _, place := range []string{"2", "3", "4"} { // the host, a node of it, the nearest node
+		for _, place := range []string{"2", "3", "4"} { // the host, one NUMA node of it, the nearest node
 			m.Sim("fail", "cuMemCreate:1:999")
 			p.Want("createhost a 4M "+place, "err 999")
 			m.Sim("clear")
-			p.Want("createhost a 1000 "+place, errInvalidValue) // no multiple of the granularity
+			p.Want("createhost a 1000 "+place, errInvalidValue) // not a multiple of the granularity
 			hostRest(t, m, p, limit, 0)
 			p.Want("createhost a 4M "+place, "ok")
 			p.Want("hostflags b 1000", "ok")
@@ -107,10 +107,10 @@ func TestHostByHandle(t *testing.T) {
 			p.Want("unmap r 0 4M", "ok")
 			p.Want("destroy first", "ok")
 			p.Want("context first", "ok")
-			hostRest(t, m, p, limit, 4*mib) // for the other reference
+			hostRest(t, m, p, limit, 4*mib) // because of the other reference
 			p.Want("map r 0 4M again", "ok")
 			p.Want("releasemem again", "ok")
-			hostRest(t, m, p, limit, 4*mib) // for the mapping
+			hostRest(t, m, p, limit, 4*mib) // because of the mapping
 			p.Want("unmap r 0 4M", "ok")
 			hostRest(t, m, p, limit, 0)
 		}
@@ -191,14 +191,14 @@ func TestHostEndsWithItsContext(t *testing.T) {
 			p.Want(end+" 0", "ok")
 			p.Want("use first", "ok")
 			hostRest(t, m, p, limit, 1000)
-			p.Ask("release 0") // what a reset left retained
+			p.Ask("release 0") // releases the context that a reset left retained
 		}
 		p.Want("freehost kept", "ok")
 		hostRest(t, m, p, limit, 0)
 	})
 }
 
-// Without a context the driver refuses, and nothing is counted.
+// TestHostWithoutContext: without a context the driver refuses, and nothing is counted.
 func TestHostWithoutContext(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -209,7 +209,7 @@ func TestHostWithoutContext(t *testing.T) {
 	hostRest(t, m, p, 1<<20, 0)
 }
 
-// The cap is the daemon's; a program may lower it for itself, and not raise it.
+// TestHostMax: the daemon sets the cap. A program may lower it for itself, but not raise it.
 func TestHostMax(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nhost.max = \"1MiB\"\n"})

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// imports are the ways to have 100 MiB of another process's memory, more than once where
-// that is the same place again; and how each is let go of.
+// imports are the ways to import 100 MiB of another process's memory, and to end the import. Some import
+// several times, if that gives the same address again.
 var imports = map[string]struct {
 	hand  func(owner, other *rig.Program)
 	letGo []string
@@ -43,7 +43,7 @@ var imports = map[string]struct {
 	}, []string{"externaldestroy e"}},
 }
 
-// seen makes a program by which the daemon knows what a context costs.
+// seen starts a program from which the daemon learns how much memory a context takes.
 func seen(m *rig.Machine) {
 	m.T.Helper()
 	p := start(m, "dlsym", gib)
@@ -55,7 +55,7 @@ func seen(m *rig.Machine) {
 // as it has the import.
 func TestImportsAreTakenOff(t *testing.T) {
 	t.Parallel()
-	const rounding = 40 * mib // of blocks, imports, and a pool
+	const rounding = 40 * mib // by blocks, imports and a pool
 	for name, c := range imports {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -93,7 +93,7 @@ func TestImportsAreNotCharged(t *testing.T) {
 			owner.Tell("kill 9")
 			owner.Wait()
 			rig.Eventually(t, "the device counts it", func() bool { return m.Lease(other.PID(), 0).Overhead >= 164*mib })
-			// It takes two readings to charge another one.
+			// The daemon charges the loader's unexplained usage only after two readings.
 			loader.Want("loadtable m 3G", "ok")
 			rig.Eventually(t, "that one is charged", func() bool { return m.Lease(loader.PID(), 0).Excess > 0 })
 			if l := m.Lease(other.PID(), 0); l.Excess != 0 || l.State != figures.StateRunning {

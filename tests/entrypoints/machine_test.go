@@ -15,7 +15,7 @@ const (
 )
 
 // eachWay runs a test for two ways in which a program finds the driver's functions. Tests that do not depend on the way
-// take the third, dlsym, and tests/conformance all three.
+// use a third way, dlsym; tests/conformance uses all three.
 func eachWay(t *testing.T, f func(t *testing.T, way string)) {
 	t.Parallel()
 	for _, way := range []string{"link", "gpa"} {
@@ -26,7 +26,7 @@ func eachWay(t *testing.T, f func(t *testing.T, way string)) {
 	}
 }
 
-// everyWay is eachWay with a machine for each, and a program under a limit.
+// everyWay runs eachWay with a machine for each way, and a program under a limit.
 func everyWay(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
 	eachWay(t, func(t *testing.T, way string) {
 		m := rig.New(t, rig.Options{NoMount: true, Sim: handles(way)})
@@ -34,8 +34,8 @@ func everyWay(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p
 	})
 }
 
-// handles says whether a machine's driver gives out the handle of an ended object again. Every other machine does so at
-// once, as real drivers may; the others never do, so that a test finds a handle that is used after its object has ended.
+// handles returns settings that decide whether a machine's driver reuses the handles of ended objects. Half of the machines reuse them at
+// once, as real drivers may. The others never do, so that a test notices if a handle is used after the end of its object.
 func handles(way string, more ...string) []string {
 	if way == "gpa" {
 		more = append(more, "SIMCUDA_REUSE_HANDLES=1")
@@ -49,7 +49,7 @@ func start(m *rig.Machine, way string, limit uint64) *rig.Program {
 	return m.Interact(m.Command(env, rig.Build(m.T, "programs/cudaprog-"+way)))
 }
 
-// holds compares what a process holds by the driver's count, and by the daemon's.
+// holds compares the bytes that a process holds with the driver's count and the daemon's.
 func holds(t *testing.T, m *rig.Machine, pid, device int, bytes uint64) {
 	t.Helper()
 	if h := m.HeldBy(pid, device); h.Bytes != bytes {

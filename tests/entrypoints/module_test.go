@@ -17,14 +17,14 @@ func beside(m *rig.Machine, contexts int) uint64 {
 	return m.SimNumber("used", "0") - m.SimNumber("total", "0") - uint64(contexts)*64*mib
 }
 
-// charged waits for what a lease uses, by the daemon.
+// charged waits until the daemon says that a lease uses `used` bytes.
 func charged(m *rig.Machine, pid int, used uint64) {
 	m.T.Helper()
 	rig.Eventually(m.T, fmt.Sprintf("%d bytes are used", used), func() bool { return uint64(m.Lease(pid, 0).Used) == used })
 }
 
-// TestLoadsDoNotWait checks that module loads do not wait for each other: all are in the driver at the same time. A load
-// takes an hour there, so that none ends before the next one begins, however busy the machine is.
+// TestLoadsDoNotWait checks that module loads do not wait for each other: all are in the driver at the same time. The simulated
+// driver delays each load by an hour, so that none ends before the next one begins.
 func TestLoadsDoNotWait(t *testing.T) {
 	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		p.Want("alloc a 1M", "ok")
@@ -37,7 +37,7 @@ func TestLoadsDoNotWait(t *testing.T) {
 	})
 }
 
-// Heap and buffer are asked for before the driver is, and given back when they get smaller.
+// TestLimitsAreCharged: heap and printf buffer are charged before the call of the driver, and uncharged when they shrink.
 func TestLimitsAreCharged(t *testing.T) {
 	const buffer, heap = 1, 2
 	everyWay(t, gib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -96,7 +96,7 @@ func TestWhatAnObjectKeepsIsFound(t *testing.T) {
 			}
 			p.Want("alloc b 1100M", errOutOfMemory)
 			p.Want("releasemem m", "ok")
-			const rounding = 4 * mib // of the two blocks that the program had
+			const rounding = 4 * mib // by the two blocks that the program had
 			rig.Eventually(t, "the readings charge it", func() bool { l := m.Lease(pid, 0); return uint64(l.Used) == mib && uint64(l.Excess) >= 3*gib-rounding })
 			p.Want("alloc b 1100M", errOutOfMemory)
 			p.Want(c.undo, "ok")
@@ -131,7 +131,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{NoMount: true, Devices: "8G"})
-			before := start(m, "dlsym", gib) // by which the daemon knows what a context costs
+			before := start(m, "dlsym", gib) // from it the daemon learns how much memory a context takes
 			before.Want("alloc a 1M", "ok")
 			rig.Eventually(t, "a context was seen", func() bool { return m.Lease(before.PID(), 0).Overhead == 64*mib })
 			env := append(m.PreloadEnv(), fmt.Sprintf("GPUARB_MEMORY=%d", gib))
@@ -144,7 +144,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			for _, command := range c.commands {
 				p.Want(command, "ok")
 			}
-			const bytes, rounding = 3 * gib, 2 * mib // of the one block
+			const bytes, rounding = 3 * gib, 2 * mib // by the only block
 
 			rig.Eventually(t, "it is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
 			s := m.Snapshot()

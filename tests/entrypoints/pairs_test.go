@@ -43,7 +43,7 @@ func TestPairsOfCalls(t *testing.T) {
 		p.Want("poolkeep default 32M", "ok")
 		p.Want("asyncpairs 3 1M s", "ok 3")
 		check("the stream's own block", 1, fmt.Sprintf("asyncpairs %d 1M s", pairs))
-		p.Want("sync s", "ok") // the pool keeps it
+		p.Want("sync s", "ok") // the freed memory stays in the pool
 		check("the same, executed", 1, fmt.Sprintf("asyncpairs %d 1M s", pairs))
 		check("sizes that nobody freed", 1, sizes...)
 		p.Want("allocasync x 64K s", "ok")
@@ -52,9 +52,9 @@ func TestPairsOfCalls(t *testing.T) {
 	})
 }
 
-// A free is not taken for executed before its stream is there, whatever asks first: an
-// allocation, the end of its stream, or a capture there, which that does not break. The
-// stream is not asked before the capture has ended.
+// TestPairsNotExecuted: a free counts as executed only when its stream has reached it. Different calls may poll it: an
+// allocation, the end of its stream, or a capture of its stream, which the poll must not break. The
+// stream is not queried before the capture has ended.
 func TestPairsNotExecuted(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -7,13 +7,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// Of CUmemLocationType.
+// Values of CUmemLocationType.
 const (
-	domain  = 6 // a locality domain of a device: a part of it, with drivers from 13.4 on
-	unknown = 7 // one that came after all that are known
+	domain  = 6 // a locality domain, which is a part of a device; drivers from 13.4 on
+	unknown = 7 // a type that is newer than all known types
 )
 
-// Memory in a part of a device is the device's, by whatever call it comes, and whatever
+// TestPlacesInADomain: memory in a part of a device is charged to that device, whichever call allocates it, and whichever
 // device is current.
 func TestPlacesInADomain(t *testing.T) {
 	const limit = 8*mib + 1
@@ -42,7 +42,7 @@ func TestPlacesInADomain(t *testing.T) {
 			p.Want(fmt.Sprint("create a 4M ", device), "ok")
 			holds(t, m, pid, device, 4*mib)
 			refuses("cuMemCreate", fmt.Sprint("create b 6M ", device))
-			p.Want(fmt.Sprint("create b 4M ", 0x100|device), "err 101") // it has one such part
+			p.Want(fmt.Sprint("create b 4M ", 0x100|device), "err 101") // the device has only one such part
 			p.Want(fmt.Sprint("create b 4M ", device), "ok")
 			holds(t, m, pid, device, 8*mib)
 			p.Want("releasemem a", "ok")
@@ -77,13 +77,13 @@ func TestPlacesInADomain(t *testing.T) {
 	})
 }
 
-// A part's own pools are the device's too. cuGetProcAddress of the simulated driver, which is
-// older, does not answer with the functions that tell them.
+// TestPlacesHavePools: the pools of a part of a device are charged to that device, too. The simulated driver's cuGetProcAddress is
+// older than the functions that return these pools, and does not find them.
 func TestPlacesHavePools(t *testing.T) {
 	t.Parallel()
 	const limit = 8 * mib
 	for _, way := range []string{"dlsym", "link"} {
-		for _, show := range []string{"poolnow", "pooldefault"} { // which are one pool here
+		for _, show := range []string{"poolnow", "pooldefault"} { // both return the same pool here
 			t.Run(way+" "+show, func(t *testing.T) {
 				t.Parallel()
 				m := rig.New(t, rig.Options{NoMount: true})

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// places are the calls that say where the pages of managed memory are to be: to the
-// other device, to the host, and back. They have names of drivers before 13.0 first.
+// places are the calls that move the pages of managed memory, or advise where they should be: the
+// other device, the host, and back. Calls that exist before CUDA 13.0 come first.
 var places = []string{
 	"advise a 3 %d", "advisev2 a 3 %d", "advise a 5 %d", "advisev2 a 1 %d",
 	"prefetch a %d s", "prefetchptsz a %d s", "prefetchv2 a %d s", "prefetchv2ptsz a %d s", "prefetch a %d 0",
@@ -25,8 +25,8 @@ func before13() []string {
 	})
 }
 
-// Managed memory is charged where it was allocated, whole, and nowhere else, wherever
-// its pages are sent, and whether the driver does it or not.
+// TestManagedMemoryStaysCharged: managed memory is charged as a whole to the device on which it was allocated, wherever
+// its pages are moved, and whether the driver succeeds or not.
 func TestManagedMemoryStaysCharged(t *testing.T) {
 	const limit, bytes = 8 * mib, 5*mib + 1
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -45,7 +45,7 @@ func TestManagedMemoryStaysCharged(t *testing.T) {
 			}
 		}
 		calls := before13()
-		if !strings.HasSuffix(t.Name(), "gpa") { // its driver does not answer with what is newer
+		if !strings.HasSuffix(t.Name(), "gpa") { // the driver of that way does not find newer functions
 			calls = places
 		}
 		for _, call := range calls {
@@ -102,7 +102,7 @@ func TestPeersTakeNothing(t *testing.T) {
 		p.Want("access r 0 2M 1", "ok")
 		p.Want("poolshow own 1 3", "ok")
 		check(4*mib, 3*mib)
-		// Mapped from the other device, it is still the first one's.
+		// Mapped in the other device's context, it still belongs to the first device.
 		p.Want("use other", "ok")
 		p.Want("map r 2M 2M b", "ok")
 		p.Want("create d 2M 1", "ok")
@@ -115,16 +115,16 @@ func TestPeersTakeNothing(t *testing.T) {
 		p.Want("use other", "ok")
 		p.Want("releasemem b", "ok")
 		p.Want("unmap r 0 6M", "ok")
-		check(4*mib, 5*mib) // for e's sake
+		check(4*mib, 5*mib) // because of e
 		p.Want("releasemem e", "ok")
 		p.Want("releasemem d", "ok")
 		check(2*mib, 3*mib)
-		p.Want("free a", "ok") // with the other context current
+		p.Want("free a", "ok") // while the other context is current
 		check(mib, 3*mib)
 		p.Want("unpeer first", "ok")
 		p.Want("unpeer first", "err 705")
 		p.Want("destroy first", "ok")
-		check(mib, 3*mib) // what a pool gave outlives the context
+		check(mib, 3*mib) // pool memory outlives the context
 		p.Want("free c", "ok")
 		p.Want("pooldestroy own", "ok")
 		check(0, 3*mib)
@@ -132,8 +132,8 @@ func TestPeersTakeNothing(t *testing.T) {
 	})
 }
 
-// Which device a block of a pool is on the pool says, not the stream and not the current
-// context, also of one that the library hears of for the first time.
+// TestPoolsOfTheOtherDevice: a block of a pool is charged to the pool's device, not to the stream's or the current
+// context's. This also holds for a pool that the library sees for the first time.
 func TestPoolsOfTheOtherDevice(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -148,14 +148,14 @@ func TestPoolsOfTheOtherDevice(t *testing.T) {
 			current, alloc, free string
 			device               int
 		}{
-			{"first", "allocpool a %d s default", "freeasync a s", 1}, // default: the other device's
+			{"first", "allocpool a %d s default", "freeasync a s", 1}, // default means the other device's default pool
 			{"first", "poolptsz a %d 0 default", "freeptsz a 0", 1},
 			{"first", "allocpool a %d s own", "freeasync a s", 1},
 			{"first", "poolptsz a %d 0 own", "freeptsz a 0", 1},
-			{"first", "allocpool a %d s own", "freeasync a t", 1}, // freed by another stream than it came from
+			{"first", "allocpool a %d s own", "freeasync a t", 1}, // another stream frees it
 			{"first", "allocpool a %d s own", "free a", 1},
 			{"other", "allocpool a %d s own", "freeasync a s", 1},
-			{"first", "allocasync a %d t", "freeasync a s", 1}, // from the stream's device
+			{"first", "allocasync a %d t", "freeasync a s", 1}, // allocated from the stream's device
 			{"other", "allocptsz a %d s", "freeptsz a t", 0},
 			{"other", "allocasync a %d 0", "free a", 1},
 		} {
@@ -167,7 +167,7 @@ func TestPoolsOfTheOtherDevice(t *testing.T) {
 			holds(t, m, pid, 0, held[0])
 			holds(t, m, pid, 1, held[1])
 			p.Want(c.free, "ok")
-			// A pool gives up at its device's synchronisation what was freed by then, on whosever stream.
+			// When its device is synchronised, a pool releases all memory freed by then, on any stream.
 			for _, context := range []string{"first", "other", "first"} {
 				p.Want("use "+context, "ok")
 				p.Want("syncall", "ok")

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// fragmented makes a machine whose pools grow by 2 MiB, and never join the pieces of two
-// chunks, and a program on it; limit 0: without a budget of its own.
+// fragmented makes a machine whose pools grow by 2 MiB and never join pieces of two
+// chunks, with a program on it; limit 0: without a budget of its own.
 func fragmented(t *testing.T, o rig.Options, limit uint64) (*rig.Machine, *rig.Program) {
 	t.Helper()
 	o.NoMount = true
@@ -21,8 +21,8 @@ func fragmented(t *testing.T, o rig.Options, limit uint64) (*rig.Machine, *rig.P
 	return m, start(m, "dlsym", limit)
 }
 
-// breakUp has a program's pool keep 90 MiB, of 100. Its stream s freed a block of 100 MiB,
-// of which another stream has got a part since, so that the pool has to grow for the next
+// breakUp brings a program's pool into this state: it keeps 90 of 100 MiB. Stream s freed a block of 100 MiB, and
+// another stream has allocated a part of it since. So the pool must grow for the next
 // block of s.
 func breakUp(t *testing.T, p *rig.Program) {
 	t.Helper()
@@ -32,14 +32,14 @@ func breakUp(t *testing.T, p *rig.Program) {
 	p.Want("poolkeep default 1G", "ok")
 	p.Want("alloc credit 20M", "ok")
 	p.Want("allocasync a 100M s", "ok")
-	p.Want("free credit", "ok") // so that the library need not ask for the next 20 MiB
+	p.Want("free credit", "ok") // leaves credit, so that the library need not ask the daemon for the next 20 MiB
 	p.Want("freeasync a s", "ok")
 	rig.Eventually(t, "the free has executed", func() bool { return p.Ask("query s") == "ok" })
 	p.Want("allocasync x 10M other", "ok")
 }
 
-// A pool that may not grow gives back what it grew by. That ends no capture of another
-// stream, in whatever mode.
+// TestPoolsMayNotGrowBesideACapture: a pool that may not grow releases what it grew by. That does not break the capture of another
+// stream, in any capture mode.
 func TestPoolsMayNotGrowBesideACapture(t *testing.T) {
 	t.Parallel()
 	const limit = 150 * mib
@@ -53,14 +53,14 @@ func TestPoolsMayNotGrowBesideACapture(t *testing.T) {
 			p.Want("capturing captured", "ok 1")
 			p.Want("endcapture captured graph", "ok")
 			within(t, m, p.PID(), limit, 2*mib)
-			p.Want("allocasync more 90M s", "ok") // what is left of the piece
+			p.Want("allocasync more 90M s", "ok") // the rest of the piece
 			within(t, m, p.PID(), limit, 2*mib)
 		})
 	}
 }
 
-// A program that waits for others' memory waits for all of a block: the driver does not
-// hold any of it meanwhile.
+// TestPoolsWaitBeforeTheyGrow: a program that waits for memory of other programs waits for a whole block. The driver holds
+// no part of the block meanwhile.
 func TestPoolsWaitBeforeTheyGrow(t *testing.T) {
 	t.Parallel()
 	const limit = 200 * mib
@@ -81,7 +81,7 @@ func TestPoolsWaitBeforeTheyGrow(t *testing.T) {
 	}
 }
 
-// Pools that grow by more than 32 MiB work under budgets that are smaller than that, to
+// TestPoolsOfLargeGranules: pools that grow by more than 32 MiB work under budgets that are smaller than that, to
 // the byte.
 func TestPoolsOfLargeGranules(t *testing.T) {
 	t.Parallel()
@@ -113,8 +113,8 @@ func TestPoolsOfLargeGranules(t *testing.T) {
 	}
 }
 
-// Frees that are pending cost the others nothing: what the driver is asked for a pair does
-// not depend on how many there are, on a stream that is not done.
+// TestPairsBesidePendingFrees: pending frees do not slow down other pairs. The number of driver calls for a pair
+// is independent of the number of pending frees on a blocked stream.
 func TestPairsBesidePendingFrees(t *testing.T) {
 	t.Parallel()
 	const pairs, pending = 50, 2000
@@ -148,7 +148,7 @@ func TestPairsBesidePendingFrees(t *testing.T) {
 	keeps(t, m, p.PID(), 0, 0)
 }
 
-// free returns the commands that free count blocks on the stream that is stuck.
+// free returns commands that free count blocks on the blocked stream.
 func free(count int) []string {
 	commands := []string{}
 	for i := range count {

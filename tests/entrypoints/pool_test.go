@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// everyWayExactly is everyWay on a machine whose contexts cost nothing, so that what
-// the driver counts as used is what the program holds and what its pools keep.
+// everyWayExactly runs everyWay on a machine whose contexts take no memory. So the driver's used
+// memory is what the program holds plus what its pools keep.
 func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program)) {
 	eachWay(t, func(t *testing.T, way string) {
 		m := rig.New(t, rig.Options{NoMount: true, Devices: "64M", Sim: handles(way, "SIMCUDA_CONTEXT_BYTES=0")})
@@ -16,8 +16,8 @@ func everyWayExactly(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Mac
 	})
 }
 
-// keeps compares what a process holds, what its pools have beyond that, and what it
-// is charged with.
+// keeps compares what a process holds, what its pools keep in addition, and its
+// charge.
 func keeps(t *testing.T, m *rig.Machine, pid int, held, kept uint64) {
 	t.Helper()
 	if h := m.HeldBy(pid, 0); h.Bytes != held {
@@ -31,7 +31,7 @@ func keeps(t *testing.T, m *rig.Machine, pid int, held, kept uint64) {
 	}
 }
 
-// pooled are the ways to memory in stream order; with %s for the name, and a size.
+// pooled are the calls that allocate and free in stream order; %s stands for the name, %d for the size.
 var pooled = []struct{ alloc, free, symbol string }{
 	{"allocasync %s %d s", "freeasync %s s", "cuMemAllocAsync"},
 	{"allocptsz %s %d s", "freeptsz %s s", "cuMemAllocAsync_ptsz"},
@@ -54,7 +54,7 @@ func TestPoolsAreCharged(t *testing.T) {
 			p.Want(fmt.Sprintf(c.alloc, "a", bytes), "ok")
 			keeps(t, m, pid, bytes, 0)
 			exactly(p, limit-bytes)
-			// To the last byte, and not one more; what is refused the driver never hears of.
+			// The last byte is granted and one more is refused, without a call of the driver.
 			p.Want(fmt.Sprintf(c.alloc, "b", limit-bytes), "ok")
 			m.CountCalls("cuMemAlloc*")
 			p.Want(fmt.Sprintf(c.alloc, "c", 1), errOutOfMemory)
@@ -151,7 +151,7 @@ func TestPoolsKeep(t *testing.T) {
 			fill(pool)
 			keeps(t, m, pid, 0, 4<<20)
 			p.Want("poolholds "+pool, "ok 4194304")
-			// From what it keeps, and from the budget what that does not cover.
+			// The block comes from pooled memory, and the rest from the budget.
 			p.Want("allocpool a 1M s "+pool, "ok")
 			keeps(t, m, pid, 1<<20, 3<<20)
 			p.Want("allocpool b 7M s "+pool, "ok")
@@ -169,7 +169,7 @@ func TestPoolsKeep(t *testing.T) {
 			p.Want("poolkeep "+pool+" 0", "ok")
 			p.Want("syncall", "ok")
 			keeps(t, m, pid, 0, 0)
-			// Under pressure it is made to give up no more than what is missing.
+			// Under pressure the pool is trimmed only by the missing bytes.
 			p.Want("poolkeep "+pool+" 64M", "ok")
 			fill(pool)
 			keeps(t, m, pid, 0, 5<<20)
@@ -183,7 +183,7 @@ func TestPoolsKeep(t *testing.T) {
 			keeps(t, m, pid, 0, 5<<20)
 			p.Want("pooltrim "+pool+" 0", "ok")
 		}
-		// One pool's are not another's, but give way to it.
+		// Another pool cannot use this pool's memory, but the pool is trimmed for it.
 		fill("own")
 		p.Want("allocpool a 5M s default", "ok")
 		keeps(t, m, pid, 5<<20, 3<<20)
@@ -229,8 +229,8 @@ func TestPoolsOfManagedMemory(t *testing.T) {
 	})
 }
 
-// The calls that drivers have from 13.0 on. cuGetProcAddress of the simulated one, which
-// is older, answers with none of them.
+// TestPoolsSince13 tests the calls that drivers have since 13.0. The simulated driver's cuGetProcAddress
+// is older and finds none of them.
 func TestPoolsSince13(t *testing.T) {
 	t.Parallel()
 	const limit = 8 << 20
@@ -255,7 +255,7 @@ func TestPoolsSince13(t *testing.T) {
 				p.Want("allocpool b 1 s "+pool, errOutOfMemory)
 				p.Want("freeasync a s", "ok")
 				p.Want("syncof first", "ok")
-				keeps(t, m, pid, 0, 4<<20) // which a synchronisation gives up, and the ledger with it
+				keeps(t, m, pid, 0, 4<<20) // a synchronisation releases the pooled memory, in the ledger too
 				p.Want("pooltrim "+pool+" 0", "ok")
 				keeps(t, m, pid, 0, 0)
 			}
@@ -264,13 +264,13 @@ func TestPoolsSince13(t *testing.T) {
 	}
 }
 
-// A pool that was destroyed holds what it has until its last block is freed.
+// TestPoolsEnd: a destroyed pool keeps its memory until its last block is freed.
 func TestPoolsEnd(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		pid := p.PID()
 		p.Want("stream s", "ok")
-		for range 3 { // so that records are used again
+		for range 3 { // so that the library reuses its records
 			p.Want("pool own", "ok")
 			p.Want("poolkeep own 64M", "ok")
 			for _, name := range []string{"a", "b", "c"} {
@@ -294,8 +294,8 @@ func TestPoolsEnd(t *testing.T) {
 	})
 }
 
-// A stream has what it freed again at once, also when it is far from there; so that
-// a budget of one block is enough for it, and another stream waits for it.
+// TestPoolsInStreamOrder: a stream can reuse its freed memory at once, even if it has not executed the free yet. So
+// a budget of one block is enough for it, and another stream must wait for the block.
 func TestPoolsInStreamOrder(t *testing.T) {
 	const limit = 2 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -306,7 +306,7 @@ func TestPoolsInStreamOrder(t *testing.T) {
 		p.Want("gate s", "ok")
 		p.Want("freeasync a s", "ok")
 		keeps(t, m, pid, limit, 0)
-		p.Want("allocasync b 2M other", errOutOfMemory) // the gate is shut for as long as it waits
+		p.Want("allocasync b 2M other", errOutOfMemory) // the gate stays shut while the request waits
 		for range 3 {
 			p.Want("allocasync b 2M s", "ok")
 			keeps(t, m, pid, limit, 0)
@@ -315,7 +315,7 @@ func TestPoolsInStreamOrder(t *testing.T) {
 		}
 		p.Want("alloc more 1", errOutOfMemory)
 		p.Want("open", "ok")
-		p.Want("allocasync b 2M other", "ok") // waits, and has it from the pool
+		p.Want("allocasync b 2M other", "ok") // waits, and then gets the block from the pool
 		keeps(t, m, pid, limit, 0)
 		// A new stream may have the handle of an ended stream, and must not inherit its frees.
 		p.Want("freeasync b other", "ok")
@@ -332,7 +332,7 @@ func TestPoolsInStreamOrder(t *testing.T) {
 	})
 }
 
-// A million pairs over four streams, within a budget of two blocks: none is refused,
+// TestMillionPairs: a million pairs over four streams fit a budget of two blocks. None is refused,
 // and nothing is left over.
 func TestMillionPairs(t *testing.T) {
 	t.Parallel()
@@ -345,7 +345,7 @@ func TestMillionPairs(t *testing.T) {
 		p.Want("stream "+name, "ok")
 		streams += " " + name
 	}
-	const parts = 20 // each well within the patience for one answer
+	const parts = 20 // so that each answer comes well within its time limit
 	for range parts {
 		p.Want(fmt.Sprintf("asyncpairs %d %d%s", pairs/parts, block, streams), fmt.Sprintf("ok %d", pairs/parts))
 	}
@@ -357,7 +357,7 @@ func TestMillionPairs(t *testing.T) {
 	exactly(p, 2*block)
 }
 
-// Nothing of this breaks the capture of a stream, in whatever mode and thread.
+// TestPoolsBesideACapture: none of these calls breaks the capture of a stream, in any mode and thread.
 func TestPoolsBesideACapture(t *testing.T) {
 	const limit = 4 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -368,13 +368,13 @@ func TestPoolsBesideACapture(t *testing.T) {
 		p.Want("poolkeep default 64M", "ok")
 		for mode := range 3 {
 			p.Want(fmt.Sprintf("capture captured %d", mode), "ok")
-			for i := range 80 { // enough for a look at what is pending without need
+			for i := range 80 { // often enough that the library polls pending frees without need
 				p.Want(fmt.Sprintf("allocasync a%d 1000 s", i), "ok")
 			}
 			for i := range 80 {
 				p.Want(fmt.Sprintf("freeasync a%d s", i), "ok")
 			}
-			p.Want("allocasync a 4M t", "ok") // needs all of it
+			p.Want("allocasync a 4M t", "ok") // needs the whole budget
 			p.Want("allocasync b 1 s", errOutOfMemory)
 			p.Want("freeasync a t", "ok")
 			p.Want("allocasync b 3M s", "ok")
@@ -416,8 +416,8 @@ func TestPoolsAfterADaemonDied(t *testing.T) {
 	})
 }
 
-// Memory of a pool lives in no context: it stays charged when the one that it was
-// allocated in is reset or destroyed, with what is on its way and what the pool keeps.
+// TestPoolsOutliveContexts: memory of a pool belongs to no context. It stays charged when the context in which it was
+// allocated is reset or destroyed, including pending frees and pooled memory.
 func TestPoolsOutliveContexts(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -427,7 +427,7 @@ func TestPoolsOutliveContexts(t *testing.T) {
 		for _, c := range []struct{ begin, end string }{
 			{"primary c", "release 0"},
 			{"primary c", "releasev1 0"},
-			{"primary c", "reset 0"}, // which leaves it retained
+			{"primary c", "reset 0"}, // the context stays retained
 			{"primary c", "resetv1 0"},
 			{"context c", "destroy c"},
 			{"context c", "destroyv1 c"},
@@ -446,7 +446,7 @@ func TestPoolsOutliveContexts(t *testing.T) {
 			p.Want(c.end, "ok")
 			p.Want("use first", "ok")
 			keeps(t, m, pid, 1<<20, 3<<20)
-			exactly(p, 7<<20) // trims it
+			exactly(p, 7<<20) // trims the pool
 			keeps(t, m, pid, 1<<20, 0)
 			p.Want("allocpool b 7M 0 own", "ok")
 			p.Want("alloc more 1", errOutOfMemory)
@@ -464,7 +464,7 @@ func TestPoolsOutliveContexts(t *testing.T) {
 	})
 }
 
-// keepsAll is keeps where it is open how much of it is a block's still.
+// keepsAll checks like keeps, if the share of live blocks is not known.
 func keepsAll(t *testing.T, m *rig.Machine, pid int, bytes uint64) {
 	t.Helper()
 	if used := m.SimNumber("used", "0"); used != bytes {
@@ -475,8 +475,8 @@ func keepsAll(t *testing.T, m *rig.Machine, pid int, bytes uint64) {
 	}
 }
 
-// A pool with a largest size refuses by itself what the budget would allow, and what it
-// refuses is not charged.
+// TestPoolsWithALargestSize: a pool with a maximum size refuses requests that the budget would allow, and such a
+// request is not charged.
 func TestPoolsWithALargestSize(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -499,8 +499,8 @@ func TestPoolsWithALargestSize(t *testing.T) {
 	})
 }
 
-// The pool that a device takes from changes between two allocations, and each block goes
-// back to the one that it came from.
+// TestPoolsTakeTurns: the device's current pool changes between two allocations, and each block
+// returns to its own pool.
 func TestPoolsTakeTurns(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -523,7 +523,7 @@ func TestPoolsTakeTurns(t *testing.T) {
 		keeps(t, m, pid, 0, 4<<20)
 		p.Want("poolholds own", "ok 2097152")
 		p.Want("poolholds kept", "ok 2097152")
-		exactly(p, 6<<20) // one of them gives way
+		exactly(p, 6<<20) // one of the pools is trimmed
 		keeps(t, m, pid, 0, 2<<20)
 		p.Want("pooluse kept", "ok")
 		p.Want("pooldestroy kept", "ok")
@@ -537,8 +537,8 @@ func TestPoolsTakeTurns(t *testing.T) {
 	})
 }
 
-// A thread changes the pool that the device takes from while another one allocates. Each
-// block is charged to the pool that the driver took it from.
+// TestPoolsChangeUnderAnAllocation: a thread changes the device's current pool while another thread allocates. Each
+// block is charged to the pool from which the driver took it.
 func TestPoolsChangeUnderAnAllocation(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -549,7 +549,7 @@ func TestPoolsChangeUnderAnAllocation(t *testing.T) {
 		for i := range 120 {
 			size := "1M"
 			if i%4 == 0 {
-				size = "8M" // all that there is: what one keeps the other needs
+				size = "8M" // the whole budget: memory that one pool keeps is missing in the other
 			}
 			p.Want("poolrace own 20 "+size, "ok")
 			keepsAll(t, m, pid, p.Number("poolholds own")+p.Number("poolholds default"))
@@ -561,8 +561,8 @@ func TestPoolsChangeUnderAnAllocation(t *testing.T) {
 	})
 }
 
-// chunked runs a test on machines whose pools are made of chunks of 2 and of 32 MiB, and
-// whose driver remaps what they keep, or does not.
+// chunked runs a test on machines whose pools consist of chunks of 2 or of 32 MiB, and whose
+// driver remaps pooled memory or does not.
 func chunked(t *testing.T, limit uint64, f func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64)) {
 	t.Parallel()
 	for _, granule := range []uint64{2 * mib, 32 * mib} {
@@ -590,8 +590,8 @@ func within(t *testing.T, m *rig.Machine, pid int, limit, granule uint64) {
 	}
 }
 
-// Two pieces of a pool are not one of their size: what a pool keeps does not let a
-// program pass its budget.
+// TestPoolsFragment: two pieces of a pool do not serve a block of their total size. Pooled memory does not let a
+// program exceed its budget.
 func TestPoolsFragment(t *testing.T) {
 	const limit = 256 * mib
 	chunked(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
@@ -612,7 +612,7 @@ func TestPoolsFragment(t *testing.T) {
 			within(t, m, pid, limit, granule)
 		}
 		p.Want("pooltrim default 0", "ok")
-		// Chunks that a block lies in cannot be given up.
+		// A chunk with a live block cannot be released.
 		for i := range 3 {
 			p.Want(fmt.Sprintf("allocasync a%d 65024K s", i), "ok")
 			p.Want(fmt.Sprintf("allocasync b%d 512K s", i), "ok")
@@ -623,7 +623,7 @@ func TestPoolsFragment(t *testing.T) {
 		p.Want("sync s", "ok")
 		p.Want("allocasync c 100M other", errOutOfMemory)
 		within(t, m, pid, limit, granule)
-		p.Want("allocasync c 20M other", "ok") // a piece
+		p.Want("allocasync c 20M other", "ok") // takes a piece of the pooled memory
 		within(t, m, pid, limit, granule)
 		p.Want("free c", "ok")
 		for i := range 3 {
@@ -636,8 +636,8 @@ func TestPoolsFragment(t *testing.T) {
 	})
 }
 
-// One block of exactly the budget is granted, and not one byte more, whatever the driver
-// rounds it up to; and again when it was freed, on whatever stream.
+// TestPoolsOfChunksToTheByte: one block of exactly the budget is granted, and not one byte more, whatever the driver
+// rounds it up to. It is granted again after its free, on any stream.
 func TestPoolsOfChunksToTheByte(t *testing.T) {
 	const limit = 250*mib + 3
 	chunked(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
@@ -655,7 +655,7 @@ func TestPoolsOfChunksToTheByte(t *testing.T) {
 			p.Want("sync "+stream, "ok")
 		}
 		exactly(p, limit)
-		// Many small ones lie in one granule.
+		// One granule holds many small blocks.
 		for i := range 200 {
 			p.Want(fmt.Sprintf("allocasync a%d 10000 s", i), "ok")
 		}
@@ -671,8 +671,8 @@ func TestPoolsOfChunksToTheByte(t *testing.T) {
 	})
 }
 
-// A stream has what it freed again without a question, also when it has executed: so a
-// program that has come to its budget takes and frees the same blocks over and over, and
+// TestPoolsSteady: a stream reuses its freed memory without a query, even if the free has executed. So a
+// program at the limit of its budget can allocate and free the same blocks over and over, and
 // its pool is never trimmed.
 func TestPoolsSteady(t *testing.T) {
 	const limit = 96 * mib
@@ -721,8 +721,8 @@ func TestPoolsTrimmedForTwo(t *testing.T) {
 	exactly(p, limit)
 }
 
-// Where the driver does not say which pool it takes from, what comes of it is charged all
-// the same, and given back when the last of it is freed.
+// TestPoolsWithoutAName: if the driver does not report its current pool, allocations from that pool are still charged,
+// and uncharged when the last of them is freed.
 func TestPoolsWithoutAName(t *testing.T) {
 	const limit = 8 << 20
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -22,8 +22,8 @@ func roomFor(t *testing.T, way string, contexts uint64) (*rig.Machine, *rig.Prog
 	return m, m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-"+way), "--context", "none"))
 }
 
-// Threads that want the primary context at once, where there is room for it once: one
-// asks, and the others wait for its answer.
+// TestPrimaryContextWithSiblings: several threads request the primary context at once, and there is memory for one. One thread
+// asks the daemon, and the other threads wait for its answer.
 func TestPrimaryContextWithSiblings(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -37,7 +37,7 @@ func TestPrimaryContextWithSiblings(t *testing.T) {
 			t.Run(c.symbol+"/"+way, func(t *testing.T) {
 				t.Parallel()
 				m, p := roomFor(t, way, c.room)
-				m.Sim("fail", c.symbol+":*:delay=20ms") // long enough for all of them to come
+				m.Sim("fail", c.symbol+":*:delay=20ms") // long enough for all threads to arrive
 				for range 5 {
 					p.Want(c.command, "ok 8 0")
 					if h := m.HeldBy(p.PID(), 0); h.Contexts != 0 {
@@ -70,7 +70,7 @@ func TestPrimaryContextMadeAnew(t *testing.T) {
 	}
 }
 
-// Where there is no room each of them is refused, and the driver hears of none.
+// TestPrimaryContextRefusedToSiblings: if there is no memory for the context, each thread is refused without a call of the driver.
 func TestPrimaryContextRefusedToSiblings(t *testing.T) {
 	t.Parallel()
 	m, p := roomFor(t, "dlsym", 0)
@@ -83,7 +83,7 @@ func TestPrimaryContextRefusedToSiblings(t *testing.T) {
 	}
 }
 
-// The thread that asks ends: the next one gets it.
+// TestPrimaryContextAfterTheAskerLeft: the thread that asked the daemon ends, and the next thread gets the context.
 func TestPrimaryContextAfterTheAskerLeft(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=64M"},
@@ -113,7 +113,7 @@ func TestPrimaryContextRetainedAgain(t *testing.T) {
 			p.Want("stream s", "ok")
 			p.Want("retainpairs 100", "ok")
 			holds(t, m, pid, 0, mib)
-			p.Want("release 0", "ok") // the last
+			p.Want("release 0", "ok") // the last holder
 			holds(t, m, pid, 0, 0)
 			// The CUDA runtime retains and releases the context by calls that are not hooked.
 			p.Want("runtime c", "ok")
@@ -126,7 +126,7 @@ func TestPrimaryContextRetainedAgain(t *testing.T) {
 			holds(t, m, pid, 0, mib)
 			p.Want("release 0", "ok")
 			holds(t, m, pid, 0, 0)
-			// Reset, it is gone, though it is retained still.
+			// A reset ends the context although it is still retained.
 			p.Want("primary c", "ok")
 			p.Want("primary c", "ok")
 			p.Want("alloc a 1M", "ok")

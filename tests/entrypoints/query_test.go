@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// tells checks what a program is told of its first device, by every API that tells it.
+// tells checks the memory figures of the first device in every API that reports them.
 func tells(t *testing.T, p *rig.Program, free, total uint64) {
 	t.Helper()
 	p.Want("info", fmt.Sprintf("ok %d %d", free, total))
@@ -22,19 +22,19 @@ func tells(t *testing.T, p *rig.Program, free, total uint64) {
 // kinds are NVML's lists of processes, in the order of `simcuda set nvml-list`.
 var kinds = []string{"compute", "graphics", "mps"}
 
-// sees checks which processes a program is told of on its first device, in every
-// version and with every room for them: " PID:BYTES" for each.
+// sees checks which processes a program is shown on its first device, in every
+// version of the call and with every buffer size: " PID:BYTES" for each.
 func sees(t *testing.T, p *rig.Program, list string) {
 	t.Helper()
 	seesKind(t, p, "compute", list)
 }
 
-// seesKind is sees for those of one kind; there are none of the others.
+// seesKind checks the list of one kind of process; the lists of other kinds must be empty.
 func seesKind(t *testing.T, p *rig.Program, kind, list string) {
 	t.Helper()
 	n := strings.Count(list, ":")
 	answer := fmt.Sprintf("ok %d%s", n, list)
-	for version := range 4 { // 0 is the list of details
+	for version := range 4 { // version 0 is the list of details
 		q := fmt.Sprint("nvmlprocesses ", kind, " ", version, " ")
 		for room := range n {
 			p.Want(fmt.Sprint(q, room), "err 7")
@@ -89,7 +89,7 @@ func TestQueriesFollow(t *testing.T) {
 			comesToTell(t, p, 2<<30, 4<<30)
 			p.Want("alloc a 1G", "ok")
 			tells(t, p, 1<<30, 4<<30)
-			other.Want("free a", "ok") // which leaves it as idle credit
+			other.Want("free a", "ok") // leaves it as idle credit
 			comesToTell(t, p, 3<<30, 4<<30)
 			p.Want("free a", "ok")
 			tells(t, p, 4<<30, 4<<30)
@@ -103,7 +103,7 @@ func TestQueriesFollow(t *testing.T) {
 	}
 }
 
-// comesToTell waits until a program is told what others have done.
+// comesToTell waits until the figures show what other programs have done.
 func comesToTell(t *testing.T, p *rig.Program, free, total uint64) {
 	t.Helper()
 	want := fmt.Sprintf("ok %d %d", free, total)
@@ -130,18 +130,18 @@ func TestQueriesOfWhatIsReserved(t *testing.T) {
 	}
 }
 
-// Several threads take and free while one asks: when they are done, it is told what they hold, to the byte.
+// TestQueriesOfManyThreads: several threads allocate and free while one queries. When they are done, the figures are right to the byte.
 func TestQueriesOfManyThreads(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
 	p := start(m, "dlsym", 1<<30)
-	p.Want("infothreads 4 200 100000", "ok 200") // by the credit alone, mostly
-	p.Want("infothreads 3 50 20000000", "ok 50") // asking each time
+	p.Want("infothreads 4 200 100000", "ok 200") // mostly from credit
+	p.Want("infothreads 3 50 20000000", "ok 50") // each needs the daemon
 	p.Want("stream s", "ok")
 	tells(t, p, 1<<30, 1<<30)
 }
 
-// A stream that is charged shows at once, too.
+// TestQueriesOfStreams: a charged stream shows at once, too.
 func TestQueriesOfStreams(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Config: "schema_version = 1\n[defaults]\nstream_reserve = \"8MiB\"\n"})
@@ -153,7 +153,7 @@ func TestQueriesOfStreams(t *testing.T) {
 	tells(t, p, 100*mib, 100*mib)
 }
 
-// Each device has figures of its own.
+// TestQueriesOfSeveralDevices: each device has figures of its own.
 func TestQueriesOfSeveralDevices(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Devices: "8G,8G"})
@@ -173,7 +173,7 @@ func TestQueriesOfSeveralDevices(t *testing.T) {
 	q.Want("info", fmt.Sprintf("ok %d %d", uint64(170*mib), uint64(200*mib)))
 }
 
-// Without a daemon, what it has granted already is all that can be had; with the next one it is as before.
+// TestQueriesAfterTheDaemon: while no daemon runs, only the granted credit is free. With the next daemon the figures are as before.
 func TestQueriesAfterTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -182,7 +182,7 @@ func TestQueriesAfterTheDaemon(t *testing.T) {
 	p.Want("alloc b 20M", "ok")
 	tells(t, p, 70*mib, 100*mib)
 	m.Kill()
-	p.Want("alloc big 60M", errOutOfMemory) // it was looked for, and is not there
+	p.Want("alloc big 60M", errOutOfMemory) // the library looked for a daemon and found none
 	p.Want("free b", "ok")
 	var free, total uint64
 	if _, err := fmt.Sscanf(p.Ask("info"), "ok %d %d", &free, &total); err != nil || free < 20*mib || free > 30*mib || total != 100*mib {
@@ -197,8 +197,8 @@ func TestQueriesAfterTheDaemon(t *testing.T) {
 	exactly(p, 90*mib)
 }
 
-// Without a budget it is the device, less what its driver keeps: the same figure
-// by every API.
+// TestQueriesOfTheWholeDevice: without a budget, every API reports the device's memory less what its driver reserves,
+// with the same figure.
 func TestQueriesOfTheWholeDevice(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M", "SIMCUDA_CONTEXT_BYTES=0"}})
@@ -234,7 +234,7 @@ func TestQueriesBeforeTheContext(t *testing.T) {
 	tells(t, p, 0, total)
 }
 
-// The processes of a job share its budget and see each other.
+// TestQueriesOfAJob: the processes of a job share its budget and see each other.
 func TestQueriesOfAJob(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})
@@ -254,15 +254,15 @@ func TestQueriesOfAJob(t *testing.T) {
 	tells(t, p, 70*mib, 100*mib)
 	tells(t, q, 70*mib, 100*mib)
 	tells(t, stranger, 1<<30-30*mib, 1<<30)
-	// Their order is NVML's: that of the driver's records.
+	// NVML lists processes in the order of the driver's records.
 	list := fmt.Sprintf(" %d:%d %d:%d", p.PID(), 10*mib, q.PID(), 20*mib)
 	sees(t, p, list)
 	sees(t, q, list)
 	sees(t, stranger, fmt.Sprintf(" %d:%d", stranger.PID(), 30*mib))
 }
 
-// How busy processes keep a device a program is told of those alone that share its budget; one
-// without a budget, or that wants the device's answers, of all.
+// TestQueriesOfUtilization: a program sees the utilization of processes that share its budget only. A program
+// without a budget, or one that wants the device's own answers, sees all processes.
 func TestQueriesOfUtilization(t *testing.T) {
 	everyWay(t, 100*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		const notFound, tooLittle = "err 6", "err 7"
@@ -286,8 +286,8 @@ func TestQueriesOfUtilization(t *testing.T) {
 	})
 }
 
-// Processes that draw, and those of an MPS server, are told of like others; the daemon
-// counts them too.
+// TestQueriesOfEveryList: graphics processes and processes of an MPS server are listed like other processes, and the daemon
+// counts them, too.
 func TestQueriesOfEveryList(t *testing.T) {
 	everyWay(t, 100*mib, func(t *testing.T, m *rig.Machine, p *rig.Program) {
 		stranger := m.Interact(m.Command(m.Env(), rig.Build(t, "programs/cudaprog-dlsym")))
@@ -303,8 +303,8 @@ func TestQueriesOfEveryList(t *testing.T) {
 	})
 }
 
-// A program without a budget sees every process, with what the device says of it; so does one whose
-// budget is as large as what the device can grant. One byte less, and it sees who shares the budget.
+// TestQueriesWithoutABudget: a program without a budget sees every process with the device's figures. So does a program whose
+// budget is as large as the memory that the device can grant. With one byte less it sees only processes that share its budget.
 func TestQueriesWithoutABudget(t *testing.T) {
 	t.Parallel()
 	const grantable = 7 << 30
@@ -331,7 +331,7 @@ func TestQueriesWithoutABudget(t *testing.T) {
 	}
 }
 
-// Switched off, the answers are the vendor's own, while the budget holds.
+// TestQueriesNotVirtualized: with budget figures switched off, the answers are the vendor's own, while the budget holds.
 func TestQueriesNotVirtualized(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
 		m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
@@ -343,7 +343,7 @@ func TestQueriesNotVirtualized(t *testing.T) {
 	})
 }
 
-// asks checks for the vendor's own answers: a context of 64 MiB, and some bytes.
+// asks checks that the answers are the vendor's own: a context of 64 MiB, and the held bytes.
 func asks(t *testing.T, m *rig.Machine, p *rig.Program, held uint64) {
 	t.Helper()
 	const total = 8 << 30
@@ -356,7 +356,7 @@ func asks(t *testing.T, m *rig.Machine, p *rig.Program, held uint64) {
 	sees(t, p, fmt.Sprintf(" %d:%d", p.PID(), used))
 }
 
-// Disabled, the library does nothing at all: no session, no budget, no answer of its own.
+// TestQueriesDisabled: a disabled library does nothing at all. It has no session, no budget, and no answers of its own.
 func TestQueriesDisabled(t *testing.T) {
 	eachWay(t, func(t *testing.T, way string) {
 		m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_RESERVED=10M"}})
@@ -369,7 +369,7 @@ func TestQueriesDisabled(t *testing.T) {
 		if s := m.Snapshot(); len(s.Leases) != 0 {
 			t.Errorf("leases: %+v", s.Leases)
 		}
-		// No descriptor and no page of the library's.
+		// The library has no descriptor and no page.
 		files, err := filepath.Glob(fmt.Sprintf("/proc/%d/fd/*", p.PID()))
 		if err != nil || len(files) == 0 {
 			t.Fatalf("%v: %v", files, err)
@@ -385,8 +385,8 @@ func TestQueriesDisabled(t *testing.T) {
 	})
 }
 
-// A daemon that is started under the preload looks at the devices past it, and does
-// not ask itself.
+// TestQueriesOfTheDaemon: a daemon that is started under the preload bypasses the library when it reads the devices, and does
+// not connect to itself.
 func TestQueriesOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	runtime, err := os.MkdirTemp("", "gpuarb-run-")

@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The next daemon, and one that finds nothing of the last one's, count what goes by
-// handle as well.
+// TestHandlesAfterADaemonDied: the next daemon counts memory with handles as well, even if it finds no state of the last
+// daemon.
 func TestHandlesAfterADaemonDied(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -18,13 +18,13 @@ func TestVMMIsCharged(t *testing.T) {
 		p.Want("create b 2M", "ok")
 		holds(t, m, pid, 0, 6*mib)
 		exactly(p, 2*mib+1)
-		// Addresses and mappings cost nothing.
+		// Addresses and mappings are not charged.
 		p.Want("reserve r 64M", "ok")
 		p.Want("map r 0 4M a", "ok")
 		p.Want("map r 4M 2M b", "ok")
 		p.Want("map r 6M 2M b", "ok")
 		holds(t, m, pid, 0, 6*mib)
-		p.Want("unmap r 0 8M", "ok") // three at once
+		p.Want("unmap r 0 8M", "ok") // unmaps three mappings at once
 		holds(t, m, pid, 0, 6*mib)
 		p.Want("releasemem a", "ok")
 		holds(t, m, pid, 0, 2*mib)
@@ -54,7 +54,7 @@ func TestVMMToTheLastByte(t *testing.T) {
 		p.Want("create a 2M", "ok")
 		p.Want("alloc more 1", errOutOfMemory)
 		holds(t, m, pid, 0, limit)
-		// Host memory is not the device's.
+		// Host memory is not charged to the device.
 		p.Want("createhost h 4M", "ok")
 		holds(t, m, pid, 0, limit)
 	})
@@ -72,30 +72,30 @@ func TestVMMRollsBack(t *testing.T) {
 		p.Want(fmt.Sprintf("alloc kept %d", kept), "ok")
 		p.Want("reserve r 4M", "ok")
 		fails("cuMemCreate", "create a 2M")
-		p.Want("create a 1000", errInvalidValue) // no multiple of the granularity
+		p.Want("create a 1000", errInvalidValue) // not a multiple of the granularity
 		p.Want("create a 2M 7", "err 101")       // no such device
 		holds(t, m, pid, 0, kept)
 		exactly(p, limit-kept)
 
 		p.Want("create a 2M", "ok")
 		fails("cuMemMap", "map r 0 2M a")
-		p.Want("map r 8M 2M a", errInvalidValue) // not reserved
+		p.Want("map r 8M 2M a", errInvalidValue) // the address is not reserved
 		p.Want("map r 0 2M a", "ok")
-		p.Want("map r 0 2M a", errInvalidValue) // mapped already
+		p.Want("map r 0 2M a", errInvalidValue) // the address is mapped already
 		fails("cuMemUnmap", "unmap r 0 2M")
 		p.Want("unmap r 0 4M", errInvalidValue) // only half of it is mapped
 		fails("cuMemRetainAllocationHandle", "retain b r 0")
 		fails("cuMemRelease", "releasemem a")
 		holds(t, m, pid, 0, kept+2*mib)
 		p.Want("releasemem a", "ok")
-		holds(t, m, pid, 0, kept+2*mib) // it is mapped still
+		holds(t, m, pid, 0, kept+2*mib) // the memory is still mapped
 		p.Want("unmap r 0 2M", "ok")
 		holds(t, m, pid, 0, kept)
 		exactly(p, limit-kept)
 	})
 }
 
-// Physical memory goes back when nothing maps it and nothing refers to it.
+// TestVMMReferences: physical memory is freed when it has neither a mapping nor a reference.
 func TestVMMReferences(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -104,19 +104,19 @@ func TestVMMReferences(t *testing.T) {
 		p.Want("create a 4M", "ok")
 		p.Want("map r 0 4M a", "ok")
 		p.Want("map r 8M 4M a", "ok")
-		p.Want("map r 16M 2M a", "err 801") // the whole alone
+		p.Want("map r 16M 2M a", "err 801") // only the whole memory can be mapped
 		p.Want("retain b r 1M", "ok")       // inside of a mapping
 		p.Want("releasemem a", "ok")
 		p.Want("unmap r 0 4M", "ok")
 		p.Want("unmap r 8M 4M", "ok")
 		p.Want("unmap r 8M 4M", "ok")
-		holds(t, m, pid, 0, 4*mib) // for b's sake
+		holds(t, m, pid, 0, 4*mib) // because of b
 		p.Want("map r 16M 4M b", "ok")
 		p.Want("releasemem b", "ok")
 		p.Want("releasemem b", errInvalidValue)
-		holds(t, m, pid, 0, 4*mib) // for the mapping's
+		holds(t, m, pid, 0, 4*mib) // because of the mapping
 		p.Want("create other 2M", "ok")
-		p.Want("retain c r 16M", "ok") // comes back from the mapping alone
+		p.Want("retain c r 16M", "ok") // gets a handle from the mapping alone
 		p.Want("unmap r 16M 4M", "ok")
 		holds(t, m, pid, 0, 6*mib)
 		p.Want("releasemem c", "ok")
@@ -127,8 +127,8 @@ func TestVMMReferences(t *testing.T) {
 	})
 }
 
-// Which device is charged the properties say, not the current context, which need
-// not be there; and what was created outlives every context.
+// TestVMMDevice: created memory is charged to the device in its properties, not to the current context's. No context is
+// needed, and the memory outlives every context.
 func TestVMMDevice(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -148,7 +148,7 @@ func TestVMMDevice(t *testing.T) {
 	})
 }
 
-// Threads that map and unmap under a limit that they hit again and again.
+// TestVMMThreads: threads map and unmap memory under a limit that they reach again and again.
 func TestVMMThreads(t *testing.T) {
 	const limit = 12*mib + 1
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -165,7 +165,7 @@ func TestVMMThreads(t *testing.T) {
 	})
 }
 
-// Round and round, so that handles, records and addresses are used again.
+// TestVMMAgainAndAgain: memory is created and freed many times, so that handles, records and addresses are reused.
 func TestVMMAgainAndAgain(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

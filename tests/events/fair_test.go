@@ -66,7 +66,7 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// TestPrivacy: everybody may read all events, as all leases; where users are shown their own command lines alone, no event has arguments.
+// TestPrivacy: all users may read all events, like all leases. If users are shown only their own command lines, no event has arguments.
 func TestPrivacy(t *testing.T) {
 	t.Parallel()
 	for config, want := range map[string]string{"": " --device 0", "[privacy]\ncommands = \"own\"\n": ""} {

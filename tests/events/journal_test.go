@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// underJournal starts a daemon as systemd does whose standard error is the journal's, in a mount namespace in which the
-// journal's socket is ours.
+// underJournal starts a daemon in the way of systemd, with its standard error connected to the journal. In its mount namespace the
+// test owns the journal's socket.
 const underJournal = `#!/bin/sh
 exec unshare -m sh -c '
 	mount -t tmpfs none /run && mkdir -p /run/systemd/journal && ln -s %s /run/systemd/journal/socket || exit 1

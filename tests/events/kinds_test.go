@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// await waits for an event that is as it should be, and returns it. Each line that there is has to meet the schema.
+// await waits for an event that satisfies `is`, and returns it. Each line so far must satisfy the schema.
 func await(m *rig.Machine, what string, is func(*events.Event) bool) (found events.Event) {
 	m.T.Helper()
 	s := load(m.T.(*testing.T))
@@ -42,12 +42,12 @@ func await(m *rig.Machine, what string, is func(*events.Event) bool) (found even
 	return found
 }
 
-// on tells whether an event is about the only device there is, by index and UUID.
+// on reports whether an event names the only device, by index and UUID.
 func on(m *rig.Machine, e *events.Event) bool {
 	return e.Device != nil && *e.Device == 0 && e.UUID == strings.TrimSpace(m.Read("devices/0/uuid"))
 }
 
-// of tells whether an event is about a process, and who it is.
+// of reports whether an event names a process, with its user.
 func of(e *events.Event, pid int) bool {
 	return e.PID == pid && e.UID != nil && *e.UID == uint32(os.Getuid()) && e.User == rig.User() && e.Job != 0 && strings.Contains(e.Command, "cudaprog-dlsym")
 }
@@ -93,8 +93,8 @@ func TestGrants(t *testing.T) {
 	})
 }
 
-// TestEnded checks the event at the end of a job, also of one whose program replaced gpuarb: it has the job's summary, which
-// the log has too if a request of the job was refused. A job that never began has no such event.
+// TestEnded checks the event at the end of a job, also of a job whose program replaced gpuarb. The event has the job's summary. The
+// log has it too if a request of the job was refused. A job that never began has no such event.
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -138,7 +138,7 @@ func TestEnded(t *testing.T) {
 	}
 }
 
-// TestWaits: who begins to wait, for what; is served, after how long; or waits in vain.
+// TestWaits: the beginning of a wait is an event with its reason, and so is its end, with its length, whether the request was served or refused.
 func TestWaits(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -181,7 +181,8 @@ func TestRecall(t *testing.T) {
 	})
 }
 
-// TestLimitChanged: which limit, whose, from what to what, and by whom: user and process, by the command and by a file.
+// TestLimitChanged: a changed limit is an event that names the limit, its holder, the old and new values, and the user and process that changed it. This holds for
+// the command and for a file.
 func TestLimitChanged(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -213,7 +214,7 @@ func TestLimitChanged(t *testing.T) {
 	})
 }
 
-// TestDeadlock: who held what, and who wanted what.
+// TestDeadlock: a broken deadlock is an event that says which process held what, and which requested what.
 func TestDeadlock(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -241,7 +242,7 @@ func TestDeadlock(t *testing.T) {
 	}
 }
 
-// TestDevices: a device that is there, hangs or falls off the bus, and a configuration that is read again.
+// TestDevices: a device that appears, hangs or falls off the bus, and a reloaded configuration, are events.
 func TestDevices(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

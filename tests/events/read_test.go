@@ -12,18 +12,18 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// machine is one with a device of 100 MiB on which contexts cost nothing.
+// machine returns a machine with a device of 100 MiB on which contexts cost no memory.
 func machine(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 }
 
-// program starts the program that does as it is told.
+// program starts the interactive test program.
 func program(m *rig.Machine, flags ...string) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Gpuarb(append(append([]string{"run"}, flags...), "--", rig.Build(m.T, "programs/cudaprog-dlsym"))...))
 }
 
-// parse reads lines, each of which has to be an event.
+// parse parses lines, each of which must be an event.
 func parse(t *testing.T, text string) (all []events.Event) {
 	t.Helper()
 	for line := range bytes.Lines([]byte(text)) {
@@ -54,7 +54,7 @@ func size(m *rig.Machine) int64 {
 	return info.Size()
 }
 
-// TestCatEnds: cat prints what is kept and ends, at as many bytes as stat says; what is read again later begins alike.
+// TestCatEnds: cat prints the kept lines and ends after as many bytes as stat reports. A later read begins with the same lines.
 func TestCatEnds(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -83,7 +83,7 @@ func TestCatEnds(t *testing.T) {
 	}
 }
 
-// TestTail: tail follows the file by its size, by descriptor and by name, and finds the last lines.
+// TestTail: tail finds the last lines, and follows the file by its size, by descriptor and by name.
 func TestTail(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -121,7 +121,7 @@ func TestTail(t *testing.T) {
 	}
 }
 
-// TestCommand: gpuarb events prints what is kept and ends, as sentences or as the file's own lines, and no colour where it is piped.
+// TestCommand: gpuarb events prints the kept lines and ends, as sentences or as the file's own lines. It uses no colours in a pipe.
 func TestCommand(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -146,7 +146,7 @@ func TestCommand(t *testing.T) {
 	}
 }
 
-// TestRestart: gpuarb events -f goes on with the next daemon, says so, and prints nothing twice.
+// TestRestart: gpuarb events -f continues with the next daemon, says so, and prints no event twice.
 func TestRestart(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

@@ -30,7 +30,7 @@ func load(t *testing.T) schema {
 	return schema{resolved}
 }
 
-// check holds a line against the schema, and returns what is wrong.
+// check validates a line by the schema, and returns the violation.
 func (s schema) check(line string) error {
 	var v any
 	if err := json.Unmarshal([]byte(line), &v); err != nil {
@@ -39,7 +39,7 @@ func (s schema) check(line string) error {
 	return s.Validate(v)
 }
 
-// TestSchemaRefuses: the schema is one that something can be against.
+// TestSchemaRefuses: the schema refuses wrong lines.
 func TestSchemaRefuses(t *testing.T) {
 	s := load(t)
 	for line, good := range map[string]bool{

@@ -35,7 +35,7 @@ memory.max = "60M"
 	return all
 }
 
-// boardQueries are the queries of the board, by where they stand.
+// boardQueries returns the queries of the board, by their place in it.
 func boardQueries(t *testing.T) map[string]string {
 	t.Helper()
 	data, err := os.ReadFile("../../daemon/metrics/board/gpuarb.json")
@@ -60,7 +60,7 @@ func boardQueries(t *testing.T) map[string]string {
 	queries := map[string]string{}
 	for _, v := range board.Templating.List {
 		if q, ok := v.Query.(map[string]any); ok {
-			// label_values(SELECTION, LABEL): as a query, the selection grouped by the label.
+			// label_values(SELECTION, LABEL) becomes a query: the selection grouped by the label.
 			m := regexp.MustCompile(`^label_values\((.+), ([a-z_]+)\)$`).FindStringSubmatch(fmt.Sprint(q["query"]))
 			if m == nil {
 				t.Errorf("the variable %s asks for %v", v.Name, q["query"])
@@ -83,7 +83,7 @@ func boardQueries(t *testing.T) map[string]string {
 	return queries
 }
 
-// alertQueries are the queries of the alerts.
+// alertQueries returns the queries of the alerts.
 func alertQueries(t *testing.T) map[string]string {
 	t.Helper()
 	rules, err := os.ReadFile("../../daemon/metrics/board/gpuarb.rules.yml")
@@ -100,7 +100,7 @@ func alertQueries(t *testing.T) map[string]string {
 	return queries
 }
 
-// TestBoardAndAlerts holds each query of both against what a daemon exports, and that against the reference.
+// TestBoardAndAlerts compares each query of the board and the alerts with the series that a daemon exports, and those with the reference.
 func TestBoardAndAlerts(t *testing.T) {
 	all := everything(t)
 	for where, query := range boardQueries(t) {

@@ -33,7 +33,7 @@ type panel struct {
 // word outside its list as a suffix, without a warning.
 var units = []string{"short", "bytes", "s", "percentunit", "ops"}
 
-// TestBoardForm: Grafana would take the board as it is meant. It cannot be asked: Debian has no Grafana.
+// TestBoardForm checks the board by Grafana's documented rules, because Debian has no Grafana to load it.
 func TestBoardForm(t *testing.T) {
 	text, err := os.ReadFile("../../daemon/metrics/board/gpuarb.json")
 	if err != nil {

@@ -15,18 +15,18 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// machine is one with two devices on which contexts cost nothing.
+// machine returns a machine with two devices on which contexts cost no memory.
 func machine(t *testing.T, config string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M,50M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n" + config})
 }
 
-// program starts the program that does as it is told; its allocations wait.
+// program starts the interactive test program; its allocations wait.
 func program(m *rig.Machine, flags ...string) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Gpuarb(append(append([]string{"run", "--wait"}, flags...), "--", rig.Build(m.T, "programs/cudaprog-dlsym"))...))
 }
 
-// own are the lines of a text that the question itself does not change.
+// own returns the lines of an export that the request itself does not change.
 func own(text string) string {
 	var b strings.Builder
 	for line := range strings.Lines(text) {
@@ -49,7 +49,7 @@ func value(t *testing.T, text, series string) string {
 	return ""
 }
 
-// TestEveryWay: file and command print the same, which is what the device and the queue say.
+// TestEveryWay: file and command print the same metrics, and these match the device and the queue.
 func TestEveryWay(t *testing.T) {
 	m := machine(t, "[metrics]\njobs = true\n")
 	uuid := m.Snapshot().Devices[0].UUID
@@ -106,7 +106,7 @@ func TestEveryWay(t *testing.T) {
 	}
 }
 
-// TestJobsWhenAskedFor: the series of jobs come and go with the configuration.
+// TestJobsWhenAskedFor: series of jobs are exported only while the configuration enables them.
 func TestJobsWhenAskedFor(t *testing.T) {
 	m := machine(t, "")
 	a := program(m)
@@ -139,7 +139,7 @@ func reconfigure(m *rig.Machine, config string) {
 	rig.Eventually(m.T, "it is read", func() bool { return strings.Count(m.Log(), "configuration read again") > n })
 }
 
-// TestJobFiles: dcgm-exporter's files name the jobs of each GPU while they run, whatever becomes of the daemon.
+// TestJobFiles: dcgm-exporter's files name the jobs on each GPU while they run, and stay right when the daemon is killed.
 func TestJobFiles(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dcgm")
 	m := machine(t, fmt.Sprintf("[dcgm]\njob_mapping_dir = %q\n", dir))

@@ -12,7 +12,7 @@ import (
 // series are the label values that a daemon exports under one metric name, by label.
 type series map[string]map[string]bool
 
-// exports are all names of a text, those of a histogram's parts included.
+// exports are all metric names of an export, including the names of a histogram's parts.
 type exports map[string]series
 
 // line is a value of the text format.
@@ -42,7 +42,7 @@ func exportsOf(text string) exports {
 	return all
 }
 
-// Parts of a query that name what is exported.
+// Expressions for the names and labels in a query.
 var (
 	selector  = regexp.MustCompile(`([a-z_]+)(=~|!~|!=|=)"([^"]*)"`)
 	grouping  = regexp.MustCompile(`\b(?:by|without|on|ignoring) \(([^)]*)\)`)
@@ -51,8 +51,8 @@ var (
 	added     = []string{"instance", "job"}                                     // the labels that the server adds to each series
 )
 
-// check says what a query names that is not exported: a metric, a label or a value that it selects by, or a label to group by that none
-// of its metrics has. Whether the query is PromQL, Prometheus' own tool says (TestFullRules).
+// check returns an error if a query names something that is not exported: a metric, a label or value of a selection, or a label to group by
+// that none of its metrics has. It does not check that the query is PromQL; promtool does (TestFullRules).
 func (all exports) check(query string) error {
 	var used, groups []string // labels of its metrics; labels that it groups by
 	for _, m := range grouping.FindAllStringSubmatch(query, -1) {

@@ -9,14 +9,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// short is what of the matrix the ordinary suite runs: what crashed once, and one of
-// each kind. The rest is TestFull….
+// short are the combinations that `make test` runs: those that crashed once, and one of
+// each kind. TestFull… runs all.
 var (
 	shortBuilds     = []string{"gcc-thread", "clang-memory", "gcc-address"}
 	shortCompanions = []string{"jemalloc", "tcmalloc", "faketime", "fakeroot"}
 )
 
-// TestSanitizers: a program that never touches a GPU, and one that does.
+// TestSanitizers runs a program that never touches a GPU, and one that does, with sanitizers.
 func TestSanitizers(t *testing.T) {
 	t.Parallel()
 	for _, b := range builds {
@@ -26,7 +26,7 @@ func TestSanitizers(t *testing.T) {
 	}
 }
 
-// TestCompanions: libraries and tools that people put in front of a program.
+// TestCompanions runs programs with libraries and tools that users put in front of a program.
 func TestCompanions(t *testing.T) {
 	t.Parallel()
 	for _, c := range companions {
@@ -36,8 +36,8 @@ func TestCompanions(t *testing.T) {
 	}
 }
 
-// TestOwnFunctions: a program with functions of its own in place of libc's, which look the next
-// ones up when they are called: none of them is called by a look-up.
+// TestOwnFunctions: a program has functions of its own in place of libc's, which look up the next function
+// when they are called. The library's look-ups call none of them.
 func TestOwnFunctions(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -52,8 +52,8 @@ func TestOwnFunctions(t *testing.T) {
 	}
 }
 
-// TestAddressSanitizerUnderRun: GCC's has its runtime in a library, which is to come first unless
-// it is told otherwise.
+// TestAddressSanitizerUnderRun: GCC's address sanitizer has its runtime in a library, which must come first in LD_PRELOAD unless
+// an option says otherwise.
 func TestAddressSanitizerUnderRun(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -132,7 +132,7 @@ func beside(t *testing.T, b build, c companion, all bool) {
 	}
 }
 
-// uses needs all of budget and one byte more.
+// uses are commands that need the whole budget, and then one byte more.
 const (
 	budget = "64M"
 	uses   = "alloc a 64M; alloc b 1; write a 7; read a; free a; stream s; allocasync c 64M s; freeasync c s; sync s; " +
@@ -145,5 +145,5 @@ var toolsOwn = regexp.MustCompile(`(?m)^(heaptrack |Heaptrack |starting applicat
 
 var complaint = regexp.MustCompile(`(?m)(Sanitizer|^==\d+==|runtime error:)`)
 
-// complains says whether a tool found something wrong.
+// complains reports whether a tool found an error.
 func complains(r rig.Result) bool { return complaint.MatchString(r.Stderr) }

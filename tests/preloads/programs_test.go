@@ -15,11 +15,11 @@ import (
 type build struct {
 	name  string
 	flags string // the compiler first
-	early string // what has to come before the shim in LD_PRELOAD, asked of the compiler
+	early string // the library that must come before the shim in LD_PRELOAD; the compiler knows its path
 	env   []string
 }
 
-// builds are the sanitizers of gcc and clang, and none.
+// builds are the sanitizers of gcc and clang, and a build without one.
 var builds = []build{
 	{name: "gcc", flags: "gcc"},
 	{name: "gcc-address", flags: "gcc -fsanitize=address", env: []string{"ASAN_OPTIONS=verify_asan_link_order=0"}},
@@ -41,7 +41,7 @@ var cudaprogSources = sync.OnceValues(func() ([]string, error) {
 	return append(some, "../programs/cudriver.c", "../programs/cunvml.c"), err
 })
 
-// program compiles sources the way of a build and returns the program.
+// program compiles sources with the build's flags and returns the program's path.
 func (b build) program(t *testing.T, name string, more []string, sources ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), name)
@@ -59,7 +59,7 @@ func (b build) plain(t *testing.T) string {
 	return b.program(t, "plain", nil, "testdata/plain.c")
 }
 
-// cudaprog is the program that tests/programs builds, linked or not against the driver.
+// cudaprog returns the program in tests/programs in this build, linked against the driver or not.
 func (b build) cudaprog(t *testing.T, how string) string {
 	t.Helper()
 	sources, err := cudaprogSources()
@@ -89,14 +89,14 @@ func (b build) first(t *testing.T) []string {
 	return []string{path}
 }
 
-// companion is a library that people preload, or a tool that they run programs under.
+// companion is a library that users preload, or a tool under which they run programs.
 type companion struct {
 	name    string
 	library string   // a pattern of its path
 	tool    []string // a command in front of the program, instead
 	env     []string
-	// forksHang says that a program's children hang now and then, without the shim as well: a thread
-	// of the companion's own may hold its locks when the program forks.
+	// forksHang says that a program's children sometimes hang, without the shim as well, because a thread
+	// of the companion may hold its locks when the program forks.
 	forksHang bool
 }
 
@@ -112,11 +112,11 @@ var companions = []companion{
 	{name: "heaptrack", library: "/usr/lib/heaptrack/libheaptrack_preload.so", env: []string{"DUMP_HEAPTRACK_OUTPUT=/dev/null"}, forksHang: true},
 	{name: "fakeroot", tool: []string{"fakeroot", "--"}},
 	{name: "heaptrack-script", tool: []string{"heaptrack", "-o", "@"}, forksHang: true},
-	// With little address space, so that the simulated driver reserves little: memcheck keeps a record of all.
+	// Limit the address space, so that the simulated driver reserves little, because memcheck keeps a record of every byte.
 	{name: "valgrind", tool: []string{"prlimit", "--as=4294967296", "valgrind", "-q", "--error-exitcode=9", "--"}},
 }
 
-// path is the library's, or empty for a tool.
+// path returns the library's path, or "" for a tool.
 func (c companion) path(t *testing.T) string {
 	t.Helper()
 	if c.library == "" {
@@ -129,7 +129,7 @@ func (c companion) path(t *testing.T) string {
 	return found[0]
 }
 
-// command is a program under the tool.
+// command returns a command that runs a program under the tool.
 func (c companion) command(t *testing.T, program ...string) []string {
 	t.Helper()
 	tool := make([]string, len(c.tool))
@@ -139,7 +139,7 @@ func (c companion) command(t *testing.T, program ...string) []string {
 	return append(tool, program...)
 }
 
-// own is the shim in a file of the test's own.
+// own returns the path of a copy of the shim that belongs to the test.
 func own(t *testing.T) string {
 	t.Helper()
 	text, err := os.ReadFile(rig.Build(t, "libgpuarb.so"))

@@ -9,24 +9,24 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// machine is one with a device of 100 MiB on which contexts cost nothing.
+// machine returns a machine with a device of 100 MiB on which contexts cost no memory.
 func machine(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})
 }
 
-// program starts the program that does as it is told; its allocations wait.
+// program starts the interactive test program; its allocations wait.
 func program(m *rig.Machine) *rig.Program {
 	m.T.Helper()
 	return m.Interact(m.Gpuarb("run", "--wait", "--", rig.Build(m.T, "programs/cudaprog-dlsym")))
 }
 
-// reserve starts a job that keeps bytes of the first device and uses none: it says "there" when it has them.
+// reserve starts a job that reserves bytes of the first device and uses none. It prints "there" when it has them.
 func reserve(m *rig.Machine, bytes string) *rig.Program {
 	m.T.Helper()
 	return m.Begin(m.Gpuarb("run", "--device", "0", "--min", bytes, "--", "sh", "-c", "echo there; cat"))
 }
 
-// file is a memory.pressure as it was read.
+// file is the content of a memory.pressure file: its totals.
 type file struct{ some, full time.Duration }
 
 // read reads the pressure of a device, a job or a user.
@@ -53,14 +53,14 @@ func read(m *rig.Machine, of string) file {
 // truth is the interval in which a total must lie: its least and its greatest possible value.
 type truth struct{ least, most time.Duration }
 
-// span is the truth of a state that began between two moments and ended between two others.
+// span returns the truth for a state that began between the first two times and ended between the last two.
 func span(began, beganBy, ends, endedBy time.Time) truth {
 	return truth{max(0, ends.Sub(beganBy)), endedBy.Sub(began)}
 }
 
 func (x truth) and(y truth) truth { return truth{x.least + y.least, x.most + y.most} }
 
-// holds holds a total against the truth: to the microsecond, in which files are.
+// holds checks that a total lies in the interval, to the microsecond, which is the unit of the files.
 func (x truth) holds(t *testing.T, what string, got time.Duration) {
 	t.Helper()
 	if got < x.least-time.Microsecond || got > x.most {
@@ -84,13 +84,13 @@ func lasts(m *rig.Machine, what func(file) time.Duration) {
 func some(f file) time.Duration { return f.some }
 func full(f file) time.Duration { return f.full }
 
-// jobOf is the folder of the job of a process.
+// jobOf returns the folder of a process's job.
 func jobOf(m *rig.Machine, pid int) string {
 	m.T.Helper()
 	return "jobs/" + strings.TrimSpace(m.Read(fmt.Sprintf("processes/%d/job", pid)))
 }
 
-// TestSome: one program waits for the bytes of another, which goes on.
+// TestSome: "some" grows while one program waits for bytes of another program, which continues.
 func TestSome(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -169,7 +169,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// ticketOf is the request of a program that waits.
+// ticketOf returns the number of a program's waiting request.
 func ticketOf(m *rig.Machine, p *rig.Program) string {
 	m.T.Helper()
 	runs := p.Process()
@@ -212,7 +212,7 @@ func TestReservationsCount(t *testing.T) {
 	late.End()
 }
 
-// TestAfterAKill: the next daemon counts from its start, also a wait that goes on.
+// TestAfterAKill: the next daemon counts from its start, including a wait that goes on.
 func TestAfterAKill(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

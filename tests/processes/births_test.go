@@ -12,8 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFork: children of a program whose threads are in calls neither hang nor move
-// anything of their parent's.
+// TestFork: a program forks while its threads are in driver calls. Its children do not hang, and change no count
+// of their parent.
 func TestFork(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"libc", "raw"} {
@@ -33,8 +33,8 @@ func TestSpawn(t *testing.T) {
 	same(t, story(t, []string{"spawn"}))
 }
 
-// TestExec: what a program held is its successor's neither to have nor to answer for,
-// though its threads were in calls.
+// TestExec: a program replaces itself by exec while its threads are in driver calls. The new program neither has
+// the old program's memory nor is charged for it.
 func TestExec(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -49,7 +49,7 @@ func TestExec(t *testing.T) {
 	allGone(m)
 }
 
-// TestDaemon: a program that has closed everything, twice, is one as any other.
+// TestDaemon: a program that daemonizes, closing all descriptors twice, is served like any other.
 func TestDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -73,7 +73,7 @@ func TestDaemon(t *testing.T) {
 		rig.Eventually(t, "it has ended", func() bool { return exists(filepath.Join(folder, "result")) })
 		text, err := os.ReadFile(filepath.Join(folder, "result"))
 		check(t, err)
-		// The lowest descriptors are the program's: the shim's own lie far above.
+		// The program gets the lowest descriptors, because the shim's own descriptors have high numbers.
 		if got := string(text); !strings.HasPrefix(got, "0 0 0 descriptor ") || name == "shim" && got != "0 0 0 descriptor 0\n" {
 			t.Errorf("%s: %q", name, got)
 		}
@@ -111,7 +111,7 @@ func TestHeirs(t *testing.T) {
 	q.Want(fmt.Sprintf("alloc a %d", 2<<30-500<<20+1), "err 2")
 	q.Want(fmt.Sprintf("alloc a %d", 2<<30-500<<20), "ok")
 	q.Want("free a", "ok")
-	p.CloseStdin() // the heir waits for that
+	p.CloseStdin() // the grandchild waits for that
 	rig.Eventually(t, "the memory is back", func() bool { return m.Snapshot().Devices[0].Unmanaged == 0 })
 	q.Want("alloc a 2G", "ok")
 	q.End()

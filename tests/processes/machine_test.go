@@ -9,13 +9,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// machine is one whose driver counts nothing but what programs ask for.
+// machine returns a machine whose driver counts only what programs request.
 func machine(t *testing.T, sim ...string) *rig.Machine {
 	t.Helper()
 	return rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: append(sim, "SIMCUDA_CONTEXT_BYTES=0")})
 }
 
-// story is a command that tells one, with words before it that start it otherwise.
+// story returns the command that runs a story. The words in before name a program that starts it.
 func story(t *testing.T, words []string, before ...string) []string {
 	return slices.Concat(before, []string{rig.Build(t, "programs/processes")}, words)
 }
@@ -49,7 +49,7 @@ func bare(t *testing.T, words []string, sim ...string) []string {
 	return tell(m, m.Env(), words, nil)
 }
 
-// compare wants a story to be the same as without the shim.
+// compare checks that a story's output is the same as without the shim.
 func compare(t *testing.T, got, want []string) {
 	t.Helper()
 	if !slices.Equal(got, want) {
@@ -57,7 +57,7 @@ func compare(t *testing.T, got, want []string) {
 	}
 }
 
-// agree compares the ledger with the driver's count for every process, both ways.
+// agree compares the ledger with the driver's count for every process, in both directions.
 func agree(m *rig.Machine, at string) {
 	m.T.Helper()
 	type sum struct {
@@ -83,15 +83,15 @@ func agree(m *rig.Machine, at string) {
 	}
 }
 
-// allGone waits until there is no process, and nothing of any is left.
+// allGone waits until no process runs, and no lease or memory remains.
 func allGone(m *rig.Machine) {
 	m.T.Helper()
 	rig.Eventually(m.T, "every process is gone", func() bool { return len(m.Snapshot().Processes) == 0 })
 	m.AllGone()
 }
 
-// same tells a story with and without the shim, on machines of their own. At each of its
-// places the ledger must be what the driver counts, and nothing may be left of it.
+// same runs a story with and without the shim, on machines of their own. At each stop of the story
+// the ledger must equal the driver's count, and at the end nothing may remain.
 func same(t *testing.T, words []string) *rig.Machine {
 	t.Helper()
 	m := machine(t)

@@ -11,8 +11,8 @@ import (
 
 const budget = 64 << 20
 
-// TestNoRoom: a process that has no address space left is under its budget all the
-// same, from its first call on or from later on: what cannot be accounted for is
+// TestNoRoom: a process without free address space is still held to its budget, whether the lack begins before its
+// first call or later. Memory that the library cannot record is
 // refused.
 func TestNoRoom(t *testing.T) {
 	t.Parallel()
@@ -63,8 +63,8 @@ func took(t *testing.T, out string) int {
 	return sum
 }
 
-// TestDeclaredHolds: what a program declares for itself holds to the byte where no
-// daemon decides, and where one did.
+// TestDeclaredHolds: a limit that a program sets for itself holds to the byte without a
+// daemon, and after the daemon has gone.
 func TestDeclaredHolds(t *testing.T) {
 	t.Parallel()
 	for name, declared := range map[string]string{"bytes": "512M", "share": "25%"} { // of 2 GiB
@@ -110,7 +110,7 @@ func TestDeclaredHolds(t *testing.T) {
 	})
 }
 
-// TestThreadOfTheLibrarysOwn is one of the process: libc has it do what all have to do.
+// TestThreadOfTheLibrarysOwn: the library's own thread takes part when libc makes all threads of a process change their user.
 func TestThreadOfTheLibrarysOwn(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

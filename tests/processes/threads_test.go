@@ -15,14 +15,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestThreadsDie: what threads held when they died is the process's, and can be freed.
+// TestThreadsDie: memory of dead threads belongs to their process, which can free it.
 func TestThreadsDie(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"die"}))
 }
 
-// TestThreadVanishes: one that ends in the middle of a driver's call takes nothing with
-// it but what it had asked for, which stays charged as long as its process lives.
+// TestThreadVanishes: a thread ends in the middle of a driver call. Only the memory of that call stays charged,
+// as long as the process lives.
 func TestThreadVanishes(t *testing.T) {
 	t.Parallel()
 	const slow = "SIMCUDA_ALLOC_DELAY_US=100ms"
@@ -41,8 +41,8 @@ func TestThreadVanishes(t *testing.T) {
 	allGone(m)
 }
 
-// TestThreadVanishesInATurn: one that ends while it makes the primary context is not
-// waited for by the next.
+// TestThreadVanishesInATurn: a thread ends while it makes the primary context. The next thread does not
+// wait for it.
 func TestThreadVanishesInATurn(t *testing.T) {
 	t.Parallel()
 	m := machine(t)
@@ -73,14 +73,14 @@ func TestThreadVanishesInATurn(t *testing.T) {
 	allGone(m)
 }
 
-// TestKeys: a program that has used up what a process has for its threads' own data.
+// TestKeys: a program has used up all pthread keys of its process.
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"keys"}))
 }
 
-// TestEnvironmentChanges makes one thread change the environment while the requests of another one are refused: each
-// refusal writes to the log, and must not read the environment for that.
+// TestEnvironmentChanges makes one thread change the environment while requests of another thread are refused. Each
+// refusal writes a message, and must not read the environment for that.
 func TestEnvironmentChanges(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"environ"}))
@@ -126,8 +126,8 @@ func TestStoppedDaemon(t *testing.T) {
 	allGone(m)
 }
 
-// TestStartedBesideAStoppedDaemon checks two programs that start beside a stopped daemon. One whose first request is
-// answered within five seconds has its limit; the other one runs without a limit after five seconds, not earlier, and
+// TestStartedBesideAStoppedDaemon checks two programs that start beside a stopped daemon. A program whose first request is
+// answered within five seconds has its limit. The other program runs without a limit after five seconds and not earlier, and
 // says so.
 func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	t.Parallel()
@@ -153,7 +153,7 @@ func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	if took := time.Since(began); took < 5*time.Second {
 		t.Errorf("without a limit after %v", took)
 	}
-	rig.Eventually(t, "it says that it has no limit", func() bool { // the two outputs are read beside each other
+	rig.Eventually(t, "it says that it has no limit", func() bool { // the two outputs are read in parallel
 		return strings.Contains(never.Stderr(), "the daemon does not answer: running without any GPU memory limit")
 	})
 	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
@@ -168,9 +168,9 @@ func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	allGone(m)
 }
 
-// TestSignalInACall: a signal handler that allocates interrupts its thread while that
-// waits for a daemon that stands still: for the answer to a request, or for a new
-// daemon to take it up.
+// TestSignalInACall: a signal handler that allocates interrupts its thread while the thread
+// waits for a stopped daemon: for the answer to a request, or for a new
+// daemon to resume its session.
 func TestSignalInACall(t *testing.T) {
 	t.Parallel()
 	words := story(t, []string{"signal"})
@@ -215,7 +215,7 @@ func TestSignalInACall(t *testing.T) {
 	}
 }
 
-// stop stops a process, with all its threads.
+// stop stops all threads of a process.
 func stop(t *testing.T, pid int) {
 	t.Helper()
 	check(t, unix.Kill(pid, unix.SIGSTOP))
@@ -229,7 +229,7 @@ func stop(t *testing.T, pid int) {
 	})
 }
 
-// interrupt sends a signal to a thread that waits for a socket, and returns when its
+// interrupt sends a signal to a thread that waits at a socket, and returns when the signal
 // handler runs.
 func interrupt(t *testing.T, pid int) {
 	t.Helper()
@@ -249,14 +249,14 @@ func of(t *testing.T, pid int, file string) string {
 	return string(text)
 }
 
-// TestSignals: no call fails for signals that come while it is under way.
+// TestSignals: no call fails because of signals that arrive during it.
 func TestSignals(t *testing.T) {
 	t.Parallel()
 	same(t, story(t, []string{"timer"}))
 }
 
-// TestEnds: a process that ends, in whichever way, with threads in calls and work in
-// flight, ends as it would without the shim, and leaves nothing.
+// TestEnds: a process ends in any way, with threads in calls and pending
+// work. It ends as without the shim, and leaves nothing behind.
 func TestEnds(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"exit", "return", "_exit", "quick_exit", "abort", "main"} {
@@ -278,8 +278,8 @@ func TestEnds(t *testing.T) {
 	}
 }
 
-// TestOutlived: a program goes on when its first thread has ended. It keeps its limit and its name, whether it began
-// before that or does afterwards, and beyond its daemon.
+// TestOutlived: a program goes on when its first thread has ended. It keeps its limit and its name, whether it first used the GPU
+// before that or afterwards, and over a restart of the daemon.
 func TestOutlived(t *testing.T) {
 	t.Parallel()
 	for _, begins := range []string{"before", "afterwards"} {
@@ -305,7 +305,7 @@ func TestOutlived(t *testing.T) {
 	}
 }
 
-// TestNeededOfTheFirst: the slot that a first thread had that has ended is its process's to give back, though others go on.
+// TestNeededOfTheFirst: a process can release the slot of its first thread after that thread has ended, while other threads go on.
 func TestNeededOfTheFirst(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "2G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"},
@@ -318,8 +318,8 @@ func TestNeededOfTheFirst(t *testing.T) {
 	compare(t, got, []string{"use 0", "alloc 0", "at the first thread is in it", "use 0", "alloc 0", "at the first thread has ended", "free 0", "end"})
 }
 
-// TestAtExit: what is freed by a handler of atexit, and by a library's destructor, when
-// all else has ended.
+// TestAtExit: memory is freed by an atexit handler and by a library's destructor, after
+// all other code has ended.
 func TestAtExit(t *testing.T) {
 	t.Parallel()
 	m := machine(t)

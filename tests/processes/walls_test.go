@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestWalls: what a process takes away from itself after its first calls makes no
-// difference to it, nor to what is counted. Afterwards it has threads that have to ask.
+// TestWalls: a process drops rights and resources after its first calls. Its results and its counts
+// stay the same, also for new threads that must ask the daemon afterwards.
 func TestWalls(t *testing.T) {
 	t.Parallel()
 	for name, words := range map[string][]string{
@@ -33,7 +33,7 @@ func TestWalls(t *testing.T) {
 	}
 }
 
-// TestHidden: nor does it that the daemon's socket cannot be reached any more.
+// TestHidden: results and counts also stay the same if the daemon's socket becomes unreachable.
 func TestHidden(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"chroot", "unshare"} {
@@ -54,7 +54,7 @@ func TestHidden(t *testing.T) {
 	}
 }
 
-// TestOtherPIDs: in a PID namespace of its own, a program is known by its number outside.
+// TestOtherPIDs: a program in a PID namespace of its own is listed with its PID outside of the namespace.
 func TestOtherPIDs(t *testing.T) {
 	t.Parallel()
 	for name, before := range map[string][]string{
@@ -69,7 +69,7 @@ func TestOtherPIDs(t *testing.T) {
 	}
 }
 
-// TestNoSockets: a program that may not connect has no daemon, and the policy for that
+// TestNoSockets: a program that may not connect has no daemon, and the policy for that case
 // applies: it runs, or its allocations are refused with one line of explanation.
 func TestNoSockets(t *testing.T) {
 	t.Parallel()

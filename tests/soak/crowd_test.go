@@ -16,18 +16,18 @@ import (
 
 // A crowd is fifty programs on two GPUs, of five kinds.
 const (
-	brimmers = 14 // hold their limit to the byte, and ask for one more again and again
-	waiters  = 12 // wait for room on GPU 1, which the landlord holds
+	brimmers = 14 // hold their limit to the byte, and request one byte more again and again
+	waiters  = 12 // wait for memory of GPU 1, which the landlord holds
 	films    = 2  // ffmpeg, over and over
-	busy     = 21 // allocate and free near the brim of theirs, three threads each
+	busy     = 21 // allocate and free close to their limit, with three threads each
 
 	brimLimit = 20 * mib
 	busyLimit = 40 * mib
-	room      = 900 * mib // that the landlord lets
-	want      = 600 * mib // of each waiter: one at a time has room
+	room      = 900 * mib // held by the landlord
+	want      = 600 * mib // requested by each waiter; it fits once
 )
 
-// crowd is the programs and what they say.
+// crowd is the set of programs, with the counts of what they do.
 type crowd struct {
 	t        *testing.T
 	m        *rig.Machine
@@ -40,12 +40,12 @@ type crowd struct {
 	resting sync.RWMutex // held for writing while no busy program works
 	stop    chan struct{}
 	done    sync.WaitGroup
-	refused atomic.Uint64 // bytes beyond a limit
-	rounds  atomic.Uint64 // of the busy
+	refused atomic.Uint64 // bytes refused over a limit
+	rounds  atomic.Uint64 // rounds of the busy programs
 	filmed  atomic.Uint64
 }
 
-// newCrowd starts the programs. Those that work by themselves begin with work.
+// newCrowd starts the programs. Programs that work in a loop begin with work.
 func newCrowd(t *testing.T, o rig.Options) *crowd {
 	t.Helper()
 	o.Devices, o.Sim = "3G,1G", []string{"SIMCUDA_CONTEXT_BYTES=0"}
@@ -96,7 +96,7 @@ func (c *crowd) work() {
 	}
 }
 
-// loop does something again and again, but not while the crowd rests.
+// loop calls f again and again, except while rest holds the crowd.
 func (c *crowd) loop(f func(round int)) {
 	c.done.Go(func() {
 		for round := 0; ; round++ {
@@ -156,7 +156,7 @@ func (c *crowd) serve() {
 	c.landlord.Want(fmt.Sprintf("alloc room %d", room), "ok")
 }
 
-// crowded says whether as many wait, and are at their limit, as there must be.
+// crowded reports whether enough programs wait, and enough are at their limit.
 func (c *crowd) crowded() bool {
 	s := c.m.Snapshot()
 	full := 0
@@ -168,7 +168,7 @@ func (c *crowd) crowded() bool {
 	return len(s.Queue) >= 10 && full >= 10
 }
 
-// rest stops those who work by themselves between two rounds, while f runs.
+// rest stops the looping programs between two rounds, while f runs.
 func (c *crowd) rest(f func()) {
 	c.resting.Lock()
 	defer c.resting.Unlock()
@@ -190,8 +190,8 @@ func (c *crowd) end() {
 	gone(c.t, c.m, c.allPrograms()...)
 }
 
-// again is `gpuarb run`, again where it finds no daemon: one that it never saw it does not
-// look for.
+// again returns a `gpuarb run` command that is repeated while it finds no daemon, because gpuarb run does not wait for a daemon
+// that never answered it.
 func again(m *rig.Machine, args ...string) *exec.Cmd {
 	const retry = `while :; do "$@"; r=$?; [ $r -eq 125 ] || exit $r; sleep 0.05; done`
 	cmd := m.Gpuarb(append([]string{"run"}, args...)...)

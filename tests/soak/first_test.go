@@ -28,8 +28,8 @@ func TestDaemonDiesOfTheFirstMessage(t *testing.T) {
 	}
 }
 
-// TestFirstCallWithoutADaemon: a job's program that wants its first memory while the daemon is
-// being restarted waits for it.
+// TestFirstCallWithoutADaemon: a job's program makes its first allocation while the daemon
+// restarts, and waits for the daemon.
 func TestFirstCallWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -13,7 +13,7 @@ import (
 )
 
 // keeper starts the machine's daemon again whenever it has ended, as systemd does. Programs
-// look for a lost one for two seconds.
+// look for a lost daemon for two seconds.
 type keeper struct {
 	t    *testing.T
 	m    *rig.Machine
@@ -21,9 +21,9 @@ type keeper struct {
 
 	mu      sync.Mutex
 	changed *sync.Cond
-	starts  int  // daemons that were started, and are ready
-	planned bool // the end that comes next is the test's own
-	deaths  int  // ends that were not
+	starts  int  // daemons that became ready
+	planned bool // the test itself causes the next end
+	deaths  int  // ends that the test did not cause
 	over    bool
 }
 
@@ -45,7 +45,7 @@ func (k *keeper) run() {
 		}
 		if !k.planned {
 			k.deaths++
-			k.m.Arm() // it does not die of that again
+			k.m.Arm() // the next daemon does not die of the fault again
 		}
 		k.planned = false
 		k.mu.Unlock()
@@ -66,7 +66,7 @@ func (k *keeper) run() {
 	}
 }
 
-// again kills the daemon and returns when the next one is ready, which is armed.
+// again kills the daemon and returns when the next one is ready. environ, such as a fault, is set for the next daemon.
 func (k *keeper) again(environ ...string) {
 	k.t.Helper()
 	k.m.Arm(environ...)
@@ -86,7 +86,7 @@ func (k *keeper) again(environ ...string) {
 	})
 }
 
-// ready returns when a daemon answers: who is not known to one yet does not look for it long.
+// ready returns when a daemon answers. A program without a session does not look for a daemon for long.
 func (k *keeper) ready() {
 	k.t.Helper()
 	rig.Eventually(k.t, "a daemon answers", func() bool {
@@ -98,14 +98,14 @@ func (k *keeper) ready() {
 	})
 }
 
-// died says how many daemons have died by themselves.
+// died returns how many daemons have ended without the test's doing.
 func (k *keeper) died() int {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.deaths
 }
 
-// stop leaves the daemon that runs to the machine's end.
+// stop ends the keeping: the machine ends the last daemon.
 func (k *keeper) stop() {
 	k.mu.Lock()
 	k.over = true
@@ -124,7 +124,7 @@ func settle(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 	})
 	rig.Eventually(t, "the counts agree", func() bool {
 		for _, p := range programs {
-			p.Ask("info") // asks the daemon, and moves nothing
+			p.Ask("info") // needs an answer of the daemon, and changes no count
 		}
 		wrong = m.Disagreement()
 		return wrong == ""

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// makers is how many threads of one program make objects at once.
+// makers is the number of threads of one program that make objects at once.
 const makers = 12
 
-// together has threads of a team do each what is said of it, at once, and waits for all. Each has to
+// together runs the commands in the given threads of a team at once, and waits for all. Each must
 // succeed.
 func together(t *testing.T, p *rig.Program, threads []int, commands ...string) {
 	t.Helper()
@@ -36,8 +36,8 @@ func together(t *testing.T, p *rig.Program, threads []int, commands ...string) {
 	}
 }
 
-// objectsAgree compares what the daemon counts of a team with the driver, and with how many
-// threads have something by what they were told to do.
+// objectsAgree compares the daemon's counts for a team with the driver's counts, and with the number of
+// threads that have an object by the commands so far.
 func objectsAgree(t *testing.T, m *rig.Machine, p *rig.Program, pid, streams, contexts, slots int) {
 	t.Helper()
 	said := ""
@@ -47,7 +47,7 @@ func objectsAgree(t *testing.T, m *rig.Machine, p *rig.Program, pid, streams, co
 		}
 	})
 	rig.Eventually(t, "the counts agree", func() bool {
-		together(t, p, []int{0}, "info x") // takes the session up again
+		together(t, p, []int{0}, "info x") // resumes the session
 		driver, daemon := m.HeldBy(pid, 0), m.Lease(pid, 0)
 		taken := 0
 		for _, h := range m.Snapshot().Devices[0].Holders {
@@ -88,7 +88,7 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 			for thread := range makers {
 				all = append(all, thread)
 			}
-			// Thread 0 has something all the time, so that it can ask.
+			// Thread 0 always has an object, so that it can send requests.
 			together(t, p, all[:1], "retain c# 0", "stream s#")
 			rest := all[1:]
 			before := k.died()
@@ -109,7 +109,7 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 					together(t, p, rest[5:], "destroy x#", "streamdestroy s#", "release 0")
 					objectsAgree(t, m, p, pid, 1, 1, slotsOf(1))
 				}
-				// How often a place is come to depends on how many threads a message speaks for.
+				// One message may speak for several threads, so the number of passes at a fault point varies.
 				if died := k.died() - alive; died < 3 {
 					t.Errorf("only %d daemons died at %s", died, place)
 				}

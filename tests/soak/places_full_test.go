@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestFullDiesInEachPlace has the daemon die in each place, the first time that it comes
-// there, and the second, and so on.
+// TestFullDiesInEachPlace kills the daemon at each fault point, the first time that it comes
+// there, then the second time, and so on.
 func TestFullDiesInEachPlace(t *testing.T) {
 	for time := range 12 {
 		t.Run(fmt.Sprint(time+1), func(t *testing.T) {

@@ -43,7 +43,7 @@ func places(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// TestShippedWithoutPlaces: the daemon that is installed cannot be told to die.
+// TestShippedWithoutPlaces: the installed daemon has no fault points.
 func TestShippedWithoutPlaces(t *testing.T) {
 	t.Parallel()
 	shipped, err := os.ReadFile(rig.Build(t, "gpuarbd"))
@@ -64,12 +64,12 @@ func TestShippedWithoutPlaces(t *testing.T) {
 	}
 }
 
-// scene is a machine where everything happens that a place is in.
+// scene is a machine on which every operation with a fault point happens.
 type scene struct {
 	t              *testing.T
 	m              *rig.Machine
 	k              *keeper
-	kept           *rig.Program // of a job of 300 MiB, of which it holds 100
+	kept           *rig.Program // its job has 300 MiB, and it holds 100
 	lender, waiter *rig.Program
 }
 
@@ -94,8 +94,8 @@ func preload(m *rig.Machine) *rig.Program {
 	return m.Interact(m.Command(m.PreloadEnv(), rig.Build(m.T, "programs/cudaprog-dlsym"), "-"))
 }
 
-// act is one of everything: a job and a bare process begin and end, bytes are granted, lent,
-// recalled, waited for, reported and taken back, streams and contexts come and go, and limits
+// act does one of each operation. A job and a bare process begin and end. Bytes are granted, lent,
+// reclaimed, waited for, reported and taken back. Streams and contexts come and go, and limits
 // change.
 func (s *scene) act() {
 	s.t.Helper()
@@ -110,9 +110,9 @@ func (s *scene) act() {
 		guest.Want("destroy c", "ok")
 		guest.Want("streamdestroy s", "ok")
 	}
-	guest.Want("primary p", "ok") // a context again
+	guest.Want("primary p", "ok") // a second context
 	s.lender.Want("alloc big 500M", "ok")
-	s.lender.Want("free big", "ok") // and is its credit
+	s.lender.Want("free big", "ok") // becomes its credit
 	guest.Want("alloc much 600M", "ok")
 	s.waiter.Tell("alloc w 450M")
 	rig.Eventually(s.t, "it waits", func() bool { return s.queued() == 1 })
@@ -135,7 +135,7 @@ func (s *scene) begin(args ...string) *rig.Program {
 	return s.m.Interact(again(s.m, append(args, "--", rig.Build(s.t, "programs/cudaprog-dlsym"), "-")...))
 }
 
-// queued and leases ask a daemon that may die of it.
+// queued and leases count rows of the daemon's tables. The daemon may die of the request.
 func (s *scene) queued() int { return len(s.text("queue")) }
 func (s *scene) leases() int { return len(s.text("ps")) }
 
@@ -152,7 +152,7 @@ func (s *scene) text(command string) []string {
 	return nil
 }
 
-// limit sets a limit of a program's, again where the daemon died of it.
+// limit sets a program's limit, and repeats the command if the daemon died of it.
 func (s *scene) limit(p *rig.Program, to string) {
 	s.t.Helper()
 	pid := fmt.Sprint(p.PID())
@@ -167,7 +167,7 @@ func dieAt(t *testing.T, names []string, nth int, rare bool) {
 		deaths := s.k.died()
 		s.k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", name, nth))
 		for _, p := range []*rig.Program{s.kept, s.lender, s.waiter} {
-			p.Ask("info") // takes its session up again
+			p.Ask("info") // resumes its session
 		}
 		s.act()
 		switch died := s.k.died() > deaths; {
@@ -188,7 +188,7 @@ func dieAt(t *testing.T, names []string, nth int, rare bool) {
 	gone(t, s.m, s.kept, s.lender, s.waiter)
 }
 
-// TestDiesInEachPlace has the daemon die once in each place that the source names.
+// TestDiesInEachPlace kills the daemon once at each fault point in the source.
 func TestDiesInEachPlace(t *testing.T) {
 	t.Parallel()
 	const groups = 4

@@ -28,27 +28,27 @@ var (
 )
 
 const (
-	mostPause  = 4 * time.Second  // between two faults
-	checkEvery = 20 * time.Second // all counts are compared
+	mostPause  = 4 * time.Second  // longest pause between two faults
+	checkEvery = 20 * time.Second // time between two comparisons of all counts
 	lineEvery  = time.Minute
 )
 
-// soak is a crowd, and what happens to it.
+// soak is a crowd, with the faults that happen to it.
 type soak struct {
 	*crowd
 	random  *rand.Rand
 	faults  map[string]int
 	victims []*victim
-	stopped []int // processes that SIGSTOP holds
+	stopped []int // processes stopped by SIGSTOP
 	checks  int
 	began   time.Time
-	next    time.Time // line of figures
-	// Of daemons that are gone.
+	next    time.Time // time of the next line of figures
+	// Sums of all ended daemons.
 	granted, refusals, waited uint64
 	queued                    bool
 }
 
-// victim is a place in which one program after the other runs that may be killed at any time.
+// victim runs programs one after another; each may be killed at any time.
 type victim struct {
 	mu     sync.Mutex
 	cmd    *exec.Cmd
@@ -56,7 +56,7 @@ type victim struct {
 	ended  *atomic.Uint64
 }
 
-// TestSoak goes on for as long as it is told, with a fault every few seconds.
+// TestSoak runs a crowd for a given time, with a fault every few seconds.
 func TestSoak(t *testing.T) {
 	s := &soak{random: rand.New(rand.NewPCG(*soakSeed, 0)), faults: map[string]int{}, began: time.Now()}
 	s.crowd = newCrowd(t, rig.Options{Life: *soakFor + bounded.Lifetime, Quiet: true})
@@ -83,7 +83,7 @@ func TestSoak(t *testing.T) {
 		time.Since(s.began).Round(time.Second), *soakSeed, s.checks, s.faults, !t.Failed())
 }
 
-// live is one program's life in a victim's place.
+// live runs one program of a victim from its start to its end.
 func (s *soak) live(v *victim, round int) {
 	cmd := again(s.m, "--memory", "30M", "--", rig.Build(s.t, "programs/cudaprog-dlsym"), "alloc a 10M; stream s",
 		fmt.Sprintf("threads 3 3000 25M %d", round+1), "free a")
@@ -107,7 +107,7 @@ func (s *soak) live(v *victim, round int) {
 	v.ended.Add(1)
 }
 
-// kill kills the program that is in this place, if there is one, with all that belongs to it.
+// kill kills the victim's current program, if there is one, with its children.
 func (v *victim) kill() {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -127,7 +127,7 @@ func (s *soak) turn() {
 	s.serve()
 }
 
-// fault is one thing that goes wrong.
+// fault causes one random fault.
 func (s *soak) fault() {
 	kinds := []struct {
 		name string
@@ -164,7 +164,7 @@ func (s *soak) restart(end func()) {
 	}
 }
 
-// freezeDaemon holds the daemon for less time than a program waits for an answer.
+// freezeDaemon stops the daemon for less time than a program waits for an answer.
 func (s *soak) freezeDaemon() {
 	pid := s.m.DaemonPID()
 	_ = unix.Kill(pid, unix.SIGSTOP)
@@ -172,7 +172,7 @@ func (s *soak) freezeDaemon() {
 	_ = unix.Kill(pid, unix.SIGCONT)
 }
 
-// freeze holds a program, until the next that go on.
+// freeze stops a program with SIGSTOP, until wake.
 func (s *soak) freeze() {
 	all := s.allPrograms()
 	pid := all[s.random.IntN(len(all))].Process()
@@ -190,7 +190,7 @@ func (s *soak) wake() {
 	s.stopped = nil
 }
 
-// children are the processes below one, as far as that is a runner's program.
+// children returns the children of a process, such as the program of a `gpuarb run`.
 func children(pid int) (pids []int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/task/%d/children", pid, pid))
 	for _, field := range strings.Fields(string(text)) {
@@ -233,7 +233,7 @@ func (s *soak) check() {
 	}
 }
 
-// line prints how it stands.
+// line prints a line of figures.
 func (s *soak) line() {
 	snapshot := s.m.Snapshot()
 	pid := s.m.DaemonPID()
@@ -253,7 +253,7 @@ func (s *soak) line() {
 		strings.Count(s.m.Log(), "level=ERROR"), verdict)
 }
 
-// rss is how much memory a process has, in KiB.
+// rss returns a process's resident memory, in KiB.
 func rss(pid int) (kib int) {
 	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	for line := range strings.Lines(string(text)) {

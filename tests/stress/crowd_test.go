@@ -28,10 +28,10 @@ var (
 
 const (
 	processes = 50
-	budget    = 4 << 30 // shared by all of them; they ask for many times as much
+	budget    = 4 << 30 // shared by all processes, which request many times as much
 )
 
-// worker is one place in the crowd: a process that is replaced when it is killed.
+// worker is a process of the crowd that is replaced when it is killed.
 type worker struct {
 	m     *rig.Machine
 	place int
@@ -48,7 +48,7 @@ type tally struct {
 	failed                   atomic.Bool
 }
 
-// live runs processes in this place until stop: each does round after round of
+// live runs a worker's processes until stop is closed. Each process does rounds of
 // random allocations from four threads, until it is killed.
 func (w *worker) live(t *testing.T, stop <-chan struct{}) {
 	for n := 0; ; n++ {
@@ -65,7 +65,7 @@ func (w *worker) live(t *testing.T, stop <-chan struct{}) {
 	}
 }
 
-// run is the life of one process.
+// run runs one process to its end.
 func (w *worker) run(t *testing.T, n int, stop <-chan struct{}) error {
 	cmd := w.m.Command(append(w.m.PreloadEnv(), "GPUARB_QUIET=1"), rig.Build(t, "programs/cudaprog-dlsym")) // each is refused
 	in, err := cmd.StdinPipe()
@@ -125,7 +125,7 @@ func (w *worker) talk(in io.Writer, out io.Reader, n int, stop <-chan struct{}) 
 	}
 }
 
-// kill kills the process that is in this place, if there is one.
+// kill kills the worker's current process, if there is one.
 func (w *worker) kill() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -159,7 +159,7 @@ func TestCrowd(t *testing.T) {
 		crowd[i] = &worker{m: m, place: i, tally: &sums}
 		wg.Go(func() { crowd[i].live(t, stop) })
 	}
-	// They are killed as the work goes on, however long that takes here.
+	// Kill processes as the work proceeds, independently of the time that it takes on this machine.
 	random := rand.New(rand.NewPCG(*seed, 0))
 	for n := range *killing {
 		due := *most / uint64(*killing) * uint64(n+1)

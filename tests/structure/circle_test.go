@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tools/filegraph"
 )
 
-// plain are the packages in which no two files know each other, by whatever way.
+// plain are the packages in which no two files may depend on each other, directly or through other files.
 var plain = []string{
 	"accounting", "arbiter", "arbiter/permit", "arbiter/pressure", "arbiter/reading", "arbiter/rules", "arbiter/threads", "arbiter/wording",
 	"cmd/gpuarb", "cmd/gpuarb/doctor", "cmd/gpuarb/preload", "cmd/gpuarb/top",
@@ -21,7 +21,7 @@ var plain = []string{
 	"ipc", "shim", "web", "web/worker",
 }
 
-// filesOf are the files of a package as units: each uses those that define what it names.
+// filesOf returns the files of a package as units; each unit uses the files that define the names in it.
 func filesOf(t *testing.T, p pkg, exports map[string]string) map[string]*unit {
 	t.Helper()
 	fset := token.NewFileSet()

@@ -63,7 +63,7 @@ func (n names) note(node ast.Node) bool {
 	return true
 }
 
-// fieldsOf are the fields of the structures of a file, as Type.Field.
+// fieldsOf returns the fields of the named structures in a file, as Type.Field.
 func fieldsOf(t *testing.T, path string, types ...string) []string {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), filepath.Join(root, path), nil, parser.SkipObjectResolution)
@@ -140,7 +140,7 @@ func TestUnitOptionsHaveCode(t *testing.T) {
 	}
 }
 
-// Every variable that a page names is one that some code reads, and the other way round.
+// TestVariablesAreDocumented: each environment variable that a page names is read by some code, and each variable that code reads is in a page.
 func TestVariablesAreDocumented(t *testing.T) {
 	variable := regexp.MustCompile(`GPUARB_[A-Z_]+[A-Z]`)
 	collect := func(into map[string]bool, text string) {
@@ -151,7 +151,7 @@ func TestVariablesAreDocumented(t *testing.T) {
 	documented, inCode := map[string]bool{}, map[string]bool{}
 	for _, page := range []string{"README.md", "docs"} {
 		eachFile(t, page, ".md", func(path, text string) {
-			if filepath.Base(path) != "events.md" { // its names are the journal's fields
+			if filepath.Base(path) != "events.md" { // the names in events.md are fields of the journal
 				collect(documented, text)
 			}
 		})

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// ban is one forbidden kind of import. Only what is shipped is looked at: a test
+// ban is a rule about forbidden imports. It applies to shipped code only, because a test
 // may import what it needs.
 type ban struct {
 	from   string   // these packages, "" for all
@@ -194,7 +194,7 @@ func TestImports(t *testing.T) {
 	}
 }
 
-// TestBans holds the rules themselves to a few imports that they are there for.
+// TestBans tests the rules themselves with a few imports that they must refuse.
 func TestBans(t *testing.T) {
 	tests := []struct {
 		from, imported string
@@ -247,7 +247,7 @@ func TestBans(t *testing.T) {
 	}
 }
 
-// source says whether a file is compiled into what users get.
+// source reports whether a file is compiled into what users install.
 func source(name string) bool {
 	switch path.Ext(name) {
 	case ".c", ".h", ".S", ".def", ".map":
@@ -280,7 +280,7 @@ var (
 	vendors = regexp.MustCompile(`^(cuda|nvml|nvrtc|cu\w+\.h|hip/|level_zero/|CL/|vulkan/)`)
 )
 
-// The shim is built without any vendor's header, from files of its own, which are named by their rooms.
+// TestShimIncludes: the shim is built without vendors' headers, and includes its own files by their package's path.
 func TestShimIncludes(t *testing.T) {
 	own := make(map[string]bool)
 	for _, name := range files(t) {

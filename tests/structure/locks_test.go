@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// slow are calls that have no place under the daemon's lock once clients are served: they reach
+// slow matches calls that must not run under the daemon's lock while clients are served, because they use
 // the disk, other processes or the driver, or make and map memory.
 var slow = regexp.MustCompile(`^(unix\.(Open|Mmap\w*|Munmap|MemfdCreate|Fallocate|Ftruncate|Fstat|Stat|Read|Pread|Write|PidfdOpen)` +
 	`|os\.(Open\w*|ReadFile|ReadDir|Readlink|Stat|WriteFile)|filepath\.(Glob|WalkDir)` +
@@ -51,7 +51,7 @@ func daemonFunctions(t *testing.T) map[string]function {
 	return all
 }
 
-// callsIn are the calls of a body that it makes itself: not those of functions that it hands on.
+// callsIn returns the calls that a body makes itself, without the calls in functions that it passes on.
 func callsIn(body ast.Node) map[string]bool {
 	calls := map[string]bool{}
 	ast.Inspect(body, func(node ast.Node) bool {
@@ -68,7 +68,7 @@ func callsIn(body ast.Node) map[string]bool {
 	return calls
 }
 
-// written spells a name as the source has it: "d.lock".
+// written returns a name as it is spelled in the source: "d.lock".
 func written(e ast.Expr) string {
 	switch e := e.(type) {
 	case *ast.Ident:
@@ -81,14 +81,14 @@ func written(e ast.Expr) string {
 	return ""
 }
 
-// isLocked tells a function by its name that wants the daemon's lock to be held.
+// isLocked reports whether a function's name says that its caller must hold the daemon's lock.
 func isLocked(name string) bool { return strings.HasSuffix(name, "Locked") }
 
-// takesLock tells a call that takes the daemon's lock, for a client's request or otherwise.
+// takesLock reports whether a call takes the daemon's lock, for a client's request or for another reason.
 func takesLock(call string) bool { return strings.HasSuffix(call, "d.lock") || call == "cl.takeLock" }
 
-// underLock tells a function that runs under the daemon's lock from its beginning: its name says so, or it takes
-// it and keeps it to its end.
+// underLock reports whether a function runs under the daemon's lock from its beginning: its name says so, or it takes
+// the lock and keeps it to its end.
 func (f function) underLock() bool {
 	if isLocked(f.decl.Name.Name) {
 		return true
@@ -108,7 +108,7 @@ func (f function) underLock() bool {
 	return ok && strings.HasSuffix(written(later.Call.Fun), "d.unlock")
 }
 
-// TestNothingSlowUnderTheLock follows what the daemon calls under its lock, by the names of its functions.
+// TestNothingSlowUnderTheLock follows the daemon's calls under its lock, by the names of its functions, and reports slow ones.
 func TestNothingSlowUnderTheLock(t *testing.T) {
 	all := daemonFunctions(t)
 	seen := map[string]string{} // by whom it is called under the lock
@@ -142,7 +142,7 @@ func TestNothingSlowUnderTheLock(t *testing.T) {
 	}
 }
 
-// TestLockedSaysSo: a function that calls the arbiter, or one that wants the daemon's lock, takes it, or is named for having it.
+// TestLockedSaysSo: a function that calls the arbiter, or a function that needs the daemon's lock, takes the lock or has a name that ends in Locked.
 func TestLockedSaysSo(t *testing.T) {
 	known := 0
 	for name, f := range daemonFunctions(t) {
@@ -192,7 +192,7 @@ func TestTheLockHandsOn(t *testing.T) {
 	}
 }
 
-// calledBy says how a function is reached.
+// calledBy describes the chain of calls to a function.
 func calledBy(seen map[string]string, name string) string {
 	text := ""
 	for by := seen[name]; by != ""; by = seen[by] {

@@ -9,8 +9,8 @@ import (
 	"testing"
 )
 
-// Every package says once what it is, in doc.go; a command of one file may say it
-// there. A package with nothing but tests is a package too.
+// TestPackageDocs: every package has one package comment, in doc.go; a command of one file may have it
+// in that file. This includes packages that consist of tests only.
 func TestPackageDocs(t *testing.T) {
 	for _, p := range packages(t) {
 		var with []string
@@ -40,7 +40,7 @@ func TestPackageDocs(t *testing.T) {
 	}
 }
 
-// The architecture's page has every part, and says of none that it is yet to come.
+// TestArchitectureHasEveryPart: the architecture page has every part of the tree, and does not announce parts that do not exist.
 func TestArchitectureHasEveryPart(t *testing.T) {
 	page := read(t, "docs/development/architecture.md")
 	parts := map[string]bool{"systemd": true, "docs": true, "tools": true}

@@ -25,7 +25,7 @@ var (
 	mutantTest = regexp.MustCompile(`^(\./\S+) -run (Test\w+)$`)
 )
 
-// rows reads the list of required rows.
+// rows returns the names of the required behaviours.
 func rows(t *testing.T) []string {
 	t.Helper()
 	var all []string
@@ -96,8 +96,8 @@ func mutants(t *testing.T) []mutant {
 	return all
 }
 
-// Once there are conformance tests, every required row has one; those of G are held by the
-// tests that their mutants name. Until then the list of rows is all there is to hold to.
+// TestEveryRowHasATest: every required behaviour has a conformance test. For the rows of G, the
+// tests that their mutants name count.
 func TestEveryRowHasATest(t *testing.T) {
 	required := rows(t)
 	tests := testNames(t, "tests/conformance")

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-// The shim's rooms, and which others each may know. Every room may know the core.
+// The shim's packages, and the other packages that each may use. Every package may use the core.
 var rooms = map[string][]string{
 	"core":   nil,
 	"hook":   nil, // but for the list of the interfaces
@@ -21,10 +21,10 @@ var rooms = map[string][]string{
 	"vulkan": {"hook"},
 }
 
-// The one file that knows all interfaces: it lists them.
+// The only file that may use all interfaces: it lists them.
 const interfaces = "hook/interfaces"
 
-// unit is a .c with its .h, by its path below cshim/ without an ending.
+// unit is a .c file with its .h file, named by its path below cshim/ without an extension.
 type unit struct {
 	text    string          // of its files
 	uses    map[string]bool // units: by includes, and by the symbols of its object
@@ -34,7 +34,7 @@ type unit struct {
 
 var quoted = regexp.MustCompile(`(?m)^\s*#\s*include\s+"([^"]+)\.h"`)
 
-// shim reads the units and the objects that were built of them.
+// shim reads the units, and the objects that were built from them.
 func shim(t *testing.T) map[string]*unit {
 	t.Helper()
 	units := make(map[string]*unit)
@@ -80,7 +80,7 @@ func shim(t *testing.T) map[string]*unit {
 	return units
 }
 
-// symbols lists what an object offers to others, and what it wants of them.
+// symbols returns the symbols that an object defines, and the undefined ones that it needs.
 func symbols(t *testing.T, id string) (defines, lacks []string) {
 	t.Helper()
 	object, err := elf.Open(root + "/build/cshim/" + id + ".o")
@@ -123,8 +123,8 @@ func TestRoomsOfTheShim(t *testing.T) {
 	}
 }
 
-// Neither in names nor in comments: who reads the core, or what interfaces share, need not know any
-// vendor's interface.
+// The core, and the code that interfaces share, must not mention a vendor's interface in names or comments, because their readers
+// need not know any.
 var vendorsWords = regexp.MustCompile(`(?i)cuda|nvml|opencl|vulkan|\bcu_|_cu_|\b(?-i:cu[A-Z])`)
 
 func TestSharedRoomsHaveNoWordOfAnInterface(t *testing.T) {
@@ -145,8 +145,8 @@ func TestSharedRoomsHaveNoWordOfAnInterface(t *testing.T) {
 	}
 }
 
-// circles finds the units that reach each other: the strongly connected components of more than one
-// (Tarjan).
+// circles returns the groups of units that depend on each other: the strongly connected components with more than one unit
+// (Tarjan's algorithm).
 func circles(units map[string]*unit) [][]string {
 	index, low := make(map[string]int), make(map[string]int)
 	var stack []string
@@ -189,7 +189,7 @@ func TestNoCircleInTheShim(t *testing.T) {
 	}
 }
 
-// That a circle is found: of two that name each other, and of three in a row.
+// TestCirclesAreFound: circles finds two units that use each other, and a circle of three.
 func TestCirclesAreFound(t *testing.T) {
 	units := make(map[string]*unit)
 	for id, uses := range map[string][]string{

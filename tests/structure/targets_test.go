@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestGPUTestsNeedACompilerAlone: what `make test-gpu` builds before it looks at the
-// GPU needs no more than what its set-up installs, and so nothing of Python's.
+// TestGPUTestsNeedACompilerAlone: what `make test-gpu` builds before it uses the
+// GPU needs only the programs that its set-up installs, and nothing of Python's.
 func TestGPUTestsNeedACompilerAlone(t *testing.T) {
 	cmd := bounded.Command(t, bounded.Patience, "make", "--dry-run", "--always-make", "test-gpu")
 	cmd.Dir = root
@@ -26,7 +26,7 @@ func TestGPUTestsNeedACompilerAlone(t *testing.T) {
 	}
 }
 
-// TestBuildPrintsALineAFile: what is built is named, one line a file; V=1 shows the commands, and -s nothing.
+// TestBuildPrintsALineAFile: make prints one line for each built file. V=1 shows the commands, and -s prints nothing.
 func TestBuildPrintsALineAFile(t *testing.T) {
 	for _, row := range []struct {
 		argument, line string
@@ -57,7 +57,7 @@ func TestBuildPrintsALineAFile(t *testing.T) {
 	}
 }
 
-// TestDemoFailsWithTheLog: the demonstration shows none of what is built before it, unless that fails.
+// TestDemoFailsWithTheLog: `make demo` does not show the output of the build before it, unless the build fails.
 func TestDemoFailsWithTheLog(t *testing.T) {
 	for status, shown := range map[string]bool{"0": false, "1": true} {
 		fake := filepath.Join(t.TempDir(), "make")
@@ -94,8 +94,8 @@ func TestDemoFailsWithTheLog(t *testing.T) {
 	}
 }
 
-// TestSetupAsksTheCompiler: the sanitizers' runtime is there when the clang that is used finds it, whatever
-// other releases of LLVM have brought with them.
+// TestSetupAsksTheCompiler: tools/setup.sh asks the clang in use whether it finds the sanitizers' runtime. Other
+// releases of LLVM on the machine do not count.
 func TestSetupAsksTheCompiler(t *testing.T) {
 	dir := t.TempDir()
 	runtime := filepath.Join(dir, "runtime")
@@ -126,7 +126,7 @@ func TestSetupAsksTheCompiler(t *testing.T) {
 	}
 }
 
-// withoutMake is an environment in which make is not called by another one.
+// withoutMake returns an environment without the variables that a calling make sets.
 func withoutMake(env []string) []string {
 	var kept []string
 	for _, kv := range env {

@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The list of test folders in tests/README.md is held against the tree here. links_test.go checks
-// that each link of that page leads somewhere.
+// This file compares the list of test folders in tests/README.md with the tree. links_test.go checks
+// that each link of that page leads to a file or folder.
 
 const testFoldersPage = "tests/README.md"
 

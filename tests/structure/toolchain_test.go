@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestNoGo: where Go is missing or too old, make says so before it does anything else, and fails as make does.
+// TestNoGo: if Go is missing or too old, make says so before it does anything else, and fails.
 func TestNoGo(t *testing.T) {
 	old := filepath.Join(t.TempDir(), "go")
 	if err := os.WriteFile(old, []byte("#!/bin/sh\necho go1.19.8\n"), 0o755); err != nil {

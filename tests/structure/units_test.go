@@ -6,17 +6,17 @@ import (
 	"testing"
 )
 
-// Each of these gives a system unit a mount namespace of its own (systemd.exec(5)),
-// from which a mount does not reach the machine. ProtectClock= is here because it
-// closes the list of devices, and with it the GPUs.
+// hidesMount matches the settings that give a system unit a mount namespace of its own (systemd.exec(5)).
+// A mount inside it is invisible to the machine. ProtectClock= is included because it
+// restricts the list of devices, and so closes the GPUs.
 var hidesMount = regexp.MustCompile(`^(PrivateTmp|PrivateDevices|PrivateMounts|PrivateUsers|PrivateIPC|` +
 	`ProtectSystem|ProtectHome|ProtectProc|ProcSubset|ProtectKernel\w+|ProtectControlGroups|ProtectClock|` +
 	`ReadOnlyPaths|ReadWritePaths|InaccessiblePaths|ExecPaths|NoExecPaths|BindPaths|BindReadOnlyPaths|` +
 	`TemporaryFileSystem|RootDirectory|RootImage|MountFlags|MountAPIVFS|MountImages|ExtensionImages|` +
 	`PrivateNetwork|DynamicUser)=`)
 
-// In a user's unit each of these sets no-new-privileges, under which the setuid
-// helper cannot mount.
+// dropsPrivileges matches the settings that set no-new-privileges in a user's unit. Under it the setuid
+// helper of FUSE cannot mount.
 var dropsPrivileges = regexp.MustCompile(`^(NoNewPrivileges|SystemCall\w+|Restrict\w+|LockPersonality|` +
 	`MemoryDenyWriteExecute|CapabilityBoundingSet|Private\w+|Protect\w+)=`)
 

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A step of a walk over a table keeps a lock until the next step: a loop that is left early would keep it for good.
+// The iterator over a table holds a lock until the next step, so a loop that is left early would hold it for ever.
 var (
 	step   = regexp.MustCompile(`ga_(table|self)_(remove_)?next\(&`)
 	inLoop = regexp.MustCompile(`^\s*while \(ga_(table|self)_(remove_)?next\(&`)
@@ -25,7 +25,7 @@ func unfinished(text string) (walks int, bad []string) {
 			continue
 		}
 		indent := line[:strings.Index(line, "while")]
-		for _, body := range lines[i+1:] { // clang-format indents what belongs to the loop
+		for _, body := range lines[i+1:] { // clang-format indents the body of the loop
 			if !strings.HasPrefix(body, indent+" ") {
 				break
 			}

@@ -14,8 +14,8 @@ import (
 // words matches the words of a text; the verbs of fmt do not match.
 var words = regexp.MustCompile(`(^|[ (])[A-Za-z]{2,}`)
 
-// TestSentencesAreInWording: what the arbiter tells people is read, and changed, in one place. Three words make a
-// sentence; the kinds of errors are none.
+// TestSentencesAreInWording: sentences of the arbiter for users are in one package. Three words make a
+// sentence; the kinds of errors are shorter.
 func TestSentencesAreInWording(t *testing.T) {
 	for _, name := range files(t) {
 		dir := path.Dir(name)

@@ -7,10 +7,10 @@ import (
 	"unicode/utf8"
 )
 
-// The words are taken apart so that this file does not contain what it looks for.
+// The words are split here, so that this file does not contain the unwanted words themselves.
 var unwanted = []struct {
-	words  []string       // in small letters
-	within *regexp.Regexp // what a word has to be part of; nil: nothing
+	words  []string       // in lower case
+	within *regexp.Regexp // the word is unwanted only inside a match of this; nil: everywhere
 	reason string
 }{
 	{

@@ -10,7 +10,7 @@ import (
 	"github.com/chromedp/chromedp"
 )
 
-// forgive forgets complaints so far that have a text: of a test that breaks something itself.
+// forgive removes the complaints so far that contain a text, for a test that causes them itself.
 func (b *browser) forgive(text string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -23,7 +23,7 @@ func (b *browser) forgive(text string) {
 	b.amiss = rest
 }
 
-// screen sets size and colours.
+// screen sets the size of the window and the colour scheme.
 func (b *browser) screen(width, height int64, scheme string) {
 	b.t.Helper()
 	b.do(chromedp.EmulateViewport(width, height))
@@ -33,7 +33,7 @@ func (b *browser) screen(width, height int64, scheme string) {
 	}
 }
 
-// picture writes the whole page into a file.
+// picture writes an image of the whole page into a file.
 func (b *browser) picture(path string) {
 	b.t.Helper()
 	png, err := chromedp.Run(b.ctx, chromedp.FullScreenshot(100))

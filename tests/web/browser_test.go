@@ -27,7 +27,7 @@ type browser struct {
 	asked []string // URLs
 }
 
-// starts is how often a browser is started that dies at once, as Chromium does now and then.
+// starts is the number of attempts to start a browser, because Chromium sometimes dies at once.
 const starts = 5
 
 func newBrowser(t *testing.T) *browser {
@@ -44,7 +44,7 @@ func newBrowser(t *testing.T) *browser {
 		t.Logf("the browser is started again: %v", err)
 	}
 	t.Cleanup(func() {
-		_ = chromedp.Cancel(b.ctx) // its folder goes after it
+		_ = chromedp.Cancel(b.ctx) // its folder is removed afterwards
 		b.mu.Lock()
 		defer b.mu.Unlock()
 		for _, text := range b.amiss {
@@ -71,7 +71,7 @@ func (b *browser) start() error {
 	return chromedp.Do(ctx)
 }
 
-// hear notes what the page asks for, and what it or the browser complains about.
+// hear records the page's requests, and complaints of the page and the browser.
 func (b *browser) hear(event any) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,7 +91,7 @@ func (b *browser) hear(event any) {
 	}
 }
 
-// told spells what the browser tells of something.
+// told formats an event of the browser as text.
 func told(v any) string {
 	text, err := json.Marshal(v)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// busyFor is how long there is something to see before pictures are taken, so that a chart has a history.
+// busyFor is the time in which programs work before the pictures are taken, so that the charts have a history.
 var busyFor = flag.Duration("web.busy", 0, "have programs take and free memory for so `long` before the pictures")
 
 // busy runs programs that take and free memory on two devices. One program waits, and one uses a device without gpuarb.
@@ -51,7 +51,7 @@ func (m machine) busy() {
 	m.T.Cleanup(func() { _ = waits.Process.Kill(); _ = waits.Wait() })
 }
 
-// TestFullLooks takes pictures of the page as people see it: wide and narrow, light and dark. GPUARB_TEST_PICTURES names
+// TestFullLooks takes pictures of the page: wide and narrow, light and dark. GPUARB_TEST_PICTURES names
 // a folder to keep them in.
 func TestFullLooks(t *testing.T) {
 	folder := os.Getenv("GPUARB_TEST_PICTURES")
@@ -78,7 +78,7 @@ func TestFullLooks(t *testing.T) {
 	}
 }
 
-// TestFullKeyboard: the chart is read, and its table opened, without a mouse.
+// TestFullKeyboard: the chart can be read, and its table opened, without a mouse.
 func TestFullKeyboard(t *testing.T) {
 	m := newMachine(t, rig.Options{Devices: "16G,8G", NoMount: true})
 	url := m.url()
@@ -103,9 +103,9 @@ func TestFullKeyboard(t *testing.T) {
 	b.await(`document.querySelector('details[open] td') !== null && document.querySelector('details[open] th[scope=col]').innerText === 'Time'`)
 }
 
-// TestFullGoneAndBack: the page says that the daemon has gone, keeps what it knew, and goes on when it is back.
+// TestFullGoneAndBack: when the daemon ends, the page says so and keeps its data, and it continues when the daemon is back.
 func TestFullGoneAndBack(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0") // a port that is free, since the page is to come back there
+	l, err := net.Listen("tcp", "127.0.0.1:0") // a free port, because the page must come back at the same address
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// machine is one whose daemon has the page be served.
+// machine is a machine whose daemon serves the page.
 type machine struct {
 	*rig.Machine
 }
@@ -23,7 +23,7 @@ func newMachine(t *testing.T, o rig.Options) machine {
 	}
 	o.Stopped = true
 	m := machine{rig.New(t, o)}
-	// The page's process is another user's, and has to come to the socket.
+	// The page's process runs as another user, and must reach the socket.
 	if err := os.Chmod(m.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func (m machine) page() (address, pid string) {
 	return found[1], found[2]
 }
 
-// url is the page's, once its process has the state.
+// url returns the page's address, once its process has the daemon's state.
 func (m machine) url() string {
 	m.T.Helper()
 	address, _ := m.page()

@@ -30,7 +30,7 @@ func TestPage(t *testing.T) {
 	}
 }
 
-// TestEventsOnThePage: what is refused is told, as it happens.
+// TestEventsOnThePage: the page shows a refusal when it happens.
 func TestEventsOnThePage(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{NoMount: true})

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullStopped: a process that serves the page and is stopped by a signal is ended, and another one serves.
+// TestFullStopped: if a signal stops the process that serves the page, the daemon ends it and starts another one.
 func TestFullStopped(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{NoMount: true})

@@ -22,7 +22,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestWithoutPrivileges looks at the process that serves the page as the kernel sees it.
+// TestWithoutPrivileges checks what the kernel reports about the process that serves the page: its user, groups, capabilities and descriptors.
 func TestWithoutPrivileges(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{})
@@ -37,7 +37,7 @@ func TestWithoutPrivileges(t *testing.T) {
 		`\nUid:\t([1-9]\d*)\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\n`, `\nGid:\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\t[1-9]\d*\n`,
 	} {
 		if strings.Contains(want, "id:") && os.Geteuid() != 0 || strings.Contains(want, "Groups") && os.Geteuid() != 0 {
-			continue // it is its daemon's user
+			continue // it runs as its daemon's user
 		}
 		if !regexp.MustCompile(want).Match(status) {
 			t.Errorf("no %s in\n%s", want, status)
@@ -50,7 +50,7 @@ func TestWithoutPrivileges(t *testing.T) {
 	}
 }
 
-// checkDescriptors: it has inherited its settings, its listening socket and where to complain.
+// checkDescriptors checks that the process inherited only its settings, its listening socket and its standard error.
 func checkDescriptors(t *testing.T, pid string) {
 	t.Helper()
 	links, err := filepath.Glob(filepath.Join("/proc", pid, "fd/*"))
@@ -91,7 +91,7 @@ func TestNoWayToTheSocket(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.Start()
-	if os.Geteuid() != 0 { // the process is started as the same user, whose folder it is
+	if os.Geteuid() != 0 { // for an ordinary user the process runs as the owner of the folder
 		m.url()
 		return
 	}
@@ -123,7 +123,7 @@ func refuses(t *testing.T, address string) bool {
 	return false
 }
 
-// TestEndsWithTheDaemon: whatever the end of the daemon is.
+// TestEndsWithTheDaemon: the page's process ends with the daemon, in whatever way the daemon ends.
 func TestEndsWithTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{NoMount: true})
@@ -139,7 +139,7 @@ func TestEndsWithTheDaemon(t *testing.T) {
 	}
 }
 
-// TestStartedAgain: when it dies, another one serves at the same place, and the daemon takes no notice.
+// TestStartedAgain: if the process dies, another process serves at the same address, and the daemon is otherwise unaffected.
 func TestStartedAgain(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{NoMount: true})
@@ -172,7 +172,7 @@ func (m machine) reload(text string) {
 	rig.Eventually(m.T, "the configuration is read", func() bool { return strings.Count(m.Log(), "configuration read again") > before })
 }
 
-// TestReload moves the page to a socket, and then takes it away.
+// TestReload: a reload moves the page to a Unix socket, and another reload removes the page.
 func TestReload(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{NoMount: true})
@@ -217,7 +217,7 @@ func TestReload(t *testing.T) {
 	rig.Eventually(t, "nobody serves", func() bool { _, err := os.Stat(path); return err != nil && !lives(pid) })
 }
 
-// TestOnlyOwnCommands: with commands = "own", arguments are seen by their user and root, in files, over the socket and on the page.
+// TestOnlyOwnCommands: with commands = "own", only the program's user and root see its arguments, in files, over the socket and on the page.
 func TestOnlyOwnCommands(t *testing.T) {
 	t.Parallel()
 	const secret = "--token=secret"
@@ -248,7 +248,7 @@ func TestOnlyOwnCommands(t *testing.T) {
 	rig.Eventually(t, "the last hour has it too", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
 	shown("everybody", get(t, url+"history"), false)
 
-	_, pid := m.page() // its process is a user's too, and the page everybody's
+	_, pid := m.page() // the process runs as a user, too, and all users may see its page
 	info, err := os.Stat("/proc/" + pid)
 	if err != nil {
 		t.Fatal(err)
@@ -280,7 +280,7 @@ func get(t *testing.T, url string) string {
 	return string(text)
 }
 
-// TestCommandsAreForgotten: once users are shown their own command lines alone, nothing that was remembered shows one, on the page or in the events.
+// TestCommandsAreForgotten: when users are shown only their own command lines from now on, neither the page nor the events show an older command line.
 func TestCommandsAreForgotten(t *testing.T) {
 	t.Parallel()
 	m := newMachine(t, rig.Options{})
@@ -302,7 +302,7 @@ func TestCommandsAreForgotten(t *testing.T) {
 	rig.Eventually(t, "the page is served anew", func() bool { return len(served.FindAllString(m.Log(), -1)) == 2 })
 	url = m.url()
 	if os.Geteuid() != 0 {
-		return // the daemon's own user sees his own command lines
+		return // the daemon's own user may see the user's own command lines
 	}
 	p.Want("alloc b 90G", "err 2")
 	rig.Eventually(t, "the program is on the page", func() bool { return strings.Contains(get(t, url+"history"), "cudaprog-dlsym") })
