@@ -22,7 +22,7 @@ struct ga_copy {
     _Atomic uint64_t seen; // ga_loader_unloaded() when the copy was last seen to be loaded
     // 1: a call that initialises the copy, or that needs that, has succeeded
     _Atomic uint32_t works;
-    _Atomic uint32_t said; // 1: the user was told that this copy is not the held one
+    _Atomic uint32_t reported; // 1: the user was told that this copy is not the held one
 };
 
 struct ga_interface {
@@ -43,7 +43,7 @@ struct ga_interface {
     size_t rows;
     bool shared; // true: functions of any copy work on the objects of all copies
     // Called after a copy has become the held one; NULL: not needed.
-    void (*met)(const struct ga_interface *, void *handle);
+    void (*on_held)(const struct ga_interface *, void *handle);
 
     // Loaded copies. One of them is held: wrappers call it, so that its memory is limited. A forked
     // child has the same copies. hook/copies.c writes these fields while other threads read them.

@@ -63,7 +63,7 @@ static void driver_found(const struct ga_interface *driver, void *handle) {
 // Is called for a context that is new to the thread. Because a context exists, the held driver
 // works, whichever call has initialised it: the copy becomes final.
 static bool first_use(struct ga_root *root, ga_context context, uint32_t device, uint64_t epoch) {
-    ga_library_keep(&ga_cuda_interface);
+    ga_library_pin_held(&ga_cuda_interface);
     return ga_cuda_thread_slot_first_use(root, context, device, epoch);
 }
 
@@ -72,11 +72,11 @@ static bool first_use(struct ga_root *root, ga_context context, uint32_t device,
 static GA_NOINLINE bool is_bypassed_slow(int now, const void *caller) {
     return ga_library_disabled() ||
            (now == MODE_REENTRANT &&
-            (ga_library_contains(&ga_cuda_interface, caller) || ga_loader_ours(caller)));
+            (ga_library_contains(&ga_cuda_interface, caller) || ga_loader_is_own(caller)));
 }
 
 static GA_NOINLINE int find_driver(void) {
-    ga_library_contact(&ga_cuda_interface, NULL);
+    ga_library_find(&ga_cuda_interface, NULL);
     return atomic_load(&driver_mode);
 }
 
@@ -307,6 +307,6 @@ struct ga_interface ga_cuda_interface = {
     .wrapper = wrapper,
     .of_copy = of_copy,
     .rows = GA_ROWS,
-    .met = driver_found,
+    .on_held = driver_found,
     .reap = ga_memory_pending_reap,
 };

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Places, the choice of the held copy, and the targets of entries.
 #include "hook/copies.h"
 
 #include <dlfcn.h>
@@ -10,12 +11,12 @@
 
 #define ROWS_MOST 512 // most rows of an interface
 
-// Guards which copy is held, and the targets of entries. No function of the loader may be called
-// under it: the loader holds its own lock while it runs constructors, and a constructor that looks
-// a function up wants this lock.
+// Guards the choice of the held copy, and the targets of entries. No function of the loader may be
+// called while it is held. The loader holds its own lock while it runs constructors, and a
+// constructor that looks up a function wants this lock.
 static struct ga_spin lock;
 
-// How many entries the interfaces have reserved.
+// Number of entries that the interfaces have reserved.
 static _Atomic uint32_t entries_used;
 
 void *ga_copies_own(const struct ga_interface *library, size_t place, size_t row) {
@@ -77,8 +78,8 @@ static void redirect(struct ga_interface *library) {
     }
 }
 
-// Reserves the entries of an interface that gets a second copy. False: there are not enough left.
-static bool have_entries(struct ga_interface *library) {
+// Reserves the entries of an interface that gets a second copy. False: too few are left.
+static bool reserve_entries(struct ga_interface *library) {
     uint32_t wanted = (uint32_t)(GA_COPIES * library->rows);
     if (atomic_load(&library->entries))
         return true;
@@ -98,8 +99,8 @@ static void hold(struct ga_interface *library, size_t place) {
     redirect(library);
 }
 
-// Leaves no copy held: wrappers have no function to call. The caller holds the lock.
-static void let_go(struct ga_interface *library) {
+// Makes no copy the held one: wrappers have no function to call. The caller holds the lock.
+static void release_held(struct ga_interface *library) {
     atomic_store(&library->held, 0);
     atomic_store(&library->pinned, 0);
     atomic_store(&library->first, 0);
@@ -117,7 +118,7 @@ bool ga_copies_holds(struct ga_interface *library) {
         return true;
     ga_spin_lock(&lock);
     if (atomic_load(&library->held) == held)
-        let_go(library);
+        release_held(library);
     ga_spin_unlock(&lock);
     return false;
 }
@@ -133,32 +134,33 @@ void ga_copies_hold(struct ga_interface *library, size_t place) {
         hold(library, place);
     void *handle = handle_of_held(library);
     ga_spin_unlock(&lock);
-    if (library->met)
-        library->met(library, handle);
+    if (library->on_held)
+        library->on_held(library, handle);
 }
 
-// A copy that is to have a place, and what the loader said of all copies before the lock was taken.
-struct meeting {
+// Copy that needs a place, and what the loader said of all copies before the lock was taken.
+struct candidate {
     struct ga_loader_object object;
     void *handle;
     void *probe;
     void *functions[ROWS_MOST];
     uint64_t unloaded;
-    uintptr_t gone[GA_COPIES]; // first byte of each place's copy that was unloaded; 0: it was not
+    uintptr_t
+        gone[GA_COPIES]; // for each place: first byte of its copy if that was unloaded, else 0
 };
 
 // Frees the places whose copies were unloaded. The caller holds the lock.
-static void sweep(struct ga_interface *library, const struct meeting *m) {
+static void sweep(struct ga_interface *library, const struct candidate *m) {
     for (size_t place = 0; place < GA_COPIES; place++) {
         struct ga_copy *copy = &library->copies[place];
         if (m->gone[place] == 0 || m->gone[place] != atomic_load(&copy->first))
             continue;
         if (atomic_load(&library->held) == place + 1)
-            let_go(library);
+            release_held(library);
         atomic_store(&copy->first, 0);
         atomic_store(&copy->end, 0);
         atomic_store(&copy->works, 0);
-        atomic_store(&copy->said, 0);
+        atomic_store(&copy->reported, 0);
     }
 }
 
@@ -176,11 +178,11 @@ static size_t place_for(const struct ga_interface *library, uintptr_t first) {
     return found;
 }
 
-// Gives a copy its own place, or the first free one, and returns it; −1: there is none. Only the
-// functions of place 0 need no entries. The caller holds the lock.
-static int take_place(struct ga_interface *library, const struct meeting *m) {
+// Gives a copy its own place, or the first unused one, and returns it; −1: none. At place 0 no
+// entries are needed. The caller holds the lock.
+static int assign_place(struct ga_interface *library, const struct candidate *m) {
     size_t place = place_for(library, m->object.first);
-    if (place == GA_COPIES || (place > 0 && !have_entries(library)))
+    if (place == GA_COPIES || (place > 0 && !reserve_entries(library)))
         return -1;
     struct ga_copy *copy = &library->copies[place];
     for (size_t row = 0; row < library->rows; row++)
@@ -194,9 +196,9 @@ static int take_place(struct ga_interface *library, const struct meeting *m) {
     return (int)place;
 }
 
-int ga_copies_meet(struct ga_interface *library, const void *address, void *handle) {
+int ga_copies_add(struct ga_interface *library, const void *address, void *handle) {
     const struct ga_loader *loader = ga_loader_get();
-    struct meeting m = {.handle = handle, .unloaded = ga_loader_unloaded()};
+    struct candidate m = {.handle = handle, .unloaded = ga_loader_unloaded()};
     if (library->rows > ROWS_MOST || !ga_loader_object(address, &m.object))
         return -1;
     m.probe = loader->dlsym(handle, library->probe);
@@ -207,7 +209,7 @@ int ga_copies_meet(struct ga_interface *library, const void *address, void *hand
         m.gone[place] = is_loaded(library, place) ? 0 : atomic_load(&library->copies[place].first);
     ga_spin_lock(&lock);
     sweep(library, &m);
-    int place = take_place(library, &m);
+    int place = assign_place(library, &m);
     ga_spin_unlock(&lock);
     return place;
 }
@@ -225,7 +227,7 @@ void *ga_copies_answer(const struct ga_interface *library, size_t place, size_t 
 }
 
 // Keeps the copy at a place loaded for ever, because pointers into it are kept. Returns its path;
-// NULL: the loader does not tell it, or does not keep the copy.
+// NULL: the loader does not know it, or cannot keep the copy loaded.
 static const char *pin(const struct ga_interface *library, size_t place) {
     const struct ga_loader *loader = ga_loader_get();
     void *probe = atomic_load(&library->copies[place].probe);
@@ -250,7 +252,8 @@ static int decide(struct ga_interface *library, size_t place) {
         return -1;
     if (place != 0)
         return (int)place;
-    // Programs have wrappers, not entries, as the functions of place 0: these call the held copy.
+    // Programs have wrappers, not entries, for the functions of place 0, and wrappers call the held
+    // copy.
     hold(library, place);
     return (int)held - 1;
 }
@@ -264,8 +267,8 @@ void ga_copies_works(struct ga_interface *library, size_t place) {
     const char *path = pin(library, held);
     if (path)
         atomic_store(&library->pinned, 1);
-    if (library->met)
-        library->met(library, handle);
-    if (beside >= 0 && !atomic_exchange(&library->copies[beside].said, 1))
+    if (library->on_held)
+        library->on_held(library, handle);
+    if (beside >= 0 && !atomic_exchange(&library->copies[beside].reported, 1))
         ga_second_copy_report(path, pin(library, (size_t)beside));
 }

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The code of all entries, as one block of assembly, for each processor.
 #include "hook/entries.h"
 
 void *_Atomic ga_entry_targets[GA_ENTRIES];
@@ -22,7 +23,7 @@ void *_Atomic ga_entry_targets[GA_ENTRIES];
     ".cfi_endproc\n"                                                                               \
     ".size ga_entry_code, .-ga_entry_code\n"
 
-// An entry leaves all registers and the stack as its caller set them, except x16, which a linker
+// An entry keeps all registers and the stack of its caller. The exception is x16, which a linker
 // may use between a call and its function.
 #if defined(__x86_64__)
 __asm__(BEGIN "endbr64\n"

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "hook/exports.h"
 
-// Compiled once for each of the two builds, which share all other objects: so this file is not part
-// of the unit that is optimised as a whole.
+// This file is compiled once for each of the two builds, which share all other objects. So it is
+// not part of the unit that is optimised as a whole.
 #ifdef GA_WITHOUT_EXPORTS
 const bool ga_exports = false;
 #else

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Tells which of the two builds of the library this is. libgpuarb.so exports the driver functions.
-// no-exports/libgpuarb.so exports none of them: it is for programs with a library that has
-// variables of these names, and that would store into the exported functions.
+// Tells which build of the library this is; resolve.c reads it. libgpuarb.so exports the driver
+// functions. no-exports/libgpuarb.so does not. It serves programs whose libraries have variables of
+// these names, and would overwrite the exported functions.
 #ifndef GA_EXPORTS_H
 #define GA_EXPORTS_H
 

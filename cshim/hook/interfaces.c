@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// The list of interfaces, and checks that their states and key spaces do not overlap.
 #include "hook/interfaces.h"
 
 #include "cuda/hooks.h"

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the loaded copies of a vendor's library, and translates functions to wrappers.
 #include "hook/library.h"
 
 #include <dlfcn.h>
@@ -31,8 +32,8 @@ static void *base_of(const struct ga_loader *loader, const void *address) {
     return info.dli_fbase;
 }
 
-// Opens the library if it is loaded: by its name, whatever path it was loaded by, else, if it has
-// another name, by the function `known` in it. The caller closes the handle.
+// Opens the library if it is loaded: by its name, whatever its path. If it has another name, opens
+// the object that has the function `known`. The caller must close the handle.
 static void *open_loaded(const struct ga_loader *loader, const struct ga_interface *library,
                          void *known) {
     const int flags = RTLD_LAZY | RTLD_NOLOAD;
@@ -45,7 +46,8 @@ static void *open_loaded(const struct ga_loader *loader, const struct ga_interfa
     if (!known || !loader->dladdr || !loader->dladdr(known, &info))
         return NULL;
     found = loader->dlopen(info.dli_fname, flags);
-    // An object that only forwards, or defines a function of the same name, is no such library.
+    // An object that only forwards, or defines a function of this name itself, is a different
+    // library.
     if (found && !loader->dlsym(found, library->probe)) {
         loader->dlclose(found);
         return NULL;
@@ -53,9 +55,9 @@ static void *open_loaded(const struct ga_loader *loader, const struct ga_interfa
     return found;
 }
 
-// Makes a loaded copy the held one if none is held. The copy does not stay loaded for that before
-// it has worked: a program that closes a copy that failed must get another one by the same name.
-static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
+// Makes a loaded copy the held one if none is held. Does not keep it loaded before it has worked: a
+// program that closes a copy that failed must be able to load another one by the same name.
+static GA_NOINLINE bool find_loaded(struct ga_interface *library, void *known) {
     const struct ga_loader *loader = ga_loader_get();
     if (!loader->dlsym || !loader->dlopen || !loader->dlclose)
         return false;
@@ -64,7 +66,7 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     void *found = open_loaded(loader, library, known);
     if (!found)
         return false;
-    int place = ga_copies_meet(library, loader->dlsym(found, library->probe), found);
+    int place = ga_copies_add(library, loader->dlsym(found, library->probe), found);
     loader->dlclose(found);
     if (place < 0)
         return false;
@@ -73,24 +75,24 @@ static GA_NOINLINE bool contact(struct ga_interface *library, void *known) {
     return true;
 }
 
-bool ga_library_contact(struct ga_interface *library, void *known) {
-    return GA_LIKELY(atomic_load(&library->pinned) != 0) || contact(library, known);
+bool ga_library_find(struct ga_interface *library, void *known) {
+    return GA_LIKELY(atomic_load(&library->pinned) != 0) || find_loaded(library, known);
 }
 
-// Asked in each call: the loader's own answer, dladdr, takes its lock.
+// Called in each intercepted call, so it must not use dladdr, which takes the loader's lock.
 bool ga_library_contains(const struct ga_interface *library, const void *address) {
     uintptr_t of = (uintptr_t)address;
     return of >= atomic_load(&library->first) && of < atomic_load(&library->end);
 }
 
-bool ga_library_beside(const void *address, const void *other) {
+bool ga_library_same_object(const void *address, const void *other) {
     const struct ga_loader *loader = ga_loader_get();
     void *base = base_of(loader, address);
     return base && base_of(loader, other) == base;
 }
 
-// Returns the row of a function in the copy at a place, of several rows the one of that name; −1:
-// there is none.
+// Returns the row of a function in the copy at a place; of several rows the one with this name. −1:
+// none.
 static int row_at(const struct ga_interface *library, size_t place, const void *real,
                   const char *name) {
     int match = -1;
@@ -115,18 +117,18 @@ void *ga_library_translate(const struct ga_interface *library, void *real, const
     return real;
 }
 
-// Tells the user, once in a process, of a copy that cannot be limited. Only on stderr: a
-// constructor may look functions up, and must not wait for the daemon.
+// Tells the user, once in a process, of a copy that cannot be limited. Writes only to stderr,
+// because a constructor may look up functions, and must not wait for the daemon.
 static void warn_of_copy(const char *path) {
-    static _Atomic uint32_t said;
-    if (!atomic_exchange(&said, 1))
+    static _Atomic uint32_t reported;
+    if (!atomic_exchange(&reported, 1))
         ga_log_user("this program has more copies of a driver's library loaded than gpuarb can "
                     "tell apart: %s is not limited, and memory that the program takes with it "
                     "counts against no budget; let the program load one copy",
                     path);
 }
 
-void *ga_library_found(struct ga_interface *library, void *found, const char *name) {
+void *ga_library_translate_any(struct ga_interface *library, void *found, const char *name) {
     const struct ga_loader *loader = ga_loader_get();
     struct ga_loader_object object;
     Dl_info info;
@@ -135,7 +137,7 @@ void *ga_library_found(struct ga_interface *library, void *found, const char *na
         ga_os_equal(object.soname, library->file)) {
         void *handle = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
         if (handle) {
-            if (ga_copies_meet(library, found, handle) < 0)
+            if (ga_copies_add(library, found, handle) < 0)
                 warn_of_copy(info.dli_fname);
             loader->dlclose(handle);
         }
@@ -143,16 +145,16 @@ void *ga_library_found(struct ga_interface *library, void *found, const char *na
     return ga_library_translate(library, found, name);
 }
 
-void ga_library_keep(struct ga_interface *library) {
+void ga_library_pin_held(struct ga_interface *library) {
     uint32_t held = atomic_load_explicit(&library->held, memory_order_acquire);
     if (GA_UNLIKELY(!atomic_load(&library->pinned) && held))
         ga_copies_works(library, held - 1);
 }
 
-bool ga_library_stays(void) {
+bool ga_library_pin_self(void) {
     const struct ga_loader *loader = ga_loader_get();
     Dl_info info;
-    return loader->dlopen && loader->dladdr && loader->dladdr((void *)ga_library_stays, &info) &&
+    return loader->dlopen && loader->dladdr && loader->dladdr((void *)ga_library_pin_self, &info) &&
            loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 

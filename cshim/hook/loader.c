@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the loader's functions by reading the symbol tables of loaded objects, and asks the loader
+// about objects.
 #include "hook/loader.h"
 
 #include <dlfcn.h>
@@ -19,16 +21,17 @@ void *ga_loader_next_dlvsym;
 static struct ga_loader loader;
 static _Atomic bool ready;
 
-// What a lookup by hand needs of an object's dynamic section.
+// Parts of an object's dynamic section that a symbol look-up needs.
 struct symbols {
     const ElfW(Sym) * table;
     const char *strings;
     const uint32_t *gnu_hash;
-    const uint32_t *hash; // of the older kind, which the vDSO may have instead
+    const uint32_t *hash; // hash table of the older kind, which the vDSO may have instead
     ElfW(Addr) base;
 };
 
-// glibc relocates these entries in place; other loaders, and the vDSO, do not.
+// Returns the address that an entry of the dynamic section holds. glibc relocates these entries in
+// place; other loaders and the vDSO do not.
 static const void *at(ElfW(Addr) base, ElfW(Addr) value) {
     return (const void *)(value < base ? base + value : value);
 }
@@ -56,7 +59,7 @@ static void *symbol_at(const struct symbols *s, const ElfW(Sym) * sym, unsigned 
     return (void *)(s->base + sym->st_value);
 }
 
-// The GNU hash table: buckets of chains, whose last hash has bit 0 set.
+// Finds a symbol in the GNU hash table: buckets of chains, whose last hash has bit 0 set.
 static void *find_hashed(const struct symbols *s, unsigned type, const char *name) {
     uint32_t h = 5381;
     for (const char *c = name; *c; c++)
@@ -76,7 +79,8 @@ static void *find_hashed(const struct symbols *s, unsigned type, const char *nam
     }
 }
 
-// Of the older table only the number of symbols is used: the vDSO has a handful.
+// Finds a function. Of the older hash table it uses only the number of symbols, because the vDSO
+// has few.
 static void *symbol_of(const struct symbols *s, const char *name) {
     if (s->gnu_hash)
         return find_hashed(s, STT_FUNC, name);
@@ -94,16 +98,16 @@ static const char *file_name(const char *path) {
     return name;
 }
 
-// glibc's, or that of a program built for musl: no driver comes to such a one, but this library
-// does, and its look-ups are to be answered.
+// Reports whether a file has the loader's functions: glibc's, or musl's. No driver runs in programs
+// built for musl, but this library is loaded there, and must answer their look-ups.
 static bool has_loader(const char *name) {
     return ga_os_begins(name, "ld-musl-") || ga_os_equal(name, "libc.so.6") ||
            ga_os_equal(name, "libdl.so.2") || ga_os_equal(name, "libc.so");
 }
 
-// A convention of all dynamic loaders: where a debugger finds what is loaded. glibc's loader has
-// the record, musl's a pointer to it. Data of the loader: no function, so nobody replaces it, and
-// no library of its own is needed for it.
+// Records by which debuggers find the loaded objects; all dynamic loaders have one. glibc's loader
+// has the record itself, musl's a pointer to it. Being data, it is not replaced by interposed
+// libraries, and it needs no library of its own.
 extern __attribute__((weak)) struct r_debug _r_debug;
 extern __attribute__((weak)) struct r_debug *_dl_debug_addr;
 
@@ -113,8 +117,9 @@ static const struct link_map *first_object(void) {
     return &_dl_debug_addr && _dl_debug_addr ? _dl_debug_addr->r_map : NULL;
 }
 
-// The standard has no conversion from object to function pointers; POSIX relies on it.
-static void look_into(const struct symbols *s, struct ga_loader *l) {
+// Copies the functions that an object has. ISO C has no conversion from object to function
+// pointers, but POSIX relies on it.
+static void copy_functions(const struct symbols *s, struct ga_loader *l) {
     if (!l->dlsym)
         l->dlsym = (void *(*)(void *, const char *))symbol_of(s, "dlsym");
     if (!l->dlvsym)
@@ -133,10 +138,11 @@ static bool is_complete(const struct ga_loader *l) {
     return l->dlsym && l->dlvsym && l->dlopen && l->dlclose && l->dladdr && l->iterate;
 }
 
-// Without the loader's lock, which none but its own functions can take. What is looked for is there
-// from the program's start on, stays, and comes before all that is loaded and unloaded later, which
-// the search does not get to: only glibc before 2.34 has most of it in a library that a program may
-// load late, and musl lacks one (dlvsym), so that there it ends at the last object.
+// Searches the loaded objects without the loader's lock, which only the loader can take. This is
+// safe, because the objects searched for are loaded at the program's start, stay loaded, and come
+// first in the list, so the search ends before objects that may be unloaded. There are two
+// exceptions: glibc before 2.34 has most of these functions in a library that a program may load
+// late, and musl has no dlvsym. There the search goes to the last object.
 static void search(struct ga_loader *found) {
     for (const struct link_map *o = first_object(); o && !is_complete(found); o = o->l_next) {
         struct symbols s;
@@ -144,11 +150,11 @@ static void search(struct ga_loader *found) {
         if (ga_os_equal(name, "linux-vdso.so.1") && read_dynamic(o->l_ld, o->l_addr, &s))
             ga_os_use_clock((ga_os_clock *)symbol_of(&s, CLOCK_GETTIME));
         else if (has_loader(name) && read_dynamic(o->l_ld, o->l_addr, &s))
-            look_into(&s, found);
+            copy_functions(&s, found);
     }
 }
 
-// Several threads may do this at once: all find the same.
+// Fills in `loader`. Several threads may run this at once, with one result.
 static GA_NOINLINE void look_up(void) {
     struct ga_loader found = {0};
     search(&found);
@@ -169,14 +175,15 @@ static const ElfW(Dyn) * dynamic_of(const struct dl_phdr_info *info) {
     return NULL;
 }
 
-// Under the loader's lock, by its own function: what a program puts in its place is not asked.
+// Visits all objects under the loader's lock. Calls the loader's own dl_iterate_phdr, not a
+// program's replacement.
 static void iterate(int (*visit)(struct dl_phdr_info *, size_t, void *), void *arg) {
     const struct ga_loader *l = ga_loader_get();
     if (l->iterate)
         l->iterate(visit, arg);
 }
 
-// Whose turn it is in the order of search: an address, or this library.
+// Question which of two comes first in the search order: an address, or this library.
 struct order {
     const void *address;
     bool first;
@@ -205,8 +212,7 @@ bool ga_loader_precedes(const void *address) {
     return order.first;
 }
 
-// Reads from an object's dynamic section whether the object finds its own functions first, and the
-// SONAME by which others find it.
+// Reads from an object's dynamic section its SONAME, and whether it finds its own functions first.
 static void read_names(const struct dl_phdr_info *info, struct ga_loader_object *object) {
     const char *strings = NULL;
     ElfW(Xword) soname = 0;
@@ -226,7 +232,8 @@ struct asked {
     struct ga_loader_object *object;
 };
 
-// A loader reserves all of it at once: nothing of another object's lies between its segments.
+// Fills in an object's range. A loader reserves the whole range at once, so no other object lies
+// inside it.
 static int visit_object(struct dl_phdr_info *info, size_t size, void *arg) {
     const struct asked *asked = arg;
     struct ga_loader_object *object = asked->object;
@@ -284,7 +291,7 @@ bool ga_loader_has_variable(const void *address, const char *name, uintptr_t *at
 static int visit_count(struct dl_phdr_info *info, size_t size, void *arg) {
     if (size >= offsetof(struct dl_phdr_info, dlpi_subs) + sizeof info->dlpi_subs)
         *(uint64_t *)arg = info->dlpi_subs;
-    return 1; // every object says the same
+    return 1; // all objects report the same number
 }
 
 uint64_t ga_loader_unloaded(void) {
@@ -293,11 +300,11 @@ uint64_t ga_loader_unloaded(void) {
     return count;
 }
 
-// The linker's own symbols.
+// Symbols of the linker: begin and end of this library.
 extern const char __ehdr_start[] __attribute__((visibility("hidden")));
 extern const char _end[] __attribute__((visibility("hidden")));
 
-bool ga_loader_ours(const void *address) {
+bool ga_loader_is_own(const void *address) {
     return (uintptr_t)address >= (uintptr_t)__ehdr_start && (uintptr_t)address < (uintptr_t)_end;
 }
 

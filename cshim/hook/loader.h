@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// The dynamic loader's real functions. The library defines dlsym and dlvsym
-// itself, and imports none of the family: on glibc before 2.34 they lie in
-// libdl.so.2, which not every program has. They are looked up by hand in the
-// object that has them. Nor is dl_iterate_phdr imported, which programs and sanitizers
-// replace: the call would come to theirs, which may look the real one up by dlsym.
+// The dynamic loader's real functions. This library defines dlsym and dlvsym itself, and imports
+// none of these functions: before glibc 2.34 they are in libdl.so.2, which not every program loads.
+// So loader.c finds them in the symbol tables. dl_iterate_phdr is not imported either, because
+// programs and sanitizers replace it, and their version may call dlsym. All files of hook/ use
+// this. The result is stored once; no lock.
 #ifndef GA_LOADER_H
 #define GA_LOADER_H
 
@@ -23,33 +23,35 @@ struct ga_loader {
     ga_loader_iterate *iterate; // dl_iterate_phdr
 };
 
-// Filled at the first use; members are NULL where libc has none (a static program).
+// Returns the functions, and finds them at the first call. Members are NULL if libc lacks them
+// (static programs).
 const struct ga_loader *ga_loader_get(void);
 
-// Whether the object of an address is searched before this library: the program, or an earlier
-// preload. (Objects come in that order.)
+// Reports whether the object of an address is searched before this library: the program itself, or
+// an earlier preload.
 bool ga_loader_precedes(const void *address);
 
-// What there is to know of the object that an address lies in. False: it is in none.
+// Loaded object that an address lies in.
 struct ga_loader_object {
-    uintptr_t first;    // its first byte, and
-    uintptr_t end;      // the first behind its last
-    bool symbolic;      // it finds its own functions first (DT_SYMBOLIC)
-    const char *soname; // or NULL; valid while the object is loaded
+    uintptr_t first;    // address of its first byte
+    uintptr_t end;      // address after its last byte
+    bool symbolic;      // true: it finds its own functions first (DT_SYMBOLIC)
+    const char *soname; // NULL: it has none; valid while the object is loaded
 };
+// Fills in the object that an address lies in. False: the address lies in no object.
 bool ga_loader_object(const void *address, struct ga_loader_object *object);
 // Reports whether the object that an address lies in exports a variable of this name, and is not
-// bound to itself: then its own uses of the name lead to the first object that exports it. *at
-// becomes the address of the object's first byte.
+// bound to itself. Its own uses of the name then lead to the first object that exports the name.
+// *at: address of the object's first byte.
 bool ga_loader_has_variable(const void *address, const char *name, uintptr_t *at);
-// Returns how many objects the loader has unloaded so far. While the number stays the same, every
-// object is still where it was.
+// Returns how many objects the loader has unloaded so far. While the number stays the same, all
+// objects are where they were.
 uint64_t ga_loader_unloaded(void);
-// Whether an address lies in this library.
-bool ga_loader_ours(const void *address);
+// Reports whether an address lies in this library.
+bool ga_loader_is_own(const void *address);
 
-// Where the interposed functions go on to, for preload.c's jumps: the next dlsym after ours,
-// which another preload may have put before libc's.
+// Functions to which preload.c jumps: the next dlsym and dlvsym in search order. They may belong to
+// another preloaded library, and not to libc.
 extern void *ga_loader_next_dlsym;
 extern void *ga_loader_next_dlvsym;
 

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// dlsym and dlvsym.
+// dlsym and dlvsym, as this library exports them.
 //
-// They decide in C, and when the real one shall answer they jump to it with the
-// caller's registers and return address untouched: RTLD_NEXT and RTLD_DEFAULT
-// search from the object that the return address lies in, so an ordinary call from
-// here would search from the wrong place.
+// They decide in C (resolve.c). If the real function must answer, they jump to it with the caller's
+// registers and return address. A call would be wrong, because RTLD_NEXT and RTLD_DEFAULT search
+// from the object that the return address lies in.
 #include <stddef.h>
 
 #include "hook/loader.h"
 #include "hook/resolve.h"
 
-// Called from below alone; kept by name.
+// Called only by the assembly below, by name.
 __attribute__((used)) static void *decide_dlsym(void *handle, const char *name,
                                                 const void *caller) {
     return ga_resolve_decide(handle, name, NULL, caller);
@@ -57,8 +56,8 @@ __attribute__((used)) static void *decide_dlvsym(void *handle, const char *name,
 LOOK_UP("dlsym", "rdx");
 LOOK_UP("dlvsym", "rcx");
 #elif defined(__aarch64__)
-// x0, x1, x2 hold the arguments, x30 the return address. x16 is the linker's scratch register,
-// which a jump may use to reach any landing pad; hint #34 is bti c.
+// x0, x1, x2 hold the arguments, x30 the return address. x16 is the linker's scratch register, by
+// which a jump may reach any landing pad. hint #34 is bti c.
 #define LOOK_UP(name, caller)                                                                      \
     __asm__(".text\n"                                                                              \
             ".globl " name "\n"                                                                    \

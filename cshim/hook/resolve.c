@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Decides about look-ups of driver functions, for each kind of handle and for each build.
 #include "hook/resolve.h"
 
 #include <dlfcn.h>
@@ -14,7 +15,7 @@ static bool is_upper(char c) {
     return c >= 'A' && c <= 'Z';
 }
 
-// The interface that a function of this name may be of, or NULL.
+// Returns the interface whose prefix a name has; NULL: none.
 static struct ga_interface *library_of(const char *name) {
     for (size_t i = 0; i < GA_INTERFACES && ga_interfaces[i]; i++) {
         const char *prefix = ga_interfaces[i]->prefix;
@@ -24,12 +25,13 @@ static struct ga_interface *library_of(const char *name) {
     return NULL;
 }
 
-// Where the answer is settled, nothing found is one too: a jump would find our own export.
-static void *settled(void *found) {
+// Returns the answer of a finished search. If the search found nothing, the caller must not jump to
+// the real function, which would find our own export.
+static void *or_nothing(void *found) {
     return found ? found : GA_RESOLVE_NOTHING;
 }
 
-// What somebody looks up, and where.
+// A look-up: its arguments, its caller, and the row that it names.
 struct lookup {
     struct ga_interface *library;
     void *handle;
@@ -39,22 +41,22 @@ struct lookup {
     void *wrapper;
 };
 
-static void *found_in(const struct lookup *l, void *handle) {
+static void *find_in(const struct lookup *l, void *handle) {
     const struct ga_loader *loader = ga_loader_get();
     return l->version ? loader->dlvsym(handle, l->name, l->version)
                       : loader->dlsym(handle, l->name);
 }
 
-// Asks the library itself for a function that it may lack. If another thread has closed the held
-// copy since it was met, no copy is held, and the objects behind us are searched.
-static void *in_library(const struct lookup *l) {
+// Searches the held copy for a function that it may lack. If another thread has closed the held
+// copy meanwhile, no copy is held, and the objects after this library are searched.
+static void *find_in_library(const struct lookup *l) {
     uint32_t held = atomic_load(&l->library->held);
     void *handle = held ? atomic_load(&l->library->copies[held - 1].handle) : RTLD_NEXT;
-    return settled(found_in(l, handle)); // dlerror says so
+    return or_nothing(find_in(l, handle)); // if nothing was found, dlerror has the reason
 }
 
-// In the scope of the caller's own object, which is searched behind the global one.
-static void *found_beside_caller(const struct lookup *l) {
+// Searches the scope of the caller's object, which comes after the global scope.
+static void *find_beside_caller(const struct lookup *l) {
     const struct ga_loader *loader = ga_loader_get();
     Dl_info info;
     void *own = NULL;
@@ -62,54 +64,58 @@ static void *found_beside_caller(const struct lookup *l) {
         own = loader->dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD);
     if (!own)
         return NULL;
-    void *found = found_in(l, own);
+    void *found = find_in(l, own);
     loader->dlclose(own);
     return found;
 }
 
-// What a search that meets our export would find without it.
-static void *found_without_us(const struct lookup *l) {
-    void *found = found_in(l, RTLD_NEXT);
+// Returns what a search that finds our export would find without it.
+static void *find_without_exports(const struct lookup *l) {
+    void *found = find_in(l, RTLD_NEXT);
     if (!found && l->handle == RTLD_DEFAULT)
-        found = found_beside_caller(l);
-    return found ? found : settled(found_in(l, RTLD_NEXT)); // dlerror says so
+        found = find_beside_caller(l);
+    return found
+               ? found
+               : or_nothing(find_in(l, RTLD_NEXT)); // if nothing was found, dlerror has the reason
 }
 
-// RTLD_DEFAULT and RTLD_NEXT search from the caller on, so only a jump from there can ask. What
-// it would find is one of our exports, since a preload comes first. That is right where the
-// library is there and has the function; where not, it must not be found.
+// Decides for RTLD_DEFAULT and RTLD_NEXT, which search from the caller on, so that only a jump can
+// ask the real function. It would find our export, because a preloaded library comes first. That is
+// right if the vendor's library is loaded and has the function. Otherwise our export must not be
+// found.
 static void *decide_special(const struct lookup *l) {
-    if (ga_library_contact(l->library, NULL)) {
+    if (ga_library_find(l->library, NULL)) {
         if (!atomic_load(&l->library->functions[l->row]))
-            return in_library(l);
-        // A library that is searched after us would get the vendor's own function.
+            return find_in_library(l);
+        // A caller that is searched after this library would get the vendor's own function.
         return l->handle == RTLD_NEXT ? l->wrapper : NULL;
     }
-    // It is not there: somebody else's function of that name, or nothing. A library that is
-    // searched after us cannot find our export as its next, and must not find its own.
+    // The vendor's library is not loaded. The program gets another object's function of that name,
+    // or none. A caller that is searched after this library cannot find our export by RTLD_NEXT,
+    // and must not find its own function.
     if (l->handle == RTLD_NEXT && !ga_loader_precedes(l->caller))
         return NULL;
-    void *found = l->handle == RTLD_DEFAULT ? found_in(l, RTLD_DEFAULT) : NULL;
+    void *found = l->handle == RTLD_DEFAULT ? find_in(l, RTLD_DEFAULT) : NULL;
     if (found && found != l->wrapper)
         return found;
-    return found_without_us(l);
+    return find_without_exports(l);
 }
 
-// Switched off, our exports must not be found by anybody.
+// Decides while this library is disabled: no caller may find our exports.
 static void *decide_disabled(const struct lookup *l) {
     if (l->handle == RTLD_NEXT ? !ga_loader_precedes(l->caller)
-                               : found_in(l, l->handle) != l->wrapper)
-        return NULL; // the search does not meet ours
-    return found_without_us(l);
+                               : find_in(l, l->handle) != l->wrapper)
+        return NULL; // the search does not reach our export
+    return find_without_exports(l);
 }
 
-// Reports whether the user is to be warned of the library that begins at an address: once for each
-// library, and of a few libraries at most.
+// Reports whether the user must be warned of the library that begins at an address: once for each
+// library, and for at most eight libraries.
 static bool is_first_warning(uintptr_t first) {
-    static uintptr_t _Atomic said[8];
-    for (size_t i = 0; i < sizeof said / sizeof said[0]; i++) {
+    static uintptr_t _Atomic warned[8];
+    for (size_t i = 0; i < sizeof warned / sizeof warned[0]; i++) {
         uintptr_t there = 0;
-        if (atomic_compare_exchange_strong(&said[i], &there, first))
+        if (atomic_compare_exchange_strong(&warned[i], &there, first))
             return true;
         if (there == first)
             return false;
@@ -117,16 +123,16 @@ static bool is_first_warning(uintptr_t first) {
     return false;
 }
 
-// Warns, once for a library, if it has a variable with the name of the driver function that it
-// looks up. It will store the function there; but the loader has bound the name to our exported
-// function, so that the store crashes the program. Nothing here can prevent that: the user is told
-// how to start the program without exports.
+// Warns, once for a library, if it has a variable with the name of a driver function. It will store
+// the function there. But the loader has bound the name to our exported function, so the store
+// crashes the program. This cannot be prevented here, so the warning says how to start the program
+// without exports.
 static void warn_of_variable(const struct lookup *l) {
     const struct ga_loader *loader = ga_loader_get();
     uintptr_t at;
     Dl_info info;
     if (!l->wrapper || !ga_loader_has_variable(l->caller, l->name, &at) ||
-        found_in(l, RTLD_DEFAULT) != l->wrapper || !loader->dladdr ||
+        find_in(l, RTLD_DEFAULT) != l->wrapper || !loader->dladdr ||
         !loader->dladdr(l->caller, &info) || !is_first_warning(at))
         return;
     ga_log_user(
@@ -136,15 +142,15 @@ static void warn_of_variable(const struct lookup *l) {
         info.dli_fname, l->name);
 }
 
-// Decides for the build without exports, with which RTLD_DEFAULT and RTLD_NEXT find the vendor's
-// own function.
+// Decides in the build without exports, in which RTLD_DEFAULT and RTLD_NEXT find the vendor's
+// function.
 static void *decide_without_exports(const struct lookup *l) {
-    void *found = found_in(l, RTLD_DEFAULT);
+    void *found = find_in(l, RTLD_DEFAULT);
     if (!found)
-        found = found_beside_caller(l);
-    if (!found || !ga_library_contact(l->library, found))
+        found = find_beside_caller(l);
+    if (!found || !ga_library_find(l->library, found))
         return NULL;
-    void *answer = ga_library_found(l->library, found, l->name);
+    void *answer = ga_library_translate_any(l->library, found, l->name);
     return answer == found ? NULL : answer;
 }
 
@@ -158,7 +164,7 @@ static void *decide(struct lookup *l) {
     l->wrapper = wrapper;
     bool special = l->handle == RTLD_DEFAULT || l->handle == RTLD_NEXT;
     if (!wrapper && (special || ga_library_disabled()))
-        return NULL; // we do not export the function: a search finds another one
+        return NULL; // this library does not export the function: the search finds another one
     if (!ga_exports && (special || ga_library_disabled()))
         return ga_library_disabled() ? NULL : decide_without_exports(l);
     if (ga_library_disabled())
@@ -166,20 +172,20 @@ static void *decide(struct lookup *l) {
     warn_of_variable(l);
     if (special)
         return decide_special(l);
-    void *found = found_in(l, l->handle);
+    void *found = find_in(l, l->handle);
     if (!found)
         return NULL;
     bool own = found == l->wrapper;
-    // Asked again, so that dlerror says nothing of what was looked for in between.
-    if (!ga_library_contact(l->library, own ? NULL : found))
-        return settled(found_in(l, own ? RTLD_NEXT : l->handle));
-    if (own) // through the handle of the program, whose scope we are in
-        return atomic_load(&l->library->functions[l->row]) ? found : in_library(l);
-    return ga_library_found(l->library, found, l->name);
+    // Search again, so that dlerror reports this look-up and none of the searches in between.
+    if (!ga_library_find(l->library, own ? NULL : found))
+        return or_nothing(find_in(l, own ? RTLD_NEXT : l->handle));
+    if (own) // the handle is the program's, whose scope contains this library
+        return atomic_load(&l->library->functions[l->row]) ? found : find_in_library(l);
+    return ga_library_translate_any(l->library, found, l->name);
 }
 
 void *ga_resolve_decide(void *handle, const char *name, const char *version, const void *caller) {
-    const struct ga_loader *loader = ga_loader_get(); // also sets where the jump goes to
+    const struct ga_loader *loader = ga_loader_get(); // also sets the targets of the jumps
     struct ga_interface *library = GA_LIKELY(name != NULL) ? library_of(name) : NULL;
     if (GA_LIKELY(!library) || !loader->dlsym)
         return NULL;

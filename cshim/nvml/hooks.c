@@ -15,8 +15,7 @@ static __thread bool inside __attribute__((tls_model("initial-exec")));
 // Returns NVML's function of a row, after the functions of all rows were found: a wrapper needs
 // more functions than its own. NULL: NVML lacks the function.
 static void *function_of_row(enum ga_nvml_row row) {
-    return ga_library_contact(&ga_nvml_interface, NULL) ? atomic_load(&ga_nvml_functions[row])
-                                                        : NULL;
+    return ga_library_find(&ga_nvml_interface, NULL) ? atomic_load(&ga_nvml_functions[row]) : NULL;
 }
 
 // Reports whether NVML itself has called the wrapper. NVML finds the wrappers in the global scope
@@ -39,7 +38,7 @@ static bool is_nvmls_own(const void *caller) {
         ga_nvml_result result = GA_ROW_CALL(arguments, __VA_ARGS__);                               \
         inside = false;                                                                            \
         if (result == GA_NVML_SUCCESS)                                                             \
-            ga_library_keep(&ga_nvml_interface);                                                   \
+            ga_library_pin_held(&ga_nvml_interface);                                               \
         return result;                                                                             \
     }
 #define GA_NEED(symbol, parameters)

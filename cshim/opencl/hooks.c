@@ -21,12 +21,12 @@ static inline void *loader_function(enum ga_opencl_row row) {
 // Returns the loader's function of a row, after the functions of all rows were found: a wrapper
 // needs more functions than its own. NULL: the loader lacks it.
 static void *function_of_row(enum ga_opencl_row row) {
-    return ga_library_contact(&ga_opencl_interface, NULL) ? loader_function(row) : NULL;
+    return ga_library_find(&ga_opencl_interface, NULL) ? loader_function(row) : NULL;
 }
 
 // Returns the function of a row that the layer must call. The loader has passed it to the layer.
 static void *next_function(enum ga_opencl_row row) {
-    ga_library_contact(&ga_opencl_interface, NULL);
+    ga_library_find(&ga_opencl_interface, NULL);
     return atomic_load(&ga_opencl_next[row]);
 }
 
@@ -39,7 +39,7 @@ static void *next_function(enum ga_opencl_row row) {
 // as the call. Calls that free objects are always handled.
 static bool is_driver_call(enum ga_opencl_row row, bool takes, const void *caller) {
     bool own = (takes && ga_opencl_call_is_active() &&
-                !ga_library_beside(ga_opencl_call.caller, caller)) ||
+                !ga_library_same_object(ga_opencl_call.caller, caller)) ||
                ga_library_contains(&ga_opencl_interface, caller);
     if (own)
         ga_opencl_call.forwarded_row = row + 1;
@@ -53,7 +53,7 @@ static bool is_counted(enum ga_opencl_row row, bool takes, const void *caller) {
     if (seen)
         ga_opencl_call.forwarded_row = 0;
     return seen || (takes && ga_opencl_call_is_active() && ga_opencl_call.layer &&
-                    !ga_library_beside(ga_opencl_call.caller, caller));
+                    !ga_library_same_object(ga_opencl_call.caller, caller));
 }
 
 // Returns the wrapper for a function that the program has looked up, if there is one, or else the
@@ -79,7 +79,7 @@ ga_opencl_function_address_for(GA_FN_clGetExtensionFunctionAddressForPlatform *r
 // Notes that the held loader works, because a context was made, whichever call found the platforms.
 static ga_cl_context note_works(ga_cl_context made) {
     if (made)
-        ga_library_keep(&ga_opencl_interface);
+        ga_library_pin_held(&ga_opencl_interface);
     return made;
 }
 

@@ -53,7 +53,7 @@ ga_cl_int clInitLayer(ga_cl_uint count, void *const *next, ga_cl_uint *own_count
                       void *const **own) {
     if (!next || !own_count || !own)
         return GA_CL_INVALID_VALUE;
-    if (!ga_library_stays())
+    if (!ga_library_pin_self())
         return GA_CL_OUT_OF_RESOURCES;
     ga_cl_uint known = count < POSITIONS ? count : POSITIONS;
     ga_os_copy(table, next, known * sizeof *table);

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpuarb-probe: a program like any other, that `gpuarb doctor` starts under the library to see
-// which of its calls are caught. It opens an interface's library as programs do, looks its
-// functions up in each way, and sees by the address whether they lie in libgpuarb.so. It makes no
-// context or logical device and takes no memory, so that it never asks the daemon for anything.
+// gpuarb-probe: an ordinary program that `gpuarb doctor` starts with the library preloaded, to see
+// which calls are intercepted. It opens an interface's library as programs do, looks up its
+// functions in each way, and checks whether their addresses lie in libgpuarb.so. It makes no
+// context or logical device and allocates no memory, so it never asks the daemon for anything.
+// vulkan.c has the part for Vulkan.
 //
 //   gpuarb-probe LIBRARY shim|cuda|nvml|opencl|vulkan
-//
-// One interface in a process: a driver that crashes or hangs takes no other answer with it. The
-// answer is the last line of stdout that begins with the interface, since drivers print, too:
+// Each process probes one interface, so that a driver that crashes or hangs spoils no other answer.
+// The answer is the last line of stdout that begins with the interface, because drivers print, too:
 //
 //   INTERFACE \t absent|caught|not caught|broken \t PATH \t DEVICES \t DETAIL
 //
 //   gpuarb-probe - memory
 //
-// The daemon starts the probe in this way to ask CUDA how much memory those devices have whose
-// memory NVML does not know. It makes no context either. It prints a line for each device:
+// The daemon starts the probe in this way to ask CUDA for the memory of devices that NVML does not
+// report. This makes no context either. It prints a line for each device:
 //
 //   memory \t UUID as 32 digits \t BYTES
 #include "probe/probe.h"
@@ -28,7 +28,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-// The functions that the library wraps, from the lists that it is made of.
+// Names of the wrapped functions, from the lists that the library is built from.
 #define GA_HOOK(symbol, ...) #symbol,
 #define GA_NEED(symbol, ...)
 static const char *const cuda_rows[] = {
@@ -43,7 +43,7 @@ static const char *const opencl_rows[] = {
 #undef GA_HOOK
 #undef GA_NEED
 
-// The object that an address lies in, or NULL.
+// Returns the object that an address lies in; NULL: none.
 static struct link_map *object_of(const void *address) {
     Dl_info info;
     void *object = NULL;
@@ -54,7 +54,7 @@ static const char *path_of(const struct link_map *object) {
     return object && object->l_name[0] ? object->l_name : "no library";
 }
 
-void ga_probe_look(struct ga_probe *p, const char *name, const char *way, const void *function) {
+void ga_probe_check(struct ga_probe *p, const char *name, const char *way, const void *function) {
     if (!function)
         return;
     p->looked++;
@@ -74,10 +74,10 @@ _Noreturn void ga_probe_answer(const struct ga_probe *p, const char *outcome, co
     printf("\n%s\t%s\t%s\t%u\t%s\n", p->interface, outcome, driver ? driver->l_name : "",
            p->devices, detail);
     (void)fflush(stdout);
-    _exit(0); // what a driver does at the end of a program is not asked for
+    _exit(0); // skip the exit handlers of the driver
 }
 
-// When all was looked up: what came of it.
+// Prints the result of all look-ups, and ends the process.
 static _Noreturn void answer(const struct ga_probe *p) {
     char detail[640];
     if (!p->missed)
@@ -93,13 +93,15 @@ static void open_driver(struct ga_probe *p) {
         return;
     const char *error = dlerror();
     size_t length = strlen(p->file);
-    // The linker speaks of a library that this one needs in the same words.
+    // The linker reports a missing dependency of this library in the same words, but with another
+    // name.
     bool absent = error && strncmp(error, p->file, length) == 0 &&
                   strstr(error, "cannot open shared object file: No such file");
     ga_probe_answer(p, absent ? "absent" : "broken", error ? error : "it does not load");
 }
 
-// As programs have them that look them up in the library, and those that are linked with it.
+// Looks up the functions as two kinds of programs get them: by dlsym in the library, and by
+// linking.
 static void look_up(struct ga_probe *p, const char *const *rows) {
     size_t there = 0;
     for (; *rows; rows++) {
@@ -107,20 +109,22 @@ static void look_up(struct ga_probe *p, const char *const *rows) {
         if (!function)
             continue;
         there++;
-        ga_probe_look(p, *rows, "dlsym", function);
-        ga_probe_look(p, *rows, "linking", dlsym(RTLD_DEFAULT, *rows));
+        ga_probe_check(p, *rows, "dlsym", function);
+        ga_probe_check(p, *rows, "linking", dlsym(RTLD_DEFAULT, *rows));
     }
     if (!there)
         ga_probe_answer(p, "broken", "it has none of the interface's functions");
 }
 
-// A function of the driver's that counts, or says a version.
+// Calls a function of the driver that returns a number through a pointer. Returns its result; −1:
+// missing.
 static int call(struct ga_probe *p, const char *name, unsigned int *count) {
     int (*function)(unsigned int *) = (int (*)(unsigned int *))dlsym(p->driver, name);
     return function ? function(count) : -1;
 }
 
-// A function's name without its version: by that the driver is asked for the newest.
+// Removes the version from a function's name: asked for that name, the driver returns the newest
+// version.
 static void base_of(char *base, size_t size, const char *name) {
     (void)snprintf(base, size, "%s", name);
     char *tail = strrchr(base, '_');
@@ -135,21 +139,21 @@ typedef int resolver(const char *name, void **function, int version, uint64_t fl
 typedef int resolver_v2(const char *name, void **function, int version, uint64_t flags,
                         int *status);
 
-// What the driver itself names for a program of its own version: a function that is newer than the
-// library is seen here.
+// Asks the driver for its own newest functions. A function that is newer than libgpuarb.so shows
+// here.
 static void resolve(struct ga_probe *p, const char *name, int version) {
     resolver *v1 = (resolver *)dlsym(p->driver, "cuGetProcAddress");
     resolver_v2 *v2 = (resolver_v2 *)dlsym(p->driver, "cuGetProcAddress_v2");
     char base[80];
     base_of(base, sizeof base, name);
-    for (uint64_t flags = 0; flags <= 2; flags += 2) { // by default, and for streams of threads
+    for (uint64_t flags = 0; flags <= 2; flags += 2) { // 0: default; 2: per-thread default streams
         void *function = NULL;
         int status;
         if (v1 && v1(base, &function, version, flags) == 0)
-            ga_probe_look(p, base, "cuGetProcAddress", function);
+            ga_probe_check(p, base, "cuGetProcAddress", function);
         function = NULL;
         if (v2 && v2(base, &function, version, flags, &status) == 0)
-            ga_probe_look(p, base, "cuGetProcAddress_v2", function);
+            ga_probe_check(p, base, "cuGetProcAddress_v2", function);
     }
 }
 
@@ -183,7 +187,7 @@ typedef int cl_devices(void *platform, uint64_t type, unsigned int room, void **
 typedef void *cl_address(const char *name);
 typedef void *cl_address_for(void *platform, const char *name);
 
-// What the driver of a platform has beside the loader's functions, and how many devices.
+// Probes the driver of one platform: its extension functions, and the number of its devices.
 static void probe_platform(struct ga_probe *p, void *platform) {
     cl_devices *devices = (cl_devices *)dlsym(p->driver, "clGetDeviceIDs");
     cl_address_for *address_for =
@@ -192,8 +196,8 @@ static void probe_platform(struct ga_probe *p, void *platform) {
     if (devices && devices(platform, 0xFFFFFFFF, 0, NULL, &count) == 0)
         p->devices += count;
     for (size_t i = 0; address_for && opencl_rows[i]; i++)
-        ga_probe_look(p, opencl_rows[i], "clGetExtensionFunctionAddressForPlatform",
-                      address_for(platform, opencl_rows[i]));
+        ga_probe_check(p, opencl_rows[i], "clGetExtensionFunctionAddressForPlatform",
+                       address_for(platform, opencl_rows[i]));
 }
 
 static void probe_opencl(struct ga_probe *p) {
@@ -208,7 +212,7 @@ static void probe_opencl(struct ga_probe *p) {
     for (unsigned int i = 0; result == 0 && i < count && i < 16; i++)
         probe_platform(p, platforms[i]);
     for (size_t i = 0; address && opencl_rows[i]; i++)
-        ga_probe_look(p, opencl_rows[i], "clGetExtensionFunctionAddress", address(opencl_rows[i]));
+        ga_probe_check(p, opencl_rows[i], "clGetExtensionFunctionAddress", address(opencl_rows[i]));
 }
 
 static void probe_shim(struct ga_probe *p) {
@@ -259,7 +263,7 @@ static const struct {
 };
 
 int main(int argc, char **argv) {
-    setrlimit(RLIMIT_CORE, &(struct rlimit){0}); // a driver that crashes leaves nothing behind
+    setrlimit(RLIMIT_CORE, &(struct rlimit){0}); // a driver that crashes must not leave a core file
     struct ga_probe p = {0};
     p.handle = argc == 3 ? dlopen(argv[1], RTLD_LAZY | RTLD_NOLOAD) : NULL;
     if (p.handle)

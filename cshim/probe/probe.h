@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of the probe share: one interface as this process meets it, and the answer.
+// State of a probe of one interface, and the functions that the files of the probe share. The probe
+// has one thread and no locks.
 #ifndef GA_PROBE_H
 #define GA_PROBE_H
 
@@ -7,24 +8,25 @@
 #include <stddef.h>
 
 struct ga_probe {
-    const char *interface;    // as the command line names it
-    const char *file;         // the library that programs open, or NULL
-    void *driver;             // that library's handle
-    void *handle;             // of libgpuarb.so in this process, and
-    struct link_map *library; // its object
-    size_t looked, missed;    // look-ups, and those that led past it
-    char misses[512];         // the first of these
-    unsigned int devices;     // that the interface counts
-    char note[160];           // what else there is to say, or ""
+    const char *interface;    // name of the interface on the command line
+    const char *file;         // file name of the library that programs open; NULL: none
+    void *driver;             // handle of that library
+    void *handle;             // handle of libgpuarb.so in this process
+    struct link_map *library; // object of libgpuarb.so
+    size_t looked, missed;    // number of look-ups, and of those outside libgpuarb.so
+    char misses[512];         // descriptions of the first look-ups outside
+    unsigned int devices;     // number of devices that the interface reports
+    char note[160];           // further remark for the user; "": none
 };
 
-// Judges a function by where it lies, as a program has come by it; NULL: there is none.
-void ga_probe_look(struct ga_probe *p, const char *name, const char *way, const void *function);
+// Checks whether a function lies in libgpuarb.so. way: how it was looked up. function NULL: not
+// found.
+void ga_probe_check(struct ga_probe *p, const char *name, const char *way, const void *function);
 
 // Prints the answer and ends the process.
 _Noreturn void ga_probe_answer(const struct ga_probe *p, const char *outcome, const char *detail);
 
-// Vulkan's part. The driver is open.
+// Probes Vulkan, whose loader is open.
 void ga_probe_vulkan(struct ga_probe *p);
 
 #endif

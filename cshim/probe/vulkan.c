@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// Vulkan: libgpuarb.so is a layer there, and its loader is asked for an instance with no more than
-// what programs turn on without knowing. Whether that came through the layer, the layer itself
-// says: it has functions of the next one for an instance that it knows, and for no other. That
-// holds wherever in the chain it is, and needs no logical device, which would take a slot.
+// Probe of Vulkan, in which libgpuarb.so is a layer. It asks Vulkan's loader for an instance with
+// default layers only. The layer itself shows whether the instance passed through it: it has next
+// functions for instances that it knows, and for no others. This works at any place in the chain of
+// layers, and needs no logical device, which would take a slot.
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,7 +16,7 @@ typedef ga_vk_result enumerate_physical(ga_vk_instance instance, uint32_t *count
                                         ga_vk_physical *devices);
 typedef ga_vk_result negotiate(struct ga_vk_negotiation *negotiation);
 
-// Whether the layer of this library has the instance.
+// Reports whether the layer in libgpuarb.so knows the instance.
 static bool passed(const struct ga_probe *p, ga_vk_instance instance) {
     negotiate *ask = (negotiate *)dlsym(p->handle, "vkNegotiateLoaderLayerInterfaceVersion");
     struct ga_vk_negotiation n = {.type = GA_VK_NEGOTIATION, .version = GA_VK_LAYER_INTERFACE};
@@ -24,7 +24,7 @@ static bool passed(const struct ga_probe *p, ga_vk_instance instance) {
            n.get_instance(instance, "vkEnumeratePhysicalDevices");
 }
 
-// Whether the loader has found the layer's manifest.
+// Reports whether the loader has found the layer's manifest.
 static bool listed(const struct ga_probe *p) {
     GA_FN_vkEnumerateInstanceLayerProperties *layers =
         (GA_FN_vkEnumerateInstanceLayerProperties *)dlsym(p->driver,
@@ -46,7 +46,7 @@ void ga_probe_vulkan(struct ga_probe *p) {
     ga_vk_instance instance = NULL;
     struct ga_vk_instance_info info = {.type = GA_VK_INSTANCE_INFO};
     ga_vk_result result = create ? create(&info, NULL, &instance) : -1;
-    if (result != 0) { // the loader finds no driver, or it is none
+    if (result != 0) { // the loader finds no driver, or this is not Vulkan's loader
         (void)snprintf(p->note, sizeof p->note, "vkCreateInstance fails with %d", result);
         ga_probe_answer(p, "broken", create ? p->note : "it has none of the interface's functions");
     }

@@ -267,12 +267,12 @@ static struct test_daemon start_peer(void) {
 static void set_up(void) {
     uint64_t keep = 50000;
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(driver && ga_library_find(&ga_cuda_interface, NULL));
     look_up(driver);
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
     // The sanitizer's pthread_create must make the library's own thread. Keeping the driver's copy
     // stores its handle, in which the library would find libc's: that comes first.
-    ga_library_keep(&ga_cuda_interface);
+    ga_library_pin_held(&ga_cuda_interface);
     atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
     shared = make_pool(0);
     exported = make_pool(1);

@@ -59,7 +59,7 @@ static void reserve(const char *text, bool ok, uint64_t want) {
     setenv("GPUARB_STREAM_RESERVE", text, 1);
     ga_env_read(&env);
     unsetenv("GPUARB_STREAM_RESERVE");
-    if (!env.wrong != ok || (ok && env.hello.stream_reserve != want)) {
+    if (!env.malformed != ok || (ok && env.hello.stream_reserve != want)) {
         fprintf(stderr, "reserve %s: %llu\n", text, (unsigned long long)env.hello.stream_reserve);
         exit(1);
     }
@@ -70,7 +70,7 @@ static void slots(const char *text, uint32_t want) {
     struct ga_env env;
     setenv("GPUARB_SLOTS", text, 1);
     ga_env_read(&env);
-    if (env.hello.slots != want || env.wrong) {
+    if (env.hello.slots != want || env.malformed) {
         fprintf(stderr, "slots %s: %u\n", text, env.hello.slots);
         exit(1);
     }
@@ -92,7 +92,7 @@ static void arbitration(void) {
     setenv("GPUARB_SLOTS", "", 1);
     ga_env_read(&env);
     CHECK(env.hello.on_full == GA_ON_FULL_WAIT && env.hello.slot_scope == GA_SCOPE_THREAD &&
-          !env.wrong);
+          !env.malformed);
     setenv("GPUARB_ON_FULL", "deny", 1);
     setenv("GPUARB_SLOT_SCOPE", "job", 1);
     ga_env_read(&env);
@@ -200,7 +200,7 @@ int main(int argc, char **argv) {
     CHECK(env.in_job && env.hello.job[1] == 0x11 && env.hello.job[15] == 0xff && env.loss_closed);
     CHECK(env.hello.memory == GA_NO_LIMIT && env.hello.share == 125 && env.hello.streams == 1);
     CHECK(!env.virtualize && strcmp(env.socket[0], "/some/where") == 0 && !env.socket[1][0]);
-    CHECK(!env.wrong);
+    CHECK(!env.malformed);
 
     setenv("GPUARB_JOB", "00112233445566778899aabbccddeegg", 1);
     setenv("GPUARB_MEMORY", "lots", 1);
@@ -215,8 +215,8 @@ int main(int argc, char **argv) {
     CHECK(!env.in_job && !env.loss_closed && env.hello.memory == GA_NO_LIMIT &&
           env.hello.share == 0);
     CHECK(env.hello.streams == 0 && env.virtualize);
-    CHECK(env.wrong && strcmp(env.wrong, "GPUARB_MEMORY") == 0);
-    CHECK(strcmp(env.wrong_value, "lots") == 0);
+    CHECK(env.malformed && strcmp(env.malformed, "GPUARB_MEMORY") == 0);
+    CHECK(strcmp(env.malformed_value, "lots") == 0);
     unsetenv("GPUARB_MEMORY");
     unsetenv("GPUARB_STREAMS");
     CHECK(strcmp(env.socket[0], "/run/user/7/gpuarb/gpuarb.sock") == 0);

@@ -169,7 +169,7 @@ int main(int argc, char **argv) {
     setenv("GPUARB_SOCKET", socket_path, 1);
     peer = test_daemon_start(argv[1], socket_path, options);
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(driver && ga_library_find(&ga_cuda_interface, NULL));
     ga_result (*default_pool)(ga_pool *, ga_cu_device);
     ga_result (*pool_set)(ga_pool, int, void *);
     *(void **)&default_pool = dlsym(driver, "cuDeviceGetDefaultMemPool");

@@ -60,7 +60,7 @@ int main(void) {
     CHECK(mkdtemp(folder));
     setenv("SIMCUDA_DIR", folder, 1);
     setenv("GPUARB_SOCKET", "/nonexistent/gpuarb.sock", 1);
-    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_find(&ga_cuda_interface, NULL));
     CHECK(GA_REAL(cuInit)(0) == 0);
     CHECK(cuDevicePrimaryCtxRetain(&context, 0) == 0 && cuCtxSetCurrent(context) == 0);
     for (int i = 0; i < 1000; i++)

@@ -225,7 +225,7 @@ static void green_alone(void) {
 
 static void set_up(void) {
     void *driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(driver && ga_library_find(&ga_cuda_interface, NULL));
     GA_FN_cuDeviceGetMemPool *pool_of;
     *(void **)&pool_of = dlsym(driver, "cuDeviceGetDefaultMemPool");
     CHECK(ga_device_number(ga_root_get(), (const uint8_t[GA_UUID_SIZE]){9}) == DEVICE - 1);
@@ -234,7 +234,7 @@ static void set_up(void) {
     for (int i = 0; i < 2; i++)
         CHECK(cuStreamCreate(&streams[i], 1) == 0);
     // The sanitizer's pthread_create must make the library's own thread (async_stress.c).
-    ga_library_keep(&ga_cuda_interface);
+    ga_library_pin_held(&ga_cuda_interface);
     atomic_store(&ga_driver_handle, dlopen(NULL, RTLD_LAZY));
 }
 

@@ -304,7 +304,7 @@ int main(int argc, char **argv) {
     setenv("GPUARB_SOCKET", socket_path, 1);
     make_foreign();
     peer = test_daemon_start(argv[1], socket_path, options);
-    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_find(&ga_cuda_interface, NULL));
     CHECK(GA_REAL(cuInit)(0) == 0 && (root = ga_root_get()) != NULL);
     CHECK(cuCtxCreate_v2(&home, 0, 0) == 0);
     CHECK(sem_init(&asked, 0, 0) == 0 && sem_init(&answered, 0, 0) == 0);

@@ -298,7 +298,7 @@ int main(int argc, char **argv) {
     setenv("SIMCUDA_DIR", folder, 1);
     setenv("GPUARB_SOCKET", socket_path, 1);
     peer = test_daemon_start(argv[1], socket_path, options);
-    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL) && ga_library_find(&ga_cuda_interface, NULL));
     CHECK(ga_device_number(ga_root_get(), (const uint8_t[GA_UUID_SIZE]){9}) == OPENCL);
     CHECK(GA_REAL(cuInit)(0) == 0 && cuCtxCreate_v2(&context, 0, 0) == 0);
     CHECK(cuStreamCreate(&stream, 1) == 0);

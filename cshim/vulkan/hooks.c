@@ -114,7 +114,7 @@ static negotiate *preloaded(void) {
     void *first = loader->dlsym && loader->dladdr
                       ? loader->dlsym(RTLD_DEFAULT, "vkNegotiateLoaderLayerInterfaceVersion")
                       : NULL;
-    if (!first || ga_loader_ours(first) || !loader->dladdr(first, &info))
+    if (!first || ga_loader_is_own(first) || !loader->dladdr(first, &info))
         return NULL;
     size_t length = ga_os_length(info.dli_fname);
     bool ours =

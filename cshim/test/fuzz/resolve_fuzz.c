@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 int LLVMFuzzerInitialize(int *argc, char ***argv) {
     (void)argc, (void)argv;
     driver = dlopen(DRIVER, RTLD_NOW | RTLD_LOCAL);
-    CHECK(driver && ga_library_contact(&ga_cuda_interface, NULL));
+    CHECK(driver && ga_library_find(&ga_cuda_interface, NULL));
     v1 = (GA_FN_cuGetProcAddress *)dlsym(driver, "cuGetProcAddress");
     v2 = (GA_FN_cuGetProcAddress_v2 *)dlsym(driver, "cuGetProcAddress_v2");
     CHECK(v1 && v2);
