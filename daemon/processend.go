@@ -110,7 +110,7 @@ func (d *Daemon) recheckAll() <-chan time.Time {
 // An event may be late. The event of a program's own start can arrive after its Hello and before it maps its page;
 // such an event is ignored.
 func (d *Daemon) watchEvents(ctx context.Context) {
-	err := inventory.Watch(ctx, d.didExec, func() { signal(d.execLost) })
+	err := inventory.WatchExecs(ctx, d.didExec, func() { signal(d.execLost) })
 	if err != nil && ctx.Err() == nil {
 		d.log.Debug("no process events: exec is noticed by closed connections alone", "err", err)
 	}

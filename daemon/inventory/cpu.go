@@ -1,5 +1,8 @@
 package inventory
 
+// This file finds the processor as a device, if a driver is installed that computes on it. inventory.go calls it when
+// the inventory is opened.
+
 import (
 	"cmp"
 	"os"
@@ -12,25 +15,25 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// ProcessorUUID is the processor's, on every machine: programs and this daemon meet on it without either asking
-// the other. It is ASCII text, which no driver gives a GPU.
+// ProcessorUUID is the processor's identity on every machine, known to the library and the daemon without a message.
+// It is ASCII text, which no driver uses for a GPU.
 const ProcessorUUID = "gpuarb:processor"
 
-// Where the loaders of OpenCL and Vulkan look for drivers when no variable says otherwise.
+// The folders in which the loaders of OpenCL and Vulkan look for drivers, unless a variable names others.
 const openCLFolder = "/etc/OpenCL/vendors"
 
 var vulkanFolders = []string{"/etc/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/usr/share/vulkan/icd.d"}
 
-// drivers is where drivers that compute on the processor are looked for.
+// drivers has the places where drivers that compute on the processor may be installed.
 type drivers struct {
 	getenv func(name string) string
 	openCL string
 	vulkan []string
 }
 
-// processor finds the processor: it is a device where a driver is installed
-// that has programs compute on it. No reason is given where there is none: nobody expects one.
-func (d drivers) processor(proc procfacts.Root) (list []found) {
+// processor returns the processor if a driver is installed that computes on it. If none is installed, it gives no
+// reason, because users do not expect this device.
+func (d drivers) processor(proc procfacts.Root) (list []foundDevice) {
 	total := proc.MemTotal()
 	if total == 0 || !d.pocl() && !d.lavapipe() {
 		return nil
@@ -38,10 +41,10 @@ func (d drivers) processor(proc procfacts.Root) (list []found) {
 	device := Device{Index: accounting.ProcessorIndex, Vendor: accounting.VendorCPU, Name: cmp.Or(proc.Processor(), "processor"), Total: total}
 	copy(device.UUIDBytes[:], ProcessorUUID)
 	device.UUID = "CPU-" + ipc.UUID(device.UUIDBytes).String()
-	return []found{{device, processorSource{}}}
+	return []foundDevice{{device, processorSource{}}}
 }
 
-// pocl tells whether OpenCL's loader would load PoCL.
+// pocl reports whether OpenCL's loader would load PoCL.
 func (d drivers) pocl() bool {
 	isPoCL := func(library string) bool { return strings.Contains(filepath.Base(library), "pocl") }
 	files, library := d.openCLDrivers()
@@ -51,8 +54,9 @@ func (d drivers) pocl() bool {
 	})
 }
 
-// openCLDrivers are the files that name libraries, or the one library, as ocl-icd reads OCL_ICD_VENDORS
-// (libOpenCL(7)): a folder, a file that ends in .icd, which without a slash lies in the usual folder, or else a library.
+// openCLDrivers returns the files that name libraries, or the one library, that OCL_ICD_VENDORS selects in the rules
+// of ocl-icd (libOpenCL(7)). The variable may be a folder, a file that ends in .icd, or a library. A name in .icd
+// without a slash lies in the usual folder.
 func (d drivers) openCLDrivers() (files []string, library string) {
 	path := cmp.Or(d.getenv("OCL_ICD_VENDORS"), d.openCL)
 	info, err := os.Stat(path)
@@ -69,8 +73,8 @@ func (d drivers) openCLDrivers() (files []string, library string) {
 	return nil, path
 }
 
-// lavapipe tells whether Vulkan's loader would load lavapipe. What VK_DRIVER_FILES, or VK_ICD_FILENAMES by its older
-// name, lists takes the place of the usual folders: each is a manifest or a folder of them.
+// lavapipe reports whether Vulkan's loader would load lavapipe. VK_DRIVER_FILES, or the older VK_ICD_FILENAMES,
+// replaces the usual folders by a list: each element is a manifest or a folder of manifests.
 func (d drivers) lavapipe() bool {
 	const manifest = "lvp_icd*.json"
 	paths := d.vulkan
@@ -86,7 +90,8 @@ func (d drivers) lavapipe() bool {
 	})
 }
 
-// inFolder are the files of a folder that a pattern matches. The folder's own name is no pattern.
+// inFolder returns the files in a folder whose names match a pattern. It does not interpret the folder's own name as
+// a pattern.
 func inFolder(folder, pattern string) (files []string) {
 	entries, err := os.ReadDir(folder)
 	if err != nil {
@@ -100,8 +105,8 @@ func inFolder(folder, pattern string) (files []string) {
 	return files
 }
 
-// processorSource reads nothing: of what a process has of the machine's memory, nobody can tell which part it
-// computes with. The kernel frees all of it when the process ends.
+// processorSource reads nothing: no source says which part of a process's memory is for computing. The kernel frees
+// all of it when the process ends.
 type processorSource struct{}
 
 func (processorSource) usage() (Usage, error) { return Usage{}, nil }

@@ -1,31 +1,31 @@
 package inventory
 
-// This file has a device and what it uses, as each source tells them: nvmlread.go, drm.go and cpu.go. inventory.go puts the sources together.
+// This file has the types of a device and of its readings. nvmlread.go, drm.go and cpu.go read devices; inventory.go
+// combines them.
 
 import "github.com/gpuarb/gpuarb/accounting"
 
-// Device is one GPU, an instance that MIG made of one, or the processor, as it was found. Nothing in it changes while the
-// inventory is open.
+// Device is a GPU, a MIG instance of a GPU, or the processor, as it was found. It does not change while the inventory
+// is open.
 type Device struct {
 	Index  int    // unique on this machine, below [accounting.MaxGPUs]: NVIDIA first, by NVML's index, then AMD, then Intel; the processor has [accounting.ProcessorIndex]
 	Vendor string // nvidia, amd, intel or cpu
-	// Ordinal is its number among the vendor's devices, as the vendor's own variable
-	// takes it (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
+	// Ordinal is the device's number among the vendor's devices, as the vendor's variable counts
+	// (CUDA_VISIBLE_DEVICES, ROCR_VISIBLE_DEVICES, ZE_AFFINITY_MASK).
 	Ordinal int
 	Name    string
 	UUID    string // "GPU-…", "MIG-…" as the vendor's own tools spell it, "CPU-…" for the processor; empty if the device has none
-	PCI     string // domain:bus:device.function, lower case; empty if the driver does not say
-	Parent  string // UUID of the GPU that MIG made it of; empty: it is none of MIG's instances
-	// UUIDBytes is the identity of the device in the vendor's programming interface:
-	// the parsed UUID for NVIDIA, the sixteen digits as text for AMD, zero for Intel; for the
-	// processor the one that [ProcessorUUID] says.
+	PCI     string // domain:bus:device.function, lower case; empty: unknown
+	Parent  string // UUID of the GPU that has this MIG instance; empty: not a MIG instance
+	// UUIDBytes is the device's identity in the vendor's programming interface: the parsed UUID for NVIDIA, the
+	// sixteen digits as text for AMD, zero for Intel, [ProcessorUUID] for the processor.
 	UUIDBytes [16]byte
-	Total     uint64               // bytes of device memory; of the processor, of the machine's; 0: the driver does not say
-	From      accounting.TotalFrom // where Total comes from; empty: the driver
-	Reserved  uint64               // bytes inside Total that the driver keeps for itself; 0 if it does not say
+	Total     uint64               // bytes of device memory, or of the machine's memory for the processor; 0: unknown
+	From      accounting.TotalFrom // source of Total; empty: the driver
+	Reserved  uint64               // bytes of Total that the driver keeps for itself; 0: unknown
 }
 
-// ProcessUsage is the memory of one process on one device, as the driver says.
+// ProcessUsage is the memory of one process on one device, as the driver reports it.
 type ProcessUsage struct {
 	PID   int
 	Bytes uint64
@@ -33,10 +33,10 @@ type ProcessUsage struct {
 
 // Usage is one reading of a device.
 type Usage struct {
-	Processes []ProcessUsage // by PID, each once
-	// Lost: the device no longer answers; nothing else is filled in.
+	Processes []ProcessUsage // sorted by PID, each PID once
+	// Lost means that the device no longer answers; the other fields are zero.
 	Lost bool
-	// ProcessesKnown is false where the device does not say who uses it or how much each holds.
+	// ProcessesKnown is false if the device does not report its processes or the memory of each.
 	ProcessesKnown bool
 }
 
@@ -45,14 +45,15 @@ type source interface {
 	usage() (Usage, error)
 }
 
-// found is a device with the source of its readings. A device whose index is anyIndex gets the next free one.
-type found struct {
+// foundDevice is a device with the source of its readings. A device with the index anyIndex gets the next free index.
+type foundDevice struct {
 	device Device
 	source source
 }
 
 const anyIndex = -1
 
+// appendReason appends a reason unless it is empty.
 func appendReason(reasons []string, reason string) []string {
 	if reason == "" {
 		return reasons

@@ -1,17 +1,16 @@
-// Package inventory says which GPUs the machine has and who uses them, and when a process does
-// exec or ends. It only reads: it sets nothing on any device.
+// Package inventory finds the devices of the machine, reads which processes use them, and reports when a process calls
+// execve or ends. It only reads: it sets nothing on any device.
 //
-// NVIDIA devices come from NVML, whose library is loaded by Open through the
-// ordinary search path; AMD and Intel devices come from DRM's files in sysfs. A
-// machine without the one or the other is no error: the devices are then absent,
-// and Why says for what reason. The processor comes last, where a driver is installed that
-// computes on it (PoCL for OpenCL, lavapipe for Vulkan); it is a device, and no GPU.
+// Its main type is [Inventory]. NVIDIA devices come from NVML, whose library Open loads through the ordinary search path.
+// AMD and Intel devices come from DRM's files in sysfs. If a source is missing, its devices are absent, and Why has the
+// reason. The processor is a device too if a driver is installed that computes on it: PoCL for OpenCL, lavapipe for
+// Vulkan.
 //
-// Read may block: NVML does for seconds while a card wakes up, for good when its driver
-// hangs. It must not be called with a lock held that admission needs.
+// Invariants: a device keeps its index while the inventory is open. The package owns no descriptor of a process: pidfds
+// given to a [Reaper] stay the caller's.
 //
-// All methods are safe for concurrent use. Nothing here is kept open for a process:
-// pidfds given to a Reaper stay the caller's.
+// Locking: all methods are safe for concurrent use, except Scan. Read may block: NVML blocks for seconds while a card
+// wakes up, and for ever if its driver hangs. No lock that admission needs may be held during Read or Scan.
 //
-// This package alone imports go-nvml.
+// Only this package imports go-nvml.
 package inventory

@@ -1,5 +1,9 @@
 package inventory
 
+// This file finds and reads AMD and Intel GPUs in DRM's files in sysfs. inventory.go and scan.go call it. It reads
+// the files directly, because the library's reader knows only amdgpu, reads at most ten cards, and fails for all
+// cards if one is unusual.
+
 import (
 	"errors"
 	"fmt"
@@ -15,14 +19,14 @@ import (
 // DRM's files are read directly: the library's reader knows amdgpu alone and ten
 // cards at most, and gives up on all of them when one is odd.
 
-// PCI's numbers of the vendors.
+// PCI vendor numbers.
 const (
 	pciNVIDIA = 0x10de
 	pciAMD    = 0x1002
 	pciIntel  = 0x8086
 )
 
-// drmCard is one class/drm/cardN that is a PCI device.
+// drmCard is a folder class/drm/cardN of a PCI device.
 type drmCard struct {
 	name   string // cardN
 	dir    string // …/class/drm/cardN
@@ -30,16 +34,16 @@ type drmCard struct {
 	pci    string
 }
 
-// openDRM finds the AMD and Intel devices. It leaves out cards at PCI addresses that are taken: these
-// were found before, or through their vendor's library.
-func openDRM(root string, taken func(pci string) bool) (list []found, reason string) {
+// openDRM finds the AMD and Intel devices. It skips cards at PCI addresses for which taken returns true: these were
+// found before, or through their vendor's library.
+func openDRM(root string, taken func(pci string) bool) (list []foundDevice, reason string) {
 	cards, err := drmCards(filepath.Join(root, "class/drm"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		reason = fmt.Sprintf("DRM: %v", err)
 	}
 	var reasons []string
 	reasons = appendReason(reasons, reason)
-	var amd, intel []found
+	var amd, intel []foundDevice
 	amdCards, intelCards := 0, 0
 	for _, c := range cards {
 		var skipped string
@@ -48,11 +52,11 @@ func openDRM(root string, taken func(pci string) bool) (list []found, reason str
 			if !known {
 				amd, skipped = appendCard(amd, c, amdCards, amdMemory, describeAMD)
 			}
-			amdCards++ // ROCm counts one that is left out here too
+			amdCards++ // ROCm also counts a card that is skipped here
 		case c.vendor == pciIntel && known:
 			intelCards++
 		case c.vendor == pciIntel:
-			// Level Zero numbers the integrated one, which is left out, last.
+			// Level Zero numbers an integrated GPU last; it is skipped here.
 			if intel, skipped = appendCard(intel, c, intelCards, intelMemory, describeIntel); skipped == "" {
 				intelCards++
 			}
@@ -64,7 +68,7 @@ func openDRM(root string, taken func(pci string) bool) (list []found, reason str
 	return append(amd, intel...), strings.Join(reasons, "; ")
 }
 
-// drmCards lists the cards by PCI address, which is how the vendors' libraries number them.
+// drmCards lists the cards in the order of their PCI addresses, in which the vendors' libraries number them.
 func drmCards(dir string) ([]drmCard, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -74,12 +78,12 @@ func drmCards(dir string) ([]drmCard, error) {
 	for _, e := range entries {
 		number, isCard := strings.CutPrefix(e.Name(), "card")
 		if _, err := strconv.ParseUint(number, 10, 32); !isCard || err != nil {
-			continue // a connector, a render node, the version
+			continue // a connector, a render node, or the file version
 		}
 		c := drmCard{name: e.Name(), dir: filepath.Join(dir, e.Name())}
 		text, err := readText(filepath.Join(c.dir, "device/vendor"))
 		if err != nil {
-			continue // no PCI device: a virtual display, a system on a chip
+			continue // not a PCI device: a virtual display or a system on a chip
 		}
 		if c.vendor, err = strconv.ParseUint(text, 0, 16); err != nil {
 			continue
@@ -95,7 +99,7 @@ func drmCards(dir string) ([]drmCard, error) {
 	return cards, nil
 }
 
-// ueventValue finds KEY=value in the lines of a uevent file.
+// ueventValue returns the value of a line KEY=value in a uevent file, or "".
 func ueventValue(text, key string) string {
 	for line := range strings.Lines(text) {
 		if k, v, ok := strings.Cut(strings.TrimSuffix(line, "\n"), "="); ok && k == key {
@@ -105,7 +109,7 @@ func ueventValue(text, key string) string {
 	return ""
 }
 
-// drmMemory says where a vendor's driver keeps the two figures; used is empty if it does not tell.
+// drmMemory has the files with a card's total and used memory; used is empty if the driver has no such file.
 type drmMemory struct{ total, used []string }
 
 func amdMemory(c drmCard) drmMemory {
@@ -116,7 +120,7 @@ func amdMemory(c drmCard) drmMemory {
 }
 
 func intelMemory(c drmCard) drmMemory {
-	// xe has a file per tile, i915 one per card; integrated graphics has neither.
+	// xe has one file for each tile, i915 has one for each card; neither has one for integrated graphics.
 	tiles, _ := filepath.Glob(filepath.Join(c.dir, "device/tile*/physical_vram_size_bytes"))
 	switch local := filepath.Join(c.dir, "lmem_total_bytes"); {
 	case len(tiles) > 0:
@@ -124,10 +128,11 @@ func intelMemory(c drmCard) drmMemory {
 	case exists(local):
 		return drmMemory{total: []string{local}}
 	}
-	return amdMemory(c) // the names that later drivers may take over
+	return amdMemory(c) // later drivers may use these names
 }
 
-func appendCard(list []found, c drmCard, ordinal int, where func(drmCard) drmMemory, describe func(*Device, drmCard)) ([]found, string) {
+// appendCard appends a card as a device, or returns the reason why the card is not usable.
+func appendCard(list []foundDevice, c drmCard, ordinal int, where func(drmCard) drmMemory, describe func(*Device, drmCard)) ([]foundDevice, string) {
 	memory := where(c)
 	total, err := sumFiles(memory.total)
 	if err != nil || total == 0 {
@@ -139,7 +144,7 @@ func appendCard(list []found, c drmCard, ordinal int, where func(drmCard) drmMem
 	if _, err := sumFiles(memory.used); err == nil {
 		src.used = memory.used
 	}
-	return append(list, found{d, src}), ""
+	return append(list, foundDevice{d, src}), ""
 }
 
 func describeAMD(d *Device, c drmCard) {
@@ -156,7 +161,7 @@ func describeIntel(d *Device, c drmCard) {
 	d.Name = productName(c, "Intel GPU")
 }
 
-// productName is what the card says of itself, else its kind with the PCI device number.
+// productName returns the card's own name, or its kind with the PCI device number.
 func productName(c drmCard, kind string) string {
 	if name, err := readText(filepath.Join(c.dir, "device/product_name")); err == nil && name != "" {
 		return name
@@ -167,14 +172,14 @@ func productName(c drmCard, kind string) string {
 	return kind
 }
 
-// drmSource reads a card's figures. Who uses it, sysfs does not tell.
+// drmSource reads a card's state. sysfs does not report which processes use the card.
 type drmSource struct {
 	dir  string
 	used []string
 }
 
 func (s *drmSource) usage() (Usage, error) {
-	_, err := sumFiles(s.used) // which a card that is lost has no more
+	_, err := sumFiles(s.used) // the files are gone if the card is lost
 	if err == nil && exists(filepath.Join(s.dir, "device/vendor")) {
 		return Usage{}, nil
 	}
@@ -184,7 +189,7 @@ func (s *drmSource) usage() (Usage, error) {
 	return Usage{}, err
 }
 
-// sumFiles adds the numbers in files that hold one each.
+// sumFiles adds the numbers in files that have one number each.
 func sumFiles(paths []string) (sum uint64, err error) {
 	for _, path := range paths {
 		text, err := readText(path)

@@ -1,5 +1,8 @@
 package inventory
 
+// This file has the set of devices and the readings of each. The daemon opens it at its start; scan.go adds devices
+// later; nvmlfind.go, drm.go and cpu.go find devices.
+
 import (
 	"cmp"
 	"fmt"
@@ -15,31 +18,29 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// Options says where to look. The zero value is the running machine.
+// Options says where to look for devices. The zero value is the running machine.
 type Options struct {
 	SysfsRoot string // instead of /sys
-	// Getenv is the environment in which drivers that compute on the processor are looked for; nil: os.Getenv.
+	// Getenv reads the environment variables that name drivers for the processor; nil: os.Getenv.
 	Getenv func(name string) string
-	// Last is what Devices said the last time. A device that does not answer is taken from
-	// there, and read when it does.
+	// Last has the devices of an earlier run. A device that does not answer is taken from there, and is read as soon
+	// as it answers.
 	Last []Device
 }
 
-// Inventory is the set of devices.
-// Its methods are safe for concurrent use.
+// Inventory is the set of devices. Its methods are safe for concurrent use, except Scan.
 type Inventory struct {
 	sysfs   string
 	host    *nvmlHost
 	closed  atomic.Bool
-	tried   map[string]int // by PCI address: how often NVML was initialised again for it; only Scan uses it
-	mu      sync.RWMutex   // guards what follows
-	devices []Device       // by index
+	tried   map[string]int // by PCI address: number of NVML initialisations for it; only Scan uses it
+	mu      sync.RWMutex   // guards the fields below
+	devices []Device       // sorted by index
 	sources map[int]source // by index
-	why     string
+	why     string         // see Why
 }
 
-// Open finds the devices. It does not fail where there is none: Devices is then
-// empty and Why says why.
+// Open finds the devices. It never fails: without devices, Devices is empty and Why has the reason.
 func Open(o Options) *Inventory {
 	if o.Getenv == nil {
 		o.Getenv = os.Getenv
@@ -57,9 +58,9 @@ func Open(o Options) *Inventory {
 	return inv
 }
 
-// add adds devices, and returns them with their indices. If another device has the index of a new one, the new one gets the
-// next free index.
-func (inv *Inventory) add(list []found) (added []Device) {
+// add adds devices and returns them with their indices. If another device has the index of a new one, the new device
+// gets the next free index.
+func (inv *Inventory) add(list []foundDevice) (added []Device) {
 	inv.mu.Lock()
 	defer inv.mu.Unlock()
 	for _, f := range list {
@@ -67,7 +68,7 @@ func (inv *Inventory) add(list []found) (added []Device) {
 			f.device.Index = inv.nextIndex()
 		}
 		if f.device.Index >= accounting.MaxGPUs && f.device.Vendor != accounting.VendorCPU {
-			continue // beyond the most that a machine can have
+			continue // more GPUs than gpuarb supports
 		}
 		inv.devices = append(inv.devices, f.device)
 		inv.sources[f.device.Index] = f.source
@@ -77,23 +78,24 @@ func (inv *Inventory) add(list []found) (added []Device) {
 	return added
 }
 
-// hasPCI reports whether a device is known by its PCI address.
+// hasPCI reports whether the set has a device with a PCI address.
 func (inv *Inventory) hasPCI(address string) bool {
 	return address != "" && inv.has(func(d Device) bool { return d.PCI == address })
 }
 
-// known reports whether a device is known by its UUID.
+// known reports whether the set has a device with a UUID.
 func (inv *Inventory) known(uuid string) bool {
 	return inv.has(func(d Device) bool { return d.UUID == uuid })
 }
 
+// has reports whether the set has a device for which is returns true.
 func (inv *Inventory) has(is func(Device) bool) bool {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return slices.ContainsFunc(inv.devices, is)
 }
 
-// nextIndex returns the index after those of all GPUs. The caller holds the lock.
+// nextIndex returns the index after those of all GPUs. The caller holds mu.
 func (inv *Inventory) nextIndex() int {
 	next := 0
 	for _, d := range inv.devices {
@@ -104,33 +106,31 @@ func (inv *Inventory) nextIndex() int {
 	return next
 }
 
-// Devices returns the devices by index. The slice is the caller's.
+// Devices returns the devices, sorted by index. The caller owns the slice.
 func (inv *Inventory) Devices() []Device {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return slices.Clone(inv.devices)
 }
 
-// Why says, for people, why devices that one might expect are absent; it is empty
-// if there is nothing to say.
+// Why returns, for users, the reasons why expected devices are absent; empty: none.
 func (inv *Inventory) Why() string {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()
 	return inv.why
 }
 
-// Close gives the driver's library back, as soon as no call into it is under way;
-// it does not wait for one. Read fails afterwards.
+// Close shuts down the driver's library once no call into it is under way; Close itself does not wait for that. Read
+// fails afterwards.
 func (inv *Inventory) Close() {
 	inv.closed.Store(true)
 	inv.host.release()
 }
 
-// Read polls one device. It may block for as long as the driver does.
+// Read takes a reading of one device. It may block as long as the driver does.
 //
-// A process that is listed as using the device for computing and for graphics
-// counts once, with the larger figure. A device that has fallen off the bus gives
-// Usage.Lost and no error.
+// A process that uses the device both for computing and for graphics appears once, with the larger figure. A device
+// that has fallen off the bus gives Usage.Lost and no error.
 func (inv *Inventory) Read(index int) (Usage, error) {
 	inv.mu.RLock()
 	src, ok := inv.sources[index]

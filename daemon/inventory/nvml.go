@@ -1,5 +1,8 @@
 package inventory
 
+// This file translates NVML's answers: descriptions of devices, lists of processes, and error codes. nvmlhost.go has
+// the library, nvmlfind.go finds devices, and nvmlread.go reads them.
+
 import (
 	"encoding/hex"
 	"errors"
@@ -11,8 +14,8 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// nvmlNeeded are the functions that are called, in the spellings that will do: the
-// binding ends the whole process where one is called that the library lacks.
+// nvmlNeeded has the required functions; of each list one name suffices. The binding ends the whole process if it
+// calls a function that the library lacks.
 var nvmlNeeded = [][]string{
 	{"nvmlShutdown"},
 	{"nvmlErrorString"},
@@ -22,9 +25,10 @@ var nvmlNeeded = [][]string{
 	{"nvmlDeviceGetUUID"},
 }
 
-// nvmlOptional says which functions there are that one can do without.
+// nvmlOptional says which optional functions the library has.
 type nvmlOptional struct{ name, pci, memory, compute, graphics, mps, reserved, mig bool }
 
+// nvmlReason returns, for users, the reason why the library did not start.
 func nvmlReason(ret nvml.Return) string {
 	switch ret {
 	case nvml.ERROR_LIBRARY_NOT_FOUND:
@@ -39,7 +43,7 @@ func nvmlReason(ret nvml.Return) string {
 	return fmt.Sprintf("NVIDIA: NVML did not start: %v (%d)", ret, int(ret))
 }
 
-// describeNVML describes a device. The UUID is all that it needs: what else the library does not tell is left out.
+// describeNVML describes a device. It requires only the UUID, and omits other facts that the library does not report.
 func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, error) {
 	d := Device{Index: index, Ordinal: index, Vendor: "nvidia"}
 	var ret nvml.Return
@@ -69,8 +73,8 @@ func describeNVML(handle nvmlDevice, index int, optional nvmlOptional) (Device, 
 	return d, describeMemory(&d, handle, optional)
 }
 
-// describeMemory adds how much memory a device has, where the library tells: a GPU that shares the processor's memory
-// (GB10, Jetson) answers that the question is not supported.
+// describeMemory adds the size of a device's memory if the library reports it. For a GPU that shares the processor's
+// memory (GB10, Jetson), the library answers that the question is not supported.
 func describeMemory(d *Device, handle nvmlDevice, optional nvmlOptional) error {
 	if optional.memory {
 		memory, ret := handle.GetMemoryInfo()
@@ -89,12 +93,12 @@ func describeMemory(d *Device, handle nvmlDevice, optional nvmlOptional) error {
 	return nil
 }
 
-// pciAddress spells an address as the kernel does in sysfs. NVML knows function 0 alone.
+// pciAddress returns an address in the kernel's spelling in sysfs. NVML knows only function 0.
 func pciAddress(domain, bus, device uint32) string {
 	return fmt.Sprintf("%04x:%02x:%02x.0", domain, bus, device)
 }
 
-// parseUUID reads "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or an instance's, which begins with MIG.
+// parseUUID parses "GPU-xxxxxxxx-xxxx-xxxx-xxxx-xxxxxxxxxxxx", or the UUID of a MIG instance, which begins with MIG.
 func parseUUID(s string) (uuid [16]byte, err error) {
 	digits, ok := strings.CutPrefix(s, "GPU-")
 	if !ok {
@@ -115,7 +119,7 @@ func parseUUID(s string) (uuid [16]byte, err error) {
 	return uuid, nil
 }
 
-// nvmlDevice is what is asked of one device.
+// nvmlDevice has the calls that are made for one device. Tests replace it.
 type nvmlDevice interface {
 	GetName() (string, nvml.Return)
 	GetUUID() (string, nvml.Return)
@@ -127,19 +131,20 @@ type nvmlDevice interface {
 	GetMPSComputeRunningProcesses() ([]nvml.ProcessInfo, nvml.Return)
 }
 
-// errLost is what a source's methods see when the device is gone.
+// errLost means that the device is gone.
 var errLost = errors.New("the device is lost")
 
-// isGone reports whether an answer means that the device is not there.
+// isGone reports whether an answer means that the device is gone.
 func isGone(ret nvml.Return) bool {
 	return ret == nvml.ERROR_GPU_IS_LOST || ret == nvml.ERROR_GPU_NOT_FOUND || ret == nvml.ERROR_RESET_REQUIRED
 }
 
-// isUnsupported reports whether an answer means that the library or the device cannot tell.
+// isUnsupported reports whether an answer means that the library or the device cannot answer this question.
 func isUnsupported(ret nvml.Return) bool {
 	return ret == nvml.ERROR_NOT_SUPPORTED || ret == nvml.ERROR_FUNCTION_NOT_FOUND || ret == nvml.ERROR_NO_PERMISSION
 }
 
+// nvmlError returns an error that names the question; it wraps errLost if the device is gone.
 func nvmlError(what string, ret nvml.Return) error {
 	switch {
 	case ret == nvml.SUCCESS:
@@ -150,6 +155,8 @@ func nvmlError(what string, ret nvml.Return) error {
 	return fmt.Errorf("%s: %w", what, ret)
 }
 
+// processes returns the processes that use a device. The second result reports whether the list and all figures are
+// complete.
 func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error) {
 	lists := []struct {
 		have bool
@@ -168,7 +175,7 @@ func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error)
 		}
 		infos, ret := l.read()
 		if isUnsupported(ret) {
-			known = known && i > 0 // the first list is what matters
+			known = known && i > 0 // only the first list is required
 			continue
 		}
 		if err := nvmlError(l.what, ret); err != nil {
@@ -180,9 +187,9 @@ func (o nvmlOptional) processes(device nvmlDevice) ([]ProcessUsage, bool, error)
 	return sortedUsage(merged), known, nil
 }
 
-// mergeProcesses takes one list into merged: the larger figure of a process wins
-// over that of another list. Within a list a process has an entry per instance of
-// a partitioned device; those add up. It says whether every figure was there.
+// mergeProcesses adds one list to merged. A process in several lists keeps its largest figure. In one list a process
+// has an entry for each instance of a partitioned device, and these add up. complete reports whether every entry has
+// a figure.
 func mergeProcesses(merged map[int]uint64, infos []nvml.ProcessInfo) (complete bool) {
 	complete = true
 	sums := make(map[int]uint64, len(infos))
@@ -199,6 +206,7 @@ func mergeProcesses(merged map[int]uint64, infos []nvml.ProcessInfo) (complete b
 	return complete
 }
 
+// sortedUsage returns the usage sorted by PID.
 func sortedUsage(byPID map[int]uint64) []ProcessUsage {
 	list := make([]ProcessUsage, 0, len(byPID))
 	for pid, bytes := range byPID {

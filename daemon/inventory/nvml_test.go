@@ -22,7 +22,7 @@ import (
 
 const lookEnv = "INVENTORY_TEST_LOOK"
 
-// TestMain is also the program that looks at the simulated machine: the path of
+// TestMain is also the program that descriptions at the simulated machine: the path of
 // libraries is read when a process starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(lookEnv) != "" {

@@ -1,6 +1,7 @@
 package inventory
 
-// This file finds the devices that NVML knows, at the start and later. inventory.go and scan.go call it; nvmlhost.go has the library itself.
+// This file finds the devices that NVML knows, when the inventory is opened and later. inventory.go and scan.go call
+// it; nvmlhost.go has the library.
 
 import (
 	"cmp"
@@ -15,9 +16,11 @@ import (
 )
 
 // open loads the library and finds its devices. reason says why some or all are absent.
-// Where it hangs, or does not start any more (an update of the driver that waits for a reboot), the devices are those that it
-// had last time, and answer when it does: programs that use them go on, and have to be admitted.
-func (h *nvmlHost) open(last []Device) (list []found, reason string) {
+//
+// If the library hangs or does not start any more, for example because a driver update waits for a reboot, open
+// returns the devices of the last run. They are read as soon as the library answers: programs that use them continue,
+// and their requests must be admitted.
+func (h *nvmlHost) open(last []Device) (list []foundDevice, reason string) {
 	last = slices.DeleteFunc(slices.Clone(last), func(d Device) bool { return d.Vendor != "nvidia" })
 	first := make(chan string, 1)
 	count := 0
@@ -43,7 +46,7 @@ func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 		}
 	}
 	for _, d := range last {
-		list = append(list, found{d, &nvmlSource{h, d.UUID}})
+		list = append(list, foundDevice{d, &nvmlSource{h, d.UUID}})
 	}
 	if len(list) > 0 {
 		reason += ": its devices are those that it had last"
@@ -51,24 +54,25 @@ func (h *nvmlHost) open(last []Device) (list []found, reason string) {
 	return list, reason
 }
 
-// devices finds the devices, all at the same time. One that hangs or is lost is as it was last.
-func (h *nvmlHost) devices(count int, last []Device) (list []found, reason string) {
+// devices describes all devices at once, in parallel. For a device that hangs or is lost it returns the description
+// of the last run.
+func (h *nvmlHost) devices(count int, last []Device) (list []foundDevice, reason string) {
 	var reasons []string
-	var instances []found
+	var instances []foundDevice
 	if count == 0 {
 		reasons = append(reasons, "NVIDIA: the driver has no device")
 	}
-	looks := make([]chan sight, count)
-	for i := range looks {
-		looks[i] = make(chan sight, 1)
-		go func() { looks[i] <- h.lookAt(i) }()
+	descriptions := make([]chan description, count)
+	for i := range descriptions {
+		descriptions[i] = make(chan description, 1)
+		go func() { descriptions[i] <- h.describe(i) }()
 	}
 	late, stop := context.WithTimeout(context.Background(), openPatience)
 	defer stop()
-	for i := range looks {
-		l := sight{err: errors.New("it does not answer")}
+	for i := range descriptions {
+		l := description{err: errors.New("it does not answer")}
 		select {
-		case l = <-looks[i]:
+		case l = <-descriptions[i]:
 		case <-late.Done():
 		}
 		if l.err != nil {
@@ -80,74 +84,76 @@ func (h *nvmlHost) devices(count int, last []Device) (list []found, reason strin
 			l.device = last[known]
 			for _, d := range last {
 				if d.Parent == l.device.UUID {
-					l.instances = append(l.instances, found{d, &nvmlSource{h, d.UUID}})
+					l.instances = append(l.instances, foundDevice{d, &nvmlSource{h, d.UUID}})
 				}
 			}
 		}
-		list = append(list, found{l.device, &nvmlSource{h, l.device.UUID}})
+		list = append(list, foundDevice{l.device, &nvmlSource{h, l.device.UUID}})
 		instances = append(instances, l.instances...)
 	}
 	return append(list, instances...), strings.Join(reasons, "; ")
 }
 
-// sight is the result of the first look at a device.
-type sight struct {
+// description is the result of asking for one device's facts.
+type description struct {
 	device    Device
-	instances []found // that MIG made of it
+	instances []foundDevice // the device's MIG instances
 	err       error
 }
 
-func (h *nvmlHost) lookAt(index int) sight {
-	if err := h.begin(); err != nil {
-		return sight{err: err}
+// describe asks for the facts of the device with an NVML index, and of its MIG instances.
+func (h *nvmlHost) describe(index int) description {
+	if err := h.beginCall(); err != nil {
+		return description{err: err}
 	}
-	defer h.leave()
+	defer h.endCall()
 	handle, ret := h.lib.DeviceGetHandleByIndex(index)
 	if ret != nvml.SUCCESS {
-		return sight{err: ret}
+		return description{err: ret}
 	}
 	d, err := describeNVML(handle, index, h.optional)
 	if err == nil {
-		h.keep(d.UUID, handle)
+		h.storeHandle(d.UUID, handle)
 	}
 	if err != nil {
-		return sight{err: err}
+		return description{err: err}
 	}
-	return sight{device: d, instances: h.instances(handle, d)}
+	return description{device: d, instances: h.instances(handle, d)}
 }
 
-// more returns the GPUs and instances that the library shows and that are not known yet. reason says why devices are absent.
-func (h *nvmlHost) more(known func(uuid string) bool) (list []found, reason string) {
+// more returns the GPUs and MIG instances that the library shows and that known does not have. reason says why
+// devices are absent.
+func (h *nvmlHost) more(known func(uuid string) bool) (list []foundDevice, reason string) {
 	if !h.running() {
 		h.mu.Lock()
 		defer h.mu.Unlock()
 		return nil, h.why
 	}
-	if err := h.begin(); err != nil {
+	if err := h.beginCall(); err != nil {
 		return nil, ""
 	}
 	count, reason := h.count()
-	h.leave()
+	h.endCall()
 	reasons := appendReason(nil, reason)
 	if reason == "" && count == 0 {
 		reasons = append(reasons, "NVIDIA: the driver has no device")
 	}
-	var instances []found
+	var instances []foundDevice
 	for i := range count {
-		l := h.lookAt(i)
+		l := h.describe(i)
 		if l.err != nil {
 			reasons = append(reasons, fmt.Sprintf("NVIDIA: device %d: %v", i, l.err))
 			continue
 		}
-		list = append(list, found{l.device, &nvmlSource{h, l.device.UUID}})
+		list = append(list, foundDevice{l.device, &nvmlSource{h, l.device.UUID}})
 		instances = append(instances, l.instances...)
 	}
 	list = append(list, instances...)
-	return slices.DeleteFunc(list, func(f found) bool { return known(f.device.UUID) }), strings.Join(reasons, "; ")
+	return slices.DeleteFunc(list, func(f foundDevice) bool { return known(f.device.UUID) }), strings.Join(reasons, "; ")
 }
 
-// instances returns the instances that MIG made of a GPU. The caller is between begin and leave.
-func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []found) {
+// instances returns a GPU's MIG instances. The caller is between beginCall and endCall.
+func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []foundDevice) {
 	if !h.optional.mig {
 		return nil
 	}
@@ -158,16 +164,16 @@ func (h *nvmlHost) instances(gpu nvml.Device, of Device) (list []found) {
 	for k := range most {
 		handle, ret := gpu.GetMigDeviceHandleByIndex(k)
 		if ret != nvml.SUCCESS {
-			continue // the numbers have gaps
+			continue // instance numbers have gaps
 		}
 		d, err := describeNVML(handle, anyIndex, h.optional)
 		if err != nil {
-			continue // it is being made or ended
+			continue // the instance is being made or destroyed
 		}
 		d.Parent, d.Ordinal = of.UUID, of.Ordinal
 		d.PCI = cmp.Or(d.PCI, of.PCI)
-		h.keep(d.UUID, handle)
-		list = append(list, found{d, &nvmlSource{h, d.UUID}})
+		h.storeHandle(d.UUID, handle)
+		list = append(list, foundDevice{d, &nvmlSource{h, d.UUID}})
 	}
 	return list
 }

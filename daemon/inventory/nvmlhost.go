@@ -1,5 +1,8 @@
 package inventory
 
+// This file has the NVML library: loading it, guarding calls into it, and initialising it again. nvmlfind.go and
+// nvmlread.go make the calls.
+
 import (
 	"errors"
 	"fmt"
@@ -12,38 +15,39 @@ import (
 )
 
 const (
-	// openPatience is how long the first look at a device, or at all, may take where
-	// something is known to go by instead.
+	// openPatience bounds the first wait for the library and for each device if the last run's devices can take their
+	// place.
 	openPatience = 5 * time.Second
-	// renewEvery is how often a library is initialised again that does not see a device.
+	// renewEvery is the shortest interval between two initialisations for a device that the library does not see.
 	renewEvery = 3 * time.Second
-	// renewPatience is how long that waits for calls that are under way, with pauses in which others may call.
+	// renewPatience bounds the wait of an initialisation for calls under way, and renewPause is the pause in that
+	// wait, in which other calls may begin.
 	renewPatience = 200 * time.Millisecond
 	renewPause    = time.Millisecond
 )
 
-// nvmlMu orders loads and unloads: the binding keeps the versions of the functions
-// that it found in variables of its own package, shared by all who load the library.
+// nvmlMu orders loads and unloads, because the binding keeps the addresses of functions in variables of its package,
+// shared by all users of the library.
 var nvmlMu sync.Mutex
 
-// nvmlHost is the library, and the handles that were taken since it was initialised. It
-// looks at the devices at that moment: one that was lost is seen again after the next, which
-// ends all handles, so that they are taken anew by UUID. No call may be under way then.
+// nvmlHost is the library with the device handles taken since its initialisation. The library looks for devices only
+// when it is initialised. To see a lost device again, the host initialises the library again, which ends all handles;
+// they are then taken again by UUID. No call may be under way at that time.
 type nvmlHost struct {
 	lib      nvmlLibrary
-	optional nvmlOptional // set when the library is up
-	over     atomic.Bool  // released: nobody calls it any more
+	optional nvmlOptional // valid while up is true
+	released atomic.Bool  // no call may begin any more
 
-	calls sync.RWMutex // shared by those that are under way; alone has it who initialises the library, from the beginning start
-	up    bool         // initialised; calls guards it
+	calls sync.RWMutex // read-locked by calls; locked while the library is initialised, from newNVMLHost to start at first
+	up    bool         // the library is initialised; guarded by calls
 
-	mu      sync.Mutex // taken with calls held
+	mu      sync.Mutex // guards the fields below; taken after calls
 	handles map[string]nvmlDevice
 	renewed time.Time
-	why     string // why the library is not up
+	why     string // reason why the library is not up
 }
 
-// nvmlLibrary is what is asked of the library as a whole.
+// nvmlLibrary has the calls that are made for the library as a whole. Tests replace it.
 type nvmlLibrary interface {
 	Init() nvml.Return
 	Shutdown() nvml.Return
@@ -53,16 +57,17 @@ type nvmlLibrary interface {
 	Extensions() nvml.ExtendedInterface
 }
 
-// errDown is what a source sees while the library is not initialised.
+// errDown means that the library is not initialised.
 var errDown = errors.New("NVML is not initialised")
 
+// newNVMLHost returns a host whose calls wait until start has run.
 func newNVMLHost(lib nvmlLibrary) *nvmlHost {
 	h := &nvmlHost{lib: lib, handles: map[string]nvmlDevice{}}
 	h.calls.Lock()
 	return h
 }
 
-// start initialises the library for the first time, and says why that is of no use.
+// start initialises the library for the first time. reason says why it is not usable.
 func (h *nvmlHost) start() (reason string) {
 	defer h.calls.Unlock()
 	reason = h.bringUp()
@@ -72,7 +77,7 @@ func (h *nvmlHost) start() (reason string) {
 	return reason
 }
 
-// bringUp initialises the library, and says why that is of no use.
+// bringUp initialises the library. reason says why it is not usable. The caller holds calls.
 func (h *nvmlHost) bringUp() (reason string) {
 	if ret := h.init(); ret != nvml.SUCCESS {
 		reason = nvmlReason(ret)
@@ -86,13 +91,14 @@ func (h *nvmlHost) bringUp() (reason string) {
 	return reason
 }
 
+// init calls nvmlInit.
 func (h *nvmlHost) init() nvml.Return {
 	nvmlMu.Lock()
 	defer nvmlMu.Unlock()
 	return h.lib.Init()
 }
 
-// abilities says what the library can do; a reason, where that is too little.
+// abilities finds the library's optional functions. reason names a required function that is missing.
 func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 	has := func(names ...string) bool {
 		return slices.ContainsFunc(names, func(n string) bool { return h.lib.Extensions().LookupSymbol(n) == nil })
@@ -116,9 +122,9 @@ func (h *nvmlHost) abilities() (o nvmlOptional, reason string) {
 	}, ""
 }
 
-// release gives the library back, as soon as no call is under way; it does not wait for one.
+// release shuts the library down once no call is under way; it does not wait for that itself.
 func (h *nvmlHost) release() {
-	h.over.Store(true)
+	h.released.Store(true)
 	shut := func() {
 		defer h.calls.Unlock()
 		if h.up {
@@ -138,7 +144,7 @@ func (h *nvmlHost) release() {
 	}()
 }
 
-// count says how many devices there are, or why that is not known.
+// count returns the number of devices, or the reason why it is unknown.
 func (h *nvmlHost) count() (n int, reason string) {
 	n, ret := h.lib.DeviceGetCount()
 	if ret != nvml.SUCCESS {
@@ -147,7 +153,7 @@ func (h *nvmlHost) count() (n int, reason string) {
 	return n, ""
 }
 
-// running reports whether the library is initialised, or is being initialised.
+// running reports whether the library is initialised or is being initialised.
 func (h *nvmlHost) running() bool {
 	if !h.calls.TryRLock() {
 		return true
@@ -156,30 +162,32 @@ func (h *nvmlHost) running() bool {
 	return h.up
 }
 
-// begin waits until the library is initialised, and keeps it so until leave.
-func (h *nvmlHost) begin() error {
-	if h.over.Load() {
+// beginCall waits until the library is initialised, and keeps it initialised until endCall.
+func (h *nvmlHost) beginCall() error {
+	if h.released.Load() {
 		return errDown
 	}
 	h.calls.RLock()
-	if !h.up || h.over.Load() {
+	if !h.up || h.released.Load() {
 		h.calls.RUnlock()
 		return errDown
 	}
 	return nil
 }
 
-func (h *nvmlHost) leave() { h.calls.RUnlock() }
+// endCall ends what beginCall or beginDeviceCall began.
+func (h *nvmlHost) endCall() { h.calls.RUnlock() }
 
-func (h *nvmlHost) keep(uuid string, handle nvmlDevice) {
+// storeHandle records the handle of a device.
+func (h *nvmlHost) storeHandle(uuid string, handle nvmlDevice) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.handles[uuid] = handle
 }
 
-// enter is begin with the handle of a device.
-func (h *nvmlHost) enter(uuid string) (nvmlDevice, error) {
-	if err := h.begin(); err != nil {
+// beginDeviceCall does the work of beginCall and returns the device's handle.
+func (h *nvmlHost) beginDeviceCall(uuid string) (nvmlDevice, error) {
+	if err := h.beginCall(); err != nil {
 		return nil, err
 	}
 	h.mu.Lock()
@@ -190,18 +198,18 @@ func (h *nvmlHost) enter(uuid string) (nvmlDevice, error) {
 	}
 	handle, ret := h.lib.DeviceGetHandleByUUID(uuid)
 	if ret == nvml.ERROR_NOT_FOUND {
-		ret = nvml.ERROR_GPU_NOT_FOUND // it was there
+		ret = nvml.ERROR_GPU_NOT_FOUND // the device was found before
 	}
 	if err := nvmlError("the device", ret); err != nil {
-		h.leave()
+		h.endCall()
 		return nil, err
 	}
-	h.keep(uuid, handle)
+	h.storeHandle(uuid, handle)
 	return handle, nil
 }
 
-// renew initialises the library again, now and then. Where a call into it does not end, that
-// is left for another time.
+// renew initialises the library again, at most once in renewEvery. If a call into it does not end in time, renew
+// leaves that to a later call.
 func (h *nvmlHost) renew() {
 	h.mu.Lock()
 	due := time.Since(h.renewed) >= renewEvery
@@ -209,7 +217,7 @@ func (h *nvmlHost) renew() {
 		h.renewed = time.Now()
 	}
 	h.mu.Unlock()
-	if !due || h.over.Load() {
+	if !due || h.released.Load() {
 		return
 	}
 	for late := time.Now().Add(renewPatience); !h.calls.TryLock(); time.Sleep(renewPause) {
@@ -218,7 +226,7 @@ func (h *nvmlHost) renew() {
 		}
 	}
 	defer h.calls.Unlock()
-	if h.over.Load() {
+	if h.released.Load() {
 		return
 	}
 	if h.up {

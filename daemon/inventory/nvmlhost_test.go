@@ -17,7 +17,7 @@ func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	h := newNVMLHost(&fakeLibrary{})
 	h.optional, h.up, h.renewed = o, true, time.Now()
 	h.calls.Unlock()
-	h.keep("x", device)
+	h.storeHandle("x", device)
 	return &nvmlSource{h, "x"}
 }
 
@@ -84,12 +84,12 @@ func TestLostDeviceIsSeenAgain(t *testing.T) {
 	s.again()
 	want(true, 2)
 	lib.set(map[string]nvml.Device{"x": fakeDevice(nil, nil, nvml.SUCCESS)})
-	if err := s.host.begin(); err != nil {
+	if err := s.host.beginCall(); err != nil {
 		t.Fatal(err)
 	}
 	s.again()
 	want(true, 2) // a call is under way
-	s.host.leave()
+	s.host.endCall()
 	s.again()
 	want(true, 3) // this was the old handle's answer
 	want(false, 3)

@@ -1,16 +1,16 @@
 package inventory
 
-// This file reads what one device of NVML uses. nvml.go has how a device is described; nvmlhost.go guards the calls.
+// This file reads the use of one NVML device. nvml.go translates the answers; nvmlhost.go guards the calls.
 
 import "errors"
 
-// nvmlSource reads one device, by whatever handle it has now.
+// nvmlSource reads one device by UUID, with its present handle.
 type nvmlSource struct {
 	host *nvmlHost
 	uuid string
 }
 
-// usage tells of a lost device that it is, and has the library look for it again.
+// usage reports a lost device as Usage.Lost, and makes the library look for the device again.
 func (s *nvmlSource) usage() (Usage, error) {
 	u, err := s.read()
 	if errors.Is(err, errLost) || errors.Is(err, errDown) {
@@ -22,14 +22,15 @@ func (s *nvmlSource) usage() (Usage, error) {
 	return u, err
 }
 
+// read asks for the device's processes.
 func (s *nvmlSource) read() (Usage, error) {
-	device, err := s.host.enter(s.uuid)
+	device, err := s.host.beginDeviceCall(s.uuid)
 	if err != nil {
 		return Usage{}, err
 	}
-	defer s.host.leave()
+	defer s.host.endCall()
 	list, known, err := s.host.optional.processes(device)
-	if err == nil && !known && s.host.optional.memory { // without lists of processes, only this call tells that the device is lost
+	if err == nil && !known && s.host.optional.memory { // without lists of processes, only this call shows that the device is lost
 		if _, ret := device.GetMemoryInfo(); !isUnsupported(ret) {
 			err = nvmlError("memory", ret)
 		}

@@ -1,5 +1,8 @@
 package inventory
 
+// This file waits for the deaths of processes. The daemon adds each client's pidfd; package daemon cleans up in
+// onExit.
+
 import (
 	"errors"
 	"fmt"
@@ -10,37 +13,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Reaper waits for the deaths of processes by their pidfds, all in one goroutine
-// and no thread: it is made for ten thousand of them. Each has a key, by which its owner knows it. Its methods are safe for
-// concurrent use.
+// Reaper waits for the deaths of processes by their pidfds, in one goroutine and without an own thread, for up to ten
+// thousand processes. The caller chooses a key for each process. Its methods are safe for concurrent use.
 type Reaper[K comparable] struct {
 	onExit func(key K)
 	epoll  *os.File
 	raw    syscall.RawConn
 	ended  chan struct{}
 
-	turn sync.Mutex // held from taking events to the end of onExit for them; taken before mu
+	turn sync.Mutex // held from epoll_wait to the end of onExit for its events; taken before mu
 
-	mu    sync.Mutex // never held while onExit runs
+	mu    sync.Mutex // guards the fields below; never held while onExit runs
 	next  uint64     // the last token
 	byKey map[K]uint64
-	alive map[uint64]reaped[K] // by token: keys may come again, tokens never do
+	alive map[uint64]reaped[K] // by token, which unlike a key is never reused
 }
 
+// reaped is one watched process.
 type reaped[K comparable] struct {
 	pidfd int
 	key   K
 }
 
-// NewReaper starts a reaper. It calls onExit from one goroutine, once for each key
-// whose process has ended; onExit should be quick, and may call Add and Remove but
-// not Close.
+// NewReaper starts a reaper. It calls onExit from one goroutine, once for each key whose process has ended. onExit
+// must be quick. It may call Add and Remove but not Close.
 func NewReaper[K comparable](onExit func(key K)) (*Reaper[K], error) {
 	fd, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err != nil {
 		return nil, fmt.Errorf("reaper: epoll: %w", err)
 	}
-	// Nonblocking, so that the runtime's own poller waits for it: no thread is tied up.
+	// Nonblocking, so that the runtime's poller waits for it without a thread.
 	if err := unix.SetNonblock(fd, true); err != nil {
 		unix.Close(fd)
 		return nil, fmt.Errorf("reaper: epoll: %w", err)
@@ -60,9 +62,9 @@ func NewReaper[K comparable](onExit func(key K)) (*Reaper[K], error) {
 	return r, nil
 }
 
-// Add watches the process of pidfd, and calls onExit with its key when it ends, or soon where it
-// already has. The pidfd stays the caller's, who must Remove the key before closing it. A key that is
-// being watched is refused.
+// Add watches the process of pidfd. When the process ends, or if it has ended already, the reaper calls onExit with
+// key. The caller keeps the pidfd, and must Remove the key before closing it. Add returns an error for a key that is
+// being watched.
 func (r *Reaper[K]) Add(pidfd int, key K) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -82,7 +84,7 @@ func (r *Reaper[K]) Add(pidfd int, key K) error {
 	return nil
 }
 
-// Remove stops watching key. onExit for it may be running, and is not called afterwards.
+// Remove stops watching key. A call of onExit for key may be running; no later call comes.
 func (r *Reaper[K]) Remove(key K) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -91,12 +93,12 @@ func (r *Reaper[K]) Remove(key K) {
 	}
 }
 
-// dropLocked forgets a process and takes its pidfd out of the set.
+// dropLocked forgets a process and removes its pidfd from the epoll set.
 func (r *Reaper[K]) dropLocked(token uint64) {
 	p := r.alive[token]
 	delete(r.alive, token)
 	delete(r.byKey, p.key)
-	// It fails only if the caller closed the descriptor before its time.
+	// It fails only if the caller closed the descriptor too early.
 	_ = r.control(unix.EPOLL_CTL_DEL, p.pidfd, nil)
 }
 
@@ -110,6 +112,7 @@ func (r *Reaper[K]) Close() error {
 	return err
 }
 
+// control calls epoll_ctl(2).
 func (r *Reaper[K]) control(op, fd int, event *unix.EpollEvent) (err error) {
 	if e := r.raw.Control(func(epfd uintptr) { err = unix.EpollCtl(int(epfd), op, fd, event) }); e != nil {
 		return e
@@ -117,6 +120,7 @@ func (r *Reaper[K]) control(op, fd int, event *unix.EpollEvent) (err error) {
 	return err
 }
 
+// run handles deaths until Close.
 func (r *Reaper[K]) run() {
 	defer close(r.ended)
 	for {
@@ -126,8 +130,8 @@ func (r *Reaper[K]) run() {
 	}
 }
 
-// Sync returns when onExit has returned for every process that had ended before. It must
-// not be called with anything held that onExit takes.
+// Sync returns after onExit has returned for every process that ended before the call. The caller must hold no lock
+// that onExit takes.
 func (r *Reaper[K]) Sync() {
 	for more := true; more; {
 		if r.raw.Control(func(epfd uintptr) { more = r.reap(epfd) }) != nil {
@@ -136,7 +140,7 @@ func (r *Reaper[K]) Sync() {
 	}
 }
 
-// reap handles some ends; false: there were none.
+// reap handles up to 128 deaths, and reports whether there were any.
 func (r *Reaper[K]) reap(epfd uintptr) bool {
 	r.turn.Lock()
 	defer r.turn.Unlock()
@@ -151,6 +155,7 @@ func (r *Reaper[K]) reap(epfd uintptr) bool {
 	return n > 0
 }
 
+// exited calls onExit for a token that is still watched.
 func (r *Reaper[K]) exited(token uint64) {
 	r.mu.Lock()
 	p, ok := r.alive[token]

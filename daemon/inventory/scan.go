@@ -6,15 +6,15 @@ import (
 	"strings"
 )
 
-// This file looks for devices that come while the inventory is open: a driver that is loaded late or installed, a
-// card that is plugged in, an instance that MIG makes. The daemon calls Scan; nvmlhost.go and drm.go find the devices.
+// This file looks for devices that appear while the inventory is open: after a late load of a driver, a plugged-in card,
+// or a new MIG instance. The daemon calls Scan; nvmlfind.go and drm.go find the devices.
 
-// mostTries bounds how often NVML is initialised again for a PCI device that it does not show, because that closes and opens
-// each GPU.
-const mostTries = 3
+// maxTries bounds the initialisations of NVML for a PCI device that it does not show, because each of them closes and
+// opens all GPUs.
+const maxTries = 3
 
-// Scan looks for devices again and returns the new ones, which it adds. Known devices keep their indices. It may block
-// for as long as a driver does, and must not be called by two goroutines at a time.
+// Scan looks for devices again, adds the new ones and returns them. Known devices keep their indices. Scan may block
+// as long as a driver does, and must not be called by two goroutines at a time.
 func (inv *Inventory) Scan() []Device {
 	if inv.closed.Load() {
 		return nil
@@ -35,15 +35,15 @@ func (inv *Inventory) Scan() []Device {
 	return added
 }
 
-// missesPCI reports whether the kernel shows a PCI device with NVIDIA's driver that is not known, and for which NVML was
-// initialised again less than mostTries times. It counts the device's next time.
+// missesPCI reports whether the kernel shows a PCI device with NVIDIA's driver that the set lacks, and for which NVML
+// was initialised fewer than maxTries times. It counts that initialisation.
 func (inv *Inventory) missesPCI() (misses bool) {
 	folders, _ := filepath.Glob(filepath.Join(inv.sysfs, "bus/pci/drivers/nvidia/*:*:*.*"))
 	there := map[string]bool{}
 	for _, folder := range folders {
 		address := strings.ToLower(filepath.Base(folder))
 		there[address] = true
-		if !inv.hasPCI(address) && inv.tried[address] < mostTries {
+		if !inv.hasPCI(address) && inv.tried[address] < maxTries {
 			inv.tried[address]++
 			misses = true
 		}
@@ -56,7 +56,7 @@ func (inv *Inventory) missesPCI() (misses bool) {
 	return misses
 }
 
-// Suspended reports whether the kernel has put a device to sleep. Each reading of it would wake it.
+// Suspended reports whether the kernel has suspended a device. A reading would wake it.
 func (inv *Inventory) Suspended(index int) bool {
 	inv.mu.RLock()
 	defer inv.mu.RUnlock()

@@ -7,12 +7,13 @@ import (
 	"strings"
 )
 
-// readText reads a small file of one value, without the newline at its end.
+// readText reads a small file and removes the white space around its text.
 func readText(path string) (string, error) {
 	data, err := os.ReadFile(path)
 	return strings.TrimSpace(string(data)), err
 }
 
+// exists reports whether a path exists.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return err == nil

@@ -1,9 +1,12 @@
-// Package procfacts says what the kernel knows about processes, mounts and the machine itself: procfs, read for
-// daemon, filesystem and command alike. It needs no cgo, and asks no device.
+// Package procfacts reads the kernel's facts about processes, mounts and the machine from /proc, for the daemon, the
+// filesystem and the commands. It needs no cgo, and asks no device.
 //
-// What is behind a process's own memory (its arguments, its environment, its mappings) may be
-// held up for as long as that process holds it; a [Reader] bounds its waits. Neither may be asked
-// for with a lock held that admission needs.
+// Its main types are [Root], which reads files from the kernel's own memory without blocking, and [Reader], which also
+// reads files with a process's memory behind them: arguments, environment, mappings. A process can delay such a read for
+// as long as it holds its own address space, so that Reader bounds each wait.
 //
-// This package alone imports prometheus/procfs.
+// Invariants: facts of one call are about one process, never about a later one with its PID. Locking: Reader guards its
+// caches with mutexes that it never holds during a read. Callers must not hold a lock that admission needs.
+//
+// The package decides nothing about a process. Only this package imports prometheus/procfs.
 package procfacts

@@ -1,5 +1,8 @@
 package procfacts
 
+// This file finds processes by a variable in their environment. The daemon uses it to find the processes of jobs
+// after its restart. lineage.go reads variables of one known process.
+
 import (
 	"bytes"
 	"errors"
@@ -11,40 +14,39 @@ import (
 )
 
 const (
-	// maxEnviron bounds how much of a process's environment is read.
+	// maxEnviron bounds the bytes that are read of a process's environment.
 	maxEnviron = 1 << 20
-	// environPasses is how often all processes are gone through where some changed meanwhile,
-	// and environPatience for how long those are looked at again that were then in the middle of
-	// an exec: on a busy machine one may stay there for that long. Between two passes are pauses
-	// that grow from the shortest to the longest.
+	// environPasses bounds the passes over all processes if some changed in the meantime. environPatience bounds the
+	// further passes over processes in the middle of an exec, where a busy machine may keep a process for that long.
+	// The pauses between passes grow from environPause to environMaxPause.
 	environPasses   = 4
 	environPatience = 2 * time.Second
 	environPause    = 2 * time.Millisecond
-	environPauses   = 64 * time.Millisecond
+	environMaxPause = 64 * time.Millisecond
 )
 
-// kernelThread is the flag of what is no program (PF_KTHREAD).
+// kernelThread is the flag of kernel threads in /proc/PID/stat (PF_KTHREAD).
 const kernelThread = 0x00200000
 
-// WithEnviron finds, for each of the variables (NAME=value, with the user whose processes
-// are meant), the oldest process that was started with it in its environment. Where the user
-// is root, anybody's processes are meant.
+// WithEnviron finds, for each variable (NAME=value), the oldest process that was started with it in its environment.
+// Only processes of the variable's user count; for root all processes count.
 //
-// A process may have a child and end while the list is gone through, and one that does exec
-// shows no environment for a moment: where either was seen, the list is gone through again for
-// those that are new or were not read, a few times; and then those that do exec alone, so that on
-// a machine where processes come and go all the time it is soon known that there is none.
+// During a pass, a process may start a child and end, and a process in the middle of an exec shows no environment.
+// After such a pass WithEnviron makes another one over processes that are new or were not read, up to environPasses.
+// Further passes are only about processes in the middle of an exec, so that the search also ends on a machine where
+// processes start and end all the time.
 func (r *Reader) WithEnviron(variables map[string]uint32) map[string]Started {
 	began, pause := time.Now(), environPause
 	return r.withEnviron(variables, func() bool {
 		time.Sleep(pause)
-		pause = min(2*pause, environPauses)
+		pause = min(2*pause, environMaxPause)
 		return time.Since(began) < environPatience
 	})
 }
 
-// withEnviron rests between two passes; rest says whether there is to be another.
-func (r *Reader) withEnviron(variables map[string]uint32, rest func() bool) map[string]Started {
+// withEnviron does the work of WithEnviron. It calls pause between two passes, which waits and reports whether
+// another pass may follow.
+func (r *Reader) withEnviron(variables map[string]uint32, pause func() bool) map[string]Started {
 	oldest, read := map[string]Started{}, map[int]bool{}
 	var inExec []int
 	for pass := 1; ; pass++ {
@@ -53,17 +55,17 @@ func (r *Reader) withEnviron(variables map[string]uint32, rest func() bool) map[
 			pids, _ = r.PIDs()
 		}
 		var gone bool
-		inExec, gone = r.lookAtEnvirons(pids, variables, oldest, read)
-		settled := len(inExec) == 0 && (!gone || pass >= environPasses)
-		if settled || len(oldest) == len(variables) || !rest() {
+		inExec, gone = r.scanEnvirons(pids, variables, oldest, read)
+		done := len(inExec) == 0 && (!gone || pass >= environPasses)
+		if done || len(oldest) == len(variables) || !pause() {
 			return oldest
 		}
 	}
 }
 
-// lookAtEnvirons goes through processes once, but for those that were read. inExec are those
-// that are in the middle of an exec; gone: one has ended, and may have had a child.
-func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest map[string]Started, read map[int]bool) (inExec []int, gone bool) {
+// scanEnvirons makes one pass over those processes that are not in read. inExec are the processes in the middle of an
+// exec. gone is true if a process has ended, which may have left a child.
+func (r *Reader) scanEnvirons(pids []int, variables map[string]uint32, oldest map[string]Started, read map[int]bool) (inExec []int, gone bool) {
 	for _, pid := range pids {
 		if read[pid] {
 			continue
@@ -73,7 +75,7 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 			gone = true
 			continue
 		}
-		if of, ok := info.Sys().(*syscall.Stat_t); ok && !isMeant(variables, of.Uid) {
+		if of, ok := info.Sys().(*syscall.Stat_t); ok && !mayMatch(variables, of.Uid) {
 			read[pid] = true
 			continue
 		}
@@ -99,9 +101,9 @@ func (r *Reader) lookAtEnvirons(pids []int, variables map[string]uint32, oldest 
 	return inExec, gone
 }
 
-// isMeant says whether a process with this owner may be one that is looked for. The kernel
-// says root where the owner may not look into it.
-func isMeant(variables map[string]uint32, owner uint32) bool {
+// mayMatch reports whether a process of this owner may have one of the variables. The kernel shows root as the owner
+// of a process whose environment its user may not read.
+func mayMatch(variables map[string]uint32, owner uint32) bool {
 	if owner == 0 {
 		return true
 	}
@@ -113,6 +115,7 @@ func isMeant(variables map[string]uint32, owner uint32) bool {
 	return false
 }
 
+// keepOldest records a process for a variable if it is older than the recorded one.
 func (r *Reader) keepOldest(oldest map[string]Started, variable string, pid int) {
 	ticks, err := r.StartTicks(pid)
 	if err != nil {
@@ -123,17 +126,19 @@ func (r *Reader) keepOldest(oldest map[string]Started, variable string, pid int)
 	}
 }
 
-// hasNoEnviron says whether a process whose environment reads as empty, or cannot be read in time, has none: it is the
-// kernel's own, a dead one, or was started with none. Else it is about to become another program, or holds its own
-// address space, which is waited for no longer than anywhere else; an error: it has just gone.
+// hasNoEnviron explains an environment that reads as empty or cannot be read in time. It returns true for a kernel
+// thread, a dead process, and a process that was started without variables. It returns false for a process in the
+// middle of an exec, or one that holds its own address space beyond the timeout. An error means that the process has
+// just ended.
 func (r *Reader) hasNoEnviron(pid int) (bool, error) {
-	none, err := within(r, pid, func() (bool, error) { return r.readsNoEnviron(pid) })
+	none, err := withTimeout(r, pid, func() (bool, error) { return r.readsNoEnviron(pid) })
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = nil
 	}
 	return none, err
 }
 
+// readsNoEnviron does the work of hasNoEnviron without a timeout.
 func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 	file, err := os.Open(r.path(pid, "environ"))
 	if errors.Is(err, os.ErrPermission) {
@@ -150,17 +155,17 @@ func (r *Reader) readsNoEnviron(pid int) (none bool, err error) {
 		return true, nil
 	}
 	if stat.State == "Z" || stat.State == "X" {
-		_, _, err := r.living(pid)
+		_, _, err := r.livingThread(pid)
 		return hasEnded(err), nil
 	}
 	if shows, err := r.showsText(pid, "cmdline"); err != nil || !shows {
 		return false, err
 	}
-	shows, err := r.showsText(pid, "environ") // the exec may have ended since it read as empty
+	shows, err := r.showsText(pid, "environ") // the exec may have ended since the first read
 	return !shows, err
 }
 
-// showsText reports whether a file of a process is not empty.
+// showsText reports whether a file of a process has any text.
 func (r *Reader) showsText(pid int, name string) (bool, error) {
 	file, err := os.Open(r.path(pid, name))
 	if err != nil {

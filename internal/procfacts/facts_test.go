@@ -386,7 +386,7 @@ func TestHeldUp(t *testing.T) {
 	}
 	r := NewReader()
 	for range 10 {
-		if _, err := within(r, os.Getpid(), func() (bool, error) {
+		if _, err := withTimeout(r, os.Getpid(), func() (bool, error) {
 			runtime.LockOSThread() // the thread stops before the call returns
 			defer runtime.UnlockOSThread()
 			return true, unix.Tgkill(os.Getpid(), unix.Gettid(), unix.SIGSTOP)

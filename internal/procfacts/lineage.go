@@ -13,20 +13,20 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads what shows the job of a process that has no lease: its environment, its mappings, its parents, and the first process of
-// its cgroup. daemon/bypass.go asks, about processes that use a device without a lease.
+// This file reads facts that show the job of a process without a lease: its environment, its mappings, its parents,
+// and the oldest process of its cgroup. daemon/bypass.go calls it for processes that use a device without a lease.
 
 const (
-	// maxParents is how far up from a process its parents are followed.
+	// maxParents bounds the number of parents that are followed.
 	maxParents = 64
-	// maxProcs is the most of a cgroup's list of processes that is read, in bytes; a cgroup with a longer one tells nothing.
+	// maxProcs bounds the bytes of a cgroup's list of processes; a cgroup with a longer list gives no answer.
 	maxProcs = 16 << 10
-	// maxMaps is how much is read of the list of what a process has mapped, in bytes.
+	// maxMaps bounds the bytes of a process's list of mappings that are read.
 	maxMaps = 4 << 20
 )
 
-// Variables returns the values of some variables in the environment that a process was started with. Variables that it lacks are
-// not in the map. nil: the environment cannot be read, or not in time.
+// Variables returns the values of the named variables in the environment with which a process was started. The map
+// lacks variables that the process does not have. nil: the environment cannot be read, or not in time.
 func (r *Reader) Variables(pid int, names ...string) map[string]string {
 	text := r.readSlowly(pid, filepath.Join(r.LivingThread(pid), "environ"), maxEnviron)
 	if len(text) == 0 {
@@ -44,10 +44,10 @@ func (r *Reader) Variables(pid int, names ...string) map[string]string {
 	return found
 }
 
-// HasMapped reports whether a process has a file of that name mapped, in any folder, also if the file was deleted or replaced since. known is false if its mappings cannot be
-// read, or not in time.
+// HasMapped reports whether a process has a file of that name mapped, in any folder, even if the file was deleted or
+// replaced since. known is false if the mappings cannot be read, or not in time.
 func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
-	mapped, err := within(r, pid, func() (mapped bool, err error) {
+	mapped, err := withTimeout(r, pid, func() (mapped bool, err error) {
 		file, err := os.Open(r.path(pid, filepath.Join(r.LivingThread(pid), "maps")))
 		if err != nil {
 			return false, err
@@ -62,7 +62,7 @@ func (r *Reader) HasMapped(pid int, name string) (mapped, known bool) {
 	return mapped, err == nil
 }
 
-// Parents returns the processes above a process, its own parent first, up to maxParents, as far as they can be seen.
+// Parents returns the visible ancestors of a process, its own parent first, up to maxParents.
 func (r Root) Parents(pid int) (parents []Started) {
 	for range maxParents {
 		st, err := r.stat(pid)
@@ -79,7 +79,7 @@ func (r Root) Parents(pid int) (parents []Started) {
 	return parents
 }
 
-// Eldest returns the process of a cgroup that was started first; folder is the cgroup's. found is false if the list of its processes
+// Eldest returns the oldest process of the cgroup with this folder. found is false if the list of its processes
 // cannot be read, is empty, or is longer than maxProcs.
 func (r Root) Eldest(folder string) (eldest Started, found bool) {
 	file, err := os.Open(filepath.Join(folder, "cgroup.procs"))

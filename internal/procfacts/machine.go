@@ -1,8 +1,10 @@
 package procfacts
 
+// This file reads facts about the machine. daemon/inventory calls it for the processor.
+
 import "github.com/prometheus/procfs"
 
-// Processor is what the kernel calls the machine's processor; empty where it does not say, as on most ARM machines.
+// Processor returns the kernel's name of the machine's processor; empty: unknown, as on most ARM machines.
 func (r Root) Processor() string {
 	all, err := procfs.NewFS(string(r))
 	if err != nil {
@@ -15,7 +17,7 @@ func (r Root) Processor() string {
 	return cores[0].ModelName
 }
 
-// MemTotal is how many bytes of memory the machine has for programs; 0 where that cannot be read.
+// MemTotal returns the bytes of memory that the machine has for programs; 0: unknown.
 func (r Root) MemTotal() uint64 {
 	all, err := procfs.NewFS(string(r))
 	if err != nil {

@@ -1,5 +1,7 @@
 package procfacts
 
+// This file lists mounted filesystems. gpufs calls it to find its own mount point.
+
 import (
 	"strings"
 
@@ -11,11 +13,11 @@ type Mount struct {
 	Point  string
 	Type   string
 	Source string
-	Root   string // folder of the filesystem that is mounted at Point; "/": all of it
-	Device string // of the filesystem, MAJOR:MINOR; another one may have it when this one has gone
+	Root   string // the mounted folder of the filesystem; "/": all of it
+	Device string // MAJOR:MINOR of the filesystem, which a later filesystem may reuse
 }
 
-// Mounts lists what is mounted. Of two at one point the later one lies upon the other.
+// Mounts lists the mounted filesystems. Of two at one point, the later covers the earlier.
 func (r Root) Mounts() ([]Mount, error) {
 	all, err := procfs.NewFS(string(r))
 	if err != nil {
@@ -33,5 +35,5 @@ func (r Root) Mounts() ([]Mount, error) {
 	return mounts, nil
 }
 
-// escaped is how the kernel spells what would end a name in such a line.
+// escaped decodes the kernel's spelling of characters that would end a name in such a line.
 var escaped = strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`, `\043`, "#")

@@ -1,5 +1,7 @@
 package procfacts
 
+// This file finds and caches the names of users and groups, with an upper bound for the wait. facts.go calls it.
+
 import (
 	"cmp"
 	"os/user"
@@ -10,21 +12,22 @@ import (
 
 const (
 	namesTTL     = 5 * time.Minute
-	namesRetry   = 10 * time.Second // after a question that had no answer, which may be the user database's failure
+	namesRetry   = 10 * time.Second // interval after a lookup without an answer
 	namesTimeout = 100 * time.Millisecond
-	// namesPatience is for what rules go by: a program whose user is not known yet is under none that names him. It is had
-	// only while no question is known to take longer.
+	// namesPatience is the longest wait for names that rules use, because a rule that names a user cannot match while
+	// the name is unknown. While a lookup is known to be slow, namesTimeout takes its place.
 	namesPatience = time.Second
-	maxNames      = 4096 // of users and of groups each
-	maxLookups    = 16   // under way at once; the user database may not answer
+	maxNames      = 4096 // cached names of users, and as many of groups
+	maxLookups    = 16   // simultaneous lookups
 )
 
-// nameSources tell the name of a number, by database.
+// nameSources are the functions that find the name of a number, by database.
 type nameSources [2]func(id string) (string, error)
 
 // systemNames ask the machine's user database, which may be on the network.
 var systemNames = nameSources{usersDB: userName, groupsDB: groupName}
 
+// userName looks a user's name up.
 func userName(uid string) (string, error) {
 	u, err := user.LookupId(uid)
 	if err != nil {
@@ -33,6 +36,7 @@ func userName(uid string) (string, error) {
 	return u.Username, nil
 }
 
+// groupName looks a group's name up.
 func groupName(gid string) (string, error) {
 	g, err := user.LookupGroupId(gid)
 	if err != nil {
@@ -41,16 +45,16 @@ func groupName(gid string) (string, error) {
 	return g.Name, nil
 }
 
-// names remembers what the user database says, and does not wait long for it.
-// Its methods are safe for concurrent use.
+// names caches the answers of the user database and bounds the wait for them. Its methods are safe for concurrent
+// use.
 type names struct {
 	sources nameSources
 	now     func() time.Time
-	slots   chan struct{} // one token per lookup under way
+	slots   chan struct{} // one element for each lookup under way
 
-	mu    sync.Mutex
+	mu    sync.Mutex // guards the fields below, and those of each name
 	known [2]map[uint32]*name
-	late  int // questions under way for whose answer somebody has waited in vain
+	late  int // number of lookups under way for which a caller has waited too long
 }
 
 // The two databases.
@@ -59,14 +63,15 @@ const (
 	groupsDB
 )
 
-// name is an answer, or a question under way. Its fields are names.mu's.
+// name is a cached name, a lookup under way, or both. names.mu guards it.
 type name struct {
 	text  string
-	until time.Time     // when to ask again
-	asked chan struct{} // closed when the answer is there; nil if nobody asks
-	late  bool          // it is one of names.late
+	until time.Time     // time of the next lookup
+	asked chan struct{} // closed by the lookup under way when it ends; nil: none
+	late  bool          // the lookup counts in names.late
 }
 
+// newNames returns an empty cache.
 func newNames(sources nameSources, now func() time.Time) *names {
 	return &names{
 		sources: sources, now: now,
@@ -75,9 +80,10 @@ func newNames(sources nameSources, now func() time.Time) *names {
 	}
 }
 
+// user returns a user's name, or the number.
 func (n *names) user(uid uint32, patience time.Duration) string { return n.get(usersDB, uid, patience) }
 
-// groups names the first and then the others, each once.
+// groups returns the names of the first group and then of the others, each once.
 func (n *names) groups(first uint32, others []uint32, patience time.Duration) []string {
 	seen := make(map[uint32]bool, len(others)+1)
 	var list []string
@@ -90,8 +96,8 @@ func (n *names) groups(first uint32, others []uint32, patience time.Duration) []
 	return list
 }
 
-// get returns a name: at once where it is known, even if it should be asked for
-// again; after some patience at most where it is not, which is had once for each question.
+// get returns a name. A known name is returned at once, even if a new lookup is due. Otherwise get waits up to
+// patience, once for each lookup, and then returns the number.
 func (n *names) get(db int, id uint32, patience time.Duration) string {
 	number := strconv.FormatUint(uint64(id), 10)
 	n.mu.Lock()
@@ -112,13 +118,13 @@ func (n *names) get(db int, id uint32, patience time.Duration) string {
 	}
 	asked := e.asked
 	if asked == nil || e.late {
-		return number // too many lookups are stuck, or this one is
+		return number // too many lookups hang, or this one does
 	}
 	if n.late > 0 {
 		patience = min(patience, namesTimeout)
 	}
 	n.mu.Unlock()
-	_, answered := receive(asked, patience)
+	_, answered := receiveWithin(asked, patience)
 	n.mu.Lock()
 	if !answered && e.asked == asked && !e.late {
 		e.late = true
@@ -127,7 +133,7 @@ func (n *names) get(db int, id uint32, patience time.Duration) string {
 	return cmp.Or(e.text, number)
 }
 
-// askLocked starts a lookup, unless too many are under way. A name that is known stays where there is no answer now.
+// askLocked starts a lookup unless too many are under way. If the lookup fails, a known name stays.
 func (n *names) askLocked(db int, number string, e *name) {
 	select {
 	case n.slots <- struct{}{}:

@@ -8,14 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// This file reads what decides, together with its user, which rights a process has: its namespaces, and the cgroups that it runs
-// in. daemon/privileges.go decides.
+// This file reads the facts that decide about a process's rights besides its user: its namespaces and its cgroups.
+// daemon/privileges.go decides.
 
-// Namespaces are the user and PID namespaces of a process, by the inodes that the kernel gives them.
+// Namespaces are the user and PID namespaces of a process, by their inode numbers.
 type Namespaces struct{ User, PID uint64 }
 
-// Namespaces reads which namespaces a process or thread is in. The caller needs the right to trace it. It does not block.
-// The error is ErrGone if there is no such process, and fs.ErrPermission if the caller may not know.
+// Namespaces returns the namespaces of a process or thread. The caller needs the right to trace the process.
+// Namespaces does not block. The error is ErrGone if there is no such process, and fs.ErrPermission if the caller
+// lacks the right.
 func (r Root) Namespaces(pid int) (n Namespaces, err error) {
 	for name, inode := range map[string]*uint64{"ns/user": &n.User, "ns/pid": &n.PID} {
 		var st unix.Stat_t
@@ -27,10 +28,10 @@ func (r Root) Namespaces(pid int) (n Namespaces, err error) {
 	return n, nil
 }
 
-// Cgroups reads the path of a process in each hierarchy of cgroups, each path once. It does not block. The error is ErrGone if
-// there is no such process.
+// Cgroups returns the path of a process in each hierarchy of cgroups, each path once. It does not block. The error is
+// ErrGone if there is no such process.
 func (r Root) Cgroups(pid int) ([]string, error) {
-	var room [fileRoom]byte
+	var room [fileBuffer]byte
 	data, err := readAt(unix.AT_FDCWD, r.path(pid, "cgroup"), room[:0], maxCgroup)
 	if err != nil {
 		return nil, ofProcess(pid, err)

@@ -1,5 +1,7 @@
 package procfacts
 
+// This file parses the text of files below /proc/PID. It reads no files itself; root.go and facts.go call it.
+
 import (
 	"bufio"
 	"bytes"
@@ -11,20 +13,20 @@ import (
 	"strings"
 )
 
-// status is what is taken from /proc/PID/status.
+// status has the used fields of /proc/PID/status.
 type status struct {
-	name     string // what the kernel calls it
+	name     string // the kernel's name of the process
 	tgid     int
-	nspid    int    // 0: not there
+	nspid    int    // 0: unknown
 	uid, gid uint32 // effective
 	groups   []uint32
 }
 
-// commNames undoes what the kernel does to a name that would break its line.
+// commNames decodes the kernel's spelling of characters that would end the line.
 var commNames = strings.NewReplacer(`\\`, `\`, `\n`, "\n")
 
-// parseStatus reads /proc/PID/status. The name in it is the process's own choice,
-// but the kernel escapes its newlines, so no name makes a line.
+// parseStatus parses /proc/PID/status. The process chooses the name in it, but the kernel escapes its newlines, so
+// that a name cannot fake another line.
 func parseStatus(data []byte) (status, error) {
 	var s status
 	seen := 0
@@ -37,7 +39,7 @@ func parseStatus(data []byte) (status, error) {
 		case "Tgid":
 			s.tgid, err = parsePID(strings.Fields(string(value)))
 			seen++
-		case "NSpid": // since Linux 4.1; from the namespace of this /proc inwards
+		case "NSpid": // since Linux 4.1; the first PID is of this /proc's namespace, the last of the innermost
 			if pids := strings.Fields(string(value)); len(pids) > 0 {
 				s.nspid, err = parsePID(pids[len(pids)-1:])
 			}
@@ -61,8 +63,8 @@ func parseStatus(data []byte) (status, error) {
 	return s, nil
 }
 
-// nextLine is the first line of a text without its end, and what follows; nil: there is none. Unlike
-// bytes.Lines it leaves the text where it is, on the stack.
+// nextLine returns the first line of a text without its end, and the rest; nil: the text is empty. Unlike bytes.Lines
+// it lets the text stay on the stack.
 func nextLine(text []byte) (line, rest []byte) {
 	if len(text) == 0 {
 		return nil, nil
@@ -71,6 +73,7 @@ func nextLine(text []byte) (line, rest []byte) {
 	return line, rest
 }
 
+// parsePID parses a field with exactly one number.
 func parsePID(fields []string) (int, error) {
 	if len(fields) != 1 {
 		return 0, fmt.Errorf("%d numbers instead of one", len(fields))
@@ -79,7 +82,7 @@ func parsePID(fields []string) (int, error) {
 	return int(n), err
 }
 
-// effective takes the second of real, effective, saved and filesystem identity.
+// effective returns the second of the real, effective, saved and filesystem IDs.
 func effective(fields []string) (uint32, error) {
 	ids, err := parseIDs(fields)
 	if err != nil {
@@ -91,6 +94,7 @@ func effective(fields []string) (uint32, error) {
 	return ids[1], nil
 }
 
+// parseIDs parses the numbers of users or groups.
 func parseIDs(fields []string) ([]uint32, error) {
 	var ids []uint32
 	for _, f := range fields {
@@ -103,16 +107,17 @@ func parseIDs(fields []string) ([]uint32, error) {
 	return ids, nil
 }
 
-// joinArguments turns what /proc/PID/cmdline holds into one line of words. A process
-// that rewrote its title leaves trailing NULs or none; both are as if it had not.
+// joinArguments converts /proc/PID/cmdline to one line of text. It drops the NULs at the end, which a process that
+// rewrote its title may have or lack.
 func joinArguments(data []byte) string {
 	data = bytes.TrimRight(data, "\x00")
 	return strings.ToValidUTF8(string(bytes.ReplaceAll(data, []byte{0}, []byte{' '})), "\uFFFD")
 }
 
-// cgroupsOf returns the paths of a process in all hierarchies in /proc/PID/cgroup, each once. The first is the one that
-// says most about the process: that of cgroup v2; if v2 is unused (a hybrid machine, all processes in its root) that
-// of systemd's own v1 hierarchy; else the longest of v1. Roots of hierarchies are left out; if all are roots it returns "/".
+// cgroupsOf returns the paths of a process in all hierarchies in /proc/PID/cgroup, each once. The first one describes
+// the process best: the path in cgroup v2. If v2 is unused (on a hybrid machine all processes are in its root), it is
+// the path in systemd's own v1 hierarchy, or else the longest path in v1. Roots of hierarchies are omitted; if all
+// paths are roots, it returns "/".
 func cgroupsOf(data []byte) (paths []string) {
 	var unified, systemd, longest []byte
 	var others [][]byte
@@ -162,11 +167,12 @@ func unitOf(cgroup string) string {
 	return unit
 }
 
-// containerIDLen is how many hexadecimal digits docker, podman, containerd and CRI-O give a container.
+// containerIDLen is the number of hexadecimal digits in a container's identity with docker, podman, containerd and
+// CRI-O.
 const containerIDLen = 64
 
-// containerOf returns the innermost container identity in a cgroup's path:
-// /docker/ID, docker-ID.scope, libpod-ID.scope, cri-containerd-ID.scope, crio-ID and the like.
+// containerOf returns the innermost container's identity in a cgroup's path: /docker/ID, docker-ID.scope,
+// libpod-ID.scope, cri-containerd-ID.scope, crio-ID and similar forms.
 func containerOf(cgroup string) string {
 	id := ""
 	for part := range strings.SplitSeq(cgroup, "/") {
@@ -181,8 +187,8 @@ func containerOf(cgroup string) string {
 	return id
 }
 
-// findMapping looks in /proc/PID/maps for a mapping of an inode by a name.
-// A memfd's mapping is called "/memfd:NAME (deleted)".
+// findMapping searches /proc/PID/maps for a mapping with an inode and a memfd's name. The kernel shows such a mapping
+// as "/memfd:NAME (deleted)".
 func findMapping(r io.Reader, inode uint64, name string) (bool, error) {
 	want := "/memfd:" + name + " (deleted)"
 	scan := bufio.NewScanner(r)

@@ -1,5 +1,8 @@
 package procfacts
 
+// This file reads files of /proc for one process. facts.go and lineage.go collect them, parse.go parses them, and
+// other packages call the exported methods.
+
 import (
 	"errors"
 	"fmt"
@@ -14,18 +17,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Root is where the kernel shows its processes. Each method reads a file or two of the kernel's
-// memory; those of which nothing else is said do not block.
+// Root is a folder in which the kernel shows its processes. Each method reads a few small files from the kernel's
+// memory. The methods do not block unless their comment says so.
 type Root string
 
-// Here is the running machine's.
+// Here is the folder of the running machine.
 const Here Root = procfs.DefaultMountPoint
 
-// ErrGone says that there is no such process, or no more.
+// ErrGone means that a process does not exist, or does not exist any more.
 var ErrGone = errors.New("no such process")
 
-// ofProcess adds to an error whose it is, and tells the ways in which /proc says that a process
-// or thread has ended.
+// ofProcess adds the PID to an error, and replaces the errors by which /proc reports an ended process or thread by
+// ErrGone.
 func ofProcess(pid int, err error) error {
 	if hasEnded(err) {
 		err = ErrGone
@@ -33,8 +36,10 @@ func ofProcess(pid int, err error) error {
 	return fmt.Errorf("process %d: %w", pid, err)
 }
 
+// hasEnded reports whether an error of /proc means that the process or thread has ended.
 func hasEnded(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ESRCH) }
 
+// path returns the path of a process's file.
 func (r Root) path(pid int, file string) string {
 	return filepath.Join(string(r), strconv.Itoa(pid), file)
 }
@@ -55,13 +60,13 @@ func (r Root) stat(pid int) (procfs.ProcStat, error) {
 	return proc.Stat()
 }
 
-// descriptors is the folder of this process's open files, used as a Root: a directory that open returned has its descriptor
-// for a name there, as each process has its number in /proc.
+// descriptors is the folder of this process's open files, used as a Root: there, the directory that open returned has
+// its descriptor's number as its name, as a process has its PID in /proc.
 const descriptors = Root(procfs.DefaultMountPoint + "/self/fd")
 
-// cgroupsIn reads the paths of a process in all hierarchies from its cgroup file, in the order of cgroupsOf.
+// cgroupsIn reads a cgroup file and returns its paths in the order of cgroupsOf.
 func cgroupsIn(dir int, name string) ([]string, error) {
-	var room [fileRoom]byte
+	var room [fileBuffer]byte
 	data, err := readAt(dir, name, room[:0], maxCgroup)
 	if err != nil {
 		return nil, err
@@ -69,27 +74,29 @@ func cgroupsIn(dir int, name string) ([]string, error) {
 	return cgroupsOf(data), nil
 }
 
-// open opens a process's directory. What is read there is of that process, and of no other that has its
-// number later: once it has ended there is nothing there.
+// open opens a process's directory. Files that are read through it belong to that process and never to a later one
+// with its PID: after the process's end the directory is empty.
 func (r Root) open(pid int) (dir int, err error) {
 	return unix.Open(r.path(pid, ""), unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 }
 
+// status reads and parses a process's status.
 func (r Root) status(pid int) (status, error) {
 	return statusIn(unix.AT_FDCWD, r.path(pid, "status"))
 }
 
 const (
-	// fileRoom is more than most of a process's files have.
-	fileRoom = 2048
-	// maxStatus is room for 65,536 groups of up to eleven characters, and the rest.
+	// fileBuffer is a size that suffices for most files of a process.
+	fileBuffer = 2048
+	// maxStatus suffices for 65,536 groups of up to eleven characters and the other fields.
 	maxStatus = 1 << 20
-	// maxCgroup is room for a path of the greatest length in each of the hierarchies.
+	// maxCgroup suffices for a path of the greatest length in each hierarchy.
 	maxCgroup = 1 << 17
 )
 
+// statusIn reads and parses a status file, relative to the open directory dir.
 func statusIn(dir int, name string) (status, error) {
-	var room [fileRoom]byte
+	var room [fileBuffer]byte
 	data, err := readAt(dir, name, room[:0], maxStatus)
 	if err != nil {
 		return status{}, err
@@ -97,9 +104,9 @@ func statusIn(dir int, name string) (status, error) {
 	return parseStatus(data)
 }
 
-// readAt reads the beginning of a file into data, or into more room where that is too small, by the calls
-// alone: an os.File is made to be waited for, which costs more than these files do. Of such a file the kernel gives
-// as much as there is room for, so that less is its end.
+// readAt reads the beginning of a file into data, which grows if needed. It uses system calls directly, because
+// os.File prepares for waiting, which costs more than these files do. The kernel fills the given buffer of such a
+// file, so that a short read is its end.
 func readAt(dir int, name string, data []byte, limit int) ([]byte, error) {
 	fd, err := ignoringEINTR(func() (int, error) { return unix.Openat(dir, name, unix.O_RDONLY|unix.O_CLOEXEC, 0) })
 	if err != nil {
@@ -123,7 +130,7 @@ func readAt(dir int, name string, data []byte, limit int) ([]byte, error) {
 	return data, nil
 }
 
-// ignoringEINTR makes a call again that a signal interrupted.
+// ignoringEINTR repeats a call that a signal interrupted.
 func ignoringEINTR(call func() (int, error)) (int, error) {
 	for {
 		if n, err := call(); err != unix.EINTR {
@@ -149,7 +156,7 @@ func (r Root) PIDs() ([]int, error) {
 	return pids, nil
 }
 
-// StartTicks is when a process began, in clock ticks since boot.
+// StartTicks returns the start time of a process, in clock ticks since boot.
 func (r Root) StartTicks(pid int) (uint64, error) {
 	stat, err := r.stat(pid)
 	if err != nil {
@@ -158,7 +165,7 @@ func (r Root) StartTicks(pid int) (uint64, error) {
 	return stat.Starttime, nil
 }
 
-// Parent is the process that a process is a child of; 0: none that can be seen.
+// Parent returns the parent of a process; 0: no visible parent.
 func (r Root) Parent(pid int) (int, error) {
 	stat, err := r.stat(pid)
 	if err != nil {
@@ -167,7 +174,7 @@ func (r Root) Parent(pid int) (int, error) {
 	return stat.PPID, nil
 }
 
-// Descends says whether a process has another one above it.
+// Descends reports whether ancestor is an ancestor of pid.
 func (r Root) Descends(pid, ancestor int) bool {
 	for pid > 1 && pid != ancestor {
 		parent, err := r.Parent(pid)
@@ -181,16 +188,16 @@ func (r Root) Descends(pid, ancestor int) bool {
 	return false
 }
 
-// TaskOwner returns the process that a thread belongs to. It takes no lock that a process can hold.
+// TaskOwner returns the process of a thread. It takes no lock that a process can hold.
 func (r Root) TaskOwner(tid uint32) (pid int, ok bool) {
 	if tid == 0 || tid > 1<<30 {
-		return 0, false // 0 is a task of another PID namespace
+		return 0, false // 0 stands for a thread in a foreign PID namespace
 	}
 	st, err := r.status(int(tid))
 	return st.tgid, err == nil
 }
 
-// Owner is whose a process is: its effective user, and all its groups.
+// Owner returns a process's effective user and all of its groups.
 func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 	st, err := r.status(pid)
 	if err != nil {
@@ -199,14 +206,13 @@ func (r Root) Owner(pid int) (uid uint32, groups []uint32, err error) {
 	return st.uid, append(st.groups, st.gid), nil
 }
 
-// Unit returns the innermost service or scope of systemd's that a process belongs to by its cgroups;
-// empty: none.
+// Unit returns the innermost systemd service or scope in a process's cgroups; empty: none.
 func (r Root) Unit(pid int) string {
 	cgroups, _ := cgroupsIn(unix.AT_FDCWD, r.path(pid, filepath.Join(r.LivingThread(pid), "cgroup")))
 	return firstOf(cgroups, unitOf)
 }
 
-// Name is what the kernel calls a process.
+// Name returns the kernel's name of a process.
 func (r Root) Name(pid int) (string, error) {
 	proc, err := r.proc(pid)
 	if err != nil {
@@ -215,24 +221,29 @@ func (r Root) Name(pid int) (string, error) {
 	return proc.Comm()
 }
 
-// Executable is the path of a process's program.
+// Executable returns the path of a process's program.
 func (r Root) Executable(pid int) (string, error) {
-	_, exe, err := r.living(pid)
+	_, exe, err := r.livingThread(pid)
 	return exe, err
 }
 
-// LivingThread is a path below a process's directory where the kernel shows its memory and descriptors: that of a thread that lives.
+// LivingThread returns the path of a living thread, below the process's directory. The kernel shows the process's
+// memory and descriptors only there.
 func (r Root) LivingThread(pid int) string {
-	thread, _, _ := r.living(pid)
+	thread, _, _ := r.livingThread(pid)
 	return thread
 }
 
-// living finds a thread of a process that lives, as a path below the process's directory, and the path of its program.
-// It is the first one or, where that has ended and others go on, another. One that has ended has no memory (exe,
-// cmdline, environ, maps) and may be in no cgroup: by it the process would look like one that is another program's or dead.
-// Those that are found may all have ended meanwhile, and left others: how many there are the kernel knows.
-func (r Root) living(pid int) (thread, exe string, err error) {
-	for range someLooks {
+// livingThread finds a living thread of a process, and the path of its program. The thread's path is relative to the
+// process's directory.
+//
+// The result is the first thread, or another one if the first has ended. An ended thread has no memory (exe, cmdline,
+// environ, maps) and may be in no cgroup, so that the process would look dead or like another program.
+//
+// All listed threads may have ended meanwhile and left others; the kernel's number of threads shows that, and
+// livingThread then tries again.
+func (r Root) livingThread(pid int) (thread, exe string, err error) {
+	for range maxTries {
 		if exe, err = os.Readlink(r.path(pid, "exe")); !hasEnded(err) {
 			return ".", exe, err
 		}
@@ -250,40 +261,43 @@ func (r Root) living(pid int) (thread, exe string, err error) {
 }
 
 const (
-	// someThreads are looked at for one that lives: of others that have ended, only those are there that just did.
-	someThreads = 64
-	// someLooks are taken at a process whose threads end as fast as they are looked at.
-	someLooks = 64
+	// maxThreads bounds the threads that are tried. Ended threads stay in the list only for a moment, so that this
+	// number suffices.
+	maxThreads = 64
+	// maxTries bounds the attempts with a process whose threads end while they are tried.
+	maxTries = 64
 )
 
+// threads lists up to maxThreads threads of a process.
 func (r Root) threads(pid int) []string {
 	tasks, err := os.Open(r.path(pid, "task"))
 	if err != nil {
 		return nil
 	}
 	defer tasks.Close()
-	threads, _ := tasks.Readdirnames(someThreads)
+	threads, _ := tasks.Readdirnames(maxThreads)
 	return threads
 }
 
-// throughLiving reads what only a thread that lives has, and again where that one may have ended meanwhile.
-func (r Root) throughLiving(pid int, read func(thread, exe string) error) error {
-	thread, exe, err := r.living(pid)
-	for range someLooks {
+// readThroughLiving calls read with a living thread, for files that only a living thread has. It calls read again if
+// that thread may have ended meanwhile.
+func (r Root) readThroughLiving(pid int, read func(thread, exe string) error) error {
+	thread, exe, err := r.livingThread(pid)
+	for range maxTries {
 		if hasEnded(err) {
 			return err
 		}
 		before := thread
 		errRead := read(thread, exe)
-		if thread, exe, err = r.living(pid); thread == before && !hasEnded(err) {
+		if thread, exe, err = r.livingThread(pid); thread == before && !hasEnded(err) {
 			return errRead
 		}
 	}
 	return os.ErrDeadlineExceeded
 }
 
-// Arguments is a process's command line; none: it is the kernel's own, or a dead one. It may take
-// as long as the process holds its own address space.
+// Arguments returns a process's command line; none: a kernel thread or a dead process. It blocks as long as the
+// process holds its own address space.
 func (r Root) Arguments(pid int) ([]string, error) {
 	proc, err := r.proc(pid)
 	if err != nil {
@@ -292,7 +306,7 @@ func (r Root) Arguments(pid int) ([]string, error) {
 	return proc.CmdLine()
 }
 
-// Environ is the environment that a process was started with. It may take as long as Arguments.
+// Environ returns the environment with which a process was started. It blocks as Arguments does.
 func (r Root) Environ(pid int) ([]string, error) {
 	proc, err := r.proc(pid)
 	if err != nil {
@@ -301,8 +315,8 @@ func (r Root) Environ(pid int) ([]string, error) {
 	return proc.Environ()
 }
 
-// Started is a process, as it is known to the kernel.
+// Started identifies a process by its PID and its start time.
 type Started struct {
 	PID        int
-	StartTicks uint64
+	StartTicks uint64 // clock ticks since boot
 }

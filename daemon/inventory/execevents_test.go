@@ -19,7 +19,7 @@ import (
 // TestWatch checks that an exec is seen, or said at once that none ever will be.
 func TestWatch(t *testing.T) {
 	if !inFirstNamespace(t) {
-		if err := Watch(t.Context(), func(int) {}, func() {}); !errors.Is(err, ErrUnavailable) {
+		if err := WatchExecs(t.Context(), func(int) {}, func() {}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("in a PID namespace of its own: %v, want %v", err, ErrUnavailable)
 		}
 		return
@@ -28,7 +28,7 @@ func TestWatch(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	events := make(chan int, 1000)
 	ended := make(chan error, 1)
-	go func() { ended <- Watch(ctx, func(pid int) { events <- pid }, func() {}) }()
+	go func() { ended <- WatchExecs(ctx, func(pid int) { events <- pid }, func() {}) }()
 
 	// Listening has no moment that can be seen, so programs are run until one is.
 	deadline := time.After(bounded.Patience)
@@ -84,7 +84,7 @@ func TestWatchUnprivileged(t *testing.T) {
 	if os.Getenv("INVENTORY_TEST_WATCH") != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
-		if err := Watch(ctx, func(int) {}, func() {}); err != nil && !errors.Is(err, ErrUnavailable) {
+		if err := WatchExecs(ctx, func(int) {}, func() {}); err != nil && !errors.Is(err, ErrUnavailable) {
 			t.Error(err)
 		}
 		return
@@ -110,7 +110,7 @@ func TestWatchOverrun(t *testing.T) {
 		<-release
 	})
 	go func() {
-		ended <- Watch(ctx, func(int) { first() }, func() {
+		ended <- WatchExecs(ctx, func(int) { first() }, func() {
 			select {
 			case lost <- struct{}{}:
 			default:

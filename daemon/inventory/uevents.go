@@ -1,5 +1,8 @@
 package inventory
 
+// This file listens for the kernel's messages about new devices and drivers. The daemon starts it and calls Scan
+// (scan.go) after a message.
+
 import (
 	"bytes"
 	"context"
@@ -11,9 +14,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// WatchDevices calls changed, from one goroutine, when the kernel says that a GPU or a driver of one has come, until ctx
-// ends; it then returns nil. Its calls are hints: if many messages come at once one call may stand for several, and a
-// driver may need seconds more until it works.
+// WatchDevices calls changed, from one goroutine, after a kernel message that a GPU or a driver has come. It returns
+// nil at the end of ctx. The calls are hints: several messages may give one call, and a driver may need more seconds
+// until it works.
 func WatchDevices(ctx context.Context, changed func()) error {
 	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, unix.NETLINK_KOBJECT_UEVENT)
 	if err != nil {
@@ -23,7 +26,7 @@ func WatchDevices(ctx context.Context, changed func()) error {
 		_ = unix.Close(fd)
 		return fmt.Errorf("device events: %w", os.NewSyscallError("bind", err))
 	}
-	f := os.NewFile(uintptr(fd), "device events") // it is nonblocking: the runtime's poller waits for it
+	f := os.NewFile(uintptr(fd), "device events") // nonblocking, so that the runtime's poller waits for it
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
 	raw, err := f.SyscallConn()
@@ -35,12 +38,12 @@ func WatchDevices(ctx context.Context, changed func()) error {
 			switch {
 			case errors.Is(err, unix.EAGAIN):
 				return false
-			case errors.Is(err, unix.ENOBUFS): // some are lost
+			case errors.Is(err, unix.ENOBUFS): // the kernel dropped messages
 				changed()
 			case errors.Is(err, unix.EINTR):
 			case err != nil:
 				failed = os.NewSyscallError("recvfrom", err)
-			case isKernel(from) && bringsDevice(buf[:n]):
+			case isKernel(from) && announcesDevice(buf[:n]):
 				changed()
 			}
 			return true
@@ -53,14 +56,15 @@ func WatchDevices(ctx context.Context, changed func()) error {
 	return fmt.Errorf("device events: %w", err)
 }
 
+// isKernel reports whether the kernel sent a message.
 func isKernel(from unix.Sockaddr) bool {
 	sender, ok := from.(*unix.SockaddrNetlink)
 	return ok && sender.Pid == 0
 }
 
-// bringsDevice reports whether a message says that something has come that may be a GPU or its driver: "add@/path", and then
-// KEY=value, each with a NUL behind it.
-func bringsDevice(message []byte) bool {
+// announcesDevice reports whether a message announces a GPU or a driver of one. A message is "add@/path" and then
+// KEY=value pairs, each with a NUL after it.
+func announcesDevice(message []byte) bool {
 	values := map[string]string{}
 	for _, entry := range bytes.Split(message, []byte{0}) {
 		if key, value, ok := strings.Cut(string(entry), "="); ok {

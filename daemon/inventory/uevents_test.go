@@ -24,7 +24,7 @@ func TestBringsDevice(t *testing.T) {
 		"add@/module/nvidia ACTION=add":   false,
 		"add@/x ACTION=add SUBSYSTEM=pci": false,
 	} {
-		if got := bringsDevice([]byte(strings.ReplaceAll(text, " ", "\x00"))); got != want {
+		if got := announcesDevice([]byte(strings.ReplaceAll(text, " ", "\x00"))); got != want {
 			t.Errorf("%q: %v", text, got)
 		}
 	}

@@ -1,5 +1,8 @@
 package inventory
 
+// This file listens for the kernel's events about processes that call execve. The daemon starts it, because a client
+// that becomes another program ends its session.
+
 import (
 	"context"
 	"encoding/binary"
@@ -16,38 +19,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrUnavailable says that the kernel gives no process events here: it needs root
-// in the machine's first namespaces, and so not in a container.
+// ErrUnavailable means that the kernel gives no process events here. They require root in the machine's first
+// namespaces, so that a container has none.
 var ErrUnavailable = errors.New("process events are not available")
 
-// What a message of the kernel's process connector looks like: the header of
-// netlink, that of the connector (struct cn_msg), and struct proc_event of
-// linux/cn_proc.h.
+// Offsets in a message of the kernel's process connector: the header of netlink, the header of the connector (struct
+// cn_msg), and struct proc_event of linux/cn_proc.h.
 const (
 	connectorHeader = 20
 	whatOffset      = unix.SizeofNlMsghdr + connectorHeader
 	execOffset      = whatOffset + 16
-	execSize        = execOffset + 8 // a thread and its process
+	execSize        = execOffset + 8 // the IDs of a thread and of its process
 )
 
-// watchPause is how long events gather before they are read: a hint may be late,
-// and to be woken for each one costs more than all that is done about it.
+// watchPause is the pause between two reads of events. The events are hints and may be late; waking up for each event
+// would cost more than handling it.
 const watchPause = 20 * time.Millisecond
 
-// Watch calls exec with the id of each process on the machine that did exec, from
-// one goroutine at a time, until ctx ends; it then returns nil.
+// WatchExecs calls exec with the PID of each process on the machine that has called execve, from one goroutine at a
+// time. It returns nil at the end of ctx.
 //
-// What it tells are hints: they come late, and the id may be another's by the time that it
-// is handled. Where exec is slow or the machine busy some are lost; lost is called then,
-// from the same goroutine, and who wants to know looks for himself.
-// Without the privilege it returns ErrUnavailable at once. In a PID namespace of
-// its own it may listen and hears nothing; so it first runs a program itself, and
-// returns ErrUnavailable when there was no event of that.
+// The calls are hints: they come late, and the PID may belong to another process by then. If exec is slow or the
+// machine is busy, the kernel drops events; WatchExecs then calls lost from that goroutine, and the caller must check
+// its processes itself.
 //
-// The kernel has events for every fork and exit of a thread, too. A filter on the
-// socket drops them before they wake anybody: a machine that builds software has
-// thousands of them a second.
-func Watch(ctx context.Context, exec func(pid int), lost func()) error {
+// Without the privilege it returns ErrUnavailable at once. In a PID namespace of its own a process may listen but
+// receives nothing. WatchExecs therefore first runs a program, and returns ErrUnavailable if no event comes for it.
+//
+// The kernel also has events for each fork and each exit of a thread. A filter on the socket drops them before they
+// wake this process, because a machine that builds software has thousands of them each second.
+func WatchExecs(ctx context.Context, exec func(pid int), lost func()) error {
 	fd, err := connect()
 	switch {
 	case errors.Is(err, unix.EPERM), errors.Is(err, unix.EACCES),
@@ -56,12 +57,12 @@ func Watch(ctx context.Context, exec func(pid int), lost func()) error {
 	case err != nil:
 		return fmt.Errorf("process events: %w", err)
 	}
-	f := os.NewFile(uintptr(fd), "process events") // it is nonblocking: the runtime's poller waits for it
+	f := os.NewFile(uintptr(fd), "process events") // nonblocking, so that the runtime's poller waits for it
 	defer f.Close()
 	defer context.AfterFunc(ctx, func() { _ = f.Close() })()
 	raw, err := f.SyscallConn()
 	if err == nil {
-		err = hearsOwn(ctx, raw, exec, lost)
+		err = receivesOwnExec(ctx, raw, exec, lost)
 	}
 	for err == nil && ctx.Err() == nil {
 		if err = readExecs(raw, exec, lost); err == nil {
@@ -77,32 +78,32 @@ func Watch(ctx context.Context, exec func(pid int), lost func()) error {
 	return fmt.Errorf("process events: %w", err)
 }
 
-// hearsOwn runs a program and looks whether its event came: the kernel sends it while
-// the program starts, so that it is here when the program has ended. One that the
-// kernel had no memory for may be missing, hence more than one try.
-func hearsOwn(ctx context.Context, raw syscall.RawConn, exec func(pid int), lost func()) error {
+// receivesOwnExec runs a program and checks that its event comes. The kernel sends the event while the program
+// starts, so that it is there when the program has ended. It tries several times, because the kernel drops an event
+// if it lacks memory.
+func receivesOwnExec(ctx context.Context, raw syscall.RawConn, exec func(pid int), lost func()) error {
 	for range 3 {
 		program := osexec.CommandContext(ctx, "true")
-		program.Env = []string{} // nothing of ours concerns it
+		program.Env = []string{} // the program needs no variables
 		if err := program.Run(); err != nil {
-			return nil // whoever may start nothing cannot tell, and listens
+			return nil // this process may not start programs: listen without the check
 		}
-		heard := false
+		received := false
 		var failed error
 		err := raw.Control(func(fd uintptr) {
 			_, failed = receive(fd, func(pid int) {
-				heard = heard || pid == program.ProcessState.Pid()
+				received = received || pid == program.ProcessState.Pid()
 				exec(pid)
 			}, lost)
 		})
-		if err := errors.Join(err, failed); err != nil || heard {
+		if err := errors.Join(err, failed); err != nil || received {
 			return err
 		}
 	}
 	return ErrUnavailable
 }
 
-// readExecs waits for events and handles those that there are.
+// readExecs waits for events and handles all that are there.
 func readExecs(raw syscall.RawConn, exec func(pid int), lost func()) error {
 	var failed error
 	err := raw.Read(func(fd uintptr) bool {
@@ -113,7 +114,7 @@ func readExecs(raw syscall.RawConn, exec func(pid int), lost func()) error {
 	return errors.Join(err, failed)
 }
 
-// receive handles the events that there are, and says whether there were some.
+// receive handles the events that are there, and reports whether there were any.
 func receive(fd uintptr, exec func(pid int), lost func()) (bool, error) {
 	some := false
 	buf := make([]byte, 1024) // an event has 76 bytes
@@ -123,7 +124,7 @@ func receive(fd uintptr, exec func(pid int), lost func()) (bool, error) {
 		case errors.Is(err, unix.EAGAIN):
 			return some, nil
 		case errors.Is(err, unix.EINTR):
-		case errors.Is(err, unix.ENOBUFS): // the kernel had no room for some
+		case errors.Is(err, unix.ENOBUFS): // the kernel dropped events
 			lost()
 		case err != nil:
 			return some, os.NewSyscallError("recvfrom", err)
@@ -136,7 +137,7 @@ func receive(fd uintptr, exec func(pid int), lost func()) (bool, error) {
 	}
 }
 
-// parseExec returns the process of an exec event that the kernel sent.
+// parseExec returns the process of an exec event from the kernel.
 func parseExec(msg []byte, from unix.Sockaddr) (int, bool) {
 	kernel, ok := from.(*unix.SockaddrNetlink)
 	if !ok || kernel.Pid != 0 || len(msg) < execSize || binary.NativeEndian.Uint32(msg[whatOffset:]) != netlink.PROC_EVENT_EXEC {
@@ -145,8 +146,8 @@ func parseExec(msg []byte, from unix.Sockaddr) (int, bool) {
 	return int(binary.NativeEndian.Uint32(msg[execOffset+4:])), true
 }
 
-// connect opens a socket on which exec events come, and nothing else. The library
-// subscribes; the reading is our own, because its monitor parses every event.
+// connect opens a socket that receives only exec events. The library subscribes. The reading is done here, because
+// the library's monitor parses every event.
 func connect() (int, error) {
 	s, err := nl.Subscribe(unix.NETLINK_CONNECTOR, netlink.CN_IDX_PROC)
 	if err != nil {
@@ -165,9 +166,9 @@ func connect() (int, error) {
 	return fd, os.NewSyscallError("fcntl", err)
 }
 
-// dropAllButExec puts the filter on the socket.
+// dropAllButExec attaches the filter to the socket.
 func dropAllButExec(fd int) error {
-	// A filter reads numbers as the network writes them.
+	// A filter reads numbers in network byte order.
 	exec := binary.BigEndian.Uint32(binary.NativeEndian.AppendUint32(nil, netlink.PROC_EVENT_EXEC))
 	filter := []unix.SockFilter{
 		{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: whatOffset},
