@@ -1,22 +1,23 @@
 package accounting
 
-// Amount is something of which leases hold so much: a row of the table below. Every node of
-// the tree sums each up, and may bound it.
+// This file has the table of amounts that leases hold. node.go sums the amounts, and reserve.go checks them against limits.
+
+// Amount is a quantity that leases hold: a row of the table below. Every node of the tree has the sum of each amount, and may limit it.
 type Amount int
 
-// The amounts, in the order in which they are judged.
+// Amounts, in the order in which they are checked.
 const (
 	Streams  Amount = iota
-	Memory          // bytes of memory that count against budgets; a reservation (memory.min) is one of Memory and of Present
-	Present         // the bytes of Memory that count against the device: all but managed memory that the device does not hold now
-	Overhead        // bytes that the device lacks beside Present: contexts and other overhead; a budget may reserve some of them
+	Memory          // bytes of memory that count against budgets; a reservation (memory.min) is of Memory and of Present
+	Present         // part of Memory that counts against the device: not managed memory that the device does not hold now
+	Overhead        // bytes of the device used in addition to Present, by contexts and the like; a budget may reserve some
 	nAmounts
 )
 
-// rows is the table of amounts. A new one needs a row here, and what reserves and bounds it (node.reserve, node.bounds).
+// rows is the table of amounts. A new amount needs a row here, and its reservation and limit in node.reserve and node.limits.
 var rows = [nAmounts]struct {
-	most    Bytes // the most that one lease can hold, whatever its client says
-	awaited bool  // one may wait for it
+	most    Bytes // most that one lease can hold, whatever its client reports
+	awaited bool  // a request may wait for the amount
 }{
 	Streams:  {most: 1 << 30},
 	Memory:   {most: mostBytes, awaited: true},
@@ -24,18 +25,18 @@ var rows = [nAmounts]struct {
 	Overhead: {most: mostBytes, awaited: true},
 }
 
-// mostBytes is the most bytes that one lease can hold, and that one budget can have reserved: more than any device has. It keeps the sums of
-// 2^15 leases and budgets below 2^64, whatever clients and files say.
+// mostBytes is the most bytes that one lease can hold and one budget can reserve: more than any device has. It keeps the sums of 2^15
+// leases and budgets below 2^64, whatever clients and files say.
 const mostBytes Bytes = 1 << 48
 
-// Awaited reports whether one may wait for an amount; else what has no room is refused at once.
+// Awaited reports whether a request may wait for an amount. A request for another amount without room is refused at once.
 func (k Amount) Awaited() bool { return rows[k].awaited }
 
-// Amounts is so much of each amount. All are counted in Bytes, streams too.
+// Amounts has a value for each amount. All values are of type Bytes, also numbers of streams.
 type Amounts [nAmounts]Bytes
 
-// OnDevice returns the amounts of n bytes of memory that the device has to hold.
+// OnDevice returns the amounts of n bytes of memory that the device must hold.
 func OnDevice(n Bytes) Amounts { return Amounts{Memory: n, Present: n} }
 
-// Managed returns the amounts of n bytes of managed memory: they count against the device only when its figures show them.
+// Managed returns the amounts of n bytes of managed memory. They count against the device only if a reading shows them there.
 func Managed(n Bytes) Amounts { return Amounts{Memory: n} }

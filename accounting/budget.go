@@ -6,11 +6,11 @@ import (
 	"slices"
 )
 
-// This file has the budgets and caps of the tree: it opens, moves and closes them, and sets their limits. node.go has the sums on each
-// device, reserve.go checks requests against the limits.
+// This file opens, moves and closes the budgets and caps of the tree, and sets their limits. node.go has the sums on each device, and
+// reserve.go checks requests against the limits. Package arbiter calls this file.
 
 // Limits are the limits of a budget on one device, in bytes. Min is reserved for the budget, used or not; a Min above Max counts as Max.
-// Max is the most that the leases below the budget may hold together.
+// Max is the most that all leases below the budget may hold together.
 type Limits struct {
 	Min, Max Bytes
 }
@@ -25,8 +25,8 @@ func (l *Ledger) OpenBudget(parent *Budget) *Budget {
 	return b
 }
 
-// OpenCap adds a cap: a budget outside the tree that limits what the budgets below it hold and promise together. Those may be
-// anywhere in the tree (SetCaps). A cap reserves nothing, and has no parent.
+// OpenCap adds a cap: a budget outside the tree that limits what the budgets below it hold and reserve together. These budgets may be
+// anywhere in the tree (SetCaps). A cap reserves nothing and has no parent.
 func (l *Ledger) OpenCap() *Budget { return &Budget{isCap: true} }
 
 // CloseBudget removes a budget and its reservations. ErrBusy: leases or budgets are below it.
@@ -45,8 +45,8 @@ func (l *Ledger) CloseBudget(b *Budget) error {
 	return nil
 }
 
-// MoveBudget puts b, with all that is below it, under another parent; nil: it becomes a root. The sums of b count there even if
-// they exceed the limits. ErrCycle: parent is b or below b, or one of them is a cap.
+// MoveBudget puts b, with everything below it, below another parent; nil: b becomes a root. The sums of b count there even if they exceed
+// the limits. ErrCycle: parent is b or below b, or is a cap, or b is a cap.
 func (l *Ledger) MoveBudget(b, parent *Budget) error {
 	if b.isCap || parent != nil && parent.isCap {
 		return ErrCycle
@@ -60,9 +60,9 @@ func (l *Ledger) MoveBudget(b, parent *Budget) error {
 	return nil
 }
 
-// SetCaps puts b, with all that is below it, under caps, the narrower ones first, in place of the caps that b had. The sums of b
-// count at each of them even if they exceed its limits. caps must not name a cap twice, nor a cap of a budget above b. ErrCycle: b is
-// a cap, or one of caps is not a cap.
+// SetCaps puts b, with everything below it, below caps, in place of the caps that b had. The narrower caps come first. The sums of b count
+// at each cap even if they exceed its limits. caps must not have a cap twice, nor a cap of a budget above b. ErrCycle: b is a cap, or one
+// of caps is not a cap.
 func (l *Ledger) SetCaps(b *Budget, caps ...*Budget) error {
 	if b.isCap || slices.ContainsFunc(caps, func(c *Budget) bool { return !c.isCap }) {
 		return ErrCycle
@@ -87,7 +87,7 @@ func (b *Budget) setCaps(caps []*Budget) {
 	}
 }
 
-// linkCaps makes a, a node of b that counts at no cap yet, count at each cap of b.
+// linkCaps makes node a of b, which has no cap yet, count at each cap of b.
 func (b *Budget) linkCaps(a *node) {
 	a.caps = make([]link, len(b.caps))
 	for i, c := range b.caps {
@@ -110,7 +110,8 @@ func (b *Budget) move(up *Budget) {
 	}
 }
 
-// linkTree makes a, a node of b, count at the budget above b. The node of a root counts at the device, that of a cap nowhere.
+// linkTree makes node a of b count at the budget above b. The node of a root counts at the device, and the node of a cap counts at no other
+// node.
 func (b *Budget) linkTree(a *node) {
 	switch {
 	case b.up != nil:
@@ -139,8 +140,8 @@ func (b *Budget) Chain() iter.Seq[*Budget] {
 // Empty reports whether no lease and no budget is below b.
 func (b *Budget) Empty() bool { return b.below == 0 }
 
-// SetLimits sets a budget's limits on a device. If leases below it hold more than Max, the budget is over its limit, and grants nothing until
-// enough is released. ErrNoDevice: there is no such device.
+// SetLimits sets a budget's limits on a device. If the leases below it hold more than Max, the budget exceeds its limit and grants nothing
+// until enough is released. ErrNoDevice: the device does not exist.
 func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	d := l.device(device)
 	if d == nil {
@@ -158,8 +159,8 @@ func (l *Ledger) SetLimits(b *Budget, device int, limits Limits) error {
 	return nil
 }
 
-// ReserveOverhead reserves n bytes of Beside for a budget on a device, in place of the bytes of Beside that were reserved for it. ErrNoDevice: there
-// is no such device.
+// ReserveOverhead reserves n bytes of Overhead for a budget on a device, in place of its earlier reservation of Overhead. ErrNoDevice: the
+// device does not exist.
 func (l *Ledger) ReserveOverhead(b *Budget, device int, n Bytes) error {
 	d := l.device(device)
 	if d == nil {
@@ -174,7 +175,7 @@ func (l *Ledger) ReserveOverhead(b *Budget, device int, n Bytes) error {
 	return nil
 }
 
-// ReservedOverhead returns how many bytes of Beside are reserved for a budget on a device, and how many of these are unused.
+// ReservedOverhead returns how many bytes of Overhead are reserved for a budget on a device, and how many of them are unused.
 func (b *Budget) ReservedOverhead(device int) (all, left Bytes) {
 	a := b.on(device)
 	return a.minOverhead, a.unusedReserve(Overhead)
@@ -195,21 +196,21 @@ func (b *Budget) Account(device int) Account {
 	return Account{Limit: a.max[Memory], Held: a.held[Memory], Committed: a.commit(Memory), Overhead: a.commit(Overhead)}
 }
 
-// Load returns how many bytes are held or promised on a device below b, without b's own reservation.
+// Load returns how many bytes are held or reserved on a device below b, without b's own reservation.
 func (b *Budget) Load(device int) Bytes { return b.on(device).load[Memory] }
 
 // Over reports whether a budget holds more than its Max on a device.
 func (b *Budget) Over(device int) bool { return b.on(device).over(Memory) }
 
-// Leases yields the leases below b on a device. Meanwhile only Reserve and Release may be called.
+// Leases yields the leases below b on a device. During the iteration only Reserve and Release may be called.
 func (b *Budget) Leases(device int) iter.Seq[Holder] {
 	return func(yield func(Holder) bool) { b.on(device).leases(yield) }
 }
 
-// untouched stands for the node of a budget on a device on which the budget has none. It is only read.
+// untouched stands for the node of a budget on a device where it has none. It must not be changed.
 var untouched = &node{max: unbounded()}
 
-// on returns b's node on a device, only to be read.
+// on returns b's node on a device. The caller must not change the node.
 func (b *Budget) on(device int) *node {
 	for _, a := range b.nodes {
 		if a.dev.index == device {
@@ -219,7 +220,7 @@ func (b *Budget) on(device int) *node {
 	return untouched
 }
 
-// open returns b's node on d. If there is none, it makes it, and the nodes above it.
+// open returns b's node on d. If it does not exist, open makes it and the nodes above it.
 func (b *Budget) open(d *device) *node {
 	if a := b.on(d.index); a != untouched {
 		return a

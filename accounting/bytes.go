@@ -6,13 +6,15 @@ import (
 	"strconv"
 )
 
+// This file has the type of all byte counts, with saturating arithmetic and its texts. size.go has sizes that may be shares of a device.
+
 // Bytes is an amount of device memory. Max stands for "no limit".
 type Bytes uint64
 
-// Max is the limit that limits nothing; files and flags spell it "max".
+// Max means no limit; files and flags show it as "max".
 const Max Bytes = math.MaxUint64
 
-// Plus returns b + c, or Max where that is larger.
+// Plus returns b + c, at most Max.
 func (b Bytes) Plus(c Bytes) Bytes {
 	if b > Max-c {
 		return Max
@@ -20,7 +22,7 @@ func (b Bytes) Plus(c Bytes) Bytes {
 	return b + c
 }
 
-// Less returns b − c, or 0 where c is the larger one.
+// Less returns b − c, at least 0.
 func (b Bytes) Less(c Bytes) Bytes {
 	if c > b {
 		return 0
@@ -28,7 +30,7 @@ func (b Bytes) Less(c Bytes) Bytes {
 	return b - c
 }
 
-// Times returns b × n, or Max where that is larger.
+// Times returns b × n, at most Max.
 func (b Bytes) Times(n uint64) Bytes {
 	if hi, lo := bits.Mul64(uint64(b), n); hi == 0 {
 		return Bytes(lo)
@@ -36,9 +38,8 @@ func (b Bytes) Times(n uint64) Bytes {
 	return Max
 }
 
-// Human returns b for a sentence: "512 MiB", "1.5 GiB", "17 bytes", "max". A
-// figure with a point is rounded down, so that two of them may look equal; files
-// and JSON carry exact bytes.
+// Human returns b for a sentence: "512 MiB", "1.5 GiB", "17 bytes", "max". A value with a decimal point is rounded down, so that two
+// different values may look equal. Files and JSON have exact bytes.
 func (b Bytes) Human() string {
 	if b == Max {
 		return "max"
@@ -62,8 +63,7 @@ func (b Bytes) Human() string {
 	return text + " " + units[i]
 }
 
-// Exact is Human where that loses nothing, else the bytes with Human behind them:
-// "3317760 bytes (3.1 MiB)".
+// Exact returns b for a sentence without loss: as Human, or "3317760 bytes (3.1 MiB)".
 func (b Bytes) Exact() string {
 	unit := Bytes(1)
 	for b/unit >= 1024 {

@@ -5,8 +5,10 @@ import (
 	"strings"
 )
 
-// InCgroup reports whether a path is that of a cgroup, or lies below it. Both are paths of cgroup v2, as
-// /proc/PID/cgroup has them; what is outside of the daemon's cgroup namespace is in the root.
+// This file compares paths of cgroups. The package arbiter and the daemon call it.
+
+// InCgroup reports whether the path at is that of the cgroup of, or below it. Both are paths of cgroup v2 as in /proc/PID/cgroup. A path
+// outside the daemon's cgroup namespace counts as the root.
 func InCgroup(at, of string) bool {
 	if of == "/" {
 		return true
@@ -15,7 +17,7 @@ func InCgroup(at, of string) bool {
 	return ok && (rest == "" || rest[0] == '/')
 }
 
-// CgroupOf is the cgroup of a process by the path that is known: "/" where that is none below the root as the daemon sees it.
+// CgroupOf returns the cgroup of a process from its path. It is "/" if the path is unknown or not below the root that the daemon sees.
 func CgroupOf(at string) string {
 	if !strings.HasPrefix(at, "/") || path.Clean(at) != at || InCgroup(at, "/..") {
 		return "/"

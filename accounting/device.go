@@ -7,17 +7,17 @@ import (
 
 // This file names devices by their indices. Tables, files and messages use these names.
 
-// VendorCPU is the vendor of the processor: a device with the machine's memory, and no GPU.
+// VendorCPU is the vendor of the processor: a device that is not a GPU, with the machine's memory.
 const VendorCPU = "cpu"
 
-// MaxGPUs bounds the GPUs of a machine; further ones are left out.
+// MaxGPUs is the largest number of GPUs of a machine; further GPUs are ignored.
 const MaxGPUs = 64
 
-// ProcessorIndex is the processor's index inside gpuarb. It is larger than that of any GPU, so that a GPU that comes late
-// finds an index free. Users are shown [IndexName] and [IndexNumber] instead.
+// ProcessorIndex is the index of the processor inside gpuarb. It is larger than the index of any GPU, so that a GPU that is found later
+// gets a free index. Users see [IndexName] and [IndexNumber] instead.
 const ProcessorIndex = MaxGPUs
 
-// IndexName returns how files and tables name the device with an index: "0", "cpu".
+// IndexName returns the name of a device in files and tables: "0", "cpu".
 func IndexName(index int) string {
 	if index == ProcessorIndex {
 		return VendorCPU
@@ -25,7 +25,7 @@ func IndexName(index int) string {
 	return strconv.Itoa(index)
 }
 
-// IndexNumber returns the index of a device in JSON: −1 for the processor.
+// IndexNumber returns the index of a device in JSON; −1: the processor.
 func IndexNumber(index int) int {
 	if index == ProcessorIndex {
 		return -1
@@ -33,7 +33,7 @@ func IndexNumber(index int) int {
 	return index
 }
 
-// DeviceName returns the name that messages give a device: "GPU 2", or "the processor".
+// DeviceName returns the name of a device in messages: "GPU 2", or "the processor".
 func DeviceName(index int, processor bool) string {
 	if processor {
 		return "the processor"
@@ -41,13 +41,13 @@ func DeviceName(index int, processor bool) string {
 	return fmt.Sprintf("GPU %d", index)
 }
 
-// TotalFrom says where a device's total memory comes from.
+// TotalFrom is the source of a device's total memory.
 type TotalFrom string
 
-// The sources, in the order in which they count: the first that tells the total.
+// Sources of the total memory. The first one that has it counts.
 const (
 	FromConfiguration TotalFrom = "configuration" // memory in a [[device]]
-	FromDriver        TotalFrom = "driver"        // NVML, DRM; of the processor the kernel
-	FromProbe         TotalFrom = "probe"         // a process of the daemon's asked CUDA
-	FromMachine       TotalFrom = "machine"       // half of the machine's memory, because no source tells
+	FromDriver        TotalFrom = "driver"        // NVML or DRM; for the processor the kernel
+	FromProbe         TotalFrom = "probe"         // a child process of the daemon that asked CUDA
+	FromMachine       TotalFrom = "machine"       // half of the machine's memory, because no other source has it
 )

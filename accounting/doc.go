@@ -1,20 +1,18 @@
-// Package accounting is the ledger: devices, budgets, leases, and who holds how
-// many bytes of what. It is pure sums: no I/O, no clock, no goroutine, no policy
-// of who should get what, and no word of CUDA. It imports nothing of this module.
+// Package accounting is the ledger: it counts which lease holds how many bytes and streams of which device, and checks limits. Its main
+// type is [Ledger]. It only computes sums: it does no I/O, has no clock and no goroutine, and does not know CUDA or decide which request
+// comes first. It imports no other package of this module.
 //
-// A lease charges a chain of budgets (its process's, its job's, one shared by a
-// user or a cgroup); each budget has, on each device, a memory.min that is
-// reserved for it and a memory.max that it may not pass. Leases, budgets on a device
-// and the device are nodes of one tree; a node sums up each amount (bytes, streams), and
-// whether it has room is one function of its sums. The invariants that hold after every
-// operation:
+// A lease is charged to a chain of budgets: that of its process, that of its job, and a budget shared by a user or a cgroup. On each
+// device, each budget has a memory.min that is reserved for it and a memory.max that it may not exceed. Leases, budgets on a device, and
+// the device itself are nodes of one tree. Each node has the sum of each amount (bytes, streams), and one function of these sums says
+// whether it has room. Invariants after every operation:
 //
-//   - I1: per lease, granted ≤ memory.max of every budget above it, or the
-//     budget is over and its sum only falls;
-//   - I2: per device, the commitment (for each root budget the larger of what it
-//     holds and its memory.min) ≤ capacity, or nothing is granted beyond memory.min.
+//   - I1: for each lease, the granted bytes are at most the memory.max of every budget above it, or the
+//     budget exceeds its limit and its sum only falls.
+//   - I2: for each device, the commitment is at most the capacity, or nothing is granted above memory.min.
+//     The commitment is the sum over root budgets of what each holds, or its memory.min if that is larger.
 //
-// Nothing here is safe for concurrent use: the daemon's one lock owns it.
+// Nothing in this package is safe for concurrent use: the daemon's lock guards it.
 //
 // docs/glossary.md explains the terms.
 package accounting

@@ -2,10 +2,11 @@ package accounting
 
 import "fmt"
 
-// This file opens leases, and reads and sets what is known of them. reserve.go changes what they hold, and closes them.
+// This file opens leases, and reads and sets their attributes. reserve.go changes what leases hold, and closes them. Package arbiter calls
+// this file.
 
-// OpenLease opens a lease that holds nothing in what embeds it. A streamsMax below 1 becomes 1.
-// ErrNoDevice when there is no such device.
+// OpenLease opens a lease that holds nothing, in the Lease that h embeds. A streamsMax below 1 counts as 1. ErrNoDevice: the device does
+// not exist.
 func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) error {
 	if err := l.Probe(h, b, device); err != nil {
 		return err
@@ -21,9 +22,8 @@ func (l *Ledger) OpenLease(h Holder, b *Budget, device int, streamsMax int) erro
 
 func (s *Lease) lease() *Lease { return s }
 
-// Probe has a lease stand for one that could be opened below a budget (nil: of nobody's, charged to
-// the device alone): Check and the like tell what that one would be handed. It is in no list and
-// cannot hold anything. ErrNoDevice when there is no such device.
+// Probe makes the Lease of h stand for one that could be opened below a budget; nil: charged to the device alone. Check and similar methods
+// then show what that lease would be granted. It is in no list and cannot hold anything. ErrNoDevice: the device does not exist.
 func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 	d := l.device(device)
 	if d == nil {
@@ -41,18 +41,17 @@ func (l *Ledger) Probe(h Holder, b *Budget, device int) error {
 	return nil
 }
 
-// Granted returns the bytes handed out to the lease.
+// Granted returns the bytes that were granted to the lease.
 func (s *Lease) Granted() Bytes { return s.held[Memory] - s.charged }
 
-// Charged returns the bytes that count against the lease's budgets without
-// having been handed out.
+// Charged returns the bytes that count against the lease's budgets without having been granted.
 func (s *Lease) Charged() Bytes { return s.charged }
 
-// Away returns the bytes handed out to the lease that do not count against its device.
+// Away returns the granted bytes that do not count against the device.
 func (s *Lease) Away() Bytes { return s.away }
 
-// SetAway sets how many of the bytes handed out to the lease do not count against its device: managed memory that the device does
-// not hold now. A larger n counts as all that was handed out.
+// SetAway sets how many granted bytes do not count against the device: managed memory that the device does not hold now. An n above the
+// granted bytes counts as all of them.
 func (s *Lease) SetAway(n Bytes) {
 	n = min(n, s.Granted())
 	was := s.away
@@ -60,13 +59,13 @@ func (s *Lease) SetAway(n Bytes) {
 	s.shift(Present, was, n)
 }
 
-// SetOverhead sets how many bytes of its device a lease takes beside its memory, whatever the limits say.
+// SetOverhead sets how many bytes of its device a lease takes in addition to its memory. It does not check limits.
 func (s *Lease) SetOverhead(n Bytes) { s.shift(Overhead, n, s.held[Overhead]) }
 
-// Budget returns the budget that the lease charges first.
+// Budget returns the innermost budget of the lease.
 func (s *Lease) Budget() *Budget { return s.tree.to.budget }
 
-// Max returns the smallest memory.max above the lease; Max where there is none.
+// Max returns the smallest memory.max above the lease; accounting.Max: there is none.
 func (s *Lease) Max() Bytes {
 	least := Max
 	for at := range s.above(Memory) {
@@ -85,7 +84,7 @@ func (s *Lease) Min() (most Bytes) {
 	return most
 }
 
-// Over reports that a budget above the lease holds more than its limit.
+// Over reports whether a budget above the lease exceeds its limit.
 func (s *Lease) Over() bool {
 	for at := range s.above(Memory) {
 		if at.budget != nil && at.over(Memory) {
@@ -101,8 +100,7 @@ func (s *Lease) Streams() int { return int(s.held[Streams]) }
 // StreamsMax returns how many streams the lease may have.
 func (s *Lease) StreamsMax() int { return int(s.max[Streams]) }
 
-// SetStreamsMax sets how many streams the lease may have; below 1 becomes 1. What
-// it has beyond that it keeps.
+// SetStreamsMax sets how many streams the lease may have; a value below 1 counts as 1. The lease keeps streams above the maximum.
 func (s *Lease) SetStreamsMax(n int) { s.max[Streams] = Bytes(max(1, n)) }
 
 // shift changes how much a lease holds of an amount by add less take, in the lease and in all nodes above it.

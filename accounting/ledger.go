@@ -11,7 +11,7 @@ import (
 // NewLedger returns a ledger without devices.
 func NewLedger() *Ledger { return &Ledger{} }
 
-// AddDevice makes a device known. ErrExists when there is one with that index.
+// AddDevice adds a device. ErrExists: the index is in use.
 func (l *Ledger) AddDevice(index int, capacity Bytes) error {
 	at, found := slices.BinarySearchFunc(l.devices, index, func(d *device, i int) int { return d.index - i })
 	if found {
@@ -23,9 +23,8 @@ func (l *Ledger) AddDevice(index int, capacity Bytes) error {
 	return nil
 }
 
-// SetCapacity sets how many bytes of a device there are to commit. It may fall
-// below what is committed: then nothing is granted beyond memory.min until the
-// commitment has fallen too. ErrNoDevice when there is no such device.
+// SetCapacity sets how many bytes of a device can be committed. If the capacity falls below what is committed, nothing is granted above
+// memory.min until the commitment has fallen too. ErrNoDevice: the device does not exist.
 func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 	d := l.device(index)
 	if d == nil {
@@ -38,7 +37,7 @@ func (l *Ledger) SetCapacity(index int, capacity Bytes) error {
 	return nil
 }
 
-// Device returns a device's sums; the zero Account for one that is not there.
+// Device returns the sums of a device; the zero Account if the device does not exist.
 func (l *Ledger) Device(index int) Account {
 	d := l.device(index)
 	if d == nil {
@@ -50,8 +49,7 @@ func (l *Ledger) Device(index int) Account {
 	}
 }
 
-// Leases yields the leases on a device. The ledger must not change meanwhile
-// except by Reserve and Release.
+// Leases yields the leases on a device. During the iteration only Reserve and Release may be called.
 func (l *Ledger) Leases(index int) iter.Seq[Holder] {
 	return func(yield func(Holder) bool) {
 		d := l.device(index)

@@ -2,8 +2,8 @@ package accounting
 
 import "iter"
 
-// This file has the sums of the tree. Each change of a node's sums is added to the nodes above it at once, so that a check reads only
-// the nodes on the way up. reserve.go checks and changes what leases hold, budget.go links the nodes.
+// This file has the sums of the tree. A change of a node's sums is added to all nodes above it at once, so that a check reads only the
+// nodes on the way up. reserve.go changes what leases hold, and budget.go links the nodes.
 
 // limitedAmount returns the amount of memory that a budget limits; nil stands for the device.
 func limitedAmount(b *Budget) Amount {
@@ -13,7 +13,7 @@ func limitedAmount(b *Budget) Amount {
 	return Memory
 }
 
-// unbounded returns limits that bound nothing.
+// unbounded returns limits that limit nothing.
 func unbounded() (all Amounts) {
 	for k := range all {
 		all[k] = Max
@@ -23,10 +23,10 @@ func unbounded() (all Amounts) {
 
 func (a *node) contribution(k Amount) contribution { return contribution{a.held[k], a.commit(k)} }
 
-// commit returns the part of a node's claim that includes reservations: its load or its own reservation, whichever is more.
+// commit returns the part of a node's contribution that includes reservations: its load, or its own reservation if that is larger.
 func (a *node) commit(k Amount) Bytes { return max(a.load[k], a.reserve(k)) }
 
-// reserve returns the reservation of a node that is in force: never more than the node may hold, and 0 for a cap.
+// reserve returns the reservation in force of a node: at most what the node may hold, and 0 for a cap.
 func (a *node) reserve(k Amount) Bytes {
 	switch {
 	case k == Streams || a.budget != nil && a.budget.isCap:
@@ -37,7 +37,7 @@ func (a *node) reserve(k Amount) Bytes {
 	return min(a.min, a.max[Memory], mostBytes)
 }
 
-// most returns the most of an amount that a node may hold. For the memory of a device it is the capacity less the load of Beside.
+// most returns the most of an amount that a node may hold. For the memory of a device this is the capacity less the load of Overhead.
 func (a *node) most(k Amount) Bytes {
 	if k == Present {
 		return a.max[k].Less(a.load[Overhead])
@@ -45,19 +45,20 @@ func (a *node) most(k Amount) Bytes {
 	return a.max[k]
 }
 
-// unusedReserve returns the part of a's reservation that its load has not used up. That much can be added to its load before its claim grows.
+// unusedReserve returns the part of a's reservation that its load does not use. That much can be added to its load before its contribution
+// grows.
 func (a *node) unusedReserve(k Amount) Bytes { return a.reserve(k).Less(a.load[k]) }
 
-// over reports that a holds more than it may.
+// over reports whether a holds more than its limit.
 func (a *node) over(k Amount) bool { return a.held[k] > a.max[k] }
 
-// replace changes the claim of a kid from was to now, in the sums of this node and of all nodes above it.
+// replace changes the contribution of a child from was to now, in the sums of this node and of all nodes above it.
 func (a *node) replace(k Amount, was, now contribution) {
 	if was == now {
 		return
 	}
 	if a.held[k]+now.held < was.held || a.load[k]+now.load < was.load {
-		panic("accounting: a sum fell below zero") // going on would hand out memory that is not there
+		panic("accounting: a sum fell below zero") // continuing would grant memory that does not exist
 	}
 	before := a.contribution(k)
 	a.held[k] += now.held - was.held
@@ -65,7 +66,7 @@ func (a *node) replace(k Amount, was, now contribution) {
 	a.propagate(k, before)
 }
 
-// propagate passes a change of a's claim, which was another one before, on to the nodes at which a counts.
+// propagate passes a change of a's contribution, which was was before, to the nodes at which a counts.
 func (a *node) propagate(k Amount, was contribution) {
 	now := a.contribution(k)
 	if a.tree.to != nil {
@@ -76,7 +77,7 @@ func (a *node) propagate(k Amount, was contribution) {
 	}
 }
 
-// link makes a count at the node to. by is the field of a that stores the link; it must be empty.
+// link makes a count at the node to. The link is stored in by, an empty field of a.
 func (a *node) link(by *link, to *node) {
 	*by = link{to, len(to.kids)}
 	to.kids = append(to.kids, a)
@@ -104,7 +105,7 @@ func (a *node) unlink(by *link) {
 	by.to = nil
 }
 
-// linkTo returns the link by which a counts at another node; nil: a does not count there.
+// linkTo returns the link by which a counts at to; nil: a does not count there.
 func (a *node) linkTo(to *node) *link {
 	if a.tree.to == to {
 		return &a.tree
@@ -117,9 +118,9 @@ func (a *node) linkTo(to *node) *link {
 	return nil
 }
 
-// room returns the most of an amount that the limit of a lets through, if slack of the request lies in reservations below a. The load of a counts
-// that part already, so that it passes. If more is promised below a budget than the budget may hold, the part passes only as far as
-// the bytes that are held leave room. A device keeps its promises even if its capacity has shrunk since, because it had the room when it made them.
+// room returns the most of an amount that the limit of a allows. slack of the request lies in reservations below a; the load of a already
+// includes that part, so that it passes. If more is reserved below a budget than the budget may hold, that part passes only as far as the
+// held bytes leave room. A device keeps its reservations even if its capacity has shrunk since, because it had the room when it made them.
 func (a *node) room(k Amount, slack Bytes) Bytes {
 	most := a.most(k)
 	if a.load[k] > most && a.budget != nil {
@@ -128,13 +129,13 @@ func (a *node) room(k Amount, slack Bytes) Bytes {
 	return slack.Plus(most.Less(a.load[k]))
 }
 
-// limits reports whether a limits an amount. Budgets limit Memory, devices Present and Beside, and both limit Streams.
+// limits reports whether a limits an amount. Budgets limit Memory, devices limit Present and Overhead, and both limit Streams.
 func (a *node) limits(k Amount) bool {
 	return k == Streams || k == limitedAmount(a.budget) || k == Overhead && a.budget == nil
 }
 
-// above yields the limits at which a charge of a counts, the narrower ones first, each with how much of the charge lies in reservations
-// between a and that limit. The device comes last, but for a lease's own limit, which only keeps its sum below 2^64.
+// above yields the limits at which a charge of a counts, the narrower ones first, each with the part of the charge that lies in
+// reservations between a and that limit. The device comes last. For a lease, its own limit follows, which only keeps its sum below 2^64.
 func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	return func(yield func(*node, Bytes) bool) {
 		var slack Bytes
@@ -157,13 +158,13 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 	}
 }
 
-// Growth returns by how many bytes the load of a budget above a (nil: of the device) grows if a claims n bytes more. Bytes that
-// lie in reservations below that budget add nothing.
+// Growth returns by how many bytes the load of a budget above a (nil: of the device) grows if a holds n bytes more. Bytes that lie in
+// reservations below that budget add nothing.
 func (a *node) Growth(n Bytes, budget *Budget) Bytes {
 	return a.grows(limitedAmount(budget), n, budget)
 }
 
-// grows returns the same as Growth, for any amount.
+// grows is Growth for any amount.
 func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
 	for at, slack := range a.above(k) {
 		if at.budget == budget {
@@ -173,7 +174,7 @@ func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
 	return 0
 }
 
-// pathTo yields the nodes of the tree between a and the node to, at which a counts. It leaves caps out, because they reserve nothing.
+// pathTo yields the nodes of the tree from a up to the node to, without to. Caps are omitted, because they reserve nothing.
 func (a *node) pathTo(to *node) iter.Seq[*node] {
 	return func(yield func(*node) bool) {
 		for a = a.tree.to; a != nil && a != to; a = a.tree.to {
@@ -184,7 +185,7 @@ func (a *node) pathTo(to *node) iter.Seq[*node] {
 	}
 }
 
-// leases calls yield for every lease at or below a, until it returns false.
+// leases calls yield for each lease at or below a, until yield returns false.
 func (a *node) leases(yield func(Holder) bool) bool {
 	if a.holder != nil {
 		return yield(a.holder)
@@ -197,7 +198,7 @@ func (a *node) leases(yield func(Holder) bool) bool {
 	return true
 }
 
-// reserved returns the bytes that are reserved for a node: its own memory.min or the sum of those below it, whichever is more.
+// reserved returns the bytes that are reserved for a node: its own memory.min, or the sum of the reservations below it if that is larger.
 func (a *node) reserved() (below Bytes) {
 	for _, kid := range a.kids {
 		below = below.Plus(kid.reserved())

@@ -2,37 +2,37 @@ package accounting
 
 import "iter"
 
-// This file changes what leases hold, and checks that against the limits above them. node.go has the sums of the tree, budget.go the limits.
-// The arbiter calls all of it under the daemon's lock.
+// This file checks requests against limits, and changes what leases hold. node.go has the sums of the tree, and budget.go the limits.
+// Package arbiter calls this file under the daemon's lock.
 
-// Refusal is a limit that has no room for a request, with its figures. Limits are checked from the lease's own budget up to the device, the
-// caps of a budget before the budget above it.
+// Refusal is a limit that has no room for a request, with its figures. Limits are checked from the lease's own budget up to the device. The
+// caps of a budget come before the budget above it.
 type Refusal struct {
 	Amount    Amount // Streams or Memory
 	Device    int
 	Budget    *Budget // nil: the device itself
 	Requested Bytes
-	Remaining Bytes // the most that this limit would have let through
+	Remaining Bytes // most that this limit would have allowed
 	Limit     Bytes // memory.max of the budget, or the device's capacity
-	Short     Bytes // bytes that must be released below this limit for the request to pass; Max: at least that many
+	Short     Bytes // bytes that must be released below this limit before the request fits; Max: at least that many
 
 	at       *node
-	by       Amount          // the amount that the limit bounds: Streams, Memory or Present
-	heldOnly bool            // the limit counts only what is held, not what is reserved
-	path     []step          // the nodes from the lease up to the limit, with what the request adds to each
-	yielded  map[*node]Bytes // bytes below each node of which Yield was asked so far
+	by       Amount          // amount that the limit bounds: Streams, Memory or Present
+	heldOnly bool            // the limit counts only held bytes, and not reserved ones
+	path     []step          // nodes from the lease up to the limit, with what the request adds to each
+	yielded  map[*node]Bytes // for each node the bytes below it that earlier calls of Yield have counted
 }
 
-// step is how much a request adds to the load of one node.
+// step is a node with the amount that a request adds to its load.
 type step struct {
 	at    *node
 	delta Bytes
 }
 
-// Reserve adds amounts to what a lease holds, or returns the limit that refuses them and changes nothing. It grants them if
-// no budget above the lease comes to hold or promise more than its Max, and the sum promised on the device stays within
-// its capacity or does not grow. Inside a memory.min that sum does not grow, so that the request passes even if
-// the capacity has shrunk. The cost depends only on the depth of the tree.
+// Reserve adds amounts to what a lease holds. Or it returns the limit that refuses them, and changes nothing. It grants them if no budget
+// above the lease then holds or reserves more than its Max, and if the sum committed on the device stays within its capacity or does not
+// grow. That sum does not grow inside a memory.min, so that such a request is granted even if the capacity has shrunk. The cost depends
+// only on the depth of the tree.
 func (s *Lease) Reserve(need Amounts) *Refusal {
 	if r := s.Check(need); r != nil {
 		return r
@@ -52,8 +52,8 @@ func (s *Lease) Check(need Amounts) (refused *Refusal) {
 	return nil
 }
 
-// Refusals yields each limit that refuses an amount that a lease needs, from its own budget up to the device. It yields nothing if
-// Reserve would grant the amounts.
+// Refusals yields each limit that refuses an amount that a lease needs, from its own budget up to the device. It yields nothing if Reserve
+// would grant the amounts.
 func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	return func(yield func(*Refusal) bool) {
 		for t := range s.fullLimits(need) {
@@ -64,7 +64,8 @@ func (s *Lease) Refusals(need Amounts) iter.Seq[*Refusal] {
 	}
 }
 
-// FullLimits yields the budget of each limit that Refusals would yield, without the figures; nil: the limit is the device's, or the lease's own.
+// FullLimits yields the budget of each limit that Refusals would yield, without the figures. nil stands for a limit of the device, or of
+// the lease itself.
 func (s *Lease) FullLimits(need Amounts) iter.Seq2[Amount, *Budget] {
 	return func(yield func(Amount, *Budget) bool) {
 		for t := range s.fullLimits(need) {
@@ -86,7 +87,7 @@ func (s *Lease) Room() Bytes {
 	return left
 }
 
-// Available returns by how many bytes the load of a budget on a device (nil: of the device itself) may grow now.
+// Available returns by how many bytes the load of a budget on a device (nil: of the device) may grow now.
 func (l *Ledger) Available(b *Budget, device int) Bytes {
 	if b != nil {
 		return b.on(device).room(Memory, 0)
@@ -101,8 +102,8 @@ func (l *Ledger) Available(b *Budget, device int) Bytes {
 type fullLimit struct {
 	amount    Amount
 	at        *node
-	slack     Bytes // part of the request that lies in reservations below the limit, and so is counted there already
-	remaining Bytes // the most that the limit would let through
+	slack     Bytes // part of the request that lies in reservations below the limit, which the limit already counts
+	remaining Bytes // most that the limit would allow
 }
 
 // fullLimits yields the limits that have too little room for the amounts that a lease needs.
@@ -121,7 +122,7 @@ func (s *Lease) fullLimits(need Amounts) iter.Seq[fullLimit] {
 	}
 }
 
-// MinGrowth is [Lease.Growth] for a budget whose memory.min is raised to min.
+// MinGrowth returns by how many bytes the load of above (nil: of the device) grows if the memory.min of b is raised to min.
 func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Bytes {
 	d := l.device(device)
 	if d == nil {
@@ -131,7 +132,7 @@ func (l *Ledger) MinGrowth(b *Budget, device int, min Bytes, above *Budget) Byte
 	return a.Growth(a.raised(limitedAmount(above), min), above)
 }
 
-// OverheadGrowth returns by how many bytes the sum of Beside on a device grows if a budget has n bytes of Beside reserved there.
+// OverheadGrowth returns by how many bytes the sum of Overhead on a device grows if n bytes of Overhead are reserved for a budget.
 func (l *Ledger) OverheadGrowth(b *Budget, device int, n Bytes) Bytes {
 	d := l.device(device)
 	if d == nil {
@@ -141,7 +142,7 @@ func (l *Ledger) OverheadGrowth(b *Budget, device int, n Bytes) Bytes {
 	return a.grows(Overhead, a.raised(Overhead, n), nil)
 }
 
-// raised returns by how much the claim of a node grows if least of an amount, at most mostBytes, is reserved for it.
+// raised returns by how much the contribution of a node grows if least of an amount is reserved for it. least counts as at most mostBytes.
 func (a *node) raised(k Amount, least Bytes) Bytes {
 	return max(a.load[k], min(least, mostBytes)).Less(a.commit(k))
 }
@@ -165,8 +166,9 @@ func (s *Lease) refuse(t fullLimit, n Bytes) *Refusal {
 	return r
 }
 
-// Yield returns by how many bytes the sum at the limit that refused would fall if s released n bytes, after the releases of which Yield was
-// asked before. Bytes below a reservation that stays promised do not count: leases below one reservation yield less together than each would alone.
+// Yield returns by how many bytes the sum at the refusing limit would fall if s released n bytes, after the releases in earlier calls of
+// Yield. Bytes below a reservation do not count, because they stay reserved. So leases below one reservation can yield less together than
+// the sum of what each would yield alone.
 func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	n = min(n, s.Granted())
 	if r.by == Present {
@@ -190,7 +192,7 @@ func (r *Refusal) Yield(s *Lease, n Bytes) Bytes {
 	return n
 }
 
-// delta returns how much the request that was refused would add to the load of a.
+// delta returns how much the refused request would add to the load of a.
 func (r *Refusal) delta(a *node) Bytes {
 	for _, s := range r.path {
 		if s.at == a {
@@ -200,8 +202,8 @@ func (r *Refusal) delta(a *node) Bytes {
 	return 0
 }
 
-// Force adds n of an amount to what a lease holds, without checking limits: a client holds it already, for example after a restart of the
-// daemon. It returns how much it added: less than n only if the lease would hold more than any lease can.
+// Force adds n of an amount to what a lease holds, without checking limits. It is for amounts that a client holds already, for example
+// after a restart of the daemon. It returns how much it added, which is less than n only if the lease would hold more than any lease can.
 func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	n = min(n, rows[k].most.Less(s.held[k]))
 	s.shift(k, n, 0)
@@ -211,8 +213,9 @@ func (s *Lease) Force(k Amount, n Bytes) Bytes {
 	return n
 }
 
-// Release takes n of an amount back from a lease, at most what the lease holds, and returns how much it took. It takes bytes that are away
-// from the device first: if the client freed bytes on the device instead, the ledger takes too little of the device for free, never too much.
+// Release takes back n of an amount from a lease, at most what the lease holds, and returns how much it took back. It takes bytes that are
+// away from the device first. If the client freed bytes on the device instead, the ledger counts too little of the device as free, and
+// never too much.
 func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	has := s.held[k]
 	if k == Memory {
@@ -228,8 +231,8 @@ func (s *Lease) Release(k Amount, n Bytes) Bytes {
 	return n
 }
 
-// Charge sets how many bytes count against a lease's budgets and its device although they were never granted, such as overhead. It does
-// not check limits.
+// Charge sets how many bytes count against a lease's budgets and its device without having been granted, such as overhead. It does not
+// check limits.
 func (s *Lease) Charge(n Bytes) {
 	n = min(n, mostBytes-s.Granted())
 	was := s.charged
@@ -239,8 +242,8 @@ func (s *Lease) Charge(n Bytes) {
 	s.shift(Present, n, was)
 }
 
-// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Beside to beside, else the
-// limit that has no room for the difference. An unknown device has no room.
+// CheckMin returns nil if a budget's memory.min on a device can be raised to min and its reservation of Overhead to beside, else the limit
+// that has no room for the difference. An unknown device has no room.
 func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	d := l.device(device)
 	if d == nil {
@@ -263,7 +266,8 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 	return nil
 }
 
-// Overload returns by how much the sum promised on a device exceeds its capacity, as the refusal of a request for 0 bytes; nil: it does not.
+// Overload returns by how much the sum committed on a device exceeds its capacity, as the refusal of a request for 0 bytes. nil: it does
+// not exceed it.
 func (l *Ledger) Overload(index int) *Refusal {
 	d := l.device(index)
 	if d == nil {
@@ -277,7 +281,7 @@ func (l *Ledger) Overload(index int) *Refusal {
 	return &Refusal{Amount: Memory, by: Present, Device: index, Limit: most, Short: short, at: &d.node}
 }
 
-// Clear takes all that a lease holds back, of every amount.
+// Clear takes back everything that a lease holds.
 func (s *Lease) Clear() {
 	s.Charge(0)
 	for k := range nAmounts {
@@ -285,7 +289,7 @@ func (s *Lease) Clear() {
 	}
 }
 
-// Close takes a lease and all that it holds out of the ledger.
+// Close removes a lease, with everything that it holds, from the ledger.
 func (s *Lease) Close() {
 	s.Clear()
 	s.Budget().below--

@@ -10,21 +10,23 @@ import (
 	"strings"
 )
 
-// Size is an amount of device memory as people write it, which may be a share of a device.
-// Max comes first, then a PerMille above 0, then Bytes.
+// This file has sizes as users write them in the configuration, in commands and in files, and parses them. bytes.go has plain byte counts.
+
+// Size is an amount of device memory as users write it: bytes, or a share of a device. If several fields are set, Max counts first, then
+// PerMille, then Bytes.
 type Size struct {
 	Bytes    Bytes
-	PerMille uint32 // of each device
+	PerMille uint32 // share of each device in thousandths; 0: Bytes counts
 	Max      bool   // no limit
 }
 
-// Absolute returns the size of b bytes; [Max] gives no limit.
+// Absolute returns the size of b bytes; [Max]: no limit.
 func Absolute(b Bytes) Size { return Size{Bytes: b, Max: b == Max} }
 
-// IsAbsolute tells an amount of bytes from a share and from no limit.
+// IsAbsolute reports whether s is a number of bytes: not a share, and not "no limit".
 func (s Size) IsAbsolute() bool { return !s.Max && s.PerMille == 0 }
 
-// Of returns the amount on a device of total bytes, rounded down: [Max] for no limit.
+// Of returns the bytes of s on a device of total bytes, rounded down; [Max]: no limit.
 func (s Size) Of(total Bytes) Bytes {
 	switch {
 	case s.Max:
@@ -40,8 +42,8 @@ func (s Size) Of(total Bytes) Bytes {
 	return Bytes(q)
 }
 
-// MoreThan says whether s is surely more than t. A share and a number of bytes can be compared
-// only on a device, and nothing is said of no limit: neither is then more.
+// MoreThan reports whether s is more than t on every device. A share and a number of bytes can be compared only on a given device, and "no
+// limit" with nothing; the result is then false.
 func (s Size) MoreThan(t Size) bool {
 	if s.Max || t.Max || s.IsAbsolute() != t.IsAbsolute() {
 		return false
@@ -49,7 +51,7 @@ func (s Size) MoreThan(t Size) bool {
 	return s.PerMille > t.PerMille || s.Bytes > t.Bytes
 }
 
-// String writes a size as files show it: bytes, "25%", "max".
+// String returns a size as files show it: bytes, "25%", "max".
 func (s Size) String() string {
 	switch {
 	case s.Max:
@@ -60,7 +62,7 @@ func (s Size) String() string {
 	return strconv.FormatUint(uint64(s.Bytes), 10)
 }
 
-// WithUnit is String with the largest unit that divides the bytes: "4GiB". [ParseSize] reads both.
+// WithUnit returns String with the largest unit that divides the bytes: "4GiB". [ParseSize] reads both.
 func (s Size) WithUnit() string {
 	if s.IsAbsolute() && s.Bytes > 0 {
 		for _, unit := range []string{"T", "G", "M", "K"} {
@@ -72,7 +74,7 @@ func (s Size) WithUnit() string {
 	return s.String()
 }
 
-// ParseCount reads a limit of things that are counted, from 1 on: streams, slots.
+// ParseCount parses a limit of a number of things, such as streams or slots. The limit is at least 1.
 func ParseCount(text string) (int, error) {
 	n, err := strconv.ParseUint(text, 10, 31)
 	if err != nil || n == 0 {
@@ -81,23 +83,21 @@ func ParseCount(text string) (int, error) {
 	return int(n), nil
 }
 
-// longestSize bounds the text of a size, so that a mistake stays readable and cheap.
+// longestSize is the longest text of a size in bytes. It keeps errors readable and parsing cheap.
 const longestSize = 40
 
-// perMilleOfAll is a share of a whole device.
+// perMilleOfAll is a whole device as a share.
 const perMilleOfAll = 1000
 
-// units gives the power of two of each unit, upper case, without its "B" or "iB".
+// units has the power of two of each unit. Units are in upper case, without "B" or "iB".
 var units = map[string]uint{"": 0, "K": 10, "M": 20, "G": 30, "T": 40}
 
-// ParseSize reads an amount of device memory: bytes ("4294967296"), a number with a
-// binary unit ("4G", "4GiB", "4096M", "1.5G"), a share of the device ("25%") or
-// "max" for no limit. K, M, G and T are powers of 1024, also as KB, MB, GB and TB;
-// case does not matter, and a space before the unit is allowed. A fraction of a unit is rounded
-// down to whole bytes; a share goes in tenths of a percent. The library reads sizes in its
-// environment the same way (cshim/core/env.c).
+// ParseSize parses an amount of device memory: bytes ("4294967296"), a number with a binary unit ("4G", "4GiB", "4096M", "1.5G"), a share
+// of the device ("25%"), or "max" for no limit. K, M, G and T are powers of 1024, also as KB, MB, GB and TB. Case does not matter, and a
+// space before the unit is allowed. A fraction of a unit is rounded down to whole bytes. A share has at most one decimal place. The C
+// library parses sizes in its environment in the same way (cshim/core/env.c).
 //
-// The error names the text and what is wrong with it, in one line.
+// The error has the text and what is wrong with it, in one line.
 func ParseSize(text string) (Size, error) {
 	size, err := parseSize(strings.TrimSpace(text))
 	if err != nil {
@@ -136,7 +136,7 @@ func parseSize(text string) (Size, error) {
 	return Size{Bytes: bytes}, err
 }
 
-// parseDecimal reads digits, which may have a point between them.
+// parseDecimal parses digits, which may have a decimal point between them.
 func parseDecimal(number string) (*big.Rat, error) {
 	whole, fraction, dotted := strings.Cut(number, ".")
 	if whole == "" || (dotted && fraction == "") || strings.Contains(fraction, ".") {
@@ -157,7 +157,7 @@ func share(percent *big.Rat) (Size, error) {
 	case !n.IsInt():
 		return Size{}, errors.New("a share goes in steps of 0.1%")
 	}
-	return Size{PerMille: uint32(n.Num().Uint64())}, nil // 0, nothing of any device: an absolute zero
+	return Size{PerMille: uint32(n.Num().Uint64())}, nil // a share of 0 is 0 bytes on every device
 }
 
 func absolute(n *big.Rat, unit string) (Bytes, error) {
@@ -176,13 +176,13 @@ func absolute(n *big.Rat, unit string) (Bytes, error) {
 	return Bytes(bytes.Uint64()), nil
 }
 
-// unitShift gives the power of two that a unit stands for.
+// unitShift returns the power of two of a unit.
 func unitShift(unit string) (uint, error) {
 	letter := strings.ToUpper(unit)
 	for _, suffix := range []string{"IB", "B"} {
 		if rest, cut := strings.CutSuffix(letter, suffix); cut {
 			if letter = rest; letter == "" && suffix == "IB" {
-				letter = unit // "iB" alone is no unit
+				letter = unit // "iB" alone is not a unit
 			}
 			break
 		}

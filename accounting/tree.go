@@ -2,66 +2,65 @@ package accounting
 
 import "errors"
 
-// This file has the types of the ledger: the ledger, its devices, budgets and leases, and the nodes and links of the tree that they form. They
-// know each other in a circle, so that they lie in one file. node.go has the sums of the tree; ledger.go, budget.go and lease.go open, close and read
-// devices, budgets and leases; reserve.go checks and changes what leases hold.
+// This file has the types of the ledger: the ledger, devices, budgets and leases, and the nodes and links of the tree that they form. The
+// types refer to each other, so that they are all in this file. node.go has the sums of the tree. ledger.go, budget.go and lease.go open,
+// close and read devices, budgets and leases. reserve.go checks requests and changes what leases hold.
 
-// Ledger holds devices, a forest of budgets, and leases. Make one with NewLedger.
-// Not safe for concurrent use. Budgets and leases belong to the ledger that opened
-// them; using one after it was closed is the caller's mistake.
+// Ledger has the devices, a forest of budgets, and the leases. NewLedger makes one. It is not safe for concurrent use. Budgets and leases
+// belong to the ledger that opened them, and must not be used after they were closed.
 type Ledger struct {
-	// Freed is called after a change that may make room: bytes went back, or a limit was raised. It may be nil.
+	// Freed is called after a change that may make room: bytes were released, or a limit was raised. nil: no call is made.
 	Freed func()
 
 	devices []*device // by index
 }
 
-// device is one device's account.
+// device is the account of one device.
 type device struct {
 	node
 	ledger  *Ledger
 	index   int
-	charged Bytes // Σ of leases' charged
+	charged Bytes // sum of charged of the leases
 	leases  []Holder
 }
 
-// Budget is a part of the tree of limits: on each device it has a node, with limits and sums of its own.
+// Budget is a part of the tree of limits. On each device it has a node with its own limits and sums.
 type Budget struct {
-	Owner any // the caller's data, which the ledger does not read
+	Owner any // data of the caller, which the ledger does not read
 
 	up    *Budget   // parent in the tree; nil: a root
-	caps  []*Budget // caps, outside the tree, at which its sums count as well; the narrower ones first
+	caps  []*Budget // caps outside the tree at which the sums count too; the narrower ones first
 	isCap bool
-	nodes []*node // one for each device touched
+	nodes []*node // a node for each device that the budget was used on
 	below int     // number of budgets and leases directly below
 }
 
-// Lease is what one client holds on one device, charged to a budget and to all above it. Its
-// caller embeds it in what else it knows of the lease.
+// Lease is the account of one client on one device. It is charged to a budget and to all budgets above it. The caller embeds it in its own
+// type.
 type Lease struct {
 	node
-	charged Bytes // of the memory that is held: not handed out
-	away    Bytes // part of what was handed out: managed memory that the device does not hold now
+	charged Bytes // part of the held memory that was not granted
+	away    Bytes // part of the granted memory that the device does not hold now (managed memory)
 	pos     int   // in dev.leases
 }
 
-// Holder is what embeds a Lease. The ledger hands it back wherever it yields leases.
+// Holder is a type that embeds a Lease. The ledger yields Holders when it yields leases.
 type Holder interface{ lease() *Lease }
 
-// node is a place in the tree where amounts are summed up and limited: a lease, a budget on a device, a cap on a device, or the device itself. Its
-// sums count at its parent in the tree, up to the device, and at the caps that it is linked to. A cap counts at no other node.
+// node is a place in the tree where amounts are summed and limited: a lease, a budget on a device, a cap on a device, or the device itself.
+// Its sums count at its parent in the tree, up to the device, and at its caps. A cap counts at no other node.
 type node struct {
-	budget *Budget // nil: a lease, or a device
-	holder Holder  // of a lease
+	budget *Budget // nil: the node is a lease or a device
+	holder Holder  // the lease, if the node is one; else nil
 	dev    *device
 
-	max         Amounts // the most that may be held
-	min         Bytes   // memory that is reserved, used or not
-	minOverhead Bytes   // part of Beside that is reserved, used or not
-	held        Amounts // what the leases at or below this node hold
-	load        Amounts // sum of what the kids claim; of a lease, what it holds
+	max         Amounts // most that may be held
+	min         Bytes   // reserved memory, used or not
+	minOverhead Bytes   // reserved part of Overhead, used or not
+	held        Amounts // amounts that the leases at or below this node hold
+	load        Amounts // sum of the contributions of the kids; for a lease, what it holds
 
-	tree link    // to the budget above, or the device
+	tree link    // to the budget above, or to the device
 	caps []link  // to the caps, the narrower ones first
 	kids []*node // nodes that count here
 }
@@ -69,24 +68,24 @@ type node struct {
 // link is the edge from a node to a node at which it counts.
 type link struct {
 	to  *node // nil: none
-	pos int   // index among the kids of to
+	pos int   // index in kids of to
 }
 
-// contribution is the amount that a node adds to the sums of the nodes at which it counts: held to their held, and load, which includes
-// reservations, to their load.
+// contribution is added by a node to the sums of the nodes at which it counts: held to their held, and load, which includes reservations,
+// to their load.
 type contribution struct{ held, load Bytes }
 
-// Account is the sum of a device or of a budget on a device, in bytes.
+// Account has the sums of a device, or of a budget on a device, in bytes.
 type Account struct {
-	Limit     Bytes // the device's capacity less Beside, or memory.max
-	Granted   Bytes // handed out (devices only; 0 for budgets)
-	Held      Bytes // handed out and charged; a device's without the managed memory that it does not hold now
-	Committed Bytes // what is held or promised: never less than Held
-	Overhead  Bytes // what the device lacks beside that, or will lack: held or reserved
-	Streams   int   // devices only
+	Limit     Bytes // capacity of the device less Overhead, or memory.max of the budget
+	Granted   Bytes // granted bytes; 0 for budgets
+	Held      Bytes // granted and charged bytes; for a device without managed memory that it does not hold now
+	Committed Bytes // held or reserved bytes: at least Held
+	Overhead  Bytes // bytes of Overhead held or reserved
+	Streams   int   // number of streams; 0 for budgets
 }
 
-// Errors of the ledger. They come wrapped in what was concerned.
+// Errors of the ledger. They are wrapped in an error that names the object.
 var (
 	ErrNoDevice = errors.New("no such device")
 	ErrExists   = errors.New("exists already")
@@ -94,14 +93,14 @@ var (
 	ErrCycle    = errors.New("a budget cannot be above itself")
 )
 
-// notifyFreed calls Eased.
+// notifyFreed calls Freed.
 func (l *Ledger) notifyFreed() {
 	if l.Freed != nil {
 		l.Freed()
 	}
 }
 
-// device returns the device with that index, or nil. There are few: no map.
+// device returns the device with an index, or nil.
 func (l *Ledger) device(index int) *device {
 	for _, d := range l.devices {
 		if d.index == index {

@@ -223,7 +223,7 @@ type session struct {
 	pending   bool              // the reservation is not made yet: the session waits to start, or was restored without reservation
 }
 
-// lease is what a session holds on a device. The embedded ledger lease has its bytes and streams.
+// lease has the holdings of a session on a device. The embedded ledger lease has its bytes and streams.
 type lease struct {
 	accounting.Lease
 	id           LeaseID

@@ -6,10 +6,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file has the calls of the daemon about a waiting request: its place, its owner, and its cancellation.
+// This file has the daemon's calls about a waiting request: its place, its process, and its cancellation. refuse.go does the work.
 
-// Place returns the place of a waiting request, which the daemon records so that the request gets it again after a restart. The zero Place: the
-// ticket does not wait.
+// Place returns the place of a waiting request. The daemon records it, so that the request keeps its place over a restart. The zero Place
+// means that the ticket does not wait.
 func (a *Arbiter) Place(id TicketID) Place {
 	if t := a.tickets[id]; t != nil {
 		return t.place
@@ -17,7 +17,7 @@ func (a *Arbiter) Place(id TicketID) Place {
 	return Place{}
 }
 
-// Owner returns the process that a waiting ticket belongs to; for a job's ticket the job's runner. False: the ticket does not wait.
+// Owner returns the process of a waiting ticket; for the ticket of a job, the runner. False: the ticket does not wait.
 func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	t := a.tickets[id]
 	if t == nil {
@@ -26,7 +26,7 @@ func (a *Arbiter) Owner(id TicketID) (of rules.Process, waits bool) {
 	return *t.process(), true
 }
 
-// Cancel takes a ticket out of the queue and refuses it with a reason. False: it does not wait.
+// Cancel refuses a waiting ticket with a reason. False: the ticket does not wait.
 func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 	t := a.tickets[id]
 	if t == nil {
@@ -37,8 +37,8 @@ func (a *Arbiter) Cancel(now time.Time, id TicketID, why Reason) bool {
 	return true
 }
 
-// CancelAll cancels the tickets of a list that wait, and returns how many did. It runs one cycle after all are cancelled, so that none of them is
-// granted what the others leave. As in CancelJob, requests of their jobs for which there was no place are refused when their clients ask again.
+// CancelAll cancels those tickets of ids that wait, and returns their number. It runs one cycle after all are cancelled, so that none of
+// them is granted what the others release. As in CancelJob, requests outside the queue are refused when their clients ask again.
 func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	for _, id := range ids {
 		if t := a.tickets[id]; t != nil {
@@ -51,8 +51,8 @@ func (a *Arbiter) CancelAll(now time.Time, ids []TicketID, why Reason) (n int) {
 	return n
 }
 
-// CancelJob cancels all tickets of a job and its processes, and returns how many there were. Requests for which there was no place in the
-// queue are refused when their clients ask again.
+// CancelJob cancels all tickets of a job and its processes, and returns their number. Requests that found no place in the queue are refused
+// when their clients ask again.
 func (a *Arbiter) CancelJob(now time.Time, id JobID) int {
 	j := a.jobs[id]
 	if j == nil {

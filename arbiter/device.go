@@ -8,9 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/permit"
 )
 
-// This file finds devices, and says how many bytes and slots each has by its rule, its live limits and the configuration.
+// This file finds devices, and computes their bytes and slots from their rule, live limits and the configuration. devices.go has the
+// daemon's calls.
 
-// device returns the device with that index, or nil.
+// device returns the device with an index, or nil.
 func (a *Arbiter) device(index int) *device {
 	for _, d := range a.devices {
 		if d.Index == index {
@@ -20,18 +21,18 @@ func (a *Arbiter) device(index int) *device {
 	return nil
 }
 
-// grantable is the most that could ever be granted there, in bytes.
+// grantable returns the most bytes of a device that can ever be granted.
 func (d *device) grantable() accounting.Bytes { return d.Total.Less(d.reserve()) }
 
-// reserve is what is never granted to anybody.
+// reserve returns the bytes of a device that are never granted.
 func (d *device) reserve() accounting.Bytes { return min(d.rule.Reserve.Of(d.Total), d.Total) }
 
-// divided reports whether MIG has made instances of a device, which programs see in its place.
+// divided reports whether a device has MIG instances, which programs see in its place.
 func (a *Arbiter) divided(of *device) bool {
 	return slices.ContainsFunc(a.devices, func(d *device) bool { return d.Parent != nil && *d.Parent == of.Index && !d.lost })
 }
 
-// Total is how many bytes a device has, as the configuration has it; 0 for one that is not known.
+// Total returns the bytes of a device, as the configuration sets them; 0 for an unknown device.
 func (a *Arbiter) Total(index int) accounting.Bytes {
 	if d := a.device(index); d != nil {
 		return d.Total
@@ -39,14 +40,14 @@ func (a *Arbiter) Total(index int) accounting.Bytes {
 	return 0
 }
 
-// Lost reports whether a device is known, was lost, and has not come back.
+// Lost reports whether a known device was lost and has not come back.
 func (a *Arbiter) Lost(index int) bool {
 	d := a.device(index)
 	return d != nil && d.lost
 }
 
-// DriverDevice is the device on which a driver is counted that computes on the processor: the first of those whose rule
-// names it. False: none does, and it is counted on the processor.
+// DriverDevice returns the device on which allocations of a driver that computes on the processor are counted: the first device whose rule
+// names the driver. False: no rule does, and they are counted on the processor.
 func (a *Arbiter) DriverDevice(name string) (index int, placed bool) {
 	for _, d := range a.devices {
 		if d.IsGPU() && slices.Contains(d.rule.Also, name) {
@@ -56,7 +57,7 @@ func (a *Arbiter) DriverDevice(name string) (index int, placed bool) {
 	return 0, false
 }
 
-// makeLimits makes the limits that a new device has by itself.
+// makeLimits sets up the limits of a new device.
 func (d *device) makeLimits() {
 	for k := range d.permitLimits {
 		d.permitLimits[k] = limit{device: d, kind: limitsPermits}
@@ -64,7 +65,7 @@ func (d *device) makeLimits() {
 	d.ownSlotLimit, d.bytes = limit{device: d, kind: limitsOwnSlots}, limit{device: d}
 }
 
-// configure has a device be as its rule says.
+// configure applies the device's rule of the present policy.
 func (a *Arbiter) configure(d *device) {
 	a.changed()
 	d.rule = a.policy.ForDevice(d.Device)
@@ -74,7 +75,7 @@ func (a *Arbiter) configure(d *device) {
 	}
 }
 
-// slotsMax is slots.max in force; 0 for no limit.
+// slotsMax returns the slots.max in force; 0: no limit.
 func (d *device) slotsMax() int {
 	if most, _, live := d.live.Slots(d.Index); live {
 		return most
@@ -82,7 +83,7 @@ func (d *device) slotsMax() int {
 	return max(0, d.rule.SlotsMax)
 }
 
-// slotsBy is what slots.max comes from.
+// slotsBy returns the setting that slots.max comes from.
 func (d *device) slotsBy() string {
 	_, by, live := d.live.Slots(d.Index)
 	if !live && d.slotsMax() > 0 {
@@ -91,7 +92,7 @@ func (d *device) slotsBy() string {
 	return by
 }
 
-// caps are how many permits of each kind a device has.
+// caps returns how many permits of each kind a device has.
 func (d *device) caps() permit.Caps {
 	if most := d.slotsMax(); most > 0 {
 		return permit.Caps{permit.Slot: most}

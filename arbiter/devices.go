@@ -10,11 +10,11 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the calls of the daemon about devices that come, are lost, do not answer, or answer again.
+// This file has the daemon's calls about devices: a device is found, is lost, stops answering, or answers again. device.go computes their
+// figures.
 
-// AddDevice makes a device known, or known again after it was lost: it has room for new
-// leases, and the lost ones stay so. A device with the index of one that is there replaces
-// its description.
+// AddDevice adds a device, or brings back a lost one. New leases can then be opened on it; its lost leases stay lost. If a device with the
+// same index exists, AddDevice replaces its description.
 func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 	defer a.cycle(now)
 	known := a.device(d.Index)
@@ -24,7 +24,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		known.makeLimits()
 		a.devices = append(a.devices, known)
 		slices.SortFunc(a.devices, func(x, y *device) int { return cmp.Compare(x.Index, y.Index) })
-		_ = a.ledger.AddDevice(d.Index, 0) // it is not there yet
+		_ = a.ledger.AddDevice(d.Index, 0) // cannot fail: the device is new
 		_ = a.ledger.Probe(&known.direct, nil, d.Index)
 	}
 	known.Device, known.detected = d, d.Total
@@ -41,9 +41,8 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})
 }
 
-// LoseDevice marks a device lost: its leases are lost and hold nothing, as no context
-// outlives its device; requests there are refused with ReasonDeviceLost, the other devices
-// go on. Unknown indices are ignored.
+// LoseDevice marks a device as lost. Its leases are lost and hold nothing, because no context survives the loss of its device. Requests
+// there are refused with ReasonDeviceLost; other devices are not affected. Unknown indices are ignored.
 func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	d := a.device(index)
 	if d == nil || d.lost {
@@ -60,8 +59,7 @@ func (a *Arbiter) LoseDevice(now time.Time, index int) {
 	a.event(Event{Time: now, Kind: EventDeviceLost, Device: index, Text: fmt.Sprintf(wording.DeviceLost, d, len(leases))})
 }
 
-// Unresponsive marks a device that has not answered for some time. Everything goes on
-// with what it said last. Unknown and lost devices are ignored.
+// Unresponsive marks a device that has not answered for some time. Its last figures stay in use. Unknown and lost devices are ignored.
 func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
 	d := a.device(index)
 	if d == nil || d.lost || d.hung {
@@ -71,7 +69,7 @@ func (a *Arbiter) Unresponsive(now time.Time, index int, silent time.Duration) {
 	a.event(Event{Time: now, Kind: EventHung, Device: index, WaitedMs: silent.Milliseconds(), Text: fmt.Sprintf(wording.DeviceHangs, d, wording.Span(silent))})
 }
 
-// Responsive tells that a device which did not answer does again.
+// Responsive marks a device that answers again.
 func (a *Arbiter) Responsive(now time.Time, index int) {
 	d := a.device(index)
 	if d == nil || !d.hung {

@@ -9,41 +9,41 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the events, and the sentence that tells of each. record.go keeps them until the daemon reads them.
+// This file has the events, and makes the sentence of each. record.go stores them until the daemon reads them.
 
-// Kind says what an event is about; the word is what /gpu/events shows.
+// Kind is the kind of an event, as /gpu/events shows it.
 type Kind string
 
-// The kinds of events.
+// Kinds of events.
 const (
-	EventGranted    Kind = "granted"        // a lease was opened, a job began, or a lease has much more than when that was last told
-	EventRecalled   Kind = "recalled"       // idle credit was called back
-	EventDied       Kind = "died"           // a client ended with what it held
-	EventEnded      Kind = "ended"          // a job ended: what became of it
+	EventGranted    Kind = "granted"        // a lease was opened, a job began, or the granted bytes of a lease have doubled
+	EventRecalled   Kind = "recalled"       // idle credit was recalled
+	EventDied       Kind = "died"           // a client ended, with what it held
+	EventEnded      Kind = "ended"          // a job ended, with its tally
 	EventDenied     Kind = "denied"         // a request was refused
-	EventOver       Kind = "over"           // a budget holds more than its limit
-	EventWithin     Kind = "within"         // it does no longer
-	EventReclaimed  Kind = "reclaimed"      // a dead process's memory is back
-	EventKept       Kind = "kept"           // a dead process's memory is not back: unmanaged from now on
-	EventClamped    Kind = "clamped"        // rubbish was found in a lease page
-	EventExcess     Kind = "excess"         // a client uses what no allocation names: charged to its budget
-	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and one is not held to limits
+	EventOver       Kind = "over"           // a budget exceeds its limit
+	EventWithin     Kind = "within"         // a budget no longer exceeds its limit
+	EventReclaimed  Kind = "reclaimed"      // the device has freed the memory of an ended process
+	EventKept       Kind = "kept"           // the device has not freed the memory of an ended process: it is unmanaged from now on
+	EventClamped    Kind = "clamped"        // an invalid value was found in a lease page
+	EventExcess     Kind = "excess"         // a client uses memory that no allocation asked for, which is charged to its budget
+	EventTwoCopies  Kind = "two_copies"     // a client uses two copies of a driver's library, and limits do not apply to one of them
 	EventUnmanaged  Kind = "unmanaged"      // a process that is not a client uses a device
 	EventVerified   Kind = "verified"       // the device confirms a restored lease
 	EventDeviceLost Kind = "device_lost"    // a device fell off the bus
-	EventDevice     Kind = "device"         // a device came, or came back
+	EventDevice     Kind = "device"         // a device was found, or came back
 	EventUnknown    Kind = "device_unknown" // a program uses a device that is not known
-	EventHung       Kind = "device_hung"    // a device does not answer, or does again
+	EventHung       Kind = "device_hung"    // a device stopped answering, or answers again
 	EventLimits     Kind = "limits"         // limits were changed
 	EventPolicy     Kind = "policy"         // a new configuration is in force
 	EventQueued     Kind = "queued"         // a request waits
 	EventServed     Kind = "served"         // a request that waited was granted
-	EventTimeout    Kind = "timeout"        // a request waited as long as it may
+	EventTimeout    Kind = "timeout"        // a request waited until its deadline
 	EventCancelled  Kind = "cancelled"      // a request left the queue
-	EventDeadlock   Kind = "deadlock"       // a circle of waiters was broken: who held what, who wanted what
+	EventDeadlock   Kind = "deadlock"       // a deadlock was broken; the event has its parties
 )
 
-// Event is one decision, for the log. Device is -1 where none is concerned.
+// Event is one decision or observation, for the log. Device is -1 if the event is about no device.
 type Event struct {
 	Time      time.Time        `json:"time"`
 	Kind      Kind             `json:"event"`
@@ -51,36 +51,36 @@ type Event struct {
 	UUID      string           `json:"uuid,omitempty"`
 	PID       int              `json:"pid,omitempty"`
 	UID       uint32           `json:"uid"`
-	User      string           `json:"user,omitempty"` // his name, and the command; "": not known
+	User      string           `json:"user,omitempty"` // name of the user; "": unknown
 	Command   string           `json:"command,omitempty"`
 	Job       JobID            `json:"job,omitempty"`
-	Name      string           `json:"name,omitempty"` // of the job, that its user gave it
+	Name      string           `json:"name,omitempty"` // name that the user gave the job
 	Lease     LeaseID          `json:"lease,omitempty"`
 	Reason    Reason           `json:"reason,omitempty"`
-	What      string           `json:"what,omitempty"` // it is that was asked for: see asked
+	What      string           `json:"what,omitempty"` // what was asked for: AsksLease and so on
 	Requested accounting.Bytes `json:"requested_bytes,omitempty"`
 	Remaining accounting.Bytes `json:"remaining_bytes,omitempty"`
 	Limit     accounting.Bytes `json:"limit_bytes,omitempty"`
 	Bytes     accounting.Bytes `json:"bytes,omitempty"`
 	Ticket    TicketID         `json:"ticket,omitempty"`
 	WaitedMs  int64            `json:"waited_ms,omitempty"`
-	Setting   string           `json:"setting,omitempty"` // which limit was changed, whose it is, and from what to what
+	Setting   string           `json:"setting,omitempty"` // file of the changed limit. The owner is in Whose, and the values in From and To.
 	Whose     string           `json:"whose,omitempty"`
 	From      string           `json:"from,omitempty"`
 	To        string           `json:"to,omitempty"`
-	ByPID     int              `json:"by_pid,omitempty"` // the process that changed it
+	ByPID     int              `json:"by_pid,omitempty"` // process that changed the limit
 	Streams   int              `json:"streams,omitempty"`
 	Contexts  int              `json:"contexts,omitempty"`
-	Leases    int              `json:"leases,omitempty"`  // how many something was taken from
-	Parties   []Party          `json:"parties,omitempty"` // of a deadlock
-	Text      string           `json:"text"`              // "": Sentence makes it
-	processor bool             // the device is it
-	program   string           // for Sentence: how the process is called; "": there is none
-	why       string           // for Sentence: it was refused
+	Leases    int              `json:"leases,omitempty"`  // number of leases that credit was recalled from
+	Parties   []Party          `json:"parties,omitempty"` // parties of a deadlock
+	Text      string           `json:"text"`              // sentence for users; "": Sentence makes it
+	processor bool             // Device is the processor
+	program   string           // for Sentence: name of the process or job; "": none
+	why       string           // for Sentence: why the request was refused
 	account   *Tally           // for Sentence: what a job used until it ended; nil: the event is not the end of a job
 }
 
-// Party is one of those who wait for each other: what its job holds, and what it wants.
+// Party is a job in a deadlock: what it holds, and what it asks for.
 type Party struct {
 	Job     JobID
 	PID     int
@@ -88,20 +88,20 @@ type Party struct {
 	Command string
 	Holds   []Held
 	What    string
-	Wants   string // for people
-	Device  int    // -1: any
+	Wants   string // request for messages
+	Device  int    // -1: any device
 	Bytes   accounting.Bytes
 	Ticket  TicketID
 }
 
-// Held is what a job has of a device.
+// Held has the holdings of a job on a device.
 type Held struct {
 	Device int
 	Bytes  accounting.Bytes
 	Slot   bool
 }
 
-// What a request asks for, as an event has it.
+// What a request asks for, as events show it. prose-check:off the noun is a field's name
 const (
 	AsksLease   = "lease"
 	AsksMemory  = "memory"
@@ -112,13 +112,13 @@ const (
 	AsksProcess = "process"
 )
 
-// asked is what a request asks for, as an event has it.
+// asked returns what a request asks for, as events show it.
 func (w What) asked() string {
 	return [...]string{WantsBytes: AsksMemory, WantsStreams: AsksStream, WantsContexts: AsksContext, WantsHolds: AsksHold,
 		wantsJob: AsksJob, wantsSession: AsksProcess}[w]
 }
 
-// Sentence is the event for people. What happens often has no text before somebody wants it.
+// Sentence returns the event as a sentence for users. Frequent events get their text only here.
 func (e *Event) Sentence() string {
 	if e.Text != "" {
 		return e.Text
@@ -149,13 +149,13 @@ func (e *Event) Sentence() string {
 	return string(e.Kind)
 }
 
-// Notable reports whether the end of a job deserves a line in a log of exceptions: a request of the job waited or was refused, or
-// a process of it ran past the library. It is false for all other events.
+// Notable reports whether the end of a job deserves a line in a log of exceptions: a request of the job waited or was refused, or a process
+// used a device without the library. It is false for all other events.
 func (e *Event) Notable() bool {
 	return e.account != nil && (e.account.Waits > 0 || e.account.Refused > 0 || len(e.account.Beside) > 0)
 }
 
-// about fills in which process an event is about.
+// about sets the process of an event.
 func (e *Event) about(p *rules.Process) {
 	e.PID, e.UID, e.User, e.Command = p.PID, p.UID, p.User, p.Command
 }

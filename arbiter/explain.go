@@ -11,14 +11,15 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file makes the messages that say why something is refused, and the events of requests. refuse.go calls it.
+// This file makes the messages of refusals, and the events about requests. refuse.go and deadlock.go call it. holders.go has the texts
+// about holders.
 
-// lostRefusal refuses what concerns a lost device.
+// lostRefusal returns the refusal of a request on a lost device.
 func lostRefusal(d *device) *Result {
 	return &Result{Reason: ReasonDeviceLost, Explain: fmt.Sprintf(wording.Lost, d, wording.Plain(d.Name))}
 }
 
-// notItsDevice refuses a lease on a device that its job was not given.
+// notItsDevice returns the refusal of a lease on a device that is not one of the job's.
 func (j *job) notItsDevice(d *device) *Result {
 	var given []string
 	for _, x := range j.devices {
@@ -42,7 +43,7 @@ func (a *Arbiter) eventOf(now time.Time, t *ticket, kind Kind, text string) Even
 	return e
 }
 
-// explain fills in who holds what at the limit that refused, and the line for people.
+// explain fills in Holders and Explain of a refused request.
 func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside string) {
 	d, asked := l.device, o.Requested.Exact()
 	switch o.Reason {
@@ -75,7 +76,7 @@ func (a *Arbiter) explain(l *lease, o *Result, r *accounting.Refusal, aside stri
 	}
 }
 
-// explainThreads says why the objects of one more thread of a lease cannot be counted.
+// explainThreads returns the message for a thread whose objects cannot be tracked.
 func (a *Arbiter) explainThreads(l *lease, thread uint32) string {
 	uid, name := l.session.process.UID, l.session.name()
 	if l.makers.Len() >= MaxThreads {
@@ -84,23 +85,21 @@ func (a *Arbiter) explainThreads(l *lease, thread uint32) string {
 	return fmt.Sprintf(wording.ThreadsInAll, a.threads, a.threadsOf[uid], uid, MaxThreadsInAll, thread, name)
 }
 
-// crowdedOut reports whether it is other processes of a lease's own job for which a request that
-// the job's budget refuses has no room there.
+// crowdedOut reports whether a request would fit in its job's budget without the other processes of the job.
 func (l *lease) crowdedOut(o *Result) bool {
 	j := l.session.job
 	return j.run && l.Granted().Plus(l.Charged()).Plus(o.Requested) <= o.Limit &&
 		slices.ContainsFunc(j.sessions, func(s *session) bool { return s != l.session && s.alive() && s.holds() })
 }
 
-// explainBlocked says what is free at the limit that refuses a lease's bytes and is kept for those
-// who wait in front, and for whom: "" where nothing is. What is left in the refusal is then what
-// this one would have been granted.
+// explainBlocked returns a text with what is free at the limit that refuses a lease's bytes but kept for earlier requests, and for which.
+// "": nothing is. It lowers r.Remaining to what the request would have been granted.
 func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accounting.Refusal) string {
 	if t.lease == nil || t.bytes == 0 || why != ReasonDeviceFull && why != ReasonSharedFull && why != ReasonBusy {
 		return ""
 	}
 	d, s := t.lease.device, t.only()
-	i := slices.IndexFunc(s.refusedBy, refusingLimit.ofBytes) // the narrowest of these
+	i := slices.IndexFunc(s.refusedBy, refusingLimit.ofBytes) // the narrowest limit of bytes
 	if i < 0 {
 		return ""
 	}
@@ -123,7 +122,7 @@ func (a *Arbiter) explainBlocked(now time.Time, t *ticket, why Reason, r *accoun
 	return fmt.Sprintf(wording.SetAside, free.Human(), whom, wording.Span(now.Sub(first.place.Since)), a.requestText(first))
 }
 
-// plain says for people why a request waits.
+// plain returns the reason of a wait as a text for users.
 func (r Reason) plain() string {
 	switch r {
 	case ReasonDeviceFull:
@@ -136,7 +135,7 @@ func (r Reason) plain() string {
 	return r.String()
 }
 
-// minRefused makes that of a memory.min that has no room.
+// minRefused returns the refusal of a memory.min that has no room.
 func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
 	d := a.device(r.Device)
 	if why == ReasonTooLarge {
@@ -158,7 +157,7 @@ func (a *Arbiter) minRefused(r *accounting.Refusal, why Reason) *Result {
 	return refusal(why, r, fmt.Sprintf(wording.MinRefused, r.Requested.Human(), d, r.Remaining.Human(), context, where))
 }
 
-// tooMuch says that a reservation can never be used in full, and what could be reserved.
+// tooMuch returns the message for a reservation that can never be used in full.
 func (d *device) tooMuch(least accounting.Bytes) string {
 	text := fmt.Sprintf(wording.MinTooLarge, least.Human(), d, d.mostMin().Human(), d.grantable().Human())
 	if cost := d.headroomCost(); cost > 0 {
@@ -167,7 +166,7 @@ func (d *device) tooMuch(least accounting.Bytes) string {
 	return text
 }
 
-// explainSlots says why there is no slot, or no device, for what would begin.
+// explainSlots returns the message for a job that gets no slot or no device.
 func (a *Arbiter) explainSlots(t *ticket) string {
 	o, text := t.obstacle(), wording.NoGPU
 	if !t.any {
@@ -182,7 +181,7 @@ func (a *Arbiter) explainSlots(t *ticket) string {
 	return text
 }
 
-// explainDeadlock says who holds what and who wants what, of these requests that wait for each other. The first is refused.
+// explainDeadlock returns the message of a deadlock: what each job holds and asks for. all[0] is the victim.
 func (a *Arbiter) explainDeadlock(all []*ticket) string {
 	youngest := all[0]
 	if j := youngest.job; len(all) == 1 && len(j.holding()) > 1 {
@@ -195,7 +194,7 @@ func (a *Arbiter) explainDeadlock(all []*ticket) string {
 	return fmt.Sprintf(wording.Deadlock, strings.Join(parties, ", "), youngest.name())
 }
 
-// namedParties is how many requests of a deadlock its message names.
+// namedParties is how many requests of a deadlock the message names.
 const namedParties = 8
 
 // parties describes the requests of a deadlock.

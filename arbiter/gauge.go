@@ -7,20 +7,20 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file has the gauge of a device, a job or a user: for how long requests waited for bytes there, and for how long no job went on meanwhile.
+// This file has the gauge of a device, a job or a user: how long requests waited for bytes there, and how long no job ran meanwhile.
 // pressure.go sets the gauges, and snapshots show them.
 
 // gauge is the pressure of a device, a job or a user.
 type gauge struct {
 	waits   bool // a request waits for bytes there
-	goes    bool // meanwhile a job with a lease there goes on
+	goes    bool // a job with a lease there runs meanwhile
 	tracker pressure.Tracker
 }
 
-// isOpen reports whether a request waits there, and no job is known to go on yet. It does not for nil.
+// isOpen reports whether a request waits there and no running job is known yet. It is false for a nil gauge.
 func (g *gauge) isOpen() bool { return g != nil && g.waits && !g.goes }
 
-// measure tells the tracker which states hold from now on.
+// measure passes the states that hold from now on to the tracker.
 func (g *gauge) measure(now time.Time) {
 	some, full := g.waits, g.waits && !g.goes
 	if s, f := g.tracker.States(); s != some || f != full {
@@ -28,7 +28,7 @@ func (g *gauge) measure(now time.Time) {
 	}
 }
 
-// pressureState is what a snapshot has of a pressure.
+// pressureState returns a pressure as snapshots show it.
 func pressureState(t *pressure.Tracker, now time.Time) figures.PressureState {
 	line := func(l pressure.Line) figures.PressureLine {
 		percent := func(i int) float64 { return float64(l.Averages[i]) / 100 }

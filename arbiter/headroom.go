@@ -7,13 +7,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// Headroom. A program needs a context to use the memory that is reserved for it, and the context takes memory of the device as well. So a
-// reservation comes with headroom: the known cost of one context, reserved on the device beside memory.min. As all overhead it is charged
-// to the device and not to a budget. The context for which headroom was reserved neither waits nor is refused. With charge_overhead
-// contexts are charged to the budgets, and so to the reservations there: then there is no headroom.
+// This file computes headroom: the memory for one context that is reserved together with a memory.min. A program needs a context to use its
+// reserved memory, and the context takes memory of the device as well. Like all overhead, headroom is charged to the device and not to a
+// budget. The context that uses the headroom neither waits nor is refused. With charge_overhead, contexts are charged to the budgets and so
+// to the reservations; then there is no headroom. evaluate.go, renew.go and serve.go call this file.
 
-// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it returns a
-// guess: else two jobs that begin at the same time would both be promised the memory that their contexts will take.
+// headroomCost returns the headroom of a new reservation on a device. If the cost of a context is not known there yet, it returns an
+// estimate. Without the estimate, two jobs that start at the same time would both be promised the memory that their contexts take.
 func (d *device) headroomCost() accounting.Bytes {
 	if d.policy.ChargeOverhead {
 		return 0
@@ -27,15 +27,16 @@ func (d *device) headroomCost() accounting.Bytes {
 	return min(d.policy.ContextGuess.Of(d.Total), d.mostContext())
 }
 
-// mostMin returns the most bytes that one memory.min on a device can reserve, with headroom beside it.
+// mostMin returns the most bytes that one memory.min on a device can reserve, with headroom.
 func (d *device) mostMin() accounting.Bytes { return d.grantable().Less(d.headroomCost()) }
 
-// bounds returns the figures of a device within which limits are computed.
+// bounds returns the figures of a device that limits are computed from.
 func (d *device) bounds() rules.Bounds {
 	return rules.Bounds{Device: d.Index, Processor: !d.IsGPU(), Total: d.Total, Reservable: d.mostMin()}
 }
 
-// headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job; nil: neither has headroom.
+// headroomOf returns the budget whose headroom serves the contexts of a lease: that of its process, else that of its job. nil: neither has
+// headroom.
 func (l *lease) headroomOf() *accounting.Budget {
 	for _, b := range [...]*accounting.Budget{l.session.budget, l.session.job.budget} {
 		if all, _ := b.ReservedOverhead(l.device.Index); all > 0 {
@@ -45,8 +46,8 @@ func (l *lease) headroomOf() *accounting.Budget {
 	return nil
 }
 
-// headroomFor returns the headroom of a budget if it reserves least bytes on a device: the headroom that it has, else that of a new reservation. A
-// shared budget has none, because its reservation is not one program's.
+// headroomFor returns the headroom of a budget that reserves least bytes on a device: its present headroom, else that of a new reservation.
+// A shared budget has none, because its reservation does not belong to one program.
 func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accounting.Bytes {
 	if _, shared := b.Owner.(*shared); least == 0 || shared {
 		return 0
@@ -57,13 +58,13 @@ func (d *device) headroomFor(b *accounting.Budget, least accounting.Bytes) accou
 	return d.headroomCost()
 }
 
-// checkMin returns nil if a budget can reserve least bytes on a device, with headroom; else the limit that has no room for that.
+// checkMin returns nil if a budget can reserve least bytes with headroom on a device, else the limit that has no room.
 func (a *Arbiter) checkMin(b *accounting.Budget, d *device, least accounting.Bytes) *accounting.Refusal {
 	return a.ledger.CheckMin(b, d.Index, least, d.headroomFor(b, least))
 }
 
-// contextsNeed returns the bytes that must be granted for n new contexts of a lease: their cost, less one context if unused headroom is there for
-// it, and less the bytes that ended contexts of the lease have freed.
+// contextsNeed returns the bytes that must be granted for n new contexts of a lease. It subtracts unused headroom for one context, and the
+// bytes of ended contexts of the lease.
 func (l *lease) contextsNeed(n int) accounting.Bytes {
 	if l.isOffered() {
 		n--
@@ -71,7 +72,7 @@ func (l *lease) contextsNeed(n int) accounting.Bytes {
 	return l.device.contextCost().Times(uint64(n)).Less(l.extra.FreedContexts())
 }
 
-// offered returns the bytes of headroom that the next context of a lease uses; 0: none.
+// offered returns the bytes of unused headroom for the next context of a lease; 0: none.
 func (l *lease) offered() (left accounting.Bytes) {
 	if l.isOffered() {
 		_, left = l.headroomOf().ReservedOverhead(l.device.Index)
@@ -79,9 +80,9 @@ func (l *lease) offered() (left accounting.Bytes) {
 	return left
 }
 
-// isOffered reports whether unused headroom is there for the next context of a lease. Headroom of a process is unused until that process
-// has a context on the device. Headroom of a job is unused until one of its processes has a context there, or headroom of its own, which
-// lies within the job's.
+// isOffered reports whether unused headroom exists for the next context of a lease. The headroom of a process is unused until the process
+// has a context on the device. The headroom of a job is unused until one of its processes has a context there or headroom of its own, which
+// is part of the job's.
 func (l *lease) isOffered() bool {
 	b, j := l.headroomOf(), l.session.job
 	if b == nil {
@@ -102,10 +103,10 @@ func (a *Arbiter) isFurther(t *ticket) bool {
 	return t.kind == WantsContexts && t.lease.headroomOf() != nil && !t.lease.isOffered()
 }
 
-// trimHeadroom lowers the headroom for a lease to the known cost of a context, once the context that uses it has been measured.
+// trimHeadroom lowers the headroom for a lease to the known cost of a context, after the context that uses it was measured.
 func (a *Arbiter) trimHeadroom(l *lease) {
 	if b := l.headroomOf(); b != nil && l.extra.Confirmed() && l.contexts > 0 && l.extra.Overhead > 0 {
 		all, _ := b.ReservedOverhead(l.device.Index)
-		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // the device is there
+		_ = a.ledger.ReserveOverhead(b, l.device.Index, min(all, l.device.contextCost())) // cannot fail: the device exists
 	}
 }

@@ -9,10 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file computes the limits of jobs, processes and shared budgets that are in force on a device, from rules, requests and live limits. renew.go
-// writes them into the ledger.
+// This file computes the limits of jobs, sessions and shared budgets that are in force on a device, from rules, requests and live limits.
+// renew.go writes them to the ledger.
 
-// inForce returns the limits of m that are in force on a device. keeps: the reservation is made now; else Min is 0.
+// inForce returns the limits of m that are in force on a device. Without keeps, nothing is reserved now and Min is 0.
 func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 	if !keeps {
 		m.Min = 0
@@ -21,17 +21,17 @@ func inForce(m rules.Memory, d *device, keeps bool) accounting.Limits {
 	return m.Limits
 }
 
-// limits are the job's own limits on a device, as they are in force.
+// limits returns a job's own limits in force on a device.
 func (j *job) limits(d *device) accounting.Limits {
 	return inForce(j.Memory(d.bounds()), d, !j.pending && !j.released && !j.ended && j.uses(d))
 }
 
-// limits are the limits of one process on a device, as they are in force.
+// limits returns a session's own limits in force on a device.
 func (s *session) limits(d *device) accounting.Limits {
 	return inForce(s.Memory(d.bounds()), d, !s.pending && s.job.uses(d))
 }
 
-// memory returns a shared budget's limits on a device, and which setting each comes from.
+// memory returns the limits of a shared budget on a device, and the settings that they come from.
 func (s *shared) memory(d *device) rules.Memory {
 	if s.limit != nil {
 		return s.limit.Memory(d.bounds())
@@ -46,7 +46,7 @@ func (s *shared) memory(d *device) rules.Memory {
 // limits returns a shared budget's limits on a device.
 func (s *shared) limits(d *device) accounting.Limits { return s.memory(d).Limits }
 
-// describeLimit is the budget in a sentence, with its limit on a device: "user bob's 1 GiB budget".
+// describeLimit returns the budget with its limit on a device as part of a sentence: "user bob's 1 GiB budget".
 func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 	if s.limit != nil {
 		return fmt.Sprintf(wording.SetLimit, limit.Human(), cmp.Or(s.memory(d).MaxBy, "somebody"), s.who)
@@ -57,12 +57,12 @@ func (s *shared) describeLimit(d *device, limit accounting.Bytes) string {
 	return fmt.Sprintf(wording.BudgetLimit, s.who, limit.Human())
 }
 
-// reserves returns how many bytes a job or a process that begins reserves on a device, and the budget that they are reserved for.
+// reserves returns how many bytes a job or session reserves on a device when it starts, and for which budget.
 func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	j, s := t.job, t.session
 	if t.kind == wantsJob || j.pending {
 		l := j.Memory(d.bounds())
-		if s == nil && j.request.NoWait && l.Min == 0 { // it does not start without room for what the rule reserves for its processes
+		if s == nil && j.request.NoWait && l.Min == 0 { // the job must not start without room for what the rule reserves for its processes
 			l = j.newProcess().Memory(d.bounds())
 		}
 		if l.Least() > 0 || s == nil {
@@ -72,7 +72,7 @@ func (t *ticket) reserves(d *device) (accounting.Bytes, *accounting.Budget) {
 	return s.Memory(d.bounds()).Least(), s.budget
 }
 
-// limiter is the budget above the lease with the smallest memory.max.
+// limiter returns the budget above a lease with the smallest memory.max.
 func (l *lease) limiter() *accounting.Budget {
 	least := l.Budget()
 	for b := range least.Chain() {
@@ -83,7 +83,7 @@ func (l *lease) limiter() *accounting.Budget {
 	return least
 }
 
-// limitAt names a limit above a lease: that of a budget, or of its device.
+// limitAt returns the name of a limit above a lease: the limit of a budget, or of the device if b is nil.
 func (l *lease) limitAt(b *accounting.Budget, most accounting.Bytes) string {
 	j := l.session.job
 	sh := sharedOf(b)

@@ -12,10 +12,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file says what belongs to whom: the sessions and leases of a job, the budgets that it shares with others, the devices that it may use, and
-// whether its processes live, begin, wait or go on. It changes nothing.
+// This file has read-only questions about jobs and sessions: their leases, shared budgets, devices and limits, and whether their processes
+// live, start, wait or run. Nearly all files with decisions call it.
 
-// shares yields the budgets that all of a job shares with others, the narrower one first.
+// shares yields the shared budgets of all processes of a job, the narrower one first.
 func (j *job) shares(yield func(*shared) bool) {
 	if j.cap != nil && !yield(j.cap) || j.shared == nil {
 		return
@@ -23,7 +23,7 @@ func (j *job) shares(yield func(*shared) bool) {
 	yield(j.shared)
 }
 
-// shares yields the budgets that a process shares with others, the narrower ones first.
+// shares yields the shared budgets of a session, the narrower ones first.
 func (s *session) shares(yield func(*shared) bool) {
 	for _, c := range s.cgroups {
 		if !yield(c) {
@@ -33,7 +33,7 @@ func (s *session) shares(yield func(*shared) bool) {
 	s.job.shares(yield)
 }
 
-// among reports whether a budget is one of those that somebody shares.
+// among reports whether of is one of shares.
 func among(shares iter.Seq[*shared], of *shared) bool {
 	for sh := range shares {
 		if sh == of {
@@ -43,7 +43,7 @@ func among(shares iter.Seq[*shared], of *shared) bool {
 	return false
 }
 
-// sharedOf is the budget that jobs share of which b is the part in the ledger; nil: it is not one of those, or none.
+// sharedOf returns the shared budget of a ledger budget; nil: b is nil, or is not a shared budget.
 func sharedOf(b *accounting.Budget) *shared {
 	if b == nil {
 		return nil
@@ -52,7 +52,7 @@ func sharedOf(b *accounting.Budget) *shared {
 	return s
 }
 
-// budgetOf is the part in the ledger of a budget that jobs share; nil: of none.
+// budgetOf returns the ledger budget of a shared budget; nil if s is nil.
 func budgetOf(s *shared) *accounting.Budget {
 	if s == nil {
 		return nil
@@ -60,10 +60,10 @@ func budgetOf(s *shared) *accounting.Budget {
 	return s.budget
 }
 
-// ofCgroup reports whether it is the budget of all programs in a cgroup, which counts its processes and not their jobs.
+// ofCgroup reports whether s is the cap of a cgroup. It limits the processes in the cgroup, and not their jobs.
 func (s *shared) ofCgroup() bool { return s.limit != nil && s.limit.Of.Kind == rules.OfCgroup }
 
-// describe is the budget in a sentence: "user bob's budget".
+// describe returns the budget as part of a sentence: "user bob's budget".
 func (s *shared) describe() string {
 	if s.key.scope == rules.ScopeRule {
 		return fmt.Sprintf(wording.SharedBudget, s.who)
@@ -71,10 +71,10 @@ func (s *shared) describe() string {
 	return fmt.Sprintf(wording.Budget, s.who)
 }
 
-// alive reports that the session's process is not known to be dead.
+// alive reports whether the process of the session is not known to have ended.
 func (s *session) alive() bool { return s.ended.IsZero() }
 
-// leaseOn is the session's lease on a device; nil: it has none.
+// leaseOn returns the lease of a session on a device; nil: it has none.
 func (s *session) leaseOn(d *device) *lease {
 	for _, l := range s.leases {
 		if l.device == d {
@@ -84,7 +84,7 @@ func (s *session) leaseOn(d *device) *lease {
 	return nil
 }
 
-// leasesOn yields the leases that a job has on a device.
+// leasesOn yields the leases of a job on a device.
 func (j *job) leasesOn(d *device) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
 		for _, s := range j.sessions {
@@ -95,7 +95,7 @@ func (j *job) leasesOn(d *device) iter.Seq[*lease] {
 	}
 }
 
-// owners yields the arbiter's leases for leases of the ledger.
+// owners yields the arbiter's leases that embed the given leases of the ledger.
 func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	return func(yield func(*lease) bool) {
 		for h := range seq {
@@ -106,12 +106,12 @@ func owners(seq iter.Seq[accounting.Holder]) iter.Seq[*lease] {
 	}
 }
 
-// leasesOn yields a device's leases.
+// leasesOn yields the leases on a device.
 func (a *Arbiter) leasesOn(d *device) iter.Seq[*lease] {
 	return owners(a.ledger.Leases(d.Index))
 }
 
-// leasesBelow yields the leases on a device below a budget (nil: all of them).
+// leasesBelow yields the leases on a device below a budget; if b is nil, all leases on the device.
 func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease] {
 	if b == nil {
 		return owners(a.ledger.Leases(device))
@@ -119,7 +119,7 @@ func (a *Arbiter) leasesBelow(b *accounting.Budget, device int) iter.Seq[*lease]
 	return owners(b.Leases(device))
 }
 
-// assigned reports whether a device is one of the job's from its start: those that it named or was given, else every GPU.
+// assigned reports whether a device is one of the job's devices from its start. Without a choice of devices all GPUs are.
 func (j *job) assigned(d *device) bool {
 	if j.devices == nil {
 		return d.IsGPU()
@@ -127,14 +127,14 @@ func (j *job) assigned(d *device) bool {
 	return slices.Contains(j.devices, d)
 }
 
-// uses reports whether a job may use a device. What a job is given are GPUs: the processor is there for each, within its limits,
-// and no variable hides it from its programs.
+// uses reports whether a job may use a device. Every job may use the processor, within its limits, because no environment variable hides
+// it.
 func (j *job) uses(d *device) bool { return !d.IsGPU() || j.assigned(d) }
 
-// newProcess stands for a process of the job that begins, for the limits that it has then.
+// newProcess returns a session that stands for a future process of the job, to compute its limits.
 func (j *job) newProcess() *session { return &session{Client: rules.Client{Job: &j.Job}, job: j} }
 
-// limitOwner returns the key of a job in the table of live limits. The job of a bare process has the limits of the process.
+// limitOwner returns the key of a job in the table of live limits. A job without a runner has the key of its process.
 func (j *job) limitOwner() rules.Owner {
 	if j.run {
 		return rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)}
@@ -149,7 +149,7 @@ func processOwner(p *rules.Process) rules.Owner {
 	return rules.Owner{Kind: rules.OfProcess, ID: uint64(p.PID), Start: p.StartTicks}
 }
 
-// timeout returns how long a job's requests wait; negative: without end.
+// timeout returns how long requests of a job may wait; negative: without a limit.
 func (j *job) timeout() time.Duration {
 	switch {
 	case j.request.Forever:
@@ -160,7 +160,7 @@ func (j *job) timeout() time.Duration {
 	return j.Rule.WaitTimeout
 }
 
-// streamReserve is what each of the session's streams is charged.
+// streamReserve returns the bytes that each stream of the session is charged with.
 func (s *session) streamReserve() accounting.Bytes {
 	if s.reserve != nil {
 		return *s.reserve
@@ -168,12 +168,12 @@ func (s *session) streamReserve() accounting.Bytes {
 	return s.job.Rule.StreamReserve
 }
 
-// waitsToStart reports whether the session waits for what it reserves at its start. While it waits it has no lease.
+// waitsToStart reports whether the session waits for its reservation. It has no lease until it has started.
 func (s *session) waitsToStart() bool {
 	return s.pending && slices.ContainsFunc(s.job.tickets, func(t *ticket) bool { return t.session == s && t.kind == wantsSession })
 }
 
-// startedSession returns a session that may have leases: its process lives, and it does not wait for its start. nil: there is none.
+// startedSession returns a session that may have leases: its process lives, and it does not wait to start. nil: there is none.
 func (a *Arbiter) startedSession(id SessionID) *session {
 	if s := a.sessions[id]; s != nil && s.alive() && !s.waitsToStart() {
 		return s
@@ -181,19 +181,19 @@ func (a *Arbiter) startedSession(id SessionID) *session {
 	return nil
 }
 
-// waiting returns how many threads of a process wait. Requests of an unknown thread are of one thread each.
+// waiting returns how many threads of a process wait. Each request of an unknown thread counts as one thread.
 func (s *session) waiting() int { return len(s.waits) + max(0, s.waits[0]-1) }
 
-// blocked reports whether every thread of a process waits that ever made an intercepted call, as far as is known.
+// blocked reports whether all threads of a process wait that ever made an intercepted call, as far as the client reports them.
 func (s *session) blocked() bool { return s.threads > 0 && s.waiting() >= s.threads }
 
-// goesOn reports whether a process lives, and has a thread that may not wait.
+// goesOn reports whether a process lives and has a thread that may not be waiting.
 func (s *session) goesOn() bool { return s.alive() && !s.blocked() }
 
-// blocked reports whether every such thread of a job waits.
+// blocked reports whether no process of a job has such a thread.
 func (j *job) blocked() bool {
 	return len(j.sessions) > 0 && !slices.ContainsFunc(j.sessions, (*session).goesOn)
 }
 
-// Jobs returns the jobs that are there, the oldest first.
+// Jobs returns the IDs of all jobs, the oldest first.
 func (a *Arbiter) Jobs() []JobID { return slices.Sorted(maps.Keys(a.jobs)) }

@@ -11,16 +11,16 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the calls of the daemon about jobs: it checks the request for a job, opens it, and closes it. open.go and end.go change the books.
+// This file has the daemon's calls about jobs: it checks the request for a job, opens the job, and closes it. open.go and end.go change the
+// state.
 
-// OpenJob opens a job, or has it wait for what it takes at its start. A *Result tells
-// that more was asked than the rule allows (ReasonDenied), that it will never have room,
-// or that it would have to wait and is not to (ReasonBusy); ErrRange, that the request
-// makes no sense; ErrNoDevice, that there is no device for it.
+// OpenJob opens a job, or lets it wait for its permits and reservation. A *Result: the job asks for more than its rule allows
+// (ReasonDenied), can never have room, or would have to wait and may not (ReasonBusy). ErrRange: the request makes no sense. ErrNoDevice:
+// there is no device for it.
 func (a *Arbiter) OpenJob(now time.Time, r JobRequest) (JobInfo, error) {
 	info, err := a.openJob(now, r)
 	p := r.Process
-	p.Exe, p.Command = "", cmp.Or(r.Command, p.Command) // what it is to run, not who runs it
+	p.Exe, p.Command = "", cmp.Or(r.Command, p.Command) // the command of the job, and not the runner
 	a.startRefused(now, &session{process: p, job: &job{request: r}}, err)
 	return info, err
 }
@@ -40,8 +40,8 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 		return JobInfo{}, err
 	}
 	j := &job{id: a.lastJob + 1, request: r, Job: rules.Job{Rule: rule}, run: true, pending: true}
-	// Whether the job fits is not judged on a lost device. So the job must not come to use it when the device is back: it would
-	// reserve and keep things there that were never found to fit.
+	// The job is not evaluated on lost devices. So it must not use them when they come back: it would reserve memory and keep slots there
+	// without an evaluation.
 	lost := len(from) > 0 && slices.ContainsFunc(a.devices, func(d *device) bool { return d.lost && d.IsGPU() })
 	if !r.Any && (len(r.Devices) > 0 || len(from) < all || lost) {
 		j.devices = from
@@ -64,22 +64,22 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 	return *answer.Job, nil
 }
 
-// NoExports reports whether the job's rule gives its programs the library without exported driver functions.
+// NoExports reports whether the rule of a job gives its programs the library without exported driver functions.
 func (a *Arbiter) NoExports(id JobID) bool {
 	j := a.jobs[id]
 	return j != nil && j.Rule.NoExports
 }
 
-// CommandEnded marks a job whose command has ended while other processes of the job may go on. stillRuns names one of these
-// that has no session, as "ssh-agent[4711]"; "": none is known. Unknown jobs are ignored.
+// CommandEnded records that the command of a job has ended while other processes may go on. stillRuns names such a process without a
+// session, as "ssh-agent[4711]"; "": none is known. Unknown jobs are ignored.
 func (a *Arbiter) CommandEnded(id JobID, stillRuns string) {
 	if j := a.jobs[id]; j != nil {
 		j.commandEnded, j.survivor = true, stillRuns
 	}
 }
 
-// CloseJob tells that the runner is gone; the job ends with its last process, one that
-// waits for its start at once. Unknown jobs are ignored.
+// CloseJob records that the runner of a job has exited. The job ends with its last process. A job that waits to start ends at once. Unknown
+// jobs are ignored.
 func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	j := a.jobs[id]
 	if j == nil {
@@ -92,7 +92,7 @@ func (a *Arbiter) CloseJob(now time.Time, id JobID) {
 	}
 }
 
-// checkJob tells whether the rule allows what a job asks.
+// checkJob returns an error if the rule does not allow what a job asks for.
 func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	if r.Streams < 0 {
 		return rules.Wrong(rules.ErrRange, wording.StreamsTooFew, r.Streams)
@@ -121,8 +121,8 @@ func (a *Arbiter) checkJob(r JobRequest, rule *rules.Terms) error {
 	return nil
 }
 
-// reservable leaves those of a job's devices on which what it reserves can be used in full.
-// Where it names its devices, that must be all of them; else at least one.
+// reservable returns the devices in from on which the job's reservation can be used in full. If the job names its devices, all of them must
+// be returned; else at least one.
 func (a *Arbiter) reservable(r JobRequest, rule *rules.Terms, from []*device) (fit []*device, err error) {
 	if r.Min == nil || len(from) == 0 {
 		return from, nil
@@ -143,8 +143,8 @@ func (a *Arbiter) reservable(r JobRequest, rule *rules.Terms, from []*device) (f
 	return fit, nil
 }
 
-// neverReserves tells why a job's reservation can never be had on a device, or used in full, and
-// the most that could be.
+// neverReserves returns nil and the reservation if a job can have its reservation on a device and use it in full. Otherwise it returns the
+// error and the most that could be reserved.
 func (a *Arbiter) neverReserves(r JobRequest, rule *rules.Terms, d *device) (room accounting.Bytes, why error) {
 	b := d.bounds()
 	least, ask := b.Reserves(*r.Min), rule.Memory(b).Max

@@ -11,14 +11,16 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file changes the table of live limits (rules/table.go): SetLimits checks a change, writes it into the table, puts it in force by
-// renew (renew.go), and adds an event for the audit log. RestoreLimits fills the table at the daemon's start.
+// This file changes the table of live limits (rules/table.go). SetLimits checks a change, stores it in the table, puts it in force with
+// renew (renew.go), and records an event for the audit log. RestoreLimits fills the table when the daemon starts.
 
-// SetLimits changes the live limits of a device, rule, user, cgroup, job or process, at once and for programs that start later. name is the
-// name of a user whose limits they are; "": not known. If a limit falls below the bytes that are held, SetLimits closes the credit words below
-// it and takes idle credit back before it returns. The change is made as a whole or not at all. ErrNoJob, ErrNoSession, ErrNoRule and
-// ErrNoDevice: the owner or the device does not exist. ErrRange: a value makes no sense. ErrPermission: an owner tried to raise a limit, or a user
-// other than root tried to change limits of a device, rule or cgroup. A *Result: there is no room for a memory.min.
+// SetLimits changes the live limits of a device, rule, user, cgroup, job or process, for running programs and for later ones. name is the
+// name of a user whose limits they are; "": unknown. If a limit falls below the held bytes, SetLimits closes the credit words below it and
+// recalls idle credit before it returns. A change is made as a whole or not at all.
+//
+// Errors: ErrNoJob, ErrNoSession, ErrNoRule and ErrNoDevice if the owner or the device does not exist. ErrRange if a value makes no sense.
+// ErrPermission if an owner tried to raise a limit, or a user other than root to change limits of a device, rule or cgroup. A *Result if a
+// memory.min has no room.
 func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.Change) error {
 	of, err := a.LimitOwner(of)
 	if err != nil {
@@ -40,7 +42,7 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	}
 	next.Set(c, force)
 	a.putLimits(of, next)
-	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can raise the memory.min that it capped
+	if refused := a.renew(now, s.under, s.job != nil); refused != nil { // a raised memory.max can raise the memory.min below it
 		a.putLimits(of, had)
 		for _, j := range a.jobs {
 			if s.under(j) {
@@ -58,8 +60,8 @@ func (a *Arbiter) SetLimits(now time.Time, of rules.Owner, name string, c rules.
 	return nil
 }
 
-// putLimits replaces the live limits of an owner in the table; nil removes them. Limits of users and cgroups that limit nothing are removed. A device
-// reads the new limits at once; jobs and processes read them when link is called for them.
+// putLimits replaces the live limits of an owner in the table; nil removes them. Limits of users and cgroups that limit nothing are
+// removed. A device uses the new limits at once; jobs and sessions use them after a call of link.
 func (a *Arbiter) putLimits(of rules.Owner, limits *rules.Limits) {
 	if d := a.device(int(of.ID)); of.Kind == rules.OfDevice && d != nil {
 		d.live = limits
@@ -71,7 +73,7 @@ func (a *Arbiter) putLimits(of rules.Owner, limits *rules.Limits) {
 	a.limits[of] = limits
 }
 
-// Limits returns the live limits of an owner, in the order in which they were set; none for an owner that has none.
+// Limits returns the live limits of an owner, in the order in which they were set.
 func (a *Arbiter) Limits(of rules.Owner) []rules.Row {
 	if l := a.limits[of]; l != nil {
 		return l.Rows
@@ -79,9 +81,9 @@ func (a *Arbiter) Limits(of rules.Owner) []rules.Row {
 	return nil
 }
 
-// RestoreLimits puts live limits into the table again after a restart of the daemon, without checking them. It must be called before the jobs
-// and sessions with these limits are restored. name is the name of a user whose limits they are; "": not known. Of two rows for the same
-// file and device the last counts.
+// RestoreLimits stores live limits in the table after a restart of the daemon, without checking them. It must be called before the jobs and
+// sessions with these limits are restored. name is the name of a user whose limits they are; "": unknown. If two rows have the same file
+// and device, the last one counts.
 func (a *Arbiter) RestoreLimits(of rules.Owner, name string, rows []rules.Row) {
 	limits := &rules.Limits{Of: of, User: name}
 	for _, r := range rows {
@@ -106,9 +108,9 @@ func (a *Arbiter) DropLimits(now time.Time, of rules.Owner) {
 	}
 }
 
-// LimitOwner returns the key under which the table has the limits of an owner. A process without a start time becomes the process that has the
-// PID now, the job of a bare process becomes the process, and the number of a rule becomes the rule as it is configured. ErrNoJob,
-// ErrNoSession, ErrNoRule: the owner does not exist, or the only process of the job has ended.
+// LimitOwner returns the key of an owner in the table. A process without a start time becomes the process that has the PID now. A job
+// without a runner becomes its process. The number of a rule becomes the rule as it is configured. ErrNoJob, ErrNoSession and ErrNoRule:
+// the owner does not exist, or the only process of the job has ended.
 func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 	switch of.Kind {
 	case rules.OfJob:
@@ -137,8 +139,8 @@ func (a *Arbiter) LimitOwner(of rules.Owner) (rules.Owner, error) {
 	return of, nil
 }
 
-// sessionsOf returns the sessions of a live process, the oldest first. If the start time is not given, and several processes with sessions have
-// had the PID, it returns the sessions of the process that started last.
+// sessionsOf returns the sessions of a living process, the oldest first. Without a start time, several processes with sessions may have had
+// the PID; it then returns the sessions of the process that started last.
 func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	for _, s := range a.sessions {
 		p := &s.process
@@ -155,7 +157,7 @@ func (a *Arbiter) sessionsOf(of rules.Owner) (found []*session) {
 	return found
 }
 
-// subject describes an owner whose limits are changed: how to find and check its limits, and what to call it.
+// subject describes an owner of limits that are changed: its names, and how to read and check its limits.
 type subject struct {
 	of     rules.Owner
 	owner  rules.Process   // user who may lower the limits
@@ -163,18 +165,18 @@ type subject struct {
 	whose  string          // name of the owner for events
 	now    func() limited  // returns the limits in force; nil: the owner is a device
 	device *device         // the owner; nil: the owner is not a device, or does not exist
-	job    *job            // the owner, or the job of the process that is; nil: the owner is neither job nor process
+	job    *job            // the owner, or the job of the owning process; nil: the owner is neither job nor process
 	under  func(*job) bool // reports whether a job has programs under the limits
 }
 
-// limited is a job, a process, a rule, or the live limits of a user or cgroup. Its limits follow from a rule, from a job's request, and from
-// rows of the table.
+// limited is a job, a session, a rule, or the live limits of a user or cgroup. Its limits are computed from a rule, from a job's request,
+// and from rows of the table.
 type limited interface {
 	Memory(b rules.Bounds) rules.Memory
 	Streams() rules.Streams
 }
 
-// subject describes an owner of limits, as LimitOwner returns it.
+// subject returns the description of an owner that LimitOwner returned.
 func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 	s := &subject{of: of}
 	switch of.Kind {
@@ -186,7 +188,7 @@ func (a *Arbiter) subject(of rules.Owner, name string) *subject {
 	case rules.OfRule:
 		s.now = func() limited { return a.policy.ByID(of.ID) }
 		s.who = a.RuleName(of.ID)
-		rule := a.policy.ByID(of.ID) // nil: it has gone, and its limits are dropped
+		rule := a.policy.ByID(of.ID) // nil: the rule does not exist any more, and its limits are dropped
 		s.under = func(j *job) bool { return rule != nil && j.Rule.Key == rule.Key }
 	case rules.OfUser:
 		s.now = func() limited { return a.limits[of] }
@@ -233,7 +235,8 @@ func (s *subject) ofProcess(x *session) {
 	s.who, s.whose = fmt.Sprintf("process %d", x.process.PID), wording.Owned(x.process.User, x.name())
 }
 
-// check returns an error if a change makes no sense for a subject, or is not permitted. force: the change may exceed the limits of the rules.
+// check returns an error if a change makes no sense for the owner, or is not permitted. force: the change may exceed the limits of the
+// rules.
 func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	switch force, err = c.Forces(s.owner.UID); {
 	case err != nil:
@@ -259,7 +262,7 @@ func (s *subject) check(a *Arbiter, c rules.Change) (force bool, err error) {
 	return force, nil
 }
 
-// limitValue is the value of a limit in force.
+// limitValue is the value in force of a limit.
 type limitValue struct {
 	device *device // nil: all devices
 	file   string
@@ -267,7 +270,7 @@ type limitValue struct {
 	text   func(accounting.Bytes) string
 }
 
-// values returns the values in force now of the limits that a change sets.
+// values returns the values in force of the limits that a change sets.
 func (s *subject) values(on []*device, c rules.Change) (all []limitValue) {
 	if c.Slots != nil {
 		all = append(all, limitValue{s.device, "slots.max", accounting.Bytes(s.device.slotsMax()), countText(0)})
@@ -286,7 +289,7 @@ func (s *subject) values(on []*device, c rules.Change) (all []limitValue) {
 	return all
 }
 
-// countText returns a function that formats a streams.max or slots.max. The value none stands for no limit.
+// countText returns a function that formats a streams.max or slots.max. The value none means no limit.
 func countText(none accounting.Bytes) func(accounting.Bytes) string {
 	return func(n accounting.Bytes) string {
 		if n == none {
@@ -296,7 +299,7 @@ func countText(none accounting.Bytes) func(accounting.Bytes) string {
 	}
 }
 
-// audit adds an event for each limit that a change has changed, on each device: who changed it, whose it is, and its old and new value.
+// audit records an event for each limit and device that a change has changed: who changed it, its owner, and its old and new value.
 func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []limitValue) {
 	for i, is := range s.values(a.devices, c) {
 		if is.value == was[i].value {
@@ -322,8 +325,8 @@ func (a *Arbiter) audit(now time.Time, c rules.Change, s *subject, was []limitVa
 	}
 }
 
-// JobMax returns the memory.max that was set last on all devices for a session's job, else the one that the job's request asked for. A Size
-// with Max set: neither, only the rules limit it. streams is the streams.max in force.
+// JobMax returns the memory.max that was last set on all devices for a session's job, else the one that the job asked for. If only the
+// rules limit the job, Max is set in the Size. streams is the streams.max in force.
 func (a *Arbiter) JobMax(id SessionID) (most accounting.Size, streams int) {
 	most = accounting.Size{Max: true}
 	s := a.sessions[id]

@@ -8,14 +8,15 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file has the names by which users know processes, jobs, holders of slots and requests. Messages, events and notices use them.
+// This file makes the names of processes, jobs, holders of slots and requests for messages, events and notices. explain.go, holders.go and
+// record.go call it.
 
-// name is how people know a process.
+// name returns the name of a process for messages.
 func (s *session) name() string {
 	return wording.Process(s.process.Exe, s.process.Command, s.job.request.Name, s.process.PID)
 }
 
-// name is how people know a job.
+// name returns the name of a job for messages.
 func (j *job) name() string {
 	if !j.run && len(j.sessions) == 1 {
 		return j.sessions[0].name()
@@ -24,7 +25,7 @@ func (j *job) name() string {
 	return wording.WhatStillRuns(name, j.stillRuns())
 }
 
-// name is how people know a holder.
+// name returns the name of a holder for messages.
 func (h *holder) name() string {
 	switch s := h.Process; {
 	case s == nil:
@@ -36,7 +37,7 @@ func (h *holder) name() string {
 	}
 }
 
-// name returns the name, for users, of the program or job that waits.
+// name returns the name of the process or job that waits, for messages.
 func (t *ticket) name() string {
 	if t.session != nil {
 		return t.session.name()
@@ -44,8 +45,8 @@ func (t *ticket) name() string {
 	return t.job.name()
 }
 
-// stillRuns names the processes that go on after a job's command has ended: its clients, else the one that CommandEnded
-// named; "": the command goes on, or none is known.
+// stillRuns returns the names of the processes that go on after the job's command has ended: its clients, else the process that was passed
+// to CommandEnded. "": the command goes on, or no such process is known.
 func (j *job) stillRuns() string {
 	if !j.commandEnded {
 		return ""
@@ -66,10 +67,10 @@ func (j *job) stillRuns() string {
 	return j.survivor
 }
 
-// namedHolders is how many holders a message names; of the others it tells the number.
+// namedHolders is how many holders a message names. It gives only the number of the others.
 const namedHolders = 3
 
-// CallerIn is how a message that a process of a job prints begins; 0: in none of `gpuarb run`.
+// CallerIn returns the beginning of a message that a process of a job prints. id is 0 for a process without a runner.
 func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 	name := ""
 	if j := a.jobs[id]; j != nil {
@@ -78,7 +79,7 @@ func (a *Arbiter) CallerIn(id JobID, p rules.Process) string {
 	return wording.Caller(name, p.Command, p.PID)
 }
 
-// JobName is how people know a job: "job 3 (python3)".
+// JobName returns the name of a job for messages: "job 3 (python3)".
 func (a *Arbiter) JobName(id JobID) string {
 	if j := a.jobs[id]; j != nil {
 		return j.name()
@@ -86,7 +87,7 @@ func (a *Arbiter) JobName(id JobID) string {
 	return wording.Job(uint64(id), "", "")
 }
 
-// RuleName names the rule with a number ([rules.Terms.ID]), for the log and for messages.
+// RuleName returns the name of the rule with an ID ([rules.Terms.ID]), for the log and for messages.
 func (a *Arbiter) RuleName(id uint64) string {
 	if rule := a.policy.ByID(id); rule != nil {
 		return rule.Key.String()

@@ -8,12 +8,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file counts the contexts, streams and holds of leases that clients make and give back, and restores the slots that they need.
+// This file counts the contexts, streams and holds that clients make and give back, and restores the slots that these need. ask.go,
+// recount.go and restore.go call it; slots.go has the slots.
 
-// maxObjects is more than any program makes.
+// maxObjects is more objects than any program makes.
 const maxObjects = 1 << 30
 
-// countObjects counts what is gone, and what exists already.
+// countObjects counts objects that a client gave back, or that exist already (Noticed).
 func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 	switch {
 	case r.Noticed && r.Count > 0:
@@ -32,19 +33,18 @@ func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 	a.dropUnusedSlots(now, l)
 }
 
-// unmakeContexts counts contexts that are gone.
+// unmakeContexts counts contexts that a client gave back.
 func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) {
 	n = min(n, l.contexts)
 	a.recost(now, l, func() {
 		l.extra.FreeContexts(now, n, l.contexts)
 		l.contexts -= n
 	})
-	a.changed() // headroom may be kept for the next context, though no sum changes with that
+	a.changed() // headroom may be reserved for the next context, although no sum changes
 	l.makers.Unmake(Maker{Thread: thread, Contexts: n})
 }
 
-// noticed counts contexts that exist already. They take a slot where one is free; where
-// none is, what comes next waits for it.
+// noticed counts contexts that exist already. They take a slot if one is free; if not, the next request of the client waits for it.
 func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what What) {
 	a.makeContexts(l, thread, n, what)
 	if what == WantsContexts {
@@ -55,8 +55,7 @@ func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what Wh
 	}
 }
 
-// slotIsFree reports whether a thread can have a slot for what it has made already: one of its
-// job's, or one that nobody waits for.
+// slotIsFree reports whether a thread can have a slot for an existing object: a slot of its job, or one for which no request waits.
 func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
 	full, own := l.device.full(l.session.job, justSlot, l.session.slots)
 	return a.needsNoSlot(l, thread) || !full && !own && len(l.device.permitLimits[permit.Slot].blockers) == 0
@@ -73,8 +72,8 @@ func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {
 	l.makers.Make(Maker{Thread: thread, Contexts: n})
 }
 
-// restoreObjects gives a lease the slots again that its objects need, free or not. They count from the time at which the lease was opened, because no
-// later time is known.
+// restoreObjects gives a lease the slots that its objects need, even if none are free. The holders count from the opening of the lease,
+// because no later time is known.
 func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 	if l.contexts == 0 && l.Streams() == 0 && l.Granted() == 0 && len(makers) == 0 {
 		return
@@ -99,7 +98,7 @@ func (a *Arbiter) restoreObjects(now time.Time, l *lease, makers []Maker) {
 	}
 }
 
-// backdate sets since when the holders of a restored lease have their slots: no later than the lease was opened.
+// backdate sets the times of the holders of a restored lease: no later than the lease was opened.
 func (l *lease) backdate() {
 	backdate := func(h *holder) {
 		if l.opened.Before(h.since) {

@@ -11,10 +11,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file compares the figures of a device with the books: overhead of clients, processes without a lease, and memory of dead processes.
-// reading.go calls it for each reading.
+// This file compares a reading of a device with the ledger: overhead of clients, processes without a lease, and memory of ended processes.
+// reading.go calls it for each reading, and tick.go calls expire.
 
-// sumLeases adds up a process's leases on a device at the end of a reading, and returns those that live.
+// sumLeases sums the leases of a process on a device at the end of a reading, and returns those of living sessions.
 func (a *Arbiter) sumLeases(leases []*lease) (p reading.Process, living []*lease) {
 	for _, l := range leases {
 		switch {
@@ -33,18 +33,16 @@ func (a *Arbiter) sumLeases(leases []*lease) (p reading.Process, living []*lease
 	return p, living
 }
 
-// keptAfter is how long a dead process's memory may take to come back before it
-// counts as unmanaged.
+// keptAfter is how long the memory of an ended process may stay on the device before it counts as unmanaged.
 const keptAfter = time.Second
 
-// reads reports whether a figure is about the lease's process, not one that has
-// its PID now.
+// reads reports whether p is about the lease's process, and not about a later process with the same PID.
 func (l *lease) reads(p ProcessUsage) bool {
 	mine := l.session.process.StartTicks
 	return p.StartTicks == 0 || mine == 0 || p.StartTicks == mine
 }
 
-// readOverhead compares the figure of a client's process with what it uses.
+// readOverhead compares the reading of a client's process with what its leases use.
 func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	leases := d.byPID[pid]
 	p, living := a.sumLeases(leases)
@@ -77,7 +75,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	}
 }
 
-// confirmLeases notes that the device confirms what restored leases hold.
+// confirmLeases records that the device confirms what restored leases hold.
 func (a *Arbiter) confirmLeases(now time.Time, leases []*lease) {
 	for _, l := range leases {
 		if l.unverified {
@@ -87,7 +85,7 @@ func (a *Arbiter) confirmLeases(now time.Time, leases []*lease) {
 	}
 }
 
-// readUnmanaged sums up the figures of processes without a lease, which these are.
+// readUnmanaged sums the usage of processes without a lease (strangers), and records events for new ones.
 func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsage) {
 	before := d.unmanagedBy
 	d.unmanaged, d.unmanagedBy = 0, nil
@@ -112,8 +110,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 	})
 }
 
-// unmanagedEvent records the event of a process without a lease that uses a device. j is the job that the process belongs to;
-// nil: none.
+// unmanagedEvent records the event that a process without a lease uses a device. j is the job of the process; nil: none.
 func (a *Arbiter) unmanagedEvent(now time.Time, d *device, u *figures.UnmanagedState, j *job) {
 	e := Event{Time: now, Kind: EventUnmanaged, Device: d.Index, PID: u.PID, UID: u.UID, User: u.User, Command: u.Command, Bytes: u.Bytes}
 	who := wording.Owned(u.User, wording.Stranger(u.Command, u.PID))
@@ -132,12 +129,12 @@ func (a *Arbiter) HasLease(device, pid int) bool {
 	return d != nil && len(d.byPID[pid]) > 0
 }
 
-// isClient reports whether the process of a figure has a lease there.
+// isClient reports whether a process in a reading has a lease on the device.
 func (d *device) isClient(figure ProcessUsage) bool {
 	return slices.ContainsFunc(d.byPID[figure.PID], func(l *lease) bool { return l.reads(figure) })
 }
 
-// addUnmanaged counts a process as unmanaged, by the name of who keeps its memory.
+// addUnmanaged counts a process as unmanaged. If another process keeps its memory, that process is in its name.
 func (d *device) addUnmanaged(now time.Time, p ProcessUsage) *figures.UnmanagedState {
 	d.unmanaged = d.unmanaged.Plus(p.Bytes)
 	name := p.Command
@@ -162,14 +159,14 @@ func (a *Arbiter) goneLeases(d *device) []*lease {
 	return gone
 }
 
-// lists reports whether the last reading has a figure for the lease's process.
+// lists reports whether the last reading lists the lease's process.
 func (d *device) lists(l *lease) bool {
 	figure, listed := d.figures[l.session.process.PID]
 	return listed && figure.Bytes > 0 && l.reads(figure)
 }
 
-// expire counts as unmanaged what a dead process has not given back in time: its
-// lease ends, and the bytes stay out of reach by the name of who keeps them.
+// expire counts memory of an ended process as unmanaged if the device has not freed it in time. It closes the lease, so that the bytes are
+// charged to no budget.
 func (a *Arbiter) expire(now time.Time) {
 	var kept []*lease
 	for _, s := range a.draining {
@@ -185,7 +182,7 @@ func (a *Arbiter) expire(now time.Time) {
 	for _, l := range kept {
 		d, figure := l.device, l.device.figures[l.session.process.PID]
 		if slices.ContainsFunc(d.byPID[figure.PID], func(x *lease) bool { return x.session.alive() }) {
-			a.closeDrained(now, l) // it lives on, by another session: the figure is that one's
+			a.closeDrained(now, l) // the process lives in another session, and the reading is about that session
 			continue
 		}
 		who := cmp.Or(wording.Plain(figure.Keeper), wording.SomebodyKeeps)
@@ -195,8 +192,8 @@ func (a *Arbiter) expire(now time.Time) {
 	}
 }
 
-// TwoCopies records the event of a process that uses two copies of a driver's library. held is the path of the copy whose
-// calls are admitted, beside that of the copy whose calls are not. Unknown sessions are ignored.
+// TwoCopies records the event that a process uses two copies of a driver's library. held is the path of the copy whose calls are admitted,
+// and beside the path of the copy whose calls are not. Unknown sessions are ignored.
 func (a *Arbiter) TwoCopies(now time.Time, id SessionID, held, beside string) {
 	s := a.sessions[id]
 	if s == nil {
@@ -208,10 +205,9 @@ func (a *Arbiter) TwoCopies(now time.Time, id SessionID, held, beside string) {
 	a.event(e)
 }
 
-// Clamped tells that a lease's word held rubbish and was clamped: it is not
-// believed any more. All that is granted to the lease counts as used, nothing is
-// recalled from it, and what its process uses beyond that is charged to its own
-// budget. May be called from within a method of a Word. Unknown leases are ignored.
+// Clamped records that a credit word had an invalid value and was clamped. From then on the word is not used: everything granted to the
+// lease counts as used, nothing is recalled from it, and further usage of its process is charged to its own budget. Methods of a CreditWord
+// may call it. Unknown leases are ignored.
 func (a *Arbiter) Clamped(now time.Time, id LeaseID) {
 	a.stats.ClampedWords++
 	l := a.leases[id]

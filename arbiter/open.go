@@ -9,9 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file enters jobs, sessions and leases in the books, without judging whether there is room. jobs.go, sessions.go and restore.go call it.
+// This file adds jobs, sessions and leases to the state, without evaluating whether there is room. jobs.go, sessions.go and restore.go call
+// it.
 
-// newJob puts a job in place with its budgets, whether what it reserves has room or not.
+// newJob adds a job with its budget and shared budgets.
 func (a *Arbiter) newJob(now time.Time, j *job) {
 	j.opened, j.lastActive = now, now
 	a.countJob(j)
@@ -26,7 +27,7 @@ func (a *Arbiter) newJob(now time.Time, j *job) {
 	a.jobs[j.id] = j
 }
 
-// startOf returns the request for what a session reserves at its start.
+// startOf returns the request for a session's reservation at its start.
 func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	t := &ticket{kind: wantsSession, job: s.job, session: s, place: place}
 	for _, d := range a.devices {
@@ -40,8 +41,7 @@ func (a *Arbiter) startOf(s *session, place Place) *ticket {
 	return t
 }
 
-// newSession puts a session in place, and its job where it is one of its own. A pending
-// one reserves nothing yet.
+// newSession adds a session, and a job for it if it has none. With pending, it reserves nothing yet.
 func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*session, error) {
 	j := a.jobs[r.Job]
 	if r.Job != 0 && (j == nil || j.pending) {
@@ -67,7 +67,7 @@ func (a *Arbiter) newSession(now time.Time, r SessionRequest, pending bool) (*se
 	return s, nil
 }
 
-// newLease opens a lease that holds nothing. What its word shows, Refresh decides.
+// newLease adds a lease that holds nothing. Refresh then writes its credit word.
 func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *lease {
 	a.lastLease++
 	w.Opened(a.lastLease)
@@ -82,8 +82,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	return l
 }
 
-// Refresh has the word of a lease show its flags and limit, whatever it showed: its page may be another
-// one. Leases that are unknown or ended are ignored.
+// Refresh writes the flags and the limit of a lease into its credit word, which may be on a new page. Unknown and ended leases are ignored.
 func (a *Arbiter) Refresh(id LeaseID) {
 	l := a.leases[id]
 	if l == nil || !l.session.alive() {

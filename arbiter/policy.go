@@ -10,13 +10,13 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file puts a new configuration in force.
+// This file puts a new configuration in force. The daemon calls SetPolicy after a reload; renew.go does most of the work.
 
-// keepHeadrooms gives each reservation the headroom that it has under a new policy: none if contexts are charged to it.
+// keepHeadrooms sets the headroom of each reservation under a new policy: none if contexts are charged to the reservation.
 func (a *Arbiter) keepHeadrooms(now time.Time) {
 	keep := func(b *accounting.Budget) {
 		for _, d := range a.devices {
-			_ = a.ledger.ReserveOverhead(b, d.Index, 0) // the device is there
+			_ = a.ledger.ReserveOverhead(b, d.Index, 0) // cannot fail: the device exists
 			_ = a.ledger.ReserveOverhead(b, d.Index, d.headroomFor(b, b.Limits(d.Index).Least()))
 		}
 	}
@@ -31,14 +31,14 @@ func (a *Arbiter) keepHeadrooms(now time.Time) {
 	}
 }
 
-// SetPolicy puts a new configuration in force, for running leases too. Live limits stay, but for those of
-// rules, which the configuration says itself again; what is lowered below what is held is over, as by SetLimits.
+// SetPolicy puts a new configuration in force, also for running leases. Live limits stay, except those of rules, which the new
+// configuration replaces. If a limit falls below what is held, credit is recalled as in SetLimits.
 func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 	defer a.cycle(now)
 	charged := a.policy.ChargeOverhead
 	maps.DeleteFunc(a.limits, func(of rules.Owner, _ *rules.Limits) bool { return of.Kind == rules.OfRule })
 	a.policy = p.InForce(a.limits)
-	var which func(*job) bool // nil: jobs whose rule is another one than before
+	var which func(*job) bool // nil: jobs whose rule has changed
 	for _, d := range a.devices {
 		was, most := d.bounds(), d.grantable()
 		if a.configure(d); d.bounds() != was || d.grantable() != most {

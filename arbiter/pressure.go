@@ -5,12 +5,13 @@ import (
 	"time"
 )
 
-// The pressure of a device, a job or a user says for how long a request waited there for bytes (some), and for how long
-// no thread there went on meanwhile (full). It does not grow while no request waits. The daemon calls MeasurePressure after its events.
+// This file measures pressure. The pressure of a device, a job or a user is how long a request waited there for bytes (some), and how long
+// no thread there ran meanwhile (full). It does not grow while no request waits. The daemon calls MeasurePressure after its events;
+// gauge.go has the gauges.
 
-// MeasurePressure notes at which devices, jobs and users requests wait for bytes from now on, and where jobs go on
-// meanwhile. The caller calls it after its events, before any time passes. While no request waits it takes no time; else it
-// looks at all requests that wait, and at the jobs of users and devices for which they wait.
+// MeasurePressure records which devices, jobs and users have requests waiting for bytes from now on, and which of them have running jobs.
+// The daemon calls it after its events, before time passes. If no request waits it costs nothing; else it goes through the waiting requests
+// and the jobs.
 func (a *Arbiter) MeasurePressure(now time.Time) {
 	if len(a.tickets) == 0 && len(a.underPressure) == 0 {
 		return
@@ -31,7 +32,7 @@ func (a *Arbiter) MeasurePressure(now time.Time) {
 	}
 }
 
-// markWaiting marks the devices where a ticket waits for bytes, its job and its user.
+// markWaiting marks the gauges of the devices where a ticket waits for bytes, of its job and of its user.
 func (a *Arbiter) markWaiting(t *ticket) {
 	for i := range t.candidates {
 		s := &t.candidates[i]
@@ -50,8 +51,8 @@ func (a *Arbiter) markWaiting(t *ticket) {
 	}
 }
 
-// markGoing marks the devices on which a job that goes on has leases, the job and its user. Leases of processes that have ended, and
-// those on lost devices, do not count.
+// markGoing marks the gauges of the devices on which a running job has leases, of the job and of its user. Leases of ended processes and on
+// lost devices do not count.
 func (a *Arbiter) markGoing(j *job) {
 	open := j.gauge.isOpen() || j.user.gauge.isOpen() || slices.ContainsFunc(a.devices, func(d *device) bool { return d.gauge.isOpen() })
 	if !open || !slices.ContainsFunc(j.sessions, (*session).goesOn) {

@@ -6,12 +6,11 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file answers a program's memory query. It changes nothing.
+// This file answers memory queries of programs. It changes no state. recall.go computes what a request would get.
 
-// Query answers a program's memory query. It opens no lease. What of the asker's own
-// credit is in it was read once (Credit), so that what its process takes or gives back from
-// then on can be added by the process itself. ErrNoSession, ErrNoDevice; a *Result when the
-// device is lost.
+// Query returns the answer to a program's memory query on a device. It opens no lease. The answer includes the credit in the client's own
+// word as it was read once (Credit). The client adds what it takes or returns afterwards. Errors: ErrNoSession, ErrNoDevice, and a *Result
+// if the device is lost.
 func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
 	s, d := a.sessions[id], a.device(device)
 	if s == nil || !s.alive() {
@@ -32,8 +31,7 @@ func (a *Arbiter) Query(now time.Time, id SessionID, device int) (Room, error) {
 	return r, nil
 }
 
-// probe is the lease of a session on a device, or one that stands for it and that nobody
-// else knows of.
+// probe returns the lease of a session on a device, or a stand-in that is in no list.
 func (a *Arbiter) probe(s *session, d *device) *lease {
 	if l := s.leaseOn(d); l != nil {
 		return l
@@ -43,9 +41,8 @@ func (a *Arbiter) probe(s *session, d *device) *lease {
 	return l
 }
 
-// budgetUse is the smallest budget above a lease, or the device's total when there is
-// none, and what of it is in use. Total − Used is what the budgets have left, idle credit in
-// them included.
+// budgetUse returns the smallest budget above a lease and what of it is used; without a budget, the total of the device. total less used is
+// what the budgets have left, including idle credit in them.
 func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used accounting.Bytes) {
 	d := l.device
 	idle := func(b *accounting.Budget) accounting.Bytes {
@@ -67,7 +64,7 @@ func (a *Arbiter) budgetUse(l *lease, own accounting.Bytes) (total, used account
 	if total > d.Total {
 		total = d.Total
 		if left == accounting.Max {
-			j := l.session.job // without a budget's limit the device is the limit, and memory that is away takes nothing of it
+			j := l.session.job // without a budget the device is the limit, and memory that is away takes nothing of it
 			left = total.Less(j.budget.Account(d.Index).Held.Less(idle(j.budget)).Less(j.away(d)))
 		}
 	}

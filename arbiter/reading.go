@@ -6,19 +6,17 @@ import (
 	"time"
 )
 
-// This file takes a reading of a device into the books. observe.go has the parts of that.
+// This file applies a reading of a device to the ledger. observe.go has the parts of that; package reading computes overhead and excess.
 
-// Reading is a reading of a device. All methods but Figures need the daemon's lock.
+// Reading is a reading of a device. All its methods but Figures need the daemon's lock.
 //
-// What a client's process uses beyond its bytes is its lease's overhead; what processes use that have no lease
-// there is unmanaged; both lower the capacity, but for the part of the overhead that is charged to the lease's own
-// budget (cost.go). A dead process that the reading does not list any more is reclaimed. Readings of a lost device
-// are ignored.
+// Usage of a client's process above its granted bytes is overhead of its lease. Usage of a process without a lease is unmanaged. Both lower
+// the capacity of the device, except overhead that is charged to the lease's own budget (cost.go). A lease of an ended process that the
+// reading does not list is closed. Readings of a lost device are ignored.
 //
-// An allocation or a free that is under way during the reading is in one of the two figures and not in the other.
-// So the larger of the used bytes before and after the reading is subtracted, and of the last two readings'
-// overheads the smaller one counts: a transient has to last from one reading to the next to be believed. The price
-// is that real overhead counts from the second reading on.
+// An allocation or a free during the reading can be in one of the two figures and missing in the other. So the larger of the used bytes
+// before and after the reading is subtracted, and the smaller overhead of the last two readings counts. A transient counts only if it lasts
+// over two readings; real overhead counts from its second reading on.
 type Reading struct {
 	a      *Arbiter
 	device *device
@@ -27,7 +25,7 @@ type Reading struct {
 	figures map[int]ProcessUsage
 }
 
-// Reading begins a reading of a device, and notes what each lease there uses before the device is read; nil for one that is not known.
+// Reading begins a reading of a device, and records what each lease uses before that. It returns nil for an unknown device.
 func (a *Arbiter) Reading(device int) *Reading {
 	d := a.device(device)
 	if d == nil {
@@ -39,18 +37,18 @@ func (a *Arbiter) Reading(device int) *Reading {
 	return &Reading{a: a, device: d}
 }
 
-// Figures takes what the device said. It needs no lock.
+// Figures stores what the device reported. It needs no lock.
 func (r *Reading) Figures(u Usage) {
 	r.usage, r.figures = u, make(map[int]ProcessUsage, len(u.Processes))
 	for _, p := range u.Processes {
-		if known, twice := r.figures[p.PID]; twice { // graphics and compute are listed apart
+		if known, twice := r.figures[p.PID]; twice { // the device lists graphics and compute separately
 			p.Bytes = max(p.Bytes, known.Bytes)
 		}
 		r.figures[p.PID] = p
 	}
 }
 
-// Book takes the reading into the books.
+// Book applies the reading to the ledger.
 func (r *Reading) Book(now time.Time) {
 	a, d := r.a, r.device
 	if d.lost {
@@ -70,7 +68,7 @@ func (r *Reading) Book(now time.Time) {
 			l.SetOverhead(l.uncharged())
 		}
 	}
-	if d.contextCost() != cost { // requests for contexts need more, or less
+	if d.contextCost() != cost { // requests for contexts now need more or fewer bytes
 		a.changed()
 	}
 	var strangers []ProcessUsage

@@ -9,20 +9,20 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file records events (event.go) until the daemon reads them, and in the tally of a job its processes that use a device past the library.
+// This file stores events (event.go) until the daemon reads them. In the tally of a job, it also records the processes that use a device
+// without the library.
 
-// Events returns the events since the last call, oldest first. If it is not called for long, the oldest are dropped.
+// Events returns the events since the last call, oldest first. If the daemon does not call it for long, the oldest events are dropped.
 func (a *Arbiter) Events() []Event {
 	events := a.events
 	a.events = nil
 	return events
 }
 
-// maxEvents is how many events are kept for a reader that does not come: the
-// oldest half goes first.
+// maxEvents is how many events are stored for a reader that does not come. Then the older half is dropped.
 const maxEvents = 8192
 
-// event notes an event.
+// event stores an event.
 func (a *Arbiter) event(e Event) {
 	if len(a.events) >= maxEvents {
 		a.events = slices.Delete(a.events, 0, maxEvents/2)
@@ -33,7 +33,7 @@ func (a *Arbiter) event(e Event) {
 	a.events = append(a.events, e)
 }
 
-// leaseEvent notes an event with what it says of a lease. Without a text that is made when somebody wants it.
+// leaseEvent stores an event about a lease. An event without text gets it from Sentence, when a reader asks for the text.
 func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 	e.Time, e.Device, e.Lease = now, l.device.Index, l.id
 	e.about(&l.session.process)
@@ -44,7 +44,7 @@ func (a *Arbiter) leaseEvent(now time.Time, l *lease, e Event) {
 	a.event(e)
 }
 
-// deniedEvent adds an event: a process was refused a request.
+// deniedEvent stores the event that a request of a process was refused.
 func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	e.about(&s.process)
 	e.in(s.job)
@@ -52,7 +52,7 @@ func (a *Arbiter) deniedEvent(now time.Time, s *session, e Event, why string) {
 	a.event(e)
 }
 
-// in fills in which job an event is about; what that runs is its command, where no process of it has one.
+// in sets the job of an event. If the event has no process, or is about the runner, the command becomes that of the job.
 func (e *Event) in(j *job) {
 	e.Job, e.Name = j.id, j.request.Name
 	if e.PID == 0 || j.run && e.PID == j.request.Process.PID {
@@ -60,16 +60,16 @@ func (e *Event) in(j *job) {
 	}
 }
 
-// resumed takes a process that has a lease now off the list of those without one: after a restart without a state file, a
-// reading of the device lists a client before the client resumes.
+// resumed removes a process that now has a lease from the processes without one. After a restart without a state file, a reading of the
+// device can list a client before the client resumes.
 func (t *tally) resumed(d *device, p *rules.Process) {
 	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
 		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == figures.BypassPassed
 	})
 }
 
-// beside notes what a reading shows of a process of the job that has no lease on the device. isNew: the reading before did not
-// list the process.
+// beside records what a reading shows of a process of the job without a lease on the device. isNew: the reading before did not list the
+// process.
 func (t *tally) beside(d *device, u *figures.UnmanagedState, isNew bool) {
 	for i := range t.besides {
 		if b := &t.besides[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {

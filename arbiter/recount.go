@@ -6,16 +6,17 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file compares what a client that resumes says of itself with the books, and counts what it holds beyond them as asking would have counted it.
+// This file compares the sums that a resuming client reports with the ledger, and corrects the ledger. The daemon calls it; restore.go
+// restores what a record confirms.
 
-// Recount takes a living client's own sum of the bytes that it uses in a lease, at a moment when none of them moves: when it resumes its
-// session. If it is less than the arbiter has granted, the client did not receive some answers: their bytes go back, and the client asks
-// again for them. If it is more, the client took bytes while there was no daemon. The arbiter counts as many of these as it would have granted, or as the
-// device shows ([Arbiter.Shows]); a client's word alone takes no room from other programs.
+// Recount takes the bytes that a living client reports as used in a lease, when it resumes its session and no thread of it changes the sum.
+// If the client uses less than was granted, it did not receive some grants: their bytes are released, and the client asks again. If it uses
+// more, it took bytes while there was no daemon. Recount counts as many of these as Ask would have granted, or as the device shows
+// ([Arbiter.UsageShown]), so that a false report takes no room from other programs.
 //
-// Recount returns what is granted then; it touches no credit. A lease that is unknown, ended, lost or spoiled stays as it is. The caller must call
-// [Arbiter.Freed] when the word knows what is granted: waiting requests are served then, when the lease's slot is free too if the lease holds
-// nothing. A request that needs the slot would otherwise lose the bytes to a later request that needs none.
+// Recount returns the bytes granted after that. It changes no credit. An unknown, ended, lost or spoiled lease stays as it is. The caller
+// must call [Arbiter.Freed] after it wrote the result to the credit word. Waiting requests are served only then, when the slot of a lease
+// that holds nothing is free too. Otherwise a request that needs the slot could lose the bytes to a later request that needs none.
 func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (granted accounting.Bytes) {
 	l := a.leases[id]
 	if l == nil {
@@ -38,7 +39,7 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 			l.Force(accounting.Memory, counts-known)
 			a.explainUsage(l, counts-known)
 			l.unverified = true
-			a.changed() // a narrower budget may have no room now for requests that wait
+			a.changed() // a narrower budget may have no room now for waiting requests
 			if l.slotCount() == 0 {
 				a.restoreObjects(now, l, nil)
 			}
@@ -48,8 +49,8 @@ func (a *Arbiter) Recount(now time.Time, id LeaseID, used accounting.Bytes) (gra
 	return l.Granted()
 }
 
-// UsageShown returns the bytes that a process uses on a device by the device's last reading; accounting.Max if the device does not say that, or does not
-// answer.
+// UsageShown returns the bytes that a process uses on a device by the last reading. accounting.Max: the device does not report that, or
+// does not answer.
 func (a *Arbiter) UsageShown(device, pid int, startTicks uint64) accounting.Bytes {
 	d := a.device(device)
 	if d == nil {
@@ -64,11 +65,10 @@ func (a *Arbiter) UsageShown(device, pid int, startTicks uint64) accounting.Byte
 	return 0
 }
 
-// Objects takes a living client's own word, after a Recount, for all that its threads have made in
-// a lease and hold, and have not given back. What it does not name was granted or given back by messages that
-// were lost, and is free. What it names beyond what is known of was made while there was no
-// daemon: it counts, streams as far as there is room for what each is charged. It takes no slot that the lease had not,
-// unless one is free. Objects returns how many there are then.
+// Objects takes the objects that the threads of a living client report for a lease, after a Recount. Objects that the client does not name
+// were granted or given back by lost messages, and are released. Objects that only the client knows were made while there was no daemon.
+// They are counted, streams as far as there is room for their charge. Objects takes a slot that the lease did not have only if one is free.
+// It returns the numbers after that.
 func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, contexts int) {
 	l := a.leases[id]
 	if l == nil {
@@ -91,7 +91,7 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 	return l.Streams(), l.contexts
 }
 
-// recountStreams has a lease hold so many streams.
+// recountStreams sets the number of streams of a lease, as far as there is room for their charge.
 func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 	known := l.Streams()
 	if more := n - known; more > 0 {
@@ -105,7 +105,7 @@ func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 	a.recost(now, l, func() {})
 }
 
-// recountThreads has the threads of a lease hold what is said of them, and nothing else.
+// recountThreads replaces the objects of a lease's threads by the reported ones.
 func (a *Arbiter) recountThreads(now time.Time, l *lease, makers []Maker) {
 	had := l.slotCount()
 	l.makers.UnmakeAll()
@@ -116,7 +116,7 @@ func (a *Arbiter) recountThreads(now time.Time, l *lease, makers []Maker) {
 		l.makers.Make(said)
 	}
 	a.forgetThreads(now, l)
-	given := had - l.slotCount() // back, just now
+	given := had - l.slotCount() // slots that forgetThreads has just given back
 	for _, said := range makers {
 		if said.Contexts+said.Streams+said.Holds == 0 || a.hasSlot(l, said.Thread) {
 			continue

@@ -8,27 +8,28 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// This file puts limits in force: the limits of a rule, of a job's request, and live limits. After a change of any of these, renew computes the
-// limits of the jobs and processes below it (inforce.go), writes the changed limits into the ledger, and shows them on the clients' lease pages.
+// This file puts limits in force: those of rules, of jobs' requests, and live limits. After a change, renew computes the limits of the jobs
+// and sessions concerned (inforce.go), writes the changed limits to the ledger, and shows them on the clients' lease pages. limits.go,
+// policy.go, devices.go and claims.go call it.
 
-// limitChange is a change of a budget's limits on a device.
+// limitChange is a change of the limits of a budget on a device.
 type limitChange struct {
 	budget *accounting.Budget
 	device *device
-	limits accounting.Limits // to be set; in the result of setLimits those before the change
+	limits accounting.Limits // limits to set; in the result of setLimits the limits before the change
 
 	kept accounting.Bytes // headroom before the change; 0: none
 }
 
-// allJobs returns true.
+// allJobs returns true. It is the argument of renew for all jobs.
 func allJobs(*job) bool { return true }
 
-// renew puts the rules and the live limits in force for the jobs for which under returns true, and for their processes. If under is nil, it
-// does so for the jobs whose rule or live limits are others than before. With admit, a raised memory.min must have room: else renew changes
-// no limits in the ledger and returns the refusal. The jobs are then linked to the refused limits, and the caller must link them again.
+// renew puts rules and live limits in force for the jobs for which under returns true, and for their sessions. If under is nil, these are
+// the jobs whose rule or live limits have changed. With admit, a raised memory.min must have room; otherwise renew changes no limits in the
+// ledger and returns the refusal. The jobs are then linked to the refused limits, and the caller must link them again.
 func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accounting.Refusal {
 	var jobs []*job
-	for _, id := range a.Jobs() { // in this order they lie in memory
+	for _, id := range a.Jobs() { // jobs lie in memory in this order
 		if j := a.jobs[id]; under == nil || under(j) {
 			jobs = append(jobs, j)
 		}
@@ -38,19 +39,19 @@ func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accou
 			return refused
 		}
 	} else {
-		for _, j := range jobs { // one job at a time, so that the data of each is read into the processor's cache once
+		for _, j := range jobs { // one job at a time, so that its data is read into the processor's cache once
 			a.renewJobs(now, []*job{j}, under != nil, false)
 		}
 	}
 	for p := range a.overs {
 		a.recallOver(now, p)
 	}
-	a.changed() // the requests of jobs may ask for other amounts now, even if no sum has changed
+	a.changed() // requests may now ask for other amounts, even if no sum has changed
 	return nil
 }
 
-// renewJobs does the work of renew for some jobs. If all is false, jobs has one element, and renewJobs does nothing if its rule, its live limits
-// and its shared budgets are as before.
+// renewJobs does the work of renew for some jobs. If all is false, jobs has one element, and renewJobs does nothing if the rule, the live
+// limits and the shared budgets of that job are unchanged.
 func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accounting.Refusal {
 	changes := make([]limitChange, 0, 2*len(a.devices)*len(jobs))
 	moved := false
@@ -62,7 +63,7 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 		}
 		changes = a.jobChanges(changes, j)
 		for _, s := range j.sessions {
-			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of the process follows from the rule
+			if all || moved || s.Follows() || rule.Scope != j.Rule.Scope { // else no limit of the session depends on the rule
 				changes = a.sessionChanges(changes, s)
 			}
 		}
@@ -84,8 +85,8 @@ func (a *Arbiter) renewJobs(now time.Time, jobs []*job, all, admit bool) *accoun
 	return nil
 }
 
-// link sets the rule and the live limits that a job and its processes read, and places their budgets below the shared budgets that follow from
-// these. moved: a budget is below another shared budget than before.
+// link sets the rule and live limits that a job and its sessions use, and places their budgets below the matching shared budgets. It
+// returns true if a budget is now below another shared budget.
 func (a *Arbiter) link(j *job) (moved bool) {
 	p, shared, up := &j.request.Process, j.shared, j.cap
 	j.Rule = a.policy.For(*p)
@@ -99,7 +100,7 @@ func (a *Arbiter) link(j *job) (moved bool) {
 	return moved
 }
 
-// linkSession does the same for a process. Live limits of a bare process are set for its job only.
+// linkSession does the work of link for a session. The live limits of a process without a runner belong to its job only.
 func (a *Arbiter) linkSession(s *session) (moved bool) {
 	if s.job.run {
 		s.Live = a.liveLimits(s.limitOwner(), &s.process)
@@ -107,7 +108,7 @@ func (a *Arbiter) linkSession(s *session) (moved bool) {
 	return a.capSession(s)
 }
 
-// liveLimits returns the live limits of a job or a process, and enters the user there.
+// liveLimits returns the live limits of a job or a process, and sets their user.
 func (a *Arbiter) liveLimits(of rules.Owner, p *rules.Process) *rules.Limits {
 	l := a.limits[of]
 	if l != nil {
@@ -116,11 +117,11 @@ func (a *Arbiter) liveLimits(of rules.Owner, p *rules.Process) *rules.Limits {
 	return l
 }
 
-// renewLease shows a lease's limits on the client's page, and opens the credit word again if no limit is exceeded any more. moved: the lease is below
-// another shared budget than before.
+// renewLease shows the limits of a lease on the client's page, and opens the credit word if no limit is exceeded any more. moved: the lease
+// is below another shared budget than before.
 func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
 	if moved {
-		a.noteChain(l) // with this lease the new budget may hold more than its limit
+		a.noteChain(l) // the lease may make the new budget exceed its limit
 	}
 	l.SetStreamsMax(s.Streams().Max)
 	a.renewDelegation(l)
@@ -132,17 +133,17 @@ func (a *Arbiter) renewLease(s *session, l *lease, moved bool) {
 		a.updateFlags(l)
 	}
 	l.word.Limit(l.maxInForce())
-	if a.setNotify(l); moved && l.contended() { // a request may wait at the new budget
+	if a.setNotify(l); moved && l.contended() { // a request may be waiting at the new budget
 		a.recallAll(l)
 	}
 }
 
-// jobChanges appends the changes of limits of a job's budget and of the shared budgets above it.
+// jobChanges appends the limit changes of a job's budget and of the shared budgets above it.
 func (a *Arbiter) jobChanges(changes []limitChange, j *job) []limitChange {
 	for _, d := range a.devices {
 		for s := range j.shares {
 			l := s.limits(d)
-			if j.pending { // the job waits for that reservation too
+			if j.pending { // the job also waits for this reservation
 				l.Min = min(l.Min, s.budget.Limits(d.Index).Min)
 			}
 			changes = appendChange(changes, s.budget, d, l)
@@ -152,7 +153,7 @@ func (a *Arbiter) jobChanges(changes []limitChange, j *job) []limitChange {
 	return changes
 }
 
-// sessionChanges appends the changes of limits of a session's budget and of the cgroups around its process. A dead session reserves nothing.
+// sessionChanges appends the limit changes of a session's budget and of the caps above it. An ended session reserves nothing.
 func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChange {
 	for _, d := range a.devices {
 		l := s.limits(d)
@@ -167,7 +168,7 @@ func (a *Arbiter) sessionChanges(changes []limitChange, s *session) []limitChang
 	return changes
 }
 
-// appendChange appends a change if a budget's limits on a device differ from l. Usually few of a job's processes have changed limits.
+// appendChange appends a change if l differs from the limits of a budget on a device.
 func appendChange(changes []limitChange, b *accounting.Budget, d *device, l accounting.Limits) []limitChange {
 	if l == b.Limits(d.Index) {
 		return changes
@@ -175,8 +176,8 @@ func appendChange(changes []limitChange, b *accounting.Budget, d *device, l acco
 	return append(changes, limitChange{budget: b, device: d, limits: l})
 }
 
-// setLimits writes limits into the ledger, and returns the changes that it made, each with the limits before it. With admit, a raised
-// memory.min must have room: else setLimits undoes the changes that it made before, and returns the refusal.
+// setLimits writes limits to the ledger, and returns the changes that it made, each with the limits before. With admit, a raised memory.min
+// must have room; otherwise setLimits undoes its changes and returns the refusal.
 func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChange, refused *accounting.Refusal) {
 	for _, c := range changes {
 		old := c.budget.Limits(c.device.Index)
@@ -204,9 +205,9 @@ func (a *Arbiter) setLimits(changes []limitChange, admit bool) (done []limitChan
 	return nil, refused
 }
 
-// writeLimits writes limits into the ledger, and the headroom that goes with their reservation.
+// writeLimits writes limits, and the headroom of their reservation, to the ledger.
 func (a *Arbiter) writeLimits(c limitChange, headroom accounting.Bytes) {
-	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // the device is there
+	_ = a.ledger.SetLimits(c.budget, c.device.Index, c.limits) // cannot fail: the device exists
 	_ = a.ledger.ReserveOverhead(c.budget, c.device.Index, headroom)
 	a.changed()
 }

@@ -12,18 +12,15 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file takes up again what a daemon before this one had: jobs, sessions and leases. The daemon calls it at its start, and when clients resume that
-// no record confirms. recount.go compares a client's own sums.
+// This file restores jobs, sessions and leases of an earlier daemon. The daemon calls it when it starts, and when clients without a record
+// resume. recount.go compares the clients' own sums.
 
-// NextJob is an ID that no job has had. It is for RestoreJob of a job of which the ID is
-// not known any more.
+// NextJob returns an ID that no job has had, for RestoreJob of a job whose ID is unknown.
 func (a *Arbiter) NextJob() JobID { return a.lastJob + 1 }
 
-// RestoreJob takes a job up again after a restart of the daemon, under the ID
-// that it had; before any session of it, and before new jobs are opened. Its
-// reservations hold whether there is room or not. ErrRange for ID 0, ErrExists for
-// one that is there. When all sessions are restored, CloseJob is for those whose
-// runner is gone.
+// RestoreJob restores a job after a restart of the daemon, with the ID that it had. It must be called before the sessions of the job are
+// restored, and before new jobs are opened. The reservations are made even if there is no room. Jobs whose runner has exited must be closed
+// by CloseJob after all sessions are restored. Errors: ErrRange for ID 0, and ErrExists for an ID in use.
 func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	if r.ID == 0 {
 		return fmt.Errorf("job 0: %w", rules.ErrRange)
@@ -39,7 +36,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 		}
 	}
 	if j.devices == nil && len(r.Devices) > 0 {
-		j.devices = []*device{} // what it had is not there any more
+		j.devices = []*device{} // the devices that the job had do not exist any more
 	}
 	j.tally.since = now
 	a.newJob(now, j)
@@ -57,8 +54,8 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	return nil
 }
 
-// kept reports whether a job kept a slot of a device before the restart, by the devices that were recorded; nil: none were. Limits that were
-// changed since its start neither give it a slot nor take one from it.
+// kept reports whether a job kept a slot of a device before the restart. recorded are the devices in the record; nil: there is none. Limits
+// that have changed since the job's start have no effect.
 func (j *job) kept(d *device, recorded []int) bool {
 	if recorded == nil {
 		return j.keeps(d)
@@ -66,9 +63,9 @@ func (j *job) kept(d *device, recorded []int) bool {
 	return !j.released && !d.lost && slices.Contains(recorded, d.Index)
 }
 
-// keepsAgain reports whether a restored job may keep a slot of a device. It may not if a job that was restored before it has the device
-// to itself. Such a pair exists because one of the two began while the device was lost, or while slots had no limit, and did not have the slot before the
-// restart. For the same reason a job that is to have the device to itself takes the slots of the jobs that were restored before it.
+// keepsAgain reports whether a restored job may keep a slot of a device. It may not if a job that was restored before has the sole use of
+// the device. Such a pair exists if one of the jobs began while the device was lost, or while slots had no limit, and so had no slot before
+// the restart. For the same reason, a restored job with the sole use takes the slots of the jobs that were restored before it.
 func (a *Arbiter) keepsAgain(j *job, d *device) bool {
 	if len(d.permits[permit.Sole]) > 0 {
 		return false
@@ -81,9 +78,9 @@ func (a *Arbiter) keepsAgain(j *job, d *device) bool {
 	return true
 }
 
-// RestoreSession takes a session up again after a restart of the daemon, in its job (ErrNoJob when
-// that is not there) or as a job of its own. It never waits, since its process holds memory already. Its reservation is made whether
-// there is room or not; with r.Unreserved only by a later call of [Arbiter.Reserve].
+// RestoreSession restores a session after a restart of the daemon, in its job or in a job of its own. The session never waits, because its
+// process already holds memory. The reservation is made even if there is no room, or only by [Arbiter.Reserve] if r.Unreserved is set.
+// ErrNoJob: the job does not exist.
 func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, error) {
 	s, err := a.newSession(now, r, r.Unreserved)
 	if err != nil {
@@ -95,9 +92,8 @@ func (a *Arbiter) RestoreSession(now time.Time, r SessionRequest) (SessionID, er
 	return s.id, nil
 }
 
-// Reserve makes the reservation that a session was restored without, if there is room and no waiting request comes first. It
-// reports whether the session has its reservation, made now or before. It returns false as well for a session that is unknown, or
-// that waits for its start.
+// Reserve makes the reservation of a session that was restored without one, if there is room and no waiting request comes first. It reports
+// whether the session has its reservation. It returns false for an unknown session, and for one that waits to start.
 func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
 	s := a.startedSession(id)
 	if s == nil || !s.pending {
@@ -117,11 +113,10 @@ func (a *Arbiter) Reserve(now time.Time, id SessionID) bool {
 	return true
 }
 
-// RestoreLease opens a lease in a living session that holds something already: by a record of the
-// daemon before this one, or by what a client says that no record confirms. What it holds is taken
-// as it is, whether it fits or not: then sums only fall. But where it is unverified it has no more
-// bytes than the device, and no more streams than there is room for what each is charged. On a lost device it holds nothing.
-// ErrNoSession, also of a session that waits for its start; ErrNoDevice; ErrExists when the session has a lease there.
+// RestoreLease opens a lease that already holds something in a living session, from a record of an earlier daemon or from what the client
+// reports. Held amounts are accepted even if they do not fit. Unverified amounts are limited to the bytes of the device and to the streams
+// that there is room for. On a lost device the lease holds nothing. Errors: ErrNoSession, also if the session waits to start; ErrNoDevice;
+// ErrExists if the session has a lease on the device.
 func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, w CreditWord) (LeaseInfo, error) {
 	s, d := a.startedSession(id), a.device(held.Device)
 	if s == nil {
@@ -138,7 +133,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	}
 	l := a.newLease(now, s, d, w)
 	granted, streams := held.Granted, accounting.Bytes(max(held.Streams, 0))
-	if held.Unverified { // a client's own word: no more than there is, or asking would get
+	if held.Unverified { // reported by the client: limited to what exists, or what asking would get
 		granted = min(granted, d.Total)
 		if each := s.streamReserve(); each > 0 {
 			streams = min(streams, l.Room()/each)
@@ -147,7 +142,7 @@ func (a *Arbiter) RestoreLease(now time.Time, id SessionID, held RestoredLease, 
 	l.Force(accounting.Memory, granted)
 	l.SetAway(held.Away)
 	l.Force(accounting.Streams, streams)
-	l.delegated, l.delegatedMax = true, maxRestoredStreams // it may be, under the rules of the daemon before: its word tells
+	l.delegated, l.delegatedMax = true, maxRestoredStreams // the earlier daemon may have delegated the count, and the page shows whether it did
 	l.contexts = min(max(held.Contexts, 0), maxObjects)
 	l.peak, l.unverified, l.lost = held.Peak, held.Unverified, held.Lost
 	if l.lost {

@@ -8,34 +8,35 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file has what the arbiter answers: results with the reason of a refusal, notices for requests that wait, receipts of grants, and errors.
+// This file has the results of the arbiter: decisions with the reason of a refusal, notices to waiting clients, receipts of grants, and
+// errors.
 
-// Reason says why something was refused.
+// Reason is the reason of a refusal.
 type Reason uint8
 
-// The reasons.
+// Reasons of refusals.
 const (
 	ReasonNone       Reason = iota
 	ReasonOverBudget        // the budget of the process or job has too little left
 	ReasonSharedFull        // a budget shared with other jobs (user, cgroup, rule) has no room
 	ReasonDeviceFull        // the device has no room
-	ReasonTooLarge          // larger than could ever fit
+	ReasonTooLarge          // larger than can ever fit
 	ReasonStreams           // streams.max reached
 	ReasonDeviceLost        // the device fell off the bus
 	ReasonDenied            // a rule does not allow the amount
 	ReasonNoLease           // no such lease, or its session has ended
-	ReasonRange             // a count that makes no sense
-	ReasonBusy              // it would have to wait, and its client or rule does not let it; or the user has a claim already
-	ReasonTimeout           // the request waited as long as it may
-	ReasonCancelled         // the ticket was cancelled, or its process is gone
+	ReasonRange             // the count makes no sense
+	ReasonBusy              // the request would have to wait, and its client or rule does not allow that; or the user has a claim already
+	ReasonTimeout           // the request waited until its deadline
+	ReasonCancelled         // the ticket was cancelled, or its process has ended
 	ReasonDeadlock          // the request was chosen to break a deadlock
 	ReasonSlots             // slots.max is reached, or another job has the device alone
-	ReasonThreads           // more threads of the process hold something than the arbiter keeps track of
-	ReasonCrowded           // the request may wait, but the queue is full: the client asks again
+	ReasonThreads           // more threads of the process have objects than the arbiter tracks
+	ReasonCrowded           // the request may wait, but the queue is full: the client must ask again
 	reasons
 )
 
-// String returns the reason as the event log spells it.
+// String returns the reason as the event log shows it.
 func (r Reason) String() string {
 	names := [reasons]string{
 		"", "over_budget", "shared_full", "device_full", "too_large", "streams", "device_lost",
@@ -47,45 +48,45 @@ func (r Reason) String() string {
 	return "unknown"
 }
 
-// MarshalText spells the reason in JSON.
+// MarshalText returns the reason as JSON shows it.
 func (r Reason) MarshalText() ([]byte, error) { return []byte(r.String()), nil }
 
-// Notice says how a waiting request stands.
+// Notice is the present state of a waiting request.
 type Notice struct {
-	Position int // 1: next at the limit that refuses it
+	Position int // 1: first of the requests that the same limit refuses
 	Waited   time.Duration
-	Text     string // one line for users: what the request waits for, which program holds that, and since when
+	Text     string // one line for users: what the request waits for, who holds that, and since when
 }
 
-// Result is the decision on a request of a lease, a job or a process. The Result of a refused request is also an error.
+// Result is the decision on a request of a lease, a job or a session. The Result of a refused request is also an error.
 type Result struct {
-	Ticket  TicketID // ticket of a request that has waited; 0: it was decided when it was made
-	Waiting TicketID // ticket of a request that waits, whose decision [Arbiter.Decisions] returns later; 0: it is decided
-	Notice  *Notice  // how a request stands that still waits; nil: it is decided
+	Ticket  TicketID // ticket of a request that has waited; 0: it was decided in the call that made it
+	Waiting TicketID // ticket of a request that waits; [Arbiter.Decisions] returns the decision later; 0: it is decided
+	Notice  *Notice  // state of a request that still waits; nil: it is decided
 
 	Granted bool
-	Receipt Receipt  // the grant, to be taken back if the client never reads the reply
-	Job     *JobInfo // the job that was asked for; nil: the request was not for a job, or was refused
+	Receipt Receipt  // describes the grant, so that it can be taken back if the client never reads the reply
+	Job     *JobInfo // the opened job; nil: the request was not for a job, or was refused
 
 	Reason    Reason // reason of a refusal
 	Requested accounting.Bytes
 	Remaining accounting.Bytes // what would have been granted at the limit that refused
 	Limit     accounting.Bytes // value of that limit
-	Holders   string           // the largest holders at that limit
+	Holders   string           // largest holders at that limit
 	Explain   string           // one line for users: what was refused, by which limit, and what to do
-	First     bool             // this is the first refusal of the process, which its client prints
+	First     bool             // first refusal of the process; the client prints it
 
 	Current int // streams or contexts of the lease after the decision
 	Max     int // the most streams that the lease may have
 
-	Patience time.Duration // how long the client may ask again after ReasonCrowded; negative: without end
+	Patience time.Duration // how long the client may ask again after ReasonCrowded; negative: without a limit
 }
 
-// Error returns the line for users of a refusal.
+// Error returns the line for users.
 func (r *Result) Error() string { return r.Explain }
 
-// Receipt describes a grant, so that it can be taken back; the zero Receipt: nothing was granted. A slot is not part of it: the slot
-// goes back when its holder has given back all else.
+// Receipt describes a grant, so that it can be taken back. The zero Receipt stands for no grant. A slot is not part of it: the slot goes
+// back when its holder has given back everything else.
 type Receipt struct {
 	Lease  LeaseID
 	What   What
@@ -94,7 +95,7 @@ type Receipt struct {
 	Thread uint32
 }
 
-// Receipt returns the receipt for a granted request. It is zero if the request gives objects back or only reports them.
+// Receipt returns the receipt of a granted request. It is zero if the request gives objects back or reports existing ones.
 func (r *Request) Receipt() Receipt {
 	switch {
 	case r.What == WantsBytes:
@@ -105,7 +106,7 @@ func (r *Request) Receipt() Receipt {
 	return Receipt{}
 }
 
-// takes returns the amounts that a request adds to the sums, without the memory that its objects cost.
+// takes returns the amounts that a request adds to the sums, without the memory for its objects.
 func (r *Request) takes() accounting.Amounts {
 	if r.What == WantsStreams {
 		return accounting.Amounts{accounting.Streams: accounting.Bytes(r.Count)}
@@ -116,7 +117,7 @@ func (r *Request) takes() accounting.Amounts {
 	return accounting.OnDevice(r.Bytes)
 }
 
-// Errors of requests that name something unknown, or an ID that is in use. They come wrapped in a text with the number or name.
+// Errors of requests that name something unknown, or an ID in use. They are wrapped in an error with the number or name.
 var (
 	ErrNoSession = errors.New("no such session")
 	ErrNoJob     = errors.New("no such job")
@@ -128,7 +129,7 @@ var (
 func noSession(id SessionID) error { return fmt.Errorf("session %d: %w", id, ErrNoSession) }
 func noDevice(index int) error     { return fmt.Errorf("GPU %d: %w", index, ErrNoDevice) }
 
-// refusal makes the error of what does not begin, or is not changed.
+// refusal returns the refusal of a job or a session that wanted to start, or of a change of limits.
 func refusal(why Reason, r *accounting.Refusal, text string) *Result {
 	return &Result{Reason: why, Requested: r.Requested, Remaining: r.Remaining, Limit: r.Limit, Explain: text}
 }

@@ -7,11 +7,11 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// This file has the calls of the daemon about client processes and their leases: a process begins, uses a device for the first time, and ends.
+// This file has the daemon's calls about client processes: a process starts, uses a device for the first time, and ends. open.go and end.go
+// change the state.
 
-// OpenSession opens a client's session: in a job (ErrNoJob when that is over), or
-// as a job of its own. Where the rule's memory.min has no room, it waits; a *Result
-// tells that it never will have.
+// OpenSession opens a client's session, in a job or in a job of its own. The session waits if its memory.min has no room. ErrNoJob: the job
+// has ended. A *Result: the memory.min can never have room.
 func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, error) {
 	defer a.cycle(now)
 	s, err := a.newSession(now, r, true)
@@ -28,8 +28,7 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 	return SessionInfo{ID: s.id, Waiting: answer.Waiting}, nil
 }
 
-// HostMax returns how many bytes of pinned host memory the session's process may hold,
-// accounting.Max for no limit. The arbiter keeps no count of them: the client keeps to it.
+// HostMax returns how many bytes of pinned host memory a session may hold; accounting.Max: no limit. The client counts that memory itself.
 func (a *Arbiter) HostMax(id SessionID) accounting.Bytes {
 	if s := a.sessions[id]; s != nil && s.job.Rule.HostMax != nil {
 		return *s.job.Rule.HostMax
@@ -37,8 +36,8 @@ func (a *Arbiter) HostMax(id SessionID) accounting.Bytes {
 	return accounting.Max
 }
 
-// EndSession tells that a client's process is dead, however it died: its leases
-// drain, and their bytes are grantable only after Gone. Unknown sessions are ignored.
+// EndSession handles the end of a client's process. Its leases drain, and their bytes can be granted again only after Gone. Unknown
+// sessions are ignored.
 func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	s := a.sessions[id]
 	if s == nil || !s.alive() {
@@ -46,12 +45,12 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	}
 	defer a.cycle(now)
 	a.cancelOf(now, s.job, func(t *ticket) bool { return t.session == s })
-	if a.sessions[id] == nil { // it waited for its start
+	if a.sessions[id] == nil { // the session waited to start
 		return
 	}
 	for _, l := range s.leases {
 		a.revokeStreams(l)
-		a.recallIdle(l, a.idle(l)) // no memory is behind it
+		a.recallIdle(l, a.idle(l)) // no memory is behind idle credit
 		if held := l.Granted(); held > 0 || l.Streams() > 0 || l.contexts > 0 {
 			a.leaseEvent(now, l, Event{Kind: EventDied, Bytes: held, Streams: l.Streams(), Contexts: l.contexts})
 		}
@@ -60,7 +59,7 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 	a.dropSlotsOf(now, s)
 	a.changed() // all other processes of its job may be waiting
 	for _, l := range slices.Clone(s.leases) {
-		if l.lost { // the memory went with the device
+		if l.lost { // its memory went with the device
 			a.closeLease(now, l)
 		}
 	}
@@ -71,13 +70,13 @@ func (a *Arbiter) EndSession(now time.Time, id SessionID) {
 		a.dropSession(now, s)
 		return
 	}
-	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // what it has reserved is free
+	_, _ = a.setLimits(a.sessionChanges(nil, s), false) // releases the reservation
 	a.draining = append(a.draining, s)
 	a.endJob(now, s.job)
 }
 
-// Gone tells that the device no longer has the memory of an ended session: its
-// bytes are free. What is not known, or still lives, is ignored.
+// Gone records that the device has freed the memory of an ended session, so that its bytes can be granted. Unknown and living sessions are
+// ignored.
 func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	s := a.sessions[id]
 	if s == nil || s.alive() {
@@ -89,9 +88,8 @@ func (a *Arbiter) Gone(now time.Time, id SessionID, device int) {
 	}
 }
 
-// Attach opens the session's lease on a device, with this word; the same one each time.
-// ErrNoSession, also of a session that waits for its start; ErrNoDevice; a *Result when the device is lost, or not one
-// of the job's.
+// Attach opens the session's lease on a device with a credit word. Later calls for the same device return the lease that exists. Errors:
+// ErrNoSession, also if the session waits to start; ErrNoDevice; a *Result if the device is lost or not one of the job's.
 func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w CreditWord) (LeaseInfo, error) {
 	s, d := a.startedSession(id), a.device(device)
 	if s == nil {
@@ -118,7 +116,7 @@ func (a *Arbiter) Attach(now time.Time, id SessionID, device int, w CreditWord) 
 	return a.info(l), nil
 }
 
-// Threads sets how many live threads of a client have made an intercepted call; 0: not known.
+// Threads sets how many live threads of a client have made an intercepted call; 0: unknown.
 func (a *Arbiter) Threads(now time.Time, id SessionID, n int) {
 	if s := a.sessions[id]; s != nil && s.threads != n {
 		s.threads = max(0, n)

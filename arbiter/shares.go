@@ -11,33 +11,33 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file makes the budgets that jobs share and puts jobs and processes below them: the budget of a rule for a user, a cgroup or all jobs of the
-// rule, and the caps for the live limits of users and cgroups, which limit programs in addition. renew.go calls it.
+// This file makes shared budgets, and places jobs and sessions below them. A rule has shared budgets by user, by cgroup, or for all its
+// jobs. The live limits of users and cgroups are caps, which apply in addition. renew.go calls this file.
 
 // userOwner and cgroupOwner return the keys of users and cgroups in the table of live limits.
 func userOwner(uid uint32) rules.Owner    { return rules.Owner{Kind: rules.OfUser, ID: uint64(uid)} }
 func cgroupOwner(path string) rules.Owner { return rules.Owner{Kind: rules.OfCgroup, Path: path} }
 
-// capKey returns the key in a.shareds of the budget for the live limits of a user or cgroup.
+// capKey returns the key in a.shareds of the cap of a user or cgroup.
 func capKey(of rules.Owner) sharedKey { return sharedKey{uid: uint32(of.ID), cgroup: of.Path} }
 
-// share enters a shared budget among those of the arbiter.
+// share adds a shared budget to a.shareds.
 func (a *Arbiter) share(s *shared) *shared {
 	s.budget.Owner = s
 	a.shareds[s.key] = s
 	return s
 }
 
-// capOf returns the budget for the live limits of a user or cgroup. It makes the budget when the first job or process comes under it.
+// capOf returns the cap for the live limits of a user or cgroup. It makes the cap when the first job or session needs it.
 func (a *Arbiter) capOf(c *rules.Limits) *shared {
 	if s := a.shareds[capKey(c.Of)]; s != nil {
-		s.limit = c // it may have been changed
+		s.limit = c // the limits may have been changed
 		return s
 	}
 	return a.share(&shared{key: capKey(c.Of), limit: c, who: c.String(), budget: a.ledger.OpenCap()})
 }
 
-// cgroupsAround returns the budgets of the cgroups, of all hierarchies, that have a limit and contain a process, the narrower ones first.
+// cgroupsAround returns the caps of the cgroups around a process, in all hierarchies, that have a limit. The narrower ones come first.
 func (a *Arbiter) cgroupsAround(p *rules.Process) (all []*shared) {
 	if len(a.limits) == 0 {
 		return nil
@@ -68,13 +68,13 @@ func (a *Arbiter) RunsIn(of string) bool {
 	return false
 }
 
-// mentions reports whether a request is about a device, as far as its amounts go: a share of the machine's memory is much, and
-// nobody means that who did not name the processor.
+// mentions reports whether the amounts of a request apply to a device. They apply to the processor only if the request names it, because a
+// share of the machine's memory is large and rarely meant.
 func (r *JobRequest) mentions(d *device) bool {
 	return d.IsGPU() || slices.Contains(r.Devices, d.Index)
 }
 
-// exceeds reports whether a job's request, of root's, passes its rule on any device.
+// exceeds reports whether the request of a job asks for more than its rule allows on any device, and may. Only privileged users may.
 func (a *Arbiter) exceeds(j *job) bool {
 	r := &j.request
 	return r.Max != nil && r.Process.MayPass() && slices.ContainsFunc(a.devices, func(d *device) bool {
@@ -82,8 +82,8 @@ func (a *Arbiter) exceeds(j *job) bool {
 	})
 }
 
-// shareFor returns the budget that the job shares with others by its rule; nil
-// for none, as where root asked for more than the rule. It is made when its first job comes.
+// shareFor returns the shared budget of a job's rule, and makes it if it does not exist. nil: the rule has none, or a privileged user asked
+// for more than the rule allows.
 func (a *Arbiter) shareFor(j *job) *shared {
 	p := &j.request.Process
 	if a.exceeds(j) {
@@ -109,7 +109,7 @@ func (a *Arbiter) shareFor(j *job) *shared {
 	return s
 }
 
-// moveTo puts a job's budget below the shared budget to, instead of the one in *at; nil: no shared budget. put changes the ledger.
+// moveTo moves a job's budget from the shared budget *at below the shared budget to; nil stands for none. put changes the ledger.
 func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func(b, up *accounting.Budget) error) {
 	old := *at
 	if to == old {
@@ -118,12 +118,12 @@ func (a *Arbiter) moveTo(b *accounting.Budget, at **shared, to *shared, put func
 	*at = to
 	a.changed()
 	if err := put(b, budgetOf(to)); err != nil {
-		panic("arbiter: " + err.Error()) // a job's budget is not a cap, and no shared budget is below it
+		panic("arbiter: " + err.Error()) // the budget of a job is not a cap, and is above no shared budget
 	}
 	a.dropShared(old)
 }
 
-// capJob puts a job's budget under the cap of its user; if the user has no live limit, under none.
+// capJob puts a job's budget below the cap of its user. If the user has no live limit, the budget gets no cap.
 func (a *Arbiter) capJob(j *job) {
 	var to *shared
 	j.UserLimits = a.limits[userOwner(j.request.Process.UID)]
@@ -138,7 +138,7 @@ func (a *Arbiter) capJob(j *job) {
 	})
 }
 
-// capSession puts a process's budget under the caps of the cgroups around it. moved: these are others than before.
+// capSession puts a session's budget below the caps of the cgroups around its process. It returns true if these have changed.
 func (a *Arbiter) capSession(s *session) (moved bool) {
 	old, to := s.cgroups, a.cgroupsAround(&s.process)
 	if slices.Equal(old, to) {
@@ -151,7 +151,7 @@ func (a *Arbiter) capSession(s *session) (moved bool) {
 		budgets[i] = c.budget
 	}
 	if err := a.ledger.SetCaps(s.budget, budgets...); err != nil {
-		panic("arbiter: " + err.Error()) // each of budgets is a cap, and a session's budget is not
+		panic("arbiter: " + err.Error()) // each of budgets is a cap, and the budget of a session is not
 	}
 	for _, c := range old {
 		a.dropShared(c)
@@ -159,7 +159,7 @@ func (a *Arbiter) capSession(s *session) (moved bool) {
 	return true
 }
 
-// dropShared takes a shared budget out when nothing is below it. It is for who shares it no longer.
+// dropShared removes a shared budget if no budget is below it. Callers use it after they moved a budget away.
 func (a *Arbiter) dropShared(s *shared) {
 	if s == nil {
 		return
@@ -170,7 +170,7 @@ func (a *Arbiter) dropShared(s *shared) {
 	}
 }
 
-// dropBudget takes a budget out of the ledger that has nothing below it.
+// dropBudget removes a budget from the ledger. No budget and no lease may be below it.
 func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	for _, d := range a.devices {
 		delete(a.overs, account{b, d.Index})

@@ -15,9 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file describes leases, devices, jobs, budgets, users and waiting requests for a snapshot (figures.Snapshot). snapshot.go puts it together.
+// This file describes leases, devices, jobs, budgets, users and waiting requests as rows of a snapshot (figures.Snapshot). snapshot.go puts
+// the snapshot together.
 
-// leaseState describes a lease whose usage was just read (look).
+// leaseState describes a lease. readUsage must have been called for it just before.
 func (a *Arbiter) leaseState(l *lease, now time.Time) (to figures.LeaseState) {
 	p := &l.session.process
 	granted := l.Granted()
@@ -73,7 +74,7 @@ func worse(x, y figures.State) figures.State {
 	return figures.StateRunning
 }
 
-// deviceState describes a device. The usage of its leases was just read.
+// deviceState describes a device. readUsage must have been called for its leases just before.
 func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	sums := a.ledger.Device(d.Index)
 	state := figures.DeviceState{
@@ -91,7 +92,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	for i := range state.UnmanagedBy {
 		u := &state.UnmanagedBy[i]
 		u.AgeMs = max(0, now.Sub(u.Since).Milliseconds())
-		if a.jobs[JobID(u.Job)] == nil { // it has ended since
+		if a.jobs[JobID(u.Job)] == nil { // the job has ended since the reading
 			u.Job, u.JobName = 0, ""
 		}
 	}
@@ -101,7 +102,7 @@ func (a *Arbiter) deviceState(d *device, now time.Time) figures.DeviceState {
 	return state
 }
 
-// activity fills in whether a lease is active, and since when. A lease is active while one of its requests waits, and while it has a slot of a
+// activity sets whether a lease is active, and since when. A lease is active while one of its requests waits, and while it has a slot of a
 // device with slots.max.
 func (a *Arbiter) activity(to *figures.LeaseState, l *lease, now time.Time) {
 	since := time.Time{}
@@ -174,7 +175,7 @@ func (s *session) state() figures.State {
 	return state
 }
 
-// jobState describes a job. on is room for its rows on devices.
+// jobState describes a job. on is space for its device rows.
 func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) figures.JobState {
 	p := &j.request.Process
 	state := figures.JobState{
@@ -186,7 +187,7 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 	if j.denial != nil {
 		state.Denial, state.DenialMs = j.denial.text, max(0, now.Sub(j.denial.at).Milliseconds())
 	}
-	if j.run && j.pending { // else its session's state tells
+	if j.run && j.pending { // for other jobs the state of the session shows it
 		state.State = figures.StateWaiting
 	}
 	for _, s := range j.sessions {
@@ -200,7 +201,7 @@ func (a *Arbiter) jobState(j *job, now time.Time, on []figures.JobDeviceState) f
 	return state
 }
 
-// setBy fills in which settings a lease's limits come from. If several limits are equal, it names the narrowest.
+// setBy sets the settings that the limits of a lease come from. If several limits are equal, it names the narrowest.
 func (l *lease) setBy(to *figures.LeaseState) {
 	b := l.device.bounds()
 	by := func(m rules.Memory) {
@@ -227,7 +228,7 @@ func (l *lease) setBy(to *figures.LeaseState) {
 	to.StreamsBy = l.session.Streams().By
 }
 
-// usersShown returns the users to be shown: those whose counts are kept, and those who have a limit.
+// usersShown returns the users with counts and the users with a limit.
 func (a *Arbiter) usersShown() []*user {
 	all := slices.Collect(maps.Values(a.users.byUID))
 	for of, c := range a.limits {
@@ -250,8 +251,8 @@ func (a *Arbiter) userState(p *user) figures.UserState {
 	return state
 }
 
-// budgetStates describes the shared budgets and the limits of users and cgroups, also of those of which no program runs, sorted by name. The map
-// leads to the description of each shared budget, to which addToBudget adds the usage of its jobs.
+// budgetStates describes the shared budgets, and the limits of users and cgroups without programs too, sorted by name. The map has the
+// description of each shared budget, to which addToBudget adds usage.
 func (a *Arbiter) budgetStates() ([]figures.BudgetState, map[*shared]*figures.BudgetState) {
 	all := slices.Collect(maps.Values(a.shareds))
 	for of, c := range a.limits {

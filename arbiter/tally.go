@@ -9,41 +9,42 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file counts what became of a job's requests, for the event at its end and the summary of `gpuarb run`. end.go adds that up from the books.
+// This file has the tally of a job: counts of its requests for the event at its end, and for the summary of `gpuarb run`. decision.go,
+// refuse.go and record.go count; end.go makes the sum.
 
-// Tally is what became of a job so far.
+// Tally is the counts of a job so far.
 type Tally struct {
-	Waits   uint64        // requests that had to wait, and wait no more
-	Waited  time.Duration // summed over them
+	Waits   uint64        // requests that had to wait and are decided
+	Waited  time.Duration // sum of their waits
 	Refused uint64
-	Since   time.Duration // how long ago counting began, where that was not with the job; else 0
-	Devices []TallyDevice // those that it used
-	Unknown int           // number of devices that it used and the daemon does not know
-	Beside  []Beside      // its processes that used a device past the library, as readings of the device have shown
-	More    int           // such processes beyond those
+	Since   time.Duration // time since counting began, if that was after the start of the job; else 0
+	Devices []TallyDevice // devices that the job used
+	Unknown int           // number of devices that the job used and the daemon does not know
+	Beside  []Beside      // processes that used a device without the library, by readings of the device
+	More    int           // number of such processes that are not in Beside
 }
 
-// Beside is a process of a job that used a device without a lease. A process that ended between two readings of the device
-// is not among them.
+// Beside is a process of a job that used a device without a lease. It does not include processes that ended between two readings of the
+// device.
 type Beside struct {
 	PID        int
 	StartTicks uint64
 	Device     int
 	Command    string
-	Peak       accounting.Bytes // the most that a reading has shown of it
+	Peak       accounting.Bytes // largest usage in a reading
 	Bypass     figures.Bypass
 }
 
-// TallyDevice is a job's account on a device.
+// TallyDevice is the usage of one device by a job.
 type TallyDevice struct {
 	Device int
-	Peak   accounting.Bytes // the most that its processes used at once
-	Max    accounting.Bytes // of the job as a whole; accounting.Max: none
+	Peak   accounting.Bytes // most bytes that its processes used at once
+	Max    accounting.Bytes // memory.max of the job as a whole; accounting.Max: none
 
-	processor bool // the device is the processor
+	processor bool // Device is the processor
 }
 
-// sentence returns the account as users read it.
+// sentence returns the tally as a sentence for users.
 func (t *Tally) sentence() string {
 	var used []wording.Use
 	for _, d := range t.Devices {
@@ -56,18 +57,18 @@ func (t *Tally) sentence() string {
 	return line
 }
 
-// tally counts what became of a job's requests, those of processes that have ended included.
+// tally counts the requests of a job, including those of ended processes.
 type tally struct {
 	waits, refused uint64
 	waited         time.Duration
-	since          time.Time // when counting began, where that was after the job did
-	unknown        []string  // UUIDs of devices that processes of the job use and the daemon does not know, up to mostUnknown
-	besides        []Beside  // processes of the job that used a device past the library, up to mostBeside
-	more           int       // such processes beyond those
+	since          time.Time // when counting began, if that was after the start of the job; else zero
+	unknown        []string  // UUIDs of devices that the job uses and the daemon does not know, up to mostUnknown
+	besides        []Beside  // processes that used a device without the library, up to mostBeside
+	more           int       // number of such processes that are not in besides
 }
 
-// mostBeside is how many processes a job's account names that used a device past the library.
+// mostBeside is how many processes without a lease the tally names.
 const mostBeside = 8
 
-// mostUnknown bounds how many unknown devices of a job are reported.
+// mostUnknown is how many unknown devices of a job are reported.
 const mostUnknown = 64

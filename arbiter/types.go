@@ -10,218 +10,207 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file has the types with which the daemon calls the arbiter: the IDs, the requests and what is told of what they opened, the readings of a
-// device, what a restart restores, and Word, the memory that a lease shares with its client.
+// This file has the types of the daemon's calls: IDs, requests and their results, readings of a device, restored jobs and leases, and
+// CreditWord. result.go has the type Result and the reasons of refusals.
 
-// SessionID names one client process's session. 0 is none. Never reused.
+// SessionID identifies the session of a client process. 0 means none. An ID is never reused.
 type SessionID uint64
 
-// LeaseID names what one session holds on one device. 0 is none. Never reused.
+// LeaseID identifies a lease: what one session holds on one device. 0 means none. An ID is never reused.
 type LeaseID uint64
 
-// JobID names a job. 0 is none. Never reused; it survives a restart by [Arbiter.RestoreJob].
+// JobID identifies a job. 0 means none. An ID is never reused, and [Arbiter.RestoreJob] keeps it over a restart.
 type JobID uint64
 
-// TicketID names a request that waits. 0 is none. Never reused.
+// TicketID identifies a waiting request. 0 means none. An ID is never reused.
 type TicketID uint64
 
-// Place is a waiting request's place in the queue: the order of its arrival and when
-// that was. A request that comes again with it, after a restart of the daemon or on a new
-// connection, stands where it stood. The zero Place is a new one.
+// Place is the place of a request in the queue. A client that asks again, after a restart of the daemon or on a new connection, passes the
+// place that it had and keeps it. The zero Place stands for a new place.
 type Place struct {
 	Arrival uint64
 	Since   time.Time
-	Absent  bool // the client has yet to ask again: the request waits, and is not granted
+	Absent  bool // the client has not asked again yet: the request waits and is not granted
 }
 
-// CreditWord is what the arbiter may do to the memory that a lease shares with its client. The
-// daemon implements it over the sealed page, and announces each change in the
-// mapping that outlives it before making it. All calls are made under the daemon's
-// one lock. A word whose page is gone reads as 0 and changes nothing.
+// CreditWord gives access to the memory that a lease shares with its client. Package shim implements it on the sealed page, and announces
+// each change in the mapping that outlives the page before making it. All calls are made under the daemon's lock. If the page is gone, the
+// word reads as 0 and changes nothing.
 //
-// granted is always what the ledger holds for the lease at that moment, in bytes.
-// Values read are clamped to [0, granted]; an implementation that had to clamp
-// tells [Arbiter.Clamped], which may be called from within any of these methods.
+// granted is what the ledger holds for the lease at that moment, in bytes. Values are clamped to [0, granted]. An implementation that had
+// to clamp a value calls [Arbiter.Clamped], from within any of these methods.
 type CreditWord interface {
-	// Opened says which lease it is of, before anything else is asked.
+	// Opened sets the lease of the word. It is called before all other methods.
 	Opened(id LeaseID)
-	// Credit returns the idle bytes of the lease's word.
+	// Credit returns the idle bytes in the word.
 	Credit(granted accounting.Bytes) accounting.Bytes
-	// Take takes up to most idle bytes out of the word and returns how many it
-	// got. The ledger's sum is then granted less those.
+	// Take takes up to most idle bytes out of the word and returns their number. The ledger then holds granted less these bytes.
 	Take(granted, most accounting.Bytes) accounting.Bytes
-	// Give adds n idle bytes to the word; granted is the sum before the gift.
-	// False: it could not, and nothing changed.
+	// Give adds n idle bytes to the word. granted is the sum before that. If it returns false nothing has changed.
 	Give(granted, n accounting.Bytes) bool
-	// Grant notes that n bytes went to a thread; granted is the sum before it.
+	// Grant records that n bytes were granted to a thread. granted is the sum before that.
 	Grant(granted, n accounting.Bytes)
-	// Free adds n idle bytes to the word as its client does that frees them: they were
-	// granted before. False: it could not, and nothing changed.
+	// Free adds n granted bytes to the word as idle, as the client does when it frees them. If it returns false nothing has changed.
 	Free(n accounting.Bytes) bool
-	// Flag sets the word's two flags, and returns after the word shows them.
+	// Flag sets the two flags of the word, and returns after the word shows them.
 	Flag(closed, notify bool)
-	// Streams returns how many streams the lease has, where their count is lent to its client:
-	// whoever reads it later may read another. False: it is not, and the ledger has it.
+	// Streams returns the stream count if it is delegated to the client, which may change it at any time. It returns false if the ledger
+	// has the count.
 	Streams() (int, bool)
-	// CloseStreams takes the count back, and returns what it was then. False: it was not lent.
+	// CloseStreams revokes the stream count and returns its last value. It returns false if the count was not delegated.
 	CloseStreams() (int, bool)
-	// OpenStreams lends a count that is not lent, with the most that there may be. False: there
-	// is no page.
+	// OpenStreams delegates the stream count n with its maximum. It returns false if there is no page.
 	OpenStreams(n, most int) bool
-	// SetAway notes how many of the lease's bytes do not count against its device.
+	// SetAway publishes how many bytes of the lease do not count against its device.
 	SetAway(n accounting.Bytes)
-	// Limit tells the client its memory.max in force (information only): never
-	// more than the device can grant.
+	// Limit publishes the memory.max in force, for information. It is never more than the device can grant.
 	Limit(max accounting.Bytes)
-	// Peak returns the most bytes used at once since the lease opened, as the
-	// page's low-water mark shows it; at least what is used now. Changes of the
-	// word fold the mark that they reset.
+	// Peak returns the most bytes used at once since the lease opened, by the low-water mark of the page. It is at least what is used now.
+	// Changes of the word keep the value of a mark that they reset.
 	Peak(granted accounting.Bytes) accounting.Bytes
-	// Pending returns the client's own word for bytes freed in stream order
-	// whose free has not executed.
+	// Pending returns the bytes that the client reports as freed in stream order, while the free has not executed.
 	Pending() accounting.Bytes
-	// Recent returns the most bytes used at once since the word was last changed
-	// from this side, as its low-water mark shows it; at least what is used now.
+	// Recent returns the most bytes used at once since the arbiter last changed the word, by its low-water mark. It is at least what is
+	// used now.
 	Recent(granted accounting.Bytes) accounting.Bytes
-	// Lost notes that the lease's device is gone, and all that it held there.
+	// Lost records that the device of the lease is gone, with everything that the lease held.
 	Lost()
-	// Report returns what the client says of what it holds; the zero reading.Told where it
-	// says nothing.
+	// Report returns what the client reports about its memory; the zero ClientReport if it reports nothing.
 	Report() reading.ClientReport
 }
 
-// JobRequest opens a job for what `gpuarb run` starts.
+// JobRequest asks to open a job for `gpuarb run`.
 type JobRequest struct {
-	Process rules.Process    // the runner; the rule is chosen by it
+	Process rules.Process    // process of the runner, for which the rule is chosen
 	Max     *accounting.Size // memory.max per device; nil: as the rule says
 	Min     *accounting.Size // memory.min per device; nil: as the rule says
 	Streams int              // streams per lease; 0: as the rule says
-	Command string           // for people; the process's own when empty
-	Name    string           // that its user gave it; "": none
+	Command string           // command for messages; "": that of Process
+	Name    string           // name that the user gave the job; "": none
 
-	Timeout    time.Duration // the longest that anything of it waits; 0: as the rule says
-	Priority   int           // added to the rule's; above 0 is only root's
-	Wait       bool          // its allocations wait when there is no room, whatever on_full says
-	NoWait     bool          // nothing of it waits: ReasonBusy instead
-	Forever    bool          // no Timeout
-	PerProcess bool          // Max, Min and Streams are each process's own
-	Exclusive  bool          // nobody else gets anything on its devices until it ends
-	Any        bool          // one of Devices (of all, when there are none), in that order of preference
-	OnlyIfNone bool          // ReasonBusy when the user has a claim already
-	Claim      bool          // counts as a holder though there is no cap
-	Devices    []int         // without Any: these and no others; none: all
-	Place      Place         // of a request that comes again
+	Timeout    time.Duration // longest wait of each request of the job; 0: as the rule says
+	Priority   int           // added to the priority of the rule; only root may ask for more than 0
+	Wait       bool          // allocations wait if there is no room, whatever on_full says
+	NoWait     bool          // no request of the job waits: it is refused with ReasonBusy
+	Forever    bool          // requests wait without a time limit
+	PerProcess bool          // Max, Min and Streams apply to each process separately
+	Exclusive  bool          // no other job may use the job's devices until it ends
+	Any        bool          // one device is enough: one of Devices, in that order of preference, or of all devices if there are none
+	OnlyIfNone bool          // refuse with ReasonBusy if the user has a claim already
+	Claim      bool          // claim the device even if it has no slots.max
+	Devices    []int         // without Any: the devices that the job may use; nil: all
+	Place      Place         // place of a resubmitted request
 }
 
-// JobInfo is an opened job. Budget is memory.max in force on the largest
-// device, in bytes: never more than that device can grant.
+// JobInfo describes an opened job. Budget is the memory.max in force on the largest device in bytes, and never more than that device can
+// grant.
 type JobInfo struct {
 	ID      JobID
 	Budget  accounting.Bytes
-	Waiting TicketID // the job is not open before its ticket is served
-	Devices []int    // those that it may use; none: all
-	Keeps   []int    // devices of which it keeps a slot until it ends; not nil if it is open
+	Waiting TicketID // ticket with which the job waits to start; 0: the job is open
+	Devices []int    // devices that the job may use; nil: all
+	Keeps   []int    // devices of which the job keeps a slot until it ends; not nil if the job is open
 }
 
-// SessionRequest opens a client's session. Max and Streams are the program's own
-// wishes (from its environment): they only lower what the rules give.
+// SessionRequest asks to open a client's session. Max and Streams come from the program's environment, and can only lower what the rules
+// allow.
 type SessionRequest struct {
 	Process rules.Process
-	Job     JobID // 0: a job of its own
+	Job     JobID // 0: the session gets a job of its own
 	Max     *accounting.Size
-	Streams int // 0: no wish
+	Streams int // 0: as the rule says
 
 	OnFull        rules.OnFull      // "": as the rule says
-	Slots         int               // takes a slot only while fewer than these are taken; 0: no wish
-	SlotScope     rules.Scope       // "": as the rule says; only a narrower one counts
-	StreamReserve *accounting.Bytes // charged for each stream
-	Place         Place             // of a request that comes again
-	Unreserved    bool              // for RestoreSession alone: the reservation is made later, by Reserve
+	Slots         int               // own slot limit: a slot is taken only if fewer slots than this are taken; 0: none
+	SlotScope     rules.Scope       // "": as the rule says; a scope wider than the rule's is ignored
+	StreamReserve *accounting.Bytes // bytes charged for each stream; nil: as the rule says
+	Place         Place             // place of a resubmitted request
+	Unreserved    bool              // only for RestoreSession: Reserve makes the reservation later
 }
 
-// SessionInfo is an opened session.
+// SessionInfo describes an opened session.
 type SessionInfo struct {
 	ID      SessionID
-	Waiting TicketID // its memory.min is not reserved before its ticket is served
+	Waiting TicketID // ticket with which the session waits for its memory.min; 0: it is reserved
 }
 
-// LeaseInfo is an open lease.
+// LeaseInfo describes an open lease.
 type LeaseInfo struct {
 	ID         LeaseID
 	Budget     accounting.Bytes // memory.max in force; never more than the device can grant
-	Streams    int              // that it has
+	Streams    int              // number of streams of the lease
 	StreamsMax int
-	SlotScope  rules.Scope      // whose one slot is
+	SlotScope  rules.Scope      // owner of the slots that the lease uses
 	Total      accounting.Bytes // bytes of the device
 }
 
-// What says of what a request is.
+// What tells kinds of requests apart. prose-check:off What is the name of the type
 type What uint8
 
-// What a client asks for.
+// Kinds of requests.
 const (
-	WantsBytes What = iota // that the credit did not cover
+	WantsBytes What = iota // bytes that the client's credit did not cover
 	WantsStreams
 	WantsContexts
-	WantsHolds   // no contexts, but threads' holds on a shared one
-	wantsJob     // what a job takes at its start
-	wantsSession // what a process reserves
+	WantsHolds   // holds of threads on a shared context
+	wantsJob     // start of a job
+	wantsSession // reservation of a session at its start
 )
 
-// Request asks for something on a lease's device before it is taken: Bytes, or Count of what is
-// no bytes. A Count below 0 gives back; 0 asks how many there are.
+// Request asks for bytes, or for Count objects, on the device of a lease before the client takes them. A negative Count gives objects back,
+// and 0 asks for their number.
 type Request struct {
 	Lease   LeaseID
 	What    What
 	Bytes   accounting.Bytes
-	Managed bool // Bytes are of managed memory, which the driver moves out of the device if others need the room
+	Managed bool // the bytes are managed memory, which the driver moves off the device if others need the room
 	Count   int
-	Thread  uint32 // which of the client's threads asks, or when giving back, whose they are; 0: not known
-	NoWait  bool   // ReasonBusy rather than wait
-	Aside   bool   // ReasonCrowded rather than wait, because the client has no connection left to wait on
-	Again   bool   // ReasonCrowded was its answer before: ReasonCancelled if its job's requests have just been cancelled
-	Noticed bool   // they exist already: never refused, never waits
-	Place   Place  // of a request that comes again
+	Thread  uint32 // thread of the client that asks, or that made the objects; 0: unknown
+	NoWait  bool   // refuse with ReasonBusy instead of waiting
+	Aside   bool   // refuse with ReasonCrowded instead of waiting, because the client has no connection left to wait on
+	Again   bool   // the last answer was ReasonCrowded: refuse with ReasonCancelled if the requests of the job have just been cancelled
+	Noticed bool   // the objects exist already: the request is never refused and never waits
+	Place   Place  // place of a resubmitted request
 }
 
-// Room answers what a program's memory query should say. All in bytes.
+// Room is the answer to a program's memory query, in bytes.
 type Room struct {
-	Total  accounting.Bytes // the budget, or the device's total when there is none
-	Used   accounting.Bytes // Total − Used is what the budgets above the session have left
-	Room   accounting.Bytes // what the session could have now: its own credit, and what would be granted
-	Lease  LeaseID          // whose word the credit is in; 0: it has no lease there
-	Credit accounting.Bytes // of its own word, which counts as free in Used and in Room
-	// Limited: a budget above the session is below what the device can grant.
+	Total  accounting.Bytes // smallest budget, or the device's total if there is none
+	Used   accounting.Bytes // Total less what the budgets above the session have left
+	Room   accounting.Bytes // what the session could get now: its own credit, and what would be granted
+	Lease  LeaseID          // lease of the credit word; 0: none
+	Credit accounting.Bytes // credit in the word, which counts as free in Used and in Room
+	// Limited reports whether a budget above the session is smaller than what the device can grant.
 	Limited bool
 }
 
-// ProcessUsage is what a device reports for one process.
+// ProcessUsage is the usage of a device by one process, as the device reports it.
 type ProcessUsage struct {
 	PID        int
-	StartTicks uint64 // 0 when not known
+	StartTicks uint64 // 0: unknown
 	Bytes      accounting.Bytes
 	UID        uint32
-	User       string // "": not known, and UID neither
-	Command    string // for people
-	// Keeper names who keeps the memory of a process that is dead, such as a
-	// forked child that still has the device open: "python3[4242]". Empty: not known.
+	User       string // "": unknown, and UID is not valid either
+	Command    string // command for messages
+	// Keeper is the process that keeps the memory of an ended process, such as a forked child with the device open: "python3[4242]"; "":
+	// unknown.
 	Keeper string
-	// Job is the job that the process belongs to, though it has no lease; 0: none, or not known.
+	// Job is the job of a process without a lease; 0: none, or unknown.
 	Job    JobID
-	Bypass figures.Bypass // how it runs past the library
+	Bypass figures.Bypass // how the process uses the device without the library
 }
 
-// Usage is one complete reading of a device.
+// Usage is a complete reading of a device.
 type Usage struct {
 	Device    int
-	Unnamed   bool // the device says nothing of single processes; Processes is empty
+	Unnamed   bool // the device does not report single processes; Processes is empty
 	Processes []ProcessUsage
-	// Began is when the reading began. A draining lease is gone when a reading
-	// that began after its process's death does not list it. Zero: now.
+	// Began is the time at which the reading began; zero: now. A draining lease is gone if a reading that began after the end of its
+	// process does not list the process.
 	Began time.Time
 }
 
-// RestoredLease is what a lease holds that the daemon before this one opened.
+// RestoredLease describes the holdings of a lease that an earlier daemon opened.
 type RestoredLease struct {
 	Device     int
 	Granted    accounting.Bytes
@@ -230,24 +219,24 @@ type RestoredLease struct {
 	Contexts   int
 	Peak       accounting.Bytes
 	Opened     time.Time // zero: now
-	Unverified bool      // the client's own sum; no record of ours confirms it
-	Lost       bool      // its device was lost since: it holds nothing
-	Makers     []Maker   // who made its objects, where slots are threads'; nil: not known
+	Unverified bool      // the client reported the sum, and no record of the daemon confirms it
+	Lost       bool      // the device was lost, and the lease holds nothing
+	Makers     []Maker   // objects by thread, if slots belong to threads; nil: unknown
 }
 
-// Maker is a thread of a client and what it has made on a device and not given back.
+// Maker is a thread of a client with the objects that it has made on a device.
 type Maker = threads.Made
 
-// RestoredJob is a job to take up again after a restart, under the ID that it had.
+// RestoredJob is a job to restore after a restart of the daemon, with the ID that it had.
 type RestoredJob struct {
 	ID      JobID
-	Request JobRequest // as it was opened; Wait and Place play no part
-	Since   time.Time  // when it got what it holds beyond its processes; zero: now
+	Request JobRequest // request with which the job was opened; Wait and Place are ignored
+	Since   time.Time  // when the job got its slots and reservation; zero: now
 
-	Devices  []int // as JobInfo said
-	Keeps    []int // as JobInfo said; nil: not known, and judged by the limits of today
-	Released bool  // by ReleaseJob: it has no claim, slot or reservation any more
+	Devices  []int // devices in JobInfo
+	Keeps    []int // devices of Keeps in JobInfo; nil: unknown, and chosen by the present limits
+	Released bool  // ReleaseJob was called
 
-	CommandEnded bool   // its command has ended
-	StillRuns    string // the argument of [Arbiter.CommandEnded]
+	CommandEnded bool   // CommandEnded was called
+	StillRuns    string // stillRuns in the call of CommandEnded
 }

@@ -8,10 +8,10 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// This file notes devices that programs use and the daemon does not know.
+// This file records devices that programs use and the daemon does not know. The daemon calls it when a client reports such a device.
 
-// UnknownDevice notes that a process uses a device that the daemon does not know, by the UUID that its driver says. It returns
-// the message for the process's user; "": the job has had it before.
+// UnknownDevice records that a process uses a device that the daemon does not know, by the UUID that the driver gives. It returns the
+// message for the process's user; "": the job has already had the message.
 func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
 	s := a.sessions[id]
 	if s == nil || len(s.job.tally.unknown) >= mostUnknown || slices.Contains(s.job.tally.unknown, uuid) {

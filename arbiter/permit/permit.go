@@ -2,34 +2,36 @@ package permit
 
 import "iter"
 
-// Kind is what a permit is for.
+// This file has the kinds of permits, and the sets of their owners. permits.go of package arbiter grants and revokes permits.
+
+// Kind is a kind of permit.
 type Kind int
 
-// The kinds of permits. A new one is a line here, and a row in bars where it does not go together with another one.
+// Kinds of permits. A new kind needs a line here, and a row in conflicts if it excludes another kind.
 const (
-	Slot  Kind = iota // to have work running
-	Claim             // to be the one who claims the device
-	Sole              // to have it alone
-	Count             // of kinds
+	Slot  Kind = iota // permission to have work running
+	Claim             // claim of the device
+	Sole              // sole use of the device
+	Count             // number of kinds
 )
 
-// conflicts are the kinds that nobody else may have for somebody to be given one.
+// conflicts lists for each kind the kinds that no other job may have at the same time.
 var conflicts = [Count]Kinds{
 	Slot: {Sole: true},
 	Sole: {Slot: true},
 }
 
-// Kinds are those that somebody asks for.
+// Kinds is a set of kinds of permits.
 type Kinds [Count]bool
 
-// Caps are how many permits of each kind there are; 0: as many as are asked for.
+// Caps is the largest number of permits of each kind; 0: no limit.
 type Caps [Count]int
 
-// None is the limit of a kind that nobody else may have.
+// None is the cap of a kind that no other job may have.
 const None = 0
 
-// Limits yields the kinds that can be in the way of who asks for these, and how many permits of each there may be with his;
-// or None. He waits for those who have one, and who comes later and asks for one is not let in before him.
+// Limits yields the kinds of which too many permits can refuse a request for ks, each with the largest number allowed, or None. A waiting
+// request blocks later requests for these kinds.
 func (ks Kinds) Limits(caps Caps) iter.Seq2[Kind, int] {
 	return func(yield func(Kind, int) bool) {
 		for k := range Count {
@@ -49,17 +51,17 @@ func (ks Kinds) Limits(caps Caps) iter.Seq2[Kind, int] {
 	}
 }
 
-// Key says whose a permit is: a job's, a process's or a thread's.
+// Key is the owner of a permit: a job, a process or a thread.
 type Key[J, P comparable] struct {
 	Job     J
-	Process P      // zero: the job's
-	Thread  uint32 // 0: the process's, or a thread that is not known
+	Process P      // zero: the job owns the permit
+	Thread  uint32 // 0: the process or job owns the permit, or the thread is unknown
 }
 
-// Sets are those who have permits of a device, of each kind, with what is kept of each of them. The zero Sets are empty.
+// Sets has the owners of permits of each kind, with a value for each. The zero Sets is empty.
 type Sets[J, P comparable, H any] [Count]map[Key[J, P]]H
 
-// Full reports whether there is no room for one more of a job's.
+// Full reports whether a job can get no further permits of these kinds.
 func (s *Sets[J, P, H]) Full(job J, asks Kinds, caps Caps) bool {
 	for k, most := range asks.Limits(caps) {
 		if most == None && s.Others(k, job) || most != None && len(s[k]) >= most {
@@ -69,7 +71,7 @@ func (s *Sets[J, P, H]) Full(job J, asks Kinds, caps Caps) bool {
 	return false
 }
 
-// Others reports whether anybody but a job, and what is the job's, has a permit of a kind.
+// Others reports whether another job, or a process or thread of another job, has a permit of a kind.
 func (s *Sets[J, P, H]) Others(k Kind, job J) bool {
 	for key := range s[k] {
 		if key.Job != job {
@@ -79,7 +81,7 @@ func (s *Sets[J, P, H]) Others(k Kind, job J) bool {
 	return false
 }
 
-// Enter gives somebody permits of these kinds, beside those that it has.
+// Enter grants an owner permits of these kinds, in addition to those that it has.
 func (s *Sets[J, P, H]) Enter(key Key[J, P], kinds Kinds, h H) {
 	for k, given := range kinds {
 		if given && s[k] == nil {
@@ -91,7 +93,7 @@ func (s *Sets[J, P, H]) Enter(key Key[J, P], kinds Kinds, h H) {
 	}
 }
 
-// Leave takes all permits of somebody back.
+// Leave revokes all permits of an owner.
 func (s *Sets[J, P, H]) Leave(key Key[J, P]) {
 	for _, set := range s {
 		delete(set, key)

@@ -2,32 +2,33 @@ package pressure
 
 import "time"
 
+// This file has the totals and averages of pressure. pressure.go of package arbiter says which states hold.
+
 // Step is the time between two samples of the averages, as in the kernel (PSI_FREQ in kernel/sched/psi.c).
 const Step = 2 * time.Second
 
-// Averages are fixed-point numbers of percent with fracBits bits behind the point, as the kernel's load averages are
-// (FSHIFT in include/linux/sched/loadavg.h).
+// Averages are fixed-point percentages with fracBits fractional bits, as the kernel's load averages are (FSHIFT in
+// include/linux/sched/loadavg.h).
 const (
 	fracBits = 11
 	one      = 1 << fracBits
 )
 
-// decays are what is left of an average after a step, as fixed-point numbers: exp(−2 s/10 s), exp(−2 s/60 s) and
-// exp(−2 s/300 s), rounded as the kernel has them.
+// decays are the factors of the averages for one Step, in fixed point: exp(−2 s/10 s), exp(−2 s/60 s) and exp(−2 s/300 s), with the
+// kernel's rounding.
 var decays = [...]uint32{1677, 1981, 2034}
 
-// Averages is how many averages there are.
+// Averages is the number of averages.
 const Averages = len(decays)
 
-// Tracker keeps the two states of one thing. The zero Tracker has seen nothing; it is a value, and a copy goes on by
-// itself.
+// Tracker tracks the two states of one object. The zero Tracker has seen nothing. A copy is independent.
 type Tracker struct {
 	some, full stall
-	at         time.Time // up to when all is counted; zero: nothing was
-	next       time.Time // when the next sample of the averages is due
+	at         time.Time // time up to which everything is counted; zero: nothing is
+	next       time.Time // time of the next sample of the averages
 }
 
-// stall is one state: whether it holds, for how long it did, and the averages.
+// stall is one state: whether it holds, its total time, and its averages.
 type stall struct {
 	on      bool
 	total   time.Duration
@@ -35,22 +36,22 @@ type stall struct {
 	average [Averages]uint32
 }
 
-// Values is what a Tracker shows.
+// Values are the values of a Tracker at one time.
 type Values struct{ Some, Full Line }
 
-// Line is a state's part of the Values. Averages are hundredths of a percent, over 10, 60 and 300 seconds.
+// Line is the part of one state in Values. Averages are hundredths of a percent, over 10, 60 and 300 seconds.
 type Line struct {
 	Averages [Averages]int
 	Total    time.Duration
 }
 
-// Set tells which of the states hold from now on: full implies some. Time that goes back counts as none.
+// Set sets the states that hold from now on. full has an effect only with some. A time before the last one counts as the last one.
 func (t *Tracker) Set(now time.Time, some, full bool) {
 	t.count(now)
 	t.some.on, t.full.on = some, some && full
 }
 
-// At returns the values at a time. The tracker stays as it is.
+// At returns the values at a time. It does not change the tracker.
 func (t Tracker) At(now time.Time) Values {
 	t.count(now)
 	return Values{t.some.line(), t.full.line()}
@@ -59,13 +60,13 @@ func (t Tracker) At(now time.Time) Values {
 // IsZero reports whether the tracker has seen nothing.
 func (t *Tracker) IsZero() bool { return t.at.IsZero() }
 
-// States tells which of the states hold.
+// States returns the states that hold.
 func (t *Tracker) States() (some, full bool) { return t.some.on, t.full.on }
 
 func (t *Tracker) begin(now time.Time) { t.at, t.next = now, now.Add(Step) }
 
-// count brings the tracker up to now: to the end of the step that it is in, through the whole steps after it, which are all
-// alike, and into the one that now is in.
+// count advances the tracker to now: to the end of the present step, through the complete steps after it, which are equal, and into the
+// step that contains now.
 func (t *Tracker) count(now time.Time) {
 	if t.at.IsZero() {
 		t.begin(now)
@@ -80,7 +81,7 @@ func (t *Tracker) count(now time.Time) {
 	t.pass(now)
 }
 
-// pass lets time go by in the states that hold.
+// pass adds the time since the last call to the states that hold.
 func (t *Tracker) pass(to time.Time) {
 	span := to.Sub(t.at)
 	if span <= 0 {
@@ -94,7 +95,7 @@ func (t *Tracker) pass(to time.Time) {
 	}
 }
 
-// sample takes into the averages the step that ended, and so many whole ones after it, in which the state was as it is now.
+// sample adds to the averages the step that ended, and then whole complete steps in which the state was as it is now.
 func (s *stall) sample(whole time.Duration) {
 	held, after := s.total-s.sampled, uint32(0)
 	if s.on {
@@ -107,18 +108,18 @@ func (s *stall) sample(whole time.Duration) {
 		for range whole {
 			was := s.average[i]
 			if s.average[i] = decayed(was, decay, after); s.average[i] == was {
-				break // and stays so: after an hour all do
+				break // it stays so: after an hour all averages do
 			}
 		}
 	}
 	s.sampled = s.total
 }
 
-// percent is how much of a step a state held, as a fixed-point number of whole percents.
+// percent returns the share of a step in which a state held, as a whole number of percent in fixed point.
 func percent(held time.Duration) uint32 { return uint32(held*100/Step) * one }
 
-// decayed is the average after a step in which the state held so much. Rising averages are rounded up, so that they
-// come to 100 % (calc_load in include/linux/sched/loadavg.h).
+// decayed returns an average after one more step with the share active. Rising averages are rounded up, so that they reach 100 % (calc_load
+// in include/linux/sched/loadavg.h).
 func decayed(average, decay, active uint32) uint32 {
 	sum := uint64(average)*uint64(decay) + uint64(active)*uint64(one-decay)
 	if active >= average {

@@ -6,26 +6,26 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Costs is what contexts were seen to cost on a device.
+// This file has the measured costs of contexts. process.go records them, and cost.go of package arbiter reads them.
+
+// Costs are the measured costs of contexts on a device.
 type Costs struct {
-	// least is the least that one cost of each user's programs. A client can make its
-	// own figure too small (it takes credit and allocates nothing), so that one user's
-	// never counts against another.
+	// least is the smallest cost of a context of each user's programs. A client can make its own cost look too small, if it takes credit
+	// and allocates nothing. So the cost of one user is not used for another.
 	least  map[uint32]accounting.Bytes
-	latest [3]cost // of the last programs, the newest first
+	latest [3]cost // costs of the last programs, the newest first
 }
 
-// cost is what each context of a lease costs.
+// cost is the cost of each context of a lease.
 type cost struct {
 	lease uint64
 	bytes accounting.Bytes
 }
 
-// maxLeast is the most users of whom the least is remembered.
+// maxLeast is the largest number of users in Costs.least.
 const maxLeast = 4096
 
-// Expected is what the next context is expected to cost: the most that one of the last three
-// programs cost. 0: none was seen yet.
+// Expected returns the expected cost of the next context: the largest of the last three programs. 0: none was measured yet.
 func (c *Costs) Expected() (most accounting.Bytes) {
 	for _, x := range c.latest {
 		most = max(most, x.bytes)
@@ -33,7 +33,7 @@ func (c *Costs) Expected() (most accounting.Bytes) {
 	return most
 }
 
-// leastOf is what each context of a user's program costs at least; unknown where none was seen.
+// leastOf returns the smallest cost of a context of a user's program; unknown if none was measured, or if unknown is smaller.
 func (c *Costs) leastOf(uid uint32, unknown accounting.Bytes) accounting.Bytes {
 	if least, known := c.least[uid]; known {
 		return min(least, unknown)
@@ -41,7 +41,7 @@ func (c *Costs) leastOf(uid uint32, unknown accounting.Bytes) accounting.Bytes {
 	return unknown
 }
 
-// remember notes what each context of a lease's process costs.
+// remember records the cost of each context of a lease's process.
 func (c *Costs) remember(lease uint64, bytes accounting.Bytes) {
 	at := slices.IndexFunc(c.latest[:], func(x cost) bool { return x.lease == lease })
 	if at < 0 {
@@ -51,7 +51,7 @@ func (c *Costs) remember(lease uint64, bytes accounting.Bytes) {
 	c.latest[0] = cost{lease, bytes}
 }
 
-// lower notes the least that a context of a user's program cost.
+// lower records a cost of a context of a user's program, if it is the smallest yet.
 func (c *Costs) lower(uid uint32, bytes accounting.Bytes) {
 	was, known := c.least[uid]
 	if known && was <= bytes || !known && len(c.least) >= maxLeast {

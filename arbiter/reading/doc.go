@@ -1,8 +1,10 @@
-// Package reading learns from a device's own figures what a process takes of it beyond its bytes: what contexts cost, what is
-// overhead, and what no call named. It knows no budget and no ledger. The arbiter hands it what each lease uses, at each reading,
-// and charges what comes out.
+// Package reading computes from readings of a device what processes use in addition to the bytes granted to them. Its main types are
+// [Extra], which is kept for each lease, and [Process], which is made for each reading. It does not know budgets or the ledger: the arbiter
+// passes in what each lease uses, and charges the results. The daemon's lock guards all its data.
 //
-// What a process uses beyond its bytes has two parts. Its contexts, the rounding of its blocks, and what it imported are overhead,
-// which lowers the capacity. The rest is memory that no call names: modules and their variables, the device heap, local memory.
-// That is the process's own doing: it is excess, and charged to its budget.
+// The extra usage of a process has two parts. Overhead is its contexts, the rounding of its blocks, and imported memory; it lowers the
+// capacity of the device. Excess is memory that no call asked for, such as modules and their variables, the device heap, and local memory.
+// The process itself causes excess, so that it is charged to its budget.
+//
+// After each reading, Excess ≤ Overhead, and both count only as far as two successive readings agree.
 package reading

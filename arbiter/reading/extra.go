@@ -6,54 +6,54 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Extra is what a lease takes of its device beyond its bytes. The oldest lease that a process has
-// there takes it for all of them.
+// This file has what is kept between readings for each lease. process.go updates it at each reading. The arbiter calls both.
+
+// Extra is the usage of a device by a lease in addition to its granted bytes. If a process has several leases on the device, the oldest one
+// has the usage of all.
 type Extra struct {
-	Overhead accounting.Bytes // confirmed by two readings
-	Excess   accounting.Bytes // of that, what no call named
+	Overhead accounting.Bytes // extra usage that two readings have shown
+	Excess   accounting.Bytes // part of Overhead that no call asked for
 
 	last          accounting.Bytes // Overhead by the last reading alone
 	suspected     accounting.Bytes // Excess by the last reading alone
-	expected      accounting.Bytes // overhead expected of contexts that no reading shows yet
-	expectedAt    time.Time        // when some were made last
-	confirmations int              // readings since then, up to proven
-	making        bool             // some of these were being made when the last reading began
-	freed         accounting.Bytes // of Overhead: contexts had it that are gone
+	expected      accounting.Bytes // expected cost of contexts that no reading shows yet
+	expectedAt    time.Time        // when such contexts were last made
+	confirmations int              // readings since then, up to confirmationsNeeded
+	making        bool             // such contexts were being made when the last reading began
+	freed         accounting.Bytes // part of Overhead that ended contexts have freed
 	freedAt       time.Time
-	managed       accounting.Bytes // managed memory that was granted since the last reading began
-	before        accounting.Bytes // used when the reading began that is not compared yet
-	recent        accounting.Bytes // most used at once since the last reading began, as far as it was looked at
-	steady        accounting.Bytes // used at the last reading
-	trusted       accounting.Bytes // what was no excess when its word was last believed
+	managed       accounting.Bytes // managed memory granted since the last reading began
+	before        accounting.Bytes // bytes used at the beginning of a reading that is not yet compared
+	recent        accounting.Bytes // most bytes seen in use since the last reading began
+	steady        accounting.Bytes // bytes used at the last reading
+	trusted       accounting.Bytes // Overhead without Excess when the credit word became spoiled
 }
 
-// confirmationsNeeded is how many readings end a promise: no context is in the making any more.
+// confirmationsNeeded is the number of readings after which expected is dropped: no context can still be in the making.
 const confirmationsNeeded = 2
 
-// Cost is what the lease takes, shown or to be expected.
+// Cost returns the extra usage: the larger of what readings show and what is expected.
 func (b *Extra) Cost() accounting.Bytes { return max(b.Overhead, b.expected) }
 
-// Confirmed reports that readings have shown all its contexts.
+// Confirmed reports whether readings have shown all contexts.
 func (b *Extra) Confirmed() bool { return b.confirmations >= confirmationsNeeded }
 
-// FreedContexts is what contexts had that are gone, and the next ones come to have.
+// FreedContexts returns the bytes of ended contexts that the next contexts reuse.
 func (b *Extra) FreedContexts() accounting.Bytes { return b.freed }
 
-// Made notes that contexts were made, or are about to be, that no reading shows yet.
+// Made records that contexts were made, or are about to be, that no reading shows yet.
 func (b *Extra) Made(now time.Time) { b.confirmations, b.expectedAt = 0, now }
 
-// Expect expects the cost of contexts that are about to be made, beyond what the device shows
-// already.
+// Expect adds the cost of contexts that are about to be made to what the device shows.
 func (b *Extra) Expect(cost accounting.Bytes) {
 	b.expected = max(b.expected, b.Overhead).Plus(cost)
 }
 
-// ReuseFreed takes what new contexts cost off what was vacated.
+// ReuseFreed subtracts the cost of new contexts from the freed bytes.
 func (b *Extra) ReuseFreed(cost accounting.Bytes) { b.freed = b.freed.Less(cost) }
 
-// FreeContexts notes that n of so many contexts are gone. What the device showed of them stays overhead until
-// the next reading; but the lease's own next contexts go where they were. Nobody else is granted it on
-// the client's word.
+// FreeContexts records that n of of contexts have ended. Their bytes stay overhead until the next reading, because the client's message
+// alone must not make room for other jobs. The lease's own next contexts can reuse them.
 func (b *Extra) FreeContexts(now time.Time, n, of int) {
 	if of == 0 {
 		return
@@ -65,28 +65,27 @@ func (b *Extra) FreeContexts(now time.Time, n, of int) {
 	b.expected = b.expected / accounting.Bytes(of) * accounting.Bytes(of-n)
 }
 
-// BeginReading notes that a reading is about to begin, what the lease uses then, and whether contexts of it are
-// being made.
+// BeginReading records at the beginning of a reading what the lease uses, and whether contexts of it are being made.
 func (b *Extra) BeginReading(used accounting.Bytes, making bool) {
 	b.before, b.recent, b.making, b.managed = used, used, making, 0
 }
 
-// GrantManaged notes that n bytes of managed memory were granted.
+// GrantManaged records that n bytes of managed memory were granted.
 func (b *Extra) GrantManaged(n accounting.Bytes) { b.managed = b.managed.Plus(n) }
 
-// Used notes that the lease was seen to use so much.
+// Used records that the lease was seen to use this many bytes.
 func (b *Extra) Used(used accounting.Bytes) { b.recent = max(b.recent, used) }
 
-// Explain takes bytes that a client has just accounted for off what the last readings could not explain. The
-// next reading would show it too, but a program may free them before that, and ask again.
+// Explain subtracts bytes that a client has just reported from what the last readings could not explain. The next reading would show that
+// too, but a program may free the bytes before it, and ask again.
 func (b *Extra) Explain(n accounting.Bytes) {
 	n = min(n, b.suspected)
 	b.suspected, b.last = b.suspected.Less(n), b.last.Less(n)
 	b.Excess, b.Overhead = min(b.Excess, b.suspected), min(b.Overhead, b.last)
 }
 
-// Distrust notes that what the client says of itself is not believed from here on.
+// Distrust records that reports of the client are not used from now on.
 func (b *Extra) Distrust() { b.trusted = b.Overhead.Less(b.Excess) }
 
-// Clear forgets what readings have shown: another lease of the process has it, or the device is gone.
+// Clear forgets what readings have shown: another lease of the process takes it over, or the device is gone.
 func (b *Extra) Clear() { b.Overhead, b.last, b.Excess, b.suspected = 0, 0, 0, 0 }

@@ -6,23 +6,26 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file compares one reading of a device with what the leases of a process use. observe.go of package arbiter calls it. extra.go and
+// costs.go have the results.
+
 const (
-	blockRounding accounting.Bytes = 2 << 20  // what a driver may add to a block
-	poolRounding  accounting.Bytes = 32 << 20 // and to a pool
+	blockRounding accounting.Bytes = 2 << 20  // most that a driver adds to a block
+	poolRounding  accounting.Bytes = 32 << 20 // most that a driver adds to a pool
 
 	maxContexts = 1 << 30 // more than any program makes
 )
 
-// ClientReport is a client's own word for what its blocks are, by which rounding and what belongs to others
-// is told from memory that no call named. It can only lower what the client itself is charged.
+// ClientReport describes the memory of a client by its own report. It separates rounding and memory of other processes from memory that no
+// call asked for. It can only lower what the client itself is charged.
 type ClientReport struct {
-	Known    bool             // false: the client's library says nothing of it
+	Known    bool             // false: the client's library reports nothing
 	Soft     bool             // some of the used bytes may not be on the device (managed memory, a heap)
-	Blocks   uint32           // live ones
-	Pools    uint32           // that it takes memory from
-	Imported accounting.Bytes // of other processes' memory
-	Managed  accounting.Bytes // of managed memory, which may be away from the device
-	Making   int              // contexts that it asks for, or that its driver makes for it at this moment
+	Blocks   uint32           // number of live blocks
+	Pools    uint32           // number of pools that memory comes from
+	Imported accounting.Bytes // imported memory of other processes
+	Managed  accounting.Bytes // managed memory, which may be away from the device
+	Making   int              // contexts that the client asks for, or that its driver is making
 }
 
 func (t *ClientReport) add(other ClientReport) {
@@ -32,31 +35,31 @@ func (t *ClientReport) add(other ClientReport) {
 	t.Imported = t.Imported.Plus(other.Imported)
 }
 
-// Member is what one living lease of a process comes to at the end of a reading.
+// Member is one living lease of a process at the end of a reading.
 type Member struct {
 	*Extra
 	Lease    uint64
-	Used     accounting.Bytes // now
-	Peak     accounting.Bytes // the most since then, as its word's mark has it
+	Used     accounting.Bytes // bytes used now
+	Peak     accounting.Bytes // most bytes used since the reading began, by the low-water mark of the credit word
 	Contexts int
-	Streams  accounting.Bytes // what its streams are charged with
+	Streams  accounting.Bytes // bytes that its streams are charged with
 	Report   ClientReport
-	Spoiled  bool // its word is not believed
+	Spoiled  bool // the credit word is spoiled, and not used
 }
 
-// Process is what all leases of a process on a device come to in a reading. The zero value is one without any.
+// Process is all leases of a process on a device in one reading. The zero value has none.
 type Process struct {
-	members  []Member         // the oldest first, which takes the overhead
-	used     accounting.Bytes // dead leases' too
-	least    accounting.Bytes // that the living leases used throughout the reading
-	most     accounting.Bytes // that it may have used at any moment of the reading
+	members  []Member         // the oldest lease first; it has the extra usage
+	used     accounting.Bytes // bytes used, including those of ended leases
+	least    accounting.Bytes // bytes that the living leases used throughout the reading
+	most     accounting.Bytes // most bytes that the process may have used during the reading
 	streams  accounting.Bytes
 	contexts int
 	report   ClientReport
-	changed  bool // something has since the last reading
+	changed  bool // usage has changed since the last reading, or contexts are not confirmed
 }
 
-// AddEnded adds what a lease held that has ended: the same process before an exec, say.
+// AddEnded adds the bytes of an ended lease, for example of the same process before an exec.
 func (p *Process) AddEnded(held accounting.Bytes) {
 	p.used, p.most = p.used.Plus(held), p.most.Plus(held)
 }
@@ -80,12 +83,12 @@ func (p *Process) Add(m Member) {
 	p.members = append(p.members, m)
 }
 
-// Used is what the process uses of bytes, or used when the reading began.
+// Used returns the bytes that the process uses, or used when the reading began if that is more.
 func (p *Process) Used() accounting.Bytes { return p.used }
 
-// Away returns how many bytes of each living lease the device does not hold, in the order in which the leases were added. It is the sum
-// of two: of the bytes that the process used throughout the reading, those that the device's figure for the process does not
-// contain, at most as many as the client says that it has of managed memory; and all managed memory granted since the reading began.
+// Away returns how many bytes of each living lease the device does not hold, in the order in which the leases were added. The result has
+// two parts. The first is bytes used throughout the reading that figure does not contain, up to the managed memory that the client reports.
+// The second is all managed memory granted since the reading began.
 func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 	away, left := make([]accounting.Bytes, len(p.members)), p.least.Less(figure)
 	for i, m := range p.members {
@@ -99,15 +102,15 @@ func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 	return away
 }
 
-// Device is what a reading is compared with.
+// Device is the reading that processes are compared with.
 type Device struct {
 	Costs *Costs
-	Began time.Time        // of the reading
-	Most  accounting.Bytes // that a context is believed to cost
+	Began time.Time        // when the reading began
+	Most  accounting.Bytes // largest cost of a context that is accepted
 }
 
-// Read compares a device's figure for a process that has members with what it uses. listed says whether
-// there was one. True: marks of its words explained some of it, and are to begin anew, so that they do so once.
+// Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
+// true if a low-water mark of a credit word explained some usage; the caller must reset the marks, so that they explain it only once.
 func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed bool) (anew bool) {
 	first := p.members[0].Extra
 	var overhead accounting.Bytes
@@ -115,7 +118,7 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 		overhead = figure.Less(p.used)
 	}
 	first.Overhead, first.last = min(overhead, first.last), overhead
-	if d.Began.After(first.freedAt) { // a reading that shows what was vacated
+	if d.Began.After(first.freedAt) { // the reading shows what was freed
 		first.freed = 0
 	}
 	first.freed = min(first.freed, first.Overhead)
@@ -124,9 +127,8 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 	return anew
 }
 
-// findExcess finds what a process uses that no call named: what two readings agree on. What
-// it may have used and freed while the device was read, or since its word's mark began,
-// is no excess.
+// findExcess finds the usage that no call asked for and that two readings agree on. It excludes what the process may have used and freed
+// during the reading, or since the low-water mark of its credit word was reset.
 func (p *Process) findExcess(figure, context accounting.Bytes) (anew bool) {
 	first := p.members[0]
 	switch {
@@ -144,9 +146,8 @@ func (p *Process) findExcess(figure, context accounting.Bytes) (anew bool) {
 	return false
 }
 
-// confirm compares what was promised for contexts with what the device shows: the second
-// reading that began after they were made takes its place, whatever that shows, and tells
-// what the next context will cost.
+// confirm compares the expected cost of contexts with what the device shows. The second reading that began after they were made replaces
+// the expected cost, whatever it shows, and gives the cost of the next context.
 func (p *Process) confirm(d Device, uid uint32) {
 	proves := false
 	for _, m := range p.members {

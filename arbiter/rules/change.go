@@ -162,7 +162,7 @@ func CheckCgroup(of string) error {
 	return nil
 }
 
-// On reports whether the change is for a device, alone or among all.
+// On reports whether the change applies to a device.
 func (c Change) On(device int) bool { return c.Device == AllDevices || c.Device == device }
 
 // CheckStreams returns an error if a change of streams.max makes no sense or is not permitted. With Lowers a value that is too high is not an
@@ -205,7 +205,7 @@ func (c Change) CheckMemory(is Memory, b Bounds, force bool) error {
 	return nil
 }
 
-// Set adds a row for each file that a change sets. force: the change passes the rules.
+// Set adds a row for each file that the change sets. force: the change may exceed the rules.
 func (l *Limits) Set(c Change, force bool) {
 	for _, r := range c.Rows() {
 		r.Own = !force

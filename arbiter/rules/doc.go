@@ -1,9 +1,7 @@
-// Package rules says which rule of the configuration applies to a process, and which limits
-// follow: for a job, for each of its processes, for all programs of a user. A limit comes
-// from the rule, from what a program was started with, from what somebody changed live, and
-// from the device's size; with each goes what it comes from, for people.
+// Package rules finds the rule of the configuration that applies to a process, and computes the limits of jobs, processes and users. A
+// limit comes from the rule, from the request that started a program, from a live change, and from the size of the device. Each limit has
+// the name of its source, for messages. The main types are [Policy], which the configuration builds, [Job], [Client] and [Table].
 //
-// It knows nothing of what is held, of who waits, and of the ledger: the arbiter asks which
-// limits there are and puts them in force. The configuration builds a [Policy] and
-// nothing else here.
+// The package does not know what is held or what waits, and does not change the ledger: the arbiter asks for limits and puts them in force.
+// The daemon's lock guards all its data.
 package rules

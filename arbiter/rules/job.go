@@ -5,27 +5,30 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Job is what a job's limits follow from.
+// This file computes the limits of jobs and of their processes from their sources. rule.go computes those of rules, and table.go those of
+// live limits.
+
+// Job has the sources of a job's limits.
 type Job struct {
 	Rule       *Terms
 	Asked      Request
 	Live       *Limits
-	UserLimits *Limits // what all programs of its user may hold; nil: no limit
+	UserLimits *Limits // limits for all programs of its user together; nil: none
 }
 
-// Request is what a job or a program asks to be limited to.
+// Request lists the limits that a job or a program asked for.
 type Request struct {
 	Max, Min   *accounting.Size // nil: as the rule says
-	Streams    int              // of each lease; 0: as the rule says
-	PerProcess bool             // they are each process's own
-	MayPass    bool             // who asks may pass the rule
-	Processor  bool             // the processor is one of the devices that it names
+	Streams    int              // streams of each lease; 0: as the rule says
+	PerProcess bool             // the limits apply to each process separately
+	MayPass    bool             // the asker may exceed the rule
+	Processor  bool             // the request names the processor as a device
 }
 
-// Each reports whether the job's limits are each process's own.
+// Each reports whether the job's limits apply to each process separately.
 func (j *Job) Each() bool { return j.Asked.PerProcess || j.Rule.Scope == ScopeProcess }
 
-// Memory is what all processes of the job together may hold on a device, and what is kept for them.
+// Memory returns the memory limits on a device of all processes of the job together.
 func (j *Job) Memory(b Bounds) Memory {
 	m := Unlimited()
 	if j.Rule.Scope == ScopeJob {
@@ -43,7 +46,7 @@ func (j *Job) Memory(b Bounds) Memory {
 	return m
 }
 
-// Streams is how many streams each lease of the job may have.
+// Streams returns the limit of streams of each lease of the job.
 func (j *Job) Streams() Streams {
 	const flag = "gpuarb run --streams"
 	s := j.Rule.Streams()
@@ -57,20 +60,19 @@ func (j *Job) Streams() Streams {
 	return s
 }
 
-// Client is what the limits of one process of a job follow from. What it asks for itself comes
-// from its environment.
+// Client has the sources of the limits of one process. Asked comes from the environment of the process.
 type Client struct {
 	Job   *Job
 	Asked Request
 	Live  *Limits
 }
 
-// Follows reports whether a change of its job's limits may change the process's own.
+// Follows reports whether a change of the job's limits may change the limits of the process.
 func (c *Client) Follows() bool {
-	return c.Job.Each() || c.Live != nil // which may be all of memory.max
+	return c.Job.Each() || c.Live != nil // a live memory.min of "max" follows the memory.max of the job
 }
 
-// Memory is what the process may hold on a device, and what is kept for it.
+// Memory returns the memory limits of the process on a device.
 func (c *Client) Memory(b Bounds) Memory {
 	j := c.Job
 	m := Unlimited()
@@ -91,12 +93,12 @@ func (c *Client) Memory(b Bounds) Memory {
 	}
 	m.change(c.Live, b)
 	if least := c.Live.last(b.Device, MemoryMin); least != nil && least.Max {
-		m.Min = min(m.Min, j.Memory(b).Max) // of what its job has in all
+		m.Min = min(m.Min, j.Memory(b).Max) // "max": all that the job may hold
 	}
 	return m
 }
 
-// Streams is how many streams each lease of the process may have.
+// Streams returns the limit of streams of each lease of the process.
 func (c *Client) Streams() Streams {
 	s := c.Job.Streams()
 	s.asked(c.Asked.Streams, "GPUARB_STREAMS"+wording.InEnvironment)
@@ -105,9 +107,8 @@ func (c *Client) Streams() Streams {
 	return s
 }
 
-// reserve adds what a rule reserves: nothing on a device that is too small for it, and no more
-// than can be reserved there. It is meant for GPUs: where the processor is a device too, a rule takes nothing of the
-// machine's memory for each program, whether it computes there or not.
+// reserve sets the memory.min of a rule, but at most what can be reserved on the device, and nothing on a device that is too small. It
+// applies to GPUs only: a rule does not reserve memory of the machine for each program, whether the program computes there or not.
 func (m *Memory) reserve(t *Terms, b Bounds) {
 	if b.Processor {
 		return
@@ -121,8 +122,7 @@ func (m *Memory) reserve(t *Terms, b Bounds) {
 	m.most.Min = m.Min
 }
 
-// request lowers limits to what a job's request asks; root's request takes the
-// place of the rule's.
+// request lowers the limits to those that a job asked for. The request of a privileged user replaces the limits of the rule.
 func (m *Memory) request(r *Request, b Bounds) {
 	if r.Max != nil {
 		if most := b.Amount(*r.Max); most < m.Max || r.MayPass {

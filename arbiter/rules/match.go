@@ -10,21 +10,22 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
-// Match picks processes. Every field that is set must match; an empty Match
-// matches everybody. Fields are globs: * is any run of characters (slashes too), ?
-// is one, [a-z] and [!a-z] are classes, a backslash takes the next character as it
-// is. A malformed glob matches nothing; [CheckGlob] says what is wrong with it.
+// This file decides whether a rule matches a process. policy.go calls it. It also has the globs of rules.
+
+// Match selects processes. Each field that is set must match; an empty Match selects all processes. Fields are globs: * matches any
+// characters, including slashes, ? matches one character, [a-z] and [!a-z] are classes, and a backslash quotes the next character. A
+// malformed glob matches nothing; [CheckGlob] returns what is wrong with it.
 type Match struct {
 	User      string // name or number
-	Group     string // any group of the process, by name
-	Exe       string // path; a pattern without a slash is matched against the last element
-	Command   string // the whole command line
+	Group     string // name of any group of the process
+	Exe       string // path; a pattern without a slash is compared with the last element
+	Command   string // whole command line
 	Cgroup    string
 	Unit      string
 	Container string
 }
 
-// matches reports whether p is one of those that m picks.
+// matches reports whether m selects p.
 func (m Match) matches(p Process) bool {
 	one := func(pattern, text string) bool { return pattern == "" || glob(pattern, text) }
 	exe := p.Exe
@@ -37,7 +38,7 @@ func (m Match) matches(p Process) bool {
 		one(m.Unit, p.Unit) && one(m.Container, p.Container)
 }
 
-// matchesCgroup reports whether a process has a path in any hierarchy that m picks.
+// matchesCgroup reports whether m selects the path of p in any cgroup hierarchy.
 func (m Match) matchesCgroup(p Process) bool {
 	if m.Cgroup == "" {
 		return true
@@ -50,7 +51,7 @@ func (m Match) matchesCgroup(p Process) bool {
 	return false
 }
 
-// Fields are what is compared, with its pattern.
+// Fields returns the name and the pattern of each field.
 func (m Match) Fields() [7][2]string {
 	return [...][2]string{
 		{"user", m.User}, {"group", m.Group}, {"exe", m.Exe}, {"command", m.Command},
@@ -58,7 +59,7 @@ func (m Match) Fields() [7][2]string {
 	}
 }
 
-// String names the fields that are set, for messages: "user student, exe python3*".
+// String returns the fields that are set, for messages: "user student, exe python3*".
 func (m Match) String() string {
 	var parts []string
 	for _, f := range m.Fields() {
@@ -72,7 +73,7 @@ func (m Match) String() string {
 	return strings.Join(parts, ", ")
 }
 
-// CheckGlob tells what is wrong with a pattern: ErrRange with the reason, or nil.
+// CheckGlob returns ErrRange with a reason if a pattern is malformed.
 func CheckGlob(pattern string) error {
 	for rest := pattern; rest != ""; {
 		if _, after, ok := element(rest, 0); ok {
@@ -87,9 +88,8 @@ func CheckGlob(pattern string) error {
 	return nil
 }
 
-// glob reports whether the whole of text matches. On a mismatch it goes back to
-// the last star alone, which is enough, so that its cost is at most the product of
-// the lengths.
+// glob reports whether a pattern matches the whole text. On a mismatch it goes back only to the last star, which is enough, so that its
+// cost is at most the product of the lengths.
 func glob(pattern, text string) bool {
 	if CheckGlob(pattern) != nil {
 		return false
@@ -118,8 +118,8 @@ func glob(pattern, text string) bool {
 	return true
 }
 
-// element matches the first element of a pattern against one character. after
-// is the pattern behind the element; ok is false where the element is malformed.
+// element compares the first element of a pattern with one character. after is the pattern after that element. ok is false if the element
+// is malformed.
 func element(pattern string, r rune) (hit bool, after string, ok bool) {
 	switch pattern[0] {
 	case '?', '*':
@@ -136,8 +136,7 @@ func element(pattern string, r rune) (hit bool, after string, ok bool) {
 	return c == r, pattern[size:], true
 }
 
-// class matches a class, whose opening bracket is gone. A closing bracket that
-// comes first stands for itself.
+// class matches a class without its opening bracket. A closing bracket that comes first stands for itself.
 func class(pattern string, r rune) (hit bool, after string, ok bool) {
 	negated := pattern != "" && (pattern[0] == '!' || pattern[0] == '^')
 	if negated {
@@ -158,7 +157,7 @@ func class(pattern string, r rune) (hit bool, after string, ok bool) {
 	return false, "", false
 }
 
-// member takes one character of a class off a pattern.
+// member splits the first character of a class off a pattern.
 func member(pattern string) (rune, string) {
 	if pattern[0] == '\\' && len(pattern) > 1 {
 		pattern = pattern[1:]

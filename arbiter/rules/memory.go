@@ -2,18 +2,21 @@ package rules
 
 import "github.com/gpuarb/gpuarb/accounting"
 
-// Bounds is what of a device limits can be about.
+// This file has the limits of memory and streams with their sources, and the figures of a device that they depend on. job.go, rule.go and
+// table.go compute them.
+
+// Bounds has the figures of a device that limits depend on.
 type Bounds struct {
-	Device     int  // its index
-	Processor  bool // it is no GPU
+	Device     int  // index of the device
+	Processor  bool // the device is the processor
 	Total      accounting.Bytes
-	Reservable accounting.Bytes // the most that can be reserved there, with a context beside it
+	Reservable accounting.Bytes // most bytes that can be reserved, with a context in addition
 }
 
-// name is how people know the device.
+// name returns the name of the device for messages.
 func (b Bounds) name() string { return accounting.DeviceName(b.Device, b.Processor) }
 
-// Amount is a limit on the device: never more than it has, unless that is no limit.
+// Amount returns a limit on the device in bytes, at most Total; Max: no limit.
 func (b Bounds) Amount(s accounting.Size) accounting.Bytes {
 	n := s.Of(b.Total)
 	if n == accounting.Max {
@@ -22,7 +25,7 @@ func (b Bounds) Amount(s accounting.Size) accounting.Bytes {
 	return min(n, b.Total)
 }
 
-// Reserves is what a size reserves on the device: all that there is stands for all that can be.
+// Reserves returns the bytes that a size reserves on the device. "max" reserves all that can be reserved.
 func (b Bounds) Reserves(s accounting.Size) accounting.Bytes {
 	if s.Max || s.PerMille >= 1000 {
 		return b.Reservable
@@ -30,8 +33,7 @@ func (b Bounds) Reserves(s accounting.Size) accounting.Bytes {
 	return s.Of(b.Total)
 }
 
-// least is a memory.min that was set live, beside a memory.max: what is reserved is on the device, and all that
-// there is stands for all that may be held.
+// least returns the bytes of a live memory.min on the device. "max" reserves all that may be held (most).
 func (b Bounds) least(s accounting.Size, most accounting.Bytes) accounting.Bytes {
 	n := min(b.Amount(s), b.Total)
 	if s.Max {
@@ -40,28 +42,27 @@ func (b Bounds) least(s accounting.Size, most accounting.Bytes) accounting.Bytes
 	return n
 }
 
-// Memory is a budget's limits on a device with what they come from.
+// Memory has the limits of a budget on a device, and their sources.
 type Memory struct {
 	accounting.Limits
-	MaxBy string // who or what set Max; "": nobody, there is none
+	MaxBy string // source of Max; "": there is no limit
 	MinBy string
 
-	most accounting.Limits // what the owner may raise them to
+	most accounting.Limits // values up to which the owner may raise the limits
 }
 
-// Unlimited are no limits.
+// Unlimited returns limits that limit nothing.
 func Unlimited() Memory {
 	return Memory{Limits: accounting.Limits{Max: accounting.Max}, most: accounting.Limits{Max: accounting.Max}}
 }
 
-// Streams is how many streams each lease may have, to how many the owner may raise that,
-// and who or what set it.
+// Streams is the limit of streams of each lease, the value up to which the owner may raise it, and its source.
 type Streams struct {
 	Max, most int
 	By        string
 }
 
-// asked lowers the limit to what a program asked for.
+// asked lowers the limit to the one that a program asked for.
 func (s *Streams) asked(n int, by string) {
 	if n != 0 && n < s.Max {
 		s.Max, s.By = n, by

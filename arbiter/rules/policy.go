@@ -9,6 +9,9 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file has the configuration in force, and finds the rule of a process or a device. The configuration builds a Policy; rule.go has the
+// rules.
+
 // Policy is the configuration in force.
 type Policy struct {
 	Defaults Settings

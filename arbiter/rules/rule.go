@@ -10,66 +10,67 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/wording"
 )
 
+// This file has the settings of rules and of device rules, and identifies rules over reloads. policy.go finds the rule of a process.
+
 // Defaults of a policy.
 const (
-	DefaultStreams                  = 256     // streams per lease and device
-	DefaultSurplus accounting.Bytes = 4 << 20 // bytes of credit given beyond a request
+	DefaultStreams                  = 256     // streams of each lease on a device
+	DefaultSurplus accounting.Bytes = 4 << 20 // bytes of credit that a lease gets in addition to its request
 
 	DefaultWaitTimeout   = 10 * time.Minute
 	DefaultDeadlockGrace = 2 * time.Second
 )
 
-// Scope says who shares a rule's budget.
+// Scope is the set of jobs or processes that share a budget or a slot.
 type Scope string
 
-// The scopes.
+// Scopes.
 const (
 	ScopeJob     Scope = "job"
 	ScopeProcess Scope = "process"
 	ScopeUser    Scope = "user"
 	ScopeCgroup  Scope = "cgroup"
-	ScopeRule    Scope = "rule"   // all that the rule matches
-	ScopeThread  Scope = "thread" // of slots alone
+	ScopeRule    Scope = "rule"   // all jobs that the rule matches
+	ScopeThread  Scope = "thread" // only for slots
 )
 
-// OnFull says what becomes of a request beyond memory.min that finds no room.
+// OnFull is the answer to a request above memory.min that has no room.
 type OnFull string
 
-// The ways.
+// Answers of OnFull.
 const (
 	OnFullDeny OnFull = "deny"
 	OnFullWait OnFull = "wait"
 )
 
-// NoTimeout as a wait_timeout waits without end.
+// NoTimeout is a wait_timeout without a limit.
 const NoTimeout time.Duration = -1
 
-// Settings is what a rule or the defaults give.
+// Settings are the settings of a rule or of the defaults.
 type Settings struct {
-	Min        accounting.Size // reserved; the zero Size is none
-	Max        accounting.Size // the budget
-	StreamsMax int             // per lease; 0: DefaultStreams, below 1: 1
+	Min        accounting.Size // memory.min; the zero Size: nothing is reserved
+	Max        accounting.Size // memory.max
+	StreamsMax int             // streams of each lease; 0: DefaultStreams; below 1: 1
 	Scope      Scope           // "": ScopeJob
 
 	OnFull        OnFull            // "": OnFullDeny
 	WaitTimeout   time.Duration     // 0: DefaultWaitTimeout
-	WaitAfter     int               // so many refusals of a burst come at once before a request waits
+	WaitAfter     int               // number of refusals in a burst before a request waits
 	AgeAfter      time.Duration     // a wait after which a request blocks jobs that have held memory for longer; 0 or NoTimeout: it never does
 	Priority      int               // higher is served first
-	SlotScope     Scope             // whose one slot is: ScopeJob, ScopeProcess, ScopeThread; "": as the device's rule says
-	StreamReserve accounting.Bytes  // charged for each stream
+	SlotScope     Scope             // owner of one slot: ScopeJob, ScopeProcess or ScopeThread; "": as the rule of the device says
+	StreamReserve accounting.Bytes  // bytes charged for each stream
 	HostMax       *accounting.Bytes // pinned host memory that each process may hold; nil: no limit
-	NoExports     bool              // a job's programs are given the library without exported driver functions
+	NoExports     bool              // programs get the library without exported driver functions
 }
 
-// Rule gives limits to the processes that it matches. What is nil falls back to
-// the policy's defaults.
+// Rule gives settings to the processes that it matches. Fields that are nil have the policy's defaults.
 type Rule struct {
-	Name       string // for messages, such as "rule 2"; may be empty
-	Key        string // the name that it was given: it is the same rule as before where that is the same; "": where Match is
+	Name       string // name for messages, such as "rule 2"; may be ""
+	Key        string // name in the configuration, by which a rule is recognized after a reload; "": it is recognized by Match
 	Match      Match
 	Min, Max   *accounting.Size
-	StreamsMax *int // below 1 becomes 1
+	StreamsMax *int // a value below 1 counts as 1
 	Scope      *Scope
 
 	OnFull        *OnFull
@@ -83,7 +84,7 @@ type Rule struct {
 	NoExports     *bool
 }
 
-// DeviceMatch picks devices: every field that is set must match.
+// DeviceMatch selects devices: each field that is set must match.
 type DeviceMatch struct {
 	Index  *int
 	UUID   string
@@ -91,47 +92,46 @@ type DeviceMatch struct {
 	Vendor string
 }
 
-// Matches reports whether d is one of those that m picks.
+// Matches reports whether m selects d.
 func (m DeviceMatch) Matches(d Device) bool {
 	return (m.Index == nil || *m.Index == d.Index && d.IsGPU()) && (m.UUID == "" || m.UUID == d.UUID) &&
 		(m.PCI == "" || m.PCI == d.PCI) && (m.Vendor == "" || m.Vendor == d.Vendor)
 }
 
-// DeviceRule configures the devices that it matches; the first match counts.
+// DeviceRule configures the devices that it matches. The first match counts.
 type DeviceRule struct {
 	Match    DeviceMatch
-	Reserve  accounting.Size // never granted to anybody
+	Reserve  accounting.Size // memory that is never granted
 	SlotsMax int             // 0: no limit
 
 	SlotScope      Scope            // "": ScopeJob
 	ContextReserve *accounting.Size // nil: as Policy.ContextReserve
-	Memory         accounting.Bytes // total memory that the device counts as having; 0: what the driver says
-	Also           []string         // drivers that compute on the processor, and are counted here: of CPUDrivers
+	Memory         accounting.Bytes // total memory that the device counts as having; 0: as the driver reports
+	Also           []string         // drivers in CPUDrivers that compute on the processor and are counted on this device
 }
 
-// CPUDrivers are the drivers that compute on the processor and can be counted on another device. Programs know them
-// by the same names.
+// CPUDrivers are the drivers that compute on the processor and can be counted on another device. The library uses the same names.
 var CPUDrivers = []string{"pocl", "llvmpipe"}
 
-// Terms are what a rule, or the defaults, give to a process. All jobs under the rule share them, and nothing changes them.
+// Terms are the settings that a rule, or the defaults, give to a process. All jobs under the rule share one Terms, which never changes.
 type Terms struct {
 	Settings
 	Name string // for messages: `rule 2 (user student)`, or "the defaults"
 	Key  Key
-	ID   uint64  // number of the rule in messages, which have no room for its name; 0: the defaults
-	Live *Limits // what was changed of memory.max and streams.max since the policy was put in force
+	ID   uint64  // number of the rule in IPC messages, which have no room for its name; 0: the defaults
+	Live *Limits // live changes of memory.max and streams.max
 
-	says uint64 // hash of what the configuration gives
+	says uint64 // hash of the settings in the configuration
 }
 
-// Key says which rule it is, wherever in the configuration it stands: one that has a
-// name goes by that, another by what it matches. The zero Key is the defaults'.
+// Key identifies a rule wherever it stands in the configuration: by its name, or by its match if it has no name. The zero Key identifies
+// the defaults.
 type Key struct {
 	Name  string
 	match Match
 }
 
-// String is how people call the rule.
+// String returns the name of the rule for messages.
 func (k Key) String() string {
 	switch {
 	case k.Name != "":
@@ -142,14 +142,14 @@ func (k Key) String() string {
 	return fmt.Sprintf(wording.RuleFor, wording.Plain(k.match.String()))
 }
 
-// ID returns the number that the rule gets unless another rule has it: see [Terms.ID].
+// ID returns the number of the rule, unless another rule has that number: see [Terms.ID].
 func (k Key) ID() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s\x00%s", k.Name, k.match)
 	return h.Sum64()
 }
 
-// key is how the rule is known after a reload.
+// key returns the key by which the rule is recognized after a reload.
 func (r *Rule) key() Key {
 	if r.Key == "" {
 		return Key{match: r.Match}
@@ -157,7 +157,7 @@ func (r *Rule) key() Key {
 	return Key{Name: r.Key}
 }
 
-// With is s with what a rule gives in its place.
+// With returns s with the settings of a rule that are not nil in place of its own.
 func (s Settings) With(rule *Rule) Settings {
 	put(&s.Min, rule.Min)
 	put(&s.Max, rule.Max)
@@ -177,31 +177,30 @@ func (s Settings) With(rule *Rule) Settings {
 	return s
 }
 
-// put lets a setting that is given take the place of another.
+// put sets *to to *given, unless given is nil.
 func put[T any](to, given *T) {
 	if given != nil {
 		*to = *given
 	}
 }
 
-// normal returns t with values put right that make no sense.
+// normal returns t with corrected values in place of invalid ones.
 func (t Terms) normal() *Terms {
 	t.StreamsMax = max(1, t.StreamsMax)
-	if t.Min.Max { // "max" reserves all that there is
+	if t.Min.Max { // "max" reserves the whole device
 		t.Min = accounting.Size{PerMille: 1000}
 	}
 	return &t
 }
 
-// hash returns a number made of what the configuration gives by a rule, never 0: with another number
-// the rule was changed there.
+// hash returns a hash of the settings that a rule has in the configuration, never 0. It changes if the rule is changed there.
 func (t *Terms) hash() uint64 {
 	h := fnv.New64a()
 	fmt.Fprintf(h, "%s %d %s", t.Max, t.StreamsMax, t.Scope)
 	return h.Sum64() | 1
 }
 
-// Memory is the memory.max that the terms give on a device now.
+// Memory returns the present memory.max of the terms on a device.
 func (t *Terms) Memory(b Bounds) Memory {
 	file := b.Amount(t.Max)
 	m := Unlimited()
@@ -215,7 +214,7 @@ func (t *Terms) Memory(b Bounds) Memory {
 	return m
 }
 
-// Streams is how many streams the terms give to each lease now.
+// Streams returns the present streams.max of the terms.
 func (t *Terms) Streams() Streams {
 	s := Streams{t.StreamsMax, t.StreamsMax, t.Name}
 	if forced, _ := t.Live.of(AllDevices, StreamsMax); forced != nil {
@@ -225,10 +224,10 @@ func (t *Terms) Streams() Streams {
 	return s
 }
 
-// by says where a limit comes from that somebody set for all under the rule.
+// by returns the source of a live limit of the rule, for messages.
 func (t *Terms) by(r *Row, file string) string {
 	return fmt.Sprintf(wording.ByRoot, t.Live.by(r), t.Name, file)
 }
 
-// Owner names the rule in the table of live limits. A rule that the configuration gives other limits is another owner.
+// Owner returns the key of the rule in the table of live limits. A rule whose settings change in the configuration gets another key.
 func (t *Terms) Owner() Owner { return Owner{Kind: OfRule, ID: t.ID, Start: t.says} }

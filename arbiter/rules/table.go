@@ -17,7 +17,7 @@ import (
 // Kind is the kind of an owner of limits. Its values are those of the wire and of the state file.
 type Kind uint32
 
-// The kinds.
+// Kinds of owners.
 const (
 	OfProcess Kind = iota + 1
 	OfJob
@@ -44,7 +44,7 @@ const NoStreams = math.MaxInt32
 // File identifies a limit by the file that shows it. Its values are those of the state file.
 type File uint32
 
-// The files.
+// Files of limits.
 const (
 	MemoryMax File = iota + 1
 	MemoryMin

@@ -1,4 +1,4 @@
-// Package threads counts what each thread of a program has made on a device and not given back, where slots are threads'.
-// A program numbers its threads as it likes: how many are remembered is the caller's to bound, and nothing goes through
-// all of them that does not have to.
+// Package threads counts the objects that each thread of a program has made on a device and not given back. It is used if slots belong to
+// threads. Its main type is [Set]. A program chooses the numbers of its threads, so that the caller must bound how many are tracked. Few
+// operations go through all threads. A Set is not safe for concurrent use.
 package threads

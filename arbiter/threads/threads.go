@@ -6,45 +6,47 @@ import (
 	"slices"
 )
 
-// Made is what a thread has made and not given back.
+// This file has the set of threads with objects. slots.go and objects.go of package arbiter call it.
+
+// Made counts the objects that a thread has made and not given back.
 type Made struct {
 	Thread   uint32
 	Contexts int
 	Streams  int
-	Holds    int // on shared contexts
+	Holds    int // holds on shared contexts
 }
 
-// most is more than any program makes.
+// most is more objects than any program makes.
 const most = 1 << 30
 
-// Count is how many objects they are.
+// Count returns the number of objects.
 func (m *Made) Count() int { return m.Contexts + m.Streams + m.Holds }
 
-// take takes so many of them away.
+// take subtracts the objects of n.
 func (m *Made) take(n Made) {
 	m.Contexts, m.Streams, m.Holds = m.Contexts-n.Contexts, m.Streams-n.Streams, m.Holds-n.Holds
 }
 
-// Set is the threads of a program that hold something there. Memory is not counted by thread, as nobody knows who frees
-// what: it keeps a thread that has nothing else until the program uses none. The zero Set is empty.
+// Set is the threads of a program that hold something on a device. Memory is not counted by thread, because the thread that frees it may be
+// another one. A thread with no object stays in the Set because of memory until the program uses none. The zero Set is empty.
 type Set struct {
 	all        []*thread // by number
-	memoryOnly int       // of them, those that memory alone may keep
-	emptied    bool      // some may hold nothing any more
-	changed    []*thread // since Changed was called
+	memoryOnly int       // number of threads that only memory may keep
+	emptied    bool      // a thread may hold nothing any more
+	changed    []*thread // threads whose objects have changed since the last call of Changed
 }
 
 type thread struct {
 	Made
-	bytes     bool // memory alone may keep it
-	inChanged bool // it is one of those that have changed
+	bytes     bool // only memory may keep the thread
+	inChanged bool // the thread is in Set.changed
 }
 
 func (s *Set) search(number uint32) (at int, is bool) {
 	return slices.BinarySearchFunc(s.all, number, func(t *thread, n uint32) int { return cmp.Compare(t.Thread, n) })
 }
 
-// of returns what is remembered of a thread, or nil.
+// of returns a thread of the set, or nil.
 func (s *Set) of(number uint32) *thread {
 	if at, is := s.search(number); is {
 		return s.all[at]
@@ -59,10 +61,10 @@ func (s *Set) noteChange(t *thread) {
 	}
 }
 
-// Len is how many threads are remembered.
+// Len returns the number of threads.
 func (s *Set) Len() int { return len(s.all) }
 
-// All yields their numbers.
+// All yields the numbers of the threads.
 func (s *Set) All() iter.Seq[uint32] {
 	return func(yield func(uint32) bool) {
 		for _, t := range s.all {
@@ -73,10 +75,10 @@ func (s *Set) All() iter.Seq[uint32] {
 	}
 }
 
-// Has reports whether a thread is remembered.
+// Has reports whether a thread is in the set.
 func (s *Set) Has(number uint32) bool { return s.of(number) != nil }
 
-// Count is how many objects a thread has; bytes, whether memory alone may keep it.
+// Count returns the number of a thread's objects, and whether only memory may keep the thread.
 func (s *Set) Count(number uint32) (objects int, bytes bool) {
 	if t := s.of(number); t != nil {
 		return t.Count(), t.bytes
@@ -84,13 +86,13 @@ func (s *Set) Count(number uint32) (objects int, bytes bool) {
 	return 0, false
 }
 
-// Add remembers a thread that is not remembered yet.
+// Add adds a thread that is not in the set.
 func (s *Set) Add(number uint32) {
 	at, _ := s.search(number)
 	s.all = slices.Insert(s.all, at, &thread{Made: Made{Thread: number}})
 }
 
-// Make counts what a thread that is remembered has made.
+// Make adds objects to a thread of the set.
 func (s *Set) Make(m Made) {
 	if t := s.of(m.Thread); t != nil {
 		t.Contexts = min(t.Contexts+m.Contexts, most)
@@ -100,7 +102,7 @@ func (s *Set) Make(m Made) {
 	}
 }
 
-// Restore has a thread that is remembered hold what a record says, which is no change.
+// Restore sets the objects of a thread of the set from a record. Changed does not return them.
 func (s *Set) Restore(m Made) {
 	if t := s.of(m.Thread); t != nil {
 		t.Contexts, t.Streams, t.Holds = max(0, m.Contexts), max(0, m.Streams), max(0, m.Holds)
@@ -108,7 +110,7 @@ func (s *Set) Restore(m Made) {
 	}
 }
 
-// MakeBytes notes that a thread that is remembered was given memory: from then on that alone may keep it, where it has nothing else.
+// MakeBytes records that a thread of the set was granted memory. If the thread has no object, the memory keeps it from now on.
 func (s *Set) MakeBytes(number uint32) {
 	if t := s.of(number); t != nil && !t.bytes && t.Count() == 0 {
 		t.bytes = true
@@ -116,7 +118,7 @@ func (s *Set) MakeBytes(number uint32) {
 	}
 }
 
-// Unmake takes objects off what a thread made; what it has too few of is taken off others.
+// Unmake removes objects of a thread. Objects that the thread does not have are removed from other threads.
 func (s *Set) Unmake(m Made) {
 	take := func(t *thread) {
 		c := Made{Contexts: min(m.Contexts, t.Contexts), Streams: min(m.Streams, t.Streams), Holds: min(m.Holds, t.Holds)}
@@ -136,7 +138,7 @@ func (s *Set) Unmake(m Made) {
 	}
 }
 
-// UnmakeAll takes all objects off all threads.
+// UnmakeAll removes all objects of all threads.
 func (s *Set) UnmakeAll() {
 	for _, t := range s.all {
 		t.Made = Made{Thread: t.Thread}
@@ -145,10 +147,10 @@ func (s *Set) UnmakeAll() {
 	}
 }
 
-// HasMemoryOnly reports whether memory alone may keep some of the threads.
+// HasMemoryOnly reports whether only memory may keep some of the threads.
 func (s *Set) HasMemoryOnly() bool { return s.memoryOnly > 0 }
 
-// ForgetMemory notes that the program uses no memory: that keeps none of its threads.
+// ForgetMemory records that the program uses no memory, so that memory keeps no thread.
 func (s *Set) ForgetMemory() {
 	for _, t := range s.all {
 		t.bytes = false
@@ -156,7 +158,7 @@ func (s *Set) ForgetMemory() {
 	s.memoryOnly, s.emptied = 0, true
 }
 
-// Forget forgets the threads that hold nothing any more, and returns which they were.
+// Forget removes the threads that hold nothing, and returns their numbers.
 func (s *Set) Forget() (gone []uint32) {
 	if !s.emptied {
 		return nil
@@ -172,7 +174,7 @@ func (s *Set) Forget() (gone []uint32) {
 	return gone
 }
 
-// Changed are those that have come to hold other objects than when it was called last, and what they hold.
+// Changed returns the threads whose objects have changed since the last call, with their objects.
 func (s *Set) Changed() (all []Made) {
 	for _, t := range s.changed {
 		t.inChanged = false

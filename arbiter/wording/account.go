@@ -8,6 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
+// This file makes the sentence about the usage of a job at its end. tally.go of package arbiter and `gpuarb run` call it.
+
 // Use is the most memory that a job used on a device at once.
 type Use struct {
 	Device string // its name in sentences

@@ -1,3 +1,3 @@
-// Package wording is the English of the arbiter: the sentences in which people are told what it
-// decides, and how programs, users and jobs are called in them. Who decides fills the facts in.
+// Package wording has the sentences of the arbiter: messages, notices and events for users, and the names of programs, users and jobs in
+// them. Callers fill in the facts. It has no state.
 package wording

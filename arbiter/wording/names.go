@@ -12,16 +12,18 @@ import (
 	"github.com/gpuarb/gpuarb/accounting"
 )
 
-// Bounds of what others chose, in runes: a name in a sentence, and the command at the beginning of one.
+// This file makes the names of programs, jobs and users in sentences. sentences.go has the sentences.
+
+// Bounds of foreign texts in runes: of a name in a sentence, and of a command at the beginning of a sentence.
 const (
 	maxName   = 64
 	maxCaller = 40
 )
 
-// Plain makes a text that others chose fit for a sentence on a terminal.
+// Plain returns a text that others chose in a form that is safe in a sentence on a terminal.
 func Plain(text string) string { return cut(text, maxName) }
 
-// cut is Plain with a bound of its own.
+// cut does the work of Plain with another bound.
 func cut(text string, most int) string {
 	if runes := []rune(text); len(runes) > most {
 		text = string(runes[:most]) + "…"
@@ -34,7 +36,7 @@ func cut(text string, most int) string {
 	}, text)
 }
 
-// Process is a client: "ffmpeg[1234]", or "train-a (ffmpeg[1234])" in a job with a name.
+// Process returns the name of a client: "ffmpeg[1234]", or "train-a (ffmpeg[1234])" in a job with a name.
 func Process(exe, command, job string, pid int) string {
 	first, _, _ := strings.Cut(command, " ")
 	name := Plain(path.Base(cmp.Or(exe, first, "process"))) + "[" + strconv.Itoa(pid) + "]"
@@ -44,8 +46,8 @@ func Process(exe, command, job string, pid int) string {
 	return name
 }
 
-// Stranger is a process that is no client: "blender[7]", or the name of the process that keeps the
-// memory of a dead one, which has its PID already.
+// Stranger returns the name of a process without a lease: "blender[7]". The name of a process that keeps the memory of an ended one already
+// contains its PID.
 func Stranger(command string, pid int) string {
 	name, _, _ := strings.Cut(command, " ")
 	if strings.HasSuffix(name, "]") {
@@ -57,7 +59,7 @@ func Stranger(command string, pid int) string {
 	return fmt.Sprintf("%s[%d]", Plain(name), pid)
 }
 
-// Job is a job: "job 3 (python3)", or "train-a (job 3, python3)".
+// Job returns the name of a job: "job 3 (python3)", or "train-a (job 3, python3)".
 func Job(id uint64, name, command string) string {
 	number, words := fmt.Sprintf("job %d", id), strings.Fields(command)
 	var what []string
@@ -74,8 +76,8 @@ func Job(id uint64, name, command string) string {
 	return number + " (" + strings.Join(what, ", ") + ")"
 }
 
-// WhatStillRuns returns the name of a job whose command has ended, with the processes left that go on: "job 3 (bash; still
-// runs: ssh-agent[4711])". If left is empty it returns the name alone.
+// WhatStillRuns returns the name of a job whose command has ended, with its remaining processes (left): "job 3 (bash; still runs:
+// ssh-agent[4711])". If left is empty it returns the name of the job.
 func WhatStillRuns(job, left string) string {
 	if left == "" {
 		return job
@@ -86,13 +88,13 @@ func WhatStillRuns(job, left string) string {
 	return job + fmt.Sprintf(" ("+StillRuns+")", left)
 }
 
-// User is a user, by name where there is one.
+// User returns the name of a user, or "user" with the number if there is no name.
 func User(uid uint32, name string) string {
 	return "user " + cmp.Or(Plain(name), strconv.FormatUint(uint64(uid), 10))
 }
 
-// NotRoot returns the end of a refusal, which explains that the asker is not taken for root because of its namespaces. It is empty if
-// namespace is 0: then the asker is not root in any namespace.
+// NotRoot returns the end of a refusal, which explains why the namespaces of the asker keep it from being treated as root. It is empty if
+// namespace is 0: the asker is then not root in any namespace.
 func NotRoot(namespace uint64) string {
 	if namespace == 0 {
 		return ""
@@ -100,7 +102,7 @@ func NotRoot(namespace uint64) string {
 	return notRoot
 }
 
-// Setter is who changed a limit of what somebody owns: "root", the owner's name, or "user 4711".
+// Setter returns the name of the user who changed a limit: "root", the name of the limit's owner, or "user 4711".
 func Setter(uid, owner uint32, name string) string {
 	switch {
 	case uid == 0:
@@ -111,8 +113,7 @@ func Setter(uid, owner uint32, name string) string {
 	return User(uid, "")
 }
 
-// Owned puts the user before the name of what is his: "ann's python3[42]". A user without a
-// name is known by his number.
+// Owned puts the user before the name of the user's program: "ann's python3[42]". A user without a name is shown by number.
 func Owned(user, name string) string {
 	if user == "" {
 		return name
@@ -123,8 +124,8 @@ func Owned(user, name string) string {
 	return Plain(user) + "'s " + name
 }
 
-// Holder is who holds what others want: so many bytes where it is memory, "reserved" or "unmanaged" where
-// it is not a client's, and for how long where a time is given.
+// Holder returns a holder as part of a sentence. It includes the bytes if the holder holds memory, kind ("reserved" or "unmanaged") if it
+// is not a client, and how long it has held if since is not zero.
 func Holder(owned string, bytes accounting.Bytes, kind string, now, since time.Time) string {
 	if bytes > 0 {
 		owned += " " + bytes.Human()
@@ -138,7 +139,7 @@ func Holder(owned string, bytes accounting.Bytes, kind string, now, since time.T
 	return owned
 }
 
-// List joins names, and says how many more there are of so many.
+// List joins names. If count is larger than their number, it adds how many more there are.
 func List(names []string, count int) string {
 	text := strings.Join(names, ", ")
 	if more := count - len(names); more > 0 {
@@ -147,8 +148,8 @@ func List(names []string, count int) string {
 	return text
 }
 
-// Caller is how a message that a program prints tells whom it is about, so that several in one
-// log can be told apart: "train.py 3 (PID 1234)", or "train-a (train.py 3, PID 1234)".
+// Caller returns the beginning of a message about a program, which distinguishes the programs that write to one log: "train.py 3 (PID
+// 1234)", or "train-a (train.py 3, PID 1234)".
 func Caller(name, command string, pid int) string {
 	first, rest, _ := strings.Cut(command, " ")
 	command = cut(strings.TrimSpace(path.Base(first)+" "+rest), maxCaller)
@@ -158,7 +159,7 @@ func Caller(name, command string, pid int) string {
 	return fmt.Sprintf("%s (%s, PID %d)", Plain(name), command, pid)
 }
 
-// Span writes a duration for a sentence.
+// Span formats a duration for a sentence.
 func Span(d time.Duration) string {
 	switch d = max(0, d); {
 	case d < time.Second:

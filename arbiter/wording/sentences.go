@@ -1,22 +1,24 @@
 package wording
 
-// Each is a format for package fmt; a device is filled in by its name ("GPU 0", "the processor").
+// This file has the sentences themselves. names.go makes the names in them. The arbiter, the daemon and the commands use them.
+
+// Each constant is a format for package fmt. A device is filled in by its name ("GPU 0", "the processor").
 const (
-	// A request that waits: who, what for, and where (OnDevice, or nothing).
+	// A waiting request: its job, what it asks for, and the device (OnDevice, or nothing).
 	Waits          = "waits for %s%s, position %d"
 	Queued         = "%s " + Waits + ": %s"
 	DeviceFull     = "the device has no room"
 	SharedFull     = "a budget shared with others has no room"
 	NoSlotFree     = "there is no slot"
 	Served         = "%s has %s after %s"
-	Has            = "has %s%s after %s" // told to who waited
+	Has            = "has %s%s after %s" // notice to a client that waited
 	NotServed      = "%s did not get %s%s within %s: %s"
 	Cancelled      = "its request was cancelled"
 	TimedOut       = "it waited as long as it may"
 	OthersFirst    = "others come first"
 	FurtherContext = "its job's memory.min has room for one context, and this is a further one"
 
-	// What it waits for.
+	// Things that a request can ask for.
 	Stream           = "a stream"
 	Context          = "a context"
 	AnotherContext   = "a further context"
@@ -26,7 +28,7 @@ const (
 	Reservation      = "its memory.min of %s"
 	WithAReservation = "%s with a memory.min of %s"
 
-	// Who holds it.
+	// Holders of what a request asks for.
 	Holds       = "; holds: %s"
 	Free        = "%s free"
 	MemoryHeld  = Free + Holds
@@ -46,7 +48,7 @@ const (
 	Thread      = "thread %d of %s"
 	Cgroup      = "cgroup %s"
 
-	// Whose a limit of memory is.
+	// Owners of a limit of memory.
 	DeviceLimit   = "the device's %s"
 	DevicesLimit  = "%s's %s"
 	ProcessLimit  = "the process's %s budget"
@@ -91,7 +93,7 @@ const (
 	MinTooLarge    = "memory.min of %s on %s could never be used in full: %s is the most that can be reserved of its %s"
 	MinAndContext  = ", as a program needs a context there too, which takes %s"
 
-	// A request that may wait finds no place in the queue. Its client asks again, so it is not to be told that it was refused.
+	// A request that may wait finds no place in the queue. Its client asks again, so that the text must not say that it is refused.
 	Crowded          = "%d requests wait already, the most in all: there is no place in the queue now, and it asks again until there is"
 	CrowdedByUser    = "user %d has %d requests waiting already, the most of one user (`gpuarb queue` lists them): it asks again until one of them is served"
 	CrowdedByProcess = "the process has %d requests waiting already, the most of one process: it asks again until one of them is served"
@@ -106,7 +108,7 @@ const (
 	DeadlockWithin = "deadlock: %s holds %s, and all of its processes that hold memory wait for each other; the request of %s for %s%s " +
 		"came last and is refused; `gpuarb run --per-process --min SIZE` reserves what a process needs before it takes anything"
 
-	// Limits that somebody asks for, or changes.
+	// Changes of limits, and limits in requests of jobs.
 	BudgetBeyondRule  = "asked for a budget of %s on %s, but %s allows %s" + askForLess
 	StreamsBeyondRule = "asked for %d streams, but %s allows %d" + askForLess
 	askForLess        = ": ask for no more than that, or have root change the rule"
@@ -138,7 +140,7 @@ const (
 	MinAboveMax       = "memory.min of %s is more than the memory.max of %s on %s"
 	Changed           = "%s changed %s of %s from %s to %s"
 
-	// What else happens.
+	// Other events.
 	DeviceCame    = "%s is there: %s, %s"
 	DeviceLost    = "%s fell off the bus; %d leases are lost"
 	DeviceHangs   = "%s has not answered for %s: what it said last counts until it does"
