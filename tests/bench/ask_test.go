@@ -14,12 +14,12 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkAsk is a request for bytes that credit does not cover, and so the way
+// BenchmarkAsk measures a request for bytes that credit does not cover: the way
 // to the daemon and back. A program in C makes the library's own system calls, in
-// turns with a bare echo over the same kind of socket between two C programs;
+// turns with a bare echo over a socket of that kind between two C programs;
 // echo-p50-ns is the floor. daemon-ns is the daemon's processor time for a request.
-// With requests that wait for more than is free, ratio is daemon-ns to that of the
-// same program before they came.
+// Beside waiting requests, ratio is daemon-ns divided by the
+// value of the same program before these requests came.
 func BenchmarkAsk(b *testing.B) {
 	b.Run("waiting=0", func(b *testing.B) {
 		m := rig.New(b, rig.Options{Devices: devices, NoMount: true, Daemon: []string{"--debug=false"}})
@@ -28,8 +28,8 @@ func BenchmarkAsk(b *testing.B) {
 	b.Run("waiting=200", askBesideWaiting)
 }
 
-// askBesideWaiting asks where the requests of four processes wait. The program that asks holds memory before they come,
-// because requests of programs that hold none rank behind them.
+// askBesideWaiting measures while requests of four processes wait. The asking program holds memory before they come,
+// because requests of programs that hold none rank behind the waiting ones.
 func askBesideWaiting(b *testing.B) {
 	const processes, ofProcess = 4, 50
 	m := rig.New(b, rig.Options{Devices: "64T", NoMount: true, Daemon: []string{"--debug=false"},
@@ -63,12 +63,12 @@ type answers struct {
 	daemon                                   float64 // processor time of the daemon for one request
 }
 
-// asked tells a program to make b.N requests, and returns their figures.
+// asked makes a program send b.N requests, and returns their figures.
 func asked(b *testing.B, m *rig.Machine, p *process) (a answers) {
 	b.Helper()
 	before := cpu(b, m)
 	b.ResetTimer()
-	b.StartTimer() // an earlier call has stopped it
+	b.StartTimer() // an earlier call may have stopped it
 	answer := p.ask(b, fmt.Sprint(b.N))
 	b.StopTimer()
 	if _, err := fmt.Sscan(answer, &a.p50, &a.p99, &a.mean, &a.echo50, &a.echo99, &a.echoMean); err != nil {
@@ -79,7 +79,7 @@ func asked(b *testing.B, m *rig.Machine, p *process) (a answers) {
 }
 
 func (a answers) report(b *testing.B) {
-	b.ReportMetric(a.mean, "ns/op") // without the echo's share of the time
+	b.ReportMetric(a.mean, "ns/op") // less the time of the echo
 	b.ReportMetric(a.p50, "p50-ns")
 	b.ReportMetric(a.p99, "p99-ns")
 	b.ReportMetric(a.echo50, "echo-p50-ns")

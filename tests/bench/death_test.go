@@ -32,13 +32,13 @@ func BenchmarkReclaim(b *testing.B) {
 		dead = append(dead, time.Since(began))
 		grow(b, s, slot, 4<<30)
 		took = append(took, time.Since(began))
-		s.Page.GiveCredit(slot, 4<<30) // freed: the next victim's to have
+		s.Page.GiveCredit(slot, 4<<30) // freed, so that the next victim can have it
 	}
 	report(b, took)
 	b.ReportMetric(float64(percentile(dead, 50).Nanoseconds()), "dead-p50-ns")
 }
 
-// grow asks for bytes again and again until they are granted.
+// grow repeats a request for bytes until it is granted.
 func grow(b *testing.B, s *ipc.ShimSession, slot uint32, bytes uint64) {
 	b.Helper()
 	deadline := time.Now().Add(rig.Patience)

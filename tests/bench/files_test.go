@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkLeases1000 is `cat` of the table of a thousand leases, ten times a second. A reader that looks again at once waits
-// five times as long as the look took, because readers have no more than a sixth of the daemon's time.
+// BenchmarkLeases1000 measures `cat` of the table of a thousand leases, ten times a second. A reader without a pause would wait
+// five times as long as the read takes, because readers get at most a sixth of the daemon's time.
 func BenchmarkLeases1000(b *testing.B) {
 	m := rig.New(b, rig.Options{Devices: devices})
 	crowd(b, m, 1000, 1)

@@ -23,22 +23,22 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkBesideHostile is the median round trip of an honest request, alone and beside one
-// hostile process, in turns: each round starts one, and ends it. The hostile one has the lowest
-// priority, so that what is measured is the daemon's work for it and not its own; on a machine
-// that is busy with other things it hardly runs, and the figures say nothing. ratio is the
-// median of the rounds. own-ratio, where the hostile one asks for no memory, is that of the daemon's own time for a request.
+// BenchmarkBesideHostile measures the median round trip of an honest request, alone and beside one
+// hostile process, in turns: each round starts a hostile process and ends it. The hostile process has the lowest
+// priority, so that the benchmark measures the daemon's work for it and not its own work. On a machine
+// that is busy otherwise it hardly runs, and the figures are meaningless. ratio is the
+// median over the rounds. own-ratio is the same ratio of the daemon's own time for a request, if the hostile process requests no memory.
 func BenchmarkBesideHostile(b *testing.B) {
 	for _, name := range slices.Sorted(maps.Keys(hostiles)) {
 		b.Run("by="+name, func(b *testing.B) {
-			files := slices.Contains([]string{"idle", "cat", "echo"}, name) // so that all requests for memory are the honest one's
+			files := slices.Contains([]string{"idle", "cat", "echo"}, name) // so that only the honest process requests memory
 			m := rig.New(b, rig.Options{Devices: "64T,64T", NoMount: !files, Binary: *daemonPath,
-				Daemon: []string{"--debug=false"}}) // whose lines this process would have to read
+				Daemon: []string{"--debug=false"}}) // else this process must read the lines
 			if err := os.Chmod(m.Dir, 0o755); err != nil { // the hostile process runs as another user
 				b.Fatal(err)
 			}
 			var alone, beside, ratios, own []float64
-			s, slot := session(b, m) // who waits for the device finds it there
+			s, slot := session(b, m) // the requests that wait for the device need this session
 			honest := func() (roundTrip, inDaemon float64) {
 				if !files {
 					return honestMedian(b, s, slot), 0
@@ -72,7 +72,7 @@ func BenchmarkBesideHostile(b *testing.B) {
 	}
 }
 
-// honestMedian is the median round trip of a client's requests, in nanoseconds.
+// honestMedian returns the median round trip of a client's requests, in nanoseconds.
 func honestMedian(b *testing.B, s *ipc.ShimSession, slot uint32) float64 {
 	b.Helper()
 	took := make([]time.Duration, 5000)
@@ -106,10 +106,10 @@ func middle(all []float64) float64 {
 	return all[len(all)/2]
 }
 
-// daemonPath lets a daemon of another commit be measured.
+// daemonPath selects a daemon of another commit.
 var daemonPath = flag.String("bench.daemon", "", "another gpuarbd to measure")
 
-// niceness is the hostile process's: 0 competes for the processors too.
+// niceness is the hostile process's nice value; 0 lets it compete for the processors, too.
 var niceness = flag.Int("bench.nice", 19, "of the hostile process")
 
 // hostileVariable makes this binary a hostile process instead of the benchmarks.
@@ -118,7 +118,7 @@ const hostileVariable = "BENCH_HOSTILE"
 func TestMain(m *testing.M) {
 	if name := os.Getenv(hostileVariable); name != "" {
 		h := &hostile{socket: os.Getenv("GPUARB_SOCKET"), mount: os.Getenv("HOSTILE_MOUNT")}
-		if os.Geteuid() == 0 && name != waiters { // root may do what others wait for
+		if os.Geteuid() == 0 && name != waiters { // root would pass the bounds of users
 			if err := errors.Join(syscall.Setgid(nobody), syscall.Setuid(nobody)); err != nil {
 				panic(err)
 			}
@@ -138,7 +138,7 @@ func TestMain(m *testing.M) {
 // nobody is the UID of the hostile process if the benchmark runs as root.
 const nobody = 65534
 
-// hostile is this process as it does one thing for as long as it lives, as fast as it can.
+// hostile is this process while it repeats one operation as fast as possible, until it is killed.
 type hostile struct {
 	socket  string
 	mount   string
@@ -146,7 +146,7 @@ type hostile struct {
 	once    sync.Once
 }
 
-// ready says that what it does has begun.
+// ready prints "ready" when the operation has begun.
 func (h *hostile) ready() { h.once.Do(func() { fmt.Println("ready") }) }
 
 func (h *hostile) dial() *ipc.Client {
@@ -157,11 +157,11 @@ func (h *hostile) dial() *ipc.Client {
 	return c
 }
 
-// session opens a session with a lease on each device; the slot is that of the first.
+// session opens a session with a lease on each device, and returns the slot of the first lease.
 func (h *hostile) session(scope uint32) (*ipc.Client, ipc.Token, uint32) {
 	c := h.dial()
 	s, err := c.HelloShim(context.Background(), ipc.HelloRequest{Memory: ipc.NoLimit, SlotScope: scope})
-	for errors.Is(err, ipc.StatusTooMany) { // those that have ended are not forgotten yet
+	for errors.Is(err, ipc.StatusTooMany) { // the daemon still counts the ended sessions
 		s, err = c.HelloShim(context.Background(), ipc.HelloRequest{Memory: ipc.NoLimit, SlotScope: scope})
 	}
 	if err != nil {
@@ -180,7 +180,7 @@ func (h *hostile) session(scope uint32) (*ipc.Client, ipc.Token, uint32) {
 	return c, s.Hello.Session, slot
 }
 
-// all runs n of f at once, for ever.
+// all runs n calls of f at once, in endless loops.
 func all(n int, f func(i int)) {
 	var wg sync.WaitGroup
 	for i := range n {
@@ -193,7 +193,7 @@ func all(n int, f func(i int)) {
 	wg.Wait()
 }
 
-// pour sends messages without waiting for replies, which it throws away.
+// pour sends messages without waiting for replies, and discards the replies.
 func (h *hostile) pour(token ipc.Token, message []byte) {
 	c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: h.socket, Net: "unixpacket"})
 	if err != nil {
@@ -218,7 +218,7 @@ func (h *hostile) pour(token ipc.Token, message []byte) {
 // waiters names the process whose requests wait, for BenchmarkAsk.
 const waiters = "waiters"
 
-// wait makes requests that wait, one for each thread number, until standard input ends.
+// wait makes waiting requests, one for each thread number, until standard input ends.
 func (h *hostile) wait(count int) {
 	const ofSession = 60
 	var c *ipc.Client
@@ -249,7 +249,7 @@ func (h *hostile) wait(count int) {
 }
 
 var hostiles = map[string]func(h *hostile){
-	"cat": func(h *hostile) { // of the table, in a loop
+	"cat": func(h *hostile) { // reads the table in a loop
 		h.session(0)
 		h.ready()
 		for {
@@ -258,12 +258,12 @@ var hostiles = map[string]func(h *hostile){
 			}
 		}
 	},
-	"idle": func(h *hostile) { // a session, and nothing else: what the figures of the others are worth
+	"idle": func(h *hostile) { // only has a session: the noise of the benchmark
 		h.session(0)
 		h.ready()
 		time.Sleep(time.Hour)
 	},
-	"echo": func(h *hostile) { // a limit of its own, in a loop
+	"echo": func(h *hostile) { // sets its own limit in a loop
 		h.session(0)
 		h.ready()
 		for file := filepath.Join(h.mount, "processes", fmt.Sprint(os.Getpid()), "memory.max"); ; {
@@ -272,7 +272,7 @@ var hostiles = map[string]func(h *hostile){
 			}
 		}
 	},
-	"threads": func(h *hostile) { // as many thread numbers as there are
+	"threads": func(h *hostile) { // uses all possible thread numbers
 		c, _, slot := h.session(ipc.ScopeThread)
 		for n := uint32(1); ; n++ {
 			_ = ipc.CallWaiting(context.Background(), c, ipc.TypeContext, &ipc.ContextRequest{Slot: slot, Count: 1, Thread: n, Flags: ipc.FlagHold},
@@ -286,7 +286,7 @@ var hostiles = map[string]func(h *hostile){
 			}
 		}
 	},
-	"leases": func(h *hostile) { // sessions with their leases, one after the other
+	"leases": func(h *hostile) { // opens sessions with leases, one after another
 		h.ready()
 		all(4, func(int) {
 			c, _, _ := h.session(0)
@@ -302,7 +302,7 @@ var hostiles = map[string]func(h *hostile){
 		h.ready()
 		all(len(clients), func(i int) { _, _ = clients[i].Snapshot(context.Background()) })
 	},
-	"connections": func(h *hostile) { // that say nothing, and more and more of them
+	"connections": func(h *hostile) { // opens more and more silent connections
 		for range 800 {
 			h.dial()
 		}
@@ -313,7 +313,7 @@ var hostiles = map[string]func(h *hostile){
 			}
 		})
 	},
-	"queries": func(h *hostile) { // on as many connections as it may have
+	"queries": func(h *hostile) { // queries on as many connections as it may have
 		var clients []*ipc.Client
 		for range 8 {
 			c, token, _ := h.session(0)
@@ -328,7 +328,7 @@ var hostiles = map[string]func(h *hostile){
 		h.ready()
 		all(len(clients), func(i int) { _, _ = clients[i].Query(context.Background(), h.devices[0]) })
 	},
-	"freed": func(h *hostile) { // notices, which nothing answers
+	"freed": func(h *hostile) { // sends notices, which get no answer
 		_, token, slot := h.session(0)
 		h.ready()
 		all(16, func(int) {
@@ -341,7 +341,7 @@ var hostiles = map[string]func(h *hostile){
 			h.pour(ipc.Token{}, ipc.Marshal(nil, ipc.Header{Type: 9999, Request: 1}, &ipc.Empty{}))
 		})
 	},
-	"tickets": func(h *hostile) { // waiters on the honest one's device, that come and go
+	"tickets": func(h *hostile) { // makes and cancels waiting requests for the honest client's device
 		var wg sync.WaitGroup
 		for range 60 {
 			wg.Add(1)
@@ -361,7 +361,7 @@ var hostiles = map[string]func(h *hostile){
 		wg.Wait()
 		select {}
 	},
-	"limits": func(h *hostile) { // its own, again and again
+	"limits": func(h *hostile) { // changes its own limit in a loop
 		c, _, _ := h.session(0)
 		h.ready()
 		for n := uint64(1); ; n++ {

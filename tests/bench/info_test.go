@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkMemGetInfo is a program's question what is free, CUDA's and NVML's, under the library and without it, on
+// BenchmarkMemGetInfo measures a program's query for free memory, CUDA's and NVML's, under the library and without it, on
 // the simulated driver.
 func BenchmarkMemGetInfo(b *testing.B) {
 	m := rig.New(b, rig.Options{Devices: "8G", NoMount: true})
@@ -26,7 +26,7 @@ func BenchmarkMemGetInfo(b *testing.B) {
 	}
 }
 
-// questions tells a program to ask b.N times, and returns the time for one question, in ns.
+// questions makes a program send b.N queries, and returns the time for one query, in ns.
 func questions(b *testing.B, p *process, question string) (ns float64) {
 	b.Helper()
 	var count int

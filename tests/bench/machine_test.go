@@ -13,18 +13,18 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// devices is large enough that nothing here is ever refused for lack of room, and
-// so many that ten thousand leases need few descriptors of the daemon's.
+// devices are large enough that no request is refused for lack of memory, and
+// numerous enough that ten thousand leases need few descriptors of the daemon.
 const devices = "64T,64T,64T,64T"
 
-// process is a program that answers each line on stdin with one on stdout.
+// process is a program that answers each line on stdin with one line on stdout.
 type process struct {
 	cmd   *exec.Cmd
 	stdin io.WriteCloser
 	lines *bufio.Reader
 }
 
-// start starts a program and returns when it says "ready". It ends with its
+// start starts a program and returns when it says "ready". The program ends with its
 // standard input, at the end of the benchmark, or when it is killed.
 func start(b *testing.B, cmd *exec.Cmd) *process {
 	b.Helper()
@@ -84,7 +84,7 @@ func crowd(b *testing.B, m *rig.Machine, leases, devices int) {
 	}
 }
 
-// openCrowd is crowd without a look at what came of it.
+// openCrowd opens the leases of a crowd without checking the daemon's count.
 func openCrowd(b *testing.B, m *rig.Machine, leases int, on []figures.DeviceState) {
 	b.Helper()
 	args := []string{m.Socket, fmt.Sprint(leases)}

@@ -27,7 +27,7 @@ func BenchmarkMemory(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// resident is the daemon's resident memory in bytes.
+// resident returns the daemon's resident memory in bytes.
 func resident(b *testing.B, m *rig.Machine) (private, shared float64) {
 	b.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", m.DaemonPID()))
@@ -47,10 +47,10 @@ func resident(b *testing.B, m *rig.Machine) (private, shared float64) {
 	return private, shared
 }
 
-// cpu is the processor time that the daemon has used, by the scheduler's own count.
+// cpu returns the processor time that the daemon has used, by the scheduler's own count.
 func cpu(b *testing.B, m *rig.Machine) time.Duration { b.Helper(); return cpuOf(b, m.DaemonPID()) }
 
-// cpuOf is the same of another process.
+// cpuOf returns the processor time that a process has used.
 func cpuOf(b *testing.B, pid int) (used time.Duration) {
 	b.Helper()
 	tasks, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))

@@ -11,13 +11,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// This file reads how long the daemon takes for requests by its own metric, gpuarb_request_seconds. hostile_test.go compares.
+// This file reads the daemon's time for requests from the daemon's own metric, gpuarb_request_seconds. hostile_test.go compares the times.
 
-// times is how often the daemon took how long for a request: of each of the metric's buckets the upper end in microseconds, and the count
-// of those up to there.
+// times is the metric's histogram: for each bucket its upper end in microseconds, and the number of requests
+// up to that end.
 type times []struct{ upTo, count float64 }
 
-// took is how long the daemon says that it took for requests about memory so far.
+// took reads the histogram of all requests about memory so far.
 func took(b *testing.B, m *rig.Machine) (t times) {
 	b.Helper()
 	parser := expfmt.NewTextParser(model.UTF8Validation)
@@ -35,7 +35,7 @@ func took(b *testing.B, m *rig.Machine) (t times) {
 	return t
 }
 
-// since leaves those after an earlier moment.
+// since returns the histogram without the requests of an earlier one.
 func (t times) since(earlier times) times {
 	for i := range t {
 		t[i].count -= earlier[i].count
@@ -43,7 +43,7 @@ func (t times) since(earlier times) times {
 	return t
 }
 
-// percentile is spread evenly over its bucket, as histogram_quantile does it.
+// percentile returns a percentile in microseconds. It assumes even distribution inside a bucket, like histogram_quantile.
 func (t times) percentile(percent float64) float64 {
 	want := t[len(t)-1].count * percent / 100
 	i := slices.IndexFunc(t, func(bucket struct{ upTo, count float64 }) bool { return bucket.count >= want })

@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// BenchmarkPreload is a program that has nothing to do with a GPU, started and
-// ended: bare, under an empty shared object, and under the library, in turns.
+// BenchmarkPreload measures a program that does not use a GPU, from its start to its
+// end: bare, under an empty shared object, and under the library, in turns.
 // added-ns is the difference between the last two.
 func BenchmarkPreload(b *testing.B) {
 	cmd := bounded.Command(b, bounded.Lifetime, rig.Build(b, "bench/spawn"), fmt.Sprint(b.N), "/bin/true",

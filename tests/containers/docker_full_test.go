@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullDocker: with docker, by an engine of the test's own.
+// TestFullDocker runs the page's commands with docker, in an engine of the test's own.
 func TestFullDocker(t *testing.T) {
 	play(t, func(m *rig.Machine) engine {
 		host := dockerd(t, m)
@@ -26,11 +26,11 @@ func TestFullDocker(t *testing.T) {
 	})
 }
 
-// dockerd starts an engine that shares nothing with one of the machine's, makes no network and
-// ends with the test. It returns what a client names it by.
+// dockerd starts an engine that shares nothing with the machine's engine, makes no network and
+// ends with the test. It returns the address for clients.
 func dockerd(t *testing.T, m *rig.Machine) string {
 	t.Helper()
-	// A socket's path is short, and the engine's own lie below its folder.
+	// The path of a socket is limited, and the engine's sockets are below its folder.
 	dir, err := os.MkdirTemp("/tmp", "gpuarb-docker-")
 	if err != nil {
 		t.Fatal(err)

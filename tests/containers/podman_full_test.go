@@ -13,13 +13,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestFullPodman: with podman, as the commands stand there.
+// TestFullPodman runs the page's commands with podman, as written.
 func TestFullPodman(t *testing.T) {
-	removeAfter(t, "/dev/shm/libpod_lock") // podman's, for its locks; it makes another one where there is none
+	removeAfter(t, "/dev/shm/libpod_lock") // podman's file for locks; podman makes it again if needed
 	play(t, func(m *rig.Machine) engine {
 		store := filepath.Join(m.Dir, "store")
 		return engine{
-			// As it runs on any machine: without a network of its own, with limits that a container may set.
+			// Options that let podman run on any machine: the host's network, and limits that a container may set.
 			run:   "podman --runtime runc --root " + store + " --runroot " + store + "-run run -i --network host --ulimit nofile=1024:1024 --ulimit nproc=1024:1024",
 			image: "--rootfs " + image(t, m),
 		}
@@ -29,8 +29,8 @@ func TestFullPodman(t *testing.T) {
 // engine is a command line that starts a container: replacements for `podman run` and for IMAGE in the page.
 type engine struct{ run, image string }
 
-// play runs each command of the page, by an engine of this machine. Its program is held to 64 MiB,
-// and the daemon outside shows it.
+// play runs each command of the page with an engine of this machine. The program in the container is held to 64 MiB,
+// and the daemon outside lists it.
 func play(t *testing.T, begin func(*rig.Machine) engine) {
 	t.Helper()
 	page, err := os.ReadFile("../../docs/admin/containers.md")
@@ -75,7 +75,7 @@ func removeAfter(t *testing.T, path string) {
 	t.Cleanup(func() { _ = os.Remove(path) })
 }
 
-// image is a system with the one program in it, its libraries and the driver.
+// image makes a root folder with only the test program, its libraries and the driver.
 func image(t *testing.T, m *rig.Machine) string {
 	t.Helper()
 	root := filepath.Join(m.Dir, "root")

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// box is a script that runs a command as in a container: of the daemon's files it sees only the folder for clients ($1), read-only. The
-// machine's folder ($2) is hidden, and the command is the rest of the arguments. The library and gpuarb must find the socket by themselves.
+// box is a script that runs a command as in a container. Of the daemon's files the command sees only the folder for clients ($1), read-only. The
+// machine's folder ($2) is hidden, and the remaining arguments are the command. The library and gpuarb must find the socket by themselves.
 const box = `mount -t tmpfs none /run
 mkdir -p /run/gpuarb/client
 mount --bind "$1" /run/gpuarb/client
@@ -26,7 +26,7 @@ shift 2
 exec "$@"`
 
 // TestClientFolder checks that programs in a container that has only the folder for clients, read-only, are limited, also by the next
-// daemon. The folder holds nothing but the socket; the container sees no other file of the daemon's, and cannot change the folder.
+// daemon. The folder holds only the socket. The container sees no other file of the daemon, and cannot change the folder.
 func TestClientFolder(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
@@ -56,7 +56,7 @@ func TestClientFolder(t *testing.T) {
 	if leases := m.Snapshot().Leases; len(leases) != 2 {
 		t.Fatalf("the daemon shows %+v", leases)
 	}
-	for range 2 { // killed, then stopped
+	for range 2 { // first killed, then stopped
 		m.Kill()
 		m.Start()
 		alone()
@@ -111,7 +111,7 @@ func TestEitherPathOfTheSocket(t *testing.T) {
 	}
 }
 
-// stale makes a socket at a path, on which no process listens.
+// stale makes a socket without a listening process at a path.
 func stale(path string) error {
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -134,8 +134,8 @@ os.environ.update(LISTEN_PID=str(os.getpid()), LISTEN_FDS="1")
 os.execv("DAEMON", ["gpuarbd"] + sys.argv[1:])
 `
 
-// TestSocketOfSystemd checks a daemon whose socket systemd has opened: in the folder for clients, as the present unit does, or beside the
-// daemon's own files, as an older unit did. The daemon adds the other path, and replaces a socket that an earlier daemon left there.
+// TestSocketOfSystemd checks a daemon whose socket systemd has opened: in the folder for clients, like the present unit, or beside the
+// daemon's own files, like an older unit. The daemon adds the other path, and replaces a socket that an earlier daemon left there.
 func TestSocketOfSystemd(t *testing.T) {
 	t.Parallel()
 	for name, at := range map[string]string{"new": "client/gpuarb.sock", "old": "gpuarb.sock"} {

@@ -13,13 +13,13 @@ import (
 // answersFile has the answers of NVIDIA's driver: 580.159.04 on an H200.
 const answersFile = "testdata/answers.txt"
 
-// section is commands of cudaprog's for one process, and what each is answered.
+// section has commands of cudaprog for one process, with the answer to each.
 type section struct {
 	name              string
 	commands, answers []string
 }
 
-// sections reads the file: "== NAME", and below it a line "COMMAND → ANSWER" each.
+// sections reads the file: "== NAME", and below it lines "COMMAND → ANSWER".
 func sections(t *testing.T) (all []*section) {
 	t.Helper()
 	text, err := os.ReadFile(answersFile)
@@ -77,7 +77,7 @@ func hold(t *testing.T, who string, s *section, got, want []string) {
 	}
 }
 
-// TestAnswers: the simulated driver answers as NVIDIA's did, under the library and without it.
+// TestAnswers: the simulated driver answers like NVIDIA's driver, under the library and without it.
 func TestAnswers(t *testing.T) {
 	t.Parallel()
 	for _, s := range sections(t) {

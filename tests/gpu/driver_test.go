@@ -14,7 +14,7 @@ import (
 
 const mib = 1 << 20
 
-// TestDriver on simulated devices: the same steps as on real ones.
+// TestDriver runs the checks of TestRealDriver on simulated devices.
 func TestDriver(t *testing.T) {
 	t.Parallel()
 	options := rig.Options{NoMount: true, Devices: "2G", Sim: []string{"SIMCUDA_RESERVED=16M", "SIMCUDA_MANAGED_MOVES=1"}}
@@ -26,7 +26,7 @@ func TestDriver(t *testing.T) {
 	}
 }
 
-// driverChecks need a driver and nothing else.
+// driverChecks are checks that need only a driver.
 var driverChecks = map[string]func(t *testing.T, m *rig.Machine){
 	"budget":      budget,
 	"queries":     queries,
@@ -53,7 +53,7 @@ func limited(m *rig.Machine, limit uint64, more ...string) []string {
 	return append(m.PreloadEnv(), append(more, fmt.Sprintf("GPUARB_MEMORY=%d", limit))...)
 }
 
-// memory asks NVML, past the budget, what is free and used of the first device.
+// memory returns the free and used bytes of the first device, from NVML without the budget's figures.
 func memory(t *testing.T, p *rig.Program) (free, used uint64) {
 	t.Helper()
 	var total, reserved uint64
@@ -63,7 +63,7 @@ func memory(t *testing.T, p *rig.Program) (free, used uint64) {
 	return free, used
 }
 
-// usedBy asks NVML, past the budget, what a process uses; 0 where NVML does not know it.
+// usedBy returns the bytes that a process uses, from NVML without the budget's figures; 0: NVML does not list it.
 func usedBy(t *testing.T, observer *rig.Program, pid int) uint64 {
 	t.Helper()
 	for _, field := range strings.Fields(observer.Ask("nvmlprocesses compute 3 100")) {
@@ -76,14 +76,14 @@ func usedBy(t *testing.T, observer *rig.Program, pid int) uint64 {
 	return 0
 }
 
-// observer is a program without a context that looks past every budget.
+// observer starts a program without a context that sees the device's own figures.
 func observer(t *testing.T, m *rig.Machine) *rig.Program {
 	t.Helper()
 	return program(t, m, "dlsym", m.Env(), "--context", "none")
 }
 
-// budget: what fits is granted to the last byte, the next one is refused, and the ledger
-// says what was asked for, which the device's figure is not below.
+// budget checks that a budget is granted to the last byte and the next byte is refused. The ledger must have
+// the requested bytes, and the device's figure must not be below them.
 func budget(t *testing.T, m *rig.Machine) {
 	const limit = 256*mib + 1
 	look := observer(t, m)
@@ -121,7 +121,7 @@ func budget(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// queries: CUDA and NVML tell the same budget.
+// queries checks that CUDA and NVML report the same budget.
 func queries(t *testing.T, m *rig.Machine) {
 	const limit = 512 * mib
 	p := program(t, m, "gpa", limited(m, limit))
@@ -134,7 +134,7 @@ func queries(t *testing.T, m *rig.Machine) {
 	p.Want("nvmlprocesses compute 3 10", fmt.Sprintf("ok 1 %d:%d", p.PID(), 100*mib))
 }
 
-// costs measures contexts and streams.
+// costs measures the memory of contexts and streams.
 func costs(t *testing.T, m *rig.Machine) {
 	look := observer(t, m)
 	p := program(t, m, "gpa", m.PreloadEnv(), "--context", "none")
@@ -156,7 +156,7 @@ func costs(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// granularity measures how the driver rounds.
+// granularity measures how the driver rounds allocations.
 func granularity(t *testing.T, m *rig.Machine) {
 	const blocks = 16
 	look := observer(t, m)
@@ -171,7 +171,7 @@ func granularity(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// death measures how soon memory is back, and when it can be granted again.
+// death measures how soon a dead process's memory is free, and when it can be granted again.
 func death(t *testing.T, m *rig.Machine) {
 	look := observer(t, m)
 	p := program(t, m, "gpa", m.PreloadEnv())
@@ -192,7 +192,7 @@ func death(t *testing.T, m *rig.Machine) {
 	program(t, m, "gpa", limited(m, 512*mib)).Want("alloc a 512M", "ok")
 }
 
-// wait: who does not fit beside another waits until that one has ended, and goes on.
+// wait checks that a program that does not fit beside another one waits until that one has ended, and then continues.
 func wait(t *testing.T, m *rig.Machine) {
 	capacity := uint64(m.Snapshot().Devices[0].Capacity)
 	ask := fmt.Sprintf("alloc a %d", capacity/10*6)
@@ -214,7 +214,7 @@ func wait(t *testing.T, m *rig.Machine) {
 	second.End()
 }
 
-// shared: memory that a process gives to another one is charged to the first alone, whichever way it goes.
+// shared checks that memory that one process hands to another is charged to the first process alone, for each way of sharing.
 func shared(t *testing.T, m *rig.Machine) {
 	giver := program(t, m, "gpa", limited(m, 640*mib))
 	taker := program(t, m, "dlsym", limited(m, 64*mib))
@@ -226,7 +226,7 @@ func shared(t *testing.T, m *rig.Machine) {
 		return handle
 	}
 	reads := func(name string, want int) {
-		if !strings.HasPrefix(m.Snapshot().Devices[0].Name, "Simulated") { // which has no contents that are another process's
+		if !strings.HasPrefix(m.Snapshot().Devices[0].Name, "Simulated") { // the simulated driver does not share the contents of memory
 			taker.Want("read "+name, fmt.Sprint("ok ", want))
 		}
 	}
@@ -279,7 +279,7 @@ func shared(t *testing.T, m *rig.Machine) {
 	giver.End()
 }
 
-// calls measures what the library adds to calls: in turns with the same program without it, the fastest turn of each.
+// calls measures what the library adds to calls. Runs with and without the library alternate, and the fastest run of each counts.
 func calls(t *testing.T, m *rig.Machine) {
 	const count, turns = 2000, 9
 	bare := program(t, m, "dlsym", m.Env())
@@ -310,8 +310,8 @@ func calls(t *testing.T, m *rig.Machine) {
 	}
 }
 
-// starts measures how long many programs take that are started at once, each with a context and 1 MiB: without
-// the library, under it where there is no daemon, and with one.
+// starts measures the time of many programs that start at once, each with a context and 1 MiB: without
+// the library, under it without a daemon, and with a daemon.
 func starts(t *testing.T, m *rig.Machine) {
 	programs := int(min(24, m.Snapshot().Devices[0].Capacity/(512*mib)))
 	binary := rig.Build(t, "programs/cudaprog-dlsym")

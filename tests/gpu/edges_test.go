@@ -11,12 +11,12 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// stub checks a program that opens the toolkit's stub of the driver first, which fails, and then the driver: the driver is held.
+// stub checks a program that first opens the toolkit's stub of the driver, which fails, and then the driver. The driver must be limited.
 func stub(t *testing.T, m *rig.Machine) {
 	p := m.Interact(m.Gpuarb("run", "--memory", "16M", "--", rig.Build(t, "programs/copies")))
 	p.Want("open a "+rig.Build(t, "sim/toolkit/libcuda.so"), "ok")
 	p.Want("find a dlsym", "ok")
-	p.Want("open b "+driverPath(t, m), "ok") // the stub has the driver's SONAME, so that only the path tells them apart
+	p.Want("open b "+driverPath(t, m), "ok") // the stub has the driver's SONAME, so the driver needs its full path
 	p.Want("find b dlsym", "ok")
 	if got := p.Ask("init a"); got == "ok" {
 		t.Fatal("the stub works")
@@ -47,8 +47,8 @@ func driverPath(t *testing.T, m *rig.Machine) string {
 	return ""
 }
 
-// managedBeyond checks that a program without a limit has more managed memory than the device, as without gpuarb, and that one
-// with a budget has managed memory up to the budget.
+// managedBeyond checks that a program without a limit can have more managed memory than the device, as without gpuarb. A program
+// with a budget can have managed memory up to its budget.
 func managedBeyond(t *testing.T, m *rig.Machine) {
 	total := uint64(m.Snapshot().Devices[0].Total)
 	p := program(t, m, "dlsym", m.PreloadEnv())
@@ -66,8 +66,8 @@ func managedBeyond(t *testing.T, m *rig.Machine) {
 	p.End()
 }
 
-// stoppedDaemon checks that a program whose daemon is stopped allocates and frees, and that its budget holds again when the
-// daemon goes on.
+// stoppedDaemon checks that a program can allocate and free while its daemon is stopped, and that its budget holds again when the
+// daemon continues.
 func stoppedDaemon(t *testing.T, m *rig.Machine) {
 	p := program(t, m, "dlsym", limited(m, 512*mib))
 	p.Want("alloc a 1M", "ok")

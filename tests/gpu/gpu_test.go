@@ -15,14 +15,14 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The budgets: what every program does here fits into the one, and nothing of it
-// into the other. The device must have more than the first.
+// Two budgets: every program here fits the larger one, and none fits
+// the smaller one. The device must have more memory than the larger budget.
 const (
 	ample = 4 << 30
 	tight = 128 * mib
 )
 
-// onDevice is this machine with its first GPU. False: that one has too little room.
+// onDevice returns a machine with this host's first GPU. It returns false if that GPU has too little free memory.
 func onDevice(t *testing.T) (*rig.Machine, bool) {
 	t.Helper()
 	m := rig.New(t, rig.Options{NoMount: true, System: true})
@@ -34,7 +34,7 @@ func onDevice(t *testing.T) (*rig.Machine, bool) {
 }
 
 // TestRealDriver repeats the steps of TestDriver on this machine's first GPU, one at
-// a time: what is measured is the whole device's.
+// a time, because the measured figures are of the whole device.
 func TestRealDriver(t *testing.T) {
 	for name, check := range driverChecks {
 		t.Run(name, func(t *testing.T) { check(t, rig.New(t, rig.Options{NoMount: true, System: true})) })
@@ -44,8 +44,8 @@ func TestRealDriver(t *testing.T) {
 // answersTo is the file into which TestRealAnswers writes the answers of this machine's driver; "": none.
 var answersTo = flag.String("gpu.answers", "", "write what the driver answers to this `FILE`")
 
-// TestRealAnswers: this machine's driver answers a program under the library as without it; where it differs from
-// what the simulated one goes by, that is shown.
+// TestRealAnswers: this machine's driver answers a program under the library as without it. The test prints where its answers differ from
+// those that the simulated driver imitates.
 func TestRealAnswers(t *testing.T) {
 	m := rig.New(t, rig.Options{NoMount: true, System: true})
 	var file strings.Builder
@@ -69,8 +69,8 @@ func TestRealAnswers(t *testing.T) {
 	}
 }
 
-// frameworks are modules of Python, each with what fails where the module, or what it
-// needs for a GPU, is not installed.
+// frameworks are Python modules, each with a statement that fails if the module, or a part that it
+// needs for a GPU, is missing.
 var frameworks = []struct {
 	module, probe string
 	modes         []string
@@ -84,7 +84,7 @@ assert "cuda" in jaxlib.__version__ or any(u.find_spec("jax_cuda%d_plugin" % n) 
 	{"numba.cuda", `from numba import cuda; cuda.jit("void(int32[:])")(lambda x: None)`, []string{"plain"}},
 }
 
-// python is an interpreter for which a probe succeeds, or why each of them is none.
+// python returns an interpreter in which a probe succeeds, or the reason why none does.
 func python(t *testing.T, probe string) (interpreter, why string) {
 	t.Helper()
 	for _, name := range []string{os.Getenv("PYTHON"), "python3", "/usr/bin/python3"} {
@@ -101,9 +101,9 @@ func python(t *testing.T, probe string) (interpreter, why string) {
 	return "", strings.TrimPrefix(why, "; ")
 }
 
-// TestFrameworks: each framework computes within a budget and is refused beyond it in
-// its own words, and goes on; in a budget that is too small it is refused at once, and
-// goes on with less.
+// TestFrameworks: each framework computes within a budget, is refused above it with
+// its own error, and continues. In a budget that is too small it is refused at once, and
+// continues with less.
 func TestFrameworks(t *testing.T) {
 	for _, f := range frameworks {
 		interpreter, why := python(t, f.probe)
@@ -121,8 +121,8 @@ func TestFrameworks(t *testing.T) {
 	}
 }
 
-// TestSpeed measures what the library costs a program of PyTorch's that trains, in steps a second: with the memory that PyTorch
-// keeps, and where each of its tensors is the driver's.
+// TestSpeed measures what the library costs a PyTorch program that trains, in steps per second: with PyTorch's
+// caching allocator, and with an allocation of the driver for each tensor.
 func TestSpeed(t *testing.T) {
 	interpreter, why := python(t, frameworks[0].probe)
 	if interpreter == "" {
@@ -152,8 +152,8 @@ func TestSpeed(t *testing.T) {
 	}
 }
 
-// framework runs the script of one. It prints "holding" while it holds most of what it
-// takes, and waits; and at the end "all well".
+// framework runs a framework's script. The script prints "holding" while it holds most of its
+// memory, and waits; at the end it prints "all well".
 func framework(t *testing.T, interpreter, module, mode string, limit uint64) {
 	m, ok := onDevice(t)
 	if !ok {
@@ -176,9 +176,9 @@ func framework(t *testing.T, interpreter, module, mode string, limit uint64) {
 	rig.Eventually(t, "its lease is gone", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
 
-// compare holds the ledger against what NVML says of the one program there is: that
-// counts more, the contexts and the code, and never less (but for managed memory,
-// of which it counts what is on the device now).
+// compare compares the ledger with NVML's figure for the only program. NVML's figure
+// is larger, by contexts and code, and never smaller. Managed memory is an exception,
+// because NVML counts only its bytes on the device.
 func compare(t *testing.T, m *rig.Machine, look *rig.Program, limit uint64, whole bool) {
 	t.Helper()
 	leases := m.Snapshot().Leases
@@ -199,7 +199,7 @@ func compare(t *testing.T, m *rig.Machine, look *rig.Program, limit uint64, whol
 	}
 }
 
-// nvidia-smi shows the budget as the device.
+// TestNvidiaSMI: nvidia-smi shows the budget as the device's memory.
 func TestNvidiaSMI(t *testing.T) {
 	path, err := exec.LookPath("nvidia-smi")
 	if err != nil {
@@ -225,7 +225,7 @@ func TestNvidiaSMI(t *testing.T) {
 	}
 }
 
-// compiler finds nvcc, in PATH or where NVIDIA's own packages have it.
+// compiler returns the path of nvcc, in PATH or in the folder of NVIDIA's own packages.
 func compiler() (string, error) {
 	path, err := exec.LookPath("nvcc")
 	if err != nil {
@@ -236,7 +236,7 @@ func compiler() (string, error) {
 	return path, err
 }
 
-// A program of the CUDA runtime, linked with it in either way.
+// TestRuntime runs a program of the CUDA runtime, linked statically and dynamically.
 func TestRuntime(t *testing.T) {
 	nvcc, err := compiler()
 	if err != nil {
@@ -263,7 +263,7 @@ func TestRuntime(t *testing.T) {
 	}
 }
 
-// built is a program that make builds with the headers of an interface; "", and says so, where they are not here.
+// built returns the path of a program that make builds if an interface's headers are installed. If not, it logs that and returns "".
 func built(t *testing.T, name string) string {
 	t.Helper()
 	cmd := bounded.Command(t, bounded.Patience, "make", "--no-print-directory", "build/programs/"+name)
@@ -275,7 +275,7 @@ func built(t *testing.T, name string) string {
 	return rig.Build(t, "programs/"+name)
 }
 
-// holds asks for the bytes that the daemon charges a program, in one lease.
+// holds checks that the daemon has one lease, of the program, with the wanted bytes.
 func holds(t *testing.T, m *rig.Machine, p *rig.Program, want uint64) {
 	t.Helper()
 	if s := m.Snapshot(); len(s.Leases) != 1 || s.Leases[0].PID != p.PID() || uint64(s.Leases[0].Used) != want {
@@ -297,7 +297,7 @@ func TestOpenCL(t *testing.T) {
 			return
 		}
 		m := rig.New(t, rig.Options{NoMount: true, System: true})
-		vendors := filepath.Join(m.Dir, "vendors") // no other's driver
+		vendors := filepath.Join(m.Dir, "vendors") // only NVIDIA's driver
 		if err := os.Mkdir(vendors, 0o700); err != nil {
 			t.Fatal(err)
 		}
@@ -308,7 +308,7 @@ func TestOpenCL(t *testing.T) {
 		p.Want("context c", "ok")
 		p.Want("buffer a c 100M", "ok")
 		holds(t, m, p, 100*mib)
-		for _, use := range []string{"queue q c first", "fill q a", "map q a"} { // to map it waits for what was asked before
+		for _, use := range []string{"queue q c first", "fill q a", "map q a"} { // mapping waits for the commands before it
 			p.Want(use, "ok")
 		}
 		holds(t, m, p, 100*mib)
@@ -322,7 +322,7 @@ func TestOpenCL(t *testing.T) {
 	}
 }
 
-// TestVulkan: the same of NVIDIA's Vulkan.
+// TestVulkan: memory of NVIDIA's Vulkan is charged once, too.
 func TestVulkan(t *testing.T) {
 	var manifests []string
 	for _, folder := range []string{"/etc/vulkan", "/usr/share/vulkan"} {
@@ -340,7 +340,7 @@ func TestVulkan(t *testing.T) {
 		}
 		m := rig.New(t, rig.Options{NoMount: true, System: true})
 		command := m.Gpuarb("run", "--memory", fmt.Sprint(tight), "--", binary)
-		command.Env = append(command.Env, "VK_DRIVER_FILES="+manifests[0], "VK_ICD_FILENAMES="+manifests[0]) // older loaders know the second
+		command.Env = append(command.Env, "VK_DRIVER_FILES="+manifests[0], "VK_ICD_FILENAMES="+manifests[0]) // older loaders read the second variable
 		p := m.Interact(command)
 		for _, step := range []string{"instance i", "device d i", "alloc a d 100M", "dispatch d 10"} {
 			p.Want(step, "ok")

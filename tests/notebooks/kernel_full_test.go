@@ -42,7 +42,7 @@ func notebook(t *testing.T) (m *rig.Machine, env []string) {
 		"JUPYTER_PATH="+m.Dir, "JUPYTER_RUNTIME_DIR="+m.Dir, "IPYTHONDIR="+m.Dir, "HOME="+m.Dir)
 }
 
-// TestFullKernel: the page's kernel has 4 GiB in each life, is interrupted as any other, and gives all back.
+// TestFullKernel: the page's kernel has 4 GiB after each restart, can be interrupted like any kernel, and frees all memory at its end.
 func TestFullKernel(t *testing.T) {
 	m, env := notebook(t)
 	r := rig.RunFor(t, bounded.Lifetime, m.Command(env, "/usr/bin/python3", "testdata/notebook.py"))
@@ -72,7 +72,7 @@ func TestFullKilledServer(t *testing.T) {
 	bounded.Until(t, "its job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 && len(m.Snapshot().Leases) == 0 })
 }
 
-// TestFullHub: with the page's line in the configuration of a JupyterHub, a notebook of a user's server has 8 GiB.
+// TestFullHub: with the page's line in a JupyterHub's configuration, a notebook of a user's server has 8 GiB.
 func TestFullHub(t *testing.T) {
 	page, err := os.ReadFile("../../docs/admin/notebooks.md")
 	if err != nil {
@@ -84,10 +84,10 @@ func TestFullHub(t *testing.T) {
 		t.Fatal("the page has no line for a hub")
 	}
 	m := rig.New(t, rig.Options{Devices: "16G", NoMount: true})
-	// The hub needs a folder for its users, and passes on to their servers what it is told to.
+	// The hub needs a folder for its users, and passes only the configured variables to their servers.
 	env := append(m.Env(), "PATH="+filepath.Dir(rig.Build(t, "gpuarb"))+":/usr/bin:/bin", "GPUARB_SOCKET="+m.Socket,
 		"JUPYTER_RUNTIME_DIR="+m.Dir, "IPYTHONDIR="+m.Dir, "HOME="+m.Dir,
-		"NODE_PATH=/usr/share/nodejs") // where Debian has the modules of its proxy, also for a node from elsewhere
+		"NODE_PATH=/usr/share/nodejs") // where Debian has the modules of the hub's proxy, for any version of node
 	r := rig.RunFor(t, bounded.Lifetime, m.Command(env, "/usr/bin/python3", "testdata/hub.py", m.Dir, line))
 	if want := "0 0\n0 2 0\nover\n"; r.Code != 0 || r.Stdout != want {
 		t.Errorf("exit status %d, want %q, got\n%s\n%s", r.Code, want, r.Stdout, r.Stderr)

@@ -19,9 +19,9 @@ func ciPage(t *testing.T) string {
 	return string(text)
 }
 
-// TestLauncherOfCMake: what the page gives CMake as a launcher starts the tests of a project. A CMake
-// before 3.29 takes it as CMAKE_CROSSCOMPILING_EMULATOR, in the same form: a list of which the first is
-// the command, and the others its arguments.
+// TestLauncherOfCMake: the value that the page gives CMake as a launcher starts the tests of a project. CMake
+// before 3.29 takes it as CMAKE_CROSSCOMPILING_EMULATOR in the same form: a list of the command
+// and its arguments.
 //
 //	https://cmake.org/cmake/help/latest/variable/CMAKE_TEST_LAUNCHER.html
 //	https://cmake.org/cmake/help/latest/policy/CMP0158.html
@@ -48,8 +48,8 @@ cmake -D$launcher=` + m[2] + ` . >log 2>&1 && make >>log || cat log
 ctest | grep passed`, want: []string{"100% tests passed, 0 tests failed out of 1"}}})
 }
 
-// TestRunnerOfCargo: the variable of the page is the one that Cargo and nextest read on this machine's
-// target, and its words start a test that is put behind them.
+// TestRunnerOfCargo: Cargo and nextest read the page's variable for this machine's
+// target, and its value starts a test whose command is appended.
 //
 //	https://nexte.st/book/target-runners
 //	https://doc.rust-lang.org/cargo/reference/config.html#targettriplerunner

@@ -45,8 +45,8 @@ func blocks(t *testing.T) (list []block) {
 	return list
 }
 
-// played says for the blocks of a page that begin so which test runs them, "PACKAGE TEST", or behind
-// "not run: " why none does.
+// played names, for blocks of a page by their beginning, the test that runs them: "PACKAGE TEST". After
+// "not run: " it has the reason why no test does.
 var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "console", "", "tests/readme TestTranscript"},
 	{"README.md", "sh", "make demo", "not run: the gate runs these two on a newcomer's machine"},
@@ -87,7 +87,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"development/performance.md", "", "make bench", "not run: it takes long, and make test runs each benchmark once"},
 }
 
-// TestPagesAreRun: what a page has a reader type, or write down, is run by a test, or it is said here why not.
+// TestPagesAreRun: each block that a reader of a page types or writes down is run by a test, or the table has a reason.
 func TestPagesAreRun(t *testing.T) {
 	used := make([]bool, len(played))
 	for _, b := range blocks(t) {
@@ -112,7 +112,7 @@ func TestPagesAreRun(t *testing.T) {
 	}
 }
 
-// exists holds the name of a test, "PACKAGE TEST", against the sources.
+// exists checks that a test named "PACKAGE TEST" is in the sources.
 func exists(t *testing.T, test string) {
 	t.Helper()
 	pkg, name, _ := strings.Cut(test, " ")
@@ -132,7 +132,7 @@ func exists(t *testing.T, test string) {
 	t.Errorf("%s has no test %s", pkg, name)
 }
 
-// TestConfigurationsOfThePages: each configuration that a page shows is one.
+// TestConfigurationsOfThePages: each configuration in a page is valid.
 func TestConfigurationsOfThePages(t *testing.T) {
 	found := 0
 	for _, b := range blocks(t) {
@@ -158,7 +158,7 @@ func TestConfigurationsOfThePages(t *testing.T) {
 	}
 }
 
-// TestLimitsOfThePage: the writes of docs/reference/gpufs.md are in force when they return.
+// TestLimitsOfThePage: the limits that docs/reference/gpufs.md writes are in force when the write returns.
 func TestLimitsOfThePage(t *testing.T) {
 	list := []step{
 		{page: "reference/gpufs.md", command: `gpuarb run -- python3 -c 'import ctypes, signal

@@ -15,7 +15,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// step is one command of the transcript and what it prints.
+// step is one command of the transcript with its output.
 type step struct {
 	page    string
 	line    int
@@ -30,7 +30,7 @@ func steps(t *testing.T, path string) (list []step) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, here := false, false // here: in a document that a command reads, up to a dot
+	inside, here := false, false // here: inside a here-document, which ends with a dot
 	for i, line := range strings.Split(string(text), "\n") {
 		switch {
 		case strings.HasPrefix(line, "```"):
@@ -61,7 +61,7 @@ var differing = []struct {
 	show string
 }{
 	{regexp.MustCompile(`0x[0-9a-f]+`), "0x…"},
-	{regexp.MustCompile(`\(reserved\) for \d+ ?m?s\b`), "(reserved)"}, // an age near zero is not shown
+	{regexp.MustCompile(`\(reserved\) for \d+ ?m?s\b`), "(reserved)"}, // an age near zero is omitted
 	{regexp.MustCompile(`\b(for|after|within) \d+ ?(ms|s)\b`), "$1 …"},
 	{regexp.MustCompile(`\[\d+\]`), "[PID]"},
 	{regexp.MustCompile(`\bPID \d+\)`), "PID)"},
@@ -71,8 +71,8 @@ var differing = []struct {
 	{regexp.MustCompile(`\b\d+s\b`), "…s"},
 }
 
-// normal makes printed lines comparable: runs of blanks are one, the masked
-// columns of a table show their names, and so on.
+// normal makes printed lines comparable: it joins runs of blanks, replaces masked
+// columns of a table by their names, and replaces differing texts.
 func normal(lines []string) string {
 	var header []string
 	var out []string
@@ -95,7 +95,7 @@ func normal(lines []string) string {
 	return strings.TrimSpace(strings.Join(out, "\n"))
 }
 
-// shell is one bash that runs the commands one after the other.
+// shell is a bash that runs the commands one after another.
 type shell struct {
 	in  io.Writer
 	out *bufio.Scanner
@@ -157,18 +157,18 @@ const machine = `
 		wait $daemon
 	'`
 
-// TestTranscript runs README.md as the reader has it: on /run and /gpu, with a
-// daemon that has no flags.
+// TestTranscript runs README.md in the reader's situation: on /run and /gpu, with a
+// daemon without flags.
 func TestTranscript(t *testing.T) {
 	play(t, steps(t, "../../README.md"))
 }
 
-// TestTour runs docs/tour.md in the same way.
+// TestTour runs docs/tour.md in the reader's situation.
 func TestTour(t *testing.T) {
 	play(t, steps(t, "../../docs/tour.md"))
 }
 
-// TestCI runs docs/admin/ci.md, with the test runners of Debian.
+// TestCI runs docs/admin/ci.md, with Debian's test runners.
 func TestCI(t *testing.T) {
 	play(t, steps(t, "../../docs/admin/ci.md"))
 }
@@ -192,7 +192,7 @@ func play(t *testing.T, list []step) {
 		t.Fatal(err)
 	}
 	sh := shell{in, bufio.NewScanner(out)}
-	sh.run(t, "set -m") // job numbers, as at a prompt
+	sh.run(t, "set -m") // print job numbers, as at a prompt
 	for _, s := range list {
 		s.check(t, sh)
 	}

@@ -2,7 +2,7 @@ package scenes
 
 import "testing"
 
-// TestEight: a CI runner with eight tests on one card.
+// TestEight: a CI runner runs eight tests on one GPU.
 func TestEight(t *testing.T) {
 	t.Parallel()
 	play(t, "eight", "8G", "SIMCUDA_CONTEXT_BYTES=300M")

@@ -10,9 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// play runs testdata/NAME.sh in a mount namespace of its own. It finds gpuarb, gpuarbd, the library
-// and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may look into.
-// Each daemon is the script's own to start, with the function daemon. sim are more SIMCUDA_* variables.
+// play runs testdata/NAME.sh in a mount namespace of its own. The script finds gpuarb, gpuarbd, the library
+// and cudaprog-dlsym in PATH, an empty /run, and $scene, a folder that every user may read.
+// It starts its daemons itself, with the function daemon. sim are more SIMCUDA_* variables.
 func play(t *testing.T, name, devices string, sim ...string) {
 	t.Helper()
 	m := rig.New(t, rig.Options{Devices: devices, Sim: sim, Stopped: true, NoMount: true})

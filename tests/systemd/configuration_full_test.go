@@ -9,8 +9,8 @@ import (
 
 // TestFullSystemdConfiguration: a mistake in the configuration fails the reload and changes nothing.
 // A service that restarts with a mistake runs with its last good configuration, and every table says so. Without such
-// a configuration it stays down however often programs ask for it, without bringing a unit to its start limit, and
-// starts as soon as the mistake is mended.
+// a configuration the service stays down, however often programs ask for it, but reaches no start limit of systemd. It
+// starts as soon as the mistake is corrected.
 func TestFullSystemdConfiguration(t *testing.T) {
 	h := boot(t)
 	const (

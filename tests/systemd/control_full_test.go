@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// modelService is a service that knows nothing of gpuarb: it takes 48 MiB and keeps them. The
-// library in front of it is another's.
+// modelService is a service that does not know gpuarb: it takes 48 MiB and keeps them. It already preloads another
+// library.
 const modelService = `[Service]
 User=ann
 Environment=LD_PRELOAD=libdl.so.2 "MODEL=a b" SIMCUDA_DIR=/dev/shm/simcuda-0
@@ -19,9 +19,9 @@ ExecStart=/bin/sh -c 'rm -f ~/in; mkfifo ~/in; exec 3<>~/in; echo alloc a 503316
 WantedBy=multi-user.target
 `
 
-// TestFullSystemdControl: a home server. A rule for a service does nothing until the service is
-// put under gpuarb; then it holds, over restarts of both; and after the service was released again
-// all files are as they were.
+// TestFullSystemdControl plays a home server. A rule for a service has no effect until the service is
+// put under gpuarb. Then it holds, over restarts of both. When the service is released again,
+// all files are as before.
 func TestFullSystemdControl(t *testing.T) {
 	h := boot(t)
 	h.shell("useradd --create-home --shell /bin/sh ann")
@@ -57,7 +57,7 @@ func TestFullSystemdControl(t *testing.T) {
 	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "unit model.service") {
 		t.Errorf("doctor says nothing of who is under gpuarb:\n%s", got)
 	}
-	h.shell("gpuarb enable --unit model --memory 50M --now") // the service's own word is less than the rule
+	h.shell("gpuarb enable --unit model --memory 50M --now") // the smaller limit wins: the command's, not the rule's
 	budget("52428800")
 
 	h.shell("gpuarb disable --unit model --now")
@@ -78,7 +78,7 @@ func TestFullSystemdControl(t *testing.T) {
 
 	h.shell("sed -i s/User=nobodyatall/User=ann/ /etc/systemd/system/model.service; systemctl daemon-reload")
 
-	// Sessions, those of systemd's own manager of a user among them; then all programs.
+	// Put sessions under gpuarb, including those of a user's own systemd manager, and then all programs.
 	h.shell("gpuarb enable --user ann --memory 2G")
 	own := h.shell(`loginctl enable-linger ann; systemctl restart user@$(id -u ann)
 		su --login ann --command 'XDG_RUNTIME_DIR=/run/user/$(id -u) systemctl --user show-environment'`)
@@ -97,7 +97,7 @@ func TestFullSystemdControl(t *testing.T) {
 		t.Errorf("there is left: %s", got)
 	}
 
-	// Nothing is uninstalled under programs that need it; then it stops, and says what is left.
+	// The uninstaller refuses while programs need gpuarb, and names them. Afterwards it lists what remains.
 	here(t, "cp", "tools/install.sh", h.root+"/mnt")
 	const uninstall = "PREFIX=/usr bash /mnt/install.sh --remove 2>&1"
 	h.shell("gpuarb enable --user ann")

@@ -17,12 +17,12 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// host is a booted machine, seen from a shell on it that belongs to no unit.
+// host is a booted machine, with a shell on it that belongs to no unit.
 type host struct {
 	*rig.Machine
 	t      *testing.T
 	root   string
-	leader int // the machine's process 1, as it is called here
+	leader int // PID of the machine's process 1 in this namespace
 }
 
 // rootWithin limits the time for making a root, which unpacks a whole system and is slow on a busy machine. This time is not part
@@ -32,7 +32,7 @@ const rootWithin = 20 * time.Minute
 // boot makes the machine, with gpuarb installed, and starts it.
 func boot(t *testing.T) *host {
 	build := filepath.Dir(rig.Build(t, "gpuarbd"))
-	// Go looks into no folder whose name begins with a dot.
+	// Go ignores folders whose name begins with a dot.
 	h := &host{t: t, root: filepath.Join(build, ".systemd")}
 	t.Cleanup(func() { _ = os.RemoveAll(h.root) })
 	within(t, rootWithin, "tools/fresh-root.sh", "--make", h.root, "systemd,systemd-sysv,dbus,procps,libpam-systemd")
@@ -45,13 +45,13 @@ func boot(t *testing.T) *host {
 	return h
 }
 
-// here runs a command in the checkout.
+// here runs a command in the checkout, on this machine.
 func here(t *testing.T, name string, args ...string) {
 	t.Helper()
 	within(t, bounded.Lifetime, name, args...)
 }
 
-// within is here with a bound of its own.
+// within runs a command as here does, with a time limit.
 func within(t *testing.T, limit time.Duration, name string, args ...string) {
 	t.Helper()
 	cmd := bounded.Command(t, limit, name, args...)
@@ -61,7 +61,7 @@ func within(t *testing.T, limit time.Duration, name string, args ...string) {
 	}
 }
 
-// start boots it, and returns when systemd has started all that it should.
+// start boots the machine, and returns when systemd has started all its units.
 func (h *host) start() {
 	console, err := os.Create(filepath.Join(h.Dir, "console"))
 	if err != nil {
@@ -81,7 +81,7 @@ func (h *host) start() {
 			text, _ := os.ReadFile(console.Name())
 			h.t.Logf("the console:\n%s", text)
 		}
-		_ = nspawn.Process.Signal(unix.SIGTERM) // it powers the machine off
+		_ = nspawn.Process.Signal(unix.SIGTERM) // powers the machine off
 		select {
 		case <-ended:
 		case <-time.After(bounded.Patience):
@@ -107,13 +107,13 @@ func (h *host) start() {
 	})
 }
 
-// command is a shell command on the machine.
+// command returns a shell command on the machine.
 func (h *host) command(script string) *exec.Cmd {
 	return h.Command([]string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "HOME=/root", "LC_ALL=C"}, "nsenter", fmt.Sprintf("--target=%d", h.leader),
 		"--mount", "--uts", "--ipc", "--net", "--pid", "sh", "-c", script)
 }
 
-// shell runs a command on the machine, which has to succeed, and returns what it prints.
+// shell runs a command on the machine, which must succeed, and returns what it prints.
 func (h *host) shell(script string) string {
 	h.t.Helper()
 	r := rig.Run(h.t, h.command(script))

@@ -10,10 +10,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// blocks are the commands of a page of docs/.
+// blocks returns the command blocks of a page in docs/.
 func blocks(t *testing.T, page string) []string { return blocksOf(t, page, "sh") }
 
-// blocksOf are the blocks of one kind.
+// blocksOf returns a page's blocks of one kind.
 func blocksOf(t *testing.T, page, kind string) []string {
 	t.Helper()
 	text, err := os.ReadFile("../../docs/" + page)
@@ -30,7 +30,7 @@ func blocksOf(t *testing.T, page, kind string) []string {
 	return list
 }
 
-// TestFullSystemdPages: the commands of the how-to pages do as they stand there.
+// TestFullSystemdPages: the commands of the how-to pages work as written.
 func TestFullSystemdPages(t *testing.T) {
 	h := boot(t)
 	h.shell("useradd --create-home --shell /bin/bash ann; groupadd students; usermod --append --groups students ann; loginctl enable-linger ann")
@@ -48,7 +48,7 @@ func TestFullSystemdPages(t *testing.T) {
 
 	h.who()
 
-	// As a user, with a terminal's environment. The first block has the daemon answer; the last ends it.
+	// Run the page as an ordinary user with a terminal's environment. The first block starts the daemon, and the last ends it.
 	own := blocks(t, "admin/user-daemon.md")
 	as := func(script string) string {
 		const login = "cat >/tmp/script <<'.'\nset -e\nexport XDG_RUNTIME_DIR=/run/user/$(id -u)\n"
@@ -69,7 +69,7 @@ func TestFullSystemdPages(t *testing.T) {
 		t.Errorf("after the last block:\n%s", got)
 	}
 
-	// make is the checkout's here; on the machine it is what it runs.
+	// make exists only in the checkout, so run its commands on the machine.
 	here(t, "sh", "-c", "mkdir -p '"+h.root+"/mnt/checkout/tools' && cp -r README.md LICENSE CHANGELOG.md docs systemd '"+h.root+"/mnt/checkout' && cp -r --parents cshim/vulkan/gpuarb_layer.json daemon/metrics/board '"+h.root+"/mnt/checkout' && cp tools/install.sh '"+h.root+
 		"/mnt/checkout/tools' && mkdir '"+h.root+"/mnt/checkout/build' && cp -r build/gpuarb build/gpuarbd build/libgpuarb.so build/no-exports build/gpuarb-probe build/share '"+h.root+"/mnt/checkout/build'")
 	for i, block := range blocks(t, "admin/upgrade.md") {
@@ -89,13 +89,13 @@ func TestFullSystemdPages(t *testing.T) {
 	}
 }
 
-// who plays what is said of who may ask the daemon, and of who changed a limit.
+// who runs the page's commands about who may use the daemon, and who changed a limit.
 func (h *host) who() {
 	_, line, _ := strings.Cut(blocksOf(h.t, "reference/gpufs.md", "console")[0], "$ ")
 	line, _, _ = strings.Cut(line, "\n")
 	h.shell("echo 2 >/gpu/devices/0/slots.max; echo max >/gpu/devices/0/slots.max")
 	for _, command := range []string{line, "journalctl -u gpuarbd GPUARB_KIND=limit_changed"} {
-		bounded.Until(h.t, command+" shows the change", func() bool { // the journal has it moments later
+		bounded.Until(h.t, command+" shows the change", func() bool { // the journal has it a moment later
 			return strings.Contains(h.shell(command+" || true"), "changed slots.max")
 		})
 	}

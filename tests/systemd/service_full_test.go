@@ -20,8 +20,8 @@ const (
 	held   = 48 << 20
 )
 
-// TestFullSystemdService: whatever happens to the service, a reader of /gpu/leases that sees
-// something sees the rows as they are, and the programs go on under their budgets.
+// TestFullSystemdService: whatever happens to the service, each successful read of /gpu/leases shows
+// the right rows, and the programs continue under their budgets.
 func TestFullSystemdService(t *testing.T) {
 	h := boot(t)
 	if got := h.shell("systemctl is-active gpuarbd.socket gpuarbd.service"); got != "active\nactive" {
@@ -77,7 +77,7 @@ func TestFullSystemdService(t *testing.T) {
 	if got := h.shell("journalctl --no-pager --boot --unit=gpuarbd.service --grep 'panic|goroutine|stop-sigterm.*timed out' || true"); strings.Contains(got, "panic") || strings.Contains(got, "timed out") {
 		t.Errorf("the journal:\n%s", got)
 	}
-	// By the socket alone: the first who asks starts the daemon.
+	// With the socket unit alone, the first client starts the daemon.
 	h.shell("systemctl stop gpuarbd.service && gpuarb ps && systemctl is-active gpuarbd.service")
 }
 
@@ -93,7 +93,7 @@ func (h *host) rows(leases string) []string {
 	return rows
 }
 
-// served waits until the file says what is so.
+// served waits until /gpu/leases has the wanted rows.
 func (h *host) served(want []string) {
 	h.t.Helper()
 	bounded.Until(h.t, "/gpu/leases is served and has the rows", func() bool {
@@ -102,18 +102,18 @@ func (h *host) served(want []string) {
 	})
 }
 
-// reader is a shell on the machine that runs cat again and again.
+// reader is a shell on the machine that runs cat in a loop.
 type reader struct {
 	h      *host
 	want   []string
 	always bool // a daemon answers at every moment
 	cmd    *exec.Cmd
 	done   chan struct{}
-	times  map[string]int // what it saw, how often
+	times  map[string]int // results of reads, with their numbers
 }
 
-// read begins to. A read that succeeds has to have the rows; one that does not, to be told
-// that nothing is mounted, or that the daemon behind the mount is gone.
+// read starts a reader. A successful read must show the rows. A failed read must have one of the errors that
+// say that nothing is mounted, or that the daemon behind the mount is gone.
 func (h *host) read(want []string, always bool) *reader {
 	r := &reader{h: h, want: want, always: always, done: make(chan struct{}), times: make(map[string]int)}
 	r.cmd = h.command(`while :; do timeout 30 cat /gpu/leases 2>&1; echo "status $?"; done`)
@@ -139,7 +139,7 @@ func (h *host) read(want []string, always bool) *reader {
 	return r
 }
 
-// look judges one read.
+// look checks the result of one read.
 func (r *reader) look(status, text string) {
 	rows := r.h.rows(text)
 	_, reason, _ := strings.Cut(strings.TrimSpace(text), "/gpu/leases: ")
@@ -159,7 +159,7 @@ func (r *reader) look(status, text string) {
 // the mount has ended, or it ended during the read.
 var nobodyThere = []string{"No such file or directory", "Transport endpoint is not connected", "Software caused connection abort"}
 
-// end ends the reading and says what was seen.
+// end stops the reader and describes what it saw.
 func (r *reader) end() string {
 	bounded.Kill(r.cmd)
 	<-r.done

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// wrappedSocket is the socket unit for the service that docs/admin/control.md starts by `gpuarb run`.
+// wrappedSocket is the socket unit for the service that docs/admin/control.md runs by `gpuarb run`.
 const wrappedSocket = `[Socket]
 ListenStream=/run/wrapped.sock
 `

@@ -18,13 +18,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The owner of what runs, and one of whom nothing does.
+// UIDs of the user whose programs run, and of a user without programs.
 const (
 	owner    = 61101
 	stranger = 61102
 )
 
-// row is one of the reference.
+// row is a row of the reference.
 type row struct {
 	path  string
 	mode  os.FileMode
@@ -112,7 +112,7 @@ func wrongTable(text string) string {
 	return ""
 }
 
-// pattern is the path of the reference that a file goes by.
+// pattern returns the reference's path for a file, with placeholders for names.
 func pattern(path string) string {
 	parts := strings.Split(path, "/")
 	if files := []string{"memory.max", "memory.current", "streams.current", "cgroup.procs"}; parts[0] == "cgroups" && len(parts) > 1 {
@@ -138,14 +138,14 @@ type walker struct {
 	t    *testing.T
 	who  string
 	uid  int
-	gid  int // of each file
+	gid  int // the GID that each file must have
 	root string
 	rows map[string]*row
 	n    int // files seen so far
 }
 
-// as runs f in a thread of a user's. The thread ends with it: what a process is to others is what all of its threads are, but not to
-// the kernel, which looks at the thread that calls.
+// as runs f as the walker, in a thread that ends with it. Only that thread changes its user: the kernel checks
+// the rights of the calling thread.
 func (w *walker) as(f func()) {
 	done := make(chan struct{})
 	go func() {
@@ -163,7 +163,7 @@ func (w *walker) as(f func()) {
 	<-done
 }
 
-// walk looks at a file, and at what is below it.
+// walk checks a file, and all files below it.
 func (w *walker) walk(path string) {
 	r := w.rows[pattern(path)]
 	if r == nil {
@@ -262,7 +262,7 @@ func (w *walker) write(at, path string, r *row) {
 		if err != nil {
 			w.t.Errorf("%s: %s opened with %#x: %v", w.who, path, flags, err)
 		}
-		if err != nil || flags != unix.O_RDWR { // a hundred changes of a user's go through in a second
+		if err != nil || flags != unix.O_RDWR { // a user may make only a hundred changes in a second
 			_ = unix.Close(fd)
 			continue
 		}

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestNoExportsAcrossVersions: the command of the version before runs programs where a rule gives the library
-// without exports; and this version's runs them beside the daemon before.
+// TestNoExportsAcrossVersions: a rule gives the library without exports. The previous version's command runs programs under
+// this rule, and this version's command runs them beside the previous daemon.
 func TestNoExportsAcrossVersions(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestNothingIsLost: over an upgrade and back a job keeps what is reserved for it and what its limits were changed to, programs keep what they
-// hold, and requests that wait keep their order.
+// TestNothingIsLost: over an upgrade and back, a job keeps its reservation and its changed limits, programs keep their
+// memory, and waiting requests keep their order.
 func TestNothingIsLost(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Binary: before.path(t, "gpuarbd"),
@@ -39,7 +39,7 @@ func TestNothingIsLost(t *testing.T) {
 		if got := waiting(m); got[0] != order[0] || got[1] != order[1] {
 			t.Errorf("%s: the processes %v wait, in this order; before that, %v", what, got, order)
 		}
-		job.Want("alloc within 300M", "ok") // the rest of what is reserved for it
+		job.Want("alloc within 300M", "ok") // the rest of its reservation
 		holder.Want("free big", "ok")
 		first.Expect("alloc w ok")
 		second.Expect("alloc w ok")
@@ -59,7 +59,7 @@ func (p *program) refusedAbove(t *testing.T, when string) {
 	}
 }
 
-// waiting returns the processes that wait, in the order that they are served in.
+// waiting returns the waiting processes in the order of the queue.
 func waiting(m *rig.Machine) (pids []int) {
 	m.T.Helper()
 	for _, q := range m.Snapshot().Queue {

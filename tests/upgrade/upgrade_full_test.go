@@ -4,5 +4,5 @@ package upgrade
 
 import "testing"
 
-// TestFullForthAndBack is TestForthAndBack many times over.
+// TestFullForthAndBack repeats TestForthAndBack many times.
 func TestFullForthAndBack(t *testing.T) { forthAndBack(t, 20) }

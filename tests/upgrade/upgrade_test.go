@@ -38,16 +38,16 @@ func (r release) String() string {
 	return "this version"
 }
 
-// program is one that runs on while daemons come and go.
+// program is a program that runs while daemons are replaced.
 type program struct {
 	*rig.Program
 	what    string
-	limit   uint64 // the most that it may hold, with those that it shares with
-	held    uint64 // what they hold
-	streams int    // the most streams that it may have; 0: not tried
+	limit   uint64 // the most bytes that it may hold, together with the programs that share its budget
+	held    uint64 // bytes that these programs hold
+	streams int    // cap on its streams; 0: not tested
 }
 
-// brim checks that a program gets the last byte inside its limit and not the one after it.
+// brim checks that a program gets the last byte inside its limit and not one byte more.
 func (p *program) brim(t *testing.T, when string) {
 	t.Helper()
 	left := p.limit - p.held
@@ -70,7 +70,7 @@ func (p *program) brim(t *testing.T, when string) {
 	}
 }
 
-// scene is a machine with programs of both versions on it.
+// scene is a machine with programs of both versions.
 type scene struct {
 	t        *testing.T
 	m        *rig.Machine
@@ -101,8 +101,8 @@ func (s *scene) preload(r release, env ...string) *rig.Program {
 	return s.m.Interact(s.m.Command(env, rig.Build(s.t, "programs/cudaprog-dlsym"), "-"))
 }
 
-// add starts a program of each kind whose limits a daemon can lose, under this release of the
-// library and whichever daemon runs now.
+// add starts a program for each kind of limit that a daemon could lose, with a release of the
+// library and under the current daemon.
 func (s *scene) add(r release) {
 	s.t.Helper()
 	from := fmt.Sprintf("begun with the library of %v", r)
@@ -126,7 +126,7 @@ func (s *scene) add(r release) {
 	s.busy = append(s.busy, s.run(r, "--memory", "100M"))
 }
 
-// job opens a job of this process's own.
+// job opens a job in this process.
 func (s *scene) job(memory uint64) [16]byte {
 	s.t.Helper()
 	c, err := ipc.Dial(s.t.Context(), s.m.Socket)
@@ -141,7 +141,7 @@ func (s *scene) job(memory uint64) [16]byte {
 	return rep.Job
 }
 
-// swap ends the daemon while the busy programs are at work, and starts another.
+// swap ends the daemon while the busy programs work, and starts another release.
 func (s *scene) swap(to release) {
 	s.t.Helper()
 	s.rounds++
@@ -174,7 +174,7 @@ func (s *scene) settle(when string) {
 	})
 	rig.Eventually(s.t, when+": the counts agree", func() bool {
 		for _, p := range s.programs {
-			p.Ask("info") // which takes its session up again once its page shows nothing any more
+			p.Ask("info") // resumes its session, when its lease page has no open credit
 		}
 		for _, p := range s.busy {
 			p.Ask("info")
@@ -190,7 +190,7 @@ func (s *scene) settle(when string) {
 	}
 }
 
-// end ends all programs; nothing may be left.
+// end ends all programs, and checks that nothing remains.
 func (s *scene) end() {
 	s.t.Helper()
 	for _, p := range s.programs {
@@ -205,17 +205,17 @@ func (s *scene) end() {
 	}
 }
 
-// forthAndBack starts with the daemon of the version before, and changes it and back as often
-// as is said.
+// forthAndBack starts with the previous daemon, and changes to the present one and back the given
+// number of times.
 func forthAndBack(t *testing.T, times int) {
 	s := newScene(t, before)
 	s.add(before)
-	s.add(now) // a program that began after the library was changed, and before the daemon was
+	s.add(now) // these begin after the library was replaced, and before the daemon is
 	s.settle("at first")
 	for i := range times {
 		s.swap(now)
 		s.settle(fmt.Sprintf("forth %d", i+1))
-		if i == 0 { // what begins under this version's daemon goes back with it, too
+		if i == 0 { // programs that began under the present daemon must survive the way back, too
 			s.add(now)
 			s.add(before)
 		}
@@ -227,13 +227,13 @@ func forthAndBack(t *testing.T, times int) {
 	s.end()
 }
 
-// TestForthAndBack changes the daemon under programs of both versions, back, and again.
+// TestForthAndBack replaces the daemon under programs of both versions, back, and again.
 func TestForthAndBack(t *testing.T) {
 	t.Parallel()
 	forthAndBack(t, 1)
 }
 
-// TestWithoutTheCommit: what a clone without the commit's history is told.
+// TestWithoutTheCommit: in a clone without the previous version's commit, the message says what to do.
 func TestWithoutTheCommit(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
@@ -267,7 +267,7 @@ func TestWithoutTheCommit(t *testing.T) {
 	}
 }
 
-// TestStreamsForthAndBack: a program that was lent the count of its streams has them counted by daemons of both versions.
+// TestStreamsForthAndBack: daemons of both versions count the streams of a program that counts them itself in its lease page.
 func TestStreamsForthAndBack(t *testing.T) {
 	t.Parallel()
 	s := newScene(t, now)
@@ -275,7 +275,7 @@ func TestStreamsForthAndBack(t *testing.T) {
 	agreed := func(when string) {
 		t.Helper()
 		rig.Eventually(t, when+": the counts agree", func() bool {
-			p.Ask("info") // which takes its session up again
+			p.Ask("info") // resumes its session
 			return s.m.Disagreement() == ""
 		})
 	}
