@@ -9,16 +9,16 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// ChangesPerSecond is how many limits a user changes in a second, by writing into the filesystem
-// or by asking, after as many at once; who wants to change more waits. A change takes the daemon's lock while it
-// goes through what is below the limit, and is written down and logged.
+// ChangesPerSecond is the number of limits that a user may change in a second, by writes into the filesystem or by
+// requests, after a burst of as many. Further changes wait. A change holds the daemon's lock while it visits
+// everything below the limit, and is recorded and logged.
 const ChangesPerSecond = 100
 
-// ChangeCost is how long a change has the daemon's lock at most to count as one: where thousands are concerned
-// by it, it counts as several, so that no user's changes take more than a fifth of everybody's time.
+// ChangeCost is the longest time for which one change may hold the daemon's lock. A longer change, which concerns
+// thousands of programs, counts as several. One user's changes thus take at most a fifth of the lock's time.
 const ChangeCost = time.Second / 5 / ChangesPerSecond
 
-// Changes has users wait who change limits too often.
+// Changes delays users who change limits too often.
 type Changes struct {
 	Now   func() time.Time
 	After func(time.Duration) <-chan time.Time
@@ -27,7 +27,8 @@ type Changes struct {
 	users map[uint32]*rate.Limiter // users who have changed limits lately
 }
 
-// Wait returns when a user may change a limit, in the order of the calls, and the context's error where that ended before.
+// Wait returns when a user may change a limit, in the order of the calls. If the context ends first, it returns the
+// context's error.
 func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 	now := t.Now()
 	turn := t.limiter(uid, now).ReserveN(now, 1)
@@ -44,7 +45,7 @@ func (t *Changes) Wait(ctx context.Context, uid uint32) error {
 	}
 }
 
-// Took counts how long a user's change had the daemon's lock.
+// Took counts the time for which a user's change held the daemon's lock.
 func (t *Changes) Took(uid uint32, held time.Duration) {
 	now := t.Now()
 	limiter := t.limiter(uid, now)
@@ -53,7 +54,7 @@ func (t *Changes) Took(uid uint32, held time.Duration) {
 	}
 }
 
-// limiter returns the limiter of a user. It forgets users who may change as many limits at once as any may.
+// limiter returns the limiter of a user. It drops the limiters of users who have their full burst again.
 func (t *Changes) limiter(uid uint32, now time.Time) *rate.Limiter {
 	t.mu.Lock()
 	defer t.mu.Unlock()

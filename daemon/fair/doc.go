@@ -1,4 +1,7 @@
-// Package fair keeps one user from taking the daemon from the others: whose request is carried out next, how often limits may be
-// changed, how often what everybody may read is made anew, and how much of a user's is told, or looked up, in a period. It knows
-// neither requests nor what they are about.
+// Package fair divides the daemon between users, so that no user can take all of it. It has four parts: Turns orders
+// the requests of processes and users, Changes limits how often limits are changed, Paced limits how often a shared
+// text is made, and Quota limits how much is logged or looked up in a period.
+//
+// Turns, Changes and Paced have their own locks and are safe for concurrent use. Quota is not: its user guards it.
+// The package knows nothing about the content of requests.
 package fair

@@ -6,34 +6,34 @@ import (
 	"time"
 )
 
-// Paced makes something for many clients that ask for it, one after the other: clients that ask while another one is made get the next
-// one, which is made for all of them. Making them takes a sixth of the time at
-// the most, however often one is asked for. The zero Paced is ready.
+// Paced makes a value for many clients that ask for it concurrently. Clients that ask while a value is being made
+// share the next one. Making values takes at most a sixth of the time, however often clients ask. The zero Paced is
+// ready for use.
 type Paced[T any] struct {
-	begun  atomic.Int64 // how many were begun
-	asking atomic.Int64 // calls of Get that have not returned
+	begun  atomic.Int64 // number of values whose making has begun
+	asking atomic.Int64 // number of calls of Get that have not returned
 
-	mu   sync.Mutex // held while one is made
-	made T          // the last one, as long as callers ask
-	free time.Time  // when the next may be made
+	mu   sync.Mutex // held while a value is made
+	made T          // last value, kept while callers wait
+	free time.Time  // earliest time of the next value
 }
 
-// pauseFactor is how many times as long as it took to make one the next has to wait: what others have
-// to do takes a fifth longer at the most, whoever looks.
+// pauseFactor sets the pause after making a value, as a multiple of its duration. Other work is thus slowed down by
+// at most a fifth.
 const pauseFactor = 5
 
-// minPause is how long it has to wait at least, since bringing it takes time as well: of a file that is opened, read and
-// closed more than making what is in it.
+// minPause is the shortest pause, because delivering a value costs time too: to open, read and close a file takes
+// longer than making its content.
 const minPause = time.Millisecond
 
-// Get returns one that was begun after the call.
+// Get returns a value whose making began after the call.
 func (p *Paced[T]) Get(produce func() T) T {
 	before := p.begun.Load()
 	p.asking.Add(1)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.begun.Load() == before {
-		time.Sleep(time.Until(p.free)) // of the processor's time, not of the daemon's clock
+		time.Sleep(time.Until(p.free)) // real time, because the pause is about processor time
 		p.begun.Add(1)
 		began := time.Now()
 		p.made = produce()

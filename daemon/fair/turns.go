@@ -2,13 +2,14 @@ package fair
 
 import "sync"
 
-// Turns orders who is served. A process may have a thousand connections, and a user many processes. Each connection has
-// a goroutine, and those of one client that asks without a pause would take the daemon's lock
-// and its processors from everybody else. So the requests of one process are carried out one
-// after the other, and those of one user's processes too: whoever asks waits for at most one
-// request of each other user, and of each other process of the same user.
+// Turns orders the requests of processes and users. A process may have a thousand connections, and a user many
+// processes. Each connection has a goroutine. Without turns, the goroutines of one busy client would take the
+// daemon's lock and processors from all other clients.
 //
-// Nothing that may wait for something else is done in a turn: no device, and no other request.
+// The requests of one process are therefore served one after another, and so are those of one user's processes. A
+// request waits for at most one request of each other user, and of each other process of its own user.
+//
+// A turn must be released during a wait for a device or for another request.
 type Turns struct {
 	mu    sync.Mutex
 	users map[uint32]*user
@@ -25,23 +26,23 @@ type process struct {
 	connections int
 }
 
-// Need is what somebody has to have for what he is about to do.
+// Need is the turn that a request requires.
 type Need uint8
 
-// The turns that there are to be had.
+// Turns that a request can require.
 const (
 	Nothing   Need = iota
-	OfProcess      // no other request of the process is carried out
-	OfUser         // nor of any process of the user
+	OfProcess      // no other request of the process is served meanwhile
+	OfUser         // no other request of the user's processes is served meanwhile
 )
 
-// Turn is what a connection has of its process's and its user's turns. It is its goroutine's.
+// Turn has the turns that a connection holds. Only the connection's goroutine may use it.
 type Turn struct {
 	of  *process
 	has Need
 }
 
-// Enter is for a new connection of a process of a user.
+// Enter adds a new connection of a user's process.
 func (ts *Turns) Enter(uid uint32, pid int) Turn {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -62,7 +63,7 @@ func (ts *Turns) Enter(uid uint32, pid int) Turn {
 	return Turn{of: p}
 }
 
-// Leave is for a connection that has ended.
+// Leave removes a connection that has ended.
 func (ts *Turns) Leave(uid uint32, pid int) {
 	ts.mu.Lock()
 	defer ts.mu.Unlock()
@@ -77,7 +78,7 @@ func (ts *Turns) Leave(uid uint32, pid int) {
 	}
 }
 
-// Take waits until no other request of the process, and of the user, is carried out.
+// Acquire waits until no other request of the process, or of the user, is served.
 func (t *Turn) Acquire(need Need) {
 	if need >= OfProcess {
 		t.of.Lock()
@@ -88,7 +89,7 @@ func (t *Turn) Acquire(need Need) {
 	t.has = need
 }
 
-// Give is the reverse of Take.
+// Release ends the turns that Acquire began.
 func (t *Turn) Release() {
 	if t.has >= OfUser {
 		t.of.user.Unlock()
@@ -99,7 +100,7 @@ func (t *Turn) Release() {
 	t.has = Nothing
 }
 
-// Out does what may wait for other requests.
+// WhileReleased releases the turns, calls a function that may wait for other requests, and acquires the turns again.
 func (t *Turn) WhileReleased(wait func()) {
 	had := t.has
 	t.Release()

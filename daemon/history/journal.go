@@ -1,6 +1,6 @@
 package history
 
-// This file sends events to systemd's journal, as one more reader of the history.
+// This file sends events to systemd's journal. It reads the history like any other reader; daemon/loops.go starts it.
 
 import (
 	"cmp"
@@ -15,11 +15,11 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// priorities are the levels as the journal has them.
+// priorities maps the levels of the log to those of the journal.
 var priorities = map[slog.Level]journal.Priority{slog.LevelWarn: journal.PriWarning, slog.LevelInfo: journal.PriInfo, slog.LevelDebug: journal.PriDebug}
 
-// Journal sends events to the journal until ctx ends, if that is where they go. It is one more reader of the history, so a slow journal
-// delays nobody else.
+// Journal sends events to the journal until ctx ends, if events go there. Because it reads the history like any other
+// reader, a slow journal delays no other reader.
 func (h *History) Journal(ctx context.Context) {
 	if !h.journaled {
 		return
@@ -51,7 +51,8 @@ func (h *History) sendLine(line string, logged *fair.Quota) {
 	_ = journal.Send(e.Text, priorities[levels[e.Kind]], journalFields(line))
 }
 
-// journalFields are the fields of a line as the journal has them: GPUARB_JOB for job. Values that are not strings are spelled as in JSON.
+// journalFields returns the fields of a line in the journal's spelling: GPUARB_JOB for job. Values other than strings
+// are spelled as in JSON.
 func journalFields(line string) map[string]string {
 	var raw map[string]json.RawMessage
 	_ = json.Unmarshal([]byte(line), &raw)

@@ -1,6 +1,6 @@
 package history
 
-// This file makes the fields of a line from an event of the arbiter's.
+// This file converts an event of the arbiter to the fields of a line. read.go calls it.
 
 import (
 	"cmp"
@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// kinds are what the arbiter's events are called in the history.
+// kinds maps the arbiter's kinds of events to those of the history.
 var kinds = map[arbiter.Kind]events.Kind{
 	arbiter.EventGranted: events.Granted, arbiter.EventRecalled: events.Recalled, arbiter.EventDied: events.Died, arbiter.EventEnded: events.Ended,
 	arbiter.EventDenied: events.Refused, arbiter.EventTimeout: events.Refused, arbiter.EventCancelled: events.Refused,
@@ -26,7 +26,7 @@ var kinds = map[arbiter.Kind]events.Kind{
 	eventsDropped: events.Lost,
 }
 
-// lineOf is an event as the history has it.
+// lineOf converts an event to a line of the history.
 func (h *History) lineOf(e *arbiter.Event) events.Event {
 	line := events.Event{Time: e.Time, Kind: kinds[e.Kind], UUID: e.UUID, Job: uint64(e.Job), JobName: e.Name, PID: e.PID, User: e.User, Command: e.Command,
 		Ticket: uint64(e.Ticket), Bytes: uint64(e.Bytes), Requested: uint64(e.Requested), Text: e.Sentence(),
@@ -73,8 +73,8 @@ func (h *History) lineOf(e *arbiter.Event) events.Event {
 	return line
 }
 
-// command is a command line as everybody may see it. A line is the same for all readers: where users are shown only their
-// own arguments, it has the program's name alone.
+// command returns a command line as all users may see it. All readers get equal lines: if users may see only their
+// own arguments, the line has only the program's name.
 func (h *History) command(line string) string {
 	if line == "" || !h.namesOnly.Load() {
 		return line
@@ -83,7 +83,7 @@ func (h *History) command(line string) string {
 	return path.Base(first)
 }
 
-// partiesOf are the requests of a deadlock.
+// partiesOf converts the requests of a deadlock.
 func (h *History) partiesOf(e *arbiter.Event) []events.Party {
 	var all []events.Party
 	for i := range e.Parties {

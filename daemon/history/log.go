@@ -1,6 +1,6 @@
 package history
 
-// This file tells events in the log.
+// This file reports events in the log. note.go calls it.
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// levels are those of the kinds in the log and in the journal; others have info.
+// levels maps kinds of events to their levels in the log and in the journal; the default is info.
 var levels = map[events.Kind]slog.Level{
 	events.Clamped: slog.LevelWarn, events.Kept: slog.LevelWarn, events.DeviceLost: slog.LevelWarn, events.DeviceHung: slog.LevelWarn,
 	events.Deadlock: slog.LevelWarn, events.Lost: slog.LevelWarn,
@@ -19,8 +19,8 @@ var levels = map[events.Kind]slog.Level{
 	events.Reclaimed: slog.LevelDebug, events.Verified: slog.LevelDebug, events.Unmanaged: slog.LevelDebug, events.Within: slog.LevelDebug,
 }
 
-// Level is that of one more decision on a user's requests in the log: info, or debug where there are too many of them. It says how many
-// were not logged.
+// Level returns the level for one more line about a user's requests: info, or debug if there were too many. It logs
+// the number of dropped lines.
 func (h *History) Level(uid uint32) slog.Level {
 	h.mu.Lock()
 	ok, dropped := h.logged.Admit(h.now(), uid)

@@ -1,13 +1,13 @@
 package history
 
-// This file takes events from the daemon under its lock, for lines that are made later (read.go).
+// This file takes events from the daemon, which holds its lock. read.go formats them later.
 
 import (
 	"github.com/gpuarb/gpuarb/arbiter"
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// Note takes events. The daemon's lock may be held.
+// Note records events. The daemon's lock may be held.
 func (h *History) Note(decided []arbiter.Event) {
 	h.note(decided)
 	h.logAll(decided)

@@ -1,6 +1,6 @@
 package history
 
-// This file has the queue of the daemon's log. It knows nothing of the history.
+// This file has the queue of the daemon's log. daemon/start.go makes it. It does not use the history.
 
 import (
 	"context"
@@ -10,9 +10,9 @@ import (
 	"time"
 )
 
-// Queue is a slog.Handler that never waits: what is logged under the daemon's lock
-// must not hang on whoever reads the log. A message that finds the queue full is lost,
-// and the next one that does not says how many were.
+// Queue is a slog.Handler that never waits, because a message that is logged under the daemon's lock must not wait
+// for the reader of the log. If the queue is full, the message is lost. The next message that fits reports the number
+// of lost messages.
 type Queue struct {
 	to slog.Handler
 	*queue
@@ -22,17 +22,17 @@ type queue struct {
 	records chan logged
 	lost    atomic.Int64
 	end     chan struct{} // closed by the first Stop
-	once    sync.Once     // of Stop
-	ended   chan struct{} // closed when all is written
+	once    sync.Once     // guards end
+	ended   chan struct{} // closed when all messages are written
 }
 
-// logged is a record with the handler that its logger had.
+// logged is a record with the handler of its logger.
 type logged struct {
 	to     slog.Handler
 	record slog.Record
 }
 
-// queueSize is how many messages may wait; logPatience, how long for them at the end.
+// queueSize is the number of messages that may be pending; logPatience is the time for writing them at the end.
 const (
 	queueSize   = 4096
 	logPatience = 300 * time.Millisecond
@@ -99,8 +99,7 @@ func (q *queue) write(l logged) {
 	_ = l.to.Handle(context.Background(), l.record)
 }
 
-// Stop writes what is in the queue, for as long as that may take. What is logged
-// afterwards is lost.
+// Stop writes the messages in the queue, for logPatience at most. Later messages are lost.
 func (q *queue) Stop() {
 	q.once.Do(func() { close(q.end) })
 	select {

@@ -1,6 +1,6 @@
 package history
 
-// This file makes lines of the events that were noted, and hands them to readers: the filesystem, clients, the journal.
+// This file formats recorded events as lines, and passes them to readers: the filesystem, clients, the journal.
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// write formats the pending events. The caller holds no lock of the daemon's.
+// write formats the pending events. The caller must not hold the daemon's lock.
 func (h *History) write() {
 	h.writing.Lock()
 	defer h.writing.Unlock()
@@ -29,7 +29,7 @@ func (h *History) write() {
 	}
 }
 
-// Run formats pending events, whenever Note asks for it, until ctx ends.
+// Run formats pending events whenever Note requests it, until ctx ends.
 func (h *History) Run(ctx context.Context) {
 	for {
 		select {
@@ -53,8 +53,9 @@ func (h *History) ReadAt(dst []byte, offset int64) (n int, next int64) {
 	return h.lines.ReadAt(dst, offset)
 }
 
-// Read calls each with the kept lines from an offset on: whole lines of at most most bytes, which are valid until each returns, and the offset
-// behind them. It returns the offset behind the last line; if it follows, when ctx ends. If each fails, Read returns that error.
+// Read calls each with the kept lines from an offset on, and the offset behind them. The lines are whole, have at
+// most most bytes, and are valid until each returns. Read returns the offset behind the last line; if it follows,
+// when ctx ends. If each fails, Read returns that error.
 func (h *History) Read(ctx context.Context, from int64, follow bool, most int, each func(lines []byte, next int64) error) (at int64, err error) {
 	if follow {
 		h.countEager(1)

@@ -1,12 +1,12 @@
 package statefile
 
-// This file has the record of a cgroup's path.
+// This file has the record of a cgroup's path. records.go has the other records; daemon/cgroups.go uses it.
 
 import (
 	"bytes"
 )
 
-// Cgroup is the path of a cgroup that has limits: those whose ID is its ID.
+// Cgroup is the path of a cgroup that has limits. Records of limits refer to it by ID.
 type Cgroup struct {
 	Live   uint32
 	Folder uint32 // lower half of the inode number of the folder with which the limits end; 0: they stay
@@ -20,7 +20,7 @@ func (c *Cgroup) SetPath(path string) bool {
 	return copy(c.Path[:pathSize-1], path) == len(path)
 }
 
-// PathOf reads it.
+// PathOf returns the path.
 func (c *Cgroup) PathOf() string {
 	path, _, _ := bytes.Cut(c.Path[:], []byte{0})
 	return string(path)

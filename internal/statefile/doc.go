@@ -1,24 +1,26 @@
-// Package statefile is the daemon's own memory that survives it: a shared mapping
-// in the runtime directory with what the daemon knows and clients must not say
-// (granted bytes, streams, limits, tokens). A store to it outlives SIGKILL with
-// no write or sync per grant; it does not outlive a reboot, nor has it to.
+// Package statefile keeps the daemon's state over a crash or restart of the daemon. The state is a shared mapping of
+// a file in the runtime directory. It has what the daemon knows and clients must not change: granted bytes, streams,
+// limits, tokens. A store to the mapping survives SIGKILL without a write or sync per grant. It does not survive a
+// reboot, and need not.
 //
-// The file is a header and seven tables of fixed-size records: jobs, sessions,
-// leases, requests that wait, limits that were changed live, the threads that hold something, and the
-// paths of cgroups with limits. All of it (about 9 MiB) is allocated when it is opened; if there is no room, nothing survives the daemon.
-// Each lease record has room for one announced change. A change of a credit word is announced with the
-// epoch that the word will have before the word is swapped; the next daemon sees
-// from the word's epoch whether it was done, and finishes or undoes it:
+// The main type is File: a header and seven tables of fixed-size records. The tables hold jobs, sessions, leases,
+// waiting requests, live limits, threads that hold objects, and paths of cgroups with limits. The whole file (about 9
+// MiB) is allocated when it is opened. If that fails, the state does not survive the daemon.
+//
+// Each lease record has room for one announced change of the credit word. The daemon announces the epoch that the
+// word will have, and then swaps the word. From the epoch in the word the next daemon sees whether the swap was done,
+// and finishes or withdraws the change:
 //
 //	announce  kind, epoch, granted afterwards   (Open = kind, last)
 //	swap      the client's credit word          (in the client's page)
 //	finish    Granted = granted afterwards      (Open = 0, last)
 //
-// A grant that goes straight to a thread changes no credit, and is written down before its answer
-// goes out; so are streams and contexts. What the client never heard of it does not say that it has
-// when it resumes, and no request has to be remembered.
+// A grant that goes directly to a thread changes no credit. It is recorded before its reply is sent, as are streams
+// and contexts. If the client never read the reply, it does not report the grant when it resumes. The file therefore
+// need not record requests.
 //
-// Records are written only under the daemon's lock. Nothing here decides anything.
+// Locking: records are written only under the daemon's lock; Failures says what may be called without it. The package
+// decides nothing.
 //
 // docs/glossary.md explains the terms.
 package statefile

@@ -1,8 +1,10 @@
 package statefile
 
-// This file keeps the daemon's failures on the disk: which client's request is applied now, and which were applied when a daemon broke an
-// invariant. The file is PATH.failures, beside the state file at PATH, because it is read before the state file is opened, and stays when the
-// state file is set aside. daemon/panics.go writes it, daemon/statefiles.go reads it.
+// This file records the daemon's failures: which client's request is being applied, and which requests were applied
+// when the daemon panicked. daemon/panics.go writes it, daemon/statefiles.go reads it.
+//
+// The file is PATH.failures, beside the state file at PATH. It is separate because it is read before the state file
+// is opened, and stays if the state file is set aside.
 
 import (
 	"errors"
@@ -17,15 +19,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Failure is a broken invariant that the daemon started itself again for.
+// Failure is a panic after which the daemon restarted itself.
 type Failure struct {
-	At         int64  // nanoseconds of the boot's own clock
-	PID        uint32 // of the client whose request was applied; 0: none was
+	At         int64  // uptime in nanoseconds
+	PID        uint32 // PID of the client whose request was applied; 0: none
 	Pad        uint32
-	StartTicks uint64 // of that process
+	StartTicks uint64 // start time of that client, in clock ticks since boot
 }
 
-// mostFailures is how many failures are remembered.
+// mostFailures is the number of failures that are remembered.
 const mostFailures = 64
 
 // failurePage is the content of the file: its first page.
@@ -34,25 +36,26 @@ type failurePage struct {
 	Version  uint32
 	Size     uint32
 	BootID   [16]byte
-	Count    uint32 // failures there ever were; the last mostFailures are kept
-	Applying uint32 // PID of the client whose request is applied; 0: none is
-	Start    uint64 // of that process, in clock ticks since boot
-	Seen     uint32 // value of Count at the last call of See: failures after which a daemon has started
+	Count    uint32 // number of all failures; the last mostFailures are kept
+	Applying uint32 // PID of the client whose request is being applied; 0: none
+	Start    uint64 // start time of the process in Applying, in clock ticks since boot
+	Seen     uint32 // Count at the last call of HasNew: failures after which a daemon has started
 	Pad      uint32
 	Last     [mostFailures]Failure
 }
 
 const failureMagic = 0x4c4941464247 // GBFAIL
 
-// Failures is the file, mapped. Add may be called beside all other methods but Close; the daemon's lock guards the rest.
+// Failures is the mapped file. Add may be called concurrently with all other methods except Close; the daemon's lock
+// guards the rest.
 type Failures struct {
-	mu   sync.Mutex // guards what Add writes
+	mu   sync.Mutex // guards the fields that Add writes
 	file *mapping
 	page *failurePage
 }
 
-// OpenFailures maps the failures beside the state file at path. It empties a file of another boot. It sets a file aside that is not one
-// of this version, and returns its new name. If the file cannot be opened, the failures are in memory alone.
+// OpenFailures maps the failures beside the state file at path. It empties a file of another boot. It sets a file of
+// another format aside, and returns its new name. If the file cannot be opened, the failures are only in memory.
 func OpenFailures(path string) (f *Failures, aside string, err error) {
 	path += ".failures"
 	file, _, err := openFile(path, headerSize, examineFailures(path))
@@ -74,7 +77,7 @@ func OpenFailures(path string) (f *Failures, aside string, err error) {
 	return f, aside, nil
 }
 
-// examineFailures returns a function that checks a file of failures that was opened, as examine does.
+// examineFailures returns a function that checks an opened file of failures, as examine does for the state file.
 func examineFailures(path string) func(fd int, st *unix.Stat_t) (fresh bool, err error) {
 	return func(fd int, st *unix.Stat_t) (bool, error) {
 		if !ownedExclusively(st) {
@@ -99,23 +102,23 @@ func newFailures() failurePage {
 	return failurePage{Magic: failureMagic, Version: 1, Size: uint32(unsafe.Sizeof(failurePage{})), BootID: bootID()}
 }
 
-// Apply notes the client whose request is applied from here on. The PID is set to 0 first and written last, so that a daemon that dies in
-// between leaves no PID beside the start time of another process.
+// Apply records the client whose request is applied from here on. It first sets the PID to 0 and writes the PID last.
+// A daemon that dies in between thus leaves no PID beside the start time of another process.
 func (f *Failures) Apply(pid uint32, startTicks uint64) {
 	atomic.StoreUint32(&f.page.Applying, 0)
 	atomic.StoreUint64(&f.page.Start, startTicks)
 	atomic.StoreUint32(&f.page.Applying, pid)
 }
 
-// Applied notes that no client's request is applied any more.
+// Applied records that no client's request is being applied.
 func (f *Failures) Applied() { atomic.StoreUint32(&f.page.Applying, 0) }
 
-// Applying returns the process whose request is applied; a PID of 0: there is none.
+// Applying returns the process whose request is being applied; PID 0: there is none.
 func (f *Failures) Applying() (pid uint32, startTicks uint64) {
 	return atomic.LoadUint32(&f.page.Applying), atomic.LoadUint64(&f.page.Start)
 }
 
-// Add writes down a failure. The count is written last: a failure that is not complete does not count.
+// Add records a failure. It writes the count last, so that an incomplete failure does not count.
 func (f *Failures) Add(x Failure) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -123,14 +126,14 @@ func (f *Failures) Add(x Failure) {
 	atomic.AddUint32(&f.page.Count, 1)
 }
 
-// Last returns a copy of the failures that are kept.
+// Last returns a copy of the remembered failures.
 func (f *Failures) Last() []Failure {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return slices.Clone(f.page.Last[:min(f.page.Count, mostFailures)])
 }
 
-// See reports whether there was a failure since it was called last, by this daemon or the one before.
+// HasNew reports whether there was a failure since its last call, by this daemon or the last one.
 func (f *Failures) HasNew() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -139,7 +142,7 @@ func (f *Failures) HasNew() bool {
 	return seen != f.page.Count
 }
 
-// Since counts the failures from a time of the boot's own clock on.
+// Since returns the number of failures since an uptime.
 func (f *Failures) Since(at time.Duration) (n int) {
 	for _, x := range f.Last() {
 		if x.At >= int64(at) {
@@ -152,8 +155,8 @@ func (f *Failures) Since(at time.Duration) (n int) {
 // Close unmaps the file; the content stays.
 func (f *Failures) Close() error { return f.file.close() }
 
-// SetAside renames the state file at path, because to take it up would break the daemon again, and returns its new name; empty: there is
-// none.
+// SetAside renames the state file at path, because recovery from it would break the daemon again. It returns the new
+// name; "": there is no state file.
 func SetAside(path string) (string, error) {
 	if !isFile(path) {
 		return "", nil

@@ -1,6 +1,6 @@
 package statefile
 
-// This file opens the state file and finds the tables in it.
+// This file opens the state file and finds the tables in it. mapping.go maps it; table.go has the tables.
 
 import (
 	"errors"
@@ -11,11 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// File is the state file, mapped into memory. It is not safe for concurrent use: the daemon's lock guards it.
+// File is the mapped state file. It is not safe for concurrent use: the daemon's lock guards it.
 type File struct {
 	file     *mapping
-	volatile error  // why it does not outlive the daemon; nil: it does
-	aside    string // where the unreadable file was put that this one replaces; "": there was none
+	volatile error  // why the file does not survive the daemon; nil: it does
+	aside    string // path of the unreadable file that this one replaces; "": there was none
 
 	Jobs     table[Job]
 	Sessions table[Session]
@@ -26,9 +26,10 @@ type File struct {
 	Cgroups  table[Cgroup]
 }
 
-// Open maps the state file at path, and creates it if it does not exist. A file of another boot is emptied, because nothing in it is true any
-// more. A file of another version, one that was cut or damaged, and one that is not the daemon's alone is set aside (Aside says where), and
-// a new one is created. fresh: the file holds nothing. The caller holds the lock on the socket's path that keeps a second daemon away.
+// Open maps the state file at path, and creates it if it does not exist. A file of another boot is emptied, because
+// its content no longer holds. A file that has another version, is damaged or truncated, or is open to other users is
+// set aside (Aside says where), and a new one is created. fresh: the file is empty. The caller must hold the lock on
+// the socket's path, which keeps a second daemon away.
 func Open(path string) (f *File, fresh bool, err error) {
 	file, fresh, err := openState(path)
 	var strange *unreadable
@@ -62,12 +63,12 @@ func openState(path string) (file *mapping, fresh bool, err error) {
 	return file, fresh, err
 }
 
-// lock locks the state file for this process. The daemon also has a lock file beside its socket; but that may have been removed, and a
-// daemon whose socket systemd opened has none.
+// lock locks the state file for this process. The daemon's lock file beside its socket does not suffice: it may have
+// been removed, and a daemon whose socket systemd opened has none.
 func lock(fd int, path string) error {
 	l := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &l); !errors.Is(err, unix.EAGAIN) && !errors.Is(err, unix.EACCES) {
-		return nil // locked; or the filesystem has no locks
+		return nil // locked, or the filesystem has no locks
 	}
 	who := "another daemon"
 	if l = (unix.Flock_t{Type: unix.F_WRLCK}); unix.FcntlFlock(uintptr(fd), unix.F_GETLK, &l) == nil && l.Pid > 0 {
@@ -76,8 +77,8 @@ func lock(fd int, path string) error {
 	return fmt.Errorf("%s is in use by %s: stop that one first, programs go on meanwhile", path, who)
 }
 
-// Anonymous returns a state file in memory alone, of which nothing survives the daemon, for a machine whose runtime directory cannot be written. why
-// is what Volatile returns.
+// Anonymous returns a state file that is only in memory, for a machine whose runtime directory cannot be written.
+// Nothing in it survives the daemon. Volatile returns why.
 func Anonymous(why error) (*File, error) {
 	file, err := anonymous(fileSize, why)
 	if err != nil {
@@ -91,8 +92,8 @@ func Anonymous(why error) (*File, error) {
 // Aside returns where Open put a state file that it could not read; "": there was none.
 func (f *File) Aside() string { return f.aside }
 
-// newFile finds the tables in a mapping. If the mapping is fresh, it writes the header first, and the magic number last: a daemon that is
-// killed in between leaves a file that the next one sets aside.
+// newFile finds the tables in a mapping. In a fresh mapping it first writes the header, and the magic number last. If
+// the daemon is killed in between, the next daemon sets the file aside.
 func newFile(file *mapping, fresh bool) *File {
 	head := (*header)(unsafe.Pointer(&file.mem[0]))
 	f := &File{file: file}
@@ -107,7 +108,7 @@ func newFile(file *mapping, fresh bool) *File {
 	at = f.Limits.lay(file, at, MaxLimits, &head.HighLimit)
 	at = f.Threads.lay(file, at, MaxThreads, &head.HighThread)
 	f.Cgroups.lay(file, at, MaxCgroups, &head.HighCgroup)
-	f.Threads.Each(func(i int, t *Thread) { // the file may be damaged
+	f.Threads.Each(func(i int, t *Thread) { // drop threads without a lease: the file may be damaged
 		if t.Lease >= *f.Leases.high || f.Leases.rows[t.Lease].Live != 1 {
 			f.Threads.Free(i)
 		}
@@ -118,8 +119,8 @@ func newFile(file *mapping, fresh bool) *File {
 // Volatile returns why the records would not survive the daemon, such as a full filesystem; nil: they would.
 func (f *File) Volatile() error { return f.volatile }
 
-// Unlock lets another process open the file while this one cannot call Close, because a thread hangs. Nothing may be written to the file
-// afterwards.
+// Unlock lets another process open the file while this process cannot call Close because a thread hangs. Afterwards
+// nothing may be written to the file.
 func (f *File) Unlock() {
 	if fd := f.file.fd; fd >= 0 {
 		_ = unix.FcntlFlock(uintptr(fd), unix.F_SETLK, &unix.Flock_t{Type: unix.F_UNLCK})

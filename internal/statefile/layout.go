@@ -1,6 +1,7 @@
 package statefile
 
-// This file says how large the state file is, and how a file of this version begins. setaside.go compares, file.go writes.
+// This file has the size of the state file and the header of this version. setaside.go compares the header, file.go
+// writes it.
 
 import (
 	"bytes"
@@ -20,14 +21,14 @@ const (
 		MaxLimits*limitSize + MaxThreads*threadSize + MaxCgroups*cgroupSize
 )
 
-// ours returns the header of an empty file of this version, without its Magic.
+// newHeader returns the header of an empty file of this version, without its Magic.
 func newHeader() header {
 	return header{Version: fileVersion, HeaderSize: headerSize, JobSize: uint32(jobSize),
 		SessSize: uint32(sessSize), LeaseSize: uint32(leaseSize), TicketSize: uint32(tickSize), LimitSize: uint32(limitSize),
 		ThreadSize: uint32(threadSize), CgroupSize: uint32(cgroupSize), BootID: bootID()}
 }
 
-// bootID is the kernel's random name for this boot; zero when it cannot be read.
+// bootID returns the kernel's random name for this boot; zero: it cannot be read.
 func bootID() (id [16]byte) {
 	text, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

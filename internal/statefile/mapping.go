@@ -1,6 +1,7 @@
 package statefile
 
-// This file opens, allocates and maps a file. file.go lays the tables over the mapping of the state file; failures.go has a page of its own.
+// This file opens, allocates and maps a file. file.go places the tables in the state file's mapping; failures.go maps
+// a page of its own.
 
 import (
 	"errors"
@@ -11,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// mapping is a file in memory. All of it is allocated when it is opened, since a store to a page without memory behind it, on a full
-// filesystem, is a fault that ends the process.
+// mapping is a file in memory. All of it is allocated when it is opened: on a full filesystem, a store to an
+// unallocated page would be a fault that ends the process.
 type mapping struct {
-	fd  int // −1: it is memory alone, and does not outlive the daemon
+	fd  int // −1: only memory, which does not survive the daemon
 	mem []byte
 }
 
-// openFile maps the file at path, which is made where it is absent. look tells what it holds; fresh: nothing that is true, and so it
-// is emptied.
+// openFile maps the file at path, and creates it if it does not exist. look checks the content; if it returns fresh,
+// the content no longer holds and the file is emptied.
 func openFile(path string, size uintptr, look func(fd int, st *unix.Stat_t) (fresh bool, err error)) (m *mapping, fresh bool, err error) {
 	fd, err := unix.Open(path, unix.O_RDWR|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {
@@ -33,7 +34,7 @@ func openFile(path string, size uintptr, look func(fd int, st *unix.Stat_t) (fre
 	} else {
 		fresh, err = look(fd, &st)
 	}
-	if err == nil && fresh { // all content goes at once, without a touch of each record
+	if err == nil && fresh { // drops all content at once, without visiting each record
 		if err = errors.Join(unix.Ftruncate(fd, 0), allocate(fd, int64(size))); err != nil {
 			err = errors.Join(fmt.Errorf("allocate %d bytes of %s: %w", size, path, err), unix.Ftruncate(fd, 0))
 		}
@@ -55,7 +56,8 @@ func isFile(path string) bool {
 	return err == nil && info.Mode().IsRegular()
 }
 
-// allocate makes an empty file size bytes long, with room on the disk for all of them. It writes them if the filesystem cannot do that otherwise.
+// allocate extends an empty file to size bytes, all allocated on the disk. If the filesystem has no call for that, it
+// writes the bytes.
 func allocate(fd int, size int64) error {
 	for {
 		err := unix.Fallocate(fd, 0, 0, size)
@@ -74,7 +76,8 @@ func ownedExclusively(st *unix.Stat_t) bool {
 	return uint32(os.Geteuid()) == st.Uid && st.Mode&0o077 == 0
 }
 
-// readHeader reads the header that a file begins with, which is bytes alone, and how many bytes of that there are.
+// readHeader reads the header at the beginning of a file. T must have no pointers. n is the number of bytes that the
+// file has of it.
 func readHeader[T any](fd int, path string) (h T, n int, err error) {
 	if n, err = unix.Pread(fd, unsafe.Slice((*byte)(unsafe.Pointer(&h)), unsafe.Sizeof(h)), 0); err != nil {
 		err = fmt.Errorf("read %s: %w", path, err)
@@ -82,7 +85,7 @@ func readHeader[T any](fd int, path string) (h T, n int, err error) {
 	return h, n, err
 }
 
-// anonymous returns memory without a file, because there can be none for the reason that why says.
+// anonymous returns memory without a file. why says why there is no file; it is part of a returned error.
 func anonymous(size uintptr, why error) (*mapping, error) {
 	m, err := mapped(-1, size, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 	if err != nil {
@@ -99,7 +102,7 @@ func mapped(fd int, size uintptr, flags int) (*mapping, error) {
 	return &mapping{fd: fd, mem: mem}, nil
 }
 
-// close unmaps the memory; what lies in the file stays.
+// close unmaps the memory; the content of the file stays.
 func (m *mapping) close() error {
 	err := unix.Munmap(m.mem)
 	if m.fd >= 0 {

@@ -1,24 +1,24 @@
 package statefile
 
-// This file has the bounds of the tables and the layout of their records. cgroup.go has that of a cgroup's path; layout.go puts the tables into a
-// file; leasechange.go and texts.go write what has to be written in an order.
+// This file has the sizes of the tables and the layout of their records, except the record of a cgroup's path
+// (cgroup.go). layout.go arranges the tables in a file; leasechange.go and texts.go write fields whose order matters.
 
-// The sizes of the tables, which are the bounds of the daemon.
+// Sizes of the tables, which bound what the daemon can have open.
 const (
 	MaxJobs     = 4096
 	MaxSessions = 4096
 	MaxLeases   = 16384
 	MaxTickets  = 1024
 	MaxLimits   = 4096
-	MaxThreads  = 1 << 16 // of all leases together, that hold something
-	MaxCgroups  = 1024    // that have a limit
-	MaxDevices  = 32      // of a job
+	MaxThreads  = 1 << 16 // threads that hold objects, of all leases
+	MaxCgroups  = 1024    // cgroups with limits
+	MaxDevices  = 32      // devices of a job
 	textSize    = 128
-	pathSize    = 512 // of a cgroup's path, with the NUL behind it
+	pathSize    = 512 // longest path of a cgroup, with the terminating NUL
 )
 
 const (
-	fileMagic   = 0x5441545342524147 // "GARBSTAT" as it lies in memory
+	fileMagic   = 0x5441545342524147 // "GARBSTAT" in memory
 	fileVersion = 4
 	headerSize  = 4096
 )
@@ -36,83 +36,83 @@ type header struct {
 	ThreadSize uint32
 	BootID     [16]byte
 
-	// Records from here on were never used.
+	// Numbers of records that were ever used: records from these indices on need not be read.
 	HighJob, HighSession, HighLease, HighTicket, HighLimit, HighThread, HighCgroup uint32
 
 	CgroupSize uint32
 }
 
-// Job is a job as it must survive the daemon. All fields but Live, RunnerPID and Released
-// are written once. PerMille and Max as in accounting.Size: Max is bytes, ^0 for none.
+// Job is the part of a job that must survive the daemon. All fields are written once, except Live, RunnerPID and
+// Released. PerMille and Max are encoded as in accounting.Size: Max is in bytes, ^0: none.
 type Job struct {
 	Live        uint32 // 0: free record
-	Run         uint32 // opened by `gpuarb run`
+	Run         uint32 // 1: opened by `gpuarb run`
 	ID          uint64
 	Token       [16]byte
 	UID         uint32
 	GID         uint32
-	Flags       uint32 // as the request had them
+	Flags       uint32 // flags of the request
 	Streams     uint32
 	Max         uint64
 	Min         uint64
 	MaxPerMille uint32
 	MinPerMille uint32
-	WaitMillis  uint64 // as the request had it
+	WaitMillis  uint64 // longest wait of the request, in milliseconds
 	Priority    int32
 	RunnerPID   uint32
 	RunnerStart uint64
-	Request     uint64             // the runner's number for it: asked again, it is answered with this job
-	Released    uint32             // 1: it holds nothing beyond its processes any more; 2: its command has ended, and it does
-	Asked       uint32             // valid entries in AskedFor
-	Given       uint32             // valid entries in Devices; 0: it may use any
-	HeldSince   uint32             // when it got what it holds, in seconds of the boot's own clock; 0: not known
-	AskedFor    [MaxDevices]uint32 // indices, in order of preference
+	Request     uint64             // the runner's number of the request; the reply to a repeated request is this job
+	Released    uint32             // 1: the job holds nothing but what its processes use; 2: its command has ended, and it still holds its reservation
+	Asked       uint32             // number of valid entries in AskedFor
+	Given       uint32             // number of valid entries in Devices; 0: all devices
+	HeldSince   uint32             // uptime in seconds at which it got its reservation; 0: not known
+	AskedFor    [MaxDevices]uint32 // indices of the requested devices, in order of preference
 	Devices     [MaxDevices]JobDevice
 	Command     [textSize]byte
 }
 
-// JobDevice is a device that a job was given: UUID decides, where the device has one.
+// JobDevice is a device that a job was given. UUID identifies it if the device has one, else Index.
 type JobDevice struct {
 	UUID  [16]byte
 	Index uint32
-	Keeps uint32 // a word of the set of devices of which the job keeps a slot (slotdevices.go): it tells nothing about this device
+	Keeps uint32 // part of the set of devices on which the job reserves a slot (slotdevices.go); independent of this device
 }
 
-// Ticket is a request that waits, with its place in the queue. Since is in nanoseconds of
-// the boot's own clock, which no one sets.
+// Ticket is a waiting request with its place in the queue. Since is an uptime in nanoseconds, by a clock that cannot
+// be set.
 type Ticket struct {
 	Live       uint32
-	PID        uint32 // of the process that asked
+	PID        uint32 // PID of the client
 	StartTicks uint64
-	Type       uint16 // of the message
-	Lease      uint16 // index of the record of the lease that asks, and 1; 0: not known
-	Amount     uint32 // what it asks for, in MiB or pieces; 0: not known
-	Request    uint64 // its number
+	Type       uint16 // type of the message
+	Lease      uint16 // index of the lease's record plus 1; 0: not known
+	Amount     uint32 // requested MiB or pieces; 0: not known
+	Request    uint64 // number of the request
 	Arrival    uint64
 	Since      int64
 }
 
-// Limit is limits that were changed while a program ran. Target, ID, Device and the
-// amounts are as in ipc.LimitRequest; Start tells a process from an earlier one.
+// Limit is a record of limits that were changed live. Target, ID, Device and the amounts are encoded as in
+// ipc.LimitRequest. Start distinguishes a process from an earlier one with its PID.
 type Limit struct {
 	Live        uint32
 	Target      uint32
 	ID          uint64
 	Start       uint64
-	Device      int32  // index, or below 0: every device
-	Set         uint32 // as in ipc.LimitRequest; LimitOverrides bits higher, which of these override the owner's own
+	Device      int32  // index; negative: every device
+	Set         uint32 // limits that are set, as in ipc.LimitRequest; LimitOverrides bits higher: limits that override the owner's
 	Max         uint64
 	Min         uint64
 	MaxPerMille uint32
 	MinPerMille uint32
 	Streams     uint32
 	Slots       uint32
-	UID         uint32 // who changed them
-	Privileged  uint32 // 1: he might raise them; 2: whoever it was, they only lower
+	UID         uint32 // user who made the change
+	Privileged  uint32 // 1: by a privileged user, and may raise limits; 2: only lowers limits
 }
 
-// LimitOverrides is how many bits above the bit of a limit in Limit.Set another bit says that, on its device, the limit overrides the one
-// that the owner had set on every device before.
+// LimitOverrides is the distance between two bits of Limit.Set for one limit. The higher bit says that the limit
+// overrides, on its device, the limit that the owner had set on every device before.
 const LimitOverrides = 16
 
 // Session is one client process.
@@ -124,50 +124,51 @@ type Session struct {
 	UID           uint32
 	GID           uint32
 	Job           uint64
-	PageDev       uint64 // of the memfd, with PageInode: only the page made for it is taken back
+	PageDev       uint64 // device number of the page's memfd; only a page with this number and PageInode is accepted
 	PageInode     uint64
-	Max           uint64 // the client's own wish, bytes, ^0 for none
+	Max           uint64 // memory limit that the client asked for, in bytes; ^0: none
 	MaxPerMille   uint32
 	Streams       uint32
-	OnFull        uint32 // this and the next: the client's wishes, as Hello had them
+	OnFull        uint32 // as in Hello; so are Slots and SlotScope
 	Slots         uint32
 	SlotScope     uint32
-	Unreserved    uint32 // 1: what it is to reserve had no room when it was taken up, and is not reserved yet
+	Unreserved    uint32 // 1: its reservation had no room at recovery, and is still to be made
 	StreamReserve uint64
 }
 
-// The kinds of an announced change of a credit word.
+// Kinds of an announced change of a credit word.
 const (
 	ChangeNone uint32 = 0
-	ChangeTake uint32 = 1 // idle credit back out of the word
-	ChangeGive uint32 = 2 // idle credit into the word
-	ChangeFlag uint32 = 4 // flags, or the epoch alone after a grant to a thread
+	ChangeTake uint32 = 1 // idle credit is taken out of the word
+	ChangeGive uint32 = 2 // idle credit is put into the word
+	ChangeFlag uint32 = 4 // flags change, or only the epoch after a grant to a thread
 )
 
-// Lease is what a session holds on one device, with at most one announced change.
+// Lease is the part of a session's lease on one device that must survive the daemon, with at most one announced
+// change.
 type Lease struct {
 	Live     uint32
-	Session  uint32 // index of its session record
-	Slot     uint32 // in the session's page
-	Device   uint32 // index when it was opened, LeaseLost; UUID decides which it is
+	Session  uint32 // index of its session's record
+	Slot     uint32 // slot of the session's page
+	Device   uint32 // device index at the opening, possibly with LeaseLost; UUID identifies the device
 	UUID     [16]byte
 	Granted  uint64
 	Peak     uint64
 	Streams  uint32
 	Contexts uint32
-	OpenedAt int64 // Unix nanoseconds
+	OpenedAt int64 // Unix time in nanoseconds
 
-	Open  uint32 // the announced change's kind
-	Epoch uint32 // the epoch of the word once the change is done
-	After uint64 // Granted once the change is done
-	Away  uint64 // of Granted, what does not count against the device
+	Open  uint32 // kind of the announced change
+	Epoch uint32 // epoch of the word after the change
+	After uint64 // value of Granted after the change
+	Away  uint64 // part of Granted that does not count against the device
 }
 
-// LeaseLost in Lease.Device: the device was lost since, and the lease holds nothing there any
-// more, whether or not the device is back.
+// LeaseLost is a flag in Lease.Device: the device was lost after the opening, and the lease holds nothing there any
+// more, even if the device is back.
 const LeaseLost = 1 << 31
 
-// Maker is a thread of a client, and what it has made on a device and not given back.
+// Maker is a thread of a client, with the numbers of objects that it made on a device and has not freed.
 type Maker struct {
 	Thread   uint32
 	Contexts uint32
@@ -175,9 +176,9 @@ type Maker struct {
 	Holds    uint32
 }
 
-// Thread is a thread of a lease whose slots are threads', with what it made there.
+// Thread is a thread of a lease whose slots belong to threads, with its objects.
 type Thread struct {
 	Live  uint32
-	Lease uint32 // index of its record
+	Lease uint32 // index of the lease's record
 	Maker Maker
 }

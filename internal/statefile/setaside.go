@@ -1,6 +1,7 @@
 package statefile
 
-// This file tells whether a file can be taken up, and sets it aside if it cannot.
+// This file decides whether an existing file can be used, and renames it ("sets it aside") if not. file.go and
+// failures.go call it.
 
 import (
 	"fmt"
@@ -10,24 +11,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// strange is a file that is there and cannot be taken up. It is not destroyed: a daemon
-// of another version may be able to read it, and people may want to see what it is.
+// unreadable is the error for an existing file that cannot be used. The file is not destroyed: a daemon of another
+// version may be able to read it, and users may want to inspect it.
 type unreadable struct {
-	kind string // what it is called from here on, behind the file's own name
+	kind string // suffix of the file's new name
 	text string
 }
 
 func (s *unreadable) Error() string { return s.text }
 
-// The kinds, beside "v" and the number of a version.
+// Kinds of unreadable files. Another version has the kind "v" and its number.
 const (
-	kindForeign = "foreign" // somebody else's, or open to others
-	kindDamaged = "damaged" // cut, or never one of ours
-	kindBroken  = "broken"  // the daemon failed three times with it
+	kindForeign = "foreign" // owned by another user, or open to other users
+	kindDamaged = "damaged" // truncated, or never a state file
+	kindBroken  = "broken"  // the daemon failed three times with the file
 )
 
-// examine tells what a file holds that was opened. fresh: nothing that is true any more,
-// since it is empty or of another boot.
+// examine checks the content of an opened file. fresh: the content no longer holds, because the file is empty or of
+// another boot.
 func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	if !ownedExclusively(st) {
 		return false, &unreadable{kindForeign, fmt.Sprintf("%s: owner %d mode %o: must be ours alone (owner %d, mode 600); remove it",
@@ -37,7 +38,7 @@ func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	if h == (header{}) { // a daemon that was killed before it wrote a word leaves that, too
+	if h == (header{}) { // a daemon that was killed before its first store leaves this too
 		return true, nil
 	}
 	damaged := &unreadable{kindDamaged, path + " is no state file, or was cut"}
@@ -61,7 +62,7 @@ func examine(fd int, path string, st *unix.Stat_t) (fresh bool, err error) {
 	return false, nil
 }
 
-// setAside renames a file to a name that says what it is, in place of an earlier one of that kind, and returns the name.
+// setAside renames a file to a name that says why, and returns the name. It replaces an earlier file of that kind.
 func setAside(path, kind string) (string, error) {
 	name := path + "." + kind
 	if err := os.Rename(path, name); err != nil {

@@ -1,19 +1,22 @@
 package statefile
 
-// This file writes and reads the set of devices of which a job keeps a slot. The set lies in the words of Job.Devices that were empty in records
-// of earlier daemons, so that the version of the file is the same: an earlier daemon ignores the set, and a record of an earlier daemon
-// has none.
+// This file stores the set of devices on which a job reserves a slot. daemon/jobs.go writes it, daemon/recover.go
+// reads it.
+//
+// The set lies in words of Job.Devices that earlier daemons left empty, so that the version of the file stays the
+// same. An earlier daemon ignores the set, and a record of an earlier daemon has none.
 
-// slotGPUs is the number of GPUs that the set has room for: a bit for each in the words of the first two devices.
+// slotGPUs is the number of GPUs that fit into the set: one bit each in the words of the first two devices.
 const slotGPUs = 64
 
 // Bits in the word of the third device.
 const (
 	slotsKnown    = 1 << iota // the set was recorded
-	slotProcessor             // the device after the GPUs, the processor, is in the set
+	slotProcessor             // the processor, whose index follows those of the GPUs, is in the set
 )
 
-// SetSlotDevices records the indices of the devices of which the job keeps a slot. Indices above slotGPUs are left out.
+// SetSlotDevices records the indices of the devices on which the job reserves a slot. It ignores indices above
+// slotGPUs.
 func (j *Job) SetSlotDevices(indices []int) {
 	words := [3]uint32{2: slotsKnown}
 	for _, i := range indices {
@@ -29,7 +32,7 @@ func (j *Job) SetSlotDevices(indices []int) {
 	}
 }
 
-// Kept returns the indices that SetSlotDevices recorded, ascending; nil: it was not called.
+// SlotDevices returns the indices that SetSlotDevices recorded, ascending; nil: it was not called.
 func (j *Job) SlotDevices() []int {
 	if j.Devices[2].Keeps&slotsKnown == 0 {
 		return nil

@@ -1,13 +1,14 @@
 package statefile
 
-// This file writes and reads texts in records: the command and the name of a job.
+// This file writes and reads texts in records: the command and the name of a job. daemon/jobs.go and
+// daemon/jobopen.go use it.
 
 import (
 	"bytes"
 )
 
-// SetTexts stores two texts in one field: the second behind the NUL of the first, where a daemon
-// that knows of one alone does not look. It is the first that is cut to fit.
+// SetTexts stores two texts in a field: the second after the NUL of the first, where daemons that know only one text
+// do not read. If both do not fit, it truncates the first.
 func SetTexts(field *[textSize]byte, s, second string) {
 	*field = [textSize]byte{}
 	copy(field[:textSize-1], s)
@@ -19,14 +20,14 @@ func SetTexts(field *[textSize]byte, s, second string) {
 	copy(field[end+1:], second)
 }
 
-// SecondOf reads the second text of such a field.
+// SecondOf returns the second text of a field.
 func SecondOf(field *[textSize]byte) string {
 	_, rest, _ := bytes.Cut(field[:], []byte{0})
 	second, _, _ := bytes.Cut(rest, []byte{0})
 	return string(second)
 }
 
-// TextOf reads a record's text field.
+// TextOf returns the first text of a field.
 func TextOf(field *[textSize]byte) string {
 	text, _, _ := bytes.Cut(field[:], []byte{0})
 	return string(text)
