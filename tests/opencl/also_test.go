@@ -15,8 +15,9 @@ import (
 // also puts PoCL on the first of two simulated GPUs.
 const also = "schema_version = 1\n[[device]]\nmatch.index = 0\nalso = [\"pocl\", \"llvmpipe\"]\n"
 
-// TestAlsoOnAGPU: a driver that computes on the processor and is put on a GPU is one device with it: what a program takes
-// by CUDA and by PoCL is in one lease and under one budget, whichever comes first.
+// TestAlsoOnAGPU: a driver that computes on the CPU and is configured to count on a GPU is one
+// device with that GPU. The memory of a program by CUDA and by PoCL is in one lease and under one
+// budget, whichever it uses first.
 func TestAlsoOnAGPU(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", CPU: true, NoMount: true, Config: also})
@@ -33,7 +34,8 @@ func TestAlsoOnAGPU(t *testing.T) {
 	rig.Eventually(t, "all of it is back", func() bool { return len(m.Snapshot().Leases) == 0 })
 }
 
-// TestAlsoHasOneSlot: such a program takes the GPU's slot, and is told the GPU's size.
+// TestAlsoHasOneSlot: a program that uses such a driver takes the GPU's slot, and sees the GPU's
+// size.
 func TestAlsoHasOneSlot(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true, Config: also + "slots.max = 1\n[defaults]\nwait_timeout = \"200ms\"\n"})
@@ -44,12 +46,12 @@ func TestAlsoHasOneSlot(t *testing.T) {
 	first.End()
 	rig.Eventually(t, "the slot is free", func() bool { return second.Ask("context c") == "ok" })
 	second.Want("hostbuffer h c 10M", "ok")
-	uses(m, second, 0) // it computes in the program's own memory, whatever it is counted on
+	uses(m, second, 0) // PoCL uses the program's own memory, whatever device it counts on
 	second.Want("buffer a c 10M", "ok")
 	uses(m, second, 10*mib)
 }
 
-// TestAlsoChanged: another configuration is for programs that start later.
+// TestAlsoChanged: a changed configuration applies to programs that start later.
 func TestAlsoChanged(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", CPU: true, NoMount: true, Config: also})

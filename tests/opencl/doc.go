@@ -1,4 +1,4 @@
-// Package opencl runs programs of OpenCL under the real shim and the real daemon, on the system's
-// loader of drivers and a driver that computes on the processor (PoCL). What a driver of that kind
-// takes nobody counts but the daemon.
+// Package opencl runs OpenCL programs under the real library and the real daemon, with the system's
+// OpenCL loader and a driver that computes on the CPU (PoCL). Only the daemon counts the memory of
+// such a driver, so the expected values are the sizes that the programs ask for.
 package opencl

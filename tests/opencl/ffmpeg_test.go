@@ -10,13 +10,13 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// blur are ffmpeg's arguments for so many frames that OpenCL blurs, and their checksums.
+// blur returns ffmpeg's arguments to blur a number of frames with OpenCL and print their checksums.
 func blur(frames int) []string {
 	return []string{"ffmpeg", "-v", "error", "-f", "lavfi", "-i", "testsrc=s=640x480:r=25", "-frames:v", fmt.Sprint(frames), "-init_hw_device", "opencl=gpu:0.0",
 		"-filter_hw_device", "gpu", "-vf", "format=yuv420p,hwupload,avgblur_opencl=sizeX=3,hwdownload,format=yuv420p", "-f", "framemd5", "-"}
 }
 
-// blurred is what blur says of some frames without the library.
+// blurred returns the checksums that ffmpeg prints without the library.
 func blurred(m *rig.Machine, frames int) string {
 	m.T.Helper()
 	args := blur(frames)
@@ -31,8 +31,9 @@ func blurring(m *rig.Machine, frames int, flags ...string) *exec.Cmd {
 	return m.Gpuarb(append(append(append([]string{"run"}, flags...), "--"), blur(frames)...)...)
 }
 
-// TestFFmpeg: ffmpeg's frames are the same as without the library; refused, it ends by itself and says why, and one that may
-// wait does so. Nothing is left of it, however it ends.
+// TestFFmpeg: ffmpeg's frames are the same with and without the library. If ffmpeg is refused
+// memory, it ends by itself and says why; if it may wait, it waits. However it ends, nothing stays
+// charged.
 func TestFFmpeg(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "64M")
@@ -65,7 +66,7 @@ func TestFFmpeg(t *testing.T) {
 	none(m)
 }
 
-// none waits until nobody holds anything.
+// none waits until no process holds anything.
 func none(m *rig.Machine) {
 	m.T.Helper()
 	rig.Eventually(m.T, "nothing is left", func() bool {

@@ -8,7 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestLayer: as a layer of OpenCL's loader the library counts what comes to it past a preload, and once what comes by both.
+// TestLayer: as a layer of OpenCL's loader the library counts calls that miss the wrappers. A call
+// that passes both the wrapper and the layer counts once.
 func TestLayer(t *testing.T) {
 	t.Parallel()
 	library, before := rig.Build(t, "libgpuarb.so"), rig.Build(t, "programs/clbefore.so")
@@ -58,7 +59,7 @@ func TestLayer(t *testing.T) {
 	}
 }
 
-// TestLayerIsOff: switched off, it is as if it were not named.
+// TestLayerIsOff: a layer that is switched off has no effect.
 func TestLayerIsOff(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "64M")

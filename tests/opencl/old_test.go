@@ -16,8 +16,8 @@ func onOld(m *rig.Machine, environ ...string) *rig.Program {
 	return m.Interact(m.Command(env, rig.Build(m.T, "programs/clprog-dlsym")))
 }
 
-// TestOldContexts: where no driver says when a context ends, the program's own references do; a driver's are no matter of
-// it. A context for two devices takes a slot of each.
+// TestOldContexts: if the driver does not report when a context ends, the program's own references
+// decide; a driver's own references do not count. A context for two devices takes a slot of each.
 func TestOldContexts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true,
@@ -38,8 +38,8 @@ func TestOldContexts(t *testing.T) {
 	}
 }
 
-// TestOneHandle: contexts that have a handle one after the other, each for another device, are charged to their own,
-// whether the driver tells of their ends or not.
+// TestOneHandle: contexts that have the same handle one after another, each for a different device,
+// are charged to their own devices, whether the driver reports their ends or not.
 func TestOneHandle(t *testing.T) {
 	t.Parallel()
 	for _, environ := range [][]string{nil, {"OLDOPENCL_TELLS=1"}} {
@@ -50,7 +50,7 @@ func TestOneHandle(t *testing.T) {
 		p.Want("buffer b first 2M", "ok")
 		p.Want("drop first", "ok")
 		p.Want("contextlast other", "ok")
-		p.Want("same first other", "err 1") // the buffers still need it
+		p.Want("same first other", "err 1") // the buffers still use the context
 		p.Want("buffer d other 4M", "ok")
 		usesEach(m, p, 3*mib, 4*mib)
 		p.Want("release a", "ok")
@@ -71,8 +71,9 @@ func TestOneHandle(t *testing.T) {
 	}
 }
 
-// TestGPU: the memory of a context for two devices is charged to the first, the program's own too, since a GPU works in a
-// copy of it; what is free is told.
+// TestGPU: the memory of a context for two GPUs is charged to the first. That includes buffers in
+// the program's own memory, because a GPU works on a copy. The program sees its budget as free
+// memory.
 func TestGPU(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})
@@ -92,8 +93,8 @@ func TestGPU(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestNoDriverOfCUDA: a driver of OpenCL that has one of CUDA's functions is not taken for CUDA's driver, which comes
-// later and is arbitrated.
+// TestNoDriverOfCUDA: an OpenCL driver that exports one of CUDA's functions is not mistaken for
+// CUDA's driver. CUDA's driver, which is loaded later, is arbitrated.
 func TestNoDriverOfCUDA(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})
@@ -113,7 +114,8 @@ print(opencl.cuGetExportTable(None, None), hasattr(opencl, "cuMemAlloc_v2"))
 	}
 }
 
-// TestBothInterfaces: CUDA's memory and OpenCL's of one device are one process's, in one lease and under one budget.
+// TestBothInterfaces: the CUDA memory and the OpenCL memory of a process on one device are in one
+// lease and under one budget.
 func TestBothInterfaces(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})

@@ -9,15 +9,15 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// processor is the UUID that the shim knows the machine's processor by: "gpuarb:processor".
+// processor sets the UUID under which the library counts the CPU: "gpuarb:processor".
 const processor = "SIMCUDA_UUID=67707561-7262-3a70-726f-636573736f72"
 
-// ways are how a program comes to OpenCL's functions.
+// ways lists the ways in which clprog finds OpenCL's functions.
 var ways = []string{"link", "dlsym", "extension"}
 
 const mib = 1 << 20
 
-// machine has no GPU, but the processor, with so many bytes.
+// machine returns a machine without a GPU, whose CPU is a device with this much memory.
 func machine(t *testing.T, memory string) *rig.Machine {
 	t.Helper()
 	return rig.New(t, rig.Options{Devices: "none", CPU: true, NoMount: true,
@@ -31,7 +31,7 @@ func begin(m *rig.Machine, way string, flags ...string) *rig.Program {
 	return m.Interact(m.Gpuarb(args...))
 }
 
-// uses asks for the bytes that the daemon says a program uses.
+// uses checks the bytes that the daemon reports for a program.
 func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	m.T.Helper()
 	if l := m.Lease(p.PID(), m.First()); uint64(l.Used) != want {
@@ -39,8 +39,8 @@ func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	}
 }
 
-// TestBuffers: what lives is charged to the byte, by each way to the functions, and given back when the driver has
-// freed it, and no earlier.
+// TestBuffers: the bytes of existing objects are charged exactly, however the program finds the
+// functions. They are returned when the driver has freed the object, and no earlier.
 func TestBuffers(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -59,7 +59,7 @@ func TestBuffers(t *testing.T) {
 			p.Want("release b", "ok")
 			uses(m, p, 10*mib)
 			p.Want("release a", "ok")
-			uses(m, p, 10*mib) // the part still needs it
+			uses(m, p, 10*mib) // the sub-buffer still uses the buffer
 			p.Want("release s", "ok")
 			uses(m, p, 0)
 			p.Want("buffer d c 10M", "ok")
@@ -69,14 +69,15 @@ func TestBuffers(t *testing.T) {
 			p.Want("release d", "ok")
 			uses(m, p, 0)
 			p.Want("hostbuffer h c 10M", "ok")
-			uses(m, p, 0) // the processor works in the program's own memory
+			uses(m, p, 0) // the CPU uses the program's own memory
 			p.Want("release h", "ok")
 			uses(m, p, 0)
 		})
 	}
 }
 
-// TestRefusal: the last byte of a budget is granted and the one after it refused, as each function says it.
+// TestRefusal: the last byte of a budget is granted and the next byte refused, with the error of
+// each function.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -99,7 +100,8 @@ func TestRefusal(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestImages: their size is that of their elements, whatever the driver rounds them up to.
+// TestImages: an image is charged with the size of its elements, whatever the driver rounds it up
+// to.
 func TestImages(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -121,7 +123,8 @@ func TestImages(t *testing.T) {
 	}
 }
 
-// TestSharedVirtualMemory: a block goes back when it is freed, or when the command that frees it is done.
+// TestSharedVirtualMemory: the bytes of a block are returned when it is freed, or when the command
+// that frees it has executed.
 func TestSharedVirtualMemory(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -140,7 +143,7 @@ func TestSharedVirtualMemory(t *testing.T) {
 	})
 }
 
-// TestContexts: a context is one of the device's slots, and is refused where there is none.
+// TestContexts: a context takes one of the device's slots, and is refused if none is free.
 func TestContexts(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", Sim: []string{processor}, NoMount: true,
@@ -155,12 +158,13 @@ func TestContexts(t *testing.T) {
 	second.Want("two c", "err -5")
 	first.Want("buffer a c 1M", "ok")
 	first.Want("drop c", "ok")
-	second.Want("context c", "err -5") // the buffer still needs it
+	second.Want("context c", "err -5") // the buffer still uses the context
 	first.Want("release a", "ok")
 	second.Want("two c", "ok")
 }
 
-// TestNextDaemon: the daemon that comes after one that was killed has every byte, and has it back, whoever ends what holds it.
+// TestNextDaemon: a daemon that replaces a killed one knows every byte, and gets every byte back,
+// however the objects end.
 func TestNextDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -191,7 +195,8 @@ func TestNextDaemon(t *testing.T) {
 	p.Want("buffer b c 100M", "ok")
 }
 
-// TestFirstDaemon: the daemon that comes while a program runs hears of every byte from it, and has it back.
+// TestFirstDaemon: a daemon that starts while a program runs learns every byte from the program,
+// and gets every byte back.
 func TestFirstDaemon(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -221,7 +226,8 @@ func TestFirstDaemon(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestBudgetIsTold: a program is told its budget as the device's memory, and no block that is larger.
+// TestBudgetIsTold: a program sees its budget as the device's memory, and no larger maximum for a
+// block.
 func TestBudgetIsTold(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -232,7 +238,7 @@ func TestBudgetIsTold(t *testing.T) {
 	}
 }
 
-// TestThreads: what threads make and release at once is counted to the byte.
+// TestThreads: objects that several threads make and release at the same time are counted exactly.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -243,7 +249,8 @@ func TestThreads(t *testing.T) {
 	uses(m, p, mib)
 }
 
-// TestForked: what a forked child's driver ends was its parent's, and stays charged to that.
+// TestForked: objects that the driver of a forked child ends belong to the parent, and stay charged
+// to the parent.
 func TestForked(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -256,7 +263,8 @@ func TestForked(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestResidentMemory: what the kernel says that a process has of the machine's memory grows by what its lease says.
+// TestResidentMemory: a process's resident memory, as reported by the kernel, grows by the bytes of
+// its lease.
 func TestResidentMemory(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -286,7 +294,7 @@ func TestResidentMemory(t *testing.T) {
 	}
 }
 
-// TestCallback: what a callback of the program's takes in one of its calls is charged like all else.
+// TestCallback: memory that the program allocates in a callback is charged like other memory.
 func TestCallback(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

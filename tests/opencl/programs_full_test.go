@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// long is for what compiles its kernels at first.
+// long is the time limit for programs that compile their kernels first.
 const long = 9 * time.Minute
 
 func slowly(t *testing.T) *rig.Machine {
@@ -22,8 +22,9 @@ func slowly(t *testing.T) *rig.Machine {
 		Config: "schema_version = 1\n[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"4G\"\n"})
 }
 
-// TestFullClpeak: clpeak prints the same lines, but for the figures; holds what it says by then; and ends by itself where its budget
-// is too small. It compiles for long.
+// TestFullClpeak: clpeak prints the same lines, except for the figures. Meanwhile its lease has the
+// bytes that it reports. It ends by itself if its budget is too small. It compiles its kernels for
+// minutes.
 func TestFullClpeak(t *testing.T) {
 	t.Parallel()
 	m := slowly(t)
@@ -39,7 +40,7 @@ func TestFullClpeak(t *testing.T) {
 		t.Errorf("code %d, got\n%s\nwant\n%s\n%s", r.Code, r.Stdout, bare.Stdout, r.Stderr)
 	}
 	none(m)
-	// Its blocks are as large as the device lets it have, so it fits what is told.
+	// clpeak makes blocks of the largest permitted size, so they must fit the reported size.
 	if peak := m.Snapshot().Devices[0].Peak; peak == 0 || peak > 2<<30 {
 		t.Errorf("its peak was %d bytes", peak)
 	}
@@ -50,14 +51,14 @@ func TestFullClpeak(t *testing.T) {
 	none(m)
 }
 
-// TestFullDarktable: a picture that darktable develops by OpenCL is the same, byte for byte, with the library and without. Where its
-// budget is too small, as it is told, or its buffers are refused, it goes back to its own code, and the picture is that one's. It
-// compiles its kernels for minutes at first. It discards devices that are the processor's until its file of settings says that
-// they are none of those to discard.
+// TestFullDarktable: a picture that darktable develops with OpenCL is the same, byte for byte, with
+// and without the library. If its budget is too small, or its buffers are refused, darktable uses
+// its own code, and the picture equals the picture of that code. It compiles its kernels for
+// minutes at first. It ignores CPU devices until its file of settings allows them.
 func TestFullDarktable(t *testing.T) {
 	t.Parallel()
 	m := slowly(t)
-	const kernels = "/usr/share/darktable/kernels" // PoCL finds what they include where it is run
+	const kernels = "/usr/share/darktable/kernels" // PoCL looks for include files in the working directory
 	picture := filepath.Join(m.Dir, "picture.ppm")
 	pixels := make([]byte, 512*512*3)
 	for i := range pixels {
@@ -114,7 +115,7 @@ func TestFullDarktable(t *testing.T) {
 	}
 	uses(m, other, 4094*mib)
 	other.End()
-	// Last: it never again asks a device that was too small once.
+	// This comes last, because darktable never uses a device again that was too small once.
 	if got, said := develop("small", "true", "run", "--memory", "1M", "--"); got != own || !strings.Contains(said, "insufficient global memory (1MB)") {
 		t.Errorf("with 1 MiB it develops another picture, or not by itself:\n%s", said)
 	}

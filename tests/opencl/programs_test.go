@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestPython: what pyopencl computes is right, and its buffers are refused at the budget as it understands it.
+// TestPython: pyopencl computes right results, and reports refused buffers as its own error.
 func TestPython(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -34,16 +34,17 @@ func TestTwoLoaders(t *testing.T) {
 	}
 }
 
-// figures are what clinfo says of how much memory there is.
+// figures matches clinfo's lines on memory sizes.
 var figures = regexp.MustCompile(`(?m)^ *(Global memory size|Max memory allocation) .*\n`)
 
-// TestClinfo: a program that asks everything is told the same with the library and without, but for the figures of
-// memory; and switched off, all is the same.
+// TestClinfo: a program that queries everything sees the same with and without the library, except
+// for the memory sizes. If the library is switched off, all answers are the same.
 func TestClinfo(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
 	asks := func(cmd *exec.Cmd) string {
-		// PoCL's figures of memory are else made from what is free at that moment: in GiB, the most that it says.
+		// By default PoCL computes the sizes from the memory that is free at the moment. This
+		// variable sets the maximum in GiB.
 		cmd.Env = append(cmd.Env, "POCL_MEMORY_LIMIT=1")
 		return rig.Run(t, cmd).Stdout
 	}
@@ -64,7 +65,8 @@ func TestClinfo(t *testing.T) {
 	}
 }
 
-// TestWithoutADaemon: a program runs as without the library, but for what it declares itself.
+// TestWithoutADaemon: without a daemon a program runs as without the library, except for the limits
+// that it declares itself.
 func TestWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", Stopped: true, NoMount: true})
@@ -81,7 +83,7 @@ func TestWithoutADaemon(t *testing.T) {
 	p.Want("buffer b c 1", "ok")
 }
 
-// TestUnknownDevice: a device that the daemon does not have is left alone.
+// TestUnknownDevice: a device that the daemon does not have is not limited.
 func TestUnknownDevice(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G", NoMount: true})

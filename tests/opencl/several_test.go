@@ -6,7 +6,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// usesEach asks for the bytes that the daemon says a program uses of each of two devices.
+// usesEach checks the bytes that the daemon reports for a program on each of two devices.
 func usesEach(m *rig.Machine, p *rig.Program, first, second uint64) {
 	m.T.Helper()
 	uses(m, p, first)
@@ -15,8 +15,9 @@ func usesEach(m *rig.Machine, p *rig.Program, first, second uint64) {
 	}
 }
 
-// TestSeveralDevices: an object of a context for two devices is charged to the first of them, whichever device uses it, until it
-// ends. The copies that the driver makes on the other device are charged by that device's figures.
+// TestSeveralDevices: an object of a context for two devices is charged to the first device until
+// it ends, whichever device uses it. The driver's copies on the second device are charged by that
+// device's own readings.
 func TestSeveralDevices(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})
@@ -33,7 +34,7 @@ func TestSeveralDevices(t *testing.T) {
 	usesEach(m, p, 0, 0)
 }
 
-// TestOneDevice: in contexts for one device a command is the driver's alone.
+// TestOneDevice: in contexts for one device the library does not touch commands.
 func TestOneDevice(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "1G,1G", NoMount: true})

@@ -8,7 +8,7 @@ PROGRAMS_OUT := $(BUILD)/programs
 PROGRAMS_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow \
                    -Wstrict-prototypes -Werror -pthread
 
-# How a program comes to an interface is in its name.
+# The name of a program tells how it finds an interface's functions.
 $(PROGRAMS_OUT)/%-link: HOW := LINK
 $(PROGRAMS_OUT)/%-dlsym: HOW := DLSYM
 $(PROGRAMS_OUT)/%-gpa: HOW := GPA
@@ -16,7 +16,7 @@ $(PROGRAMS_OUT)/%-extension: HOW := EXTENSION
 $(PROGRAMS_OUT)/%-instance: HOW := INSTANCE
 $(PROGRAMS_OUT)/%-device: HOW := DEVICE
 
-# What runs on a real driver as well, and needs nothing but a compiler.
+# Programs that also run on a real driver, and need only a compiler.
 PROGRAMS_OF_THE_DRIVER := $(PROGRAMS_OUT)/cudaprog-dlsym $(PROGRAMS_OUT)/cudaprog-link $(PROGRAMS_OUT)/cudaprog-gpa
 
 .PHONY: programs
@@ -47,21 +47,21 @@ $(PROGRAMS_OUT)/permits: $(PROGRAMS_SRC)/permits.c $(INSIDE) $(PROGRAMS_DEPS)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_DLSYM -o $@ $< $(PROGRAMS_SRC)/inside.c $(PROGRAMS_SRC)/cudriver.c -ldl
 
-# Found at run time through LD_LIBRARY_PATH, as on a machine with a driver. Bound lazily: an older
-# driver lacks some of what it may call.
+# The libraries are found at run time through LD_LIBRARY_PATH, as on a machine with a driver. Lazy
+# binding, because an older driver lacks some of the functions.
 $(PROGRAMS_OUT)/cudaprog-link: $(PROGRAMS_DEPS) $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) \
 	  -Wl,-z,lazy -L$(BUILD)/sim -lcuda -lnvidia-ml
 
-# Without a loader that could preload anything: the simulated driver is a part of it. Its look-ups of itself need a
-# loader, and ld warns of them.
+# A static program, in which nothing can be preloaded: it contains the simulated driver. The
+# driver's look-ups of itself need a dynamic loader, so ld warns about them.
 $(PROGRAMS_OUT)/cudaprog-static: $(PROGRAMS_DEPS) $(SIM_SHARED) $(SIM_DRIVER) $(SIM_NVML) $(SIM_RESOLVE) \
 		$(SIM_OBJ)/gen/driver_stubs.o $(SIM_OBJ)/gen/nvml_stubs.o
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_LINK -static -Wl,--no-warnings -o $@ $(filter %.c %.o,$^)
 
-# For the system's Python, whatever comes first in PATH.
+# For the system's Python, whichever Python comes first in PATH.
 $(PROGRAMS_OUT)/cudaext.so: $(PROGRAMS_SRC)/cudaext.c $(PROGRAMS_SRC)/build.mk $(BUILD)/sim/libcuda.so
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) -O2 -g -Wall -Wextra -Wshadow -Werror -fPIC -shared \
@@ -88,30 +88,32 @@ $(PROGRAMS_OUT)/copieslink.so: $(PROGRAMS_SRC)/copieslink.c $(PROGRAMS_SRC)/buil
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $< -L$(BUILD)/sim -lcuda
 
-# loader, its libraries, and the same with functions called like the driver's.
+# The program loader, its libraries, and a variant with functions that have names of the driver's
+# functions.
 LOADER_DEPS := $(wildcard $(PROGRAMS_SRC)/loader*) $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/libloader%.so: $(LOADER_DEPS)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -DWHO=$(firstword $(subst -, ,$*)) $(if $(findstring -own,$*),-DOWN) \
 	  -Wl,--version-script=$(PROGRAMS_SRC)/loader.map -Wl,-soname,$(@F) -o $@ $(PROGRAMS_SRC)/loaderlib.c -ldl
 
-# A library that nothing is called of is still to be there.
+# The libraries must be loaded even if the program calls none of their functions.
 $(PROGRAMS_OUT)/loader $(PROGRAMS_OUT)/loader-own: $(PROGRAMS_OUT)/loader%: $(LOADER_DEPS) \
   $(PROGRAMS_OUT)/libloader1%.so $(PROGRAMS_OUT)/libloader2%.so $(PROGRAMS_OUT)/libloader3%.so
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -rdynamic $(if $*,-DOWN) -o $@ $(PROGRAMS_SRC)/loader.c -Wl,-rpath,'$$ORIGIN' \
 	  -Wl,--no-as-needed $(PROGRAMS_OUT)/libloader1$*.so $(PROGRAMS_OUT)/libloader2$*.so -ldl
 
-# A driver of its own kind: what it calls of itself goes through the global scope.
+# A driver whose calls of its own functions go through the global scope.
 $(PROGRAMS_OUT)/reenter/libcuda.so.1: $(PROGRAMS_SRC)/reenter.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,libcuda.so.1 -o $@ $< -ldl
 
-# The runtime is GCC's, whatever else is built with; its plugin for the driver is opened at run time.
+# Always compiled with GCC, because the runtime is GCC's. Its plug-in for the driver is opened at
+# run time.
 $(PROGRAMS_OUT)/openacc: $(PROGRAMS_SRC)/openacc.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)gcc $(PROGRAMS_CFLAGS) -fopenmp -fopenacc -o $@ $<
 
-# In the place of a vendor's library or a loader.
+# Libraries that stand in for a vendor's library or a loader.
 $(PROGRAMS_OUT)/nvcuvid/libnvcuvid.so.1: $(PROGRAMS_SRC)/nvcuvid.c
 $(PROGRAMS_OUT)/oldopencl/libOpenCL.so.1: $(PROGRAMS_SRC)/oldopencl.c
 $(PROGRAMS_OUT)/nvopencl/libnvidia-opencl.so.1: $(PROGRAMS_SRC)/nvopencl.c
@@ -120,8 +122,8 @@ $(PROGRAMS_OUT)/%.so.1: $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -Wl,-soname,$(@F) -o $@ $(filter %.c,$^)
 
-# On the system's loader of OpenCL drivers, and with its headers.
-CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
+# With the system's OpenCL loader and headers.
+CLPROG := $(PROGRAMS_SRC)/clprog.c $(PROGRAMS_SRC)/clprog.h $(PROGRAMS_SRC)/script.c $(PROGRAMS_SRC)/script.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/clprog-link: $(CLPROG)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -lOpenCL
@@ -130,8 +132,8 @@ $(PROGRAMS_OUT)/clprog-dlsym $(PROGRAMS_OUT)/clprog-extension: $(CLPROG)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -ldl
 
-# On the system's loader of Vulkan's drivers.
-VKPROG := $(wildcard $(PROGRAMS_SRC)/vkprog*.[ch]) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h $(PROGRAMS_SRC)/build.mk
+# With the system's Vulkan loader.
+VKPROG := $(wildcard $(PROGRAMS_SRC)/vkprog*.[ch]) $(PROGRAMS_SRC)/script.c $(PROGRAMS_SRC)/script.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/vkprog-link: $(VKPROG)
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -lvulkan -ldl
@@ -140,8 +142,9 @@ $(PROGRAMS_OUT)/vkprog-dlsym $(PROGRAMS_OUT)/vkprog-instance $(PROGRAMS_OUT)/vkp
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -DHOW_$(HOW) -o $@ $(filter %.c,$^) -ldl
 
-# All three interfaces in one program: CUDA is looked up, the others' loaders are linked.
-MIXED := $(wildcard $(PROGRAMS_SRC)/mixed*.[ch]) $(INSIDE) $(PROGRAMS_SRC)/told.c $(PROGRAMS_SRC)/told.h \
+# All three interfaces in one program: CUDA's driver is opened, and the loaders of OpenCL and Vulkan
+# are linked.
+MIXED := $(wildcard $(PROGRAMS_SRC)/mixed*.[ch]) $(INSIDE) $(PROGRAMS_SRC)/script.c $(PROGRAMS_SRC)/script.h \
          $(PROGRAMS_SRC)/cudriver.c $(PROGRAMS_SRC)/cudriver.h $(PROGRAMS_SRC)/build.mk
 $(PROGRAMS_OUT)/mixed: $(MIXED)
 	@mkdir -p $(@D)
@@ -156,7 +159,7 @@ $(PROGRAMS_OUT)/clbefore.so: $(PROGRAMS_SRC)/clbefore.c $(PROGRAMS_SRC)/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(PROGRAMS_CFLAGS) -fPIC -shared -o $@ $<
 
-# Alone, without the driver's own rules, at least have it built once.
+# If this file is used alone, without the driver's rules, build the driver once.
 ifndef SIM_OUT
 $(BUILD)/sim/libcuda.so $(BUILD)/sim/libnvidia-ml.so:
 	@$(MAKE) --no-print-directory -f tests/simcuda/build.mk BUILD=$(BUILD) sim

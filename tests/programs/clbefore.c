@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A preload of somebody else's that comes first: it defines one of OpenCL's functions, and finds
-// the loader's past every dlsym but libc's. It says on stderr how often it was called.
+// A preloaded library of another project that comes first. It defines one of OpenCL's functions,
+// and finds the loader's function with libc's own dlsym, past every wrapper of dlsym. It prints on
+// stderr how often it was called.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl.h>
 #include <dlfcn.h>

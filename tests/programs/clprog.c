@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// clprog: an OpenCL program that does as it is told (told.h). It says "ready" first. A status is
-// OpenCL's.
+// clprog: an OpenCL program that executes commands (script.h). It prints "ready" first. A status is
+// OpenCL's error code.
 //
 //   context NAME             clCreateContext for the first device;
 //                            contexttype: clCreateContextFromType;  two: for the first and the last
@@ -36,7 +36,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "told.h"
+#include "script.h"
 
 struct thing {
     void *object;
@@ -44,10 +44,10 @@ struct thing {
 };
 
 static cl_platform_id platform;
-static cl_device_id device, last; // the first of them, and the last
+static cl_device_id device, last; // the platform's first and last device
 
 static struct thing *named(int word, bool make) {
-    return told_named(word, sizeof(struct thing), make);
+    return script_object(word, sizeof(struct thing), make);
 }
 
 // Functions
@@ -79,47 +79,48 @@ void *cl_function(const char *name) {
 static void do_context(void) {
     cl_int status = CL_SUCCESS;
     cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, (cl_context_properties)platform, 0};
-    cl_device_id devices[2] = {told_is("contextlast") ? last : device, last};
+    cl_device_id devices[2] = {script_is("contextlast") ? last : device, last};
     cl_context context;
-    if (told_is("contexttype"))
+    if (script_is("contexttype"))
         context = CL(clCreateContextFromType)(properties, CL_DEVICE_TYPE_ALL, NULL, NULL, &status);
     else
         context =
-            CL(clCreateContext)(properties, told_is("two") ? 2 : 1, devices, NULL, NULL, &status);
+            CL(clCreateContext)(properties, script_is("two") ? 2 : 1, devices, NULL, NULL, &status);
     named(1, true)->object = context;
     if (!context != (status != CL_SUCCESS))
-        status = 1; // it says two things
-    told_answer(status);
+        status = 1; // result and status disagree
+    script_answer(status);
 }
 
 static void do_same(void) {
-    told_answer(named(1, false)->object == named(2, false)->object ? CL_SUCCESS : 1);
+    script_answer(named(1, false)->object == named(2, false)->object ? CL_SUCCESS : 1);
 }
 
 static void do_retain(void) {
-    told_answer(CL(clRetainContext)(named(1, false)->object));
+    script_answer(CL(clRetainContext)(named(1, false)->object));
 }
 
 static void do_drop(void) {
-    told_answer(CL(clReleaseContext)(named(1, false)->object));
+    script_answer(CL(clReleaseContext)(named(1, false)->object));
 }
 
 // Memory
 
 static void made(cl_mem memory, const cl_int *status) {
     named(1, true)->object = memory;
-    told_answer(!memory == (*status != CL_SUCCESS) ? *status : 1); // 1: it says two things
+    script_answer(!memory == (*status != CL_SUCCESS) ? *status
+                                                     : 1); // 1: result and status disagree
 }
 
 static void do_buffer(void) {
     cl_int status = CL_SUCCESS;
     cl_context context = named(2, false)->object;
-    size_t size = told_number(3);
+    size_t size = script_number(3);
     cl_mem memory;
-    if (told_is("properties"))
+    if (script_is("properties"))
         memory =
             CL(clCreateBufferWithProperties)(context, NULL, CL_MEM_READ_WRITE, size, NULL, &status);
-    else if (told_is("hostbuffer"))
+    else if (script_is("hostbuffer"))
         memory = CL(clCreateBuffer)(context, CL_MEM_USE_HOST_PTR, size, malloc(size), &status);
     else
         memory = CL(clCreateBuffer)(context, CL_MEM_READ_WRITE, size, NULL, &status);
@@ -128,7 +129,7 @@ static void do_buffer(void) {
 
 static void do_sub(void) {
     cl_int status = CL_SUCCESS;
-    cl_buffer_region region = {0, told_number(3)};
+    cl_buffer_region region = {0, script_number(3)};
     cl_mem memory = CL(clCreateSubBuffer)(named(2, false)->object, CL_MEM_READ_WRITE,
                                           CL_BUFFER_CREATE_TYPE_REGION, &region, &status);
     made(memory, &status);
@@ -139,18 +140,18 @@ static void do_image(void) {
     cl_context context = named(2, false)->object;
     cl_image_format format = {CL_RGBA, CL_UNORM_INT8};
     cl_image_desc image = {.image_type = CL_MEM_OBJECT_IMAGE2D,
-                           .image_width = told_number(3),
-                           .image_height = told_number(4)};
+                           .image_width = script_number(3),
+                           .image_height = script_number(4)};
     cl_mem memory;
-    if (told_is("cube")) {
+    if (script_is("cube")) {
         image.image_type = CL_MEM_OBJECT_IMAGE3D;
-        image.image_depth = told_number(5);
-    } else if (told_is("layers")) {
+        image.image_depth = script_number(5);
+    } else if (script_is("layers")) {
         image.image_type = CL_MEM_OBJECT_IMAGE2D_ARRAY;
-        image.image_array_size = told_number(5);
+        image.image_array_size = script_number(5);
         format.image_channel_data_type = CL_FLOAT;
     }
-    if (told_is("old"))
+    if (script_is("old"))
         memory = CL(clCreateImage2D)(context, CL_MEM_READ_WRITE, &format, image.image_width,
                                      image.image_height, 0, NULL, &status);
     else
@@ -159,24 +160,24 @@ static void do_image(void) {
 }
 
 static void do_hold(void) {
-    told_answer(CL(clRetainMemObject)(named(1, false)->object));
+    script_answer(CL(clRetainMemObject)(named(1, false)->object));
 }
 
 static void do_release(void) {
-    told_answer(CL(clReleaseMemObject)(named(1, false)->object));
+    script_answer(CL(clReleaseMemObject)(named(1, false)->object));
 }
 
 // Shared virtual memory
 
 static void do_svm(void) {
-    void *at = CL(clSVMAlloc)(named(2, false)->object, CL_MEM_READ_WRITE, told_number(3), 0);
+    void *at = CL(clSVMAlloc)(named(2, false)->object, CL_MEM_READ_WRITE, script_number(3), 0);
     named(1, true)->object = at;
-    told_answer(at ? CL_SUCCESS : 1);
+    script_answer(at ? CL_SUCCESS : 1);
 }
 
 static void do_svmfree(void) {
     CL(clSVMFree)(named(2, false)->object, named(1, false)->object);
-    told_answer(CL_SUCCESS);
+    script_answer(CL_SUCCESS);
 }
 
 static void do_svmlater(void) {
@@ -188,7 +189,7 @@ static void do_svmlater(void) {
     if (status == CL_SUCCESS)
         status = CL(clEnqueueSVMFree)(n->queue, 1, &n->object, NULL, NULL, 1, &event, NULL);
     n->object = event;
-    told_answer(status);
+    script_answer(status);
 }
 
 static void do_fire(void) {
@@ -196,7 +197,7 @@ static void do_fire(void) {
     cl_int status = CL(clSetUserEventStatus)(n->object, CL_COMPLETE);
     if (status == CL_SUCCESS)
         status = CL(clFinish)(n->queue);
-    told_answer(status);
+    script_answer(status);
 }
 
 // Commands
@@ -204,27 +205,27 @@ static void do_fire(void) {
 static void do_queue(void) {
     cl_int status = CL_SUCCESS;
     named(1, true)->object = CL(clCreateCommandQueue)(
-        named(2, false)->object, strcmp(told_text(3), "last") == 0 ? last : device, 0, &status);
-    told_answer(status);
+        named(2, false)->object, strcmp(script_text(3), "last") == 0 ? last : device, 0, &status);
+    script_answer(status);
 }
 
 static void do_fill(void) {
     static const char pattern[16];
-    size_t size = told_has(3) ? told_number(3) : sizeof pattern;
+    size_t size = script_has(3) ? script_number(3) : sizeof pattern;
     cl_command_queue queue = named(1, false)->object;
     cl_int status = CL(clEnqueueFillBuffer)(queue, named(2, false)->object, pattern, sizeof pattern,
                                             0, size, 0, NULL, NULL);
-    if (status == CL_SUCCESS && told_has(3))
+    if (status == CL_SUCCESS && script_has(3))
         status = CL(clFinish)(queue);
-    told_answer(status);
+    script_answer(status);
 }
 
 static void do_copy(void) {
-    told_answer(CL(clEnqueueCopyBuffer)(named(1, false)->object, named(2, false)->object,
-                                        named(3, false)->object, 0, 0, 16, 0, NULL, NULL));
+    script_answer(CL(clEnqueueCopyBuffer)(named(1, false)->object, named(2, false)->object,
+                                          named(3, false)->object, 0, 0, 16, 0, NULL, NULL));
 }
 
-// Several at once
+// Several threads
 
 static cl_context stormed;
 static uint64_t times;
@@ -249,22 +250,22 @@ static void *storm(void *arg) {
 
 static void do_storm(void) {
     pthread_t threads[64];
-    uint64_t n = told_number(2);
+    uint64_t n = script_number(2);
     cl_int status = CL_SUCCESS;
     stormed = named(1, false)->object;
-    times = told_number(3);
+    times = script_number(3);
     if (n > 64)
-        told_misunderstood();
+        script_misunderstood();
     for (uintptr_t i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, storm, (void *)(i + 1)) != 0)
-            told_misunderstood();
+            script_misunderstood();
     for (uint64_t i = 0; i < n; i++) {
         void *failed = NULL;
         pthread_join(threads[i], &failed);
         if (failed)
             status = CL_MEM_OBJECT_ALLOCATION_FAILURE;
     }
-    told_answer(status);
+    script_answer(status);
 }
 
 static size_t chained;
@@ -276,9 +277,9 @@ static void CL_CALLBACK make_another(cl_mem memory, void *context) {
 }
 
 static void do_chain(void) {
-    chained = told_number(3);
-    told_answer(CL(clSetMemObjectDestructorCallback)(named(1, false)->object, make_another,
-                                                     named(2, false)->object));
+    chained = script_number(3);
+    script_answer(CL(clSetMemObjectDestructorCallback)(named(1, false)->object, make_another,
+                                                       named(2, false)->object));
 }
 
 static void do_forked(void) {
@@ -289,17 +290,17 @@ static void do_forked(void) {
         _exit(0);
     }
     waitpid(child, &ended, 0);
-    told_answer(ended);
+    script_answer(ended);
 }
 
-// The rest
+// Other commands
 
 static void do_info(void) {
     cl_ulong value = 0;
     cl_int status = CL(clGetDeviceInfo)(
-        device, told_is("total") ? CL_DEVICE_GLOBAL_MEM_SIZE : CL_DEVICE_MAX_MEM_ALLOC_SIZE,
+        device, script_is("total") ? CL_DEVICE_GLOBAL_MEM_SIZE : CL_DEVICE_MAX_MEM_ALLOC_SIZE,
         sizeof value, &value, NULL);
-    told_value(status, "%" PRIu64, value);
+    script_value(status, "%" PRIu64, value);
 }
 
 static void do_free(void) {
@@ -308,18 +309,18 @@ static void do_free(void) {
     cl_int status =
         CL(clGetDeviceInfo)(device, CL_DEVICE_GLOBAL_FREE_MEMORY_AMD, sizeof kib, kib, NULL);
     snprintf(more, sizeof more, "%zu %zu", kib[0], kib[1]);
-    told_value(status, "%s", more);
+    script_value(status, "%s", more);
 }
 
 static void do_pid(void) {
-    told_value(CL_SUCCESS, "%" PRIu64, (uint64_t)getpid());
+    script_value(CL_SUCCESS, "%" PRIu64, (uint64_t)getpid());
 }
 
 static void do_exit(void) {
-    exit((int)told_number(1));
+    exit((int)script_number(1));
 }
 
-static const struct told_verb verbs[] = {
+static const struct script_verb verbs[] = {
     {"context", do_context},
     {"contexttype", do_context},
     {"contextlast", do_context},
@@ -370,6 +371,6 @@ int main(int argc, char **argv) {
     last = devices[count - 1];
     printf("ready\n");
     fflush(stdout);
-    told_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
+    script_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
     return 0;
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// How clprog comes to OpenCL's functions: HOW_LINK (linked), HOW_DLSYM (looked up) or HOW_EXTENSION
-// (asked of OpenCL itself, where it answers, else looked up).
+// How clprog finds OpenCL's functions: HOW_LINK (linked), HOW_DLSYM (looked up), or HOW_EXTENSION
+// (by clGetExtensionFunctionAddress if that has the function, else looked up).
 #ifndef CLPROG_H
 #define CLPROG_H
 
@@ -10,7 +10,7 @@
 #include <CL/cl.h>
 #include <CL/cl_ext.h>
 
-// The function of this name, by the way that was compiled in.
+// Returns the function of this name, found in the way that was compiled in.
 void *cl_function(const char *name);
 
 #ifdef HOW_LINK

@@ -8,10 +8,10 @@
 //   find X gpa      finds cuGetProcAddress by dlsym, and all others by cuGetProcAddress
 //   init X          cuInit
 //   context X       makes a context on device 0
-//   alloc X BYTES   takes memory; free X gives the latest piece back
+//   alloc X BYTES   allocates memory; free X frees the latest block
 //   room X          cuMemGetInfo: "room X ok TOTAL"
 //   close X
-//   link            takes memory through copieslink.so, a plug-in that is linked with -lcuda
+//   link            allocates memory through copieslink.so, a plug-in that is linked with -lcuda
 //   nvml X PATH     opens and initialises an NVML: "nvml X ok TOTAL", the memory of device 0
 //   pid             "pid ok PID"
 #include <dlfcn.h>

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A plug-in that is linked with -lcuda. copies.c opens it, and takes memory by link_alloc.
+// A plug-in that is linked with -lcuda. copies.c opens it, and allocates memory by link_alloc.
 #include <stddef.h>
 #include <stdint.h>
 

@@ -1,30 +1,31 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaprog: an ordinary program that uses the CUDA driver API as it is told to.
+// cudaprog: an ordinary program that uses the CUDA driver API, and executes commands.
 //
 //   cudaprog-dlsym  finds the driver by dlopen and dlsym      [--device N] [--context none|
 //   cudaprog-link   is linked against libcuda                  create|primary|runtime] [COMMAND…]
 //   cudaprog-gpa    has everything from cuGetProcAddress_v2
 //
-// Commands come from the arguments (each one may hold several, separated by ;) or, without
-// arguments or with -, from stdin, one a line. Each answers with exactly one line on stdout,
-// flushed: its first word, its first argument if it has one, then "ok" and results, or "err N"
-// with the driver's code. The end of the commands ends the program, with status 0. What is not
-// understood prints "what?" and ends it with status 2. Sizes: 1024, 4K, 1M, 2G. Streams: a name,
-// or 0 (default), 1 (legacy), 2 (per thread).
+// Commands come from the arguments (each may hold several, separated by ;). Without arguments, or
+// with -, they come from stdin, one in a line. Each command answers with exactly one line on
+// stdout, flushed: its first word, its first argument if it has one, then "ok" and results, or "err
+// N" with the driver's code. After the last command the program ends with status 0. If a command
+// cannot be understood, the program prints "what?" and ends with status 2. Sizes: 1024, 4K, 1M, 2G.
+// Streams: a name, or 0 (default), 1 (legacy), 2 (per thread).
 //
-// Before the first command: cuInit, and a context on --device (default 0; --context create is the
-// default, none makes none), which prints "ready", or "init err N" and ends with status 1.
+// Before the first command the program calls cuInit and makes a context on --device (default 0).
+// --context create is the default, and none makes no context. Then it prints "ready", or "init err
+// N" and ends with status 1.
 //
-// The commands are described where they are: cudaprog_memory.c and its neighbours. Here:
+// cudaprog_memory.c and the other cudaprog_*.c describe their commands. The commands here:
 //
 //   pid                          "pid ok 1234"
 //   init                         cuInit and a context again: in a forked child
-//   fork … join                  a child runs what is between them; the parent then
+//   fork … join                  a child runs the commands between them; the parent then
 //                                prints "fork ok STATUS". Not nested.
-//   exec PROGRAM [ARGUMENT…]     becomes another program
+//   exec PROGRAM [ARGUMENT…]     executes another program in the process
 //   closefds                     closes all descriptors above 2
-//   noroom BYTES                 so much address space more, and no further: RLIMIT_AS
-//   setuid                       setuid to itself, which libc has all threads do
+//   noroom BYTES                 limits the address space to BYTES more than now: RLIMIT_AS
+//   setuid                       setuid to its own user, which libc makes all threads do
 //   reload                       dlclose, dlopen and look up again (dlsym, gpa)
 //   sleep MS; hold               hold: waits for the end of stdin
 //   print TEXT; exit STATUS; kill SIGNAL
@@ -265,7 +266,7 @@ static void run_line(char *line, bool from_stdin) {
     char *rest = NULL;
     for (char *one = strtok_r(line, ";", &rest); one; one = strtok_r(NULL, ";", &rest))
         run(one);
-    // The child reads on from the same stdin, up to its join.
+    // The child continues to read the same stdin, up to its join.
     if (skipping && from_stdin)
         join_child();
 }
@@ -309,7 +310,7 @@ int main(int argc, char **argv) {
         return 0;
     }
     static char line[4096];
-    setvbuf(stdin, NULL, _IONBF, 0); // a forked child takes no more than its own lines
+    setvbuf(stdin, NULL, _IONBF, 0); // a forked child reads only its own lines
     while (fgets(line, sizeof line, stdin))
         run_line(line, true);
     return 0;

@@ -1,24 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaprog's commands for contexts, and green ones:
+// cudaprog's commands for contexts and green contexts:
 //
-//   context NAME [DEVICE]        cuCtxCreate_v2, current from now on
-//   contextv1, contextv3, contextv4   the same by the other versions of cuCtxCreate
+//   context NAME [DEVICE]        cuCtxCreate_v2; the context becomes current
+//   contextv1, contextv3, contextv4   the other versions of cuCtxCreate
 //   contextgl NAME [DEVICE]      cuGLCtxCreate_v2;   contextglv1: cuGLCtxCreate
-//   contextvdpau NAME [DEVICE]   cuVDPAUCtxCreate_v2, with a VDPAU of the program's
-//                                own;   contextvdpauv1: cuVDPAUCtxCreate
-//   attach NAME; detach NAME     cuCtxAttach of the current one, cuCtxDetach
+//   contextvdpau NAME [DEVICE]   cuVDPAUCtxCreate_v2, with a VDPAU of the program;
+//                                contextvdpauv1: cuVDPAUCtxCreate
+//   attach NAME; detach NAME     cuCtxAttach of the current context, cuCtxDetach
 //   push NAME; pop NEW           cuCtxPushCurrent_v2, cuCtxPopCurrent_v2;
 //                                pushv1, popv1: the first versions
-//   runtime NAME [DEVICE]        the primary one by the driver's private table, as the
-//                                CUDA runtime gets it; made current; unseen: that alone
+//   runtime NAME [DEVICE]        gets the primary context by the driver's private table, as the
+//   CUDA
+//                                runtime does, and makes it current; unseen: only gets it
 //   green NAME [DEVICE]          cuGreenCtxCreate;   greendestroy NAME
 //   greencontext NEW GREEN       cuCtxFromGreenCtx;  greenstream NEW GREEN
-//   primary NAME [DEVICE]        cuDevicePrimaryCtxRetain, made current
+//   primary NAME [DEVICE]        cuDevicePrimaryCtxRetain; the context becomes current
 //   use NAME                     cuCtxSetCurrent;   use 0: none
 //   destroy NAME                 cuCtxDestroy_v2;   destroyv1: cuCtxDestroy
-//   release DEVICE; reset DEVICE the primary context's;   releasev1, resetv1
-//   atend NAME                   has it released when it ends, from inside the driver, as
-//                                the CUDA runtime's own state
+//   release DEVICE; reset DEVICE of the primary context;   releasev1, resetv1
+//   atend NAME                   releases the context at its end, from inside the driver, as the
+//                                CUDA runtime's own state does
 #include "cudaprog.h"
 
 #include <string.h>
@@ -40,7 +41,7 @@ static CUresult runtime(CUcontext *context) {
     return r;
 }
 
-// All that the driver is to have from a VDPAU: that it knows its one device.
+// Functions that the driver needs from a VDPAU: the VDPAU knows its one device.
 enum { VDPAU_DEVICE = 7, VDPAU_INVALID_HANDLE = 3 };
 
 static int vdpau(uint32_t of, uint32_t function, void **pointer) {

@@ -1,25 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
 // cudaprog's commands for memory of other processes:
 //
-//   createshared NAME SIZE       cuMemCreate of what can be exported by a descriptor
-//   createfabric NAME SIZE       and by a handle of bytes, which a driver permits where there is a
-//   channel for it exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
-//   importfd NEW PID FD          cuMemImportFromShareableHandle of another process's
-//   exportfabric NAME            the same by a handle of bytes: "exportfabric a ok
-//   0123…" importfabric NEW HANDLE ipcget NAME                  cuIpcGetMemHandle:
-//   "ipcget a ok 0123…", in hex digits ipcopen NEW HANDLE cuIpcOpenMemHandle_v2;
-//   ipcopenv1: cuIpcOpenMemHandle ipcclose NAME                cuIpcCloseMemHandle
+//   createshared NAME SIZE       cuMemCreate of memory that can be exported as a descriptor
+//   createfabric NAME SIZE       cuMemCreate of memory that can be exported as a fabric handle,
+//                                if the machine has a channel for it
+//   exportfd NAME                cuMemExportToShareableHandle: "exportfd a ok 7"
+//   importfd NEW PID FD          cuMemImportFromShareableHandle of another process's descriptor
+//   exportfabric NAME            export as a fabric handle: "exportfabric a ok 0123…"
+//   importfabric NEW HANDLE      import of a fabric handle
+//   ipcget NAME                  cuIpcGetMemHandle: "ipcget a ok 0123…", in hex digits
+//   ipcopen NEW HANDLE           cuIpcOpenMemHandle_v2;   ipcopenv1: cuIpcOpenMemHandle
+//   ipcclose NAME                cuIpcCloseMemHandle
 //   external NEW PID FD SIZE     cuImportExternalMemory of another process's descriptor
 //   externalmap NEW NAME SIZE    cuExternalMemoryGetMappedBuffer
 //   externalarray NEW NAME OFFSET WIDTH HEIGHT DEPTH FORMAT CHANNELS FLAGS LEVELS
 //                                cuExternalMemoryGetMappedMipmappedArray
 //   externaldestroy NAME         cuDestroyExternalMemory
-//   semaphore NAME               cuImportExternalSemaphore of a descriptor of no use
+//   semaphore NAME               cuImportExternalSemaphore of a descriptor that is not a semaphore
 //   semsignal NAME STREAM; semwait NAME STREAM; semdestroy NAME
 //   poolexport NAME              cuMemPoolExportToShareableHandle: "poolexport a ok 7"
-//   poolimport NEW PID FD        cuMemPoolImportFromShareableHandle of another
-//   process's ptrexport NAME               cuMemPoolExportPointer: "ptrexport a ok
-//   0123…" ptrimport NEW POOL DATA      cuMemPoolImportPointer
+//   poolimport NEW PID FD        cuMemPoolImportFromShareableHandle of another process's descriptor
+//   ptrexport NAME               cuMemPoolExportPointer: "ptrexport a ok 0123…"
+//   ptrimport NEW POOL DATA      cuMemPoolImportPointer
 #include "cudaprog.h"
 
 #include <fcntl.h>
@@ -37,8 +39,8 @@ static void do_exportfd(const struct command *c) {
     answer(c, r, more);
 }
 
-// A descriptor of another process's, as one of our own. By /proc it would be opened anew, which
-// NVIDIA's driver does not take.
+// Copies a descriptor of another process to this process. Opening it in /proc would make a new open
+// file, which NVIDIA's driver does not accept.
 static int take_descriptor(const struct command *c) {
     int process = (int)syscall(SYS_pidfd_open, (pid_t)number(c, 2), 0);
     int fd = (int)syscall(SYS_pidfd_getfd, process, (int)number(c, 3), 0);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaprog's commands for virtual memory management, and what it backs:
+// cudaprog's commands for virtual memory management, and for arrays and multicast objects that it
+// backs:
 //
 //   create NAME SIZE [DEVICE]    cuMemCreate;   createhost NAME SIZE [PLACE]: in
 //                                host memory, a CUmemLocationType (2)

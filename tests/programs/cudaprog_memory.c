@@ -15,15 +15,15 @@
 //   write NAME BYTE; read NAME   cuMemsetD8, cuMemcpyDtoH: "read a ok 7"
 //   fill NAME SIZE               as many blocks as there are to be had, called NAME.0,
 //                                NAME.1…: "fill a ok 16 err 2"
-//   many NAME COUNT SIZE         so many blocks; stops at the first failure
-//   freemany NAME                frees what fill or many got: "freemany a ok 16"
+//   many NAME COUNT SIZE         COUNT blocks; stops at the first failure
+//   freemany NAME                frees the blocks of fill or many: "freemany a ok 16"
 //   pairs COUNT SIZE             alloc and free in turn: "pairs ok 1000000 31.5"
 //                                (nanoseconds a pair)
 //   asyncpairs COUNT SIZE STREAM…  allocasync and freeasync in turn, on each of the
 //                                streams in turn: "asyncpairs ok 100"
 //   host NAME SIZE               cuMemAllocHost_v2;   hostv1: cuMemAllocHost
 //   hostflags NAME SIZE          cuMemHostAlloc
-//   register NAME SIZE           cuMemHostRegister_v2 of memory of the program's own;
+//   register NAME SIZE           cuMemHostRegister_v2 of the program's own memory;
 //                                registerv1: cuMemHostRegister
 //   freehost NAME                cuMemFreeHost (by name, also after it was freed)
 //   unregister NAME              cuMemHostUnregister
@@ -235,7 +235,7 @@ static CUresult lock_host(const struct command *c, void **at) {
         return CU(cuMemAllocHost)(at, (unsigned int)size);
     if (strcmp(what, "hostflags") == 0)
         return CU(cuMemHostAlloc)(at, size, 1);
-    *at = malloc(size); // small ones: what is registered stays allocated
+    *at = malloc(size); // small blocks: registered memory stays allocated
     return strcmp(what, "register") == 0 ? CU(cuMemHostRegister_v2)(*at, size, 0)
                                          : CU(cuMemHostRegister)(*at, size, 0);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaprog's commands for where memory is, and who may use it:
+// cudaprog's commands for the location of memory, and for access to it:
 //
 //   advise NAME ADVICE DEVICE    cuMemAdvise, by its number; −1: the host;
 //                                advisev2: cuMemAdvise_v2

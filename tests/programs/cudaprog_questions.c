@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// cudaprog's commands for what CUDA and NVML say of devices:
+// cudaprog's commands for the answers of CUDA and NVML about devices:
 //
 //   info                         cuMemGetInfo_v2: "info ok FREE TOTAL"; infov1: …Info
-//   infos COUNT                  so many cuMemGetInfo_v2 in turn: "infos ok 1000000 31.5", the
+//   infos COUNT                  COUNT times cuMemGetInfo_v2: "infos ok 1000000 31.5", the
 //                                nanoseconds each; nvmlinfos: nvmlDeviceGetMemoryInfo
 //   infothreads T COUNT SIZE     COUNT rounds in which T threads alloc and free, while one asks,
 //                                and in the end hold SIZE bytes each, and none; what is free must
@@ -66,7 +66,7 @@ struct asker {
     CUcontext context;
     uint64_t rounds, size;
     pthread_barrier_t met;
-    atomic_size_t busy; // threads that still alloc and free
+    atomic_size_t busy; // number of threads that still allocate and free
 };
 
 #define TURNS 50
@@ -82,10 +82,10 @@ static void *alloc_and_free(void *arg) {
             r = r ? r : CU(cuMemAlloc_v2)(&p, a->size);
         }
         atomic_fetch_sub(&a->busy, 1);
-        pthread_barrier_wait(&a->met); // each holds one block, which is looked at
+        pthread_barrier_wait(&a->met); // each thread holds one block now
         pthread_barrier_wait(&a->met);
         r = r ? r : CU(cuMemFree_v2)(p);
-        pthread_barrier_wait(&a->met); // and now none
+        pthread_barrier_wait(&a->met); // no thread holds a block now
         pthread_barrier_wait(&a->met);
     }
     return (void *)(intptr_t)r;

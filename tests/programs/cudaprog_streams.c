@@ -4,17 +4,17 @@
 //   stream NAME [PRIORITY]       cuStreamCreate, or …WithPriority
 //   streamdestroy NAME           (by name, also after it was destroyed);
 //                                streamdestroyv1: cuStreamDestroy
-//   streammany NAME COUNT        so many; stops at the first failure
+//   streammany NAME COUNT        COUNT streams; stops at the first failure
 //   streamunknown HANDLE         cuStreamDestroy_v2 of a number
 //   sync STREAM; query STREAM    "query s err 600" while it is busy
-//   syncptsz STREAM; syncevent STREAM; syncall   the same by …_ptsz, by an event, and
-//                                cuCtxSynchronize; syncof CONTEXT: its _v2
-//   gate STREAM                  holds the stream up until "open" (all gates at once)
-//   delay STREAM MS              holds it up for a time
+//   syncptsz STREAM; syncevent STREAM; syncall   the entry point …_ptsz, an event, and
+//                                cuCtxSynchronize; syncof CONTEXT: cuCtxSynchronize_v2
+//   gate STREAM                  blocks the stream until "open" (opens all gates)
+//   delay STREAM MS              blocks the stream for a time
 //   capture STREAM [MODE]        cuStreamBeginCapture_v2
 //   endcapture STREAM [GRAPH]
 //   captureto STREAM GRAPH       cuStreamBeginCaptureToGraph;   capturetoptsz
-//   capturing STREAM             "capturing s ok 1", or 2 when it was broken
+//   capturing STREAM             "capturing s ok 1", or 2 if the capture is invalid
 #include "cudaprog.h"
 
 #include <pthread.h>

@@ -38,7 +38,7 @@ struct stress {
     CUcontext context;
     uint64_t count, size, seed, granted, refused;
     CUresult failed;
-    pthread_barrier_t *met; // of threads that hold what they have until all are done
+    pthread_barrier_t *met; // meeting point of threads that hold their blocks until all are done
 };
 
 static uint64_t random_next(uint64_t *seed) {
@@ -50,7 +50,8 @@ static uint64_t random_next(uint64_t *seed) {
 
 #define KEPT 64
 
-// Each order of magnitude from 256 bytes up to the size asked for is as likely.
+// Returns a random size: each order of magnitude from 256 bytes up to the given size is equally
+// likely.
 static size_t random_size(struct stress *s) {
     uint64_t most = s->size >> random_next(&s->seed) % 23;
     return most <= 256 ? (size_t)256 : (size_t)(256 + random_next(&s->seed) % (most - 255));
@@ -129,7 +130,7 @@ struct slots {
     bool mapped[SLOTS];
 };
 
-// The mapping alone keeps what is mapped.
+// Maps memory, and releases its handle: from then on only the mapping keeps the memory.
 static CUresult map_one(CUdeviceptr p) {
     const int properties[8] = {1, 0, 1, device};
     uint64_t handle;
@@ -141,7 +142,7 @@ static CUresult map_one(CUdeviceptr p) {
     return r ? r : released;
 }
 
-// It comes back from the mapping, and is kept by its handle for a moment.
+// Gets the handle back from the mapping, unmaps, and releases the handle.
 static CUresult unmap_one(CUdeviceptr p) {
     uint64_t handle;
     CUresult r = CU(cuMemRetainAllocationHandle)(&handle, (void *)(uintptr_t)(p + 1));
@@ -197,7 +198,8 @@ struct taker {
     pthread_t thread;
     CUcontext context;
     _Atomic unsigned *busy;
-    CUresult failed; // as the context had ended: the rest has gone with it
+    CUresult failed; // first failure because the context had ended; the thread's objects have ended
+                     // with it
 };
 
 static CUresult take_some(void) {
@@ -238,7 +240,8 @@ static CUresult end_context(CUcontext context, bool primary) {
     return r ? r : CU(cuDevicePrimaryCtxRelease_v2)(device);
 }
 
-// 201 and 709: there is none, and it has ended. 400: nor has it the stream that was just made.
+// Accepts the codes of calls in an ended context: 201 and 709 (no context, or it has ended) and 400
+// (the stream that was just made has ended).
 static CUresult end_round(unsigned n, bool primary) {
     enum { MOST = 16 };
     struct taker all[MOST] = {0};
@@ -274,7 +277,7 @@ struct retainer {
     pthread_t thread;
     pthread_barrier_t *met;
     bool green;
-    CUcontext context; // of together, as is bytes
+    CUcontext context; // context and bytes are for the command together
     size_t bytes;
     CUresult result, ended;
 };
@@ -380,7 +383,7 @@ static void do_retainpairs(const struct command *c) {
 
 #define STREAMS_KEPT 64
 
-// Threads outlive a command, so that what they have does.
+// Threads stay after a command, so that their streams stay.
 struct streamer {
     pthread_t thread;
     CUcontext context;

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Finds the driver's functions in the way that was compiled in (cudriver.h).
 #include "cudriver.h"
 
 #include <dlfcn.h>
@@ -17,13 +18,13 @@ void cu_close(void) {}
 struct cu_functions cu;
 static void *handle;
 
-// What this driver lacks says so when it is called: drivers from CUDA 11 on are to do.
+// Stands for a function that the driver lacks, and fails when it is called.
 static CUresult lacking(void) {
     enum { NOT_FOUND = 500 };
     return NOT_FOUND;
 }
 
-// POSIX promises the conversion from object to function pointers that ISO C lacks.
+// Converts an object pointer to a function pointer, which POSIX permits and ISO C does not.
 static void *or_lacking(void *found) {
     return found ? found : (void *)lacking;
 }

@@ -1,11 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The driver functions that the test programs call, and three ways to reach them.
-// Declarations of our own: the tests build where no CUDA toolkit is.
-//
-// Compile with one of
-//   -DHOW_LINK   the symbols, by linking with -lcuda
-//   -DHOW_DLSYM  dlopen("libcuda.so.1") and dlsym of the exact symbols
-//   -DHOW_GPA    dlsym of cuGetProcAddress_v2 alone, and everything else from it
+// The driver functions that the test programs call, and three ways to find them. The declarations
+// are our own, because the tests are built without a CUDA toolkit.
 #ifndef CUDRIVER_H
 #define CUDRIVER_H
 
@@ -33,7 +28,7 @@ struct cu_location {
     int type, id;
 };
 
-// Ranges of managed memory, and where they are to be.
+// Parameters: ranges of managed memory, and their locations.
 #define CU_RANGES CUdeviceptr *, size_t *, size_t
 #define CU_PLACES struct cu_location *, size_t *, size_t
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Asks NVML for memory and processes (cunvml.h), in each version of its functions.
 #include "cunvml.h"
 
 #include <stdio.h>
@@ -121,7 +122,7 @@ int nvml_memory(unsigned index, int v2, uint64_t answer[4]) {
     return r;
 }
 
-static unsigned mode; // of details
+static unsigned mode; // mode of the list of details
 
 static int details(device d, unsigned *count, void *list) {
     struct details all = {sizeof all | 1u << 24, mode, *count, list};
@@ -165,7 +166,7 @@ int nvml_processes(unsigned index, const char *kind, int version, unsigned room,
         size_t used = strlen(text);
         snprintf(text + used, size - used, " %u:%llu", p.pid, (unsigned long long)p.used);
     }
-    // What lies behind the list is the program's.
+    // NVML must not write behind the end of the list.
     if (r == 0 && list[*count * step] != 0xee)
         r = 9999;
     return r;

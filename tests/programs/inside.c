@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Keeps the count of inside.h in a file that is mapped by all processes.
 #include "inside.h"
 
 #include <fcntl.h>

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
-// How many are inside at once, by the count of those who come and go themselves, in a file that
-// processes share. Neither the library nor the daemon has a part in it.
+// Counts how many threads are inside a section at the same time, in a file that processes share.
+// The threads count themselves; neither the library nor the daemon takes part.
 #ifndef INSIDE_H
 #define INSIDE_H
 
-// 0, or -1 where the file cannot be had.
+// Opens the file of the count. Returns 0, or −1 if the file cannot be opened.
 int inside_open(const char *path);
 
 void inside_enter(void);
 void inside_leave(void);
 
-// The most that were ever inside.
+// Returns the largest number of threads that were inside at the same time.
 int inside_most(void);
 
 #endif

@@ -1,26 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// loader: a program that uses the dynamic loader in its less usual ways.
+// loader: a program that uses the dynamic loader in unusual ways.
 //
-//   loader semantics         looks functions up that are none of the driver's, from the program and
-//                            from its libraries, and prints what each lookup finds: the same
-//                            under a preload as without it
-//   loader own               calls and looks up functions that are called like the driver's
+//   loader semantics         looks functions up that are not the driver's, from the program and
+//   from
+//                            its libraries, and prints the result of each lookup: it must be equal
+//                            with and without a preload
+//   loader own               calls and looks up functions that have names of the driver's functions
 //                            (loader-own has them), without a driver and with one
-//   loader unload            loads and unloads the driver, and says where its functions are found
-//   loader drive NAME HOW    loads the driver by NAME and takes memory as it is told on stdin:
+//   loader unload            loads and unloads the driver, and prints where its functions are found
+//   loader drive NAME HOW    loads the driver by NAME, and allocates memory by commands on stdin.
+//                            HOW finds the functions:
 //                            plain        dlsym
-//                            version      dlvsym where the driver has versions, else dlsym
-//                            default      opens it RTLD_GLOBAL, RTLD_DEFAULT
+//                            version      dlvsym if the driver has versions, else dlsym
+//                            default      opens it RTLD_GLOBAL, then RTLD_DEFAULT
 //                            deep         dlsym in a library opened with RTLD_DEEPBIND
-//                            deepdefault  the same with RTLD_DEFAULT
+//                            deepdefault  RTLD_DEFAULT in a library opened with RTLD_DEEPBIND
 //                            namespace    the driver in a namespace of its own
-//                            mixed        a context by dlsym, memory as deep
-//                            oldest       as plain and version, by the loader functions that
-//                            programs
-//                                         built for an old glibc are bound to
-//                            again        opens libcuda.so.1 and libcuda.so before, and finds
+//                            mixed        the context as plain, memory as deep
+//                            oldest       as plain and version, by the functions of the loader that
+//                                         programs for an old glibc are bound to
+//                            again        opens libcuda.so.1 and libcuda.so first, and finds
 //                                         functions in each
-//              commands: "alloc BYTES" answers "alloc BYTES ok" or "err N"; "pid" answers its own
+//              commands: "alloc BYTES" answers "alloc BYTES ok" or "err N"; "pid" answers the PID
 #include "loader.h"
 
 #include <dlfcn.h>
@@ -40,7 +41,7 @@ static void show(const char *what, void *found) {
         printf("%s: %s\n", what, error ? error : "nothing, and no error");
 }
 
-// The library beside the program.
+// Opens a library in the program's folder.
 static void *library(const char *name, int flags) {
     char path[4096];
     ssize_t length = readlink("/proc/self/exe", path, sizeof path - 32);
@@ -99,7 +100,7 @@ static int semantics(void) {
 }
 
 #ifdef OWN
-// Exported by the program: found before anybody else's.
+// The program exports it, so every other lookup finds it first.
 int cuMemAlloc_v2(void);
 int cuMemAlloc_v2(void) {
     return 42;
@@ -109,7 +110,7 @@ static int own(void) {
     static const char *const names[] = {"cuMemAlloc_v2", "cuMemAllocPitch"};
     void *third = library("libloader3-own.so", RTLD_NOW);
     lookup_function *third_lookup = (lookup_function *)dlsym(third, "lookup3");
-    // Without a driver, nobody but these has functions of the names.
+    // Without a driver, only the libraries of the test have functions with these names.
     show("program, next", dlsym(RTLD_NEXT, names[0]));
     show("first, next", lookup1(RTLD_NEXT, names[0]));
     show("program, default the second", dlsym(RTLD_DEFAULT, names[1]));
@@ -177,7 +178,7 @@ static void *by_version(void *handle, const char *name) {
     return found ? found : dlsym(handle, name);
 }
 
-// What an object is bound to that was built when glibc was young.
+// Version of the symbols that programs for an old glibc are bound to.
 #ifdef __aarch64__
 #define OLDEST "GLIBC_2.17"
 #else
@@ -199,7 +200,7 @@ static void *deep_by_default(void *handle, const char *name) {
     return deep(RTLD_DEFAULT, name);
 }
 
-// Has the driver, by its usual names, known before it is opened by another.
+// Opens the driver by its usual names, before it is opened by another name.
 static bool open_before(void) {
     static const char *const names[] = {"libcuda.so.1", "libcuda.so"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {

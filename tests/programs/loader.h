@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What loaderlib.c has for loader.c.
+// Functions of loaderlib.c that loader.c calls.
 #ifndef LOADER_H
 #define LOADER_H
 

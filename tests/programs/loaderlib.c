@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// Three libraries that look functions up in their own ways, for loader.c. Each has -DWHO=1, 2
-// or 3: the first two are linked to the program in this order, the third is opened.
+// Three libraries for loader.c that look functions up in different ways. WHO is 1, 2 or 3: the
+// program is linked with libraries 1 and 2, in this order, and opens library 3.
 #include "loader.h"
 
 #include <dlfcn.h>
@@ -13,20 +13,21 @@
 #define JOIN(a, b) a##b
 #define NAME(prefix, who) JOIN(prefix, who)
 
-// All of them have these: which one is found depends on who asks and how.
+// All three libraries have these functions. Which copy is found depends on the caller and the kind
+// of lookup.
 int whose(void);
 int whose(void) {
     return WHO;
 }
 
-// It looks like the driver's, and is none of its.
+// Has a name like the driver's functions, but is not one.
 int cuWhose(void);
 int cuWhose(void) {
     return WHO;
 }
 
-// It is called like a function of the driver's that is caught. Not where the driver is to be
-// called: the libraries of a program come first.
+// Has the name of a function of the driver that the library wraps. It is left out if the driver
+// must be called, because a program's libraries come first in the search.
 #ifdef OWN
 int cuMemAllocPitch(void);
 int cuMemAllocPitch(void) {
@@ -53,8 +54,8 @@ int versioned_new(void) {
 }
 #endif
 
-// The answers are kept in a variable: a call in the last place would become a jump, and its
-// return address the caller's.
+// The answer is stored in a variable, because a call as the last statement would be compiled to a
+// jump; then the return address would be the caller's.
 void *NAME(lookup, WHO)(void *handle, const char *name) {
     void *volatile found = dlsym(handle, name);
     return found;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// lookups: how driver functions are found under the preload. Prints "WHAT ok" or "WHAT: why not".
-// A function counts as the wrapper when it lies in libgpuarb.so, as the driver's when in libcuda.
+// lookups: checks how driver functions are found under the preload. Prints "WHAT ok" or "WHAT: why
+// not". A function is the wrapper if it lies in libgpuarb.so, and the driver's if it lies in
+// libcuda.
 #include <dlfcn.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -21,7 +22,7 @@ static const char *home(void *p) {
                                                : info.dli_fname;
 }
 
-// The name of the function that p is exactly.
+// Returns the name of the function that begins exactly at p.
 static const char *exact(void *p) {
     Dl_info info;
     return p && dladdr(p, &info) && info.dli_sname && info.dli_saddr == p ? info.dli_sname : "-";
@@ -37,7 +38,7 @@ static void check(const char *what, void *p, const char *where, const char *name
 }
 
 int main(void) {
-    // Before there is a driver, nothing of it is to be found.
+    // Before a driver is loaded, none of its functions may be found.
     check("RTLD_DEFAULT without a driver", dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"), "nowhere", NULL);
     check("RTLD_NEXT without a driver", dlsym(RTLD_NEXT, "cuMemAlloc_v2"), "nowhere", NULL);
     const char *error = dlerror();

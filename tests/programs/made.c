@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libmade.so: a layer of OpenCL's and of Vulkan's that counts how often a program comes to its
-// drivers for a context or a logical device, and does nothing else. The file that MADE names has
-// the two counts, 8 bytes each, of all processes. It is what tests hold the library against, so
-// nothing of it is the library's.
+// libmade.so: a layer of OpenCL's and of Vulkan's loader. It counts the calls that reach the
+// drivers to make a context or a logical device, and does nothing else. The file that MADE names
+// has the two counts for all processes, 8 bytes each. The tests use it as an oracle, so it shares
+// no code with the library.
 #define CL_TARGET_OPENCL_VERSION 300
 #include <CL/cl_icd.h>
 #include <CL/cl_layer.h>
@@ -73,7 +73,7 @@ SEEN cl_int clInitLayer(cl_uint entries, const cl_icd_dispatch *target, cl_uint 
 static PFN_vkGetInstanceProcAddr next_of_instance;
 static PFN_vkGetDeviceProcAddr next_of_device;
 
-// The loader's list of links, of an instance or a device: the two structures begin alike.
+// Returns the loader's list of links, of an instance or a device: both structures begin alike.
 static VkLayerDeviceCreateInfo *link_in(const void *list, VkStructureType type) {
     for (const VkLayerDeviceCreateInfo *l = list; l; l = l->pNext)
         if (l->sType == type && l->function == VK_LAYER_LINK_INFO)

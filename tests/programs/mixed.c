@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-// mixed: a program that uses CUDA, OpenCL and Vulkan side by side, as it is told (told.h). It says
-// "ready" first. A status is that of the interface.
+// mixed: a program that uses CUDA, OpenCL and Vulkan side by side, and executes commands
+// (script.h). It prints "ready" first. A status is the error code of the interface.
 //
 //   cuda NAME SIZE; opencl NAME SIZE; vulkan NAME SIZE
-//                    a context, or a logical device, with so many bytes of memory (0: none)
-//   end NAME         its memory is freed, and it is destroyed
+//                    makes a context or a logical device, with a block of SIZE bytes (0: none)
+//   end NAME         frees its memory and destroys it
 //   rounds WHICH THREADS TIMES FILE
-//                    Each thread, so many times: makes objects, is in the count in FILE (inside.h)
-//                    from after the first is made until before the last is ended, and ends them.
-//                    WHICH: interfaces with / between them (one object, of the next one each time)
-//                    or + (one of each, from the next one on each time, and ended in another
-//                    order each time). "ok MOST"
-//   pid; kill SIGNAL; abort       PoCL returns from a handler of a SIGABRT that is merely sent
+//                    Each thread does TIMES rounds: it makes objects and ends them. It is in the
+//                    count in FILE (inside.h) from after the first is made until before the last is
+//                    ended. WHICH with / between interfaces: one object, of the next interface each
+//                    round. WHICH with +: one object of each interface, beginning with the next one
+//                    each round, and ended in a different order each round. "ok MOST"
+//   pid; kill SIGNAL; abort       PoCL returns from its handler if SIGABRT is only sent
 #include "mixed.h"
 
 #include <pthread.h>
@@ -24,33 +24,33 @@
 #include <unistd.h>
 
 #include "inside.h"
-#include "told.h"
+#include "script.h"
 
 static const struct interface *interface_named(const char *name) {
     for (size_t i = 0; i < INTERFACES; i++)
         if (strcmp(interfaces[i].name, name) == 0)
             return &interfaces[i];
-    told_misunderstood();
+    script_misunderstood();
 }
 
 static void do_make(void) {
-    struct object *o = told_named(1, sizeof *o, true);
-    *o = (struct object){.of = interface_named(told_text(0))};
-    told_answer(o->of->make(o, told_number(2)));
+    struct object *o = script_object(1, sizeof *o, true);
+    *o = (struct object){.of = interface_named(script_text(0))};
+    script_answer(o->of->make(o, script_number(2)));
 }
 
 static void do_end(void) {
-    struct object *o = told_named(1, sizeof *o, false);
-    told_answer(o->of->end(o));
+    struct object *o = script_object(1, sizeof *o, false);
+    script_answer(o->of->end(o));
 }
 
 // Rounds
 
-static const struct interface *which[INTERFACES]; // in turns
+static const struct interface *which[INTERFACES]; // interfaces of the command, used in turn
 static size_t n_which;
-static size_t at_once; // objects of a thread
+static size_t at_once; // number of objects that a thread has at once
 static uint64_t times;
-static _Atomic int failed; // the first status that was not good
+static _Atomic int failed; // first error
 
 static bool good(int status, const struct interface *of, const char *what) {
     int none = 0;
@@ -59,7 +59,7 @@ static bool good(int status, const struct interface *of, const char *what) {
     return status == 0;
 }
 
-// What failed to be made is not to be ended.
+// Makes a round's objects. Returns how many were made: only these must be ended.
 static size_t make_objects(struct object *objects, size_t from) {
     size_t made = 0;
     for (; made < at_once; made++) {
@@ -87,7 +87,7 @@ static void *come_and_go(void *arg) {
     for (uint64_t i = 0; i < times && atomic_load(&failed) == 0; i++) {
         struct object objects[INTERFACES];
         size_t made = make_objects(objects, thread + i);
-        nanosleep(&(struct timespec){0, 200000}, NULL); // so that others come meanwhile
+        nanosleep(&(struct timespec){0, 200000}, NULL); // gives other threads time to come
         end_objects(objects, made, thread + i / n_which);
     }
     return NULL;
@@ -100,7 +100,7 @@ static void read_which(const char *text) {
     n_which = 0;
     for (char *one = strtok_r(copy, "/+", &rest); one; one = strtok_r(NULL, "/+", &rest))
         if (n_which == INTERFACES)
-            told_misunderstood();
+            script_misunderstood();
         else
             which[n_which++] = interface_named(one);
     at_once = strchr(text, '+') ? n_which : 1;
@@ -108,32 +108,32 @@ static void read_which(const char *text) {
 
 static void do_rounds(void) {
     pthread_t threads[64];
-    uint64_t n = told_number(2);
-    read_which(told_text(1));
-    times = told_number(3);
-    if (n > 64 || inside_open(told_text(4)) != 0)
-        told_misunderstood();
+    uint64_t n = script_number(2);
+    read_which(script_text(1));
+    times = script_number(3);
+    if (n > 64 || inside_open(script_text(4)) != 0)
+        script_misunderstood();
     for (uint64_t i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, come_and_go, (void *)(uintptr_t)i) != 0)
             abort();
     for (uint64_t i = 0; i < n; i++)
         pthread_join(threads[i], NULL);
-    told_value(failed, "%d", inside_most());
+    script_value(failed, "%d", inside_most());
 }
 
 static void do_pid(void) {
-    told_value(0, "%d", (int)getpid());
+    script_value(0, "%d", (int)getpid());
 }
 
 static void do_kill(void) {
-    kill(getpid(), (int)told_number(1));
+    kill(getpid(), (int)script_number(1));
 }
 
 static void do_abort(void) {
     abort();
 }
 
-static const struct told_verb verbs[] = {
+static const struct script_verb verbs[] = {
     {"cuda", do_make},     {"opencl", do_make}, {"vulkan", do_make}, {"end", do_end},
     {"rounds", do_rounds}, {"pid", do_pid},     {"kill", do_kill},   {"abort", do_abort},
 };
@@ -141,6 +141,6 @@ static const struct told_verb verbs[] = {
 int main(int argc, char **argv) {
     printf("ready\n");
     fflush(stdout);
-    told_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
+    script_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
     return 0;
 }

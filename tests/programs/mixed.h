@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of mixed share: an object of any of the three interfaces, with memory of its own.
+// Shared by the files of mixed: an object of any of the three interfaces, with a block of memory.
 #ifndef MIXED_H
 #define MIXED_H
 
@@ -12,19 +12,19 @@ struct object;
 
 struct interface {
     const char *name;
-    // Makes an object with so many bytes, or none, and 0; or the interface's own status, and there
-    // is nothing of it.
+    // Makes an object with a block of bytes (0: none). Returns 0, or the interface's error; then
+    // there is no object.
     int (*make)(struct object *o, size_t bytes);
     int (*end)(struct object *o);
 };
 
 struct object {
     const struct interface *of;
-    void *handle;    // of a context, or of a logical device
+    void *handle;    // handle of a context or a logical device
     uint64_t memory; // 0: none
 };
 
-// CUDA, OpenCL, Vulkan; each is opened when it is first used.
+// CUDA, OpenCL, Vulkan. An interface is opened when it is first used.
 extern const struct interface interfaces[INTERFACES];
 
 #endif

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// An object of each interface, on the first device that it shows.
+// Makes and ends an object of each interface (mixed.h), on the interface's first device.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 #include <vulkan/vulkan.h>
@@ -10,7 +10,7 @@
 #include "cudriver.h"
 #include "mixed.h"
 
-// CUDA: a context, which is no thread's while it is not worked in
+// CUDA: a context, which is current in a thread only while the thread uses it
 
 static int cuda_status;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Stands in for the video decoder's library, of which GStreamer's plugin wants to see the functions
-// before it offers anything else that it can do with a GPU. There is no decoder: each of them
-// answers CUDA_ERROR_NOT_SUPPORTED.
+// Stands in for the video decoder's library. GStreamer's plug-in looks for its functions before it
+// offers any other use of a GPU. There is no decoder: each function returns
+// CUDA_ERROR_NOT_SUPPORTED.
 #define NOT_SUPPORTED(function)                                                                    \
     int function(void);                                                                            \
     int function(void) {                                                                           \

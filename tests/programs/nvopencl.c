@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// As NVIDIA's driver of OpenCL looks to who searches for CUDA's: it exports one of CUDA's
-// functions, and none of the others.
+// Stands in for NVIDIA's OpenCL driver, for programs that search for CUDA's driver: it exports one
+// of CUDA's functions, and no others.
 int cuGetExportTable(const void **table, const void *id);
 int cuGetExportTable(const void **table, const void *id) {
     (void)table;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// oddcuda: a libcuda.so.1 as gpuarb doctor may meet one. ODDCUDA says what is odd: `hang` (as it is
-// loaded), `crash` (as it is initialised), `fail` (it finds no driver in the kernel); else it is
-// newer than the library, and names for cuMemAlloc a version that nobody knows.
+// oddcuda: a broken libcuda.so.1 for gpuarb doctor. ODDCUDA chooses the fault: `hang` (when it is
+// loaded), `crash` (when it is initialised), `fail` (it finds no driver in the kernel). Without
+// ODDCUDA it is newer than the library, and returns an unknown version of cuMemAlloc.
 #include <signal.h>
 #include <stddef.h>
 #include <stdint.h>

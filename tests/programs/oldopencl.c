@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 // An OpenCL of version 1.2 on the first two devices of the simulated driver, as far as clprog needs
-// one: its platform cannot tell when a context ends, and crashes who asks it to, as a loader does
-// that calls through a table which ends before. It lacks what came later.
+// it. Its platform cannot report when a context ends. A program that asks for that crashes, as with
+// a loader that calls beyond the end of a shorter table. Functions of later versions are missing.
 //
-// With OLDOPENCL_TELLS it is of version 3.0 in that its contexts' ends are told. A context has the
-// handle of the one that ended last.
+// With OLDOPENCL_TELLS its version is 3.0, and it reports the ends of contexts. A new context has
+// the handle of the context that ended last.
 #define CL_TARGET_OPENCL_VERSION 120
 #define CL_USE_DEPRECATED_OPENCL_1_1_APIS
 #include <CL/cl.h>
@@ -23,7 +23,7 @@ struct _cl_context {
 struct _cl_mem {
     atomic_int references;
     cl_context context;
-    cl_mem whole; // what it is a part of
+    cl_mem whole; // buffer that it is a part of
     void(CL_CALLBACK *ended)(cl_mem, void *);
     void *arg;
 };
@@ -32,7 +32,7 @@ struct _cl_command_queue {
 };
 static int platform;
 static int devices[2];
-static _Atomic(cl_context) last; // that ended
+static _Atomic(cl_context) last; // the context that ended last
 
 #define EXPORT CL_API_ENTRY
 
@@ -174,7 +174,7 @@ EXPORT cl_mem CL_API_CALL clCreateBuffer(cl_context c, cl_mem_flags flags, size_
         abort();
     m->references = 1;
     m->context = c;
-    clRetainContext(c); // through the global scope: it is nobody's reference but its own
+    clRetainContext(c); // called through the global scope, as a driver's own reference
     if (status)
         *status = CL_SUCCESS;
     return m;

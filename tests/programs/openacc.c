@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program for GCC's own GPU runtime: libgomp, whose plugin for NVIDIA devices opens the driver by
-// itself. It says "ready", then answers commands on stdin, one line each:
-//   alloc NAME BYTES    ok, or none where the runtime has no memory
-//   copy NAME BYTES N   there and back in each of N queues: right, or wrong
+// A program for GCC's own GPU runtime: libgomp, whose plug-in for NVIDIA devices opens the driver
+// itself. It prints "ready", then answers commands on stdin, one in a line:
+//
+//   alloc NAME BYTES    ok, or none if the runtime has no memory
+//   copy NAME BYTES N   copies to the device and back in each of N queues: right, or wrong
 //   free NAME           ok
-//   memory              ok TOTAL FREE, as the runtime has them from the driver
+//   memory              ok TOTAL FREE, as the driver has told the runtime
 //   other NAME BYTES    alloc by OpenMP's interface, on device 1
 //   pid                 ok PID
 #include <openacc.h>
@@ -13,7 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// As <omp.h> has them, which is written for GCC alone.
+// Declarations of <omp.h>, which only GCC can compile.
 void *omp_target_alloc(size_t bytes, int device);
 void omp_target_free(void *at, int device);
 

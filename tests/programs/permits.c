@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// permits: threads that come and go on a device, and count for themselves how many are there.
+// permits: threads that take and return a device's slot, and count for themselves how many have
+// one.
 //
 // permits THREADS ROUNDS own|primary|shared FILE
 //
-// Each thread, so many rounds: makes a context (own), or retains and uses the primary one, or uses
-// one that the main thread has made and keeps (shared), enters
-// the count in FILE (which all processes that are given it share), takes and frees some memory,
-// leaves the count, and gives the context back. So nobody is in the count without a context. Prints
-// "permits ok MOST", the most that were ever inside at once, or "permits err N" with the driver's
-// code, and the call that failed on stderr.
+// In each round a thread makes a context (own), or retains and uses the primary context, or uses a
+// context that the main thread made and keeps (shared). It enters the count in FILE, which several
+// processes may share, allocates and frees some memory, leaves the count, and returns the context.
+// So every thread in the count has a context. Prints "permits ok MOST", the most that were ever
+// inside at the same time; or "permits err N" with the driver's code, and the failed call on
+// stderr.
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -22,7 +23,7 @@
 
 static int rounds;
 static bool primary;
-static CUcontext shared; // NULL: none is
+static CUcontext shared; // NULL: not in mode shared
 static _Atomic int failed;
 
 static bool good(CUresult r, const char *call) {
@@ -36,7 +37,7 @@ static bool work(void) {
     CUdeviceptr block;
     if (!good(CU(cuMemAlloc_v2)(&block, 65536), "cuMemAlloc"))
         return false;
-    nanosleep(&(struct timespec){0, 200000}, NULL); // so that others come meanwhile
+    nanosleep(&(struct timespec){0, 200000}, NULL); // gives other threads time to come
     return good(CU(cuMemFree_v2)(block), "cuMemFree");
 }
 

@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+// Runs a story, and has the functions that all stories use (processes.h).
 #include "processes.h"
 
 #include <errno.h>
@@ -19,7 +20,7 @@ void say(const char *format, ...) {
     int n = vsnprintf(line, sizeof line - 1, format, args);
     va_end(args);
     line[n++] = '\n';
-    // One write, and no buffer that a child could inherit.
+    // Writes at once: a buffer would be inherited by a child.
     if (write(1, line, (size_t)n) != n)
         _exit(3);
 }
@@ -30,7 +31,7 @@ void at(const char *where) {
     while (c != '\n') {
         ssize_t n = read(0, &c, 1);
         if (n == 0 || (n < 0 && errno != EINTR))
-            _exit(3); // nobody looks any more
+            _exit(3); // the test has ended
     }
 }
 
@@ -122,7 +123,7 @@ void crowd_give(const char *when) {
 }
 
 int main(int argc, char **argv) {
-    static const struct story *const all[] = {births, walls, threads, stops};
+    static const struct story *const all[] = {births, restrictions, threads, stops};
     if (argc < 2 || cu_open() != 0)
         return 1;
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++)

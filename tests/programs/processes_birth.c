@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Children, and processes that become others.
+// Stories of children, and of processes that execute other programs.
 #include "processes.h"
 
 #include <errno.h>
@@ -25,13 +25,13 @@ static int status_of(pid_t child) {
     return WIFEXITED(status) ? WEXITSTATUS(status) : 1000 + WTERMSIG(status);
 }
 
-// Past libc, so that no handler of pthread_atfork runs.
+// Forks past libc, so that no handler of pthread_atfork runs.
 static pid_t raw_fork(void) {
     return (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
 }
 
-// A child of a program that uses the GPU cannot: each call fails, and nothing of its parent's
-// moves.
+// Checks that a child of a program that uses the GPU cannot use it: each call fails, and the
+// parent's memory does not change.
 static void be_a_child(CUdeviceptr parents) {
     CUdeviceptr p = 0;
     CUstream s = NULL;
@@ -71,7 +71,7 @@ static void find_self(void) {
     must(n > 0, "readlink");
 }
 
-// What the others start: it has a GPU, and a lease of its own.
+// The program that other stories start: it uses the GPU, with a lease of its own.
 static int tell_brief(char **arguments) {
     CUdeviceptr p = 0;
     (void)arguments;
@@ -126,7 +126,7 @@ static int tell_became(char **arguments) {
     return 0;
 }
 
-// exec under the feet of threads that allocate.
+// Executes a program while other threads allocate.
 static int tell_exec(char **arguments) {
     CUdeviceptr kept = 0;
     (void)arguments;
@@ -152,9 +152,8 @@ static void pause_ms(long ms) {
     nanosleep(&t, NULL);
 }
 
-// As daemon(3) and most of those who write it themselves: nothing is open, not even stdin.
-// Whoever looks makes the files FOLDER/take and FOLDER/end, and finds what happened in
-// FOLDER/result when it is whole.
+// Becomes a daemon as daemon(3) does, and closes all descriptors, even stdin. The test makes the
+// files FOLDER/take and FOLDER/end, and reads the result from FOLDER/result.
 static void be_a_daemon(const char *folder) {
     CUdeviceptr p = 0, q = 0;
     must(chdir(folder) == 0, "chdir");
@@ -166,7 +165,7 @@ static void be_a_daemon(const char *folder) {
         r = CU(cuCtxCreate_v2)(&context, 0, 0);
     if (r == 0)
         r = CU(cuMemAlloc_v2)(&p, 5 * MIB);
-    close_all(); // once more, as those do that were given a list of what to do
+    close_all(); // closes everything a second time, as some daemons do
     while (access("take", F_OK) != 0)
         pause_ms(5);
     CUresult r2 = CU(cuMemAlloc_v2)(&q, 300 * MIB);
@@ -193,12 +192,12 @@ static int tell_daemon(char **arguments) {
     must(child >= 0, "fork");
     if (child > 0)
         _exit(0);
-    alarm(600); // in case that nobody ends it
+    alarm(600); // in case that the test does not end it
     be_a_daemon(arguments[0]);
     return 0;
 }
 
-// A program whose grandchild lives on when it and its child are dead, with the device open.
+// A program whose grandchild survives it and its child, with the device open.
 static int tell_heirs(char **arguments) {
     CUdeviceptr p = 0;
     int line[2];
@@ -212,14 +211,14 @@ static int tell_heirs(char **arguments) {
         if (heir == 0) {
             close(line[1]);
             while (read(0, &c, 1) > 0)
-                ; // until stdin ends
+                ; // waits until stdin ends
             _exit(0);
         }
         say("heir %d", (int)heir);
         _exit(0);
     }
     close(line[1]);
-    must(read(line[0], &c, 1) == 0, "read"); // the child and the grandchild have closed it
+    must(read(line[0], &c, 1) == 0, "read"); // the child and the grandchild have closed the pipe
     at("the heir is there");
     return 0;
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Threads that die, signals that come in between, and the ways in which a process ends.
+// Stories of threads that die, signals at any moment, and the ways in which a process ends.
 #include "processes.h"
 
 #include <dlfcn.h>
@@ -44,15 +44,14 @@ static void *waits_to_be_cancelled(void *arg) {
     return NULL;
 }
 
-// What must not be done in a handler, and is done by programs.
-// NOLINTBEGIN(bugprone-signal-handler)
+// A jump out of a signal handler: forbidden, but programs do it.
 static void leave(int number) {
     (void)number;
     pthread_exit(NULL);
 }
 // NOLINTEND(bugprone-signal-handler)
 
-// pthread_exit from a handler: out of whatever the thread is in.
+// Calls pthread_exit in a signal handler, and so leaves whatever call the thread was in.
 static void *ends_in_a_handler(void *arg) {
     take(arg);
     raise(SIGUSR2);
@@ -72,7 +71,7 @@ static void one_dies(struct mortal *m, int i) {
     must(pthread_join(thread, NULL) == 0, "pthread_join");
 }
 
-// More of them than there are places for threads in any table that is not made for it.
+// Lets more threads die than a fixed table of threads could hold.
 static int tell_die(char **arguments) {
     static struct mortal all[MORTALS];
     int failed = 0, not_freed = 0;
@@ -96,8 +95,8 @@ static int tell_die(char **arguments) {
     return 0;
 }
 
-// A thread that is gone in the middle of a call, with no word to anybody: what is done to a thread
-// by a debugger, or by a handler that ends it. What it asked for it may have got.
+// Ends the calling thread in the middle of a call, by the raw system call, as a debugger or a
+// handler might. The thread may have got what it asked for.
 static void vanish(int number) {
     (void)number;
     syscall(SYS_exit, 0); // NOLINT(bugprone-signal-handler)
@@ -116,8 +115,8 @@ static void *is_in_a_call(void *arg) {
     return NULL;
 }
 
-// The caller sees to it that the driver takes its time (SIMCUDA_ALLOC_DELAY_US): that is where the
-// thread is nearly all the time, outside of the driver's locks.
+// The test slows the driver down (SIMCUDA_ALLOC_DELAY_US), so that the thread is nearly always in
+// the delay, outside the driver's locks.
 static int tell_vanish(char **arguments) {
     struct mortal m;
     pthread_t thread;
@@ -139,8 +138,8 @@ static int tell_vanish(char **arguments) {
     return 0;
 }
 
-// A thread that is gone in the middle of a call that makes or ends the primary context: the others
-// need not wait for it. The caller has the driver take its time there.
+// A thread ends in the middle of a call that makes or ends the primary context. Other threads must
+// not wait for it. The test slows the driver down in that call.
 static void *is_in_a_turn(void *arg) {
     CUcontext context;
     (void)arg;
@@ -171,7 +170,7 @@ static int tell_turn(char **arguments) {
     return 0;
 }
 
-// As many thread-specific keys as there are, and libraries' static memory for threads used up.
+// Uses up all thread-specific keys, and the libraries' static memory for threads.
 static int tell_keys(char **arguments) {
     CUdeviceptr p = 0;
     CUstream s = NULL;
@@ -239,8 +238,8 @@ static void allocate_in_handler(int number) {
 }
 // NOLINTEND(bugprone-signal-handler)
 
-// A signal whose handler allocates. It is sent from "a signal comes" on, and may find the thread in
-// a call that has not come to the driver yet.
+// Receives a signal whose handler allocates. The test sends it after "a signal comes". It may
+// interrupt a call that has not reached the driver yet.
 static int tell_signal(char **arguments) {
     CUdeviceptr p = 0;
     (void)arguments;
@@ -259,7 +258,7 @@ static int tell_signal(char **arguments) {
     return 0;
 }
 
-// Signals everywhere, which end no system call of the shim's early.
+// Receives signals all the time. They must not end a system call of the library early.
 static atomic_int signals;
 
 static void count_signal(int number) {
@@ -269,7 +268,8 @@ static void count_signal(int number) {
 
 static int tell_timer(char **arguments) {
     struct itimerspec often = {{0, 300000}, {0, 300000}};
-    struct sigaction count = {.sa_handler = count_signal}; // without SA_RESTART
+    struct sigaction count = {
+        .sa_handler = count_signal}; // without SA_RESTART, so that system calls return EINTR
     timer_t timer;
     int failed = 0;
     (void)arguments;
@@ -328,7 +328,7 @@ static void *ends_last(void *arg) {
     exit(8);
 }
 
-// The process goes on when its first thread has ended. "before": it begins before that.
+// The process continues after its first thread has ended. "before": the thread begins before that.
 static void *goes_on(void *arg) {
     CUdeviceptr p = 0;
     pthread_join(*(pthread_t *)arg, NULL);
@@ -358,8 +358,8 @@ static int tell_outlived(char **arguments) {
     pthread_exit(NULL);
 }
 
-// The first thread ends with something that goes back when a thread has died, and another one needs
-// that: "waits", its place in the queue; "uses", its slot for what a third one made.
+// The first thread ends, and holds something that another thread needs: "waits", its place in the
+// queue; "uses", its slot on a context that a third thread made.
 static void *makes(void *arg) {
     begin();
     CU(cuCtxGetCurrent)(&shared);
@@ -405,7 +405,7 @@ static void busy_stream(void) {
     }
 }
 
-// With threads in calls and streams with work in flight.
+// Ends the process with threads in calls and work in its streams.
 static int tell_exit(char **arguments) {
     const char *how = arguments[0] ? arguments[0] : "exit";
     begin();

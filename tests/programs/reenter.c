@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A driver that calls functions of its own by their names: through the global scope, since it is
-// linked without -Bsymbolic; by a call, by a jump, and by dlsym. It has what one program needs, and
-// memory without end.
+// A driver that calls its own functions through the global scope, because it is linked without
+// -Bsymbolic: by a call, by a jump, and by dlsym. It has the functions that one program needs, and
+// endless memory.
 #include <dlfcn.h>
 #include <stddef.h>
 #include <string.h>
@@ -57,7 +57,7 @@ int cuMemAlloc(unsigned *at, unsigned bytes) {
     *at = (unsigned)found;
     return result;
 }
-// By the loader, as somebody who does not know where it is.
+// Calls by dlsym, as code that does not know its own library.
 int cuMemAllocAsync(unsigned long long *at, size_t bytes, void *stream) {
     unsigned low = 0;
     int (*older)(unsigned *, unsigned) =

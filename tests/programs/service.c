@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// A service as systemd's protocols have it: it takes its listening socket from LISTEN_FDS if
-// LISTEN_PID is its own, says on NOTIFY_SOCKET that it is ready, and keeps the watchdog from ending
-// it if WATCHDOG_PID is its own. It answers each connection with a line:
+// A service that follows systemd's protocols. It takes its listening socket from LISTEN_FDS if
+// LISTEN_PID is its own PID, reports on NOTIFY_SOCKET that it is ready, and resets the watchdog if
+// WATCHDOG_PID is its own PID. It answers each connection with a line:
 //
 //   pid PID ready yes|no watchdog yes|no pipe ignored|default
 //

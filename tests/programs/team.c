@@ -1,19 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// team: a program whose threads each do what they are told, while others wait.
+// team: a program whose threads each execute commands, while other threads wait.
 //
-// "ready", then commands from stdin, one a line: THREAD WORD [NAME] [NUMBER]. THREAD is a number
-// from 0 on; a thread is started when it is first named, with the context of thread 0. Each
-// command answers, when it is done and from its own thread, with one line: "THREAD WORD ok" or
-// "THREAD WORD err N" with the driver's code. Commands of one thread are done in turn. The end of
-// stdin ends the program at once, with status 0, whatever still waits.
+// It prints "ready", then reads commands from stdin, one in a line: THREAD WORD [NAME] [NUMBER].
+// THREAD is a number from 0 on; a thread is started when a command first names it, with the context
+// of thread 0. When a command is done, its thread prints a line: "THREAD WORD ok" or "THREAD WORD
+// err N" with the driver's code. Each thread does its commands in order. At the end of stdin the
+// program ends at once, with status 0, even if threads wait.
 //
-//   context NAME [DEVICE]  cuCtxCreate_v2, current from now on;  destroy NAME
-//   retain NAME [DEVICE]   cuDevicePrimaryCtxRetain, made current;  release DEVICE
+//   context NAME [DEVICE]  cuCtxCreate_v2; the context becomes current;  destroy NAME
+//   retain NAME [DEVICE]   cuDevicePrimaryCtxRetain; it becomes current;  release DEVICE
 //   use NAME               cuCtxSetCurrent
-//   push NAME; pop NAME    cuCtxPushCurrent_v2, cuCtxPopCurrent_v2; pushv1, popv1: the first
-//   versions alloc NAME BYTES       cuMemAlloc_v2;     free NAME     cuMemFree_v2 stream NAME
-//   cuStreamCreate;    streamdestroy NAME info                   cuMemGetInfo_v2 pid "THREAD pid ok
-//   PID" end                    the thread ends
+//   push NAME; pop NAME    cuCtxPushCurrent_v2, cuCtxPopCurrent_v2;
+//                          pushv1, popv1: the first versions
+//   alloc NAME BYTES       cuMemAlloc_v2;     free NAME     cuMemFree_v2
+//   stream NAME            cuStreamCreate;    streamdestroy NAME
+//   info                   cuMemGetInfo_v2
+//   pid                    "THREAD pid ok PID"
+//   end                    the thread ends
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdio.h>

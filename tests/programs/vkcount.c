@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// libvkcount.so: a Vulkan layer that counts the bytes of all memory that its driver has given out,
-// and does nothing else. The file that VKCOUNT names shows, in 16 bytes, what lives and the most
-// that ever lived. It is what tests hold the library's own count against, so nothing of it is the
-// library's. While the file that VKLOST names is there the device is lost: it gives no memory.
+// libvkcount.so: a Vulkan layer that counts the bytes of all memory that its driver has allocated,
+// and does nothing else. The file that VKCOUNT names has two numbers of 8 bytes: the bytes that
+// exist, and the most that ever existed. The tests use it as an oracle, so it shares no code with
+// the library. While the file that VKLOST names exists, the device is lost: allocations fail.
 #include <fcntl.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -30,7 +30,7 @@ static struct {
     VkDeviceMemory memory;
     uint64_t bytes;
 } blocks[BLOCKS];
-static size_t n_blocks; // there is none behind these
+static size_t n_blocks; // number of used blocks
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static PFN_vkGetInstanceProcAddr next_of_instance;
@@ -103,7 +103,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL allocate(VkDevice device, const VkMemoryAl
     return result;
 }
 
-// Forgets one block of a device, or all of them where memory is VK_NULL_HANDLE.
+// Forgets one block of a device, or all blocks if memory is VK_NULL_HANDLE.
 static void forget(VkDevice device, VkDeviceMemory memory) {
     for (size_t i = 0; i < n_blocks; i++)
         if (blocks[i].device == device && (!memory || blocks[i].memory == memory)) {
@@ -134,7 +134,7 @@ static VKAPI_ATTR void VKAPI_CALL destroy(VkDevice device, const VkAllocationCal
     next(device, callbacks);
 }
 
-// The loader's list of links, of an instance or a device.
+// Returns the loader's list of links, of an instance or a device.
 static VkLayerInstanceCreateInfo *instance_link(const VkInstanceCreateInfo *info) {
     VkLayerInstanceCreateInfo *l = (void *)info->pNext;
     while (l && (l->sType != VK_STRUCTURE_TYPE_LOADER_INSTANCE_CREATE_INFO ||
@@ -163,7 +163,7 @@ static VKAPI_ATTR VkResult VKAPI_CALL create_instance(const VkInstanceCreateInfo
     VkResult result = create(info, callbacks, instance);
     if (result != VK_SUCCESS)
         return result;
-    // Asked for later, the loader would lead to the chain's beginning.
+    // The function must be looked up now: later the loader would return the first layer's function.
     next_extensions = (PFN_vkEnumerateDeviceExtensionProperties)next_of_instance(
         *instance, "vkEnumerateDeviceExtensionProperties");
     next_memory_properties = (PFN_vkGetPhysicalDeviceMemoryProperties2)next_of_instance(

@@ -1,27 +1,27 @@
 // SPDX-License-Identifier: Apache-2.0
-// vkprog: a Vulkan program that does as it is told (told.h), on the first device that it is shown.
-// It says "ready" first. A status is a VkResult.
+// vkprog: a Vulkan program that executes commands (script.h) on its first device. It prints "ready"
+// first. A status is a VkResult.
 //
 //   instance NAME; end NAME          vkCreateInstance, vkDestroyInstance
 //   device NAME INSTANCE; drop NAME  vkCreateDevice, vkDestroyDevice
-//   devices INSTANCE THREADS TIMES   devices made and destroyed by threads at once
+//   devices INSTANCE THREADS TIMES   threads make and destroy devices at the same time
 //   alloc NAME DEVICE SIZE           vkAllocateMemory;  exportable: for import
-//   dedicated NAME DEVICE SIZE       memory for one buffer alone: "ok BYTES" as asked for
-//   image NAME DEVICE WIDTH HEIGHT   the same for one image of four bytes a pixel
-//   import NAME DEVICE MEMORY        the descriptor of MEMORY, exported and imported again
-//   host NAME DEVICE SIZE            the program's own memory, imported
-//   touch NAME                       map it, write to every byte, unmap it
-//   free NAME; nothing DEVICE        vkFreeMemory, of what was allocated and of nothing
-//   storm DEVICE THREADS TIMES       memory allocated and freed by threads at once, 1 to 64 KiB
+//   dedicated NAME DEVICE SIZE       memory for one buffer: "ok BYTES", the size of the request
+//   image NAME DEVICE WIDTH HEIGHT   memory for one image of four bytes a pixel: "ok BYTES"
+//   import NAME DEVICE MEMORY        exports the descriptor of MEMORY, and imports it again
+//   host NAME DEVICE SIZE            imports the program's own memory
+//   touch NAME                       maps it, writes to every byte, unmaps it
+//   free NAME; nothing DEVICE        vkFreeMemory, of a block and of VK_NULL_HANDLE
+//   storm DEVICE THREADS TIMES       threads allocate and free blocks of 1 to 64 KiB
 //   heaps INSTANCE                   "ok SIZE", of each heap that is local to the device; heaps2:
 //                                    vkGetPhysicalDeviceMemoryProperties2
 //   budget INSTANCE                  VK_EXT_memory_budget of the first heap: "ok BUDGET USAGE"
 //   largest INSTANCE                 maxMemoryAllocationSize
-//   whose DEVICE FUNCTION            the library that vkGetDeviceProcAddr leads to: "ok libx.so"
-//   dispatch DEVICE TIMES            a shader that does nothing, submitted one by one
+//   whose DEVICE FUNCTION            library of the function of vkGetDeviceProcAddr: "ok libx.so"
+//   dispatch DEVICE TIMES            submits an empty shader TIMES times, one by one
 //   forked NAME                      a forked child frees it, and ends
-//   child DEVICE SIZE                a forked child allocates, and says what came of it
-//   context NAME; buffer NAME CONTEXT SIZE; release NAME     the same process by OpenCL
+//   child DEVICE SIZE                a forked child allocates, and prints the result
+//   context NAME; buffer NAME CONTEXT SIZE; release NAME     OpenCL in the same process
 //   pid; exit STATUS
 #include "vkprog.h"
 
@@ -35,7 +35,7 @@
 #include <unistd.h>
 
 static void do_instance(void) {
-    struct instance *i = told_named(1, sizeof *i, true);
+    struct instance *i = script_object(1, sizeof *i, true);
     VkApplicationInfo application = {.sType = VK_STRUCTURE_TYPE_APPLICATION_INFO,
                                      .pApplicationName = "vkprog",
                                      .apiVersion = VK_API_VERSION_1_1};
@@ -48,13 +48,13 @@ static void do_instance(void) {
         if (result == VK_INCOMPLETE)
             result = VK_SUCCESS;
     }
-    told_answer(result);
+    script_answer(result);
 }
 
 static void do_end(void) {
     struct instance *i = instance_named(1);
     VK_OF(i, vkDestroyInstance)(i->handle, NULL);
-    told_answer(VK_SUCCESS);
+    script_answer(VK_SUCCESS);
 }
 
 static bool has_extension(const struct instance *i, const char *name) {
@@ -88,15 +88,15 @@ static VkResult create_device(struct instance *i, VkDevice *device) {
 }
 
 static void do_device(void) {
-    struct device *d = told_named(1, sizeof *d, true);
+    struct device *d = script_object(1, sizeof *d, true);
     d->of = instance_named(2);
-    told_answer(create_device(d->of, &d->handle));
+    script_answer(create_device(d->of, &d->handle));
 }
 
 static void do_drop(void) {
     const struct device *d = device_named(1);
     VK_AT(d, vkDestroyDevice)(d->handle, NULL);
-    told_answer(VK_SUCCESS);
+    script_answer(VK_SUCCESS);
 }
 
 static uint64_t times;
@@ -113,28 +113,28 @@ static void *make_devices(void *arg) {
 
 static void do_devices(void) {
     pthread_t threads[64];
-    uint64_t n = told_number(2);
+    uint64_t n = script_number(2);
     VkResult result = VK_SUCCESS;
-    times = told_number(3);
+    times = script_number(3);
     if (n > 64)
-        told_misunderstood();
+        script_misunderstood();
     for (uint64_t i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, make_devices, instance_named(1)) != 0)
-            told_misunderstood();
+            script_misunderstood();
     for (uint64_t i = 0; i < n; i++) {
         void *failed = NULL;
         pthread_join(threads[i], &failed);
         if (failed)
             result = VK_ERROR_INITIALIZATION_FAILED;
     }
-    told_answer(result);
+    script_answer(result);
 }
 
-// What is told of memory
+// Memory sizes
 
 static void memory_properties(const struct instance *i, VkPhysicalDeviceMemoryProperties2 *p) {
     p->sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_MEMORY_PROPERTIES_2;
-    if (told_is("heaps"))
+    if (script_is("heaps"))
         VK_OF(i, vkGetPhysicalDeviceMemoryProperties)(i->card, &p->memoryProperties);
     else
         VK_OF(i, vkGetPhysicalDeviceMemoryProperties2)(i->card, p);
@@ -151,7 +151,7 @@ static void do_heaps(void) {
             snprintf(sizes + length, sizeof sizes - length, "%s%" PRIu64, length ? " " : "",
                      heap.size);
     }
-    told_value(VK_SUCCESS, "%s", sizes);
+    script_value(VK_SUCCESS, "%s", sizes);
 }
 
 static void do_budget(void) {
@@ -163,7 +163,7 @@ static void do_budget(void) {
                           ? VK_SUCCESS
                           : VK_ERROR_EXTENSION_NOT_PRESENT;
     memory_properties(i, &p);
-    told_value(result, "%" PRIu64 " %" PRIu64, budget.heapBudget[0], budget.heapUsage[0]);
+    script_value(result, "%" PRIu64 " %" PRIu64, budget.heapBudget[0], budget.heapUsage[0]);
 }
 
 static void do_largest(void) {
@@ -173,18 +173,18 @@ static void do_largest(void) {
     VkPhysicalDeviceProperties2 p = {.sType = VK_STRUCTURE_TYPE_PHYSICAL_DEVICE_PROPERTIES_2,
                                      .pNext = &most};
     VK_OF(i, vkGetPhysicalDeviceProperties2)(i->card, &p);
-    told_value(VK_SUCCESS, "%" PRIu64, most.maxMemoryAllocationSize);
+    script_value(VK_SUCCESS, "%" PRIu64, most.maxMemoryAllocationSize);
 }
 
-// The rest
+// Other commands
 
 static void do_whose(void) {
     const struct device *d = device_named(1);
-    PFN_vkVoidFunction found = VK_AT(d, vkGetDeviceProcAddr)(d->handle, told_text(2));
+    PFN_vkVoidFunction found = VK_AT(d, vkGetDeviceProcAddr)(d->handle, script_text(2));
     Dl_info info = {0};
     VkResult result = dladdr((void *)found, &info) ? VK_SUCCESS : VK_ERROR_UNKNOWN;
     const char *file = info.dli_fname ? strrchr(info.dli_fname, '/') : NULL;
-    told_value(result, "%s", file ? file + 1 : "");
+    script_value(result, "%s", file ? file + 1 : "");
 }
 
 static void do_forked(void) {
@@ -196,7 +196,7 @@ static void do_forked(void) {
         _exit(0);
     }
     waitpid(child, &ended, 0);
-    told_answer(ended);
+    script_answer(ended);
 }
 
 static void do_child(void) {
@@ -205,23 +205,23 @@ static void do_child(void) {
     pid_t child = fork();
     if (child == 0) {
         VkMemoryAllocateInfo info = {.sType = VK_STRUCTURE_TYPE_MEMORY_ALLOCATE_INFO,
-                                     .allocationSize = told_number(2)};
+                                     .allocationSize = script_number(2)};
         VkDeviceMemory memory;
         _exit(-VK_AT(d, vkAllocateMemory)(d->handle, &info, NULL, &memory));
     }
     waitpid(child, &ended, 0);
-    told_answer(WIFSIGNALED(ended) ? WTERMSIG(ended) : -WEXITSTATUS(ended));
+    script_answer(WIFSIGNALED(ended) ? WTERMSIG(ended) : -WEXITSTATUS(ended));
 }
 
 static void do_pid(void) {
-    told_value(VK_SUCCESS, "%d", getpid());
+    script_value(VK_SUCCESS, "%d", getpid());
 }
 
 static void do_exit(void) {
-    exit((int)told_number(1));
+    exit((int)script_number(1));
 }
 
-static const struct told_verb verbs[] = {
+static const struct script_verb verbs[] = {
     {"instance", do_instance}, {"end", do_end},
     {"device", do_device},     {"drop", do_drop},
     {"devices", do_devices},   {"alloc", do_alloc},
@@ -241,6 +241,6 @@ static const struct told_verb verbs[] = {
 int main(int argc, char **argv) {
     printf("ready\n");
     fflush(stdout);
-    told_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
+    script_run(argc, argv, verbs, sizeof verbs / sizeof verbs[0]);
     return 0;
 }

@@ -1,21 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-// What the files of vkprog share: the ways to Vulkan's functions, and the objects by name.
+// Shared by the files of vkprog: the ways to find Vulkan's functions, and the objects that commands
+// name. The way is compiled in:
 //
 // HOW_LINK        linked with the loader
-// HOW_DLSYM       the loader is opened, and each function that it exports looked up
-// HOW_INSTANCE    of the loader only vkGetInstanceProcAddr is looked up, and it is asked for each
-// HOW_DEVICE      the same, and what belongs to a device is asked of vkGetDeviceProcAddr, which
-//                 leads past the loader: as wgpu and many engines do it
+// HOW_DLSYM       dlopen of the loader, and dlsym of each exported function
+// HOW_INSTANCE    dlsym of vkGetInstanceProcAddr alone, and all others from that function
+// HOW_DEVICE      as HOW_INSTANCE, but functions of a device from vkGetDeviceProcAddr, which
+//                 bypasses the loader, as wgpu and many engines do
 #ifndef VKPROG_H
 #define VKPROG_H
 
 #include <vulkan/vulkan.h>
 
-#include "told.h"
+#include "script.h"
 
 struct instance {
     VkInstance handle;
-    VkPhysicalDevice card; // the first
+    VkPhysicalDevice card; // the first physical device
 };
 
 struct device {
@@ -27,13 +28,13 @@ struct memory {
     VkDeviceMemory handle;
     struct device *of;
     VkDeviceSize bytes;
-    VkBuffer buffer; // what it is dedicated to, or neither
+    VkBuffer buffer; // the buffer or image that the memory is dedicated to, or neither
     VkImage image;
-    void *host; // the program's own memory that it is made of, or NULL
+    void *host; // the program's own memory that was imported, or NULL
 };
 
-// The functions by name, by the way that was compiled in. An extension's are no export: by each
-// way they are asked of vkGetDeviceProcAddr (HOW_INSTANCE: vkGetInstanceProcAddr).
+// Returns a function by name, in the way that was compiled in. The loader does not export functions
+// of extensions: these come from vkGetDeviceProcAddr (HOW_INSTANCE: vkGetInstanceProcAddr).
 void *vk_function(VkInstance instance, VkDevice device, const char *name);
 void *vk_extension(const struct device *d, const char *name);
 
@@ -48,18 +49,18 @@ void *vk_extension(const struct device *d, const char *name);
 #endif
 
 static inline struct instance *instance_named(int word) {
-    return told_named(word, sizeof(struct instance), false);
+    return script_object(word, sizeof(struct instance), false);
 }
 
 static inline struct device *device_named(int word) {
-    return told_named(word, sizeof(struct device), false);
+    return script_object(word, sizeof(struct device), false);
 }
 
 static inline struct memory *memory_named(int word) {
-    return told_named(word, sizeof(struct memory), false);
+    return script_object(word, sizeof(struct memory), false);
 }
 
-// The commands of the other files.
+// Commands that the other files define.
 void do_alloc(void);
 void do_dedicated(void);
 void do_image(void);

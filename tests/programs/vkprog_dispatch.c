@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shader that does nothing, dispatched as often as told.
+// Submits a shader that does nothing, a number of times.
 #include "vkprog.h"
 
 #include <inttypes.h>
@@ -78,7 +78,7 @@ void do_dispatch(void) {
     VkSubmitInfo submit = {.sType = VK_STRUCTURE_TYPE_SUBMIT_INFO,
                            .commandBufferCount = 1,
                            .pCommandBuffers = &w.commands};
-    for (uint64_t i = 0, n = told_number(2); i < n && result == VK_SUCCESS; i++) {
+    for (uint64_t i = 0, n = script_number(2); i < n && result == VK_SUCCESS; i++) {
         result = VK_AT(d, vkQueueSubmit)(w.queue, 1, &submit, NULL);
         if (result == VK_SUCCESS)
             result = VK_AT(d, vkQueueWaitIdle)(w.queue);
@@ -87,5 +87,5 @@ void do_dispatch(void) {
     VK_AT(d, vkDestroyPipeline)(d->handle, w.pipeline, NULL);
     VK_AT(d, vkDestroyPipelineLayout)(d->handle, w.layout, NULL);
     VK_AT(d, vkDestroyShaderModule)(d->handle, w.module, NULL);
-    told_answer(result);
+    script_answer(result);
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// What vkprog does with memory.
+// vkprog's commands for memory.
 #include "vkprog.h"
 
 #include <inttypes.h>
@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-// The first type of a heap that is local to the device, among those of a mask.
+// Returns the first memory type of a mask whose heap is local to the device.
 static uint32_t local_type(const struct device *d, uint32_t mask) {
     VkPhysicalDeviceMemoryProperties p;
     VK_OF(d->of, vkGetPhysicalDeviceMemoryProperties)(d->of->card, &p);
@@ -31,19 +31,19 @@ static VkResult allocate(struct memory *m, struct device *d, VkDeviceSize bytes,
 }
 
 void do_alloc(void) {
-    struct memory *m = told_named(1, sizeof *m, true);
+    struct memory *m = script_object(1, sizeof *m, true);
     VkExportMemoryAllocateInfo exported = {.sType = VK_STRUCTURE_TYPE_EXPORT_MEMORY_ALLOCATE_INFO,
                                            .handleTypes =
                                                VK_EXTERNAL_MEMORY_HANDLE_TYPE_OPAQUE_FD_BIT};
-    told_answer(allocate(m, device_named(2), told_number(3), ~0u,
-                         told_is("exportable") ? &exported : NULL));
+    script_answer(allocate(m, device_named(2), script_number(3), ~0u,
+                           script_is("exportable") ? &exported : NULL));
 }
 
 void do_dedicated(void) {
-    struct memory *m = told_named(1, sizeof *m, true);
+    struct memory *m = script_object(1, sizeof *m, true);
     struct device *d = device_named(2);
     VkBufferCreateInfo info = {.sType = VK_STRUCTURE_TYPE_BUFFER_CREATE_INFO,
-                               .size = told_number(3),
+                               .size = script_number(3),
                                .usage = VK_BUFFER_USAGE_STORAGE_BUFFER_BIT};
     VkMemoryDedicatedAllocateInfo dedicated = {
         .sType = VK_STRUCTURE_TYPE_MEMORY_DEDICATED_ALLOCATE_INFO};
@@ -56,16 +56,16 @@ void do_dedicated(void) {
     }
     if (result == VK_SUCCESS)
         result = VK_AT(d, vkBindBufferMemory)(d->handle, m->buffer, m->handle, 0);
-    told_value(result, "%" PRIu64, needs.size);
+    script_value(result, "%" PRIu64, needs.size);
 }
 
 void do_image(void) {
-    struct memory *m = told_named(1, sizeof *m, true);
+    struct memory *m = script_object(1, sizeof *m, true);
     struct device *d = device_named(2);
     VkImageCreateInfo info = {.sType = VK_STRUCTURE_TYPE_IMAGE_CREATE_INFO,
                               .imageType = VK_IMAGE_TYPE_2D,
                               .format = VK_FORMAT_R8G8B8A8_UNORM,
-                              .extent = {(uint32_t)told_number(3), (uint32_t)told_number(4), 1},
+                              .extent = {(uint32_t)script_number(3), (uint32_t)script_number(4), 1},
                               .mipLevels = 1,
                               .arrayLayers = 1,
                               .samples = VK_SAMPLE_COUNT_1_BIT,
@@ -81,11 +81,11 @@ void do_image(void) {
     }
     if (result == VK_SUCCESS)
         result = VK_AT(d, vkBindImageMemory)(d->handle, m->image, m->handle, 0);
-    told_value(result, "%" PRIu64, needs.size);
+    script_value(result, "%" PRIu64, needs.size);
 }
 
 void do_import(void) {
-    struct memory *m = told_named(1, sizeof *m, true);
+    struct memory *m = script_object(1, sizeof *m, true);
     struct device *d = device_named(2);
     const struct memory *exporter = memory_named(3);
     PFN_vkGetMemoryFdKHR get = (PFN_vkGetMemoryFdKHR)vk_extension(exporter->of, "vkGetMemoryFdKHR");
@@ -100,20 +100,20 @@ void do_import(void) {
     if (result == VK_SUCCESS) {
         result = allocate(m, d, exporter->bytes, ~0u, &imported);
         if (result != VK_SUCCESS)
-            close(imported.fd); // else it is the driver's
+            close(imported.fd); // after a successful import the descriptor is the driver's
     }
-    told_answer(result);
+    script_answer(result);
 }
 
 void do_host(void) {
-    struct memory *m = told_named(1, sizeof *m, true);
-    size_t bytes = (told_number(3) + 0xffff) & ~(size_t)0xffff;
+    struct memory *m = script_object(1, sizeof *m, true);
+    size_t bytes = (script_number(3) + 0xffff) & ~(size_t)0xffff;
     m->host = aligned_alloc(0x10000, bytes);
     VkImportMemoryHostPointerInfoEXT imported = {
         .sType = VK_STRUCTURE_TYPE_IMPORT_MEMORY_HOST_POINTER_INFO_EXT,
         .handleType = VK_EXTERNAL_MEMORY_HANDLE_TYPE_HOST_ALLOCATION_BIT_EXT,
         .pHostPointer = m->host};
-    told_answer(allocate(m, device_named(2), bytes, ~0u, &imported));
+    script_answer(allocate(m, device_named(2), bytes, ~0u, &imported));
 }
 
 void do_free(void) {
@@ -126,13 +126,13 @@ void do_free(void) {
     VK_AT(d, vkFreeMemory)(d->handle, m->handle, NULL);
     free(m->host);
     memset(m, 0, sizeof *m);
-    told_answer(VK_SUCCESS);
+    script_answer(VK_SUCCESS);
 }
 
 void do_nothing(void) {
     const struct device *d = device_named(1);
     VK_AT(d, vkFreeMemory)(d->handle, VK_NULL_HANDLE, NULL);
-    told_answer(VK_SUCCESS);
+    script_answer(VK_SUCCESS);
 }
 
 void do_touch(void) {
@@ -143,10 +143,10 @@ void do_touch(void) {
         memset(at, 0x5a, m->bytes);
         VK_AT(m->of, vkUnmapMemory)(m->of->handle, m->handle);
     }
-    told_answer(result);
+    script_answer(result);
 }
 
-// Several at once
+// Several threads
 
 static uint64_t times;
 
@@ -170,19 +170,19 @@ static void *storm(void *arg) {
 
 void do_storm(void) {
     pthread_t threads[64];
-    uint64_t n = told_number(2);
+    uint64_t n = script_number(2);
     VkResult result = VK_SUCCESS;
-    times = told_number(3);
+    times = script_number(3);
     if (n > 64)
-        told_misunderstood();
+        script_misunderstood();
     for (uint64_t i = 0; i < n; i++)
         if (pthread_create(&threads[i], NULL, storm, device_named(1)) != 0)
-            told_misunderstood();
+            script_misunderstood();
     for (uint64_t i = 0; i < n; i++) {
         void *failed = NULL;
         pthread_join(threads[i], &failed);
         if (failed)
             result = VK_ERROR_OUT_OF_DEVICE_MEMORY;
     }
-    told_answer(result);
+    script_answer(result);
 }

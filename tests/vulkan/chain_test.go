@@ -12,17 +12,17 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// commands are all that vkprog does of Vulkan, and end what they made.
+// commands lists all commands of vkprog; together they destroy what they make.
 var commands = []string{"instance i;heaps i;heaps2 i", "device d i;device e i", "alloc a d 1M;dedicated b d 1003;image c d 64 64",
 	"exportable x d 1M;import y e x;host h d 1M", "touch a;touch y;dispatch d 3;storm d 4 50;devices i 2 3",
 	"free a;free b;free c;free y;free x;free h", "drop d;drop e;end i"}
 
-// TestValidation: with the library in the chain, before the validation layer and behind it, that says what it says without. It is
-// told of a mistake, too.
+// TestValidation: with the library in the chain, before or behind the validation layer, that layer
+// reports the same as without the library. It also reports a deliberate mistake.
 func TestValidation(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
-	// What is left over when its device ends, it reports.
+	// The validation layer reports memory that is not freed when its device ends.
 	mistaken := append([]string{"instance i;device d i;alloc left d 1M;drop d;end i"}, commands...)
 	for _, way := range []string{"link", "device"} {
 		said := func(layers ...string) string {
@@ -45,11 +45,12 @@ func TestValidation(t *testing.T) {
 	}
 }
 
-// handles are what differs between two runs of a program.
+// handles matches the parts of the output that differ between two runs.
 var handles = regexp.MustCompile(`0x[0-9a-f]+|ok \d+`)
 
-// TestLoaderFindsNothing: the loader, asked for all that it has to say, complains of nothing that it does not complain of without
-// the library, and has it at its place in the chain, of instance and device.
+// TestLoaderFindsNothing: the loader, with all messages on, has no complaint that it does not have
+// without the library. It names the library at the expected place in the chains of instance and
+// device.
 func TestLoaderFindsNothing(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -75,13 +76,15 @@ func TestLoaderFindsNothing(t *testing.T) {
 	}
 }
 
-// complaints are what the loader warns of, but for the warning that there is the variable that names layers.
+// complaints returns the loader's warnings, except for the warning about the variable that names
+// layers.
 func complaints(said string) []string {
 	lines := regexp.MustCompile(`(?m)^(ERROR|WARNING|.*[Ff]ailed|.*[Uu]nable).*$`).FindAllString(said, -1)
 	return slices.DeleteFunc(lines, func(line string) bool { return strings.Contains(line, "env var 'VK_INSTANCE_LAYERS' defined") })
 }
 
-// TestOtherLayers: with other layers before it and behind it the library counts to the byte what reaches the driver, and refuses.
+// TestOtherLayers: with other layers before and behind it, the library counts exactly the bytes
+// that reach the driver, and refuses requests over the limit.
 func TestOtherLayers(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -108,10 +111,11 @@ func TestOtherLayers(t *testing.T) {
 	}
 }
 
-// called are the lines of the loader's that say how calls go, to an instance first and then to a device.
+// called matches the loader's lines on the order of layers, for the instance first and then for the
+// device.
 var called = regexp.MustCompile(`(?m)^LAYER: +(VK_LAYER_\w+)$`)
 
-// ends says whether the last that the loader named are these.
+// ends reports whether the last layers that the loader named are these.
 func ends(named [][]string, layers []string) bool {
 	for i, name := range layers {
 		if at := len(named) - len(layers) + i; at < 0 || named[at][1] != name {
@@ -121,7 +125,8 @@ func ends(named [][]string, layers []string) bool {
 	return true
 }
 
-// TestNothingOnTheWay: what a program does most often leads past the library to the driver, as without it.
+// TestNothingOnTheWay: the most frequent calls of a program go directly to the driver, as without
+// the library.
 func TestNothingOnTheWay(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -151,7 +156,7 @@ func TestNothingOnTheWay(t *testing.T) {
 	}
 }
 
-// installed has the loader find the layer as one that is installed: as an implicit one, which a variable turns on.
+// installed installs the library as an implicit layer, which a variable enables.
 func installed(m *rig.Machine) string {
 	m.T.Helper()
 	folder := filepath.Join(m.Dir, "vulkan", "implicit_layer.d")
@@ -170,8 +175,8 @@ func installed(m *rig.Machine) string {
 	return "XDG_DATA_HOME=" + m.Dir
 }
 
-// TestInstalled: the layer that is installed counts where its variable is set, with the preload and without it; where it is
-// not set the library is not even opened.
+// TestInstalled: an installed layer counts if its variable is set, with and without the preload. If
+// the variable is not set, the loader does not even open the library.
 func TestInstalled(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -207,8 +212,9 @@ func TestInstalled(t *testing.T) {
 	}
 }
 
-// TestVariablesOfTheUser: below gpuarb run the library is in the chain whatever the program's user has set of the loader's variables,
-// and so is what that names; those who turn the library off are obeyed.
+// TestVariablesOfTheUser: under gpuarb run the library is in the chain whatever variables of the
+// loader the user has set, together with the layers that those name. Variables that turn the
+// library off are obeyed.
 func TestVariablesOfTheUser(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -217,7 +223,7 @@ func TestVariablesOfTheUser(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		environ []string
-		layer   bool // the witness is there too
+		layer   bool // the counting layer is in the chain too
 		charged bool
 	}{
 		{"nothing", nil, false, true},
@@ -246,8 +252,8 @@ func TestVariablesOfTheUser(t *testing.T) {
 	}
 }
 
-// TestTurnedOff: under the preload, but without the layer's variable, or with all of it turned off, a program has what it would
-// have without the library.
+// TestTurnedOff: a preloaded program without the layer's variable, or with the library turned off,
+// behaves as without the library.
 func TestTurnedOff(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -267,7 +273,8 @@ func TestTurnedOff(t *testing.T) {
 	}
 }
 
-// TestWithoutADaemon: a program runs as without the library, but for what it declares itself.
+// TestWithoutADaemon: without a daemon a program runs as without the library, except for the limits
+// that it declares itself.
 func TestWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none", Stopped: true, NoMount: true})

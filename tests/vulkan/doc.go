@@ -1,3 +1,4 @@
-// Package vulkan runs programs of Vulkan under the real shim and the real daemon, on the system's loader and a driver that
-// computes on the processor (lavapipe). What reaches that driver a layer of the test's own counts (tests/programs/vkcount.c).
+// Package vulkan runs Vulkan programs under the real library and the real daemon, with the system's
+// Vulkan loader and a driver that computes on the CPU (lavapipe). The oracle is a layer of the
+// tests that counts the bytes that reach the driver (tests/programs/vkcount.c).
 package vulkan

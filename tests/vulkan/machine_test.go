@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// The layers that there are: the one in libgpuarb.so, the one that counts, and three of Debian's.
+// Names of the layers: the library's, the counting layer, and three layers from Debian.
 const (
 	ours       = "VK_LAYER_GPUARB_arbiter"
 	witness    = "VK_LAYER_TEST_count"
@@ -21,12 +21,13 @@ const (
 	overlay    = "VK_LAYER_MESA_overlay"
 )
 
-// ways are how a program comes to Vulkan's functions (tests/programs/vkprog.h).
+// ways lists the ways in which vkprog finds Vulkan's functions (tests/programs/vkprog.h).
 var ways = []string{"link", "dlsym", "instance", "device"}
 
 const mib = 1 << 20
 
-// lavapipe is where the loader finds that driver: it is the only one, whatever else is installed.
+// lavapipe returns the variable that makes the loader use lavapipe alone, whatever else is
+// installed.
 func lavapipe(t testing.TB) string {
 	t.Helper()
 	found, _ := filepath.Glob("/usr/share/vulkan/icd.d/lvp_icd*.json")
@@ -36,7 +37,8 @@ func lavapipe(t testing.TB) string {
 	return "VK_DRIVER_FILES=" + found[0]
 }
 
-// machine has no GPU, but the processor, with so many bytes, and what else the configuration says.
+// machine returns a machine without a GPU, whose CPU is a device with this much memory, and with
+// further lines of configuration.
 func machine(t *testing.T, memory string, config ...string) *rig.Machine {
 	t.Helper()
 	text := "schema_version = 1\n"
@@ -47,10 +49,11 @@ func machine(t *testing.T, memory string, config ...string) *rig.Machine {
 		Config: text + "[[device]]\nmatch.vendor = \"cpu\"\nmemory = \"" + memory + "\"\n"})
 }
 
-// oneAtATime has one job work on a device, and a request for a slot wait for so long.
+// oneAtATime gives a device one slot, and lets a request for it wait 200 ms.
 const oneAtATime = "[defaults]\nslots.max = 1\nwait_timeout = \"200ms\"\n"
 
-// vulkan completes a command's environment: the driver, and no setting of this machine's beside those that are named.
+// vulkan completes a command's environment: the driver, and of this machine's settings only those
+// in environ.
 func vulkan(m *rig.Machine, cmd *exec.Cmd, environ ...string) *exec.Cmd {
 	m.T.Helper()
 	cmd.Env = slices.DeleteFunc(cmd.Env, func(kv string) bool { return strings.HasPrefix(kv, "VK_") || strings.HasPrefix(kv, "XDG_") })
@@ -59,7 +62,7 @@ func vulkan(m *rig.Machine, cmd *exec.Cmd, environ ...string) *exec.Cmd {
 	return cmd
 }
 
-// run is a command under gpuarb run with these flags, which tells the loader of the layer.
+// run returns a command under gpuarb run with these flags; the loader finds the layer.
 func run(m *rig.Machine, flags []string, command ...string) *exec.Cmd {
 	m.T.Helper()
 	args := append(append([]string{"run"}, flags...), "--")
@@ -72,7 +75,7 @@ func begin(m *rig.Machine, way string, flags ...string) *rig.Program {
 	return m.Interact(run(m, flags, rig.Build(m.T, "programs/vkprog-"+way)))
 }
 
-// withDevice is begin, with an instance i and a logical device d of it.
+// withDevice starts vkprog as begin does, and makes an instance i and a logical device d.
 func withDevice(m *rig.Machine, way string, flags ...string) *rig.Program {
 	m.T.Helper()
 	p := begin(m, way, flags...)
@@ -81,17 +84,18 @@ func withDevice(m *rig.Machine, way string, flags ...string) *rig.Program {
 	return p
 }
 
-// alone is the environment of a bare preload with no other layer.
+// alone returns the environment of a program with the preload and no other layer.
 func alone(m *rig.Machine) []string {
 	m.T.Helper()
 	return []string{"GPUARB_VULKAN=1", "VK_INSTANCE_LAYERS=" + ours, "VK_ADD_LAYER_PATH=" + filepath.Dir(built(m))}
 }
 
-// built is the manifest of what make builds.
+// built returns the path of the manifest that make builds.
 func built(m *rig.Machine) string { return rig.Build(m.T, "vulkan/gpuarb_layer.json") }
 
-// chain is the environment of a bare preload with these layers, from the program's end to the driver's. In which order
-// they are named says nothing to the loader: it is that of the folders in which it finds them, of which each has one here.
+// chain returns the environment of a preloaded program with these layers, from the program's end to
+// the driver's. The loader orders layers by the folders in which it finds them, so each layer gets
+// a folder of its own.
 func chain(m *rig.Machine, layers ...string) []string {
 	m.T.Helper()
 	var folders []string
@@ -117,7 +121,7 @@ func place(m *rig.Machine, folder, name, text string) {
 	}
 }
 
-// manifest is what the loader reads of a layer, wherever that lies. What turns an installed one on is left out.
+// manifest returns the text of a layer's manifest. It has no variable that enables the layer.
 func manifest(m *rig.Machine, name string) string {
 	m.T.Helper()
 	library, prefix := "", "vk"
@@ -141,7 +145,7 @@ func manifest(m *rig.Machine, name string) string {
 "library_path": %q, "implementation_version": "1", "description": "of a test", "functions": {%s}}}`, name, library, functions)
 }
 
-// uses asks for the bytes that the daemon says a program uses.
+// uses checks the bytes that the daemon reports for a program.
 func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	m.T.Helper()
 	if l := m.Lease(p.PID(), m.First()); uint64(l.Used) != want {
@@ -149,7 +153,7 @@ func uses(m *rig.Machine, p *rig.Program, want uint64) {
 	}
 }
 
-// used is the same where there may be no lease: then nothing is.
+// used returns the bytes that the daemon reports for a program; 0 if it has no lease.
 func used(m *rig.Machine, p *rig.Program) uint64 {
 	m.T.Helper()
 	pid := p.PID()
@@ -161,7 +165,7 @@ func used(m *rig.Machine, p *rig.Program) uint64 {
 	return 0
 }
 
-// idle: nothing on the machine holds anything, to the byte.
+// idle checks that no process on the machine holds a byte.
 func idle(m *rig.Machine) {
 	m.T.Helper()
 	rig.Eventually(m.T, "no lease is left, and no byte of any", func() bool {

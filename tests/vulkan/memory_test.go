@@ -12,7 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestMemory: what lives is charged to the byte, by each way to the functions, and given back when it is freed.
+// TestMemory: existing memory is charged exactly, however the program finds the functions, and
+// returned when it is freed.
 func TestMemory(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -39,7 +40,8 @@ func TestMemory(t *testing.T) {
 	}
 }
 
-// TestDedicated: memory that is for one buffer or image alone is charged once, as all other.
+// TestDedicated: memory that is dedicated to one buffer or image is charged once, like other
+// memory.
 func TestDedicated(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -52,7 +54,8 @@ func TestDedicated(t *testing.T) {
 	}
 }
 
-// TestRefusal: the last byte of a budget is granted and the one after it refused; what the driver refuses is refused as it does.
+// TestRefusal: the last byte of a budget is granted and the next byte refused. If the driver
+// refuses, the program gets the driver's error.
 func TestRefusal(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -76,7 +79,8 @@ func TestRefusal(t *testing.T) {
 	idle(m)
 }
 
-// TestImport: memory that is imported belongs to its exporter, and the program's own is nobody's.
+// TestImport: imported memory is charged to its exporter; imported host memory of the program is
+// not charged.
 func TestImport(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -97,7 +101,8 @@ func TestImport(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestLeftOver: what a program did not free ends with its device, and another device's does not.
+// TestLeftOver: memory that a program did not free ends with its logical device; memory of other
+// logical devices stays.
 func TestLeftOver(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -113,8 +118,9 @@ func TestLeftOver(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestLostDevice: of a logical device that is lost each call says so, and what it holds is charged until the program frees it or
-// destroys the device, as it has to (the specification, "Lost Device"); its slot too. Another one is made then.
+// TestLostDevice: each call on a lost logical device fails. Its memory and its slot stay charged
+// until the program frees the memory or destroys the device, as the specification ("Lost Device")
+// tells it to do. Then the program can make a new device.
 func TestLostDevice(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G", oneAtATime)
@@ -151,7 +157,7 @@ func TestLostDevice(t *testing.T) {
 	idle(m)
 }
 
-// TestBudgetIsTold: a program is told its budget as the size of the heap that is the device's.
+// TestBudgetIsTold: a program sees its budget as the size of the device-local heap.
 func TestBudgetIsTold(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -167,8 +173,8 @@ func TestBudgetIsTold(t *testing.T) {
 	}
 }
 
-// TestRoomIsTold: VK_EXT_memory_budget says what the process uses, and how much it could have, which is its own budget, or what
-// others leave.
+// TestRoomIsTold: VK_EXT_memory_budget reports the bytes that the process uses and the bytes that
+// it could have: its own budget, or what other processes leave.
 func TestRoomIsTold(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -198,7 +204,8 @@ func TestRoomIsTold(t *testing.T) {
 	})
 }
 
-// TestThreads: what threads take and free at once is counted to the byte; devices, too.
+// TestThreads: memory and devices that several threads make and free at the same time are counted
+// exactly.
 func TestThreads(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -212,7 +219,8 @@ func TestThreads(t *testing.T) {
 	uses(m, p, 0)
 }
 
-// TestForked: what a forked child frees was its parent's, and stays charged to that; what it takes is its own.
+// TestForked: memory that a forked child frees belongs to the parent, and stays charged to the
+// parent. Memory that the child allocates is the child's.
 func TestForked(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -229,7 +237,7 @@ func TestForked(t *testing.T) {
 
 var resident = regexp.MustCompile(`VmRSS:\s+(\d+) kB`)
 
-// residentSet is what the kernel says that a process has of the machine's memory.
+// residentSet returns a process's resident memory in bytes, as reported by the kernel.
 func residentSet(t *testing.T, pid int) uint64 {
 	t.Helper()
 	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
@@ -243,7 +251,8 @@ func residentSet(t *testing.T, pid int) uint64 {
 	return kib << 10
 }
 
-// TestResident: the kernel says the same of a process that has written to all of its memory, and when it has freed it.
+// TestResident: the kernel reports the same bytes as the lease for a process that has written to
+// all of its memory, and after it has freed the memory.
 func TestResident(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

@@ -14,27 +14,30 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// blur is ffmpeg with a filter that Vulkan computes; what it prints is a hash of each frame.
+// blur returns ffmpeg's arguments for a filter that Vulkan computes. ffmpeg prints a hash of each
+// frame.
 func blur(input ...string) []string {
 	args := append([]string{"ffmpeg", "-hide_banner", "-nostdin", "-loglevel", "error", "-init_hw_device", "vulkan=v:0",
 		"-filter_hw_device", "v"}, input...)
 	return append(args, "-vf", "format=yuv420p,hwupload,avgblur_vulkan,hwdownload,format=yuv420p", "-f", "framemd5", "-")
 }
 
-// tenFrames and endless are blur's input: what ends by itself, and what comes at ten frames a second for as long as anybody looks.
+// tenFrames and endless are inputs for blur: ten frames, and ten frames a second without end.
 var (
 	tenFrames = []string{"-f", "lavfi", "-i", "testsrc=size=320x240:rate=10:duration=1"}
 	endless   = []string{"-re", "-f", "lavfi", "-i", "testsrc=size=320x240:rate=10"}
 )
 
-// witnessed is the environment of a bare preload where what reaches the driver is counted in the file that is returned.
+// witnessed returns the environment of a preloaded program with the counting layer, and the file in
+// which that layer counts.
 func witnessed(m *rig.Machine) (environ []string, file string) {
 	m.T.Helper()
 	file = filepath.Join(m.Dir, "count")
 	return append(chain(m, ours, witness), "VKCOUNT="+file), file
 }
 
-// counted is what the witness has in its file: what lives, and the most that ever did.
+// counted returns the counting layer's two numbers: the bytes that exist, and the most that ever
+// existed.
 func counted(file string) (live, peak uint64) {
 	text, err := os.ReadFile(file)
 	if err != nil || len(text) != 16 {
@@ -43,7 +46,8 @@ func counted(file string) (live, peak uint64) {
 	return binary.LittleEndian.Uint64(text), binary.LittleEndian.Uint64(text[8:])
 }
 
-// agree waits until a program has memory, and lease and driver say the same of how much, now and at most.
+// agree waits until a program has memory, and the lease equals the counting layer's numbers, now
+// and at the peak.
 func agree(m *rig.Machine, pid int, file string) {
 	m.T.Helper()
 	rig.Eventually(m.T, "lease and driver agree about a program that has memory", func() bool {
@@ -56,8 +60,8 @@ func agree(m *rig.Machine, pid int, file string) {
 	})
 }
 
-// begun starts a program under the bare preload, has the lease compared to what the driver gave out, and kills it half-way:
-// nothing is left.
+// begun starts a preloaded program, compares its lease with the counting layer, kills it, and
+// checks that nothing stays charged.
 func begun(m *rig.Machine, environ, command []string) {
 	m.T.Helper()
 	counting, file := witnessed(m)
@@ -69,7 +73,8 @@ func begun(m *rig.Machine, environ, command []string) {
 	idle(m)
 }
 
-// refused runs a program whose budget is too short: it ends in its own way, and no signal ends it.
+// refused runs a program whose budget is too small: the program exits by itself, and no signal ends
+// it.
 func refused(m *rig.Machine, budget string, environ, command []string) {
 	m.T.Helper()
 	cmd := m.Command(append(m.PreloadEnv(), "GPUARB_MEMORY="+budget), command[0], command[1:]...)
@@ -79,7 +84,8 @@ func refused(m *rig.Machine, budget string, environ, command []string) {
 	idle(m)
 }
 
-// waits runs a program that may wait, beside one that has all of the device until it is seen waiting.
+// waits runs a program that may wait while another program has all memory. It frees that memory
+// when the daemon shows the waiting program, and returns the output.
 func waits(m *rig.Machine, environ, command []string) string {
 	m.T.Helper()
 	hog := withDevice(m, "link")
@@ -98,8 +104,8 @@ func waits(m *rig.Machine, environ, command []string) string {
 	return r.Stdout
 }
 
-// TestFilter: ffmpeg's frames are the same under the library; what its filter takes is charged to the byte; it ends in its own way
-// where it is refused, and waits where it may.
+// TestFilter: ffmpeg's frames are the same under the library, and its filter's memory is charged
+// exactly. If it is refused, it ends in its own way; if it may wait, it waits.
 func TestFilter(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -117,13 +123,14 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// TestFilterKilled: ffmpeg's bytes are those that reach the driver, and are back when it is killed.
+// TestFilterKilled: ffmpeg is charged with the bytes that reach the driver, and they are returned
+// when it is killed.
 func TestFilterKilled(t *testing.T) {
 	t.Parallel()
 	begun(machine(t, "1G"), nil, blur(endless...))
 }
 
-// display is a screen of the test's own.
+// display starts a virtual screen for the test.
 func display(m *rig.Machine) string {
 	m.T.Helper()
 	said, says, err := os.Pipe()
@@ -147,10 +154,11 @@ func display(m *rig.Machine) string {
 	return "DISPLAY=:" + got
 }
 
-// cube draws so many frames.
+// cube returns the command that draws a number of frames.
 func cube(frames string) []string { return []string{"vkcube", "--suppress_popups", "--c", frames} }
 
-// TestCube: vkcube draws to its end under the library, ends in its own way where it is refused, and waits where it may.
+// TestCube: vkcube draws to its end under the library. If it is refused, it ends in its own way; if
+// it may wait, it waits.
 func TestCube(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -172,8 +180,8 @@ func TestCube(t *testing.T) {
 	begun(m, []string{screen}, cube("100000000"))
 }
 
-// TestCubeAmongLayers: with the validation layer, MangoHud and Mesa's overlay before the library and behind it, vkcube draws, and
-// the validation layer says what it says without.
+// TestCubeAmongLayers: vkcube draws with the validation layer, MangoHud and Mesa's overlay before
+// and behind the library, and the validation layer reports the same as without the library.
 func TestCubeAmongLayers(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")
@@ -198,14 +206,15 @@ func TestCubeAmongLayers(t *testing.T) {
 	}
 }
 
-// What vulkaninfo says that the library changes: how much memory there is, and that there is a layer.
+// Parts of vulkaninfo's output that the library changes: the memory sizes, and the list of layers.
 var (
 	heapSizes  = regexp.MustCompile(`(?m)^\s*(size|budget|usage) +=.*\n`)
 	layerCount = regexp.MustCompile(`Layers: count = \d+\n=+`)
 	ourLayer   = regexp.MustCompile(`(?m)^` + ours + `.*\n(\t.*\n)*\n?`)
 )
 
-// TestVulkaninfo: a program that asks everything is told the same with the library and without, but for the figures of memory.
+// TestVulkaninfo: a program that queries everything sees the same with and without the library,
+// except for the memory sizes.
 func TestVulkaninfo(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G")

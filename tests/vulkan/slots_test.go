@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
-// TestSlots: a device is one of the processor's slots, and is refused where there is none. A program that has it makes more
-// devices, and gives it back with the last.
+// TestSlots: a logical device takes one of the CPU's slots, and is refused if none is free. The
+// same program can make more devices, and returns the slot with the last device.
 func TestSlots(t *testing.T) {
 	t.Parallel()
 	for _, way := range ways {
@@ -33,7 +33,8 @@ func TestSlots(t *testing.T) {
 	}
 }
 
-// TestWaitForASlot: who may wait has the slot when another program's last device is gone, or the program.
+// TestWaitForASlot: a program that may wait gets the slot when the other program destroys its last
+// device, or ends.
 func TestWaitForASlot(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G", "[defaults]\nslots.max = 1\n")
@@ -53,8 +54,8 @@ func TestWaitForASlot(t *testing.T) {
 	programs[2].Expect("device d ok")
 }
 
-// TestBothInterfaces: what a process has of the processor by OpenCL and by Vulkan is in one lease, under one budget and one
-// slot, which is given back with the last of both.
+// TestBothInterfaces: the memory of a process on the CPU by OpenCL and by Vulkan is in one lease
+// and under one budget. It has one slot, which it returns when it uses neither interface any more.
 func TestBothInterfaces(t *testing.T) {
 	t.Parallel()
 	m := machine(t, "1G", oneAtATime)
@@ -74,7 +75,7 @@ func TestBothInterfaces(t *testing.T) {
 	uses(m, p, 24*mib)
 	second := begin(m, "link", "--no-wait")
 	second.Want("instance i", "ok")
-	second.Want("device d i", "err -3") // the first still has OpenCL's context
+	second.Want("device d i", "err -3") // the first program still has its OpenCL context
 	p.Want("release b", "ok")
 	uses(m, p, 0)
 }

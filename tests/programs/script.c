@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "told.h"
+// Splits commands into words, and keeps the objects that they name (script.h).
+#include "script.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -19,43 +20,43 @@ static size_t n_names;
 static char *word[WORDS];
 static int words;
 
-void told_misunderstood(void) {
+void script_misunderstood(void) {
     printf("what? %s\n", words ? word[0] : "");
     fflush(stdout);
     _exit(2);
 }
 
-bool told_has(int i) {
+bool script_has(int i) {
     return i < words;
 }
 
-const char *told_text(int i) {
-    if (!told_has(i))
-        told_misunderstood();
+const char *script_text(int i) {
+    if (!script_has(i))
+        script_misunderstood();
     return word[i];
 }
 
-bool told_is(const char *command) {
-    return strcmp(told_text(0), command) == 0;
+bool script_is(const char *command) {
+    return strcmp(script_text(0), command) == 0;
 }
 
-uint64_t told_number(int i) {
+uint64_t script_number(int i) {
     char *end;
-    uint64_t value = strtoull(told_text(i), &end, 0);
+    uint64_t value = strtoull(script_text(i), &end, 0);
     static const char units[] = "KMGT";
     const char *unit = *end ? strchr(units, *end) : NULL;
     if (*end && !unit)
-        told_misunderstood();
+        script_misunderstood();
     return unit ? value << 10 * (unit - units + 1) : value;
 }
 
-void *told_named(int i, size_t size, bool make) {
+void *script_object(int i, size_t size, bool make) {
     for (size_t n = 0; n < n_names; n++)
-        if (strcmp(names[n].text, told_text(i)) == 0)
+        if (strcmp(names[n].text, script_text(i)) == 0)
             return names[n].object;
-    if (!make || n_names == NAMES || strlen(told_text(i)) >= sizeof names[0].text)
-        told_misunderstood();
-    strcpy(names[n_names].text, told_text(i));
+    if (!make || n_names == NAMES || strlen(script_text(i)) >= sizeof names[0].text)
+        script_misunderstood();
+    strcpy(names[n_names].text, script_text(i));
     names[n_names].object = calloc(1, size);
     if (!names[n_names].object)
         abort();
@@ -71,11 +72,11 @@ static void answer(int status, const char *ok, const char *value) {
     fflush(stdout);
 }
 
-void told_answer(int status) {
+void script_answer(int status) {
     answer(status, "ok", "");
 }
 
-void told_value(int status, const char *value, ...) {
+void script_value(int status, const char *value, ...) {
     char text[512];
     va_list values;
     va_start(values, value);
@@ -84,7 +85,7 @@ void told_value(int status, const char *value, ...) {
     answer(status, "ok ", text);
 }
 
-static void run(char *line, const struct told_verb *verbs, size_t count) {
+static void run(char *line, const struct script_verb *verbs, size_t count) {
     char *rest = NULL;
     words = 0;
     for (char *w = strtok_r(line, " \t\r\n", &rest); w && words < WORDS;
@@ -97,16 +98,16 @@ static void run(char *line, const struct told_verb *verbs, size_t count) {
             verbs[i].run();
             return;
         }
-    told_misunderstood();
+    script_misunderstood();
 }
 
-static void run_line(char *line, const struct told_verb *verbs, size_t count) {
+static void run_line(char *line, const struct script_verb *verbs, size_t count) {
     char *rest = NULL;
     for (char *one = strtok_r(line, ";", &rest); one; one = strtok_r(NULL, ";", &rest))
         run(one, verbs, count);
 }
 
-void told_run(int argc, char **argv, const struct told_verb *verbs, size_t count) {
+void script_run(int argc, char **argv, const struct script_verb *verbs, size_t count) {
     static char line[4096];
     for (int i = 1; i < argc; i++)
         run_line(argv[i], verbs, count);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// What a process takes away from itself while it uses the GPU: descriptors, rights, its view of the
-// files, system calls.
+// Stories of a process that gives up descriptors, rights, its view of the files, or system calls,
+// while it uses the GPU.
 #include "processes.h"
 
 #include <errno.h>
@@ -27,8 +27,8 @@
 #define CLOSE_ON_EXEC (1U << 2)
 #define HIGHEST 4096
 
-// What each story does before and after the wall: something is held, and a crowd takes so much that
-// each of its threads has to ask.
+// Each story does this before and after the restriction: it holds memory, and several threads
+// allocate so much that each must ask the daemon.
 static CUdeviceptr kept;
 
 static void before(void) {
@@ -56,7 +56,7 @@ static int tell_plain(char **arguments) {
 
 static void close_from_3(unsigned flags) {
     long r = syscall(SYS_close_range, 3U, ~0U, flags);
-    if (r != 0 && errno == ENOSYS) // older than Linux 5.9
+    if (r != 0 && errno == ENOSYS) // the kernel is older than Linux 5.9
         for (int fd = 3; fd < HIGHEST; fd++)
             close(fd);
     else
@@ -77,8 +77,7 @@ static int tell_closerange(char **arguments) {
     return after("all closed");
 }
 
-// The descriptors that came with the GPU become sockets of the program's own, of the kind that
-// takes every message.
+// Replaces the descriptors that the GPU opened by sockets of the program that accept every message.
 static int ends[HIGHEST][2];
 
 static bool is_open(int fd) {
@@ -93,7 +92,7 @@ static void take_over(const bool *was_open) {
         if (was_open[fd] || !is_open(fd))
             continue;
         must(socketpair(AF_UNIX, SOCK_SEQPACKET, 0, pair) == 0, "socketpair");
-        // Far up, where the loop does not come by.
+        // a high number, which the loop does not reach
         ends[fd][0] = dup2(pair[0], HIGHEST + fd);
         must(ends[fd][0] >= 0 && dup2(pair[1], fd) == fd, "dup2");
         close(pair[0]);
@@ -153,7 +152,7 @@ static int tell_chroot(char **arguments) {
     return after("in another root");
 }
 
-// A mount namespace in which the folder of the machine is hidden.
+// Enters a mount namespace in which the folder of the machine is hidden.
 static int tell_unshare(char **arguments) {
     must(arguments[0] != NULL, "a folder is missing");
     before();
@@ -189,7 +188,7 @@ static int tell_seccomp(char **arguments) {
     return after("without sockets");
 }
 
-const struct story walls[] = {
+const struct story restrictions[] = {
     {"plain", tell_plain},     {"closerange", tell_closerange}, {"reused", tell_reused},
     {"setuid", tell_setuid},   {"nofiles", tell_nofiles},       {"chroot", tell_chroot},
     {"unshare", tell_unshare}, {"seccomp", tell_seccomp},       {NULL, NULL},

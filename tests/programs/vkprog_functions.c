@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The ways to Vulkan's functions, and what little of OpenCL the program uses beside it.
+// Finds Vulkan's functions, and has the few OpenCL calls that the program makes.
 #define CL_TARGET_OPENCL_VERSION 120
 #include <CL/cl.h>
 
@@ -74,7 +74,7 @@ static void *opencl(const char *name) {
 #define CL(name) ((__typeof__(&name))opencl(#name))
 
 void do_context(void) {
-    struct cl_object *context = told_named(1, sizeof *context, true);
+    struct cl_object *context = script_object(1, sizeof *context, true);
     cl_platform_id platform = NULL;
     cl_device_id device = NULL;
     cl_int status = CL(clGetPlatformIDs)(1, &platform, NULL);
@@ -82,19 +82,19 @@ void do_context(void) {
         status = CL(clGetDeviceIDs)(platform, CL_DEVICE_TYPE_ALL, 1, &device, NULL);
     if (status == CL_SUCCESS)
         context->handle = CL(clCreateContext)(NULL, 1, &device, NULL, NULL, &status);
-    told_answer(status);
+    script_answer(status);
 }
 
 void do_buffer(void) {
-    struct cl_object *buffer = told_named(1, sizeof *buffer, true);
-    const struct cl_object *context = told_named(2, sizeof *context, false);
+    struct cl_object *buffer = script_object(1, sizeof *buffer, true);
+    const struct cl_object *context = script_object(2, sizeof *context, false);
     cl_int status = CL_SUCCESS;
     buffer->handle =
-        CL(clCreateBuffer)(context->handle, CL_MEM_READ_WRITE, told_number(3), NULL, &status);
-    told_answer(status);
+        CL(clCreateBuffer)(context->handle, CL_MEM_READ_WRITE, script_number(3), NULL, &status);
+    script_answer(status);
 }
 
 void do_release(void) {
-    const struct cl_object *buffer = told_named(1, sizeof *buffer, false);
-    told_answer(CL(clReleaseMemObject)(buffer->handle));
+    const struct cl_object *buffer = script_object(1, sizeof *buffer, false);
+    script_answer(CL(clReleaseMemObject)(buffer->handle));
 }
