@@ -199,8 +199,8 @@ func (m *model) loseDevice(t *rapid.T, device int) {
 	}
 }
 
-// restore makes a new ledger of all that the old one held, as the next daemon does: in a random order, and whether or not
-// it fits the limits.
+// restore makes a new ledger with everything that the old one held, as a new daemon does: in random order, and even if it does not fit the
+// limits.
 func (m *model) restore(t *rapid.T) {
 	m.ledger = accounting.NewLedger()
 	for device, capacity := range m.capacity {

@@ -54,7 +54,7 @@ func TestReserve(t *testing.T) {
 		name           string
 		capacity       accounting.Bytes
 		least, most    accounting.Bytes
-		held, other, n accounting.Bytes // other: held by a lease of nobody's budget
+		held, other, n accounting.Bytes // other: bytes held by a lease without a budget
 		want           want
 	}{
 		{"C1 within the limit", 4096, 0, 1024, 0, 0, 512, want{granted: true}},

@@ -57,7 +57,7 @@ func (b *modelBudget) limit(device int) accounting.Limits {
 	return accounting.Limits{Max: accounting.Max}
 }
 
-// chain is b and all that it is charged to, in the order in which they are asked.
+// chain returns b and all budgets that it is charged to, in the order in which they are checked.
 func (b *modelBudget) chain() (all []*modelBudget) {
 	for ; b != nil; b = b.parent {
 		all = append(append(all, b), b.caps...)
@@ -74,7 +74,7 @@ func (m *model) twice() bool {
 	})
 }
 
-// held is what all leases at or below b hold.
+// held returns the sum that all leases at or below b hold.
 func (m *model) held(b *modelBudget, device int) *big.Int {
 	total := new(big.Int)
 	for _, l := range m.leases {
@@ -88,7 +88,7 @@ func (m *model) held(b *modelBudget, device int) *big.Int {
 	return total
 }
 
-// load is what b's own leases hold, and what its children claim.
+// load returns the sum of what b's own leases hold and what its children contribute.
 func (m *model) load(b *modelBudget, device int) *big.Int { return m.loadAs(b, device, false) }
 
 func (m *model) commit(b *modelBudget, device int) *big.Int { return m.commitAs(b, device, false) }

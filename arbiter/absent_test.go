@@ -131,8 +131,8 @@ func TestLeftClient(t *testing.T) {
 	w.served(last)
 }
 
-// TestAbsentClientAndDeadlock: a job whose client is absent is not known to wait, so that nothing is refused for it; and a client that stays away does not
-// keep a deadlock of others from being found.
+// TestAbsentClientAndDeadlock: a job whose client is absent may go on, so that no request is refused because of it. A client that stays
+// away does not hide a deadlock of other jobs.
 func TestAbsentClientAndDeadlock(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	one, two, away := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)

@@ -142,8 +142,8 @@ func TestExplain(t *testing.T) {
 	}
 }
 
-// TestHoldersHaveTheirUsers: each holder in a message has its user, and of those that it does
-// not name it tells how many they are: of memory, and of slots.
+// TestHoldersHaveTheirUsers: a message names the user of each holder of memory and of slots, and the number of holders that it does not
+// name.
 func TestHoldersHaveTheirUsers(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	users := []string{"ann", "bob", "", "4711", "eve"}
@@ -175,8 +175,8 @@ func TestHoldersHaveTheirUsers(t *testing.T) {
 	}
 }
 
-// TestUnmanagedIsKnownSince: the snapshot tells whose an unmanaged process is, and since when
-// the device lists it; another process of the same PID begins anew.
+// TestUnmanagedIsKnownSince: the snapshot shows the user of an unmanaged process, and since when the device lists it. A later process with
+// the same PID counts from its own first reading.
 func TestUnmanagedIsKnownSince(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	see := func(start uint64) figures.UnmanagedState {

@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// ownPart is for how long this thread runs something.
+// ownPart measures how long this thread runs do.
 func ownPart(b *testing.B, do func()) time.Duration {
 	began := ownTime(b)
 	do()
@@ -106,8 +106,8 @@ func BenchmarkHoldAtTheBound(b *testing.B) {
 	}
 }
 
-// BenchmarkSearch is a search for a deadlock among 1,000 jobs, each of which holds one part of a full device and waits for two. No job would let
-// another one go on by what it holds, so that the search tries all of them. The daemon makes it without its lock.
+// BenchmarkSearch searches for a deadlock among 1,000 jobs. Each holds one part of a full device and waits for two. No job could let
+// another one run by releasing its part, so that the search tries all of them. The daemon runs it without its lock.
 func BenchmarkSearch(b *testing.B) {
 	const n = 1000
 	p := waiting()

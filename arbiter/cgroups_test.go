@@ -24,8 +24,7 @@ func (w *world) limitCgroup(of string, most accounting.Size) {
 	}
 }
 
-// TestCgroupsNest: of cgroups in one another each limit holds, whichever came first; and one that is taken off leaves the
-// others.
+// TestCgroupsNest: the limits of nested cgroups all hold, whichever was set first. Removing one leaves the others.
 func TestCgroupsNest(t *testing.T) {
 	for name, order := range map[string][]string{"outside in": {"/a", "/a/b", "/a/b/c"}, "inside out": {"/a/b/c", "/a/b", "/a"}, "the middle last": {"/a/b/c", "/a", "/a/b"}} {
 		t.Run(name, func(t *testing.T) {
@@ -59,8 +58,8 @@ func TestCgroupsNest(t *testing.T) {
 	}
 }
 
-// TestCgroupWait: who waits for what others in its cgroup hold is served when they free it, and is not in the way of who
-// runs elsewhere. A process of a job in another cgroup than its job's counts where it runs.
+// TestCgroupWait: a request that waits for memory of other processes in its cgroup is served when they free it. It does not block programs
+// elsewhere. A process in another cgroup than its job counts in its own cgroup.
 func TestCgroupWait(t *testing.T) {
 	p := exact(unlimited())
 	p.Defaults.OnFull = rules.OnFullWait
@@ -101,7 +100,7 @@ func TestCgroupWait(t *testing.T) {
 	}
 }
 
-// TestCgroupLimitRefused: what is no limit of a cgroup, and whose it is not, is said.
+// TestCgroupLimitRefused: a change of a cgroup's limit that is invalid, or made by another user, is refused with a reason.
 func TestCgroupLimitRefused(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 100)
 	most, n := size(10), 3

@@ -26,7 +26,7 @@ func (w *world) mustClaim(r arbiter.JobRequest) arbiter.JobInfo {
 	return info
 }
 
-// given is what devices the jobs of tickets were given since the last look.
+// given returns the devices that the jobs of tickets were given since the last call.
 func (w *world) given() map[arbiter.TicketID][]int {
 	got := map[arbiter.TicketID][]int{}
 	for _, d := range w.arb.Decisions() {
@@ -37,8 +37,8 @@ func (w *world) given() map[arbiter.TicketID][]int {
 	return got
 }
 
-// What is free comes first: a device that nobody is on, in order of preference, and only
-// then one that merely has room.
+// TestAClaimGetsADeviceThatNobodyIsOn: a claim prefers a device without holders, in the job's order of preference, to a device that only
+// has room.
 func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 	for name, policy := range map[string]rules.Policy{"no cap": rules.DefaultPolicy(), "two slots": capped(2, "")} {
 		w := newWorld(t, policy, gib, gib, gib)
@@ -61,8 +61,8 @@ func TestAClaimGetsADeviceThatNobodyIsOn(t *testing.T) {
 	}
 }
 
-// A job that names its device, or has memory reserved there, is there from its start: what
-// it allocates later does not wait for somebody who came after it.
+// TestExclusiveWaitsForAJobThatHasBegun: a job that names its device, or has memory reserved there, counts there from its start. Its later
+// allocations do not wait for a job that came after it.
 func TestExclusiveWaitsForAJobThatHasBegun(t *testing.T) {
 	for _, r := range []arbiter.JobRequest{{Devices: []int{0}}, {Min: ptr(size(400)), Max: ptr(size(400))}} {
 		w := newWorld(t, exact(unlimited()), 1000)

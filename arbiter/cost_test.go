@@ -20,7 +20,7 @@ func (w *world) telling(told reading.ClientReport) *client {
 	return c
 }
 
-// read takes so many readings, a second apart, and returns the device's state.
+// read takes n readings, a second apart, and returns the state of the device.
 func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d figures.DeviceState) {
 	for range n {
 		d = w.see(processes...)
@@ -28,8 +28,8 @@ func (w *world) read(n int, processes ...arbiter.ProcessUsage) (d figures.Device
 	return d
 }
 
-// What no call names is charged to its own budget from the second reading on, and to
-// nobody else; when it is gone, so is the charge.
+// TestExcessIsChargedToItsOwner: excess is charged to the budget of its own process only, from the second reading on. When the excess ends,
+// the charge ends too.
 func TestExcessIsChargedToItsOwner(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
 	other := w.client(0, 0)
@@ -67,7 +67,7 @@ func TestExcessIsChargedToItsOwner(t *testing.T) {
 	x.must(800)
 }
 
-// The device has no room for two: what one took without a word is not granted to another.
+// TestExcessIsGrantedToNobody: the device has no room for two, and memory that one process took without asking is not granted to another.
 func TestExcessIsGrantedToNobody(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
 	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
@@ -80,7 +80,7 @@ func TestExcessIsGrantedToNobody(t *testing.T) {
 	y.must(590)
 }
 
-// Excess is no offence: idle credit is recalled and given as ever.
+// TestExcessStopsNoRecall: idle credit of a lease with excess is recalled and granted as usual.
 func TestExcessStopsNoRecall(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1600)
 	x, y := w.telling(reading.ClientReport{}), w.client(0, 0)
@@ -142,8 +142,8 @@ func TestNothingToldNothingCharged(t *testing.T) {
 	}
 }
 
-// A program that allocates and frees all the time is seen by readings with memory that
-// it has no more when they come back: its word's mark says so.
+// TestAllocatingIsNoExcess: if a program allocates and frees all the time, readings show memory that it has freed by the time they end. The
+// low-water mark of its credit word explains it.
 func TestAllocatingIsNoExcess(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 16000)
 	x := w.telling(reading.ClientReport{})
@@ -163,7 +163,7 @@ func TestAllocatingIsNoExcess(t *testing.T) {
 			t.Errorf("reading %d: %+v", i, row)
 		}
 	}
-	// The same figure with nothing allocated is what no call names.
+	// With nothing allocated, the same reading is excess.
 	w.read(2, x.figure(910))
 	if row := x.row(); row.Excess != 900 {
 		t.Errorf("%+v", row)
@@ -179,7 +179,7 @@ func TestALiarsContextIsItsOwn(t *testing.T) {
 	*liar = *w.clientOf(liar.process, 0, 0)
 	liar.word.told.Known = true
 	liar.contexts(1)
-	liar.must(63) // of which it allocates nothing
+	liar.must(63) // it allocates none of the bytes
 	w.read(9, honest.figure(64), liar.figure(64))
 	if row := honest.row(); row.Excess != 0 {
 		t.Errorf("%+v", row)
@@ -257,8 +257,8 @@ func TestADeviceThatNamesNoProcess(t *testing.T) {
 	}
 }
 
-// A driver takes its time for a context, and readings go on meanwhile: the promise holds until the
-// library says that the call has ended, and a reading that began after that shows the context.
+// TestAPromiseLastsAsLongAsTheCall: a driver can take long to make a context, and readings go on. The expected cost counts until the
+// library reports the end of the call, and a reading that began later shows the context.
 func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
 	x, other := w.telling(reading.ClientReport{}), w.client(0, 0)
@@ -284,7 +284,8 @@ func TestAPromiseLastsAsLongAsTheCall(t *testing.T) {
 	w.served(o.Waiting)
 }
 
-// Who waits for a context is not having one made: what was promised before is not kept for that.
+// TestAPromiseIsNotKeptForWhoWaits: a client that waits for a context is not making one, so that an earlier expected cost does not count
+// for it.
 func TestAPromiseIsNotKeptForWhoWaits(t *testing.T) {
 	w := newWorld(t, costly(300), 6000)
 	x := w.telling(reading.ClientReport{})
@@ -313,7 +314,7 @@ func TestFreedWhileTheDeviceIsReadIsNoExcess(t *testing.T) {
 	x := w.telling(reading.ClientReport{})
 	x.must(1000)
 	x.free(300)
-	w.read(3, x.figure(1000)) // of which 300 are freed, or in use without a name
+	w.read(3, x.figure(1000)) // 300 of the bytes are freed, or are excess
 	w.arb.Note(0)
 	if !x.word.fast(300) {
 		t.Fatal("no credit")

@@ -27,7 +27,7 @@ func TestAWaiterIsJudgedByItsJob(t *testing.T) {
 	}
 	w, one, ticket := begin(arbiter.JobRequest{Min: ptr(size(300))})
 	one.free(100)
-	w.pass(2 * time.Millisecond) // when frees that were gathered are looked at
+	w.pass(2 * time.Millisecond) // the time at which collected frees are handled
 	w.served(ticket)
 	w, one, ticket = begin(arbiter.JobRequest{Max: ptr(size(400))})
 	one.word.told.Known = true
@@ -124,7 +124,7 @@ func TestNobodyOvertakesWhoMayHaveAnyDevice(t *testing.T) {
 		w.client(second, 1).must(1)
 	}
 	late := w.client(0, 0)
-	late.must(1) // so that the other device is looked at too
+	late.must(1) // so that the other device is evaluated too
 	waits, err := w.arb.OpenJob(w.now, arbiter.JobRequest{Process: w.process(bob, "x"), Any: true, Min: ptr(size(60))})
 	if err != nil || waits.Waiting == 0 {
 		t.Fatalf("%+v, %v", waits, err)

@@ -14,7 +14,7 @@ func (c *client) threaded(n int) *client {
 	return c
 }
 
-// knots are the events that tell of broken circles.
+// knots returns the texts of the events about broken deadlocks.
 func (w *world) knots() (texts []string) {
 	for _, e := range w.arb.Events() {
 		if e.Kind == arbiter.EventDeadlock {
@@ -24,7 +24,7 @@ func (w *world) knots() (texts []string) {
 	return texts
 }
 
-// Who only waits for his turn, behind somebody who waits for him, is served.
+// TestOutOfTurn: a request that fits is served if it waits only behind a request that waits for its job.
 func TestOutOfTurn(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	one, two := w.client(0, 0).threaded(1), w.client(0, 0).threaded(1)
@@ -55,8 +55,8 @@ func TestWhoWaitsForACircleIsNotOfIt(t *testing.T) {
 	w.arb.Cancel(w.now, c, arbiter.ReasonCancelled)
 }
 
-// A job whose processes all wait for each other stands still, whether another process of it, or
-// a thread, goes on that holds nothing: the youngest is refused, and told what would have helped.
+// TestOneJobStandsStill: if all processes of a job that hold something wait for each other, they are deadlocked, even if another process or
+// thread that holds nothing runs. The youngest request is refused, and the message says what would have helped.
 func TestOneJobStandsStill(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	job := w.job(t, arbiter.JobRequest{})

@@ -31,15 +31,15 @@ type word struct {
 	id      arbiter.LeaseID
 	state   atomic.Uint64
 	low     atomic.Uint64
-	granted accounting.Bytes // as the calls of the arbiter add up
+	granted accounting.Bytes // sum of the arbiter's calls
 	peak    accounting.Bytes
 	limit   accounting.Bytes
 	pending accounting.Bytes
 	away    accounting.Bytes
 	gone    bool // the page cannot be reached
 	told    reading.ClientReport
-	streams int  // that there are, where lent says that they are counted here
-	most    int  // that there may be
+	streams int  // number of streams, while lent is true
+	most    int  // most streams
 	lent    bool // the client counts its streams
 
 	beforeTake func() // what the client does just before the daemon takes credit back; nil: nothing
@@ -47,8 +47,7 @@ type word struct {
 	recounted bool // true during Recount, which changes granted but no credit word
 }
 
-// words are those of all leases. They fail the test when the arbiter gives another sum for a lease
-// than its calls add up to.
+// words are the credit words of all leases. They fail the test if the arbiter has another sum for a lease than its calls add up to.
 type words struct {
 	t     testing.TB
 	arb   *arbiter.Arbiter
@@ -92,7 +91,7 @@ func (x *word) credit(state uint64) accounting.Bytes {
 	return c
 }
 
-// change swaps the word and starts its low-water mark anew.
+// change replaces the word and resets its low-water mark.
 func (x *word) change(next func(credit accounting.Bytes, flags uint64) uint64) {
 	x.of.calls++
 	for {
@@ -204,7 +203,7 @@ func (x *word) Recent(granted accounting.Bytes) accounting.Bytes {
 	return granted - min(accounting.Bytes(x.low.Load()&creditMax), x.credit(x.state.Load()), granted)
 }
 
-// Lost is of what is written down; the word is closed and empty by then.
+// Lost does nothing: the word is already closed and empty.
 func (x *word) Lost() {}
 
 func (x *word) Report() (told reading.ClientReport) {
@@ -255,7 +254,7 @@ func (x *word) fast(n accounting.Bytes) bool {
 	}
 }
 
-// free gives n bytes back, and tells whether somebody wants to know.
+// free gives n bytes back, and reports whether NOTIFY was set.
 func (x *word) free(n accounting.Bytes) (notify bool) {
 	for {
 		old := x.state.Load()
@@ -269,7 +268,7 @@ func (x *word) closed() bool { return x.state.Load()&closedBit != 0 }
 
 func (x *word) idle() accounting.Bytes { return accounting.Bytes(x.state.Load() & creditMax) }
 
-// start is when every test begins.
+// start is the time at which every test begins.
 var start = time.Unix(1_700_000_000, 0)
 
 // world is an arbiter with fake words.
@@ -392,7 +391,7 @@ func (c *client) streams(n int) arbiter.Result {
 	return out
 }
 
-// stream takes a stream as a client does, or gives one back: by its word, where that has the count.
+// stream creates or destroys a stream as a client does: in its word, if the count is delegated to it.
 func (c *client) stream(n int) bool {
 	if x := c.word; x.lent && x.streams+n >= 0 && (n < 0 || x.streams+n <= x.most) {
 		x.streams += n

@@ -75,8 +75,8 @@ func TestAReservationHasRoomForItsContext(t *testing.T) {
 	}
 }
 
-// One program after the other in a job that has all of the device has a context each, also
-// while the memory of the one before is on its way back.
+// TestHeadroomIsThereForOneAfterTheOther: programs that run one after another in a job with all of the device can each make a context, even
+// while the device still frees the memory of the one before.
 func TestHeadroomIsThereForOneAfterTheOther(t *testing.T) {
 	w := newWorld(t, costly(60), 1000)
 	id, _ := w.reserve(940)
@@ -136,7 +136,7 @@ func TestChargedContextsHaveNoHeadroom(t *testing.T) {
 	}
 }
 
-// What a job reserves and its headroom end together, and come back together.
+// TestHeadroomEndsWithItsReservation: a reservation and its headroom end together and are restored together.
 func TestHeadroomEndsWithItsReservation(t *testing.T) {
 	w := newWorld(t, costly(50), 1000)
 	capacity := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Capacity }
@@ -194,7 +194,7 @@ func TestRefusedChangeLeavesHeadroom(t *testing.T) {
 	}
 }
 
-// What a job reserves can be had on its devices, or it does not begin.
+// TestReservationsThatCannotBe: a job starts only if its devices can have its reservation.
 func TestReservationsThatCannotBe(t *testing.T) {
 	for name, c := range map[string]struct {
 		request arbiter.JobRequest
@@ -258,8 +258,8 @@ func TestReservationsOfRules(t *testing.T) {
 	}
 }
 
-// Who never waits takes its slots at its start, on all devices that it may use: its programs
-// are not refused one later.
+// TestWhoNeverWaitsIsNotStartedInVain: a job with NoWait takes its slots at its start on all its devices, so that its programs are not
+// refused one later.
 func TestWhoNeverWaitsIsNotStartedInVain(t *testing.T) {
 	w := newWorld(t, waiting(), 1000, 1000)
 	open := func(r arbiter.JobRequest) (arbiter.JobInfo, error) {

@@ -11,8 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestReservedIsWhatIsReserved: credit at hand and bytes in use are no reservation, and one
-// that is used is still there.
+// TestReservedIsWhatIsReserved: idle credit and used bytes do not count as a reservation. A reservation in use still does.
 func TestReservedIsWhatIsReserved(t *testing.T) {
 	w := newWorld(t, rules.DefaultPolicy(), 8*gib)
 	reserved := func() accounting.Bytes { return w.arb.Snapshot(w.now).Devices[0].Reserved }

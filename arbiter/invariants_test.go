@@ -15,10 +15,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestInvariants drives many clients at random: allocations by both paths, frees,
-// deaths, limits, readings, rubbish in words, over two devices, jobs and a budget
-// that one user shares. It checks I1 to I4 after every step, and at the end that
-// nothing is left of anybody.
+// TestInvariants drives many clients at random: allocations by both paths, frees, ends of processes, limits, readings and invalid credit
+// words. There are two devices, jobs, and a budget that one user shares. It checks I1 to I4 after every step, and at the end that no lease
+// holds anything.
 func TestInvariants(t *testing.T) {
 	for name, mins := range map[string]bool{"plain": false, "reservations": true} {
 		t.Run(name, func(tb *testing.T) {
@@ -79,7 +78,7 @@ func (u *universe) run(t *rapid.T) {
 	u.finish(t)
 }
 
-// scribble lets a client write into its word what it likes.
+// scribble writes random values into a client's credit word.
 func (u *universe) scribble(t *rapid.T) {
 	for _, l := range u.live() {
 		if l.rubbish {
@@ -145,8 +144,7 @@ func (u *universe) checkSnapshots(t *rapid.T, whole figures.Snapshot, of *modelL
 	}
 }
 
-// checkRow checks I1, I3 (what its process uses beyond its word is charged to it, and to
-// nobody else) and I4 on one lease.
+// checkRow checks I1, I3 (extra usage of a process is charged to it and to no other process) and I4 on one lease.
 func (u *universe) checkRow(t *rapid.T, l *modelLease, row figures.LeaseState) {
 	if row.Granted != l.word.granted || row.Used+row.Credit != row.Granted || row.Pending > row.Used {
 		t.Fatalf("granted %d, and the word adds up to %d: %+v", row.Granted, l.word.granted, row)
@@ -261,7 +259,7 @@ func (u *universe) checkDevices(t *rapid.T, s figures.Snapshot) {
 	u.deficit, u.observed = deficit, false
 }
 
-// finish ends everybody in some order; then nothing may be left.
+// finish ends all processes in some order, and checks that no lease is left.
 func (u *universe) finish(t *rapid.T) {
 	for _, l := range slices.Clone(u.leases) {
 		if !l.draining && rapid.Bool().Draw(t, "forget") {
@@ -277,7 +275,7 @@ func (u *universe) finish(t *rapid.T) {
 		u.arb.CloseJob(u.now, j.id)
 	}
 	for d := range totals {
-		u.arb.Observe(u.now.Add(time.Minute), arbiter.Usage{Device: d}) // lists nobody: all is back
+		u.arb.Observe(u.now.Add(time.Minute), arbiter.Usage{Device: d}) // lists no process: all memory is freed
 	}
 	s := u.arb.Snapshot(u.now)
 	if len(s.Leases)+len(s.Processes)+len(s.Jobs) != 0 {

@@ -318,7 +318,7 @@ func TestLimitsOfAProcessHoldLater(t *testing.T) {
 	}
 }
 
-// Whose daemon it is may pass the rules, as root may.
+// TestWhoMayPassTheRules: the user who runs the daemon may exceed the rules, as root may.
 func TestWhoMayPassTheRules(t *testing.T) {
 	w := newWorld(t, exact(size(gib)), 8*gib)
 	for name, c := range map[string]struct {
@@ -341,8 +341,8 @@ func TestWhoMayPassTheRules(t *testing.T) {
 	}
 }
 
-// TestMinIsMax: all that there is stands for all that may be held, in what is in force, in what is told of it, and in
-// whose it is; and what was in force already is no change.
+// TestMinIsMax: a memory.min of "max" reserves all that may be held. This holds for the limit in force, for the value shown, and for its
+// source. Setting the value that is in force already changes nothing.
 func TestMinIsMax(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 8*gib)
 	job := w.job(t, arbiter.JobRequest{Command: "train", Max: ptr(size(64 * mib))})

@@ -21,10 +21,10 @@ type modelLease struct {
 	used     accounting.Bytes
 	peak     accounting.Bytes
 	draining bool
-	rubbish  bool             // writes what it likes into its word
-	module   accounting.Bytes // of memory that no call names
-	shown    accounting.Bytes // of it, by the last two readings
-	last     accounting.Bytes // by the last one
+	rubbish  bool             // writes random values into its credit word
+	module   accounting.Bytes // memory that no call asked for
+	shown    accounting.Bytes // part of module that the last two readings showed
+	last     accounting.Bytes // part of module that the last reading showed
 }
 
 type modelJob struct {
@@ -47,15 +47,15 @@ type universe struct {
 	caps      map[uint32]map[int]accounting.Bytes // what one user may hold in all
 	cgroups   map[string]map[int]accounting.Bytes // what all programs in a cgroup may
 	last      map[arbiter.LeaseID]accounting.Bytes
-	deficit   map[int]accounting.Bytes // by how much each device is over
+	deficit   map[int]accounting.Bytes // bytes by which each device exceeds its capacity
 	mins      bool
 	observed  bool // a reading came since the last check
 }
 
 const (
 	bob = 1000
-	eve = 1001 // has a budget over all that she runs, or
-	ann = 1002 // one that she shares with eve
+	eve = 1001 // a user with one budget for all her jobs, or
+	ann = 1002 // a user who shares a budget with eve
 )
 
 // student tells whose programs share a budget: ann is there only where the rule is for both.
@@ -152,7 +152,7 @@ func (u *universe) openJob(t *rapid.T) {
 	u.jobs = append(u.jobs, j)
 }
 
-// take is what a client does for an allocation: its own word first, then asking.
+// take allocates as a client does: from its own word first, then by asking.
 func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	if !l.rubbish && l.word.fast(n) {
 		l.gain(n)
@@ -176,7 +176,7 @@ func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	u.judge(t, l, n, o)
 }
 
-// excess is what must be charged to it.
+// excess returns the bytes that must be charged to the lease.
 func (l *modelLease) excess() accounting.Bytes {
 	if !l.word.told.Known {
 		return 0
@@ -189,8 +189,8 @@ func (l *modelLease) gain(n accounting.Bytes) {
 	l.peak = max(l.peak, l.used)
 }
 
-// judge checks a refusal against what everybody uses, where the model is simple
-// enough to know: no reservations, and nobody's word in doubt.
+// judge checks a refusal against what all leases use. It does so where the model is simple enough: without reservations, and with all
+// credit words known.
 func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Result) {
 	if u.mins || o.Reason == arbiter.ReasonTooLarge {
 		return
@@ -233,7 +233,7 @@ func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbite
 			t.Fatalf("refused by a limit of %d, and the user's is %d", o.Limit, most)
 		}
 	}
-	// What a lease has idle it may spend, also where the capacity fell below the sum.
+	// A lease may use its idle bytes, even if the capacity has fallen below the sum.
 	if want := max(o.Limit.Less(used), l.word.idle()); o.Remaining != want || n <= want {
 		t.Fatalf("%d refused, %d remaining of %d (%v), and %d are used", n, o.Remaining, o.Limit, o.Reason, used)
 	}
@@ -270,13 +270,13 @@ func (u *universe) observe(t *rapid.T, device int) {
 		}
 		extra := l.module
 		if l.used > 0 || l.draining {
-			extra += 5 // of a context that it never told of
+			extra += 5 // for a context that the client did not report
 			usage.Processes = append(usage.Processes, arbiter.ProcessUsage{
 				PID: l.process.PID, StartTicks: l.process.StartTicks, Bytes: l.used + extra})
 		} else {
 			extra = 0
 		}
-		// What it used and freed since its word's mark began may be what the device shows.
+		// Bytes that it used and freed since the low-water mark was reset may be in the reading.
 		freed := l.word.Recent(l.word.granted).Less(l.used)
 		l.shown, l.last = min(l.last, extra.Less(freed)), extra
 	}
@@ -318,7 +318,7 @@ func (u *universe) limitUser(t *rapid.T, uid uint32, device int) {
 	u.settledBelow(t, u.caps[uid], device, func(l *modelLease) bool { return l.job.uid == uid })
 }
 
-// cgroups are where processes of the model run.
+// cgroups lists the cgroups that processes of the model run in.
 var cgroups = []string{"/", "/a", "/a/b", "/a/b/c", "/a/bc", "/d"}
 
 func (l *modelLease) in(of string) bool {
@@ -327,7 +327,7 @@ func (l *modelLease) in(of string) bool {
 	})
 }
 
-// usedIn is what all programs in a cgroup use of a device.
+// usedIn returns the bytes that all programs in a cgroup use on a device.
 func (u *universe) usedIn(of string, device int) (used accounting.Bytes) {
 	for _, l := range u.leases {
 		if l.device == device && l.in(of) {

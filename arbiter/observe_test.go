@@ -281,7 +281,7 @@ func TestLostOverhead(t *testing.T) {
 	if d := w.arb.Snapshot(w.now).Devices[0]; d.Overhead != 0 || d.Capacity != 1000 {
 		t.Errorf("the device that is there again: %+v", d)
 	}
-	w = newWorld(t, costly(50), 1000) // and nothing of what is expected of one that no reading has shown
+	w = newWorld(t, costly(50), 1000) // without a context in a reading, nothing of its expected cost counts
 	w.client(0, 0).context()
 	w.arb.LoseDevice(w.now, 0)
 	w.arb.AddDevice(w.now, rules.Device{Index: 0, Total: 1000})
@@ -369,7 +369,7 @@ func TestRestoreByAClientsWord(t *testing.T) {
 	}
 }
 
-// Whoever allocates on a device that was lost asks, and is told: of the next daemon too.
+// TestALostLeaseStaysClosed: a client that allocates on a lost device asks, and gets the reason, also from the next daemon.
 func TestALostLeaseStaysClosed(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	c := w.restored(arbiter.SessionRequest{Process: w.process(1000, "x")}, arbiter.RestoredLease{Lost: true})[0]

@@ -7,11 +7,11 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// The reference of the pressures: whenever time goes by, everything is looked at, and what waits for how long is added up.
+// This file has the reference model of pressure. Whenever time passes, it goes through all objects and adds up how long requests wait.
 
 type refPressure struct{ some, full time.Duration }
 
-// refPressures are those of devices, jobs and users.
+// refPressures has the pressures of devices, jobs and users.
 type refPressures struct {
 	devices map[*refDevice]refPressure
 	jobs    map[*refJob]refPressure

@@ -18,8 +18,8 @@ type scene struct {
 	a, b        *client
 	aJob, bJob  uint64
 	pauses      int
-	some, full  time.Duration // of the device, as the script has it
-	bSome, bAll time.Duration // of b's job
+	some, full  time.Duration // pressure of the device, by the script
+	bSome, bAll time.Duration // pressure of b's job
 }
 
 func newScene(t *testing.T) *scene {
@@ -201,7 +201,7 @@ func TestPressure(t *testing.T) {
 	}
 }
 
-// figures has a program without gpuarb use so much of the device.
+// figures lets a program without a lease use n bytes of the device.
 func (s *scene) figures(n accounting.Bytes) {
 	s.arb.Note(0)
 	s.arb.Observe(s.now, arbiter.Usage{Device: 0, Processes: []arbiter.ProcessUsage{{PID: 1, Bytes: n}}})
@@ -245,7 +245,8 @@ func TestRestoredLeasesCount(t *testing.T) {
 	}
 }
 
-// TestCountsOfRequests: what became of those that waited, by how long, and why others were refused; of all users, and of each.
+// TestCountsOfRequests: the counts have the outcomes of waiting requests by length of the wait, and refusals by reason, for all users and
+// for each.
 func TestCountsOfRequests(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder, c := w.client(0, 0), w.client(0, 0)

@@ -86,8 +86,8 @@ func TestEveryJobMayUseTheProcessor(t *testing.T) {
 	}
 }
 
-// TestSharesOfTheProcessor: its memory is more than a GPU's, so that a share that fits each GPU would be beyond the rule there.
-// That refuses nobody who did not name it, and the rule holds.
+// TestSharesOfTheProcessor: the processor has more memory than a GPU. A share that fits each GPU may exceed the rule there. Such a request
+// is refused only if it names the processor; otherwise the rule limits it there.
 func TestSharesOfTheProcessor(t *testing.T) {
 	w := withProcessor(t, exact(size(gib)), 1)
 	half := &accounting.Size{PerMille: 500}

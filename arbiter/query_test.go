@@ -63,8 +63,8 @@ func TestQueryWithoutALease(t *testing.T) {
 	}
 }
 
-// What is reserved for others below a shared budget, or set aside for somebody who waits, is not free; what
-// is reserved for oneself is, whatever others do.
+// TestQueryCountsWhatIsPromised: memory that is reserved for other jobs below a shared budget, or kept for waiting requests, is not shown
+// as free. Memory that is reserved for the asker is, whatever other jobs do.
 func TestQueryCountsWhatIsPromised(t *testing.T) {
 	p := exact(unlimited())
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "bob"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(6 * gib))}}
@@ -102,7 +102,7 @@ func (w *world) waiter(t *testing.T, uid uint32) *client {
 	return (&client{w: w, process: p, session: s.ID}).on(0)
 }
 
-// What is told is what can be had, to the byte, in whatever state the books are.
+// TestQueryIsWhatCanBeHad: a query returns exactly the bytes that can be allocated, in any state.
 func TestQueryIsWhatCanBeHad(t *testing.T) {
 	for seed := range uint64(300) {
 		_, clients := someBooks(t, seed)
@@ -123,8 +123,7 @@ func TestQueryIsWhatCanBeHad(t *testing.T) {
 	}
 }
 
-// someBooks makes books by chance: jobs with reservations and budgets, shared budgets, idle credit, and
-// sometimes one who waits.
+// someBooks makes a random state: jobs with reservations and budgets, shared budgets, idle credit, and sometimes a waiting request.
 func someBooks(t *testing.T, seed uint64) (*world, []*client) {
 	r := rand.New(rand.NewPCG(seed, 1))
 	p := exact(unlimited())

@@ -14,9 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// drive lets random clients use an arbiter and the reference of its queue side by side.
-// Every decision must be one that the reference makes, and every one that it makes must
-// have been made: nothing is served out of order, and no wake-up is lost.
+// drive runs random clients against an arbiter and against the reference of its queue. Both must make the same decisions, so that no
+// request is served out of order and no wake-up is lost.
 type drive struct {
 	*world
 	*reference
@@ -27,7 +26,7 @@ type drive struct {
 	steps      int
 	verbose    bool
 	trace      []string
-	circles    int  // that were ended some time after they formed
+	circles    int  // number of deadlocks that were broken some time after they formed
 	capped     bool // users are limited now and then
 	upsets     bool // now and then a device is lost, a session resumes, or the daemon is restarted
 	policy     rules.Policy
@@ -78,7 +77,7 @@ func (d *drive) logf(format string, args ...any) {
 
 func (d *drive) fail(format string, args ...any) {
 	d.t.Helper()
-	for range 20 { // once more, saying what it does; maps are not always gone through in the same order
+	for range 20 { // once more with a trace; maps are iterated in random order
 		if d.verbose {
 			break
 		}
@@ -120,7 +119,7 @@ func joined(lines []string) (all string) {
 	return all
 }
 
-// run takes so many steps.
+// run takes a number of random steps.
 func (d *drive) run(steps int) {
 	d.steps = steps
 	for range steps {
@@ -344,7 +343,7 @@ func (d *drive) forget(j *refJob) {
 	d.jobs = slices.DeleteFunc(d.jobs, func(x *refJob) bool { return x == j })
 }
 
-// answer is what a request was told.
+// answer is the answer that a request got.
 type answer struct {
 	granted bool
 	ticket  arbiter.TicketID
@@ -443,8 +442,7 @@ func (d *drive) ask(t *refTicket, got answer, noWait bool) {
 	t.job.noWait = was
 }
 
-// request has the reference decide a request too, and compares. What becomes of it at
-// once is returned; nil: it waits.
+// request decides a request in the reference too, and compares. It returns the decision; nil: the request waits.
 func (d *drive) request(t *refTicket, got answer) *fate {
 	d.arrivals++
 	t.arrival, t.since = d.arrivals, d.reference.now
@@ -508,8 +506,8 @@ func (d *drive) decide(t *refTicket) *fate {
 	return &fate{ticket: t, reason: why}
 }
 
-// settled lets the reference go on to its end, and compares what it decided with what
-// the arbiter did. What became of the new ticket is returned.
+// settled runs the reference until no request can be decided, and compares its decisions with the arbiter's. It returns the decision on the
+// ticket new.
 func (d *drive) settled(new *refTicket) *fate {
 	d.arb.Finish(d.world.now)
 	d.trim()
@@ -573,7 +571,7 @@ func (d *drive) settled(new *refTicket) *fate {
 	return mine
 }
 
-// ended is what becomes of a ticket at the end of a circle.
+// ended returns the outcome of a ticket when a deadlock was broken.
 func (d *drive) ended(t *refTicket) (fate, bool) {
 	mayMove := d.reference.now.Sub(t.parked) >= d.grace
 	if !mayMove {
@@ -978,7 +976,7 @@ func (d *drive) checkSums() {
 	}
 }
 
-// finish ends everybody; then nobody may wait.
+// finish ends all processes, and checks that no request waits.
 func (d *drive) finish() {
 	for len(d.jobs) > 0 {
 		for _, j := range slices.Clone(d.jobs) {

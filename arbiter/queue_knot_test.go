@@ -86,7 +86,7 @@ func (r *reference) standsStill(j *refJob) bool {
 	return holding > 1
 }
 
-// copy is a machine on which there are the tickets alone, and their jobs: those that do not count as waiting hold nothing.
+// copy returns a machine with only the tickets and their jobs. Jobs that do not count as waiting hold nothing on it.
 func (r *reference) copy(counts func(*refJob) bool) *reference {
 	m := &reference{scope: r.scope, shared: r.shared, caps: r.caps, cgroups: r.cgroups, context: r.context, now: r.now}
 	devices, jobs := map[*refDevice]*refDevice{}, map[*refJob]*refJob{}
@@ -143,7 +143,7 @@ func (r *reference) waits(s *refSession, thread int) bool {
 	return slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return t.lease != nil && t.lease.session == s && int(t.thread) == thread })
 }
 
-// giveBack has a job give back all that it holds, or what one process of it holds.
+// giveBack releases everything that a job holds, or that one of its processes holds.
 func (j *refJob) giveBack(of *refSession) {
 	if of == nil {
 		j.gaveBack = true
@@ -178,8 +178,8 @@ func (r *reference) admitAll(inTurn bool) {
 	}
 }
 
-// untangle serves a ticket that waits for nothing but its turn behind others that wait for its job, or
-// refuses the youngest whose process would let another one go on. only: for this ticket, or not at all.
+// untangle breaks a deadlock. It serves a ticket that waits only behind others that wait for its job, or refuses the youngest ticket whose
+// process would let another one run. If only is set, it acts only on that ticket.
 func (r *reference) untangle(strict bool, only *refTicket) (fate, bool) {
 	counts := func(j *refJob) bool { return r.counts(j, strict) }
 	if !slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return counts(t.job) }) {

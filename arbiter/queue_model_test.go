@@ -38,8 +38,8 @@ type refJob struct {
 	priority  int
 	on        []int // devices that it may use; nil: all
 	kept      []int // devices whose slot it has until it ends
-	spare     []int // devices of which it has one slot at least, whoever of it uses it
-	tail      []int // devices whose slot its processes go on to share after its release
+	spare     []int // devices on which the job always has a slot, used by any of its processes
+	tail      []int // devices whose slot the processes go on to share after its release
 	pending   bool
 	released  bool
 	closed    bool
@@ -70,7 +70,7 @@ type refLease struct {
 	device  *refDevice
 	used    accounting.Bytes
 	managed accounting.Bytes // part of used that is managed memory; no reading shows it on the device
-	costs   accounting.Bytes // of its contexts, without the one that its job keeps headroom for
+	costs   accounting.Bytes // cost of its contexts, without the one that uses the job's headroom
 	threads [4]refMaker      // 0: not known
 	gone    bool
 	lost    bool // its device was lost
@@ -110,11 +110,11 @@ type reference struct {
 	context accounting.Bytes            // what one costs
 	devices []*refDevice
 	jobs    []*refJob
-	tickets []*refTicket // by arrival
+	tickets []*refTicket // in the order of arrival
 	now     time.Time
 }
 
-// fate is what becomes of a ticket.
+// fate is the outcome of a ticket.
 type fate struct {
 	ticket *refTicket
 	reason arbiter.Reason // none: served
@@ -160,7 +160,7 @@ func thereBy(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	return n
 }
 
-// costOf is what the contexts of a job cost a device; of living processes only, or of all.
+// costOf returns the cost of a job's contexts on a device, for living processes only or for all.
 func costOf(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	for _, s := range j.sessions {
 		for _, l := range s.leases {
@@ -172,7 +172,7 @@ func costOf(j *refJob, d *refDevice, living bool) (n accounting.Bytes) {
 	return n
 }
 
-// headroom is what is kept for a job's context beyond what its contexts cost already.
+// headroom returns the memory reserved for a job's context above the cost of its present contexts.
 func (r *reference) headroom(j *refJob, d *refDevice) accounting.Bytes {
 	if j.reserved(d) == 0 {
 		return 0
@@ -180,8 +180,7 @@ func (r *reference) headroom(j *refJob, d *refDevice) accounting.Bytes {
 	return r.context.Less(costOf(j, d, false))
 }
 
-// beside is what a ticket takes of a device and of no budget: contexts that there is no
-// headroom for, and with a reservation that headroom.
+// beside returns what a ticket takes from a device but from no budget: contexts without headroom, and the headroom of a reservation.
 func (r *reference) beside(t *refTicket) accounting.Bytes {
 	switch {
 	case t.kind == 'j' && t.job.min > 0:
@@ -231,8 +230,7 @@ func (r *reference) changed() {
 	}
 }
 
-// count looks at everybody on a device: who has a slot, what is left of its bytes, and what
-// of the budget that all of the students' share.
+// count computes the state of a device: the holders of slots, the free bytes, and the free bytes of the students' shared budget.
 func (r *reference) count(d *refDevice) *refDevice {
 	if d.known {
 		return d
@@ -278,7 +276,7 @@ func (l *refLease) objects() bool {
 	return false
 }
 
-// refHolder is who has a slot.
+// refHolder is the owner of a slot.
 type refHolder struct {
 	job     *refJob
 	session *refSession
@@ -286,7 +284,7 @@ type refHolder struct {
 	claim   bool
 }
 
-// findHolders finds those who have a slot of a device by looking at all objects.
+// findHolders finds the holders of slots of a device from all objects.
 func (r *reference) findHolders(d *refDevice, all []refHolder) []refHolder {
 	for _, j := range r.jobs {
 		kept := slices.Contains(j.kept, d.index)
@@ -367,7 +365,7 @@ func (r *reference) keeps(j *refJob, d *refDevice) bool {
 		r.scope == rules.ScopeJob && (d.slots > 0 || len(j.request.Devices) > 0 || j.min > 0))
 }
 
-// need is what a ticket lacks at one device. hard: by itself; else only by turn.
+// need describes the limits that refuse a ticket on a device. hard: a limit has no room; else earlier tickets block it.
 type need struct {
 	cgroups, hardCgroups            cgroupSet
 	user, shared, wish, slot, bytes bool // refused there
@@ -398,7 +396,7 @@ type bars struct {
 
 	shared, bytes bar
 	users         [8]bar // by userOf
-	cgroups       [4]bar // by place among refCgroups
+	cgroups       [4]bar // by index in refCgroups
 }
 
 // neverHeld is since when a job holds memory that holds none.
@@ -451,7 +449,7 @@ func (s *refSession) isIn(c int) bool {
 	return accounting.InCgroup(refCgroups[s.cgroup], refCgroups[c]) || accounting.InCgroup(refCgroups[s.beside], refCgroups[c])
 }
 
-// within is what the jobs' processes in a cgroup hold on a device; living ones only, or all.
+// within returns the bytes that the jobs' processes in a cgroup hold on a device, for living processes only or for all.
 func within(jobs []*refJob, c int, d *refDevice, living bool) (n accounting.Bytes) {
 	for _, j := range jobs {
 		for _, s := range j.sessions {
@@ -488,7 +486,7 @@ func userOf(uid uint32) int {
 	return 1 + int(uid-bob)
 }
 
-// capOf is what a user may hold on a device with all of his programs.
+// capOf returns how much all programs of a user may hold on a device.
 func (r *reference) capOf(uid uint32, d *refDevice) accounting.Bytes {
 	if most, ok := r.caps[uid]; ok {
 		return min(most, d.total)
@@ -511,13 +509,13 @@ func (b *bars) add(c bars) {
 	}
 }
 
-// keepOut: somebody is to enter first.
+// keepOut reports whether an earlier ticket blocks t.
 func (b bars) keepOut(t *refTicket) bool {
 	alone, claims := t.kind == 'j' && t.job.exclusive, t.kind == 'j' && t.job.claim
 	return b.slots || b.claims && (claims || alone) || b.entrants && alone
 }
 
-// look tells what refuses a ticket on a device, behind those who come first.
+// look returns the limits that refuse a ticket on a device, with earlier tickets in b.
 func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 	j := t.job
 	var grow, there accounting.Bytes // what the budgets grow by, and the use of the device
@@ -667,7 +665,7 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	return b
 }
 
-// judge looks at a ticket behind the given bars of each device.
+// judge evaluates a ticket behind the earlier tickets of each device.
 func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevice, ok bool) {
 	spots := r.spots(t)
 	ok = !t.any
@@ -784,7 +782,7 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 	}
 }
 
-// settle goes on until nobody can be served and no circle of blocked parties stands.
+// settle decides tickets until none can be served and no deadlock of blocked jobs is left.
 func (r *reference) settle() (fates []fate) {
 	for len(r.tickets) > 0 {
 		f, ok := r.step()

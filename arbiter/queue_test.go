@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// waiting is a policy under which everybody waits for bytes.
+// waiting is a policy under which all jobs wait for bytes.
 func waiting() rules.Policy {
 	p := exact(unlimited())
 	p.Defaults.OnFull = rules.OnFullWait
@@ -78,7 +78,7 @@ func TestWaitersAreServedInOrderOfArrival(t *testing.T) {
 		got[1].WantsBytes != 400 || got[1].Reason != "device_full" {
 		t.Errorf("%+v", got)
 	}
-	holder.free(400) // there is room for the third, and it is not his turn
+	holder.free(400) // the third request fits now, but it is not its turn
 	w.served()
 	holder.free(100)
 	w.served(a)
@@ -104,8 +104,8 @@ func TestNoneOfSeveralCancelledRequestsIsServed(t *testing.T) {
 	}
 }
 
-// TestAServerThatStopsHalfWay: two servers hold memory, and a third one waits for the rest of what it needs. It blocks neither of those that
-// have held memory for longer, however long it waits. It blocks one that came later.
+// TestAServerThatStopsHalfWay: two servers hold memory, and a third waits for the rest of what it needs. It never blocks the servers that
+// have held memory for longer, however long it waits. It blocks a server that came later.
 func TestAServerThatStopsHalfWay(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	begin := func(n accounting.Bytes) *client {
@@ -220,7 +220,7 @@ func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
 	rich, poor := w.client(0, 0), w.client(0, 0)
 	rich.must(900)
 	rich.free(300)
-	poor.must(400) // nobody waits
+	poor.must(400) // no request waits
 	if rich.word.idle() != 0 {
 		t.Errorf("%d idle", rich.word.idle())
 	}
@@ -231,7 +231,7 @@ func TestIdleCreditIsCalledBackBeforeAnybodyWaits(t *testing.T) {
 	}
 	rich.free(200)
 	w.served(ticket)
-	rich.free(1) // nobody wants to know any more; it says so once
+	rich.free(1) // no request waits for it any more; the free reports itself once
 	if rich.word.state.Load()&notifyBit != 0 {
 		t.Error("a free still reports itself")
 	}
@@ -267,8 +267,8 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// Who waits is told who holds it and since when: also who has reserved it and uses
-// nothing, and also when it did not come.
+// TestWhoHoldsWhatIsReserved: a waiting client gets a notice with the holders and since when they hold, also for unused reservations, and
+// also if the client has missed the notice before.
 func TestWhoHoldsWhatIsReserved(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 1000)
 	min := func(n accounting.Bytes) arbiter.JobRequest {
@@ -335,7 +335,8 @@ func TestWhoseTheReservationIs(t *testing.T) {
 	}
 }
 
-// Who is refused because others wait in front hears what is free, and for whom it is set aside.
+// TestARefusalNamesThoseInFront: a request that is refused because of earlier requests gets a message with what is free, and for which
+// request it is kept.
 func TestARefusalNamesThoseInFront(t *testing.T) {
 	w := newWorld(t, exact(unlimited()), 64*gib)
 	holder := w.client(0, 0)
@@ -369,8 +370,9 @@ func TestARefusalNamesThoseInFront(t *testing.T) {
 	}
 }
 
-// A waiting request was to be served from credit of another process of its job, which that has allocated meanwhile. The job's budget has no
-// room without that: the request is refused at once, and does not wait for the device.
+// TestCreditThatIsGoneWhenItIsServed: a waiting request was to be served from credit of another process of its job, which that process has
+// allocated meanwhile. Without the credit the budget of the job has no room. The request is refused at once, and does not wait for the
+// device.
 func TestCreditThatIsGoneWhenItIsServed(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	job := w.job(t, arbiter.JobRequest{Max: ptr(size(600))})

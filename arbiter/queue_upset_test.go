@@ -128,7 +128,7 @@ func (d *drive) recount(l *refLease) {
 	granted := d.arb.Recount(d.world.now, l.lease, used)
 	l.word.granted, l.word.recounted = granted, false
 	doubted := used.Less(granted - l.word.idle())
-	d.arb.Freed(d.world.now, l.lease) // as the daemon does: reports that the client sent meanwhile were lost
+	d.arb.Freed(d.world.now, l.lease) // as the daemon does: earlier reports of the client were lost
 	d.logf("session %d device %d: uses %d, not %d; doubted: %d", l.session.id, l.device.index, used, l.used, doubted)
 	if fits != (doubted == 0) && !(fits && idle) {
 		d.fail("%d bytes more fit: %v, and %d were doubted", more, fits, doubted)

@@ -58,7 +58,7 @@ func TestReceipts(t *testing.T) {
 					if out.Waiting == 0 || len(decided) != 1 || decided[0].Ticket != out.Waiting {
 						t.Fatalf("%+v, then %+v", out, decided)
 					}
-					was.left += p.Defaults.StreamReserve // of the other's stream
+					was.left += p.Defaults.StreamReserve // for the stream of the other lease
 					out = decided[0]
 				}
 				if !out.Granted || out.Receipt == (arbiter.Receipt{}) {

@@ -42,15 +42,15 @@ func TestRecount(t *testing.T) {
 	}
 }
 
-// What was taken while there was no daemon looks like excess until the client says what
-// it is: it counts once from then on, and is free again the moment the client frees it.
+// TestRecountExplainsExcess: memory that was taken while there was no daemon looks like excess until the client reports it. From then on it
+// counts once, and is free again when the client frees it.
 func TestRecountExplainsExcess(t *testing.T) {
 	w := newWorld(t, exact(size(1000)), 8000)
 	x := w.telling(reading.ClientReport{})
 	x.contexts(1)
 	x.must(200)
 	w.read(3, x.figure(264))
-	w.read(2, x.figure(2264)) // 2000 bytes more, of which nobody was asked
+	w.read(2, x.figure(2264)) // 2000 bytes more than were granted
 	if row := x.row(); row.Excess != 2000 {
 		t.Fatalf("not seen as excess: %+v", row)
 	}

@@ -9,9 +9,10 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// What the model once found wrong.
+// This file has regression tests for mistakes that the model once found.
 
-// A newcomer that is served is one no longer, within the same look at the queue too.
+// TestANewcomerThatIsServedSetsAsideForItsNextRequest: a newcomer that is served counts as a holder at once, within the same pass over the
+// queue.
 func TestANewcomerThatIsServedSetsAsideForItsNextRequest(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	holder, newcomer, running := w.client(0, 0), w.client(0, 0).threaded(2), w.client(0, 0).threaded(2)
@@ -39,7 +40,7 @@ func TestTheLastByteOfAThreadIsTold(t *testing.T) {
 	w.served(ticket)
 }
 
-// A released job's processes go on to share its slot, and the last object gives it back.
+// TestAReleasedJobsLastByteIsTold: the processes of a released job go on to share its slot, and the last object returns it.
 func TestAReleasedJobsLastByteIsTold(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	info := w.mustClaim(arbiter.JobRequest{})
@@ -95,7 +96,7 @@ func TestWhatLacksOnOneDeviceIsWaitedForOnAll(t *testing.T) {
 	}
 }
 
-// What others were given since may be in the way of who would come first out of turn.
+// TestOutOfTurnIsWhoFitsNow: a grant to another job may have taken the room of a request that would be served out of turn.
 func TestOutOfTurnIsWhoFitsNow(t *testing.T) {
 	p := waiting()
 	p.Rules = []rules.Rule{{Match: rules.Match{User: "eve"}, Scope: ptr(rules.ScopeUser), Max: ptr(size(600))}}
@@ -112,13 +113,13 @@ func TestOutOfTurnIsWhoFitsNow(t *testing.T) {
 	w.served(small)
 }
 
-// The first device of a preference is taken, also where idle credit or a slot that nobody
-// uses has to be called back for it.
+// TestPreferenceComesBeforeConvenience: the first device in the order of preference is chosen even if idle credit or an unused slot must be
+// recalled for it.
 func TestPreferenceComesBeforeConvenience(t *testing.T) {
 	w := newWorld(t, capped(1, ""), 1000, 1000)
 	idle := w.client(0, 1)
 	idle.must(900)
-	idle.free(900) // nobody is told
+	idle.free(900) // the client sends no report
 	got := w.mustClaim(arbiter.JobRequest{Devices: []int{1, 0}, Min: ptr(size(500))})
 	if len(got.Devices) != 1 || got.Devices[0] != 1 {
 		t.Errorf("%+v", got)
@@ -142,8 +143,8 @@ func TestWhoLeftWithoutAWordComesBackLast(t *testing.T) {
 	}
 }
 
-// A cap that is set while a job waits for another device does not let it in where somebody
-// else is alone by now.
+// TestACapThatComesLaterLetsNobodyIn: if slots.max is set on a device while a job waits for another device, the job does not start where
+// another job now has the sole use.
 func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
 	p := exact(unlimited())
 	p.Devices = []rules.DeviceRule{{Match: rules.DeviceMatch{Index: ptr(1)}, SlotsMax: 1}}
@@ -165,7 +166,7 @@ func TestACapThatComesLaterLetsNobodyIn(t *testing.T) {
 	}
 }
 
-// Who has freed all that it had may be refused more: what is idle in its word stays there.
+// TestARefusalLeavesTheAskerItsIdleCredit: a client that has freed everything may be refused more. The idle credit stays in its word.
 func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
 	for name, refused := range map[string]struct {
 		uid   uint32
@@ -195,7 +196,7 @@ func TestARefusalLeavesTheAskerItsIdleCredit(t *testing.T) {
 	}
 }
 
-// Who waits keeps no slot that it has nothing in.
+// TestWhoWaitsForBytesGivesAnEmptySlotBack: a waiting client keeps no slot under which it has no object.
 func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
 	w := newWorld(t, waiting(), 1000)
 	other, asker := w.client(0, 0), w.client(0, 0)
@@ -210,8 +211,8 @@ func TestWhoWaitsForBytesGivesAnEmptySlotBack(t *testing.T) {
 	w.served(ticket)
 }
 
-// What one process wrote into its word without a report is called back for another's request,
-// and that brings their user below his limit: both words are open again.
+// TestWordsOpenAfterARecall: credit that a process freed without a report is recalled for another request. That brings the user of both
+// below the limit, so that both words are open again.
 func TestWordsOpenAfterARecall(t *testing.T) {
 	w := newWorld(t, rules.Policy{}, 1000)
 	one, other := w.client(0, 0), w.client(0, 0)

@@ -18,8 +18,8 @@ func students(first ...rules.Rule) rules.Policy {
 	return p
 }
 
-// TestARuleIsTheSameElsewhere: a rule that moves, or that is known by its name and matches
-// others from now on, keeps its budget; so nobody has room for a second one meanwhile.
+// TestARuleIsTheSameElsewhere: a rule that moves, or that has a name and now matches other processes, keeps its budget. So it never has two
+// budgets at a time.
 func TestARuleIsTheSameElsewhere(t *testing.T) {
 	w := newWorld(t, students(), 8*gib)
 	one, two := w.clientOf(w.process(eve, "a"), 0, 0), w.clientOf(w.process(ann, "b"), 0, 0)

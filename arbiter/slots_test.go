@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// capped is a policy with so many slots on each device.
+// capped is a policy with a slots.max on each device.
 func capped(slots int, scope rules.Scope) rules.Policy {
 	p := exact(unlimited())
 	p.Devices = []rules.DeviceRule{{SlotsMax: slots, SlotScope: scope}}
@@ -46,8 +46,8 @@ func (t *thread) alloc(n accounting.Bytes) arbiter.Result {
 	return t.w.arb.Ask(t.w.now, arbiter.Request{Lease: t.lease, What: arbiter.WantsBytes, Bytes: n, Thread: t.number})
 }
 
-// Who never waits has a slot for the first of its processes or threads before its program starts, and for
-// the next when that one has given it back: none of them is refused what others took meanwhile.
+// TestWhoNeverWaitsHasOneSlotAtLeast: a job with NoWait has a slot for the first of its processes or threads before its program starts, and
+// for the next one when the first has returned it. It is never refused because another job took the slot meanwhile.
 func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
 	for _, scope := range []rules.Scope{rules.ScopeProcess, rules.ScopeThread} {
 		t.Run(string(scope), func(t *testing.T) {
@@ -85,7 +85,7 @@ func TestWhoNeverWaitsHasOneSlotAtLeast(t *testing.T) {
 	}
 }
 
-// What it keeps for its first process it gives back at its end and when it is released.
+// TestASlotThatNobodyCameFor: a job returns the slot that it keeps for its first process when it ends and when it is released.
 func TestASlotThatNobodyCameFor(t *testing.T) {
 	for name, end := range map[string]func(w *world, id arbiter.JobID){
 		"ended":    func(w *world, id arbiter.JobID) { w.arb.CloseJob(w.now, id) },
@@ -138,7 +138,7 @@ func TestAThreadsMemoryAndHolds(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeThread), 1000)
 	c := w.client(0, 0)
 	first, second := c.of(1), c.of(2)
-	first.hold(1) // of the primary context
+	first.hold(1) // hold on the primary context
 	ticket := second.hold(1).Waiting
 	if first.alloc(10); ticket == 0 || c.row().Contexts != 0 {
 		t.Errorf("ticket %d, %+v", ticket, c.row())
@@ -221,8 +221,8 @@ func TestAContextsCostIsReserved(t *testing.T) {
 	w.served(ticket)
 }
 
-// A program whose context is gone makes the next one in its place, before any reading shows
-// the place free; nobody else is granted that on its word, and nothing goes there twice.
+// TestAContextTakesTheLastOnesPlace: a program whose context has ended can make the next one with its memory, before a reading shows that
+// memory as free. The memory is granted to no other client on the program's report, and is not granted twice.
 func TestAContextTakesTheLastOnesPlace(t *testing.T) {
 	p := exact(unlimited())
 	p.ContextReserve = size(50)
@@ -246,7 +246,7 @@ func TestAContextTakesTheLastOnesPlace(t *testing.T) {
 	if o := other.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
 		t.Errorf("granted on somebody else's word: %+v", o)
 	}
-	w.read(1, own, full) // it was no context that went
+	w.read(1, own, full) // the memory that went was not a context's
 	if o := c.contexts(1); o.Reason != arbiter.ReasonDeviceFull {
 		t.Errorf("what the reading shows is not free: %+v", o)
 	}
@@ -256,8 +256,8 @@ func TestAContextTakesTheLastOnesPlace(t *testing.T) {
 	}
 }
 
-// Who waits for room for contexts waits for that of all of them: the place of those that are
-// gone is not theirs any more when a reading has come.
+// TestAWaitingContextHasNoPlace: a request that waits for contexts waits for the memory of all of them. After a reading, freed memory of
+// ended contexts no longer counts for it.
 func TestAWaitingContextHasNoPlace(t *testing.T) {
 	w := newWorld(t, waiting(), 1600)
 	c, other := w.client(0, 0), w.client(0, 0)
@@ -295,11 +295,12 @@ func TestSlotsComeBackAfterARestart(t *testing.T) {
 	if w.holders() != 1 {
 		t.Errorf("%d holders", w.holders())
 	}
-	unknown.of(9).contexts(-1) // nobody knows who made it
+	unknown.of(9).contexts(-1) // a context whose thread is unknown
 	w.served(ticket)
 }
 
-// Who had a slot in a daemon with more of them, and freed all without a word, has none to come back to.
+// TestNobodyComesBackToASlotTooManyAfterARestart: a client that had a slot in a daemon with more slots, and then freed everything without a
+// report, does not get the slot back.
 func TestNobodyComesBackToASlotTooManyAfterARestart(t *testing.T) {
 	w := newWorld(t, capped(1, rules.ScopeJob), 1000)
 	var all []*client
@@ -313,8 +314,8 @@ func TestNobodyComesBackToASlotTooManyAfterARestart(t *testing.T) {
 	}
 }
 
-// Who waits is told since when others are there, over a restart too: since they got what
-// they hold, or at least since their lease is open.
+// TestHoldersComeBackWithTheirTime: notices show since when holders have their slots, over a restart too: since they took them, or at least
+// since their lease was opened.
 func TestHoldersComeBackWithTheirTime(t *testing.T) {
 	w := newWorld(t, capped(3, rules.ScopeJob), 1000)
 	ago := func(d time.Duration) time.Time { return w.now.Add(-d) }

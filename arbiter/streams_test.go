@@ -38,7 +38,7 @@ func TestStreamsAreLentWithAContext(t *testing.T) {
 	if row := c.row(); row.Streams != 3 || row.Denied != 1 {
 		t.Errorf("row: %d streams, %d refused", row.Streams, row.Denied)
 	}
-	c.word.streams -= 2 // which nobody is told of
+	c.word.streams -= 2 // without a report to the arbiter
 	if row, d := c.row(), w.arb.Snapshot(w.now).Devices[0]; row.Streams != 1 || d.Streams != 1 {
 		t.Errorf("the row says %d streams, the device %d, want 1", row.Streams, d.Streams)
 	}
@@ -152,8 +152,8 @@ func TestStreamsOfADaemonBefore(t *testing.T) {
 	}
 }
 
-// TestStreamsAgainstACount has clients take and give back streams among changes of limits, contexts
-// and waiters, and holds each against a count of its own.
+// TestStreamsAgainstACount lets clients create and destroy streams among changes of limits, contexts and waiting requests, and compares
+// each with its own count.
 func TestStreamsAgainstACount(t *testing.T) {
 	for seed := range uint64(12) {
 		rng := rand.New(rand.NewPCG(seed, 1))
@@ -196,7 +196,7 @@ func TestStreamsAgainstACount(t *testing.T) {
 				most[c] = n
 			}
 			for decided := w.arb.Decisions(); len(decided) > 0; decided = w.arb.Decisions() {
-				for _, d := range decided { // who waited goes without
+				for _, d := range decided { // a client that waited gets none
 					w.arb.TakeBack(w.now, d.Receipt)
 				}
 			}

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// TestThreadsAreBounded: a client numbers its threads as it likes, and so many of them are
-// remembered. The next is refused by name, and takes nothing from anybody.
+// TestThreadsAreBounded: a client chooses the numbers of its threads, and only MaxThreads of them are tracked. The next thread is refused
+// with its number, and takes nothing from other clients.
 func TestThreadsAreBounded(t *testing.T) {
 	for what, take := range map[string]func(c *client, thread int) string{
 		"holds":    func(c *client, n int) string { return c.of(uint32(n)).hold(1).Explain },
@@ -37,7 +37,7 @@ func TestThreadsAreBounded(t *testing.T) {
 			if got := w.holders(); got != arbiter.MaxThreads {
 				t.Errorf("%d slots are taken", got)
 			}
-			if text := take(c, 7); text != "" { // who is remembered goes on
+			if text := take(c, 7); text != "" { // a tracked thread goes on
 				t.Errorf("thread 7: %s", text)
 			}
 			if text := take(other, 1); text != "" {
@@ -62,7 +62,7 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	for n := uint32(1); n <= arbiter.MaxThreads; n++ {
 		c.of(n).hold(1)
 	}
-	c.of(99999).hold(-1) // somebody whom nobody knows: of the others the first
+	c.of(99999).hold(-1) // an unknown thread: the objects of the first thread are removed instead
 	if o := c.of(5000).hold(1); !o.Granted {
 		t.Error(o.Explain)
 	}

@@ -26,7 +26,7 @@ var (
 func TestFull(t *testing.T) {
 	for _, c := range []struct {
 		name  string
-		there []permit.Kinds // of jobs 1, 2 and so on
+		there []permit.Kinds // permits of jobs 1, 2 and so on
 		asks  permit.Kinds
 		job   int
 		caps  permit.Caps
@@ -59,7 +59,7 @@ func TestFull(t *testing.T) {
 	}
 }
 
-// TestLimits: who waits is not overtaken by those who could take what it waits for.
+// TestLimits: a waiting request blocks later requests for the permits that it waits for.
 func TestLimits(t *testing.T) {
 	for _, c := range []struct {
 		name string
@@ -117,7 +117,7 @@ func (n naive) check(t *rapid.T, s *sets) {
 	}
 }
 
-// full is when a job may have no more, put as one would say it.
+// full reports whether a job can get no more permits, by the plain definition.
 func (n naive) full(job int, asks permit.Kinds, caps permit.Caps) bool {
 	others := func(k permit.Kind) bool { return n.of(k, 0) > n.of(k, job) }
 	switch {
@@ -131,7 +131,7 @@ func (n naive) full(job int, asks permit.Kinds, caps permit.Caps) bool {
 	return asks[permit.Claim] && caps[permit.Claim] > 0 && n.of(permit.Claim, 0) >= caps[permit.Claim]
 }
 
-// TestSets holds the sets against the list, whoever enters and leaves.
+// TestSets compares the sets with the list, through random grants and revocations.
 func TestSets(t *testing.T) {
 	keys := rapid.Custom(func(t *rapid.T) key {
 		return key{rapid.IntRange(1, 3).Draw(t, "job"), rapid.IntRange(0, 2).Draw(t, "process"), rapid.Uint32Range(0, 2).Draw(t, "thread")}

@@ -10,10 +10,10 @@ import (
 
 var begin = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// at is so many milliseconds after the beginning.
+// at returns the time ms milliseconds after the beginning.
 func at(ms int64) time.Time { return begin.Add(time.Duration(ms) * time.Millisecond) }
 
-// change is what holds from a moment on.
+// change sets the states that hold from a time on.
 type change struct {
 	ms         int64
 	some, full bool
@@ -81,7 +81,7 @@ func TestAverages(t *testing.T) {
 	}
 	var tracker Tracker
 	tracker.Set(begin, true, true)
-	for i, span := range [...]float64{10, 60, 300} { // as the exponential says, but for what rounding to 11 bits makes of it
+	for i, span := range [...]float64{10, 60, 300} { // as the exponential function says, except for rounding to 11 bits
 		got := float64(tracker.At(begin.Add(time.Minute)).Full.Averages[i]) / 100
 		if want := 100 * (1 - math.Exp(-60/span)); math.Abs(got-want) > 0.6 {
 			t.Errorf("avg%.0f after a minute is %.2f, want about %.2f", span, got, want)
@@ -142,8 +142,7 @@ func lineOf(l Line) string {
 	return text + fmt.Sprint(l.Total.Milliseconds())
 }
 
-// TestModel drives a tracker and the model through the same random schedules, with looks of which none may change what
-// the next one sees.
+// TestModel drives a tracker and the model through the same random schedules. Reads in between must not change later results.
 func TestModel(t *testing.T) {
 	for seed := range uint64(40) {
 		r := rand.New(rand.NewPCG(seed, 1))
@@ -165,7 +164,7 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// TestLongGaps: what was passed over is as if each step had been looked at.
+// TestLongGaps: a long gap has the same result as a count at each step.
 func TestLongGaps(t *testing.T) {
 	for _, state := range []change{{0, false, false}, {0, true, false}, {0, true, true}} {
 		for _, gap := range []int64{1, 1_999, 2_000, 2_001, 3_999_999, 4_000_000, 50_000_001} {

@@ -13,7 +13,7 @@ const mib accounting.Bytes = 1 << 20
 // figure is one reading of a device: what it says that a process uses, and what the process uses of bytes.
 type figure struct {
 	says, used       accounting.Bytes
-	before, peak     accounting.Bytes // as the reading began, and since
+	before, peak     accounting.Bytes // at the beginning of the reading, and since
 	overhead, excess accounting.Bytes // wanted after it
 }
 
@@ -77,7 +77,7 @@ func TestPromiseEndsWhenProven(t *testing.T) {
 	}
 }
 
-// What contexts had that are gone is its own next contexts' until a reading that began afterwards.
+// TestVacatedUntilRead: the freed bytes of ended contexts can be used by the next contexts of the lease, until a reading that began later.
 func TestVacatedUntilRead(t *testing.T) {
 	var costs reading.Costs
 	beyond := reading.Extra{Overhead: 8 * mib}

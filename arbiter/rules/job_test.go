@@ -15,7 +15,7 @@ const (
 
 func size(n accounting.Bytes) *accounting.Size { return &accounting.Size{Bytes: n} }
 
-// card has 1000 bytes, of which 100 are for a context beside what is reserved.
+// card is a device of 1000 bytes, 100 of them for a context in addition to a reservation.
 var card = Bounds{Device: 0, Total: 1000, Reservable: 900}
 
 // set is a job's rule with what was asked for and changed laid over it, in that order.
@@ -24,8 +24,8 @@ type set struct {
 	ruleMin, rule accounting.Bytes
 	asked         Request
 	program       *accounting.Size // what the process asks for itself
-	live          []Change         // of the job
-	own           []Change         // of the process
+	live          []Change         // live limits of the job
+	own           []Change         // live limits of the process
 }
 
 // TestWhichLimitCounts: who is last counts, within what may be, on the job's budget and on the

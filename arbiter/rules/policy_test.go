@@ -10,7 +10,7 @@ func TestRulesOfOneHash(t *testing.T) {
 		t.Fatal("they have not")
 	}
 	p := Policy{Rules: []Rule{{Key: one, StreamsMax: new(1)}, {Key: other, StreamsMax: new(2)}, {Key: other, StreamsMax: new(3)}}}.InForce(nil)
-	for i, want := range []int{1, 2, 2} { // of two rules of one name the first counts
+	for i, want := range []int{1, 2, 2} { // if two rules have the same name, the first one counts
 		if got := p.ByID(p.All()[i].ID); got == nil || got.StreamsMax != want {
 			t.Errorf("rule %d: found %+v, want the one of %d streams", i, got, want)
 		}

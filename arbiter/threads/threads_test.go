@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/threads"
 )
 
-// with is a set of some threads that have made so many streams each.
+// with returns a set of threads that have made the given numbers of streams.
 func with(streams ...int) *threads.Set {
 	s := &threads.Set{}
 	for i, n := range slices.Backward(streams) {
@@ -41,7 +41,7 @@ func TestWhatAThreadHasTooFewOfIsTakenOffOthers(t *testing.T) {
 			t.Errorf("thread %d has %d, want %d", number, n, want)
 		}
 	}
-	s.Unmake(threads.Made{Thread: 9, Contexts: 2}) // one that is not known
+	s.Unmake(threads.Made{Thread: 9, Contexts: 2}) // an unknown thread
 	s.Unmake(threads.Made{Thread: 9, Holds: 5})
 	if n, _ := s.Count(2); n != 2+1 {
 		t.Errorf("thread 2 has %d", n)
