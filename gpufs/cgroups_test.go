@@ -8,7 +8,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// inCgroups is a state with clients in cgroups.
+// inCgroups returns a state with clients in cgroups.
 func inCgroups() *fakeView {
 	v := &fakeView{s: sample()}
 	v.s.Processes[0].Cgroup, v.s.Leases[0].Cgroup = "/user.slice/ann's box.scope", "/user.slice/ann's box.scope"
@@ -18,8 +18,8 @@ func inCgroups() *fakeView {
 	return v
 }
 
-// TestCgroups: the tree has the folders of cgroups with clients or a limit, and those around them; what is not seen from the
-// daemon's namespace is in the root, which has no limit.
+// TestCgroups: the tree has a folder for each cgroup with clients or a limit, and for its parents. Clients outside
+// the daemon's cgroup namespace are in the root, which has no limit.
 func TestCgroups(t *testing.T) {
 	_, mnt := mountView(t, inCgroups())
 	root := mnt + "/cgroups"
@@ -54,7 +54,7 @@ func TestCgroups(t *testing.T) {
 	}
 }
 
-// TestCgroupGone: the folder of a cgroup goes with its last client and limit.
+// TestCgroupGone: the folder of a cgroup disappears with its last client and limit.
 func TestCgroupGone(t *testing.T) {
 	v := inCgroups()
 	_, mnt := mountView(t, v)
@@ -69,7 +69,7 @@ func TestCgroupGone(t *testing.T) {
 	}
 }
 
-// TestCgroupLimitIsWritten: what is written to memory.max is asked for by the path.
+// TestCgroupLimitIsWritten: a write to memory.max reaches the control with the cgroup's path.
 func TestCgroupLimitIsWritten(t *testing.T) {
 	v := inCgroups()
 	_, mnt := mountView(t, v)

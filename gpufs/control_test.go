@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/arbiter/rules"
 )
 
-// last is the latest setting that was written.
+// last returns the latest of n written settings.
 func (v *fakeView) last(t *testing.T, n int) Setting {
 	t.Helper()
 	v.mu.Lock()
@@ -24,7 +24,7 @@ func (v *fakeView) last(t *testing.T, n int) Setting {
 	return v.written[n-1]
 }
 
-// TestSettings: what the shell writes reaches the control, with whose limit it is.
+// TestSettings: a shell's write reaches the control together with the limit's owner.
 func TestSettings(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -52,7 +52,7 @@ func TestSettings(t *testing.T) {
 	}
 }
 
-// TestSettingRefused: the writer learns why, as an errno, and the daemon's other words stay inside.
+// TestSettingRefused: the writer gets the reason as an errno; the daemon's text is not shown.
 func TestSettingRefused(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -74,7 +74,7 @@ func TestSettingRefused(t *testing.T) {
 	}
 }
 
-// TestSettingText: each write is one whole command, wherever it lands in the file.
+// TestSettingText: each write is one whole command, at any offset of the file.
 func TestSettingText(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -104,7 +104,7 @@ func TestSettingText(t *testing.T) {
 	v.last(t, 2)
 }
 
-// TestSettingPermission: the kernel lets the owner write, and no other user.
+// TestSettingPermission: the kernel lets only the owner write.
 func TestSettingPermission(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -141,15 +141,15 @@ func TestSettingPermission(t *testing.T) {
 	}
 }
 
-// TestSettingAttributes: a knob can be emptied, as `>` does first, and not otherwise changed.
+// TestSettingAttributes: a limit's file can be truncated, as the shell does for `>`, and not changed otherwise.
 func TestSettingAttributes(t *testing.T) {
 	_, mnt := mountView(t, &fakeView{s: sample()})
-	knob := mnt + "/devices/0/slots.max"
-	if err := os.Truncate(knob, 0); err != nil {
+	file := mnt + "/devices/0/slots.max"
+	if err := os.Truncate(file, 0); err != nil {
 		t.Errorf("truncate to nothing: %v", err)
 	}
 	for what, err := range map[string]error{
-		"truncate to 5": os.Truncate(knob, 5), "chmod": os.Chmod(knob, 0o600), "chown": os.Chown(knob, 1, 1), "remove": os.Remove(knob),
+		"truncate to 5": os.Truncate(file, 5), "chmod": os.Chmod(file, 0o600), "chown": os.Chown(file, 1, 1), "remove": os.Remove(file),
 	} {
 		if !isErrno(err, unix.EPERM) && !isErrno(err, unix.EACCES) {
 			t.Errorf("%s: %v", what, err)

@@ -15,7 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// mountHistory mounts a history that has room for twenty lines of 200 bytes, and returns what writes the next so many.
+// mountHistory mounts a history with space for twenty lines of 200 bytes. The returned function writes the next n
+// lines.
 func mountHistory(t *testing.T) (path string, write func(n int)) {
 	t.Helper()
 	history := events.NewLog(4000)
@@ -38,7 +39,7 @@ func mountHistory(t *testing.T) (path string, write func(n int)) {
 	}
 }
 
-// texts are what lines say.
+// texts returns the texts of lines.
 func texts(t *testing.T, lines string) (all []string) {
 	t.Helper()
 	for line := range strings.Lines(lines) {
@@ -62,7 +63,7 @@ func wantTexts(t *testing.T, what, lines string, want ...string) {
 	}
 }
 
-// numberedTexts are the texts of lines.
+// numberedTexts returns the texts of the lines with these numbers.
 func numberedTexts(from, to int) (all []string) {
 	for i := from; i < to; i++ {
 		all = append(all, fmt.Sprint("line ", i))
@@ -70,9 +71,9 @@ func numberedTexts(from, to int) (all []string) {
 	return all
 }
 
-// TestHistoryIsLed: who reads from the beginning, or on from where he was, finds a line that says how much is lost in the place of it; sizes
-// are those of all that was written.
-func TestHistoryIsLed(t *testing.T) {
+// TestEventsFileGap: a sequential reader gets a line that reports the lost bytes in place of a gap. The file's size
+// counts all written bytes.
+func TestEventsFileGap(t *testing.T) {
 	path, write := mountHistory(t)
 	write(10)
 	f, err := os.Open(path)
@@ -110,7 +111,7 @@ func TestHistoryIsLed(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantTexts(t, "what has come", string(more), "line 50")
-	small := make([]byte, 7) // pieces that are no lines
+	small := make([]byte, 7) // pieces that end inside lines
 	if _, err := f.Seek(0, io.SeekStart); err != nil {
 		t.Fatal(err)
 	}
@@ -121,8 +122,9 @@ func TestHistoryIsLed(t *testing.T) {
 	wantTexts(t, "in pieces", pieces.String(), append([]string{"lost 6200"}, numberedTexts(31, 51)...)...)
 }
 
-// TestHistoryTail: tail finds the last lines where most are lost, and prints what is kept where there are fewer.
-func TestHistoryTail(t *testing.T) {
+// TestEventsFileTail: tail finds the last lines if most are lost, and prints the kept lines if they are fewer than it
+// wants.
+func TestEventsFileTail(t *testing.T) {
 	path, write := mountHistory(t)
 	write(200)
 	wantTexts(t, "tail -n 3", output(t, "tail", "-n", "3", path), numberedTexts(197, 200)...)
@@ -140,8 +142,8 @@ func TestHistoryTail(t *testing.T) {
 	}
 }
 
-// TestHistoryCannotBeWritten: nobody changes it, root neither.
-func TestHistoryCannotBeWritten(t *testing.T) {
+// TestEventsFileIsReadOnly: no user can change the file, including root.
+func TestEventsFileIsReadOnly(t *testing.T) {
 	path, write := mountHistory(t)
 	write(1)
 	if _, err := os.OpenFile(path, os.O_WRONLY, 0); err == nil {

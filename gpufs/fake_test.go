@@ -20,7 +20,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// fakeView is a state that tests change, and that takes whatever is written to it.
+// fakeView is a state that tests change. It records all written settings.
 type fakeView struct {
 	mu      sync.Mutex
 	s       figures.Snapshot
@@ -71,7 +71,7 @@ func (v *fakeView) change(f func(*figures.Snapshot)) {
 	f(&v.s)
 }
 
-// writeMetrics stands for package metrics, of which this one knows nothing.
+// writeMetrics takes the place of package metrics, which this package does not import.
 func writeMetrics(w io.Writer, s figures.Snapshot) error {
 	_, err := fmt.Fprintf(w, "gpuarb_leases %d\n", len(s.Leases))
 	return err
@@ -79,7 +79,7 @@ func writeMetrics(w io.Writer, s figures.Snapshot) error {
 
 const gib = accounting.Bytes(1 << 30)
 
-// sample is two devices and three processes: one on each device, one on both.
+// sample returns a state with two devices and three processes: one on each device, and one on both.
 func sample() figures.Snapshot {
 	return figures.Snapshot{
 		Version: "1.2.3",
@@ -134,9 +134,9 @@ func sample() figures.Snapshot {
 	}
 }
 
-// mountHere is Mount for a test that reads the mount in its own process, which no
-// daemon does. It polls a file once, so that the kernel learns that this filesystem has no
-// poll, and never asks again: Go's runtime would ask while it holds what the answer needs.
+// mountHere mounts for a test that reads the mount in its own process, which no daemon does. It polls a file once, so
+// that the kernel learns that this filesystem has no poll. Otherwise Go's runtime would poll while it holds the lock
+// that the answer needs.
 func mountHere(path string, view View, o Options) (*Server, error) {
 	s, err := Mount(path, view, o)
 	if err != nil {
@@ -153,7 +153,7 @@ func mountHere(path string, view View, o Options) (*Server, error) {
 	return s, nil
 }
 
-// mountView mounts a view in a folder of the test's own; what the server logs fails the test.
+// mountView mounts a view in the test's own folder. The test fails if the server logs an error.
 func mountView(t testing.TB, view View) (*Server, string) {
 	t.Helper()
 	var logged lockedBuffer
@@ -175,7 +175,7 @@ func mountView(t testing.TB, view View) (*Server, string) {
 	return s, path
 }
 
-// selfOf reads the thread's process as the daemon's would.
+// selfOf reads a thread's process as the daemon does.
 func selfOf(tid uint32) (int, bool) {
 	data, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", tid))
 	if err != nil {
@@ -207,11 +207,10 @@ func (l *lockedBuffer) String() string {
 	return l.b.String()
 }
 
-// patience bounds how long a program may take; no result depends on it.
+// patience bounds the time of a program; no result depends on it.
 var patience = bounded.Patience
 
-// output runs a program, which must succeed, and returns what it
-// printed on stdout. One that has to be killed would be one that the mount hangs.
+// output runs a program that must succeed, and returns its stdout. The test fails if the program hangs.
 func output(t testing.TB, name string, args ...string) string {
 	t.Helper()
 	out, errText, err := run(t, name, args...)

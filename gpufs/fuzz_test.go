@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// FuzzWrite: whatever is written to a file that sets a limit, wherever in it, is one setting of
-// what was written without the white space around it, or an error; never two, never a panic.
+// FuzzWrite: any bytes written to a limit's file, at any offset, give one setting with the text without white space
+// around it, or an error. They never give two settings or a panic.
 func FuzzWrite(f *testing.F) {
 	for _, seed := range []string{"1G\n", "max", "25%", "", "\n", " 5 \n 6", strings.Repeat("9", 5000), "1\x002", "\xff\xfe", "-1", "1e9"} {
 		f.Add([]byte(seed), int64(0), true)

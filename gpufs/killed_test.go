@@ -9,10 +9,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestKilledAsItMounts kills daemons as soon as the kernel lists their mount. One that
-// looks at its own mount then waits for an answer of its own: it never ends, keeps
-// /dev/fuse open, and who enters the folder hangs.
-func TestKilledAsItMounts(t *testing.T) {
+// TestDaemonKilledDuringMount kills daemons as soon as the kernel lists their mount. A daemon that accesses its own
+// mount would then wait for its own answer: it would never end, keep /dev/fuse open, and block every process that
+// enters the folder.
+func TestDaemonKilledDuringMount(t *testing.T) {
 	for range 100 {
 		path := t.TempDir()
 		cmd := bounded.Command(t, bounded.Lifetime, os.Args[0])

@@ -20,7 +20,7 @@ import (
 
 const helperEnv = "GPUFS_TEST_MOUNT"
 
-// TestMain is also the program that holds a mount until it is killed.
+// TestMain also runs the program that holds a mount until it is killed.
 func TestMain(m *testing.M) {
 	if path := os.Getenv(helperEnv); path != "" {
 		if _, err := Mount(path, &fakeView{s: sample()}, Options{System: os.Geteuid() == 0}); err != nil {
@@ -190,7 +190,7 @@ func TestMountPointMadeAndRemoved(t *testing.T) {
 	}
 }
 
-// TestUnmountInUse unmounts while a reader holds a file and another stands in a folder.
+// TestUnmountInUse unmounts while one process has a file open and another has a folder as its working directory.
 func TestUnmountInUse(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpu")
 	s, err := mountHere(path, &fakeView{s: sample()}, Options{System: true})
@@ -215,7 +215,7 @@ func TestUnmountInUse(t *testing.T) {
 	}
 }
 
-// TestUnmountedByHand checks that Done tells, and that Unmount afterwards is no error.
+// TestUnmountedByHand checks that a user's umount closes Done, and that Unmount returns no error afterwards.
 func TestUnmountedByHand(t *testing.T) {
 	s, path := mountView(t, &fakeView{})
 	output(t, "umount", path)
@@ -226,8 +226,8 @@ func TestUnmountedByHand(t *testing.T) {
 	}
 }
 
-// TestUnmountByDevice: what somebody mounted over the filesystem is his, one that he took away while somebody is inside is no
-// error, and one whose connection he aborted is not left behind.
+// TestUnmountByDevice: Unmount leaves another filesystem that was mounted on top. It returns no error if a user has
+// unmounted this filesystem while it was in use. It unmounts this filesystem after its connection was aborted.
 func TestUnmountByDevice(t *testing.T) {
 	path := t.TempDir()
 	mount := func(t *testing.T) *Server {
@@ -331,7 +331,7 @@ func TestDescriptorNotInherited(t *testing.T) {
 	}
 }
 
-// TestSweep checks that names of what has gone do not stay in memory.
+// TestSweep checks that names of ended processes and jobs do not stay in memory.
 func TestSweep(t *testing.T) {
 	v := &fakeView{}
 	s, mnt := mountView(t, v)

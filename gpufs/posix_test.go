@@ -66,7 +66,7 @@ func TestOffsets(t *testing.T) {
 	}
 }
 
-// TestSequence checks the rule that a read at 0 is fresh and those after it go on.
+// TestSequence checks that a read at offset 0 takes a fresh snapshot, and that later reads continue it.
 func TestSequence(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -236,7 +236,7 @@ func TestConcurrentReaders(t *testing.T) {
 	bounded.Within(t, "the writer ends", writer.Wait)
 }
 
-// readOnce reads a file in pieces, a shared descriptor, and a folder that changes.
+// readOnce reads a file in pieces, then a shared descriptor, then a folder that changes.
 func readOnce(mnt string, shared *os.File) error {
 	f, err := os.Open(mnt + "/version")
 	if err != nil {

@@ -15,8 +15,7 @@ import (
 
 const rootlessEnv = "GPUFS_TEST_ROOTLESS"
 
-// TestRootless runs rootless as another user, where /dev/fuse may be opened by all
-// (in a mount namespace of its own, as the machine's may be closed).
+// TestRootless calls rootless as another user, in a mount namespace in which all users may open /dev/fuse.
 func TestRootless(t *testing.T) {
 	dir, err := os.MkdirTemp("", "gpufs")
 	if err != nil {
@@ -40,7 +39,7 @@ exec setpriv --reuid=65534 --regid=65534 --clear-groups "$2"`, "sh", dir, progra
 	}
 }
 
-// rootless mounts without privilege, is left behind by a daemon that dies, and mounts again.
+// rootless mounts without privilege, replaces the mount of a dead daemon, and mounts again.
 func rootless(home string) error {
 	path := home + "/gpu"
 	cmd := exec.Command(os.Args[0])

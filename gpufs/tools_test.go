@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestTools runs what people use to look at files.
+// TestTools runs common programs that read files.
 func TestTools(t *testing.T) {
 	_, mnt := mountView(t, &fakeView{s: sample()})
 	leases := output(t, "cat", mnt+"/leases")
@@ -69,7 +69,7 @@ func TestCopyAndList(t *testing.T) {
 	}
 }
 
-// TestFollow checks that programs that watch a file neither hang nor die, and end when told.
+// TestFollow checks that programs that watch a file neither hang nor fail, and that they end when asked.
 func TestFollow(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
@@ -104,7 +104,7 @@ t = threading.Thread(target=look); t.start(); t.join()`)
 	}
 }
 
-// TestOtherUsers checks that a system mount lets others read, and nobody write.
+// TestOtherUsers checks that all users can read a system mount, and that none can write.
 func TestOtherUsers(t *testing.T) {
 	view := &fakeView{s: sample()}
 	mnt, err := os.MkdirTemp("", "gpufs") // a test's own folder is closed to others
@@ -141,8 +141,8 @@ func TestOtherUsers(t *testing.T) {
 	}
 }
 
-// TestGone checks what is seen of a process that ends while it is being looked at.
-func TestGone(t *testing.T) {
+// TestProcessEndsWhileRead checks the answers about a process that ends while its files are open.
+func TestProcessEndsWhileRead(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
 	dir := mnt + "/processes/100"
@@ -201,7 +201,7 @@ func TestGone(t *testing.T) {
 	}
 }
 
-func TestAppears(t *testing.T) {
+func TestNewProcessAppears(t *testing.T) {
 	v := &fakeView{s: sample()}
 	_, mnt := mountView(t, v)
 	for pid := 1000; pid < 1020; pid++ {
@@ -215,8 +215,8 @@ func TestAppears(t *testing.T) {
 	}
 }
 
-// TestSamePID checks a process of two sessions whose PID has a last owner, of whom
-// the memory is not yet back.
+// TestSamePID checks a process with two sessions whose PID belonged to a dead process before, whose memory the driver
+// has not returned yet.
 func TestSamePID(t *testing.T) {
 	v := &fakeView{s: sample()}
 	v.change(func(s *figures.Snapshot) {

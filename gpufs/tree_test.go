@@ -10,7 +10,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// golden compares with testdata/name.
+// golden compares a text with testdata/name.
 func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
@@ -41,7 +41,7 @@ func TestTreeGolden(t *testing.T) {
 	golden(t, "tree.golden", listing)
 
 	var contents strings.Builder
-	// What prints a whole structure of the ledger grows with it; package report tests that.
+	// Printers of whole structures of the ledger print new fields too; package report tests that.
 	for _, name := range strings.Fields(output(t, "find", mnt, "-type", "f", "!", "-name", "*.json", "!", "-name", "stats", "-printf", "%P\n")) {
 		contents.WriteString("== " + name + "\n" + output(t, "cat", filepath.Join(mnt, name)))
 	}

@@ -6,8 +6,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestFoldersOfUsers: a user's folder has his name, but where that is no name for a folder or another's too.
-func TestFoldersOfUsers(t *testing.T) {
+// TestUserFolderNames: a user's folder has the user's name, or the UID if the name is not valid for a folder, or if it belongs
+// to two users.
+func TestUserFolderNames(t *testing.T) {
 	v := &fakeView{s: sample()}
 	v.s.Users = []figures.UserState{{UID: 0, Name: "root"}, {UID: 1, Name: "two words"}, {UID: 2, Name: "DOMAIN\\eve"}, {UID: 3, Name: "a/b"}, {UID: 4}, {UID: 5, Name: ".."},
 		{UID: 6, Name: "7"}, {UID: 7, Name: "seven"}, {UID: 8, Name: "twin"}, {UID: 9, Name: "twin"}, {UID: 1 << 31, Name: "10\n"}}

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestChmodSocket: a link in the socket's place leads to no other file.
+// TestChmodSocket: ChmodSocket does not follow a symbolic link that stands in the socket's place.
 func TestChmodSocket(t *testing.T) {
 	dir := t.TempDir()
 	victim, link := filepath.Join(dir, "victim"), filepath.Join(dir, "link")

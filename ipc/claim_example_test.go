@@ -34,7 +34,7 @@ func ExampleClient_Claim() {
 	// Output: CUDA_VISIBLE_DEVICES=0
 }
 
-// ExampleClient_TryClaim asks for a device that somebody else has, and does not wait.
+// ExampleClient_TryClaim asks for a device that another process has, and does not wait.
 func ExampleClient_TryClaim() {
 	daemon := startOneDevice()
 	defer daemon.stop()
@@ -56,7 +56,7 @@ func ExampleClient_TryClaim() {
 	// released: <nil>
 }
 
-// ExampleClient_Claim_context gives the place in the queue up when the context ends.
+// ExampleClient_Claim_context gives up its place in the queue when the context ends.
 func ExampleClient_Claim_context() {
 	daemon := startOneDevice()
 	defer daemon.stop()
@@ -85,7 +85,7 @@ func ExampleClient_Claim_context() {
 	// <nil>
 }
 
-// oneDevice is a daemon for the examples: it has one device to give.
+// oneDevice is a daemon with one device, for the examples.
 type oneDevice struct {
 	path string
 	stop func()

@@ -34,14 +34,14 @@ func TestResume(t *testing.T) {
 		t.Errorf("resumed %+v", s.Hello)
 	}
 	old := s.Page.ID()
-	d.set(func(s *seen) { s.newPage = true })
+	d.set(func(s *fakeState) { s.newPage = true })
 	if err := s.Resume(ctx, dial(t, l.Path()), nil); err != nil {
 		t.Fatal(err)
 	}
 	if s.Page.ID() == old || s.Page.ID() != d.now().page.ID() {
 		t.Error("the new page was not taken")
 	}
-	d.set(func(s *seen) { s.newPage = false })
+	d.set(func(s *fakeState) { s.newPage = false })
 	_ = s.Page.Close()
 	if s.Page, err = NewPage(); err != nil { // a page that is not the daemon's
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestSnapshot(t *testing.T) {
 	c := dial(t, l.Path())
 	for _, n := range []int{0, 1, snapshotPart - 1, snapshotPart, snapshotPart + 1, 2 * snapshotPart, 5 << 20} {
 		want := bytes.Repeat([]byte("0123456789abcdef!"), n/17+1)[:n]
-		d.set(func(s *seen) { s.json = want })
+		d.set(func(s *fakeState) { s.json = want })
 		if got, err := c.Metrics(t.Context()); err != nil || !bytes.Equal(got, want) {
 			t.Errorf("%d bytes of metrics: %d, %v", n, len(got), err)
 		}
@@ -77,8 +77,8 @@ func TestSnapshot(t *testing.T) {
 	}
 }
 
-// TestSnapshotNotRead: who asks for a snapshot and does not read it is dropped
-// after the time given.
+// TestSnapshotNotRead: the daemon closes the connection of a client that asks for a snapshot and does not read it in
+// time.
 func TestSnapshotNotRead(t *testing.T) {
 	checkFDs(t)
 	_, c := pair(t)
@@ -92,9 +92,9 @@ func TestSnapshotNotRead(t *testing.T) {
 	}
 }
 
-// TestReplyBesideSnapshot: a snapshot that waits for its reader holds up no other
-// reply on the connection; when that finds no room, both end at once.
-func TestReplyBesideSnapshot(t *testing.T) {
+// TestReplyDuringSnapshot: a snapshot that waits for its reader delays no other reply on the connection. If the
+// buffer has no space for such a reply, both end at once.
+func TestReplyDuringSnapshot(t *testing.T) {
 	checkFDs(t)
 	_, c := pair(t)
 	ended := make(chan error)
@@ -108,7 +108,7 @@ func TestReplyBesideSnapshot(t *testing.T) {
 	}
 }
 
-// scripted is a daemon that says the given messages to the first request.
+// scripted starts a daemon that answers the first request with the given messages.
 func scripted(t *testing.T, replies ...func(Header) []byte) *Client {
 	t.Helper()
 	l := serve(t, ListenOptions{}, func(c *Conn) {
@@ -126,9 +126,8 @@ func scripted(t *testing.T, replies ...func(Header) []byte) *Client {
 	return dial(t, l.Path())
 }
 
-// TestClientDistrusts: what a daemon may not say is an error that says so, and the
-// connection is not used again.
-func TestClientDistrusts(t *testing.T) {
+// TestInvalidReplies: a reply that breaks the protocol gives an error with the reason, and closes the connection.
+func TestInvalidReplies(t *testing.T) {
 	checkFDs(t)
 	query := func(change func(*Header)) func(Header) []byte {
 		return func(h Header) []byte {
@@ -172,7 +171,7 @@ func TestClientDistrusts(t *testing.T) {
 	}
 }
 
-func TestClientRefusedAtTheDoor(t *testing.T) {
+func TestClientBeyondLimits(t *testing.T) {
 	checkFDs(t)
 	l := serve(t, ListenOptions{Limits: Limits{PerPID: 1}}, answerAll)
 	first := dial(t, l.Path())
@@ -188,9 +187,9 @@ func TestClientRefusedAtTheDoor(t *testing.T) {
 	}
 }
 
-// TestLastWords: what the daemon said before it closed the connection is heard,
-// though the kernel reports the closing first.
-func TestLastWords(t *testing.T) {
+// TestErrorReplyBeforeClose: a client gets the error reply that the daemon sent before it closed the connection,
+// although the kernel reports the close first.
+func TestErrorReplyBeforeClose(t *testing.T) {
 	checkFDs(t)
 	l := listen(t, ListenOptions{})
 	ask := Header{Type: TypeQuery, Request: 1}
@@ -216,9 +215,8 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestUnaskedDescriptor: a descriptor where none belongs is an error for a client
-// as well, and is closed.
-func TestUnaskedDescriptor(t *testing.T) {
+// TestUnexpectedDescriptor: a client closes a descriptor that the message must not have, and returns an error.
+func TestUnexpectedDescriptor(t *testing.T) {
 	checkFDs(t)
 	page := newPage(t)
 	l := serve(t, ListenOptions{}, func(c *Conn) {
@@ -232,8 +230,8 @@ func TestUnaskedDescriptor(t *testing.T) {
 	}
 }
 
-// TestCancel: a context that ends while a request waits closes the connection,
-// which is how the daemon learns of it; those who wait for their turn just leave.
+// TestCancel: a context that ends during a request closes the connection, so that the daemon learns of it. Callers
+// that wait for their turn return without an effect on the connection.
 func TestCancel(t *testing.T) {
 	checkFDs(t)
 	seen := make(chan error, 1)
@@ -267,7 +265,7 @@ func TestCancel(t *testing.T) {
 	}
 }
 
-// TestDaemonDies while a request waits.
+// TestDaemonDies: the end of the daemon ends a waiting request.
 func TestDaemonDies(t *testing.T) {
 	l := serve(t, ListenOptions{}, func(c *Conn) { _, _ = c.ReadMessage() })
 	c := dial(t, l.Path())

@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// page fits: a compile-time check that the page's structure and its file agree.
+// This line compiles only if the page's structure fits into its file.
 const _ = PageSize - unsafe.Sizeof(Page{})
 
 var (
@@ -28,7 +28,7 @@ var (
 	goodWaiting = WaitingReply{Ticket: 7, Position: 2, Waited: 1500, Text: MakeText("4 GiB of GPU 0")}
 )
 
-// sample is one good message of a body type, and that type's decoder.
+// sample is a valid message of one body type, with that type's decoder.
 type sample struct {
 	name  string
 	typ   Type
@@ -138,7 +138,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// TestWireBytes holds the encoding to bytes that were worked out by hand.
+// TestWireBytes compares the encoding with bytes that were worked out by hand.
 func TestWireBytes(t *testing.T) {
 	got := Marshal(nil, Header{Type: TypeAlloc, Request: 0x1122334455667788}, &AllocRequest{Slot: 2, Kind: 4, Bytes: 0xA1B2C3D4E5, Flags: 1})
 	want := "GARB" + "\x01\x00" + "\x05\x00" + "\x30\x00\x00\x00" + "\x00\x00\x00\x00" + "\x88\x77\x66\x55\x44\x33\x22\x11" +
@@ -164,7 +164,7 @@ func TestReadSize(t *testing.T) {
 	}
 }
 
-// A refusal has its status, and names the value that is wrong.
+// wantRefusal checks that an error has a status and names the wrong value.
 func wantRefusal(t *testing.T, name string, err error, status Status, words ...string) {
 	t.Helper()
 	var p *ProtocolError
@@ -294,8 +294,8 @@ func mustDecode[T Body](t *testing.T, msg []byte, body *T) {
 	}
 }
 
-// A job's name travels behind its command, where a daemon that knows of none does not look.
-func TestNameBehindACommand(t *testing.T) {
+// TestJobNameInCommand: a job's name travels behind its command's NUL, where an earlier daemon ignores it.
+func TestJobNameInCommand(t *testing.T) {
 	long := strings.Repeat("é", 300)
 	for _, c := range []struct{ command, name, wantCommand, wantName string }{
 		{"python train.py", "train-a", "python train.py", "train-a"},

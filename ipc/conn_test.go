@@ -14,7 +14,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// accept is the daemon's end of a connection from this process.
+// accept returns the daemon's end of a connection from this process.
 func accept(t *testing.T, l *Listener) *Conn {
 	t.Helper()
 	c, err := l.Accept()
@@ -59,8 +59,8 @@ func TestReadMessage(t *testing.T) {
 	}
 }
 
-// TestMalformed sends each kind of nonsense over a real socket. Each is answered
-// with what is wrong, nothing leaks, and the next good message is understood.
+// TestMalformed sends each kind of malformed message over a real socket. The daemon answers each with the reason,
+// leaks nothing, and reads the next valid message.
 func TestMalformed(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
@@ -121,7 +121,7 @@ func TestMalformed(t *testing.T) {
 	}
 }
 
-func TestResumeBringsItsPage(t *testing.T) {
+func TestDescriptorOfResume(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
 	page := newPage(t)
@@ -171,8 +171,8 @@ func TestReplyErrorStatus(t *testing.T) {
 	}
 }
 
-// TestJoined: a connection that joined another's session keeps its socket alone, and goes on.
-func TestJoined(t *testing.T) {
+// TestJoinedConnection: a connection that joined a session gives up its pidfd and keeps working.
+func TestJoinedConnection(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
 	c.MarkJoined()
@@ -193,8 +193,8 @@ func TestJoined(t *testing.T) {
 	}
 }
 
-// TestSlowReader: a client that asks and does not read is dropped when the kernel
-// has no more room, at once, and not after a wait.
+// TestSlowReader: the daemon closes the connection of a client that does not read as soon as the kernel's buffer is
+// full, without a wait.
 func TestSlowReader(t *testing.T) {
 	checkFDs(t)
 	raw, c := pair(t)
@@ -249,7 +249,7 @@ func TestCloseWakesReader(t *testing.T) {
 	}
 }
 
-func TestReplyToTheDead(t *testing.T) {
+func TestReplyToDeadClient(t *testing.T) {
 	raw, c := pair(t)
 	raw.close()
 	err := Reply(c, Header{Type: TypeBye}, StatusOK, &Empty{}, -1)
@@ -258,7 +258,7 @@ func TestReplyToTheDead(t *testing.T) {
 	}
 }
 
-// TestManyWriters: replies from many goroutines come out whole.
+// TestManyWriters: replies from many goroutines arrive whole.
 func TestManyWriters(t *testing.T) {
 	raw, c := pair(t)
 	const writers, each = 8, 20
@@ -295,9 +295,9 @@ func TestManyWriters(t *testing.T) {
 	}
 }
 
-// TestMessageLasts: connections share the buffers that they read into, but while one
-// has a message, nobody else reads into its room.
-func TestMessageLasts(t *testing.T) {
+// TestMessageKeepsItsBuffer: connections share read buffers, but no other connection reads into the buffer of a
+// message in use.
+func TestMessageKeepsItsBuffer(t *testing.T) {
 	l := listen(t, ListenOptions{})
 	var held []Message
 	for bytes := range uint64(16) {
@@ -322,7 +322,7 @@ func TestMessageLasts(t *testing.T) {
 	}
 }
 
-// TestConnAllocatesNothing: a request and its reply cost the daemon no garbage.
+// TestConnAllocatesNothing: the daemon allocates nothing for a request and its reply.
 func TestConnAllocatesNothing(t *testing.T) {
 	raw, c := pair(t)
 	msg := Marshal(nil, Header{Type: TypeAlloc}, &goodAlloc)

@@ -16,7 +16,7 @@ func word(credit uint64, epoch uint16, flags uint64) *atomic.Uint64 {
 	return &w
 }
 
-func TestWordString(t *testing.T) {
+func TestCreditWordString(t *testing.T) {
 	w := MakeCreditWord(4096, 7, FlagClosed|FlagNotify)
 	if got := w.String(); got != "credit 4096 epoch 7 CLOSED NOTIFY" {
 		t.Error(got)
@@ -26,7 +26,7 @@ func TestWordString(t *testing.T) {
 	}
 }
 
-func TestTake(t *testing.T) {
+func TestTakeCredit(t *testing.T) {
 	const e = 5
 	for _, c := range []struct {
 		name      string
@@ -61,7 +61,7 @@ func TestTake(t *testing.T) {
 	}
 }
 
-func TestGive(t *testing.T) {
+func TestGiveCredit(t *testing.T) {
 	for _, c := range []struct {
 		name      string
 		word      CreditWord
@@ -82,7 +82,7 @@ func TestGive(t *testing.T) {
 	}
 }
 
-func TestLow(t *testing.T) {
+func TestLowWaterMark(t *testing.T) {
 	for _, c := range []struct {
 		name     string
 		low, now CreditWord
@@ -108,15 +108,15 @@ func TestEpochs(t *testing.T) {
 	}
 }
 
-// change is what a daemon does to a credit word: it replaces what it finds, w,
-// by f(w) with the given epoch, and returns both values. f may run several
-// times, as clients take and give meanwhile; the last run is the one that
-// counts. Before f returns it may store the low-water mark of the value that it
-// returns: no client touches a mark of an epoch that the word does not have yet,
-// and every client that sees the new epoch in the word finds its mark there.
+// change makes a change of a credit word as the daemon does: it replaces the value w by f(w) with the given epoch,
+// and returns both values.
 //
-// Safe for concurrent use with every other step here, but two changes of one word
-// at a time would share an epoch: the caller sees to it that there is one.
+// f may run several times if clients change the credit meanwhile; only the last run counts. Before f returns, it may
+// store the low-water mark for the value that it returns. No client changes a mark of an epoch that the word does not
+// have yet. Every client that sees the new epoch in the word finds its mark.
+//
+// change is safe for concurrent use with the clients' steps. Two concurrent changes of one word would share an epoch;
+// the caller must prevent them.
 func change(word *atomic.Uint64, epoch uint16, f func(old CreditWord) CreditWord) (old, new CreditWord) {
 	for {
 		old = CreditWord(word.Load())
@@ -148,9 +148,9 @@ func TestChange(t *testing.T) {
 	}
 }
 
-// TestWordSum lets clients take and give while the daemon grants, recalls,
-// closes and opens. At the end nothing was lost or made up.
-func TestWordSum(t *testing.T) {
+// TestCreditIsConserved lets clients take and return credit while the daemon grants, recalls, closes and opens. At
+// the end no byte is lost or added.
+func TestCreditIsConserved(t *testing.T) {
 	const clients, changes = 8, 4000
 	w, low := word(1000, 0, 0), word(1000, 0, 0)
 	var stop atomic.Bool

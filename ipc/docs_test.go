@@ -9,7 +9,7 @@ import (
 	"unsafe"
 )
 
-// TestProtocolPage holds the tables of docs/reference/protocol.md to the code.
+// TestProtocolPage compares the tables of docs/reference/protocol.md with the code.
 func TestProtocolPage(t *testing.T) {
 	page := readDoc(t, "reference/protocol.md")
 	comma := func(n int) string {
@@ -63,7 +63,7 @@ func mentions(cell, number string) bool {
 	return regexp.MustCompile(`(^|\D)` + number + `(\D|$)`).MatchString(cell)
 }
 
-// TestLeasePagePage holds the offsets in docs/reference/lease-page.md to the code.
+// TestLeasePagePage compares the offsets in docs/reference/lease-page.md with the code.
 func TestLeasePagePage(t *testing.T) {
 	page := readDoc(t, "reference/lease-page.md")
 	var p Page

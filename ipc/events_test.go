@@ -12,7 +12,7 @@ import (
 
 var errEnough = errors.New("enough")
 
-// TestEvents: parts come whole and in order, and the connection is good for other requests afterwards.
+// TestEvents: parts arrive whole and in order, and the connection can be used for other requests afterwards.
 func TestEvents(t *testing.T) {
 	checkFDs(t)
 	full := bytes.Repeat([]byte("x"), MaxEventLines)
@@ -51,7 +51,8 @@ func TestEvents(t *testing.T) {
 	}
 }
 
-// TestEventsNotRead: who follows and does not read holds up the sender alone, until the connection is closed.
+// TestEventsNotRead: a client that follows events and does not read delays only the sender, until the connection is
+// closed.
 func TestEventsNotRead(t *testing.T) {
 	checkFDs(t)
 	_, c := pair(t)
@@ -71,7 +72,7 @@ func TestEventsNotRead(t *testing.T) {
 	}
 }
 
-// TestEventsGivenUp: the end of the context ends what is followed.
+// TestEventsGivenUp: the end of the context ends a request that follows events.
 func TestEventsGivenUp(t *testing.T) {
 	checkFDs(t)
 	c := scripted(t, func(h Header) []byte {

@@ -13,29 +13,29 @@ type fakeDaemon struct {
 	finished chan error // how each connection ended
 
 	mu sync.Mutex
-	seen
+	fakeState
 }
 
-// seen is what the fake daemon was told, and what it should do.
-type seen struct {
+// fakeState is the record of the requests that the fake daemon received, with its instructions.
+type fakeState struct {
 	page    *LeasePage
 	json    []byte
 	resumed ResumeRequest
 	newPage bool // a Resume is answered with a new page
 }
 
-// now is a copy of what was seen so far.
-func (d *fakeDaemon) now() seen {
+// now returns a copy of the state.
+func (d *fakeDaemon) now() fakeState {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.seen
+	return d.fakeState
 }
 
-// set changes what it should do.
-func (d *fakeDaemon) set(f func(*seen)) {
+// set changes the state.
+func (d *fakeDaemon) set(f func(*fakeState)) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	f(&d.seen)
+	f(&d.fakeState)
 }
 
 var session = Token{0xaa, 15: 0xbb}
@@ -46,7 +46,7 @@ func startDaemon(t testing.TB) (*fakeDaemon, *Listener) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &fakeDaemon{finished: make(chan error, 100), seen: seen{page: page}}
+	d := &fakeDaemon{finished: make(chan error, 100), fakeState: fakeState{page: page}}
 	t.Cleanup(func() { d.now().page.Close() })
 	return d, serve(t, ListenOptions{}, d.handle)
 }
@@ -64,7 +64,7 @@ func (d *fakeDaemon) handle(c *Conn) {
 	}
 }
 
-// ask decodes a body, and answers with what f makes of it.
+// ask decodes a request's body, and answers with the result of f.
 func ask[Req, Rep Body](c *Conn, m Message, fd int, f func(*Req) (Status, Rep, error)) error {
 	var req Req
 	if err := Unmarshal(m.Body, &req); err != nil {

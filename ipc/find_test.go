@@ -56,7 +56,7 @@ func TestDialFails(t *testing.T) {
 	}
 }
 
-// TestDialBusy: a daemon whose queue of newcomers is full is waited for.
+// TestDialBusy: Dial waits while the daemon's backlog of new connections is full.
 func TestDialBusy(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "s")
 	fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)

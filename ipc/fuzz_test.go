@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// decoderOf finds the sample whose decoder reads a body of this type.
+// decoderOf finds the sample with the decoder of a body type.
 func decoderOf(all []sample, typ Type, reply bool) *sample {
 	for i := range all {
 		if all[i].typ == typ && all[i].reply == reply {
@@ -18,7 +18,7 @@ func decoderOf(all []sample, typ Type, reply bool) *sample {
 	return nil
 }
 
-// checkRefusal: whatever is wrong, the peer can be told.
+// checkRefusal checks that an error has a text and a status for the peer.
 func checkRefusal(t *testing.T, err error) {
 	t.Helper()
 	var p *ProtocolError
@@ -30,13 +30,13 @@ func checkRefusal(t *testing.T, err error) {
 	}
 }
 
-// FuzzDecodeRequest: any bytes either are a message that encodes to the same
-// bytes again, or are refused with something to say.
+// FuzzDecodeRequest: any bytes are either a message that encodes to the same bytes again, or are refused with a
+// reason.
 func FuzzDecodeRequest(f *testing.F) {
 	fuzzDecode(f, false, ParseRequest)
 }
 
-// FuzzDecodeReply is the same for what a client reads.
+// FuzzDecodeReply makes the checks of FuzzDecodeRequest for a client's decoder.
 func FuzzDecodeReply(f *testing.F) {
 	fuzzDecode(f, true, ParseReply)
 }
@@ -98,8 +98,7 @@ func FuzzUnmarshal(f *testing.F) {
 	})
 }
 
-// FuzzText: whatever is said can be read back as UTF-8, and a prefix of it
-// comes through unchanged when it was UTF-8 without NUL.
+// FuzzText: any text can be read back as UTF-8. A prefix of the text arrives unchanged if it is UTF-8 without NUL.
 func FuzzText(f *testing.F) {
 	f.Add("plain")
 	f.Add("a\x00b\xff")
@@ -117,8 +116,8 @@ func FuzzText(f *testing.F) {
 	})
 }
 
-// FuzzWord: a word's parts do not touch each other.
-func FuzzWord(f *testing.F) {
+// FuzzCreditWord: the parts of a word do not affect each other.
+func FuzzCreditWord(f *testing.F) {
 	f.Add(uint64(5), uint16(3), uint64(FlagClosed))
 	f.Fuzz(func(t *testing.T, credit uint64, epoch uint16, flags uint64) {
 		w := MakeCreditWord(credit, epoch, flags)

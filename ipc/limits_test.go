@@ -37,7 +37,7 @@ func TestLimits(t *testing.T) {
 	}
 }
 
-// TestLimitsOfJoined: connections of sessions that others opened count a half, but for their process.
+// TestLimitsOfJoined: a connection that joined a session counts as a half, except in the limit of its process.
 func TestLimitsOfJoined(t *testing.T) {
 	l := newConnLimits(Limits{PerPID: 100, PerUID: 3, Total: 5, Reserved: 1})
 	peer := Peer{PID: 1, UID: 10}
@@ -67,8 +67,8 @@ func TestLimitsOfJoined(t *testing.T) {
 	}
 }
 
-// TestSilence: a connection on which nothing comes is closed, and says why; one that has said
-// something waits for as long as it likes.
+// TestSilence: the daemon closes a silent new connection with the reason. A connection that has sent a valid message
+// may be silent without a limit.
 func TestSilence(t *testing.T) {
 	ends := make(chan error, 2)
 	l := serve(t, ListenOptions{Patience: time.Second}, func(c *Conn) {
@@ -108,9 +108,8 @@ func TestSilence(t *testing.T) {
 	}
 }
 
-// TestHeldUp: what a client has said is heard by a daemon that comes to it when the client's time is
-// over, for once.
-func TestHeldUp(t *testing.T) {
+// TestMessageReadLate: a message that came in time is read once even if the daemon reads it after the deadline.
+func TestMessageReadLate(t *testing.T) {
 	sent, ends := make(chan struct{}), make(chan error, 2)
 	l := serve(t, ListenOptions{Patience: time.Nanosecond}, func(c *Conn) {
 		<-sent
@@ -147,7 +146,7 @@ func answerAll(c *Conn) {
 	}
 }
 
-// open is how many connections are open.
+// open returns the number of open connections.
 func (l *connLimits) open() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()

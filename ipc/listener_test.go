@@ -78,9 +78,9 @@ func TestTwoDaemons(t *testing.T) {
 	l.Close()
 }
 
-// TestListenAfterADeadDaemonsChild: a daemon that is killed between fork and exec leaves a
-// child that holds its lock until it is another program.
-func TestListenAfterADeadDaemonsChild(t *testing.T) {
+// TestListenWaitsForDeadDaemonsChild: if a daemon is killed between fork and exec, its child holds the lock until it
+// becomes another program.
+func TestListenWaitsForDeadDaemonsChild(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "gpuarb.sock")
 	dead := exec.Command("true")
 	if err := dead.Run(); err != nil {
@@ -103,8 +103,8 @@ func TestListenAfterADeadDaemonsChild(t *testing.T) {
 	l.Close()
 }
 
-// TestLiveSocketWithoutLock: somebody listens who took no lock, as a daemon does
-// that got its socket from systemd.
+// TestLiveSocketWithoutLock: Listen refuses the path of a daemon that has its socket from systemd, and so holds no
+// lock.
 func TestLiveSocketWithoutLock(t *testing.T) {
 	checkFDs(t)
 	for _, network := range []string{"unixpacket", "unix"} {
@@ -125,7 +125,7 @@ func TestLiveSocketWithoutLock(t *testing.T) {
 	}
 }
 
-func TestListenLeavesOthersAlone(t *testing.T) {
+func TestListenKeepsOtherFiles(t *testing.T) {
 	checkFDs(t)
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -153,8 +153,8 @@ func TestListenLeavesOthersAlone(t *testing.T) {
 	}
 }
 
-// TestCloseLeavesTheSuccessor: the socket file that is there now is somebody else's.
-func TestCloseLeavesTheSuccessor(t *testing.T) {
+// TestCloseKeepsSuccessorsSocket: Close leaves a socket file that another daemon has made since.
+func TestCloseKeepsSuccessorsSocket(t *testing.T) {
 	l := listen(t, ListenOptions{})
 	if err := os.Rename(l.Path(), l.Path()+".old"); err != nil {
 		t.Fatal(err)

@@ -21,8 +21,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// helperEnv makes the test binary another process for a test: its value is the
-// mode, a key of helpers.
+// helperEnv makes the test binary another process for a test: its value is a key of helpers.
 const helperEnv = "GPUARB_IPC_TEST_HELPER"
 
 var helpers = map[string]func(path string) error{
@@ -42,8 +41,8 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// child is a process of this test binary in one of the helpers' modes. It says
-// one line when it is ready, and ends when its standard input is closed.
+// child is a process of this test binary that runs one of the helpers. It prints one line when it is ready, and ends
+// when its standard input is closed.
 type child struct {
 	*exec.Cmd
 	lines *bufio.Reader
@@ -82,7 +81,7 @@ func startHelper(t testing.TB, mode, path string, attr *syscall.SysProcAttr) *ch
 	return c
 }
 
-// line waits for what the child says next.
+// line waits for the child's next line.
 func (c *child) line(t testing.TB) string {
 	t.Helper()
 	s, err := c.lines.ReadString('\n')
@@ -110,11 +109,10 @@ func copyExecutable(t testing.TB, from string) string {
 	return to
 }
 
-// waitForEOF is how a helper waits to be told to end.
+// waitForEOF lets a helper wait until the test closes its standard input.
 func waitForEOF() { _, _ = os.Stdin.Read(make([]byte, 1)) }
 
-// checkFDs compares the process's descriptors at the end of the test with those
-// at this moment.
+// checkFDs compares the process's descriptors at the end of the test with those at the call.
 func checkFDs(t *testing.T) {
 	t.Helper()
 	before := openFDs(t)
@@ -244,7 +242,7 @@ func again(call func() error) error {
 	}
 }
 
-// read is one message, or what comes instead.
+// read reads one message, and repeats a call that a signal interrupted.
 func read(fd int, buf []byte) (n int, err error) {
 	err = again(func() error { n, err = unix.Read(fd, buf); return err })
 	return n, err
@@ -274,7 +272,7 @@ func (c *rawConn) send(msg []byte, fds ...int) {
 	}
 }
 
-// recv is the next message, nil at the end of the connection.
+// recv returns the next message; nil at the end of the connection.
 func (c *rawConn) recv() []byte {
 	c.t.Helper()
 	buf := make([]byte, MaxReply)
@@ -285,7 +283,7 @@ func (c *rawConn) recv() []byte {
 	return buf[:max(n, 0)]
 }
 
-// edit is msg with the bytes at off replaced by v, little-endian.
+// edit returns msg with the bytes at off replaced by v, little-endian.
 func edit[V uint16 | uint32 | uint64](msg []byte, off int, v V) []byte {
 	msg = append([]byte(nil), msg...)
 	switch v := any(v).(type) {
@@ -299,7 +297,7 @@ func edit[V uint16 | uint32 | uint64](msg []byte, off int, v V) []byte {
 	return msg
 }
 
-// eventually waits for cond, which another process or goroutine brings about.
+// eventually waits until cond is true, which another process or goroutine brings about.
 func eventually(t testing.TB, what string, cond func() bool) {
 	t.Helper()
 	bounded.Until(t, what, cond)

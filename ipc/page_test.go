@@ -201,8 +201,8 @@ func TestGuard(t *testing.T) {
 	}
 }
 
-// TestHoleInPage: what a client can still do to a sealed page is to punch a hole
-// into it. The page then reads as zeros, and nobody is harmed.
+// TestHoleInPage: a client can punch a hole into a sealed page. The page then reads as zeros, and the daemon is not
+// harmed.
 func TestHoleInPage(t *testing.T) {
 	p := newPage(t)
 	p.CreditWord(0).Store(5)
@@ -218,7 +218,7 @@ func TestHoleInPage(t *testing.T) {
 	}
 }
 
-// TestReadPage: a page is read as it is, and nothing else is.
+// TestReadPage: ReadPage returns a page's content, and refuses every other file.
 func TestReadPage(t *testing.T) {
 	p := newPage(t)
 	if page, err := ReadPage(p.FD()); err != nil {

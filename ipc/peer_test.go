@@ -54,7 +54,7 @@ func TestPeer(t *testing.T) {
 	}
 }
 
-// startTime asks ps's way: cut what is before the last parenthesis, count words.
+// startTime reads a process's start time as ps does: it drops the text up to the last parenthesis and counts words.
 func startTime(t *testing.T, pid int) uint64 {
 	t.Helper()
 	out, err := bounded.Command(t, bounded.Patience, "sed", "-E", "s/^.*\\) //", "/proc/"+itoa(pid)+"/stat").Output()
@@ -98,9 +98,8 @@ func TestPeerOfAnotherUser(t *testing.T) {
 	mine.close()
 }
 
-// TestPeerGoneBeforeAccept: who connected was killed before it was accepted, with
-// or without its parent having noticed, or has left the connection to a child.
-// None is let in; the next client is.
+// TestPeerGoneBeforeAccept: the connecting process was killed before the accept, reaped by its parent or not, or it
+// left the connection to a child. The daemon admits none of these and admits the next client.
 func TestPeerGoneBeforeAccept(t *testing.T) {
 	checkFDs(t)
 	for _, how := range []string{"reaped", "zombie", "inherited"} {
@@ -133,8 +132,7 @@ func TestPeerGoneBeforeAccept(t *testing.T) {
 	}
 }
 
-// TestIdentifyFallback is for kernels before 6.5, which have no SO_PEERPIDFD: the
-// other way leads to the same.
+// TestIdentifyFallback: on kernels before 6.5, which lack SO_PEERPIDFD, the fallback gives the same identity.
 func TestIdentifyFallback(t *testing.T) {
 	checkFDs(t)
 	_, c := pair(t)
@@ -157,8 +155,8 @@ func TestIdentifyFallback(t *testing.T) {
 	}
 }
 
-// TestIdentifyWithoutStartTime: when it cannot be known when a client began, the client is told, and
-// nothing stays behind.
+// TestIdentifyWithoutStartTime: if a client's start time cannot be read, the client gets an error, and no descriptor
+// stays open.
 func TestIdentifyWithoutStartTime(t *testing.T) {
 	checkFDs(t)
 	l := listen(t, ListenOptions{StartTicks: func(int) (uint64, error) { return 0, errors.New("no /proc here") }})

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// bad is one body with one thing wrong.
+// bad is a body with one invalid value.
 type bad struct {
 	name   string
 	err    error
@@ -114,7 +114,7 @@ func TestValuesRefused(t *testing.T) {
 	}
 }
 
-func TestValuesTaken(t *testing.T) {
+func TestValuesAccepted(t *testing.T) {
 	for name, err := range map[string]error{
 		"the largest request": broken("", goodAlloc, 0, "", func(m *AllocRequest) { m.Bytes = math.MaxUint64 }).err,
 		"slot 0":              broken("", goodAlloc, 0, "", func(m *AllocRequest) { m.Slot = 0; m.Kind = MemoryPlain }).err,

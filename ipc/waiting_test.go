@@ -8,8 +8,7 @@ import (
 	"time"
 )
 
-// queueDaemon is a daemon in which requests wait until the test lets them: what it
-// reads goes to asked, and answers are the test's own.
+// queueDaemon is a daemon in which requests wait until the test answers them. It sends each request to asked.
 type queueDaemon struct {
 	asked chan asking
 	ended chan error
@@ -36,7 +35,7 @@ func startQueue(t *testing.T) (*queueDaemon, *Listener) {
 	})
 }
 
-// next is the next request, which has to be of that type.
+// next returns the next request, and fails if it has another type.
 func (d *queueDaemon) next(t *testing.T, typ Type) asking {
 	t.Helper()
 	select {
@@ -58,7 +57,7 @@ func sendReply[T Body](t *testing.T, a asking, status Status, body T) {
 	}
 }
 
-// wait receives from a channel that must not stay empty.
+// wait receives from a channel, and fails the test if no value comes.
 func wait[T any](t *testing.T, what string, from <-chan T) T {
 	t.Helper()
 	select {
@@ -70,7 +69,7 @@ func wait[T any](t *testing.T, what string, from <-chan T) T {
 	}
 }
 
-// TestNotices: whoever waits is told, and whoever does not want to know gets the reply.
+// TestNotices: OnNotice gets each notice of a waiting request. Without OnNotice only the reply arrives.
 func TestNotices(t *testing.T) {
 	d, l := startQueue(t)
 	c := dial(t, l.Path())
@@ -105,8 +104,9 @@ func TestNotices(t *testing.T) {
 	}
 }
 
-// TestGivenUp: when a context ends the daemon is told, its reply decides, and the connection lives.
-func TestGivenUp(t *testing.T) {
+// TestCancelledWait: the end of a context makes the daemon reply. That reply decides, and the connection stays
+// usable.
+func TestCancelledWait(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer func(*testing.T, asking)
 		want   error // nil: granted all the same
@@ -153,8 +153,9 @@ func TestGivenUp(t *testing.T) {
 	}
 }
 
-// TestNoticesDoNotPileUp: notices that nobody reads are left out, and the reply has room.
-func TestNoticesDoNotPileUp(t *testing.T) {
+// TestUnreadNoticesAreDropped: the daemon drops notices that the client does not read, and the buffer keeps space for
+// the reply.
+func TestUnreadNoticesAreDropped(t *testing.T) {
 	d, l := startQueue(t)
 	c := dialRaw(t, l.Path())
 	c.send(Marshal(nil, Header{Type: TypeAlloc, Request: 5}, &goodAlloc))
@@ -181,8 +182,8 @@ func TestNoticesDoNotPileUp(t *testing.T) {
 
 func (c *rawConn) recvFull() ([]byte, int) { msg := c.recv(); return msg, len(msg) }
 
-// claimDaemon grants one claim at a time, in order; it can be ended and begun anew on
-// the same path. It is as much of a daemon as a claim needs.
+// claimDaemon grants one claim at a time, in order. The test can stop it and start it again on the same path. It
+// implements only what a claim needs.
 type claimDaemon struct {
 	mu      sync.Mutex
 	holder  Token
@@ -262,7 +263,7 @@ func TestClaimRefused(t *testing.T) {
 	}
 }
 
-// start serves a socket until the function that it returns is called.
+// start serves a socket until the returned function is called.
 func (d *claimDaemon) start(t *testing.T, path string) (stop func()) {
 	t.Helper()
 	l, err := Listen(path, ListenOptions{})
@@ -272,9 +273,9 @@ func (d *claimDaemon) start(t *testing.T, path string) (stop func()) {
 	return serveOn(l, d.handle)
 }
 
-// TestClaimIsAskedAgain: a daemon that goes away while a claim waits is asked again when
-// it is back, with the same number and the flag that says so.
-func TestClaimIsAskedAgain(t *testing.T) {
+// TestClaimSurvivesRestart: if the daemon restarts while a claim waits, the client sends the claim again with the
+// same number and JobRetry.
+func TestClaimSurvivesRestart(t *testing.T) {
 	path := t.TempDir() + "/s"
 	first := &claimDaemon{holder: Token{99}}
 	stop := first.start(t, path)
@@ -298,9 +299,9 @@ func TestClaimIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestClaimBesideTheQueueIsAskedAgain: a claim for which there is no place in the queue looks for a daemon that goes away between two
-// asks, as one in the queue does.
-func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
+// TestCrowdedClaimSurvivesRestart: a claim without a place in the queue also survives a restart of the daemon between
+// two attempts.
+func TestCrowdedClaimSurvivesRestart(t *testing.T) {
 	path := t.TempDir() + "/s"
 	stop := (&claimDaemon{holder: Token{99}, crowded: true}).start(t, path)
 	c := dial(t, path)
@@ -323,9 +324,9 @@ func TestClaimBesideTheQueueIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestClaimOfADaemonThatIsGone: whoever waits is told that the daemon is gone, and looks
-// for it no longer than he may wait, or until he gives up.
-func TestClaimOfADaemonThatIsGone(t *testing.T) {
+// TestClaimWithoutDaemon: a waiting client learns that the daemon is gone. It looks for the daemon until its longest
+// wait has passed or its context ends.
+func TestClaimWithoutDaemon(t *testing.T) {
 	claim := func(ctx context.Context, patience time.Duration) (path string, told chan string, done chan error) {
 		path, told, done = t.TempDir()+"/s", make(chan string, 10), make(chan error, 1)
 		l, err := Listen(path, ListenOptions{})
@@ -357,8 +358,8 @@ func TestClaimOfADaemonThatIsGone(t *testing.T) {
 	}
 }
 
-// serveOn is serve on a listener of the test's own; the function that it returns ends
-// it, connections and all.
+// serveOn does the work of serve on the test's own listener. The returned function ends the listener and its
+// connections.
 func serveOn(l *Listener, handle func(*Conn)) (stop func()) {
 	var wg sync.WaitGroup
 	var mu sync.Mutex

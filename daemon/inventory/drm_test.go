@@ -35,8 +35,7 @@ func TestDRM(t *testing.T) {
 	}
 }
 
-// TestDRMOrdinals: a card that is left out keeps its number, as the vendor's own
-// tools count it.
+// TestDRMOrdinals: a skipped card keeps its number, because the vendor's own tools count it.
 func TestDRMOrdinals(t *testing.T) {
 	root := t.TempDir()
 	if err := os.CopyFS(root, os.DirFS("testdata/mixed")); err != nil {
@@ -56,7 +55,7 @@ func TestDRMOrdinals(t *testing.T) {
 	}
 }
 
-func TestDRMTaken(t *testing.T) {
+func TestDRMSkipsKnownAddress(t *testing.T) {
 	list, reason := openDRM("testdata/mixed", func(pci string) bool { return pci == "0000:81:00.0" || pci == "0000:43:00.0" })
 	if len(list) != 2 || strings.Contains(reason, "NVIDIA") {
 		t.Errorf("%d devices, %q", len(list), reason)

@@ -16,8 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestWatch checks that an exec is seen, or said at once that none ever will be.
-func TestWatch(t *testing.T) {
+// TestWatchExecs checks that an exec is reported, or that WatchExecs returns ErrUnavailable at once.
+func TestWatchExecs(t *testing.T) {
 	if !inFirstNamespace(t) {
 		if err := WatchExecs(t.Context(), func(int) {}, func() {}); !errors.Is(err, ErrUnavailable) {
 			t.Errorf("in a PID namespace of its own: %v, want %v", err, ErrUnavailable)
@@ -61,7 +61,7 @@ func TestWatch(t *testing.T) {
 	}
 }
 
-// inFirstNamespace says whether processes have the ids that the kernel gives them.
+// inFirstNamespace reports whether this process's PID namespace is the machine's first.
 func inFirstNamespace(t *testing.T) bool {
 	const first = "pid:[4026531836]" // PROC_PID_INIT_INO
 	name, err := os.Readlink("/proc/self/ns/pid")
@@ -71,16 +71,17 @@ func inFirstNamespace(t *testing.T) bool {
 	return name == first
 }
 
-// TestWatchInContainer runs TestWatch where the kernel lets it listen, and sends nothing.
-func TestWatchInContainer(t *testing.T) {
-	cmd := bounded.Command(t, bounded.Patience, "unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.run=^TestWatch$")
+// TestWatchExecsInContainer runs TestWatchExecs in a PID namespace, where the kernel lets a process listen but sends
+// no events.
+func TestWatchExecsInContainer(t *testing.T) {
+	cmd := bounded.Command(t, bounded.Patience, "unshare", "--pid", "--fork", "--mount-proc", os.Args[0], "-test.run=^TestWatchExecs$")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestWatchUnprivileged checks that the lack of privilege is said at once, as what it is.
-func TestWatchUnprivileged(t *testing.T) {
+// TestWatchExecsUnprivileged checks that WatchExecs returns ErrUnavailable at once without the privilege.
+func TestWatchExecsUnprivileged(t *testing.T) {
 	if os.Getenv("INVENTORY_TEST_WATCH") != "" {
 		ctx, cancel := context.WithTimeout(t.Context(), 200*time.Millisecond)
 		defer cancel()
@@ -89,17 +90,17 @@ func TestWatchUnprivileged(t *testing.T) {
 		}
 		return
 	}
-	cmd := bounded.Command(t, bounded.Patience, "unshare", "--user", "--net", "--map-root-user", os.Args[0], "-test.run=TestWatchUnprivileged")
+	cmd := bounded.Command(t, bounded.Patience, "unshare", "--user", "--net", "--map-root-user", os.Args[0], "-test.run=TestWatchExecsUnprivileged")
 	cmd.Env = append(os.Environ(), "INVENTORY_TEST_WATCH=1")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
 }
 
-// TestWatchOverrun: what the kernel had no room for is not known, but that there was some.
-func TestWatchOverrun(t *testing.T) {
+// TestWatchExecsOverrun: WatchExecs reports that events were dropped, although it cannot name them.
+func TestWatchExecsOverrun(t *testing.T) {
 	if !inFirstNamespace(t) {
-		return // no events come, and TestWatch says so
+		return // no events come, and TestWatchExecs says so
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()

@@ -22,8 +22,8 @@ import (
 
 const lookEnv = "INVENTORY_TEST_LOOK"
 
-// TestMain is also the program that descriptions at the simulated machine: the path of
-// libraries is read when a process starts.
+// TestMain also runs the program that reads the simulated machine, because the path of libraries is read when a
+// process starts.
 func TestMain(m *testing.M) {
 	if os.Getenv(lookEnv) != "" {
 		if err := look(os.Stdin, os.Stdout); err != nil {
@@ -35,14 +35,14 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// answer is what the looking program prints for each line that it reads.
+// answer is the output of that program for each line that it reads.
 type answer struct {
 	Devices []Device
 	Why     string
 	Usage   []Usage
 }
 
-// noDrivers is an environment that leads to no driver for the processor.
+// noDrivers is an environment without drivers for the processor.
 func noDrivers(string) string { return "/dev/null" }
 
 func look(in io.Reader, out io.Writer) error {
@@ -83,7 +83,7 @@ func simulated(t *testing.T, vars ...string) *machine {
 	return &machine{t, append(append(os.Environ(), "LD_LIBRARY_PATH="+lib, "SIMCUDA_DIR="+t.TempDir()), vars...)}
 }
 
-// program is a program of the machine that answers each line with a line.
+// program is a program on the machine that answers each line with a line.
 type program struct {
 	*exec.Cmd
 	t   *testing.T
@@ -190,7 +190,7 @@ func TestSimulatedNoDevice(t *testing.T) {
 }
 
 func TestNoLibrary(t *testing.T) {
-	// A file of that name that is no library hides one that the machine may have.
+	// A file with the library's name that is not a library hides the machine's own library.
 	dir := t.TempDir()
 	if err := os.WriteFile(dir+"/libnvidia-ml.so.1", []byte("rubbish"), 0o644); err != nil {
 		t.Fatal(err)
@@ -252,7 +252,8 @@ func TestProcessesMerged(t *testing.T) {
 	}
 }
 
-// TestLostWithoutLists: a device of which the driver lists no processes is lost where it says so of the memory.
+// TestLostWithoutLists: if the driver lists no processes of a device, an answer about its memory shows that the
+// device is lost.
 func TestLostWithoutLists(t *testing.T) {
 	device := fakeDevice(nil, nil, nvml.ERROR_NOT_SUPPORTED)
 	device.GetMemoryInfoFunc = func() (nvml.Memory, nvml.Return) { return nvml.Memory{}, nvml.ERROR_GPU_IS_LOST }

@@ -12,7 +12,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// fakeSource is a device of a library that is up.
+// fakeSource returns a device of an initialised library.
 func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	h := newNVMLHost(&fakeLibrary{})
 	h.optional, h.up, h.renewed = o, true, time.Now()
@@ -21,7 +21,7 @@ func fakeSource(device nvmlDevice, o nvmlOptional) *nvmlSource {
 	return &nvmlSource{h, "x"}
 }
 
-// fakeLibrary is a library that sees what there is when it is initialised.
+// fakeLibrary is a library that sees the devices that exist when it is initialised.
 type fakeLibrary struct {
 	nvml.Interface
 
@@ -59,15 +59,15 @@ func (l *fakeLibrary) set(there map[string]nvml.Device) {
 	l.there = there
 }
 
-// again has a library be initialised at the next occasion.
+// again lets the next renew initialise the library without waiting for renewEvery.
 func (s *nvmlSource) again() {
 	s.host.mu.Lock()
 	defer s.host.mu.Unlock()
 	s.host.renewed = time.Time{}
 }
 
-// TestLostDeviceIsSeenAgain: the library is initialised again for a device that is lost, and
-// its handle taken anew, and not while a call is under way.
+// TestLostDeviceIsSeenAgain: the library is initialised again for a lost device, which gets a new handle. That does
+// not happen while a call is under way.
 func TestLostDeviceIsSeenAgain(t *testing.T) {
 	lib := &fakeLibrary{there: map[string]nvml.Device{}}
 	s := fakeSource(fakeDevice(nil, nil, nvml.ERROR_GPU_IS_LOST), nvmlOptional{memory: true, compute: true})
@@ -95,8 +95,9 @@ func TestLostDeviceIsSeenAgain(t *testing.T) {
 	want(false, 3)
 }
 
-// TestHungAtOpen: a library that hangs has the devices of the last time, which answer when it does.
-func TestHungAtOpen(t *testing.T) {
+// TestLibraryHangsAtOpen: if the library hangs, the devices are those of the last run. They are read as soon as the
+// library answers.
+func TestLibraryHangsAtOpen(t *testing.T) {
 	for _, at := range []string{"Init", "DeviceGetCount"} {
 		t.Run(at, func(t *testing.T) {
 			t.Parallel()
@@ -122,9 +123,9 @@ func TestHungAtOpen(t *testing.T) {
 	}
 }
 
-// TestFailsAtOpen: a library that does not start, although it did the last time, has the devices of that time, which answer
-// once it starts.
-func TestFailsAtOpen(t *testing.T) {
+// TestLibraryFailsAtOpen: if the library does not start, although it did in the last run, the devices are those of
+// that run. They are read as soon as the library starts.
+func TestLibraryFailsAtOpen(t *testing.T) {
 	lib := &fakeLibrary{there: map[string]nvml.Device{"GPU-1": fakeDevice(nil, nil, nvml.SUCCESS)}, fails: nvml.ERROR_LIB_RM_VERSION_MISMATCH}
 	host := newNVMLHost(lib)
 	list, reason := host.open([]Device{{Index: 0, Vendor: "nvidia", UUID: "GPU-1", Total: 5}})
@@ -147,7 +148,7 @@ func TestFailsAtOpen(t *testing.T) {
 	}
 }
 
-// hangingLibrary is one that hangs at first.
+// hangingLibrary is a library that hangs at first.
 type hangingLibrary struct {
 	fakeLibrary
 	at     string // where
@@ -170,7 +171,7 @@ func (l *hangingLibrary) hang(at string) {
 	}
 }
 
-// everything is what a library has that lacks no function.
+// everything has all optional functions.
 type everything struct{}
 
 func (everything) LookupSymbol(string) error { return nil }

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// exits collects what a reaper tells.
+// exits collects the keys that a reaper reports.
 type exits struct {
 	mu   sync.Mutex
 	keys []uint64

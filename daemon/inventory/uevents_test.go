@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestBringsDevice checks which messages of the kernel make the daemon look for new devices.
-func TestBringsDevice(t *testing.T) {
+// TestAnnouncesDevice checks which messages of the kernel make the daemon look for new devices.
+func TestAnnouncesDevice(t *testing.T) {
 	for text, want := range map[string]bool{
 		"add@/module/nvidia ACTION=add DEVPATH=/module/nvidia SUBSYSTEM=module":                            true,
 		"add@/module/nvidia_uvm ACTION=add DEVPATH=/module/nvidia_uvm SUBSYSTEM=module":                    true,
@@ -30,7 +30,7 @@ func TestBringsDevice(t *testing.T) {
 	}
 }
 
-// TestWatchDevicesEnds checks that WatchDevices returns without an error when its context is done.
+// TestWatchDevicesEnds checks that WatchDevices returns without an error when its context ends.
 func TestWatchDevicesEnds(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var err error

@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// startWith starts a program that lives until the test ends, with this environment alone.
+// startWith starts a program with only this environment, which lives until the test ends.
 func startWith(t *testing.T, env ...string) int {
 	t.Helper()
 	c := exec.Command("/bin/cat")
@@ -29,8 +29,8 @@ func startWith(t *testing.T, env ...string) int {
 	return c.Process.Pid
 }
 
-// TestWithEnviron: of those that were started with a variable the oldest is found, and
-// nobody who has another value, a longer name, or none.
+// TestWithEnviron: the oldest process with a variable is found. A process with another value, a longer name or no
+// such variable is not.
 func TestWithEnviron(t *testing.T) {
 	t.Parallel()
 	r := NewReader()
@@ -61,9 +61,9 @@ func TestWithEnviron(t *testing.T) {
 	}
 }
 
-// TestWithEnvironOfOneInExec: a process that shows neither environment nor arguments yet is
-// looked at until it does, however often that is, but no longer than there is time.
-func TestWithEnvironOfOneInExec(t *testing.T) {
+// TestWithEnvironDuringExec: a process that shows neither environment nor arguments yet is read again until it does,
+// any number of times within environPatience.
+func TestWithEnvironDuringExec(t *testing.T) {
 	const variable, passes = "GPUARB_TEST_ENVIRON=1", 20
 	for _, becomes := range []string{variable + "\x00", ""} {
 		r := NewReader()
@@ -89,8 +89,8 @@ func TestWithEnvironOfOneInExec(t *testing.T) {
 	}
 }
 
-// TestWithEnvironOfOneThatEndsItsExec: an exec that ends just after the environment was read as empty does not hide the process.
-func TestWithEnvironOfOneThatEndsItsExec(t *testing.T) {
+// TestWithEnvironAtEndOfExec: a process is found even if its exec ends just after its environment was read as empty.
+func TestWithEnvironAtEndOfExec(t *testing.T) {
 	const variable = "GPUARB_TEST_ENVIRON=1"
 	r := NewReader()
 	r.Root = root(t, map[string]string{
@@ -119,9 +119,9 @@ func TestWithEnvironOfOneThatEndsItsExec(t *testing.T) {
 	}
 }
 
-// TestWithEnvironAmongMany: where processes always come and go it is known after a few passes
-// that none has the variable.
-func TestWithEnvironAmongMany(t *testing.T) {
+// TestWithEnvironOnBusyMachine: if processes start and end all the time, a few passes suffice to find that none has
+// the variable.
+func TestWithEnvironOnBusyMachine(t *testing.T) {
 	r := NewReader()
 	r.Root = root(t, map[string]string{"7/environ": "", "7/cmdline": ""}) // its stat is gone
 	rests := 0
@@ -131,8 +131,9 @@ func TestWithEnvironAmongMany(t *testing.T) {
 	}
 }
 
-// TestWithEnvironOfOneThatHoldsItself: who lets nobody look into him keeps nobody from knowing of the others.
-func TestWithEnvironOfOneThatHoldsItself(t *testing.T) {
+// TestWithEnvironOfBlockedProcess: a process that blocks the reading of its memory does not prevent the search in
+// other processes.
+func TestWithEnvironOfBlockedProcess(t *testing.T) {
 	const variable = "GPUARB_TEST_ENVIRON=1"
 	for _, held := range []string{"environ", "cmdline"} {
 		r := NewReader()
@@ -142,7 +143,7 @@ func TestWithEnvironOfOneThatHoldsItself(t *testing.T) {
 		if err := errors.Join(os.Remove(fifo), unix.Mkfifo(fifo, 0o600)); err != nil {
 			t.Fatal(err)
 		}
-		other := "GPUARB_TEST_ENVIRON=2" // nobody has it
+		other := "GPUARB_TEST_ENVIRON=2" // no process has it
 		rests := 0
 		got := r.withEnviron(map[string]uint32{variable: uint32(os.Getuid()), other: uint32(os.Getuid())}, func() bool { rests++; return rests < 3 })
 		if got[variable].PID != 8 || len(got) != 1 {

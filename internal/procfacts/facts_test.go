@@ -51,9 +51,9 @@ func TestFacts(t *testing.T) {
 	}
 }
 
-// TestFactsOfOneThatIsKnown: they are what Facts says, and nothing where the process has ended by then, though
-// there is one with its number.
-func TestFactsOfOneThatIsKnown(t *testing.T) {
+// TestFactsOfKnownProcess: FactsOf returns the facts of Facts. It returns ErrGone if the process has ended, even if
+// another has its PID.
+func TestFactsOfKnownProcess(t *testing.T) {
 	r := NewReader()
 	pid := os.Getpid()
 	want, err := r.Facts(pid)
@@ -69,8 +69,8 @@ func TestFactsOfOneThatIsKnown(t *testing.T) {
 	}
 }
 
-// endsFirst is a program that maps a memfd, says its inode, and hears a line. Then its first thread ends, and another
-// goes on.
+// endsFirst is a program that maps a memfd, prints its inode, and reads a line. Then its first thread ends, and a
+// second thread continues.
 const endsFirst = `
 import ctypes, mmap, os, sys, threading
 page = os.memfd_create("page")
@@ -82,7 +82,7 @@ sys.stdin.readline()
 ctypes.CDLL(None).syscall(%d, 0)
 `
 
-// TestFirstThreadEnded: a process whose first thread has ended, and that lives, is what it was.
+// TestFirstThreadEnded: a process keeps its facts after the end of its first thread.
 func TestFirstThreadEnded(t *testing.T) {
 	r := NewReader()
 	const variable = "PROCFACTS_FIRST_THREAD=ended"
@@ -121,8 +121,9 @@ func TestFirstThreadEnded(t *testing.T) {
 	}
 }
 
-// TestShortThreads: a process lives whose first thread has ended, and whose others each end as soon as they have begun another.
-func TestShortThreads(t *testing.T) {
+// TestShortLivedThreads: a process counts as living although its first thread has ended, and each other thread ends
+// as soon as it has started the next.
+func TestShortLivedThreads(t *testing.T) {
 	r := NewReader()
 	const variable = "PROCFACTS_SHORT_THREADS=1"
 	cmd := bounded.Command(t, bounded.Patience, "env", variable, "python3", "-c", fmt.Sprintf(`
@@ -161,7 +162,7 @@ ctypes.CDLL(None).syscall(%d, 0)
 	}
 }
 
-func TestFactsOfTheAbsent(t *testing.T) {
+func TestFactsOfMissingProcess(t *testing.T) {
 	r := NewReader()
 	cmd := bounded.Start(t, "true")
 	_ = cmd.Wait()
@@ -175,8 +176,8 @@ func TestFactsOfTheAbsent(t *testing.T) {
 	}
 }
 
-// TestDirectoryOfOneProcess: what is read in a process's directory is that process's or nothing, also
-// when it has ended and its number is another's.
+// TestDirectoryOfOneProcess: files read through a process's open directory belong to that process. They are missing
+// after its end, even if another process has its PID.
 func TestDirectoryOfOneProcess(t *testing.T) {
 	r := NewReader()
 	cmd := bounded.Start(t, "sleep", "1000")
@@ -282,7 +283,7 @@ func TestIsMapped(t *testing.T) {
 	check(false, os.Getpid(), st.Ino, "page of\na lease")
 }
 
-// TestStuckReader checks that a file whose reading does not end holds nobody up.
+// TestStuckReader checks that a read that never ends does not block the caller.
 func TestStuckReader(t *testing.T) {
 	r := NewReader()
 	files := map[string]string{}
@@ -328,9 +329,9 @@ func TestStuckReader(t *testing.T) {
 	})
 }
 
-// TestOneHoldsItself: a process that lets nobody look into it has one reader stuck, however often it is looked at, so that others can
-// be looked at, and is looked at again when it does.
-func TestOneHoldsItself(t *testing.T) {
+// TestBlockedProcessHasOneReader: a process that blocks the reading of its memory has one hanging reader at most, so
+// that other processes can be read. It is read again after it stops blocking.
+func TestBlockedProcessHasOneReader(t *testing.T) {
 	r := NewReader()
 	r.Root = root(t, map[string]string{"7/cmdline": "", "8/cmdline": "x"})
 	fifo := r.path(7, "cmdline")
@@ -360,13 +361,12 @@ func TestOneHoldsItself(t *testing.T) {
 	}
 }
 
-// TestHeldUp: who asks while this process gets no processor for longer than a reading may take is
-// not told that the process asked for keeps its answer. A process of its own is stopped for so long, in
-// the middle of each reading.
-func TestHeldUp(t *testing.T) {
+// TestReadsOfStoppedReader: if the reading process gets no processor for longer than the timeout, the read does not
+// time out. The test stops a helper process for that long in the middle of each read.
+func TestReadsOfStoppedReader(t *testing.T) {
 	const variable = "PROCFACTS_HELD_UP"
 	if os.Getenv(variable) == "" {
-		cmd := bounded.Start(t, "env", variable+"=1", os.Args[0], "-test.run=^TestHeldUp$")
+		cmd := bounded.Start(t, "env", variable+"=1", os.Args[0], "-test.run=^TestReadsOfStoppedReader$")
 		for {
 			var status unix.WaitStatus
 			if _, err := unix.Wait4(cmd.Process.Pid, &status, unix.WUNTRACED, nil); err != nil {

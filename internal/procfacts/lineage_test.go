@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHasMappedAfterAnUpgrade checks that a mapped file is found whose name was deleted or given to another file.
+// TestHasMappedAfterAnUpgrade checks that a mapped file is found after its name was deleted or given to another file.
 func TestHasMappedAfterAnUpgrade(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "libmapped.so")
 	if err := os.WriteFile(path, make([]byte, 4096), 0o600); err != nil {

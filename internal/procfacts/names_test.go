@@ -11,7 +11,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// fakeNames answers when it is let.
+// fakeNames is a user database that answers when the test allows it.
 type fakeNames struct {
 	mu    sync.Mutex
 	asked int
@@ -67,7 +67,7 @@ func TestNames(t *testing.T) {
 	bounded.Until(t, "the new name is there", func() bool { return n.user(5, namesTimeout) == "bob" })
 }
 
-func TestNamesUnknownAndStuck(t *testing.T) {
+func TestNamesWithoutAnswer(t *testing.T) {
 	f := &fakeNames{gate: make(chan struct{})}
 	n := newNames(f.sources(), time.Now)
 	var wg sync.WaitGroup
@@ -99,8 +99,8 @@ func TestNamesBounded(t *testing.T) {
 	}
 }
 
-// TestNamesOfASlowDatabase: what rules go by is waited for, a name that is known outlives a failure, and a question that is not
-// answered at all is waited for once.
+// TestNamesOfASlowDatabase: a caller waits for a name that rules need. A known name survives a failed lookup. A
+// lookup without an answer delays only one caller.
 func TestNamesOfASlowDatabase(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var takes atomic.Int64

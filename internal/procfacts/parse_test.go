@@ -46,7 +46,7 @@ func FuzzParseStatus(f *testing.F) {
 	})
 }
 
-func TestChooseCgroup(t *testing.T) {
+func TestCgroupsOf(t *testing.T) {
 	table := []struct {
 		name string
 		text string

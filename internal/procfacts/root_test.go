@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// root is a machine with these files.
+// root returns a machine with these files.
 func root(t *testing.T, files map[string]string) Root {
 	t.Helper()
 	dir := t.TempDir()
@@ -21,10 +21,10 @@ func root(t *testing.T, files map[string]string) Root {
 	return Root(dir)
 }
 
-// statEnd is the end of a process's stat, behind when it began.
+// statEnd is the part of a process's stat after the start time.
 const statEnd = " 1000 200 18446744073709551615 1 2 3 4 5 0 0 0 0 0 0 0 17 0 0 0 0 0 0 1 2 3 4 5 6 7 0\n"
 
-// TestStat: whatever a process calls itself, its start and its parent are found.
+// TestStat: the start time and the parent are found for any name of a process.
 func TestStat(t *testing.T) {
 	const tail = " S 4000 4711 4711 0 -1 4194304 1 2 3 4 5 6 7 8 20 0 1 0 987654" + statEnd
 	for _, name := range []string{"a", "a b", "a) b", "(a) (b) S 99)", "x\n", ""} {
@@ -46,7 +46,7 @@ func TestStat(t *testing.T) {
 	}
 }
 
-// TestOwnProcess: what is said of the test's own process is true.
+// TestOwnProcess: the facts about the test's own process are correct.
 func TestOwnProcess(t *testing.T) {
 	pid := os.Getpid()
 	arguments, err := Here.Arguments(pid)
@@ -90,7 +90,7 @@ func TestMounts(t *testing.T) {
 	}
 }
 
-// FuzzUnescape: whatever a name is, nothing panics, and it does not grow.
+// FuzzUnescape: decoding any name does not panic, and never makes the name longer.
 func FuzzUnescape(f *testing.F) {
 	f.Add(`a\040b`)
 	f.Add(`\`)
@@ -101,7 +101,7 @@ func FuzzUnescape(f *testing.F) {
 	})
 }
 
-// FuzzStat: no name hides when a process began.
+// FuzzStat: no name of a process hides its start time.
 func FuzzStat(f *testing.F) {
 	f.Add([]byte("a) b) S 1 2"), uint64(1))
 	f.Fuzz(func(t *testing.T, name []byte, start uint64) {

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// TestHeaderIsCurrent: the committed C header is what the layouts make.
+// TestHeaderIsCurrent: the committed C header is the one that genlayout makes.
 func TestHeaderIsCurrent(t *testing.T) {
 	want, err := generate("../layout.go")
 	if err != nil {
@@ -23,8 +23,8 @@ func TestHeaderIsCurrent(t *testing.T) {
 	}
 }
 
-// TestPaddingIsRefused: a structure that C and Go could lay out differently, or
-// that would carry bytes nobody wrote, does not become a header.
+// TestPaddingIsRefused: genlayout refuses a structure with implicit padding, which C and Go could lay out
+// differently, and whose bytes no program writes.
 func TestPaddingIsRefused(t *testing.T) {
 	for text, word := range map[string]string{
 		"type A struct { X uint32; Y uint64 }":    "padding before",
