@@ -94,7 +94,7 @@ func TestCgroupFolder(t *testing.T) {
 	}
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "nobody is left", func() bool { return len(m.Snapshot().Processes) == 0 })
+	rig.Eventually(t, "no process is left", func() bool { return len(m.Snapshot().Processes) == 0 })
 	shown(inner, "memory.max", "41943040\n")
 	shown(inner, "memory.current", "0\n")
 	write(inner, "max")
@@ -209,7 +209,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 		set(box.Path, "--with-folder", "memory.max=50M")
 		limited(box, "50M")
 		m.Remove(box)
-		rig.Eventually(t, name+": the limit ends though nobody asks", func() bool { return len(m.Snapshot().Budgets) == 0 })
+		rig.Eventually(t, name+": the limit ends without a request", func() bool { return len(m.Snapshot().Budgets) == 0 })
 		m.AwaitLog("the limits of a cgroup have gone with its folder\" cgroup=" + box.Path)
 		m.Make(box)
 		free(box)

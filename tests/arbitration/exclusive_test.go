@@ -31,7 +31,7 @@ func TestExclusive(t *testing.T) {
 	outsider := m.Begin(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
 	waiting(m, 1)
 	if !outsider.Silent() {
-		t.Error("somebody is beside the exclusive job")
+		t.Error("another job runs beside the exclusive job")
 	}
 	if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--exclusive", "--", "/bin/true")); r.Code != 75 {
 		t.Errorf("gpuarb run --no-wait --exclusive beside it: %d %s", r.Code, r.Stderr)
@@ -86,7 +86,7 @@ func TestExclusiveWaits(t *testing.T) {
 	holder.Want("alloc a 1M", "ok")
 	job := m.Begin(m.Gpuarb("run", "--exclusive", "--", rig.Build(t, "programs/cudaprog-dlsym")))
 	waiting(m, 1)
-	rig.Eventually(t, "the job says whom it waits for", func() bool {
+	rig.Eventually(t, "the job names the jobs that it waits for", func() bool {
 		return strings.Contains(job.Stderr(), "cudaprog-dlsym")
 	})
 	holder.End()

@@ -77,13 +77,13 @@ func TestHelperLeftBehind(t *testing.T) {
 	waits := m.Begin(program)
 	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	if text := m.Snapshot().Queue[0].Text; !strings.Contains(text, "bash; still runs: tail[") || !strings.Contains(text, "memory.min=0") {
-		t.Errorf("who waits is told %q", text)
+		t.Errorf("the waiting job says %q", text)
 	}
 	if r := rig.Run(t, u.Gpuarb("limit", "--job", fmt.Sprint(job.ID), "memory.min=0")); r.Code != 0 {
 		t.Errorf("giving it back (%d): %s", r.Code, r.Stderr)
 	}
 	if line := waits.Line(); line != "ready" {
-		t.Errorf("who waited says %q", line)
+		t.Errorf("the job that had waited says %q", line)
 	}
 	waits.Want("alloc a 1G", "ok")
 	waits.End()

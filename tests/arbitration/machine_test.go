@@ -51,7 +51,7 @@ func within(m *rig.Machine, most uint64) {
 // idle fails the test if any lease or memory remains.
 func idle(m *rig.Machine) {
 	m.T.Helper()
-	rig.Eventually(m.T, "nothing is held and nobody waits", func() bool {
+	rig.Eventually(m.T, "nothing is held and no request waits", func() bool {
 		s := m.Snapshot()
 		return len(s.Queue) == 0 && len(s.Leases) == 0 && len(s.Jobs) == 0 && s.Devices[0].Committed == 0 && s.Devices[0].SlotsCurrent == 0
 	})

@@ -106,7 +106,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	}
 	idle(m)
 	if left := m.Snapshot().Budgets; len(left) != 0 {
-		t.Errorf("a budget that nobody shares: %+v", left)
+		t.Errorf("a budget without members: %+v", left)
 	}
 }
 

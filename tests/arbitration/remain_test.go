@@ -72,7 +72,7 @@ s.Popen(["LATE"], stdin=s.DEVNULL, stdout=s.DEVNULL, stderr=s.DEVNULL, start_new
 			goOn, said := leaveBehind(t, m, script)
 			livesOn(m)
 			if r := rig.Run(t, m.Gpuarb("run", "--no-wait", "--min", "7G", "--", "/bin/true")); r.Code != 75 {
-				t.Errorf("somebody else is given what is reserved: %d, %s", r.Code, r.Stderr)
+				t.Errorf("another job got reserved memory: %d, %s", r.Code, r.Stderr)
 			}
 			m.Kill()
 			m.Start()

@@ -135,7 +135,7 @@ memory.max = "300M"
 	}
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "nobody is left", func() bool { return len(m.Snapshot().Leases) == 0 })
+	rig.Eventually(t, "no lease is left", func() bool { return len(m.Snapshot().Leases) == 0 })
 	if s := m.Snapshot(); len(s.Budgets) != 0 {
 		t.Errorf("%+v", s.Budgets)
 	}

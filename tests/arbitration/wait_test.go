@@ -104,7 +104,7 @@ func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 			return who
 		}
 	}
-	t.Fatal("nobody was refused")
+	t.Fatal("no program was refused")
 	return 0
 }
 

@@ -47,7 +47,7 @@ func TestJobsOfOneProcess(t *testing.T) {
 		t.Errorf("a thousand jobs: %v", err)
 	}
 	if r := rig.Run(t, m.Gpuarb("run", "--", "true")); r.Code != 0 {
-		t.Errorf("somebody else's job: exit status %d, %s", r.Code, r.Stderr)
+		t.Errorf("another user's job: exit status %d, %s", r.Code, r.Stderr)
 	}
 }
 

@@ -77,7 +77,7 @@ func besideHonest(t *testing.T, messages, sessions int) {
 	say(t, honest, "alloc d 500M", "ok")
 	agree(t, m)
 	say(t, honest, "free d", "ok")
-	rig.Eventually(t, "nobody is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 80 })
+	rig.Eventually(t, "no goroutine is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 80 })
 }
 
 // bomb starts short-lived clients, many at once, until they have opened SESSIONS sessions

@@ -102,7 +102,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	r = other.context(1, r.number, ipc.FlagRetry)
 	notice := r.parked()
 	if said := notice.Text.String(); !strings.Contains(said, "alone there: ") || strings.Contains(said, " ms") {
-		t.Errorf("who waits is told %q", said)
+		t.Errorf("the waiting client is told %q", said)
 	}
 	again, err := ipc.Dial(t.Context(), m.Socket)
 	check(t, err)

@@ -129,7 +129,7 @@ func TestQueueStorm(t *testing.T) {
 		}
 	}
 	wg.Wait()
-	rig.Eventually(t, "nobody waits and nothing is held", func() bool {
+	rig.Eventually(t, "no request waits and nothing is held", func() bool {
 		s := m.Snapshot()
 		var used accounting.Bytes
 		for _, l := range s.Leases {
@@ -189,7 +189,7 @@ func TestSessionsEndWhileTheyWait(t *testing.T) {
 			}
 		}
 	}
-	rig.Eventually(t, "nobody waits", func() bool { return queueLength(m) == 0 })
+	rig.Eventually(t, "no request waits", func() bool { return queueLength(m) == 0 })
 	agreed(t, m, a, next)
 }
 
@@ -227,7 +227,7 @@ func TestReservationsWait(t *testing.T) {
 	if err := within(t, "the first gives up", failed); !errors.Is(err, context.Canceled) && !errors.Is(err, ipc.StatusPermission) {
 		t.Errorf("%v", err)
 	}
-	rig.Eventually(t, "nobody waits", func() bool { return queueLength(m) == 0 })
+	rig.Eventually(t, "no request waits", func() bool { return queueLength(m) == 0 })
 	waits, _, failed = hello(t.Context())
 	within(t, "the second is told that it waits", waits)
 	m.Kill()

@@ -245,7 +245,7 @@ func TestGivingUp(t *testing.T) {
 	raw.want(2, ipc.StatusWaiting)
 	raw.close()
 	c.ask(t.Context(), 50*mib).granted()
-	rig.Eventually(t, "nobody waits", func() bool { return queueLength(m) == 0 })
+	rig.Eventually(t, "no request waits", func() bool { return queueLength(m) == 0 })
 	if _, err := tool.Cancel(t.Context(), ipc.CancelRequest{Ticket: 1 << 40}); !errors.Is(err, ipc.StatusRange) {
 		t.Errorf("a ticket that is none: %v", err)
 	}
@@ -448,7 +448,7 @@ func TestThousandWait(t *testing.T) {
 		p.End()
 	}
 	bystander.End()
-	rig.Eventually(t, "nobody waits", func() bool { return queueLength(m) == 0 })
+	rig.Eventually(t, "no request waits", func() bool { return queueLength(m) == 0 })
 }
 
 // TestJobsAcrossRestarts: over a restart a claim stays with its holder, and a waiting claim

@@ -294,5 +294,5 @@ func TestFlood(t *testing.T) {
 	evil.Tell("stop")
 	t.Logf("the flooder %s", evil.Line())
 	rig.Eventually(t, "the flooder is forgotten", func() bool { return len(m.Snapshot().Leases) == 1 })
-	rig.Eventually(t, "nobody is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 60 })
+	rig.Eventually(t, "no goroutine is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 60 })
 }

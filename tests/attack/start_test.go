@@ -111,7 +111,7 @@ func activate(m *rig.Machine, kind ...string) *exec.Cmd {
 // name before clients can connect to it.
 func awaitSocket(m *rig.Machine) {
 	m.T.Helper()
-	rig.Eventually(m.T, "somebody can connect", func() bool {
+	rig.Eventually(m.T, "clients can connect", func() bool {
 		c, err := net.DialUnix("unixpacket", nil, &net.UnixAddr{Name: m.Socket, Net: "unixpacket"})
 		if err == nil {
 			_ = c.Close()
@@ -164,7 +164,7 @@ func TestSocketActivation(t *testing.T) {
 	check(t, cmd.Process.Signal(syscall.SIGTERM))
 	check(t, rig.Wait(t, rig.Patience, cmd))
 	if _, err := os.Stat(m.Socket); err != nil {
-		t.Errorf("the socket belongs to whoever made it, and has gone: %v", err)
+		t.Errorf("the daemon removed a socket that it had not made: %v", err)
 	}
 	check(t, os.Remove(m.Socket))
 

@@ -60,7 +60,7 @@ func TestThreadNumbers(t *testing.T) {
 		}
 	}
 	if l := m.Lease(os.Getpid(), 0); l.Slot {
-		t.Errorf("nobody holds anything, and it has a slot: %+v", l)
+		t.Errorf("no thread has an object, but the process has a slot: %+v", l)
 	}
 	check(t, again.Bye(context.Background()))
 }

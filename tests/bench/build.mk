@@ -19,7 +19,7 @@ $(BENCH_OUT)/spawn: $(BENCH_SRC)/spawn.c tests/bench/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -o $@ $<
 
-# Linked as the shim is, without start files.
+# Linked without start files, like the shim.
 $(BENCH_OUT)/empty.so: $(BENCH_SRC)/empty.c tests/bench/build.mk
 	@mkdir -p $(@D)
 	$(call line,LD,$@)$(CC) $(BENCH_CFLAGS) -fPIC -shared -nostartfiles -nostdlib -Wl,--hash-style=gnu -Wl,-z,noexecstack -o $@ $<

@@ -110,7 +110,7 @@ func empty(m *rig.Machine) {
 	m.T.Helper()
 	s := m.Snapshot()
 	if d := s.Devices[0]; d.SlotsCurrent != 0 || d.Used != 0 || d.Streams != 0 {
-		m.T.Errorf("%d slots are taken, %d bytes and %d streams held by nobody", d.SlotsCurrent, d.Used, d.Streams)
+		m.T.Errorf("%d slots, %d bytes and %d streams are held, although no program has an object", d.SlotsCurrent, d.Used, d.Streams)
 	}
 	for _, l := range s.Leases {
 		if l.Used != 0 || l.Slot {

@@ -216,10 +216,10 @@ func TestD6Active(t *testing.T) {
 		t.Fatal(got)
 	}
 	if a := activity(m, first); a != "idle" {
-		t.Errorf("who is done is %s", a)
+		t.Errorf("a program that released its slot is %s", a)
 	}
 	if a := activity(m, second); a != "active" {
-		t.Errorf("who was served is %s", a)
+		t.Errorf("a program that was served is %s", a)
 	}
 	second.End()
 	first.End()

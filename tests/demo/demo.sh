@@ -1,16 +1,16 @@
 #!/usr/bin/env bash
-# The main job, shown on this machine: two unmodified ffmpeg processes share a GPU
-# under gpuarb, a third one exceeds its budget, and a killed holder's bytes come
-# back. It starts a daemon on a socket and a mount of its own in a temporary
-# folder, touches nothing of the system's, and leaves nothing behind. What it runs is
-# built first; it shows its story alone, and where it fails, the log as well.
+# demo.sh: show the main job on this machine. Two unmodified ffmpeg processes share a GPU
+# under gpuarb, a third one exceeds its budget, and the memory of a killed process is free
+# again. The script starts a daemon with a socket and a mount of its own in a temporary
+# folder. It changes nothing of the system and leaves nothing behind. It builds its programs
+# first, and prints the log of the build only if that fails.
 #
 # Usage: tests/demo/demo.sh   (`make demo` installs what it needs, too)
 set -euo pipefail
 
 top=$(cd "$(dirname "$0")/../.." && pwd)
 export PATH="$top/build:$PATH"
-# What the caller has set for gpuarb is for his programs.
+# The caller's variables for gpuarb are for the caller's own programs.
 unset LD_PRELOAD "${!GPUARB_@}" "${!SIMCUDA_@}" "${!CUDA_@}"
 dir=$(mktemp -d /tmp/gpuarb-demo-XXXXXX)
 pids=()
@@ -40,7 +40,7 @@ die() {
     echo "demo: $*" >&2
     exit 1
 }
-# wait_for TEXT COMMAND...: until the command succeeds, the daemon has ended, or 30 seconds have passed.
+# wait_for TEXT COMMAND...: wait until the command succeeds, the daemon has ended, or 30 seconds have passed.
 wait_for() {
     local what=$1 end=$((SECONDS + 30))
     shift
@@ -55,8 +55,8 @@ say "Build it, with a simulated driver for machines without a GPU"
 "${MAKE:-make}" -j"$(nproc)" -C "$top" --no-print-directory test-build >"$dir/build.log" 2>&1
 rm "$dir/build.log"
 
-# With a real GPU its own driver is used; else the simulated one stands in, found
-# like the real one, through the library path.
+# Use the driver of a real GPU, if there is one, else the simulated driver. Both are found
+# through the library path.
 export GPUARB_SOCKET=$dir/gpuarb.sock
 export SIMCUDA_DIR=$dir/sim SIMCUDA_DEVICES=8G SIMCUDA_CONTEXT_BYTES=64M
 if command -v nvidia-smi >/dev/null && nvidia-smi -L 2>/dev/null | grep -q '^GPU'; then
@@ -67,8 +67,8 @@ else
 fi
 
 say "Start a daemon of our own, on $gpu: gpuarbd --socket … --mount …"
-echo 'schema_version = 1' >"$dir/gpuarb.toml" # not the machine's
-# The processor is a device as well where PoCL or lavapipe is installed; this is about GPUs.
+echo 'schema_version = 1' >"$dir/gpuarb.toml" # instead of the machine's configuration
+# With PoCL or lavapipe the processor would be a device, too; the demonstration is about GPUs.
 OCL_ICD_VENDORS=/dev/null VK_DRIVER_FILES=/dev/null gpuarbd --config "$dir/gpuarb.toml" --socket "$GPUARB_SOCKET" --mount "$dir/gpu" >"$dir/gpuarbd.log" 2>&1 &
 pids+=($!)
 wait_for "the daemon serves its files" grep -qs . "$dir/gpu/version"

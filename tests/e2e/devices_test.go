@@ -190,7 +190,7 @@ func TestSleepingGPU(t *testing.T) {
 	before := calls()
 	time.Sleep(3 * time.Second)             // an awake device would be read three times, with at least three calls each
 	if after := calls(); after-before > 4 { // up to 4: a reading or a search for devices may have been under way
-		t.Errorf("asleep, and nobody there: NVML was asked %d times", after-before)
+		t.Errorf("the GPU sleeps and no program runs, but NVML was called %d times", after-before)
 	}
 	before = calls()
 	p := m.Interact(m.Gpuarb("run", "--", rig.Build(t, "programs/cudaprog-dlsym")))

@@ -58,5 +58,5 @@ func TestOutputIsLost(t *testing.T) {
 			t.Errorf("%s | true: exit status %d\n%s", line, r.Code, r.Stderr)
 		}
 	}
-	rig.Eventually(t, "no claim is held that nobody was told of", func() bool { return len(m.Snapshot().Jobs) == 0 })
+	rig.Eventually(t, "no claim is held whose output was lost", func() bool { return len(m.Snapshot().Jobs) == 0 })
 }

@@ -158,7 +158,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 				t.Errorf("%d bytes of 8 GiB are in use, and the books have %+v", used, s.Devices[0])
 			}
 			if row := m.Lease(before.PID(), 0); row.Excess != 0 || row.State != figures.StateRunning {
-				t.Errorf("somebody else's row: %+v", row)
+				t.Errorf("the row of another program: %+v", row)
 			}
 			if c.undo != "" {
 				p.Want(c.undo, "ok")

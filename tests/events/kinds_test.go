@@ -122,7 +122,7 @@ func TestEnded(t *testing.T) {
 	await(m, "it waits for its start", func(e *events.Event) bool { return e.Kind == events.Waited && e.JobName == "gave-up" })
 	waiter.Signal(unix.SIGTERM)
 	if code := waiter.Wait(); code != 143 {
-		t.Errorf("who gave up exits with %d", code)
+		t.Errorf("the run that gave up exits with %d", code)
 	}
 	holder.End()
 	if r := rig.Run(t, m.Gpuarb("run", "--name", "plain", "true")); r.Code != 0 {

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# container.sh: `make demo` and `make test` under all at once that must make no difference: an
-# installed gpuarb with its daemon at /run/gpuarb, a umask that keeps others out, of the checkout
-# too, a TMPDIR in which no socket has a path, and nohup. For tools/fresh-root.sh, with a PID
-# namespace of its own: it changes the machine that it runs on.
+# container.sh: run `make demo` and `make test` under several conditions that must make no
+# difference: an installed gpuarb with its daemon at /run/gpuarb, a umask that closes all files,
+# the checkout's included, to other users, a TMPDIR too long for the path of a socket, and nohup.
+# Run it by tools/fresh-root.sh with a PID namespace of its own, because it changes its machine.
 set -euo pipefail
 
 tools/setup.sh test
@@ -26,7 +26,7 @@ nohup make demo 2>&1 | cat
 status=0
 nohup make test 2>&1 | cat || status=$?
 
-# Nobody has touched the machine's own daemon.
+# The tests must not have changed the machine's own daemon.
 gpuarb ps | sed 1d | grep . && status=1
 kill "$daemon"
 exit "$status"

@@ -112,7 +112,7 @@ func TestJobsWhenAskedFor(t *testing.T) {
 	a := program(m)
 	a.Want("alloc a 1M", "ok")
 	if strings.Contains(m.Read("metrics"), "gpuarb_job_") {
-		t.Error("jobs have series, and nobody asked for them")
+		t.Error("jobs have series although the configuration does not enable them")
 	}
 	reconfigure(m, "[metrics]\njobs = true\n")
 	if !strings.Contains(m.Read("metrics"), "\ngpuarb_job_info{") {

@@ -1,25 +1,25 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# run.sh: apply each mutant to a copy of the tree, one at a time, and see that its
-# test turns red. README.md beside this file has the form of a mutant. MUTANTS names
-# rows (B2,C3) to run those alone. The copy is kept between runs, so that only what
-# a patch touches is built again.
+# run.sh: apply each mutant to a copy of the tree, one at a time, and check that its
+# test fails. README.md beside this file has the form of a mutant. MUTANTS limits the run
+# to some rows (B2,C3). The copy is kept between runs, so that make rebuilds only the files
+# that a patch changes.
 set -euo pipefail
 
 : "${GO:=go}" "${MAKE:=make}" "${MUTANTS:=}"
 cd "$(dirname "$0")/../.."
 readonly work=$PWD/build/mutants
 readonly tree=$work/tree
-# The copy lies inside our checkout, and git must not take it for a part of that.
+# The copy is inside the checkout, and git must not treat it as part of the checkout.
 export GIT_CEILING_DIRECTORIES=$work
 
-# head PATCH KEY: the value of a line of the patch's head.
+# head PATCH KEY: print the value of a line in the patch's head.
 head_of() {
     sed -n -e '/^diff /q' -e "s/^$2: *//p" "$1" | head -n 1
 }
 
-# sync_tree: make the copy equal to the checkout, touching only what differs.
+# sync_tree: make the copy equal to the checkout, writing only files that differ.
 sync_tree() {
     local file
     mkdir -p "$tree"
@@ -31,7 +31,7 @@ sync_tree() {
         comm -13 "$work/files" - | while read -r file; do rm -f "$tree/$file"; done
 }
 
-# restore FILE: as in the checkout. The copy gets a new time, for make to see.
+# restore FILE: copy the file from the checkout again, with a new time stamp for make.
 restore() {
     if [ ! -f "$1" ]; then
         rm -f "$tree/$1"
@@ -41,18 +41,18 @@ restore() {
     fi
 }
 
-# build PACKAGE LOG: everything that a test may run, and the test itself.
+# build PACKAGE LOG: build the programs that a test may run, and the test itself.
 build() {
     "$MAKE" -C "$tree" --no-print-directory test-build VERSION=mutant &&
         (cd "$tree" && "$GO" test -c -o "$work/test.bin" "$1")
 }
 
-# try PACKAGE TESTS: run the tests, as go test would.
+# try PACKAGE TESTS: run the tests like go test.
 try() {
     (cd "$tree/$1" && GPUARB_TEST_PATIENCE=20s timeout -k 10 300 "$work/test.bin" -test.v -test.timeout 4m -test.run "^($2)\$")
 }
 
-# tests_of PACKAGE PATCH...: the tests that the mutants name in a package, joined by |.
+# tests_of PACKAGE PATCH...: print the tests of a package that the mutants name, joined by |.
 tests_of() {
     local package=$1 patch
     shift
@@ -64,7 +64,7 @@ tests_of() {
     done | sort -u | paste -s -d '|'
 }
 
-# baseline PATCH...: without a mutant every test has to pass, or its failure says nothing.
+# baseline PATCH...: check that every test passes without a mutant; else its failure proves nothing.
 baseline() {
     local patch package tests name bad=0
     for package in $(for patch; do head_of "$patch" Test; done | awk '{ print $1 }' | sort -u); do
@@ -83,7 +83,7 @@ baseline() {
     return $bad
 }
 
-# judge PATCH LOG: prints killed, SURVIVED, or what kept us from knowing.
+# judge PATCH LOG: print killed, SURVIVED, or the reason why the mutant could not be tested.
 judge() {
     local patch=$1 log=$2 package name rc=0
     read -r package _ name <<<"$(head_of "$patch" Test)"
@@ -107,7 +107,7 @@ judge() {
     fi
 }
 
-# undo PATCH: the files that it touched, as they were.
+# undo PATCH: restore the files that the patch changed.
 undo() {
     local file
     sed -n -e 's,^diff --git a/\(.*\) b/.*,\1,p' -e 's,^+++ b/,,p' "$1" | sort -u |

@@ -99,7 +99,7 @@ func TestSome(t *testing.T) {
 	waiter.Want("alloc a 10M", "ok")
 	job, none := jobOf(m, waiter.PID()), jobOf(m, holder.PID())
 	if got := read(m, "devices/0"); got != (file{}) {
-		t.Errorf("nobody has waited: %+v", got)
+		t.Errorf("the device has pressure before a program waited: %+v", got)
 	}
 	var sum truth
 	for range 3 {
@@ -123,7 +123,7 @@ func TestSome(t *testing.T) {
 		t.Errorf("a job that never waited: %+v", got)
 	}
 	if got := read(m, "devices/0"); got.full != 0 {
-		t.Errorf("somebody always went on: %+v", got)
+		t.Errorf("a program always continued, and full grew: %+v", got)
 	}
 }
 
@@ -207,7 +207,7 @@ func TestReservationsCount(t *testing.T) {
 	busy.End()
 	slot.Expect("ready")
 	if got := read(m, "devices/1"); got != (file{}) {
-		t.Errorf("who waited for a slot counts: %+v", got)
+		t.Errorf("a wait for a slot counts as pressure: %+v", got)
 	}
 	late.End()
 }

@@ -111,7 +111,7 @@ func TestStoppedDaemon(t *testing.T) {
 		t.Errorf("it says %q", said)
 	}
 	if !waiter.Silent() {
-		t.Errorf("who waits is answered: %s", waiter.Line())
+		t.Errorf("the waiting program got an answer: %s", waiter.Line())
 	}
 	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
 	p.Tell("go on")

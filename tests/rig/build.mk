@@ -1,5 +1,5 @@
-# The tests that drive the daemon from outside, once against one that looks for data races:
-# it ends at the first, and the test with it. Included by the top Makefile.
+# Runs the tests that drive the daemon from outside against a daemon with the race detector, which
+# ends at the first data race and so fails the test. Included by the top Makefile.
 
 $(BUILD)/raced/gpuarbd: FORCE
 	$(call line,GO,$@)$(GO) build -race -trimpath -o $@ ./cmd/gpuarbd

@@ -152,7 +152,7 @@ func (c *crowd) serve() {
 			p.Want("free w", "ok")
 		})
 	}
-	bounded.Within(c.t, "all who waited are served", served.Wait)
+	bounded.Within(c.t, "all waiting programs are served", served.Wait)
 	c.landlord.Want(fmt.Sprintf("alloc room %d", room), "ok")
 }
 

@@ -102,7 +102,7 @@ func (s *soak) live(v *victim, round int) {
 	killed := v.killed
 	v.mu.Unlock()
 	if err != nil && !killed || strings.Contains(out.String(), "free a err") {
-		s.t.Errorf("a program that nobody killed: %v\n%s", err, out.String())
+		s.t.Errorf("a program ended that the test did not kill: %v\n%s", err, out.String())
 	}
 	v.ended.Add(1)
 }

@@ -34,7 +34,7 @@ func TestFullSystemdControl(t *testing.T) {
 	}
 	bounded.Until(t, "the service is seen as unmanaged", unmanaged)
 	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "model.service") || !strings.Contains(got, "gpuarb enable --unit model.service") {
-		t.Errorf("doctor says nothing of who is not under gpuarb:\n%s", got)
+		t.Errorf("doctor does not name the programs without gpuarb:\n%s", got)
 	}
 
 	h.shell("gpuarb enable --unit model --memory 1G --now")
@@ -55,7 +55,7 @@ func TestFullSystemdControl(t *testing.T) {
 		t.Errorf("the service's environment and the state:\n%s", got)
 	}
 	if got := h.shell("gpuarb doctor || true"); !strings.Contains(got, "unit model.service") {
-		t.Errorf("doctor says nothing of who is under gpuarb:\n%s", got)
+		t.Errorf("doctor does not name the service under gpuarb:\n%s", got)
 	}
 	h.shell("gpuarb enable --unit model --memory 50M --now") // the smaller limit wins: the command's, not the rule's
 	budget("52428800")

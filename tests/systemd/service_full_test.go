@@ -28,7 +28,7 @@ func TestFullSystemdService(t *testing.T) {
 		t.Fatalf("the units are %q", got)
 	}
 	if rows := h.rows(h.shell("cat /gpu/leases")); len(rows) != 0 {
-		t.Fatalf("leases of nobody: %q", rows)
+		t.Fatalf("leases without programs: %q", rows)
 	}
 	upgrade := filepath.Join(h.root, "usr/bin/gpuarbd.new")
 	here(t, "go", "build", "-trimpath", "-ldflags", "-X github.com/gpuarb/gpuarb/internal/version.Version=9.9.9-upgrade", "-o", upgrade, "./cmd/gpuarbd")

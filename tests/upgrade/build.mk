@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-# What was built before: build/previous/, for the tests of an upgrade.
+# Builds the previous version into build/previous/, for the tests of an upgrade.
 
 BUILD ?= build
 include tools/lines.mk

@@ -24,7 +24,7 @@ fi
 rm -rf "$out"
 mkdir -p "$out/src"
 git archive "$commit" | tar -x -C "$out/src"
-# By its own rules, and by nothing of what is built around it.
+# Build by the rules of that commit, without the variables of a calling make.
 env -u MAKEFLAGS -u MAKEOVERRIDES -u MAKELEVEL -u BUILD make -j"$(nproc)" -s -C "$out/src" VERSION=previous \
     build/gpuarbd build/gpuarb shim >"$out/log" 2>&1 || {
     tail -n 20 "$out/log" >&2

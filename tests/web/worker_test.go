@@ -118,7 +118,7 @@ func refuses(t *testing.T, address string) bool {
 	defer conn.Close()
 	_ = conn.SetReadDeadline(time.Now().Add(bounded.Patience))
 	if _, err := conn.Read(make([]byte, 1)); errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Fatal("a connection is taken, and nobody answers")
+		t.Fatal("a connection is accepted but not answered")
 	}
 	return false
 }
@@ -210,11 +210,11 @@ func TestReload(t *testing.T) {
 	}
 	rig.Eventually(t, "the first one is gone", func() bool { return !lives(pid) })
 	if _, err := net.Dial("tcp", address); err == nil {
-		t.Errorf("somebody listens at %s yet", address)
+		t.Errorf("a process still listens at %s", address)
 	}
 	_, pid = m.page()
 	m.reload(config("none"))
-	rig.Eventually(t, "nobody serves", func() bool { _, err := os.Stat(path); return err != nil && !lives(pid) })
+	rig.Eventually(t, "the page's process and socket are gone", func() bool { _, err := os.Stat(path); return err != nil && !lives(pid) })
 }
 
 // TestOnlyOwnCommands: with commands = "own", only the program's user and root see its arguments, in files, over the socket and on the page.
@@ -299,7 +299,7 @@ func TestCommandsAreForgotten(t *testing.T) {
 	if err = errors.Join(err, file.Close(), unix.Kill(m.DaemonPID(), unix.SIGHUP)); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "the page is served anew", func() bool { return len(served.FindAllString(m.Log(), -1)) == 2 })
+	rig.Eventually(t, "the page is served again", func() bool { return len(served.FindAllString(m.Log(), -1)) == 2 })
 	url = m.url()
 	if os.Geteuid() != 0 {
 		return // the daemon's own user may see the user's own command lines

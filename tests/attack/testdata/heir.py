@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A client whose child inherits its connection and goes on speaking when it is dead.
+"""A client whose child inherits its connection, and uses the connection after the client is dead.
 
 heir.py SOCKET UUID: opens a session with a lease of 100 MiB, forks, and says "PARENT
 CHILD"; the parent waits to be killed. The child then sends on the connection what its

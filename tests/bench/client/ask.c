@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-// ask SOCKET UUID: how long a request for bytes takes, and how long a bare echo of the same size
-// over the same kind of socket does. Says "ready"; then, for each line with a count on stdin, asks
-// that often and prints nanoseconds: median, 99th percentile and mean of the daemon, the same of
-// the echo. The two are asked in turns, so that both see the same machine. Nothing is freed: the
-// program grows, and each request is one that credit does not cover.
+// ask SOCKET UUID: measures how long a request for bytes takes, and how long a bare echo of that
+// size over such a socket takes. It says "ready". For each line with a count on stdin it sends that
+// many requests and prints nanoseconds: median, 99th percentile and mean of the daemon, and then of
+// the echo. Requests and echoes alternate, so that both see equal conditions. The program frees
+// nothing, so credit covers no request.
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
@@ -20,7 +20,7 @@
 static int echo_fd;
 static uint32_t slot;
 
-// The child answers each message with one of an answer's size.
+// The child answers each message with a message of the size of a reply.
 static void start_echo(void) {
     int pair[2];
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, pair) != 0)

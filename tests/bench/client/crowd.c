@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// crowd SOCKET LEASES UUID…: many idle clients. Each process opens as many sessions as one may and
-// each session a lease on every device named, until there are LEASES. Says "ready", and ends with
-// its standard input.
+// crowd SOCKET LEASES UUID…: opens the leases of many idle clients. Each process opens as many
+// sessions as the daemon allows, and each session a lease on every named device, until there are
+// LEASES leases. It says "ready", and ends with its standard input.
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +11,7 @@
 
 #include "link.h"
 
-#define SESSIONS 8 // of one process, by the daemon's bound
+#define SESSIONS 8 // the daemon's bound for one process
 
 static void live(char **argv, int devices, long leases, int ready) {
     char c = 0;

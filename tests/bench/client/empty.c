@@ -1,4 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-// A shared object with nothing in it: what any preload costs, whatever it does.
+// An empty shared object, which measures the cost of any preload.
 extern const char bench_empty[];
 const char bench_empty[] = "";

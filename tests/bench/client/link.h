@@ -15,8 +15,8 @@ _Noreturn void die(const char *why);
 // Connects to a daemon's socket.
 int link_connect(const char *path);
 
-// One message each way, by the calls that the shim makes: sendmsg, ppoll, recvmsg. The reply's
-// body is at least as long as said, its status good.
+// Sends a message and receives the reply, with the shim's system calls: sendmsg, ppoll, recvmsg.
+// The reply must have a good status and a body of at least the given length.
 void link_exchange(int fd, uint16_t type, const void *body, size_t size, void *reply,
                    size_t reply_size);
 

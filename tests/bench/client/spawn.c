@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// spawn ROUNDS PROGRAM LIBRARY…: what it costs a program to start and end under each preload. Every
-// round starts it bare and once with each library, one after the other and each round in another
-// order, at most 100,000 rounds. Prints nanoseconds of each, the bare one first: the lower decile,
-// which is what it costs where the neighbours on the machine leave it alone.
+// spawn ROUNDS PROGRAM LIBRARY…: measures a program's start and end under each preload. Every round
+// starts the program bare and once with each library, in changing order. ROUNDS is at most 100,000.
+// It prints nanoseconds for each, beginning with the bare program: the lower decile, which is the
+// cost if no other program on the machine interferes.
 #include <spawn.h>
 #include <stdint.h>
 #include <stdio.h>

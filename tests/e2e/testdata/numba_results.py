@@ -1,4 +1,4 @@
-"""Runs numba's own driver tests and prints how each ended: RESULT and its id."""
+"""Runs numba's own driver tests and prints the result of each: RESULT and ID."""
 
 import os
 import sys
@@ -6,7 +6,7 @@ import unittest
 
 
 class Results(unittest.TestResult):
-    """Where each test goes, one line each."""
+    """Prints one line for each test."""
 
     def addSuccess(self, test):
         self.say("ok", test)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steps of a small training that PyTorch makes in a second, of the fastest of five parts."""
+"""Prints how many steps of a small training PyTorch makes in a second, in the fastest of five parts."""
 import time
 
 import torch

@@ -35,7 +35,7 @@ if tight:
     print("all well")
     sys.exit()
 a = cupy.arange(64 << 20, dtype=cupy.float32)
-assert float(a[(1 << 24) - 1]) == float((1 << 24) - 1)  # a float has no odd numbers beyond
+assert float(a[(1 << 24) - 1]) == float((1 << 24) - 1)  # above this a float cannot represent odd numbers
 refused(budget)
 del a
 b = cupy.full(budget // 4, 7, dtype=cupy.uint8)

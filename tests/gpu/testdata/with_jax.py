@@ -36,7 +36,7 @@ if tight:
     sys.exit()
 a = jnp.arange(16 << 20, dtype=jnp.float32)
 assert float(a[-1]) == float((16 << 20) - 1)
-# In full precision: the default rounds to fewer bits than these numbers have.
+# Full precision, because the default rounds to fewer bits than these numbers have.
 b = jnp.matmul(a.reshape(4096, 4096), jnp.eye(4096), precision="highest")
 assert float(b[3, 5]) == 3 * 4096 + 5
 refused(budget)

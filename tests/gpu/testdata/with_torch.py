@@ -35,7 +35,7 @@ if tight:
     print("all well")
     sys.exit()
 a = torch.arange(64 << 20, dtype=torch.float32, device="cuda")
-assert float(a[(1 << 24) - 1]) == float((1 << 24) - 1)  # a float has no odd numbers beyond
+assert float(a[(1 << 24) - 1]) == float((1 << 24) - 1)  # above this a float cannot represent odd numbers
 b = (a.view(8192, 8192)[:1024] @ torch.eye(8192, device="cuda"))[3, 5]
 assert float(b) == float(a[3 * 8192 + 5])
 refused(budget)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Starts a JupyterHub with the line of the page, and a user's server and notebook in it.
+"""Starts a JupyterHub with the page's line of configuration, and a user's server and notebook.
 
-hub.py DIRECTORY LINE: what the notebook's cells print goes to stdout."""
+hub.py DIRECTORY LINE: prints the output of the notebook's cells."""
 
 import asyncio
 import json
@@ -50,7 +50,7 @@ c.JupyterHub.load_roles = [{{"name": "test", "services": ["test"], "scopes": ["a
 
 
 async def ask(path, method="GET", **body):
-    """A request to the hub, or through it to the user's server."""
+    """Sends a request to the hub, or through the hub to the user's server."""
     request = HTTPRequest(
         f"http://127.0.0.1:{PUBLIC}{path}",
         method=method,
@@ -63,7 +63,7 @@ async def ask(path, method="GET", **body):
 
 
 async def asked(path, wanted):
-    """The answer, once there is the one that is wanted."""
+    """Repeats a request until it has the wanted answer, and returns that."""
     while hub.poll() is None:
         try:
             answer = await ask(path)

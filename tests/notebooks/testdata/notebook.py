@@ -17,7 +17,7 @@ manager, client = start_new_kernel(kernel_name="gpu", startup_timeout=600)
 
 
 def cell(code):
-    """What a cell prints, or the name of the exception that ends it."""
+    """Returns what a cell prints, or the name of the exception that ends it."""
     printed = []
 
     def hook(message):
@@ -29,7 +29,7 @@ def cell(code):
     return content["ename"] if content["status"] == "error" else "".join(printed).strip()
 
 
-for _ in range(2):  # once more after a restart: all was given back
+for _ in range(2):  # again after a restart, which must have freed all memory
     print(cell(SETUP))
     print(cell("take(3 << 30)"), cell("take(2 << 30)"), cell("take(1 << 30)"), flush=True)
     print(cell("import os, signal; os.kill(os.getpid(), signal.SIGINT); signal.pause()"), flush=True)

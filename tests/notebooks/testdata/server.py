@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A notebook server that starts a kernel, runs code there that takes memory, and waits to be killed.
+"""Starts a notebook server and a kernel, allocates GPU memory in the kernel, and waits to be killed.
 
 Prints the PID of the kernel when the kernel holds the memory.
 """

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// A program that never touches a GPU: it looks functions up, loads and unloads a library, has
-// threads, children, files, signals and a clock, and prints what came of it.
+// A program that never touches a GPU: it looks functions up, loads and unloads a library, uses
+// threads, children, files, signals and a clock, and prints the results.
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # $scene and the functions are scene_test.go's
 #
-# Eight tests of 2 GiB each on a card of 8 GiB, started together: none fails, and none waits for
-# what the others only give back when they end, such as the context that it needs besides.
+# Eight tests of 2 GiB each start together on a GPU of 8 GiB. None fails, and none waits for
+# memory that other tests free only at their end, such as that of a context.
 daemon "$scene/log" gpuarbd --mount none --debug
 
 for takes in 2G 2100M; do
@@ -18,8 +18,8 @@ for never in 'waits for a context' event=deadlock event=denied event=timeout; do
     nowhere "$never" "$scene/events"
 done
 
-# A reservation that leaves no room for a context is refused, with the most that it could be:
-# by what a context is assumed to cost, and by what it does once that was measured.
+# A reservation that leaves no memory for a context is refused, with the largest possible
+# reservation: first by the assumed size of a context, and later by its measured size.
 most() { echo $(((8 << 30) - $(gpuarb plan --arms 1 --min 1G --json | sed -n 's/.*"context_bytes": \([0-9]*\).*/\1/p'))); }
 refused() {
     local status=0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154,SC2016 # $scene and the functions are scene_test.go's
 #
-# The sessions of a user, those of a group, and then every program of the machine are put under
-# gpuarb and released again. /etc, /home and /usr/local are the scene's own.
+# The sessions of a user, the sessions of a group, and then all programs of the machine are put
+# under gpuarb and released again. /etc, /home and /usr/local belong to the scene.
 own_folders
 rm -f /etc/ld.so.preload
 install -D -t /usr/local/bin "$scene/bin/gpuarb"
@@ -16,7 +16,7 @@ for user in ann bob eve; do
 done
 usermod --append --groups students bob
 state() { (cd /etc && find . -type f -exec md5sum {} + | sort; find . -type d -printf '%p %m\n' | sort); }
-# fails STATUS TEXT COMMAND...: a command that has to fail so.
+# fails STATUS TEXT COMMAND...: the command must fail with this status and text.
 fails() {
     local status=0
     "${@:3}" >"$scene/out" 2>"$scene/err" || status=$?
@@ -28,7 +28,7 @@ state >"$scene/before"
 gpuarb status >"$scene/out"
 expect 'Nothing is enabled' "$scene/out"
 
-# Sessions. Those of others are as they were.
+# Sessions. The sessions of other users do not change.
 gpuarb enable --user ann --memory 2G
 gpuarb enable --group students --memory 25%
 session() { su --login "$1" --command 'echo "$LD_PRELOAD $GPUARB_MEMORY"' 2>"$scene/err"; }
@@ -38,7 +38,7 @@ session() { su --login "$1" --command 'echo "$LD_PRELOAD $GPUARB_MEMORY"' 2>"$sc
 gpuarb status >"$scene/out"
 expect '/etc/gpuarb/session-user-ann.conf' "$scene/out"
 expect '/etc/gpuarb/session-group-students.conf' "$scene/out"
-gpuarb enable --user ann # without a limit of its own now
+gpuarb enable --user ann # removes the user's own limit
 [ "$(session ann)" = '/usr/local/lib/gpuarb/libgpuarb.so ' ]
 gpuarb enable --user ann --no-exports
 [ "$(session ann)" = '/usr/local/lib/gpuarb/no-exports/libgpuarb.so ' ]
@@ -52,7 +52,7 @@ fails 1 'there is no user nobodyatall' gpuarb enable --user nobodyatall
 fails 1 'there is no group nobodyatall' gpuarb enable --group nobodyatall
 fails 1 'only root may do this' setpriv --reuid=ann --clear-groups gpuarb enable --all
 
-# All programs, those without any environment among them; and what is there already stays.
+# All programs, including those without an environment. Settings that exist already stay.
 gpuarb enable --all
 [ "$(cat /etc/ld.so.preload)" = /usr/local/lib/gpuarb/libgpuarb.so ]
 env -i cat /proc/self/maps >"$scene/out"
@@ -63,7 +63,7 @@ vulkan() { su --login "$1" --command 'echo "$LD_PRELOAD $GPUARB_VULKAN"'; }
 [ "$(vulkan eve)" = ' 1' ]
 [ "$(vulkan ann)" = '/usr/local/lib/gpuarb/libgpuarb.so 1' ]
 
-# What somebody else writes meanwhile stays, to the byte.
+# Lines that an administrator adds meanwhile stay, to the byte.
 echo '# of ours' >>/etc/pam.d/common-session
 gpuarb disable --all
 [ "$(vulkan eve)" = ' ' ]
@@ -76,7 +76,7 @@ sed -i '$d' /etc/pam.d/common-session
 state >"$scene/after"
 diff "$scene/before" "$scene/after"
 
-# A library that does not load, or that somebody could change, is given to nobody.
+# A library that does not load, or that users other than root can write, is refused.
 mv /usr/local/lib/gpuarb/libgpuarb.so "$scene/good"
 head -c 4096 "$scene/good" >/usr/local/lib/gpuarb/libgpuarb.so
 fails 1 'does not load' gpuarb enable --all
@@ -85,7 +85,7 @@ cp "$scene/good" /usr/local/lib/gpuarb/libgpuarb.so
 chmod 775 /usr/local/lib/gpuarb
 fails 1 'can be written by others than root' gpuarb enable --all
 chmod 755 /usr/local/lib/gpuarb
-# A list that spoils every program already is left alone.
+# If the list already has a library that does not exist, it is not changed.
 echo /usr/local/lib/gone.so >/etc/ld.so.preload
 fails 1 gone.so gpuarb enable --all
 [ "$(cat /etc/ld.so.preload)" = /usr/local/lib/gone.so ]

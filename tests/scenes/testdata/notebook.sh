@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # $scene and the functions are scene_test.go's
 #
-# A notebook's user has no root and no access to FUSE. His own daemon serves him without the mount;
-# when it has died, no command takes the system's for it without a word.
+# A notebook's user has neither root nor access to FUSE. The user's own daemon works without the
+# mount. When it has died, a command that uses the system's daemon instead says so.
 readonly user=65534
 export XDG_RUNTIME_DIR=/run/user/$user HOME=$scene/home
 install -d -o $user -g $user -m 0700 "$XDG_RUNTIME_DIR" "$HOME"
 readonly own=$XDG_RUNTIME_DIR/gpuarb/gpuarb.sock system=/run/gpuarb/gpuarb.sock
 
-# Without the right to mount, as in a container or under no-new-privileges.
+# Run without the right to mount, as in a container or under no-new-privileges.
 daemon "$scene/own.log" setpriv --reuid=$user --regid=$user --clear-groups --no-new-privs gpuarbd --user
 readonly first=$!
 expect 'no filesystem: the commands work without it' "$scene/own.log"
@@ -18,7 +18,7 @@ expect 'PID USER GPU' "$scene/out"
 nowhere daemon "$scene/err"
 as $user gpuarb run --memory 64M -- cudaprog-dlsym </dev/null
 
-# Two daemons: each table says whose it is, and keeps to itself on stdout.
+# With two daemons each command names its daemon, but not on stdout.
 daemon "$scene/system.log" gpuarbd --mount none
 for command in ps devices queue; do
     as $user gpuarb $command >"$scene/out" 2>"$scene/err"
@@ -28,7 +28,7 @@ for command in ps devices queue; do
     nowhere daemon "$scene/err"
 done
 
-# The user's own dies. What answers instead is named.
+# The user's own daemon dies. Commands name the daemon that answers instead.
 kill -KILL "$first"
 wait "$first" 2>/dev/null || true
 for command in ps devices queue; do
@@ -38,7 +38,7 @@ done
 as $user gpuarb run -- true 2>"$scene/err"
 expect "your own daemon at $own does not answer" "$scene/err"
 
-# A mount that was asked for by name is not left out in silence.
+# If a named mount is impossible, the daemon says so.
 status=0
 as $user setpriv --no-new-privs gpuarbd --user --mount "$HOME/gpu" 2>"$scene/err" || status=$?
 [ $status = 1 ]

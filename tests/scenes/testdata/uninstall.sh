@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 # shellcheck shell=bash disable=SC2154 # $scene and the functions are scene_test.go's
 #
-# What is installed is removed again: not while programs are still put under it, and then with what is
-# left, and how to remove that. /etc, /home and /usr/local are the scene's own, and so are its processes.
+# The installation is removed again. The uninstaller refuses while programs are under gpuarb. Afterwards it
+# lists what is left, and how to remove that. /etc, /home and /usr/local belong to the scene, and so do its processes.
 if [ -z "${inner:-}" ]; then
     inner=1 exec unshare --pid --fork --kill-child --mount-proc bash -euo pipefail -c "$BASH_EXECUTION_STRING" "$0"
 fi
@@ -13,7 +13,7 @@ useradd --create-home --shell /bin/sh ann
 rm "$scene/bin/gpuarb" "$scene/bin/gpuarbd" "$scene/bin/libgpuarb.so"
 PATH=/usr/local/bin:$PATH
 
-# A machine that systemd has booted, as far as the removal asks it.
+# Imitate a machine booted by systemd, as far as the uninstaller checks.
 mkdir -p /run/systemd/system
 cat >"$scene/bin/systemctl" <<.
 #!/bin/sh
@@ -34,7 +34,7 @@ LD_PRELOAD=$library sleep 1000 &
 readonly program=$!
 until grep -qs $library /proc/$program/maps; do sleep 0.02; done
 
-# What would miss the library is named, with the command; nothing is removed.
+# The uninstaller names what would miss the library, with the command to release it, and removes nothing.
 gpuarb enable --user ann >"$scene/out"
 status=0
 make --no-print-directory -C "$checkout" uninstall >"$scene/out" 2>"$scene/err" || status=$?
@@ -44,7 +44,7 @@ expect 'uninstall: programs are still put under gpuarb, and would miss the libra
 nowhere disable "$scene/asked"
 bash -e -c "$(grep '^    gpuarb disable ' "$scene/err")" >"$scene/out"
 
-# It stops the service, and tells what is left.
+# The uninstaller stops the service, and lists what is left.
 make --no-print-directory -C "$checkout" uninstall >"$scene/out" 2>"$scene/err"
 nowhere . "$scene/err"
 expect '--quiet disable --now gpuarbd.socket gpuarbd.service' "$scene/asked"
@@ -55,7 +55,7 @@ expect 'left: /run/gpuarb; to remove it: rm -r /run/gpuarb' "$scene/out"
 expect "left: process $daemon, a daemon that somebody started (root); to stop it: kill $daemon" "$scene/out"
 expect 'left: programs that run with the library loaded; they keep it until they end' "$scene/out"
 
-# Who does what it says has nothing left. (/gpu is the machine's.)
+# After the commands that it lists, nothing is left. (/gpu belongs to the machine.)
 sed -n -e '\,/gpu;,d' -e 's/.*; to [a-z ]*: //p' "$scene/out" >"$scene/remove"
 bash -e "$scene/remove"
 wait "$daemon" || true
