@@ -35,7 +35,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 			j.devices = append(j.devices, d)
 		}
 	}
-	if j.devices == nil && len(r.Devices) > 0 {
+	if j.devices == nil && r.Devices != nil {
 		j.devices = []*device{} // the devices that the job had do not exist any more
 	}
 	j.tally.since = now

@@ -195,7 +195,7 @@ func (d *Daemon) jobOfRetry(peer ipc.Peer, h ipc.Header, r *ipc.JobOpenRequest) 
 func (d *Daemon) openReplyLocked(j *job) ipc.JobOpenReply {
 	record := d.file.Jobs.At(j.index)
 	rep := ipc.JobOpenReply{Job: j.token, ID: uint64(j.id), Budget: uint64(j.budget)}
-	for _, index := range d.devicesOf(record) {
+	for _, index := range d.indicesOf(record.GivenDevices()) {
 		dev, _ := d.deviceByIndex(index)
 		rep.Device[rep.Devices] = ipc.JobDevice{Index: uint32(index), Vendor: ipc.Vendors[dev.Vendor],
 			Ordinal: uint32(dev.Ordinal), UUID: dev.UUIDBytes}

@@ -70,15 +70,8 @@ func (d *Daemon) enterJobLocked(j *job) {
 // commitJobLocked records what a job has got. From here on the job survives the daemon.
 func (d *Daemon) commitJobLocked(j *job, info arbiter.JobInfo) {
 	record := d.file.Jobs.At(j.index)
-	record.Given = 0
-	for _, index := range info.Devices {
-		if dev, ok := d.deviceByIndex(index); ok && record.Given < statefile.MaxDevices {
-			given := &record.Devices[record.Given]
-			given.UUID, given.Index = dev.UUIDBytes, uint32(index)
-			record.Given++
-		}
-	}
-	record.SetSlotDevices(info.Keeps)
+	record.Given = uint32(copy(record.Devices[:], d.recordedDevices(info.Devices)))
+	record.SetSlotDevices(d.recordedDevices(info.Keeps))
 	record.HeldSince = uint32(d.uptime() / time.Second)
 	j.open = true
 	j.budget = info.Budget
@@ -86,12 +79,26 @@ func (d *Daemon) commitJobLocked(j *job, info arbiter.JobInfo) {
 	faults.At("job.committed")
 }
 
-// devicesOf returns the current indices of the devices that a job was given.
-func (d *Daemon) devicesOf(r *statefile.Job) (indices []int) {
-	for _, given := range r.Devices[:min(r.Given, statefile.MaxDevices)] {
-		dev, ok := d.deviceByUUID(given.UUID)
-		if !ok {
-			dev, ok = d.deviceByIndex(int(given.Index))
+// recordedDevices returns devices as a job's record has them.
+func (d *Daemon) recordedDevices(indices []int) (all []statefile.JobDevice) {
+	for _, index := range indices {
+		if dev, ok := d.deviceByIndex(index); ok {
+			all = append(all, statefile.JobDevice{UUID: dev.UUIDBytes, Index: uint32(index)})
+		}
+	}
+	return all
+}
+
+// indicesOf returns the current indices of the devices in a job's record that still exist; nil for nil. The daemon that
+// wrote the record may have had other indices: the UUID identifies a device, and the index one without a UUID.
+func (d *Daemon) indicesOf(recorded []statefile.JobDevice) (indices []int) {
+	if recorded != nil {
+		indices = []int{}
+	}
+	for _, device := range recorded {
+		dev, ok := d.deviceByUUID(device.UUID)
+		if device.UUID == (ipc.UUID{}) {
+			dev, ok = d.deviceByIndex(int(device.Index))
 		}
 		if ok {
 			indices = append(indices, dev.Index)

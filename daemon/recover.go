@@ -129,7 +129,7 @@ func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses
 		since = d.fromBootTime(int64(r.HeldSince) * int64(time.Second))
 	}
 	err := d.arb.RestoreJob(d.now(), arbiter.RestoredJob{ID: j.id, Since: since,
-		Request: jobRequest(proc, r), Devices: d.devicesOf(r), Keeps: r.SlotDevices(), Released: r.Released == jobReleased,
+		Request: jobRequest(proc, r), Devices: d.indicesOf(r.GivenDevices()), Keeps: d.indicesOf(r.SlotDevices()), Released: r.Released == jobReleased,
 		CommandEnded: r.Released == jobCommandEnded || gone, StillRuns: leftBehind})
 	if err != nil {
 		d.log.Warn("a job could not be taken up again", "job", r.ID, "err", err)

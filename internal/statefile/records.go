@@ -71,11 +71,12 @@ type Job struct {
 	Command     [textSize]byte
 }
 
-// JobDevice is a device that a job was given. UUID identifies it if the device has one, else Index.
+// JobDevice is a device that a job was given, or on which it reserves a slot. UUID identifies it if the device has one,
+// else Index.
 type JobDevice struct {
 	UUID  [16]byte
 	Index uint32
-	Keeps uint32 // part of the set of devices on which the job reserves a slot (slotdevices.go); independent of this device
+	Keeps uint32 // marks (slotdevices.go)
 }
 
 // Ticket is a waiting request with its place in the queue. Since is an uptime in nanoseconds, by a clock that cannot

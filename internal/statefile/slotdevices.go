@@ -1,50 +1,60 @@
 package statefile
 
-// This file stores the set of devices on which a job reserves a slot. daemon/jobs.go writes it, daemon/recover.go
-// reads it.
+import "slices"
+
+// This file stores the devices on which a job reserves a slot. daemon/jobs.go writes them, daemon/recover.go reads them.
 //
-// The set lies in words of Job.Devices that earlier daemons left empty, so that the version of the file stays the
-// same. An earlier daemon ignores the set, and a record of an earlier daemon has none.
+// They are marked entries of Job.Devices: entries of devices that the job was given, or further ones. The marks lie in
+// words that earlier daemons left empty, so that the version of the file stays the same. An earlier daemon ignores the
+// marks, and a record of an earlier daemon has none.
 
-// slotGPUs is the number of GPUs that fit into the set: one bit each in the words of the first two devices.
-const slotGPUs = 64
-
-// Bits in the word of the third device.
+// Marks in JobDevice.Keeps.
 const (
-	slotsKnown    = 1 << iota // the set was recorded
-	slotProcessor             // the processor, whose index follows those of the GPUs, is in the set
+	keepsSlot  = 1 << 30 // the job reserves a slot on this device
+	slotsKnown = 1 << 31 // in the first entry: SetSlotDevices has recorded the devices
 )
 
-// SetSlotDevices records the indices of the devices on which the job reserves a slot. It ignores indices above
-// slotGPUs.
-func (j *Job) SetSlotDevices(indices []int) {
-	words := [3]uint32{2: slotsKnown}
-	for _, i := range indices {
-		switch {
-		case i >= 0 && i < slotGPUs:
-			words[i/32] |= 1 << (i % 32)
-		case i == slotGPUs:
-			words[2] |= slotProcessor
-		}
-	}
-	for i, word := range words {
-		j.Devices[i].Keeps = word
-	}
-}
-
-// SlotDevices returns the indices that SetSlotDevices recorded, ascending; nil: it was not called.
-func (j *Job) SlotDevices() []int {
-	if j.Devices[2].Keeps&slotsKnown == 0 {
+// GivenDevices returns the devices that the job was given; nil: it may use any.
+func (j *Job) GivenDevices() []JobDevice {
+	if j.Given == 0 {
 		return nil
 	}
-	indices := []int{}
-	for i := range slotGPUs {
-		if j.Devices[i/32].Keeps>>(i%32)&1 != 0 {
-			indices = append(indices, i)
+	return j.Devices[:min(j.Given, MaxDevices)]
+}
+
+// SetSlotDevices records the devices on which the job reserves a slot. Given and its entries must be set before. If the
+// record has no room for all devices, none is recorded, and the next daemon goes by its own limits.
+func (j *Job) SetSlotDevices(devices []JobDevice) {
+	for i := range j.Devices {
+		j.Devices[i].Keeps = 0
+	}
+	all := slices.Clone(j.GivenDevices())
+	for _, device := range devices {
+		at := slices.Index(all, device)
+		if at < 0 {
+			at = len(all)
+			all = append(all, device)
+		}
+		all[at].Keeps = keepsSlot
+	}
+	if len(all) > MaxDevices {
+		return
+	}
+	copy(j.Devices[:], all)
+	j.Devices[0].Keeps |= slotsKnown
+}
+
+// SlotDevices returns the devices that SetSlotDevices recorded; nil: it recorded none.
+func (j *Job) SlotDevices() []JobDevice {
+	if j.Devices[0].Keeps&slotsKnown == 0 {
+		return nil
+	}
+	devices := []JobDevice{}
+	for _, device := range j.Devices {
+		if device.Keeps&keepsSlot != 0 {
+			device.Keeps = 0
+			devices = append(devices, device)
 		}
 	}
-	if j.Devices[2].Keeps&slotProcessor != 0 {
-		indices = append(indices, slotGPUs)
-	}
-	return indices
+	return devices
 }
