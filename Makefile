@@ -92,7 +92,7 @@ setup-%:
 test-build: build programs bench-programs $(BUILD)/faults/gpuarbd
 
 .PHONY: demo
-demo: setup-demo ## show two programs share one simulated GPU
+demo: setup-demo ## show two programs share one GPU, the machine's or a simulated one
 	@MAKE='$(MAKE)' tests/demo/demo.sh
 
 # `make test` can be narrowed: PKG=./arbiter/... runs those Go tests alone.
