@@ -53,6 +53,7 @@ var played = []struct{ page, kind, begins, by string }{
 	{"README.md", "sh", "make && sudo make install", "tests/systemd TestFullSystemdPages"},
 	{"README.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
 	{"tour.md", "console", "", "tests/readme TestTour"},
+	{"tour.md", "sh", "make", "not run: TestTour starts such a daemon itself, without an installed gpuarb"},
 	{"admin/ci.md", "console", "", "tests/readme TestCI"},
 	{"admin/ci.md", "sh", "", "tests/readme TestRunnerOfCargo"},
 	{"admin/configuration.md", "toml", "", "tests/readme TestConfigurationsOfThePages"},
