@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The steps of an allocation before and after the driver's call. pool.h has the taking of bytes.
+// The steps of an allocation before and after the driver's call. pool.c acquires the bytes.
 #include "memory/async.h"
 
 enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_root *root,
@@ -24,8 +24,7 @@ enum ga_memory_opened ga_memory_async_open(struct ga_memory_async *a, struct ga_
 }
 
 // Moves the bytes to the pool that the block came from, if another thread may have changed the
-// device's pool while the driver was asked. False: the bytes were refused there, and nothing is
-// taken.
+// device's pool while the driver allocated. False: the bytes were refused there; none are acquired.
 static bool move_to_pool_of(struct ga_memory_async *a, uint64_t address) {
     struct ga_memory_acquisition *t = &a->acquisition;
     if (GA_LIKELY(a->named || (a->turn != 0 && a->turn == ga_memory_pool_turn(t->root))))
@@ -43,7 +42,7 @@ static bool move_to_pool_of(struct ga_memory_async *a, uint64_t address) {
 }
 
 // Frees a block that has its bytes and its entry, and trims the pool by what it grew for the block.
-// False: another thread has freed it meanwhile, or the driver does not free it.
+// False: another thread has freed the block meanwhile, or the driver refuses to free it.
 static bool undo_block(struct ga_memory_acquisition *t, uint64_t address) {
     struct ga_entry entry;
     if (!ga_memory_pool_remove(t->root, address, &entry))
@@ -70,7 +69,8 @@ static enum ga_memory_outcome finish(struct ga_memory_async *a, uint64_t address
         if (freed)
             ga_memory_pool_undo(t);
         else
-            ga_memory_pool_commit(t); // its bytes stay live, because no entry tells of their free
+            ga_memory_pool_commit(
+                t); // its bytes stay live, because without an entry no call can end them
         return freed ? GA_MEMORY_OVER : GA_MEMORY_DONE;
     }
     if (GA_LIKELY(ga_memory_pool_commit(t)))

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The table of the blocks of pools, the trimming of pools, and the ends of pools. pool.c has the
-// look-up and the charge of pools.
+// The table of the blocks of pools, the trimming of pools, and the destruction of pools. pool.c has
+// the records of pools and their charge.
 #include "memory/pool.h"
 
 // Blocks
@@ -60,7 +60,7 @@ void ga_memory_pool_freed(struct ga_root *root, const struct ga_entry *entry, bo
 
 // Trimming
 
-// Has the driver trim a pool down to keep bytes. False: it cannot, or refuses.
+// Makes the driver trim a pool down to keep bytes. False: the driver cannot, or refuses.
 static bool trim(struct ga_root *root, struct ga_memory_pool *pool, uint64_t keep) {
     struct ga_memory_pool now = ga_memory_pool_ask(root, pool);
     bool trimmed = now.driver->trim(root, &now, keep);
@@ -79,9 +79,9 @@ static uint64_t unused_in(const struct ga_memory_pool *pool) {
     return pool->charge > held ? pool->charge - held : 0;
 }
 
-// Trims a pool by bytes. If that gives fewer, because the driver gives up only whole pieces of
-// memory that no block lies in, trims it as far as possible. If this gives too few as well, the
-// pool is not trimmed again until its turn changes. Returns how many bytes were given back.
+// Trims a pool by bytes. If too few come back, because the driver frees only whole pieces without
+// blocks, trims as far as possible. If still too few come back, the pool is not trimmed again until
+// its turn changes. Returns the number of bytes that came back.
 static uint64_t trim_by(struct ga_root *root, struct ga_memory_pool *pool, uint64_t bytes) {
     struct ga_memory_pool copy = ga_memory_pool_copy(root, pool);
     uint64_t unused = unused_in(&copy);
@@ -109,7 +109,7 @@ static struct ga_memory_pool *next_of(struct ga_memory_pools *p,
     return next;
 }
 
-// Does for one pool what ga_memory_pool_reap does for all. device −1: any.
+// Does for one pool what ga_memory_pool_reap does for all. device −1: any device.
 static uint64_t reap_one(struct ga_root *root, struct ga_memory_pool *pool, int device,
                          uint64_t wanted) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -137,7 +137,7 @@ uint64_t ga_memory_pool_reap(struct ga_root *root, int device, uint64_t wanted) 
     return returned;
 }
 
-// Changes and ends
+// Changes of a device's pool, and the destruction of pools
 
 struct ga_memory_pools *ga_memory_pool_change_begin(struct ga_root *root) {
     struct ga_memory_pools *p = root ? &ga_memory_of(root)->pools : NULL;
@@ -153,7 +153,8 @@ void ga_memory_pool_change_end(struct ga_memory_pools *p) {
         atomic_fetch_sub(&p->changing, 1);
 }
 
-// Sets the handle of a pool. Returns how many questions about the pool the driver has not answered.
+// Sets the handle of a pool. Returns the number of calls of the driver about the pool that are
+// under way.
 static uint32_t set_handle(struct ga_root *root, struct ga_memory_pool *pool, void *handle) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     ga_self_lock(&p->lock);
@@ -163,7 +164,8 @@ static uint32_t set_handle(struct ga_root *root, struct ga_memory_pool *pool, vo
     return asking;
 }
 
-#define ASKED_MS 5000 // longest wait of a thread that destroys a pool for questions about the pool
+#define ASKED_MS                                                                                   \
+    5000 // longest wait of a thread that destroys a pool for other threads' calls about the pool
 
 struct ga_memory_pool *ga_memory_pool_destroy_begin(struct ga_root *root,
                                                     const struct ga_memory_driver *driver,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of executable graphs with memory nodes, and what a launch takes and leaves behind.
-// pool.h charges the memory; pending.h waits for what a launch frees.
+// Records of executable graphs with memory nodes, and the accounting of their launches. pool.h
+// charges the memory; pending.h waits for what a launch frees.
 #include "memory/graph.h"
 
 #include "core/records.h"
@@ -14,7 +14,7 @@ struct ga_memory_graph_exec {
     // ga_memory_pool.turn after its last launch; 0: never launched. While the pool's turn is still
     // this, the pool keeps the memory of that launch, and the driver uses it for the next one.
     _Atomic uint64_t last_turn[GA_DEVICES];
-    uint32_t references; // one of the table, and one of each launch that is being asked for
+    uint32_t references; // one of the table, and one of each launch under way
 };
 
 // Executable graphs
@@ -48,8 +48,8 @@ static void drop_reference(struct ga_memory_graphs *g, struct ga_memory_graph_ex
     ga_memory_graph_blocks_drop(&blocks);
 }
 
-// Takes an executable graph out of the table; the caller has the table's reference then. NULL: the
-// graph is not in the table.
+// Removes an executable graph from the table; its reference passes to the caller. NULL: not in the
+// table.
 static struct ga_memory_graph_exec *remove_exec(struct ga_memory_graphs *g, void *handle) {
     struct ga_entry e;
     ga_self_lock(&g->lock);
@@ -91,22 +91,22 @@ static struct ga_memory_pool *graph_pool(const struct ga_memory_graph_start *s, 
     return ga_memory_pool_of_kind(s->root, s->at.driver, device, GA_MEMORY_POOL_OF_GRAPHS);
 }
 
-// Reports whether a launch makes a new block that the graph does not free. If an earlier launch's
-// block is at the address, the launch makes none: either the graph frees that block first, and the
-// driver uses its memory again, or the driver refuses the launch.
+// Reports whether a launch makes a new block that the graph does not free. It does not if a block
+// of an earlier launch is at the address. Then the graph either frees that block first, and the
+// driver reuses its memory, or the driver refuses the launch.
 static bool makes_block(const struct ga_memory_graph_start *s,
                         const struct ga_memory_graph_block *b) {
     return b->bytes != 0 && !is_own(b) && !ga_memory_pool_has(s->root, b->address);
 }
 
-// Gives back what was taken of the devices below a number.
+// Undoes the acquisitions on the devices below a number.
 static void undo_below(struct ga_memory_graph_start *s, uint32_t devices) {
     for (uint32_t d = 0; d < devices; d++)
         if (s->acquisitions[d].bytes)
             ga_memory_pool_undo(&s->acquisitions[d]);
 }
 
-// Takes the bytes of a launch on one device. False: refused.
+// Acquires the bytes of a launch on one device. False: refused.
 static bool acquire_on(struct ga_memory_graph_start *s, uint32_t device) {
     struct ga_memory_acquisition *t = &s->acquisitions[device];
     t->root = s->root;
@@ -115,7 +115,8 @@ static bool acquire_on(struct ga_memory_graph_start *s, uint32_t device) {
     t->pool = graph_pool(s, device);
     if (!t->pool)
         return false;
-    // A launch cannot be undone. Unless the pool surely keeps the memory, it is admitted as new.
+    // A launch cannot be undone. Admit the bytes as new memory, unless the pool certainly has
+    // unused memory.
     bool again = t->bytes == s->exec->own[device] && atomic_load(&s->exec->last_turn[device]) ==
                                                          ga_memory_pool_copy(s->root, t->pool).turn;
     return ga_memory_pool_acquire(t, again ? GA_MEMORY_ACQUIRE_REUSED : GA_MEMORY_ACQUIRE_NEW);
@@ -138,9 +139,9 @@ bool ga_memory_graph_open(struct ga_memory_graph_start *s, const struct ga_memor
     return true;
 }
 
-// Puts the entry of a block into the table. If there is no memory for the entry, the block's bytes
-// are no longer live, because no call will tell that the block is freed. They stay charged as kept
-// for as long as readings show that the pool has them.
+// Inserts the entry of a block. Without memory for the entry its bytes stop being live, because no
+// call will show its free. They stay charged as unused bytes of the pool while readings show that
+// the pool has them.
 static void insert_block(const struct ga_memory_acquisition *t,
                          const struct ga_memory_graph_block *b) {
     const struct ga_entry lost = {
@@ -149,11 +150,11 @@ static void insert_block(const struct ga_memory_acquisition *t,
         ga_memory_pool_freed(t->root, &lost, false);
 }
 
-// Writes down a block that a launch left behind. *left: what is left of the bytes that
-// ga_memory_graph_open took for such blocks on the device. It may be too little: open takes nothing
-// for a block if an earlier launch's block is at its address, and another thread may have freed
-// that one before the driver launched. Then the bytes are taken now. If there is no room for them,
-// the block gets no entry, and a reading charges the pool with it as kept.
+// Inserts a block that a launch made and did not free. *left: remaining bytes that
+// ga_memory_graph_open acquired for such blocks on the device. These may be too few: open acquires
+// nothing for a block at whose address an earlier block lies, and another thread may have freed
+// that block before the launch. In that case acquires the bytes now. If they are refused, the block
+// gets no entry, and a reading charges the pool with it as unused bytes.
 static void insert_left(struct ga_memory_graph_start *s, const struct ga_memory_graph_block *b,
                         uint64_t *left) {
     struct ga_memory_acquisition *opened = &s->acquisitions[b->device];
@@ -171,9 +172,9 @@ static void insert_left(struct ga_memory_graph_start *s, const struct ga_memory_
     ga_memory_pool_commit(&now);
 }
 
-// Settles a launch. Blocks that the graph does not free become the program's. Until the stream has
-// executed the launch, these are pending on it: blocks of other graphs or allocations that the
-// graph frees, and the bytes of the blocks that it allocates and frees.
+// Finishes a launch. Blocks that the graph does not free become the program's. The following bytes
+// are pending until the stream has executed the launch: blocks that the graph only frees, and
+// blocks that it allocates and frees.
 static void finish_launch(struct ga_memory_graph_start *s) {
     struct ga_memory_graph_exec *x = s->exec;
     uint64_t left[GA_DEVICES];
@@ -193,7 +194,7 @@ static void finish_launch(struct ga_memory_graph_start *s) {
             continue;
         if (x->own[d])
             ga_memory_pending_add_bytes(s->root, t->pool, x->own[d], t->tag, &s->at);
-        ga_memory_pool_commit(t); // if false: uncharged until a later reading finds room for it
+        ga_memory_pool_commit(t); // false: uncharged until a later reading finds credit for it
         atomic_store(&x->last_turn[d], ga_memory_pool_copy(s->root, t->pool).turn);
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// How the thread is started, what it does, and how it is stopped when the process exits.
+// The start of the thread, its work, and its stop when the process exits.
 #include "memory/idle.h"
 
 #include <pthread.h>
@@ -14,8 +14,8 @@
 // NONE: not started; STARTED: running; ENDING: the process exits, or the thread cannot be created
 enum ga_memory_idle { NONE, STARTED, ENDING };
 
-// The functions that create a thread. They are looked up and not linked, because before glibc 2.34
-// they are in libpthread, which not every program has loaded. Every driver has.
+// Functions that create a thread. They are looked up and not linked: before glibc 2.34 they are in
+// libpthread, which drivers need but not every program loads.
 struct threads {
     int (*attr_init)(pthread_attr_t *);
     int (*attr_setdetachstate)(pthread_attr_t *, int);
@@ -64,10 +64,9 @@ static bool is_wanted(struct ga_root *root, uint32_t device) {
            (atomic_load(ga_credit_word(&view->page->lease[slot - 1])) & GA_FLAG_NOTIFY) != 0;
 }
 
-// Gives back bytes of the devices for which another job waits. It sets idle_busy before it reads
-// idle_thread, and end() writes idle_thread before it reads idle_busy: so either the thread sees
-// that the process exits, and does not call the driver, or end() waits until the driver has
-// returned.
+// Gives back bytes of the devices for which another job waits. Sets idle_busy before it reads
+// idle_thread; end() writes idle_thread before it reads idle_busy. So either this thread sees that
+// the process exits, and does not call the driver, or end() waits until the driver has returned.
 static void reap_wanted(struct ga_root *root) {
     for (uint32_t d = 0; d < GA_DEVICES; d++) {
         if (!is_wanted(root, d))
@@ -79,7 +78,7 @@ static void reap_wanted(struct ga_root *root) {
     }
 }
 
-// Sleeps while nothing is pending. It sets idle_sleeping before it reads what is pending; a thread
+// Sleeps while nothing is pending. Sets idle_sleeping before it reads the pending bytes. A thread
 // that makes bytes pending does so before it reads idle_sleeping (ga_memory_idle_wake). So one of
 // the two sees the other's write, and no wake-up is lost.
 static void sleep_until_pending(struct ga_root *root) {
@@ -155,7 +154,7 @@ void ga_memory_idle_wake(struct ga_root *root, const struct ga_memory_driver *dr
                     NONE))
         start(root, driver);
     // Orders the caller's write, which made bytes pending, before the read of idle_sleeping: see
-    // rest.
+    // sleep_until_pending.
     atomic_thread_fence(memory_order_seq_cst);
     if (GA_UNLIKELY(
             atomic_load_explicit(&ga_memory_of(root)->idle_sleeping, memory_order_relaxed) != 0) &&

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // The library's own thread. A program that calls no driver function does not notice that its
-// pending frees have executed, and its pools keep their memory. If another job waits for that
-// memory (the daemon has set NOTIFY in the credit word), the thread gives it back. It is started by
-// the first free in stream order, has all signals blocked, and sleeps while no bytes are pending or
-// kept.
+// pending frees have executed, and its pools keep their unused memory. If another job waits for
+// that memory (the daemon has set NOTIFY in the credit word), this thread gives it back. It is
+// started by the first stream-ordered free, has all signals blocked, and sleeps while a process has
+// no pending bytes. The interfaces' frees wake it.
 #ifndef GA_MEMORY_IDLE_H
 #define GA_MEMORY_IDLE_H
 

@@ -1,20 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-// The records of memory that a handle stands for, and the tables of handles and of mappings.
+// Records of memory that a handle stands for, and the tables of handles and of mappings.
 #include "memory/mapped.h"
 
 #include "core/host.h"
 #include "core/records.h"
 #include "memory/state.h"
 
-// The record of memory that a handle stands for, or that is mapped. Memory of a device is charged
-// in root.blocks under the address of this record, not under the handle: the driver may give the
-// handle to other memory while this memory is still mapped.
+// Record of memory that a handle stands for, or that is mapped. Memory of a device is charged in
+// root.blocks under the address of this record. The handle cannot be the key, because the driver
+// may reuse it while the memory is still mapped.
 struct ga_memory_mapped {
-    uint64_t uses;   // references to the handle, mappings, and uses that threads have
+    uint64_t uses;   // number of references to the handle, of mappings, and of uses by threads
     uint64_t host;   // size of host memory in bytes; 0: it is not host memory
     uint32_t device; // number of the device, if it is on an arbitrated one
-    bool imported;   // it is another process's, on an arbitrated device, and not charged here
-    uint64_t size; // of imported memory: end of the highest mapped range in bytes; 0: never mapped
+    bool imported;   // true: another process's memory on an arbitrated device, not charged here
+    uint64_t size; // for imported memory: end of the highest mapped range in bytes; 0: never mapped
 };
 
 static struct ga_memory_mapped *new_memory(struct ga_root *root) {
@@ -66,8 +66,7 @@ struct ga_memory_mapped *ga_memory_mapped_use(struct ga_root *root, uint64_t han
     return m;
 }
 
-// If the table has other memory under the handle, the program has released that memory by a call
-// that the library does not see.
+// Other memory under this handle was released by a call that the library does not see.
 bool ga_memory_mapped_refer(struct ga_root *root, uint64_t handle, struct ga_memory_mapped *m) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     struct ga_entry e;
@@ -118,9 +117,9 @@ void ga_memory_mapped_undo(const struct ga_allocation *c, struct ga_memory_mappe
     drop_record(c->root, m);
 }
 
-// Several threads may import the same memory at once: the driver gives all of them one handle. The
-// first finds no entry and puts one in, under the lock, and the others add a reference to it. A
-// thread makes its record before it locks, and drops the record if there is an entry.
+// Several threads may import one block at once, and the driver gives all of them one handle. The
+// first thread inserts an entry, under the lock; the others add a reference to it. A thread makes
+// its record before it locks, and drops the record if there is an entry.
 void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;
     struct ga_memory_mapped *m = new_memory(root);
@@ -138,7 +137,7 @@ void ga_memory_mapped_imported(struct ga_root *root, uint64_t handle, int device
     } else {
         e = (struct ga_entry){.key = handle, .bytes = 1, .context = (uint64_t)(uintptr_t)m};
     }
-    bool put = (known || m) && ga_table_put(&v->handles, &e, &old); // one that replaces never fails
+    bool put = (known || m) && ga_table_put(&v->handles, &e, &old); // a replacement never fails
     ga_self_unlock(&v->lock);
     if (put && !known && device >= 0)
         ga_publish_import(root, (uint32_t)device, 0, 1);
@@ -181,7 +180,7 @@ struct ga_memory_mapped *ga_memory_mapped_at(struct ga_root *root, uint64_t addr
     return m;
 }
 
-// Notes that imported memory has at least size bytes, because a mapping ends there: the driver does
+// Notes that imported memory has at least size bytes, because a mapping ends there. The driver does
 // not say how large an import is.
 static void measure(struct ga_root *root, struct ga_memory_mapped *m, uint64_t size) {
     struct ga_memory_mappings *v = &ga_memory_of(root)->mappings;

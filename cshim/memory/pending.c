@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The adding and clearing of pending frees, and the questions about streams. sums.c has the
-// records.
+// Adds and clears pending frees, and asks the driver about streams. sums.c has the records.
 #include "memory/pending.h"
 
 #include "core/admit.h"
@@ -72,9 +71,9 @@ void ga_memory_pending_add_plain(struct ga_root *root, const struct ga_entry *en
 
 // Clearing
 
-// Clears a record, because its frees up to turn have executed. A record to which bytes were added
-// after turn, also because it has become another stream's, is left as it is. The caller has locked
-// the pools.
+// Clears a record, because its frees up to turn have executed. Leaves a record alone to which bytes
+// were added after turn; this may be a record that another stream uses by now. The caller has
+// locked the pools.
 static void clear_locked(struct ga_root *root, struct ga_memory_frees *f, uint64_t turn) {
     if (!ga_memory_frees_pending(f) || f->turn > turn)
         return;
@@ -108,8 +107,8 @@ static struct ga_memory_frees *next_of(struct ga_memory_pools *p, const struct g
     return next;
 }
 
-// Asks the streams with pending frees of a device (−1: of any), and clears the records of those
-// that have executed them. The caller has locked asking.
+// Asks the driver about the streams with pending frees of a device (−1: any), and clears the
+// records of streams that have executed them. The caller holds `asking`.
 static void ask_streams(struct ga_root *root, int device) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct ga_memory_frees copy;
@@ -124,8 +123,8 @@ static void ask_streams(struct ga_root *root, int device) {
 }
 
 // Longest wait, in ms, for another thread that asks the driver. A thread that wants bytes from
-// pools waits until the other thread has trimmed them (TRIM_MS), because that may give enough; if
-// not, it trims pools itself. A thread that only asks streams (wanted 0) gives up soon (ASK_MS).
+// pools waits for the other thread's trimming (TRIM_MS), which may give enough; if not, it trims
+// pools itself. A thread that only asks streams (wanted 0) gives up soon (ASK_MS).
 #define ASK_MS 100
 #define TRIM_MS 10000
 
@@ -138,7 +137,7 @@ uint64_t ga_memory_pending_reap(struct ga_root *root, uint32_t device, uint64_t 
     return returned;
 }
 
-// Reports whether a record is of a stream in the context that at names.
+// Reports whether a record is of a stream in the context that `at` names.
 static bool is_in(const struct ga_memory_frees *f, const struct ga_memory_at *at) {
     return (at->context && f->at.context == at->context) ||
            (at->handle && f->at.handle == at->handle && f->at.driver == at->driver);
@@ -179,7 +178,7 @@ void ga_memory_pending_synchronized(struct ga_root *root, const struct ga_memory
     ga_mutex_unlock(&ga_memory_of(root)->asking);
 }
 
-// Ends of streams and contexts
+// Destruction of streams and contexts
 
 void ga_memory_pending_pause(struct ga_root *root) {
     if (ga_mutex_lock(&ga_memory_of(root)->asking, 5000))
@@ -187,15 +186,15 @@ void ga_memory_pending_pause(struct ga_root *root) {
 }
 
 // Notes that a destroyed stream has executed all its work. The driver calls it, in a thread of its
-// own. The record is never freed, and is not another stream's before this has run.
+// own. The record is never freed, and no other stream uses it before this has run.
 static void note_executed(void *record) {
     struct ga_memory_frees *f = record;
     atomic_store(&f->passed, 1);
 }
 
-// Sets the stream of a record with pending frees to NULL, and marks the record as watched. False:
-// the record is not the stream's, or has nothing pending any more: either may have changed since
-// the caller copied it.
+// Removes the stream's handle from a record with pending frees, and marks the record as watched.
+// False: the record is of another stream, or has nothing pending; either may have changed since the
+// caller copied it.
 static bool detach(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     ga_self_lock(&ga_memory_of(root)->pools.lock);
     bool is_its = f->at.stream == stream && ga_memory_frees_pending(f);
@@ -209,7 +208,7 @@ static bool detach(struct ga_root *root, struct ga_memory_frees *f, void *stream
 }
 
 // Prepares a record for the end of its stream, about which the driver must not be asked afterwards.
-// If the frees have not executed yet, has the driver call watch after the stream's work.
+// If the frees have not executed yet, makes the driver call note_executed after the stream's work.
 static void detach_record(struct ga_root *root, struct ga_memory_frees *f, void *stream) {
     struct ga_memory_frees copy;
     if (!copy_pending(&ga_memory_of(root)->pools, f, -1, &copy) || copy.at.stream != stream)
@@ -221,7 +220,7 @@ static void detach_record(struct ga_root *root, struct ga_memory_frees *f, void 
     if (copy.at.driver->call_after(stream, note_executed, f))
         return;
     ga_self_lock(&ga_memory_of(root)->pools.lock);
-    f->watched = false; // the next synchronisation with its context clears it, or the context's end
+    f->watched = false; // a synchronisation with its context, or the context's end, clears it
     ga_self_unlock(&ga_memory_of(root)->pools.lock);
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The look-up of pools, the readings of their reserved bytes, which set their charge, and the
-// taking of bytes before an allocation. blocks.c has the blocks of pools, the trimming, and the
-// ends of pools; sums.c changes the sums; async.c and graph.c allocate.
+// Records of pools, readings of their reserved bytes, which set their charge, and the acquisition
+// of bytes before an allocation. blocks.c has the blocks, the trimming and the destruction of
+// pools. sums.c changes the sums; async.c and graph.c allocate.
 #include "memory/pool.h"
 
 #include "core/admit.h"
@@ -12,8 +12,8 @@ static bool has_handle(enum ga_memory_pool_kind kind) {
     return kind == GA_MEMORY_POOL_ORDINARY;
 }
 
-// Finds the record that has the driver and the kind of like, and its handle; for a kind without
-// handles, its device.
+// Finds the record with the driver, the kind and the handle of `like`; for a kind without handles,
+// with its device.
 static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
                                           const struct ga_memory_pool *like) {
     for (struct ga_memory_pool *pool = p->first; pool; pool = pool->next)
@@ -24,9 +24,9 @@ static struct ga_memory_pool *find_locked(struct ga_memory_pools *p,
     return NULL;
 }
 
-// Returns the record that stands for the pool of like, with a use for the caller. *known: whether
-// it existed. If not, the first unused record becomes it. NULL: there is no unused one. An unused
-// record may have uses: a thread frees a block of an earlier session.
+// Returns the record for the pool of `like`, with a use for the caller. *known: whether it existed.
+// If not, the first unused record becomes it. NULL: there is no unused record. An unused record may
+// have uses, while a thread frees a block of an earlier session.
 static struct ga_memory_pool *use_locked(struct ga_memory_pools *p,
                                          const struct ga_memory_pool *like, bool *known) {
     struct ga_memory_pool *pool = find_locked(p, like);
@@ -108,8 +108,8 @@ struct ga_memory_pool *ga_memory_pool_of_kind(struct ga_root *root,
     return pool;
 }
 
-// Asks the driver for a device's pool, and returns its record. *named: whether the driver told the
-// handle. If not, it is the device's record of kind GA_MEMORY_POOL_NONE.
+// Asks the driver for a device's pool, and returns its record. *named: whether the driver returned
+// a handle. If not, it is the device's record of kind GA_MEMORY_POOL_NONE.
 static struct ga_memory_pool *ask_current(struct ga_root *root,
                                           const struct ga_memory_driver *driver, uint32_t device,
                                           bool *named) {
@@ -128,7 +128,8 @@ struct ga_memory_pool *ga_memory_pool_current(struct ga_root *root,
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct ga_memory_pool *pool = NULL;
     ga_self_lock(&p->lock);
-    // The record in current is that of this pool still: to destroy a pool changes the turn, too.
+    // The record in current is still that of this pool, because destroying a pool changes the turn,
+    // too.
     uint64_t turn = ga_memory_pool_turn(root);
     if (turn != 0 && p->current[device].turn == turn && p->current[device].pool->driver == driver)
         pool = p->current[device].pool;
@@ -179,15 +180,15 @@ struct ga_memory_pool *ga_memory_pool_asked(struct ga_root *root,
 
 // Sums
 
-// Tells the daemon that bytes came back, if it asked for that. notify: what ga_release_in_move
-// returned.
+// Tells the daemon that bytes came back, if the daemon asked for that. notify: result of
+// ga_release_in_move.
 static void notify_daemon(struct ga_root *root, uint32_t notify) {
     if (notify)
         ga_session_freed(root, notify - 1);
 }
 
 // Lowers the charge of a pool to charge, and puts the difference into the credit word. Returns the
-// difference; 0: the charge is not higher. *notify: for tell, if the daemon is to be told.
+// difference; 0: the charge is not higher. *notify: argument for notify_daemon.
 static uint64_t lower_locked(struct ga_root *root, struct ga_memory_pool *pool, uint64_t charge,
                              uint32_t *notify) {
     uint64_t bytes = pool->charge > charge ? pool->charge - charge : 0;
@@ -221,7 +222,7 @@ uint64_t ga_memory_pool_release(struct ga_root *root, struct ga_memory_pool *poo
     return returned;
 }
 
-// Asking the driver
+// Calls of the driver about a pool
 
 struct ga_memory_pool ga_memory_pool_ask(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -240,10 +241,10 @@ void ga_memory_pool_answered(struct ga_root *root, struct ga_memory_pool *pool) 
     ga_self_unlock(&p->lock);
 }
 
-// A reading: what the driver says that a pool has reserved. The last four fields are copies of the
-// record's (sums.h), made before the driver was asked.
+// Reading: the bytes that a pool has reserved, as the driver reports. The last four fields are
+// copies of the record's fields (sums.h), made before the driver's call.
 struct reading {
-    uint64_t bytes;  // reserved; UINT64_MAX: the driver does not say
+    uint64_t bytes;  // reserved bytes; UINT64_MAX: the driver does not report them
     uint64_t number; // ga_memory_pool.readings: later readings have greater numbers
     uint64_t turn;
     uint64_t asked;
@@ -260,8 +261,8 @@ static struct reading read_pool(struct ga_root *root, struct ga_memory_pool *poo
     return r;
 }
 
-// Reads a pool whose record was just made. All reserved bytes are stale: they were not taken
-// through this library, or belong to another process.
+// Reads a pool whose record was just made. All reserved bytes are stale: another process, or a call
+// that the library did not see, allocated them.
 static void read_first(struct ga_root *root, struct ga_memory_pool *pool) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
     struct reading r = read_pool(root, pool);
@@ -274,15 +275,15 @@ static void read_first(struct ga_root *root, struct ga_memory_pool *pool) {
     ga_self_unlock(&p->lock);
 }
 
-// Granules of 2 MiB and of 32 MiB were seen. A larger granule shows in how much a pool grows for
-// one block.
+// Granules of 2 MiB and of 32 MiB were seen. The growth of a pool for one block shows a larger
+// granule.
 #define SMALL (2ull << 20)
 #define LARGE (32ull << 20)
 
-// Learns a lower bound of a device's granule. While the driver was asked for blocks of bytes in
-// all, the reserved bytes of a pool grew by grew. For one block the growth exceeds the block by
-// less than a granule. For blocks of several threads it may exceed them by more; then the bound is
-// too high, until granule_of sees a reading that is not a multiple of it.
+// Learns a lower bound of a device's granule. A pool has grown by `grew`, while the driver was
+// asked for blocks of `bytes` in sum. For one block the growth exceeds the block by less than a
+// granule. For blocks of several threads it may exceed them by more. The bound is too high then,
+// until granule_of sees a reading that is not a multiple of it.
 static void learn_locked(struct ga_memory_granule *g, uint64_t grew, uint64_t bytes) {
     if (grew > bytes && grew - bytes >= g->more_than)
         g->more_than = grew - bytes + 1;
@@ -301,7 +302,7 @@ static uint64_t granule_of(const struct ga_memory_granule *g) {
 }
 
 // Sets the charge of a pool by a reading, unless a later reading has set it. *missing: bytes by
-// which the charge is too low; they are not taken here. Returns how many bytes were given back.
+// which the charge is too low; they are not acquired here. Returns how many bytes were given back.
 static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
                              const struct reading *r, uint64_t *missing, uint32_t *notify) {
     struct ga_memory_pools *p = &ga_memory_of(root)->pools;
@@ -323,8 +324,8 @@ static uint64_t apply_locked(struct ga_root *root, struct ga_memory_pool *pool,
     // them: the pool has at least `least` and at most `most` bytes that are ours.
     uint64_t least = r->bytes - pool->stale;
     uint64_t most = least + pool->asked;
-    // The memory of a free that has not executed is reserved still. If the reading has no room for
-    // all pending frees, the rest of them have executed.
+    // Memory of a free that has not executed is still reserved. If the reading is too low to
+    // contain all pending frees, the other frees have executed.
     uint64_t unexecuted = most > pool->live ? most - pool->live : 0;
     if (pool->freed > unexecuted)
         ga_memory_frees_forget(p, pool, pool->freed - unexecuted);
@@ -380,16 +381,16 @@ uint64_t ga_memory_pool_update(struct ga_root *root, struct ga_memory_pool *pool
     return returned;
 }
 
-// Taking
+// Acquisition
 
-// How many times an allocation asks the streams whether their frees have executed, before it asks
-// the daemon for new memory. So many questions take about as long as one request to the daemon.
+// Number of times that an allocation asks the streams whether their frees have executed, before it
+// requests new memory. All these questions take about as long as one request to the daemon.
 #define ASKS 32
 
 // Makes t->bytes live, and adds spare to the charge: bytes that were admitted for this allocation
 // and are in flight. If charge and spare are less than the new sum of live and freed, changes
-// nothing, and returns the difference; else returns 0. If all_new is true, spare is t->bytes, and
-// none of the bytes that the stream has freed, or that the pool keeps, are used.
+// nothing and returns the difference; else returns 0. all_new: spare is t->bytes, and no bytes of
+// the stream's frees or of the pool's unused memory are used.
 static uint64_t apply_to_pool(struct ga_memory_acquisition *t, uint64_t spare, bool all_new) {
     struct ga_memory_pool *pool = t->pool;
     uint64_t lacks = 0;
@@ -419,9 +420,9 @@ static uint64_t apply_to_pool(struct ga_memory_acquisition *t, uint64_t spare, b
     return lacks;
 }
 
-// Takes t->bytes out of what the stream has freed and the pool keeps, and what is missing out of
-// the credit word. now: the driver has allocated already, so that the daemon is asked if the credit
-// word has too little. False: refused; then nothing is taken.
+// Acquires t->bytes from the stream's frees and the pool's unused memory, and the missing bytes
+// from the credit word. now: the driver has allocated already, so the daemon is asked if the credit
+// is too low. False: refused; nothing is acquired.
 static bool acquire_pooled(struct ga_memory_acquisition *t, bool now) {
     uint32_t device = (uint32_t)t->pool->device;
     uint64_t lacks = apply_to_pool(t, 0, false);
@@ -436,7 +437,7 @@ static bool acquire_pooled(struct ga_memory_acquisition *t, bool now) {
     return false;
 }
 
-// Takes all of t->bytes as new memory. may_wait: asks the daemon if the credit word has too little.
+// Acquires all of t->bytes as new memory. may_wait: asks the daemon if the credit is too low.
 static bool acquire_new(struct ga_memory_acquisition *t, bool may_wait) {
     uint32_t device = (uint32_t)t->pool->device;
     if (!ga_admit_fast(t->root, device, t->bytes, &t->tag) &&
@@ -446,8 +447,8 @@ static bool acquire_new(struct ga_memory_acquisition *t, bool may_wait) {
     return true;
 }
 
-// Reports whether the allocation could have enough once pending frees have executed: then the
-// streams are asked before the daemon is.
+// Reports whether pending frees would suffice once they have executed. If so, the streams are asked
+// before the daemon.
 static bool may_free_enough(const struct ga_memory_acquisition *t,
                             const struct ga_memory_pool *pool) {
     return pool->freed != 0 && pool->charge - pool->live >= t->bytes &&
@@ -471,8 +472,8 @@ bool ga_memory_pool_acquire(struct ga_memory_acquisition *t, enum ga_memory_acqu
     return acquire_new(t, true);
 }
 
-// Reads the pool after the driver has answered an allocation. taken: the driver allocated; if not,
-// the bytes are no longer live. Returns by how many bytes the charge is too low.
+// Reads the pool after the driver has answered an allocation. allocated: the driver allocated; if
+// not, the bytes are no longer live. Returns by how many bytes the charge is too low.
 static uint64_t finish(struct ga_memory_acquisition *t, bool allocated) {
     struct ga_memory_pool *pool = t->pool;
     uint32_t notify = 0;

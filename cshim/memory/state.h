@@ -1,28 +1,29 @@
 // SPDX-License-Identifier: Apache-2.0
-// The state of memory/ in a process, for all interfaces: pools, graphs, mapped memory, and the
-// thread that gives back for an idle program. It lies behind the root, in pages that fork() zeroes
-// in the child, because the child has none of its parent's GPU memory.
+// State of memory/ in a process, for all interfaces: pools, graphs, mapped memory, and the thread
+// for idle programs. It lies behind the root, in pages that fork zeroes in the child, because the
+// child has no GPU memory of its parent. The comments of the fields name the locks.
 #ifndef GA_MEMORY_STATE_H
 #define GA_MEMORY_STATE_H
 
 #include "core/records.h"
 #include "memory/driver.h"
 
-// In root.blocks, the keys of memory that a handle stands for (mapped.c): each key is the address
-// of a struct ga_memory_mapped. core/table.h says what a space of keys is.
+// Key space in root.blocks of memory that a handle stands for (mapped.c). The number of a key is
+// the address of a struct ga_memory_mapped. core/table.h explains key spaces.
 enum { GA_SPACE_MEMORY = 1, GA_SPACES_MEMORY_END };
 
-// Measurements of the granule of a device: drivers make a pool larger by a whole number of
-// granules, and do not say how large one is. granule_of in pool.c computes it from both fields.
+// Measurements of the granule of a device. Drivers enlarge a pool by a whole number of granules,
+// and do not report the size of a granule. granule_of in pool.c computes it from both fields.
 struct ga_memory_granule {
     uint64_t readings; // bitwise or of all reserved sizes that were read, in bytes
-    uint64_t
-        more_than; // smallest granule that explains all growth seen, in bytes; 0: none was seen
+    // smallest granule that explains all growth seen, in bytes; 0: none was seen
+    uint64_t more_than;
 };
 
-// Pools of stream-ordered memory, and what was freed there in stream order: pool.c, pending.c
+// Pools of stream-ordered memory, and stream-ordered frees: pool.c, pending.c
 struct ga_memory_pools {
-    struct ga_table blocks; // by address; an entry's context points to its struct ga_memory_pool
+    struct ga_table
+        blocks; // blocks by address; an entry's context points to its struct ga_memory_pool
     struct ga_memory_pool *first;  // records are added and used again, but never removed
     struct ga_memory_frees *freed; // records are added and used again, but never removed
     uint64_t frees;                // number of times that bytes were added to a record of freed
@@ -40,16 +41,19 @@ struct ga_memory_pools {
 
 // Executable graphs: graph.c
 struct ga_memory_graphs {
-    struct ga_table execs; // by handle; an entry's context points to a struct ga_memory_graph_exec
-    struct ga_spin lock;   // guards execs, and the reference counts of the graphs in it
+    struct ga_table
+        execs; // graphs by handle; an entry's context points to a struct ga_memory_graph_exec
+    struct ga_spin lock;      // guards execs, and the reference counts of the graphs in it
     struct ga_records unused; // records of struct ga_memory_graph_exec
 };
 
 // Memory that a handle stands for until it is mapped at addresses: mapped.c. In both tables the
 // context of an entry is a pointer to a struct ga_memory_mapped.
 struct ga_memory_mappings {
-    struct ga_table handles;  // by handle; bytes of an entry: number of references to the handle
-    struct ga_table mapped;   // by address; context 0: memory that memory/ does not know
+    struct ga_table
+        handles; // memory by handle; an entry's bytes: number of references to the handle
+    struct ga_table
+        mapped; // memory by address; an entry's context is 0 if memory/ does not know the memory
     struct ga_spin lock;      // guards handles, and the records that both tables point to
     struct ga_records unused; // records of struct ga_memory_mapped
 };
@@ -57,13 +61,13 @@ struct ga_memory_mappings {
 struct ga_memory_state {
     // The library's own thread, which gives memory back while the program idles: idle.c
     _Atomic uint32_t idle_thread;   // enum ga_memory_idle
-    _Atomic uint32_t idle_sleeping; // 1: it sleeps until bytes are pending or kept
+    _Atomic uint32_t idle_sleeping; // 1: it sleeps until bytes are pending
     _Atomic uint32_t idle_busy;     // 1: it calls the driver
-    // A thread holds this mutex while it asks the driver about streams, or has it trim pools.
-    // Before the driver ends a stream or begins a capture, the thread that calls it locks the mutex
-    // once: the questions that had begun are answered then, and later ones leave that stream out.
-    // Every wait for the mutex is bounded, because its holder waits for the driver. A thread whose
-    // wait was in vain goes on without the mutex.
+    // A thread holds this mutex while it asks the driver about streams, or makes it trim pools. A
+    // thread locks the mutex once before the driver ends a stream or begins a capture. Questions
+    // that had begun are answered then, and later questions leave that stream out. Every wait for
+    // the mutex is bounded, because its holder waits for the driver. A thread whose wait has timed
+    // out continues without the mutex.
     struct ga_mutex asking;
     struct ga_memory_pools pools;
     struct ga_memory_graphs graphs;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Changes of the sums that sums.h declares.
+// Changes of the sums that sums.h declares, with the pools locked.
 #include "memory/sums.h"
 
 #include "core/credit.h"
@@ -40,8 +40,8 @@ static struct ga_memory_frees *find_locked(const struct ga_memory_pools *p,
     return f;
 }
 
-// Returns a record that may become another stream's, or NULL. A record that is still watched may
-// not, because the host function of the driver will write to it.
+// Returns a record that another stream may use; NULL: none. A watched record is not returned,
+// because the driver's host function will write to it.
 static struct ga_memory_frees *unused_locked(const struct ga_memory_pools *p) {
     struct ga_memory_frees *f = p->freed;
     while (f && (ga_memory_frees_pending(f) || (f->watched && !atomic_load(&f->passed))))
@@ -82,8 +82,8 @@ uint64_t ga_memory_frees_subtract(struct ga_memory_pools *p, struct ga_memory_po
     return taken;
 }
 
-// If the record has become another stream's meanwhile, the bytes are not added to freed. They stay
-// in charge until the next reading, which tells what the pool has reserved.
+// If another stream uses the record by now, does not add the bytes to freed. They stay in charge
+// until the next reading, which shows what the pool has reserved.
 void ga_memory_frees_restore(struct ga_memory_pools *p, struct ga_memory_pool *pool,
                              const struct ga_memory_at *at, uint64_t bytes) {
     struct ga_memory_frees *f = bytes ? find_locked(p, pool, at) : NULL;
@@ -108,7 +108,7 @@ void ga_memory_frees_forget(struct ga_memory_pools *p, struct ga_memory_pool *po
 
 // Pools
 
-// Brings what a sum contains of a pool from *counted to now.
+// Sets the part of a sum that belongs to a pool from *counted to now.
 static void count_in(_Atomic uint64_t *sum, uint64_t *counted, uint64_t now) {
     atomic_fetch_add(sum, now - *counted);
     *counted = now;
