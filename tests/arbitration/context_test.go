@@ -96,9 +96,9 @@ func TestFurtherContextOfItsOwn(t *testing.T) {
 	idle(m)
 }
 
-// TestFurtherContextsInACircle: two jobs each wait for a second context, while the first process of each job
+// TestFurtherContextsInADeadlock: two jobs each wait for a second context, while the first process of each job
 // waits for the second process. This is a deadlock: one job is refused, and the other goes on.
-func TestFurtherContextsInACircle(t *testing.T) {
+func TestFurtherContextsInADeadlock(t *testing.T) {
 	t.Parallel()
 	m := narrow(t)
 	one := couple(m, "1700M", "0", "--min", "1700M", "--wait")

@@ -35,9 +35,9 @@ func says(p *rig.Program, command, answer string) {
 	p.Expect(thread + " " + word + " " + answer)
 }
 
-// circle makes a deadlock of two single-threaded programs that each hold what the other needs. It checks that the later
+// deadlock makes a deadlock of two single-threaded programs that each hold what the other needs. It checks that the later
 // request is refused with an explanation, and that the first program goes on.
-func circle(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]string, gives string) {
+func deadlock(t *testing.T, m *rig.Machine, first, second *rig.Program, wants [2]string, gives string) {
 	t.Helper()
 	first.Tell(wants[0])
 	parks(m, first, 1)
@@ -70,9 +70,9 @@ func explained(t *testing.T, m *rig.Machine, parties ...*rig.Program) {
 	}
 }
 
-// TestF4Circle: two programs each hold what the other waits for. The deadlock is
+// TestF4Deadlock: two programs each hold what the other waits for. The deadlock is
 // broken when it forms, by refusing the younger request with an explanation.
-func TestF4Circle(t *testing.T) {
+func TestF4Deadlock(t *testing.T) {
 	t.Parallel()
 	t.Run("one device", func(t *testing.T) {
 		t.Parallel()
@@ -82,7 +82,7 @@ func TestF4Circle(t *testing.T) {
 			want(p, "0 context c", "ok")
 			want(p, "0 alloc one 1600000000", "ok")
 		}
-		circle(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "0 free one")
+		deadlock(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "0 free one")
 	})
 	t.Run("two devices", func(t *testing.T) {
 		t.Parallel()
@@ -94,7 +94,7 @@ func TestF4Circle(t *testing.T) {
 			want(p, "0 alloc one 3000000000", "ok")
 			want(p, "0 use other", "ok")
 		}
-		circle(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 alloc two 3000000000"}, "0 free one")
+		deadlock(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 alloc two 3000000000"}, "0 free one")
 	})
 	t.Run("bytes and slots", func(t *testing.T) {
 		t.Parallel()
@@ -105,7 +105,7 @@ func TestF4Circle(t *testing.T) {
 		want(b, "0 context own 1", "ok")
 		want(b, "0 alloc one 3000000000", "ok")
 		want(a, "0 use other", "ok")
-		circle(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 context slot 0"}, "0 free one")
+		deadlock(t, m, a, b, [2]string{"0 alloc two 3000000000", "0 context slot 0"}, "0 free one")
 	})
 }
 
@@ -121,7 +121,7 @@ func TestF4BusyThread(t *testing.T) {
 		want(p, "1 use c", "ok")
 		want(p, "1 info x", "ok")
 	}
-	circle(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "1 free one")
+	deadlock(t, m, a, b, [2]string{"0 alloc two 1600000000", "0 alloc two 1600000000"}, "1 free one")
 }
 
 // TestF4NotOne: a situation that only looks like a deadlock is left alone. A thread that

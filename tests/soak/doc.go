@@ -1,5 +1,5 @@
 // Package soak kills the daemon again and again under programs that must not notice: at
-// each fault point (the places that package faults names), at random moments under
+// each fault point (a call of faults.At in the source), at random moments under
 // a crowd of programs, and for any time together with all other faults
 // (`make soak FOR=20m`).
 //

@@ -10,11 +10,11 @@ import (
 // daemon, although it never had a session, and holds no memory that no daemon counts.
 func TestDaemonDiesOfTheFirstMessage(t *testing.T) {
 	t.Parallel()
-	for _, place := range []string{"session.opened", "session.known", "session.committed"} {
-		t.Run(place, func(t *testing.T) {
+	for _, point := range []string{"session.opened", "session.known", "session.committed"} {
+		t.Run(point, func(t *testing.T) {
 			t.Parallel()
 			m := rig.New(t, rig.Options{Devices: "1G", NoMount: true, Binary: rig.Build(t, "faults/gpuarbd"),
-				Environ: []string{"GPUARB_FAULT=" + place}, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
+				Environ: []string{"GPUARB_FAULT=" + point}, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})
 			k := keep(t, m)
 			p := preload(m)
 			p.Want("alloc a 100M", "ok")

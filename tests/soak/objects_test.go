@@ -92,11 +92,11 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 			together(t, p, all[:1], "retain c# 0", "stream s#")
 			rest := all[1:]
 			before := k.died()
-			for _, place := range []string{"objects.counted", "objects.decided", "objects.drained", "resume.objects", "resume.found"} {
+			for _, point := range []string{"objects.counted", "objects.decided", "objects.drained", "resume.objects", "resume.found"} {
 				alive := k.died()
 				for _, nth := range []int{1, 2, 9} {
 					arm := func() {
-						k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", place, nth))
+						k.again(fmt.Sprintf("GPUARB_FAULT=%s:%d", point, nth))
 						k.ready()
 					}
 					arm()
@@ -111,7 +111,7 @@ func TestObjectsOutliveTheDaemon(t *testing.T) {
 				}
 				// One message may speak for several threads, so the number of passes at a fault point varies.
 				if died := k.died() - alive; died < 3 {
-					t.Errorf("only %d daemons died at %s", died, place)
+					t.Errorf("only %d daemons died at %s", died, point)
 				}
 			}
 			t.Logf("%d daemons died", k.died()-before)

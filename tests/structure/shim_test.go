@@ -11,9 +11,9 @@ import (
 )
 
 // The shim's packages, and the other packages that each may use. Every package may use the core.
-var rooms = map[string][]string{
+var shimPackages = map[string][]string{
 	"core":   nil,
-	"hook":   nil, // but for the list of the interfaces
+	"hook":   nil, // except its list of the interfaces
 	"memory": {"hook"},
 	"cuda":   {"hook", "memory"},
 	"nvml":   {"hook"},
@@ -26,10 +26,10 @@ const interfaces = "hook/interfaces"
 
 // unit is a .c file with its .h file, named by its path below cshim/ without an extension.
 type unit struct {
-	text    string          // of its files
-	uses    map[string]bool // units: by includes, and by the symbols of its object
+	text    string          // content of its files
+	uses    map[string]bool // units that it includes, or whose symbols its object needs
 	defines []string
-	lacks   []string // symbols that others define
+	lacks   []string // symbols that other units define
 }
 
 var quoted = regexp.MustCompile(`(?m)^\s*#\s*include\s+"([^"]+)\.h"`)
@@ -41,13 +41,13 @@ func shim(t *testing.T) map[string]*unit {
 	var compiled []string
 	for _, name := range files(t) {
 		below, ok := strings.CutPrefix(name, "cshim/")
-		room, _, _ := strings.Cut(below, "/")
-		if _, known := rooms[room]; !ok || !known {
+		folder, _, _ := strings.Cut(below, "/")
+		if _, known := shimPackages[folder]; !ok || !known {
 			continue
 		}
 		id := strings.TrimSuffix(below, path.Ext(below))
 		if ext := path.Ext(name); ext != ".c" && ext != ".h" {
-			id = below // a list of rows is a file by itself
+			id = below // a table, such as hooks.def, is a unit by itself
 		} else if ext == ".c" {
 			compiled = append(compiled, id)
 		}
@@ -104,20 +104,21 @@ func symbols(t *testing.T, id string) (defines, lacks []string) {
 	return defines, lacks
 }
 
-func roomOf(id string) string {
-	room, _, _ := strings.Cut(id, "/")
-	return room
+// packageOf returns the package of a unit: the first folder of its path.
+func packageOf(id string) string {
+	folder, _, _ := strings.Cut(id, "/")
+	return folder
 }
 
-// TestRoomsOfTheShim: code for one interface is used neither by the core nor by code for another interface.
-func TestRoomsOfTheShim(t *testing.T) {
+// TestImportsOfTheShim: code for one interface is used neither by the core nor by code for another interface.
+func TestImportsOfTheShim(t *testing.T) {
 	for id, u := range shim(t) {
 		for other := range u.uses {
-			from, to := roomOf(id), roomOf(other)
-			if _, known := rooms[to]; !known {
-				t.Errorf("%s knows %s, which is in no room", id, other)
-			} else if from != to && to != "core" && id != interfaces && !slices.Contains(rooms[from], to) {
-				t.Errorf("%s knows %s: %s is not to know %s", id, other, from, to)
+			from, to := packageOf(id), packageOf(other)
+			if _, known := shimPackages[to]; !known {
+				t.Errorf("%s uses %s, which is in no package of the shim", id, other)
+			} else if from != to && to != "core" && id != interfaces && !slices.Contains(shimPackages[from], to) {
+				t.Errorf("%s uses %s, but %s must not use %s", id, other, from, to)
 			}
 		}
 	}
@@ -127,9 +128,10 @@ func TestRoomsOfTheShim(t *testing.T) {
 // need not know any.
 var vendorsWords = regexp.MustCompile(`(?i)cuda|nvml|opencl|vulkan|\bcu_|_cu_|\b(?-i:cu[A-Z])`)
 
-func TestSharedRoomsHaveNoWordOfAnInterface(t *testing.T) {
+// TestSharedPackagesNameNoInterface checks the text and the symbols of the shared packages for vendors' words.
+func TestSharedPackagesNameNoInterface(t *testing.T) {
 	for id, u := range shim(t) {
-		if room := roomOf(id); room != "core" && room != "memory" {
+		if folder := packageOf(id); folder != "core" && folder != "memory" {
 			continue
 		}
 		for _, line := range strings.Split(u.text, "\n") {
@@ -145,9 +147,9 @@ func TestSharedRoomsHaveNoWordOfAnInterface(t *testing.T) {
 	}
 }
 
-// circles returns the groups of units that depend on each other: the strongly connected components with more than one unit
+// cycles returns the groups of units that depend on each other: the strongly connected components with more than one unit
 // (Tarjan's algorithm).
-func circles(units map[string]*unit) [][]string {
+func cycles(units map[string]*unit) [][]string {
 	index, low := make(map[string]int), make(map[string]int)
 	var stack []string
 	var found [][]string
@@ -168,9 +170,9 @@ func circles(units map[string]*unit) [][]string {
 		}
 		if low[id] == index[id] {
 			at := slices.Index(stack, id)
-			if circle := slices.Clone(stack[at:]); len(circle) > 1 {
-				slices.Sort(circle)
-				found = append(found, circle)
+			if cycle := slices.Clone(stack[at:]); len(cycle) > 1 {
+				slices.Sort(cycle)
+				found = append(found, cycle)
 			}
 			stack = stack[:at]
 		}
@@ -183,14 +185,14 @@ func circles(units map[string]*unit) [][]string {
 	return found
 }
 
-func TestNoCircleInTheShim(t *testing.T) {
-	for _, circle := range circles(shim(t)) {
-		t.Errorf("each of these is reached from each other: %s", strings.Join(circle, ", "))
+func TestNoCycleInTheShim(t *testing.T) {
+	for _, cycle := range cycles(shim(t)) {
+		t.Errorf("these units depend on each other: %s", strings.Join(cycle, ", "))
 	}
 }
 
-// TestCirclesAreFound: circles finds two units that use each other, and a circle of three.
-func TestCirclesAreFound(t *testing.T) {
+// TestCyclesAreFound: cycles finds two units that use each other, and a cycle of three.
+func TestCyclesAreFound(t *testing.T) {
 	units := make(map[string]*unit)
 	for id, uses := range map[string][]string{
 		"a": {"b"}, "b": {"a", "c"}, "c": {"d"}, "d": {"e", "f"}, "e": {"c"}, "f": {"nowhere"},
@@ -200,9 +202,9 @@ func TestCirclesAreFound(t *testing.T) {
 			units[id].uses[other] = true
 		}
 	}
-	found := circles(units)
+	found := cycles(units)
 	slices.SortFunc(found, slices.Compare)
 	if want := [][]string{{"a", "b"}, {"c", "d", "e"}}; !slices.EqualFunc(found, want, slices.Equal) {
-		t.Errorf("circles: %v, want %v", found, want)
+		t.Errorf("cycles: %v, want %v", found, want)
 	}
 }

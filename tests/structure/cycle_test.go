@@ -46,7 +46,7 @@ func filesOf(t *testing.T, p pkg, exports map[string]string) map[string]*unit {
 	return units
 }
 
-func TestNoCircleInPlainPackages(t *testing.T) {
+func TestNoCycleInPlainPackages(t *testing.T) {
 	exports, err := filegraph.Exports(root)
 	if err != nil {
 		t.Fatalf("go list: %v", err)
@@ -58,8 +58,8 @@ func TestNoCircleInPlainPackages(t *testing.T) {
 				continue
 			}
 			found = true
-			for _, circle := range circles(filesOf(t, p, exports)) {
-				t.Errorf("each of these knows the others: %s", strings.Join(circle, ", "))
+			for _, cycle := range cycles(filesOf(t, p, exports)) {
+				t.Errorf("these files depend on each other: %s", strings.Join(cycle, ", "))
 			}
 		}
 		if !found {

@@ -18,10 +18,10 @@ import (
 
 const mib = 1 << 20
 
-var placeInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)
+var faultPointInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)
 
-// places returns the names of the fault points in the source.
-func places(t *testing.T) []string {
+// faultPoints returns the names of the fault points in the source.
+func faultPoints(t *testing.T) []string {
 	t.Helper()
 	var names []string
 	for _, dir := range []string{"daemon", "shim", "internal/statefile"} {
@@ -30,7 +30,7 @@ func places(t *testing.T) []string {
 				return err
 			}
 			text, err := os.ReadFile(path)
-			for _, m := range placeInSource.FindAllSubmatch(text, -1) {
+			for _, m := range faultPointInSource.FindAllSubmatch(text, -1) {
 				names = append(names, string(m[1]))
 			}
 			return err
@@ -43,8 +43,8 @@ func places(t *testing.T) []string {
 	return slices.Compact(names)
 }
 
-// TestShippedWithoutPlaces: the installed daemon has no fault points.
-func TestShippedWithoutPlaces(t *testing.T) {
+// TestShippedWithoutFaultPoints: the installed daemon has no fault points.
+func TestShippedWithoutFaultPoints(t *testing.T) {
 	t.Parallel()
 	shipped, err := os.ReadFile(rig.Build(t, "gpuarbd"))
 	if err != nil {
@@ -54,7 +54,7 @@ func TestShippedWithoutPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, name := range append(places(t), "GPUARB_FAULT") {
+	for _, name := range append(faultPoints(t), "GPUARB_FAULT") {
 		if bytes.Contains(shipped, []byte(name)) {
 			t.Errorf("%s is in the shipped binary", name)
 		}
@@ -148,7 +148,7 @@ func (s *scene) text(command string) []string {
 			return lines[1:]
 		}
 	}
-	s.t.Fatalf("gpuarb %s says nothing", command)
+	s.t.Fatalf("gpuarb %s fails", command)
 	return nil
 }
 
@@ -172,7 +172,7 @@ func dieAt(t *testing.T, names []string, nth int, rare bool) {
 		s.act()
 		switch died := s.k.died() > deaths; {
 		case !died && !rare:
-			t.Error("nothing that is done here leads there")
+			t.Error("no operation of the test reaches this fault point")
 		case !died:
 			s.k.again()
 		}
@@ -180,21 +180,21 @@ func dieAt(t *testing.T, names []string, nth int, rare bool) {
 		settle(t, s.m, s.kept, s.lender, s.waiter)
 		brim(t, s.kept, 100*mib, 300*mib)
 		if t.Failed() {
-			t.Fatalf("it was to die in %s, the %d. time", name, nth)
+			t.Fatalf("the daemon had to die at %s, pass %d", name, nth)
 		}
 	}
-	t.Logf("%d places, the %d. time: it came to %d of them", len(names), nth, s.k.died())
+	t.Logf("%d fault points, pass %d: the daemon died at %d of them", len(names), nth, s.k.died())
 	s.k.stop()
 	gone(t, s.m, s.kept, s.lender, s.waiter)
 }
 
-// TestDiesInEachPlace kills the daemon once at each fault point in the source.
-func TestDiesInEachPlace(t *testing.T) {
+// TestDiesAtEachFaultPoint kills the daemon once at each fault point in the source.
+func TestDiesAtEachFaultPoint(t *testing.T) {
 	t.Parallel()
 	const groups = 4
-	all := places(t)
+	all := faultPoints(t)
 	if len(all) < 40 {
-		t.Fatalf("only %d places", len(all))
+		t.Fatalf("only %d fault points", len(all))
 	}
 	for g := range groups {
 		var names []string

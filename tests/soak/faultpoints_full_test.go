@@ -7,13 +7,13 @@ import (
 	"testing"
 )
 
-// TestFullDiesInEachPlace kills the daemon at each fault point, the first time that it comes
+// TestFullDiesAtEachFaultPoint kills the daemon at each fault point, the first time that it comes
 // there, then the second time, and so on.
-func TestFullDiesInEachPlace(t *testing.T) {
+func TestFullDiesAtEachFaultPoint(t *testing.T) {
 	for time := range 12 {
 		t.Run(fmt.Sprint(time+1), func(t *testing.T) {
 			t.Parallel()
-			dieAt(t, places(t), time+1, time > 0)
+			dieAt(t, faultPoints(t), time+1, time > 0)
 		})
 	}
 }
