@@ -161,11 +161,11 @@ func (a *node) above(k Amount) iter.Seq2[*node, Bytes] {
 // Growth returns by how many bytes the load of a budget above a (nil: of the device) grows if a holds n bytes more. Bytes that lie in
 // reservations below that budget add nothing.
 func (a *node) Growth(n Bytes, budget *Budget) Bytes {
-	return a.grows(limitedAmount(budget), n, budget)
+	return a.growthOf(limitedAmount(budget), n, budget)
 }
 
-// grows is Growth for any amount.
-func (a *node) grows(k Amount, n Bytes, budget *Budget) Bytes {
+// growthOf is Growth for any amount.
+func (a *node) growthOf(k Amount, n Bytes, budget *Budget) Bytes {
 	for at, slack := range a.above(k) {
 		if at.budget == budget {
 			return n.Less(slack)

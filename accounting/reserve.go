@@ -139,7 +139,7 @@ func (l *Ledger) OverheadGrowth(b *Budget, device int, n Bytes) Bytes {
 		return 0
 	}
 	a := b.open(d)
-	return a.grows(Overhead, a.raised(Overhead, n), nil)
+	return a.growthOf(Overhead, a.raised(Overhead, n), nil)
 }
 
 // raised returns by how much the contribution of a node grows if least of an amount is reserved for it. least counts as at most mostBytes.
@@ -255,7 +255,7 @@ func (l *Ledger) CheckMin(b *Budget, device int, min, beside Bytes) *Refusal {
 		for at, slack := range a.above(k) {
 			grow, apart := raised.Less(slack), Bytes(0)
 			if at == &d.node && k == Present {
-				apart = a.grows(Overhead, a.raised(Overhead, beside), nil)
+				apart = a.growthOf(Overhead, a.raised(Overhead, beside), nil)
 			}
 			if short := grow.Plus(apart).Less(at.room(k, 0)); short > 0 {
 				return &Refusal{Amount: Memory, by: k, Device: device, Budget: at.budget, Requested: min, Remaining: min.Less(short),

@@ -58,7 +58,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 		}
 		waited := len(a.tickets) > 0 && (l.device.waiting > 0 || len(l.session.job.tickets) > 0)
 		if l.keepsSlot() && !waited && !r.Place.Absent && !l.device.overfull() && l.session.slots == 0 && a.grant(l, r.takes()) {
-			a.grew(now, l, r.Bytes)
+			a.recordGrowth(now, l, r.Bytes)
 			return Result{Granted: true, Receipt: r.Receipt()}
 		}
 	}
@@ -71,7 +71,7 @@ func (a *Arbiter) Ask(now time.Time, r Request) Result {
 	if r.What == WantsBytes && l.contended() { // other requests wait: recall first what the client has freed
 		a.recallAll(l)
 	}
-	a.ask(now, t)
+	a.decideNew(now, t)
 	return t.result()
 }
 

@@ -28,13 +28,13 @@ func (a *Arbiter) charge(now time.Time, l *lease) {
 	}
 }
 
-// recost calls change, which changes the extra usage of a lease, and updates the charge of the budget and the capacity of the device.
-func (a *Arbiter) recost(now time.Time, l *lease, change func()) {
+// updateCost calls change, which changes the extra usage of a lease, and updates the charge of the budget and the capacity of the device.
+func (a *Arbiter) updateCost(now time.Time, l *lease, change func()) {
 	d, before := l.device, l.uncharged()
 	change()
 	a.charge(now, l)
 	if after := l.uncharged(); after != before {
 		l.SetOverhead(after)
-		a.recap(now, d)
+		a.updateCapacity(now, d)
 	}
 }

@@ -191,7 +191,7 @@ func (c *copying) permits(d *device) {
 		}
 		to := owner{Job: in, Process: c.sessions[o.Process], Thread: o.Thread}
 		copied := &holder{owner: to, device: n, since: h.since, kept: h.kept, spare: h.spare, lease: c.leases[h.lease]}
-		n.permits.Enter(to, d.kindsOf(o), copied)
+		n.permits.Grant(to, d.kindsOf(o), copied)
 		in.slots++
 	}
 	for l, copied := range c.leases {
@@ -210,7 +210,7 @@ func waits(o owner) bool {
 func (c *copying) ticket(t *ticket) {
 	n := &ticket{id: t.id, place: t.place, kind: t.kind, job: c.job(t.job), session: c.sessions[t.session], lease: c.leases[t.lease], thread: t.thread,
 		bytes: t.bytes, managed: t.managed, count: t.count, priority: t.priority, any: t.any, waitingSince: t.waitingSince, live: t.original()}
-	n.onlyBlocked = t.onlyBlocked || t.live == nil && t.onlyBehind()
+	n.onlyBlocked = t.onlyBlocked || t.live == nil && t.fitsButBlocked()
 	for i := range t.candidates {
 		n.candidates = append(n.candidates, candidate{device: c.devices[t.candidates[i].device]})
 		n.candidates[i].device.waiting++
@@ -233,16 +233,16 @@ func (a *Arbiter) try(do func()) {
 // addUndo adds a function that undoes one change of a copy. The enclosing try calls these functions, the last one first.
 func (a *Arbiter) addUndo(back func()) { a.undo = append(a.undo, back) }
 
-// giveBack releases on a copy what the given processes of a job hold. Without processes it releases everything that the job holds.
-func (a *Arbiter) giveBack(j *job, of ...*session) {
+// releaseHoldings releases on a copy what the given processes of a job hold. Without processes it releases everything that the job holds.
+func (a *Arbiter) releaseHoldings(j *job, of ...*session) {
 	whole := of == nil
 	if whole {
 		j.releasedAll, of = true, j.sessions
 		a.addUndo(func() { j.releasedAll = false })
-		a.reserveNothing(j.budget)
+		a.clearReservations(j.budget)
 	}
 	for _, s := range of {
-		a.reserveNothing(s.budget)
+		a.clearReservations(s.budget)
 		for _, l := range s.leases {
 			held, h := l.holding(), l.slot
 			a.addUndo(func() {
@@ -272,10 +272,10 @@ func (a *Arbiter) giveBack(j *job, of ...*session) {
 func (a *Arbiter) dropPermits(h *holder) {
 	d, kinds := h.device, h.device.kindsOf(h.owner)
 	a.addUndo(func() {
-		d.permits.Enter(h.owner, kinds, h)
+		d.permits.Grant(h.owner, kinds, h)
 		h.Job.slots++
 	})
-	d.permits.Leave(h.owner)
+	d.permits.Revoke(h.owner)
 	h.Job.slots--
 }
 
@@ -289,8 +289,8 @@ func (a *Arbiter) sharesSlot(h *holder) bool {
 	return false
 }
 
-// reserveNothing removes the reservations of a budget on a copy.
-func (a *Arbiter) reserveNothing(b *accounting.Budget) {
+// clearReservations removes the reservations of a budget on a copy.
+func (a *Arbiter) clearReservations(b *accounting.Budget) {
 	for _, d := range a.devices {
 		was := b.Limits(d.Index)
 		kept, _ := b.ReservedOverhead(d.Index)

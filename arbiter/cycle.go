@@ -42,7 +42,7 @@ func (a *Arbiter) cycle(now time.Time) {
 		a.sort(now)
 		a.clearBlockers() // 3
 		for i := 0; i < len(a.queue) && !a.cycleNeeded; {
-			if a.decide(now, a.queue[i], a.queue[:i]) { // 4
+			if a.decideWaiting(now, a.queue[i], a.queue[:i]) { // 4
 				i++
 			}
 		}
@@ -57,10 +57,10 @@ func (a *Arbiter) cycle(now time.Time) {
 	a.reopenAll(now)
 }
 
-// decide evaluates a waiting request, and serves or refuses it if it can be decided. earlier are the requests before it in the queue. If
+// decideWaiting evaluates a waiting request, and serves or refuses it if it can be decided. earlier are the requests before it in the queue. If
 // decide returns true the request stays in the queue: it blocks later requests, or a limit is newly watched for it and the next pass
 // evaluates it again.
-func (a *Arbiter) decide(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
+func (a *Arbiter) decideWaiting(now time.Time, t *ticket, earlier []*ticket) (waits bool) {
 	a.noteHeldSince(t)
 	v := a.evaluate(t)
 	if t.absent() {

@@ -27,7 +27,7 @@ const searchShare = 9
 
 // Search is a search for a deadlock on a copy of the arbiter's state.
 type Search struct {
-	books   *Arbiter  // the copy
+	state   *Arbiter  // the copy
 	strict  bool      // a job counts as waiting only if all of its threads wait
 	blocked *ticket   // live request that fits but that earlier requests block, which wait for its job; nil: none
 	victim  *ticket   // live request to be refused; nil: none
@@ -97,7 +97,7 @@ func (a *Arbiter) newSearch(now time.Time, strict bool) *Search {
 	for _, t := range a.queue {
 		a.evaluate(t)
 	}
-	return &Search{books: a.copy(func(j *job) bool { return a.counts(j, strict) }), strict: strict, began: now}
+	return &Search{state: a.copy(func(j *job) bool { return a.counts(j, strict) }), strict: strict, began: now}
 }
 
 // counts reports whether a job counts as waiting.
@@ -129,9 +129,9 @@ func (a *Arbiter) dropSlotsOfWaiting(now time.Time) (dropped bool) {
 // other. victim becomes the youngest request whose process holds enough to let another request be admitted. If there is no such request,
 // victim becomes the youngest of all remaining requests.
 func (s *Search) Run() {
-	s.books.try(func() {
-		s.books.admitAll(true)
-		for _, t := range s.books.queue {
+	s.state.try(func() {
+		s.state.admitAll(true)
+		for _, t := range s.state.queue {
 			if o := t.original(); !t.job.releasedAll && t.onlyBlocked && (s.blocked == nil || byArrival(o, s.blocked) < 0) {
 				s.blocked = o
 			}
@@ -140,12 +140,12 @@ func (s *Search) Run() {
 	if s.blocked != nil {
 		return
 	}
-	s.books.queue = slices.DeleteFunc(s.books.queue, func(t *ticket) bool { return t.job.releasedAll })
-	s.books.admitAll(false)
-	left := slices.DeleteFunc(slices.Clone(s.books.queue), func(t *ticket) bool { return t.job.releasedAll })
+	s.state.queue = slices.DeleteFunc(s.state.queue, func(t *ticket) bool { return t.job.releasedAll })
+	s.state.admitAll(false)
+	left := slices.DeleteFunc(slices.Clone(s.state.queue), func(t *ticket) bool { return t.job.releasedAll })
 	slices.SortFunc(left, func(x, y *ticket) int { return byArrival(y, x) })
 	for _, t := range left {
-		if s.others = s.waitFor(t, s.books.admittedWithout(t)); s.others != nil {
+		if s.others = s.waitFor(t, s.state.admittedWithout(t)); s.others != nil {
 			s.victim = t.original()
 			return
 		}
@@ -184,7 +184,7 @@ func (a *Arbiter) admitAll(inTurn bool) {
 			case v.final || v.fits != nil:
 				a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x == t })
 				if !t.job.releasedAll {
-					a.giveBack(t.job)
+					a.releaseHoldings(t.job)
 				}
 				again = true
 			case inTurn:
@@ -201,9 +201,9 @@ func (a *Arbiter) admittedWithout(t *ticket) (others []*ticket) {
 		a.queue = slices.DeleteFunc(a.queue, func(x *ticket) bool { return x.job == t.job && x.session == t.session })
 		before := slices.Clone(a.queue)
 		if t.session == nil {
-			a.giveBack(t.job)
+			a.releaseHoldings(t.job)
 		} else {
-			a.giveBack(t.job, t.session)
+			a.releaseHoldings(t.job, t.session)
 		}
 		a.admitAll(false)
 		left := a.queue // in the order of before
@@ -285,7 +285,7 @@ func (a *Arbiter) serveOutOfTurn(now time.Time, t *ticket) bool {
 	}
 	a.evaluate(t)
 	for i := range t.candidates {
-		if s := &t.candidates[i]; !s.lacks(refusingLimit.hasNoRoom) && t.onlyBehind() {
+		if s := &t.candidates[i]; !s.lacks(refusingLimit.hasNoRoom) && t.fitsButBlocked() {
 			return a.serve(now, t, s)
 		}
 	}

@@ -14,8 +14,8 @@ func (c *client) threaded(n int) *client {
 	return c
 }
 
-// knots returns the texts of the events about broken deadlocks.
-func (w *world) knots() (texts []string) {
+// deadlocks returns the texts of the events about broken deadlocks.
+func (w *world) deadlocks() (texts []string) {
 	for _, e := range w.arb.Events() {
 		if e.Kind == arbiter.EventDeadlock {
 			texts = append(texts, e.Text)
@@ -34,7 +34,7 @@ func TestOutOfTurn(t *testing.T) {
 	if o := one.alloc(50); !o.Granted {
 		t.Fatalf("the other waits for it: %+v", o)
 	}
-	if len(w.knots()) != 0 {
+	if len(w.deadlocks()) != 0 {
 		t.Error("that was no circle")
 	}
 	one.free(550)
@@ -69,7 +69,7 @@ func TestOneJobStandsStill(t *testing.T) {
 	w.served()
 	w.pass(100 * time.Millisecond)
 	w.refused(b, arbiter.ReasonDeadlock)
-	if knots := w.knots(); len(knots) != 1 || !strings.Contains(knots[0], "holds 800 bytes on GPU 0, and all of its processes that hold memory wait for each other; "+
+	if knots := w.deadlocks(); len(knots) != 1 || !strings.Contains(knots[0], "holds 800 bytes on GPU 0, and all of its processes that hold memory wait for each other; "+
 		"the request of ffmpeg[104] for 400 bytes on GPU 0 came last") {
 		t.Errorf("%q", knots)
 	}

@@ -12,9 +12,9 @@ import (
 // This file decides a new request, or adds it to the queue. ask.go calls it for requests of leases, and jobs.go and sessions.go for jobs
 // and sessions that start.
 
-// ask decides a new request, or adds it to the queue. Before it refuses a request or lets it wait, it drops unused slots and recalls idle
+// decideNew decides a new request, or adds it to the queue. Before it refuses a request or lets it wait, it drops unused slots and recalls idle
 // credit of other leases, and evaluates the request again.
-func (a *Arbiter) ask(now time.Time, t *ticket) {
+func (a *Arbiter) decideNew(now time.Time, t *ticket) {
 	a.asking = t
 	defer func() { a.asking = nil }()
 	a.sort(now)

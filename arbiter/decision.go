@@ -22,9 +22,9 @@ func (a *Arbiter) Decisions() []Result {
 // reportStep is the smallest growth of a lease in bytes after which EventGranted is recorded again.
 const reportStep = 64 << 20
 
-// grew records EventGranted for a lease when its granted bytes have doubled since the last such event. A program that allocates much so
+// recordGrowth records EventGranted for a lease when its granted bytes have doubled since the last such event. A program that allocates much so
 // causes only some events.
-func (a *Arbiter) grew(now time.Time, l *lease, asked accounting.Bytes) {
+func (a *Arbiter) recordGrowth(now time.Time, l *lease, asked accounting.Bytes) {
 	has := l.Granted()
 	if has < 2*l.reported || has < l.reported.Plus(reportStep) && l.reported > 0 {
 		return
@@ -69,7 +69,7 @@ func (a *Arbiter) grantedAtOnce(now time.Time, t *ticket) {
 	switch {
 	case !t.answer.Granted:
 	case t.kind == WantsBytes:
-		a.grew(now, t.lease, t.bytes)
+		a.recordGrowth(now, t.lease, t.bytes)
 	case t.kind == wantsJob:
 		e := Event{Time: now, Kind: EventGranted, What: AsksJob, Device: -1, program: t.job.name()}
 		e.about(t.process())

@@ -35,7 +35,7 @@ func (a *Arbiter) AddDevice(now time.Time, d rules.Device) {
 		known.unmanaged, known.unmanagedBy, known.began = 0, nil, time.Time{}
 		clear(known.figures)
 	}
-	a.recap(now, known)
+	a.updateCapacity(now, known)
 	a.renew(now, allJobs, false)
 	a.event(Event{Time: now, Kind: EventDevice, Device: d.Index, Bytes: known.Total,
 		Text: fmt.Sprintf(wording.DeviceCame, d, wording.Plain(d.Name), known.Total.Human())})

@@ -20,7 +20,7 @@ func (a *Arbiter) Tally(now time.Time, id JobID) (Tally, bool) {
 	if j == nil {
 		return Tally{}, false
 	}
-	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Beside: slices.Clone(j.tally.besides), More: j.tally.more, Unknown: len(j.tally.unknown)}
+	sum := Tally{Waits: j.tally.waits, Waited: j.tally.waited, Refused: j.tally.refused, Unmanaged: slices.Clone(j.tally.unmanaged), MoreUnmanaged: j.tally.moreUnmanaged, Unknown: len(j.tally.unknown)}
 	if !j.tally.since.IsZero() {
 		sum.Since = max(now.Sub(j.tally.since), time.Millisecond)
 	}
@@ -128,7 +128,7 @@ func (a *Arbiter) closeLease(now time.Time, l *lease) {
 	if len(d.byPID[pid]) == 0 {
 		delete(d.byPID, pid)
 	}
-	a.recap(now, d)
+	a.updateCapacity(now, d)
 	if len(s.leases) == 0 {
 		a.dropSession(now, s)
 	}

@@ -101,7 +101,7 @@ type Held struct {
 	Slot   bool
 }
 
-// What a request asks for, as events show it. prose-check:off the noun is a field's name
+// Values of Event.What.
 const (
 	AsksLease   = "lease"
 	AsksMemory  = "memory"
@@ -113,7 +113,7 @@ const (
 )
 
 // asked returns what a request asks for, as events show it.
-func (w What) asked() string {
+func (w RequestKind) asked() string {
 	return [...]string{WantsBytes: AsksMemory, WantsStreams: AsksStream, WantsContexts: AsksContext, WantsHolds: AsksHold,
 		wantsJob: AsksJob, wantsSession: AsksProcess}[w]
 }
@@ -152,7 +152,7 @@ func (e *Event) Sentence() string {
 // Notable reports whether the end of a job deserves a line in a log of exceptions: a request of the job waited or was refused, or a process
 // used a device without the library. It is false for all other events.
 func (e *Event) Notable() bool {
-	return e.account != nil && (e.account.Waits > 0 || e.account.Refused > 0 || len(e.account.Beside) > 0)
+	return e.account != nil && (e.account.Waits > 0 || e.account.Refused > 0 || len(e.account.Unmanaged) > 0)
 }
 
 // about sets the process of an event.

@@ -168,14 +168,14 @@ func (d *device) tooMuch(least accounting.Bytes) string {
 
 // explainSlots returns the message for a job that gets no slot or no device.
 func (a *Arbiter) explainSlots(t *ticket) string {
-	o, text := t.obstacle(), wording.NoGPU
+	o, text := t.narrowestLimit(), wording.NoGPU
 	if !t.any {
 		text = fmt.Sprintf(wording.NoSlot, o.device)
 	}
 	if held := a.heldAt(t.place.Since, o); held != "" {
 		text += ": " + held
 	}
-	if t.onlyBehind() {
+	if t.fitsButBlocked() {
 		text += wording.OthersWait
 	}
 	return text

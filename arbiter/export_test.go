@@ -12,7 +12,7 @@ func (a *Arbiter) Observe(now time.Time, u Usage) {
 	if d := a.device(u.Device); d != nil {
 		r := &Reading{a: a, device: d}
 		r.Figures(u)
-		r.Book(now)
+		r.Apply(now)
 	}
 }
 

@@ -12,17 +12,17 @@ import (
 
 // gauge is the pressure of a device, a job or a user.
 type gauge struct {
-	waits   bool // a request waits for bytes there
-	goes    bool // a job with a lease there runs meanwhile
+	waiting bool // a request waits for bytes there
+	running bool // a job with a lease there runs meanwhile
 	tracker pressure.Tracker
 }
 
 // isOpen reports whether a request waits there and no running job is known yet. It is false for a nil gauge.
-func (g *gauge) isOpen() bool { return g != nil && g.waits && !g.goes }
+func (g *gauge) isOpen() bool { return g != nil && g.waiting && !g.running }
 
 // measure passes the states that hold from now on to the tracker.
 func (g *gauge) measure(now time.Time) {
-	some, full := g.waits, g.waits && !g.goes
+	some, full := g.waiting, g.waiting && !g.running
 	if s, f := g.tracker.States(); s != some || f != full {
 		g.tracker.Set(now, some, full)
 	}

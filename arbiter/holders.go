@@ -302,7 +302,7 @@ func (t *ticket) gpu() string {
 	if t.any {
 		return ""
 	}
-	return fmt.Sprintf(wording.OnDevice, "", t.obstacle().device)
+	return fmt.Sprintf(wording.OnDevice, "", t.narrowestLimit().device)
 }
 
 // requestText returns a text with what a ticket asks for.

@@ -72,14 +72,14 @@ func (u *universe) run(t *rapid.T) {
 		"tick":    func(*rapid.T) { u.arb.Tick(u.now) },
 		"module":  func(t *rapid.T) { u.pick(t).module = amount(t, 200) },
 		"context": u.contexts,
-		"rubbish": u.scribble,
+		"rubbish": u.corruptWord,
 		"":        u.check,
 	})
 	u.finish(t)
 }
 
-// scribble writes random values into a client's credit word.
-func (u *universe) scribble(t *rapid.T) {
+// corruptWord writes random values into a client's credit word.
+func (u *universe) corruptWord(t *rapid.T) {
 	for _, l := range u.live() {
 		if l.rubbish {
 			l.word.state.Store(rapid.Uint64().Draw(t, "word"))

@@ -53,7 +53,7 @@ func (a *Arbiter) openJob(now time.Time, r JobRequest) (JobInfo, error) {
 			t.candidates = append(t.candidates, candidate{device: d})
 		}
 	}
-	a.ask(now, t)
+	a.decideNew(now, t)
 	answer := t.result()
 	switch {
 	case answer.Reason != ReasonNone:

@@ -173,7 +173,7 @@ func (u *universe) take(t *rapid.T, l *modelLease, n accounting.Bytes) {
 	if after := u.granted(); !maps.Equal(before, after) && !over {
 		t.Fatalf("a refusal moved something: %v, then %v", before, after)
 	}
-	u.judge(t, l, n, o)
+	u.checkRefusal(t, l, n, o)
 }
 
 // excess returns the bytes that must be charged to the lease.
@@ -189,9 +189,9 @@ func (l *modelLease) gain(n accounting.Bytes) {
 	l.peak = max(l.peak, l.used)
 }
 
-// judge checks a refusal against what all leases use. It does so where the model is simple enough: without reservations, and with all
+// checkRefusal checks a refusal against what all leases use. It does so where the model is simple enough: without reservations, and with all
 // credit words known.
-func (u *universe) judge(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Result) {
+func (u *universe) checkRefusal(t *rapid.T, l *modelLease, n accounting.Bytes, o arbiter.Result) {
 	if u.mins || o.Reason == arbiter.ReasonTooLarge {
 		return
 	}

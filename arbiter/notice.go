@@ -25,7 +25,7 @@ func (a *Arbiter) Notice(now time.Time, id TicketID) Notice {
 		return Notice{}
 	}
 	m := a.viewQueue(now)
-	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.obstacle())}
+	t.lastNotice = noticeState{m.positions[t], a.holdersState(t.narrowestLimit())}
 	return m.notice(t)
 }
 
@@ -44,7 +44,7 @@ func (a *Arbiter) viewQueue(now time.Time) *queueView {
 	m := &queueView{a: a, now: now, positions: make(map[*ticket]int, len(a.queue)), held: make(map[*limit]string), states: make(map[*limit]string)}
 	before := make(map[*limit]int)
 	for _, t := range a.queue {
-		m.positions[t] = before[t.obstacle()] + 1
+		m.positions[t] = before[t.narrowestLimit()] + 1
 		for i := range t.candidates {
 			for _, f := range t.candidates[i].refusedBy {
 				before[f.limit]++
@@ -72,11 +72,11 @@ func (m *queueView) byDevice() []*ticket {
 // notice returns the notice about a ticket.
 func (m *queueView) notice(t *ticket) Notice {
 	text := fmt.Sprintf(wording.Waits, m.a.requestText(t), t.gpu(), m.positions[t])
-	held := memoized(m.held, t.obstacle(), func(at *limit) string { return m.a.heldAt(m.now, at) })
+	held := memoized(m.held, t.narrowestLimit(), func(at *limit) string { return m.a.heldAt(m.now, at) })
 	switch {
 	case held != "":
 		text += ": " + held
-	case t.onlyBehind():
+	case t.fitsButBlocked():
 		text += ": " + wording.OthersFirst
 	}
 	if m.a.isFurther(t) {
@@ -132,7 +132,7 @@ func (a *Arbiter) addNotices(now time.Time) {
 	a.noticesDue, a.noticedAt = false, now
 	m := a.viewQueue(now)
 	for _, t := range m.byDevice() {
-		is := noticeState{m.positions[t], memoized(m.states, t.obstacle(), a.holdersState)}
+		is := noticeState{m.positions[t], memoized(m.states, t.narrowestLimit(), a.holdersState)}
 		if is != t.lastNotice {
 			t.lastNotice = is
 			a.decisions = append(a.decisions, Result{Ticket: t.id, Notice: new(m.notice(t))})

@@ -18,25 +18,25 @@ const maxObjects = 1 << 30
 func (a *Arbiter) countObjects(now time.Time, l *lease, r Request) {
 	switch {
 	case r.Noticed && r.Count > 0:
-		a.noticed(now, l, r.Thread, r.Count, r.What)
+		a.countExisting(now, l, r.Thread, r.Count, r.What)
 		return
 	case r.What == WantsStreams:
 		n := int(l.Release(accounting.Streams, accounting.Bytes(-r.Count)))
 		l.makers.Unmake(Maker{Thread: r.Thread, Streams: n})
-		a.recost(now, l, func() {})
+		a.updateCost(now, l, func() {})
 	case r.What == WantsHolds:
 		l.holds -= min(-r.Count, l.holds)
 		l.makers.Unmake(Maker{Thread: r.Thread, Holds: -r.Count})
 	default:
-		a.unmakeContexts(now, l, r.Thread, -r.Count)
+		a.countEndedContexts(now, l, r.Thread, -r.Count)
 	}
 	a.dropUnusedSlots(now, l)
 }
 
-// unmakeContexts counts contexts that a client gave back.
-func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) {
+// countEndedContexts counts contexts that a client gave back.
+func (a *Arbiter) countEndedContexts(now time.Time, l *lease, thread uint32, n int) {
 	n = min(n, l.contexts)
-	a.recost(now, l, func() {
+	a.updateCost(now, l, func() {
 		l.extra.FreeContexts(now, n, l.contexts)
 		l.contexts -= n
 	})
@@ -44,11 +44,11 @@ func (a *Arbiter) unmakeContexts(now time.Time, l *lease, thread uint32, n int) 
 	l.makers.Unmake(Maker{Thread: thread, Contexts: n})
 }
 
-// noticed counts contexts that exist already. They take a slot if one is free; if not, the next request of the client waits for it.
-func (a *Arbiter) noticed(now time.Time, l *lease, thread uint32, n int, what What) {
-	a.makeContexts(l, thread, n, what)
+// countExisting counts contexts that exist already. They take a slot if one is free; if not, the next request of the client waits for it.
+func (a *Arbiter) countExisting(now time.Time, l *lease, thread uint32, n int, what RequestKind) {
+	a.countContexts(l, thread, n, what)
 	if what == WantsContexts {
-		l.extra.Made(now)
+		l.extra.ContextsMade(now)
 	}
 	if !l.lost && !a.hasSlot(l, thread) && a.slotIsFree(l, thread) {
 		a.takeSlot(now, l, thread)
@@ -61,7 +61,7 @@ func (a *Arbiter) slotIsFree(l *lease, thread uint32) bool {
 	return a.needsNoSlot(l, thread) || !full && !own && len(l.device.permitLimits[permit.Slot].blockers) == 0
 }
 
-func (a *Arbiter) makeContexts(l *lease, thread uint32, n int, what What) {
+func (a *Arbiter) countContexts(l *lease, thread uint32, n int, what RequestKind) {
 	thread = a.trackThread(l, thread)
 	if what == WantsHolds {
 		l.holds = min(l.holds+n, maxObjects)

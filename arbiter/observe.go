@@ -57,7 +57,7 @@ func (a *Arbiter) readOverhead(now time.Time, d *device, pid int) {
 	if listed && first.unverified && figure.Bytes >= p.Used() {
 		a.confirmLeases(now, leases)
 	}
-	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, Most: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
+	anew := p.Read(reading.Device{Costs: &d.contexts, Began: d.began, MaxContext: d.mostContext()}, first.session.process.UID, figure.Bytes, listed)
 	for i, n := range p.Away(figure.Bytes) {
 		if l := living[i]; l.device.IsGPU() && (n > 0 || l.awayShown) {
 			l.SetAway(n)
@@ -99,7 +99,7 @@ func (a *Arbiter) readUnmanaged(now time.Time, d *device, strangers []ProcessUsa
 		j := a.jobs[figure.Job]
 		if j != nil {
 			u.Job, u.JobName, u.Bypass = uint64(j.id), j.request.Name, figure.Bypass
-			j.tally.beside(d, u, i < 0)
+			j.tally.recordUnmanaged(d, u, i < 0)
 		}
 		if i < 0 || u.Job != before[i].Job {
 			a.unmanagedEvent(now, d, u, j)

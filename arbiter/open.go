@@ -78,7 +78,7 @@ func (a *Arbiter) newLease(now time.Time, s *session, d *device, w CreditWord) *
 	s.leases = append(s.leases, l)
 	d.byPID[s.process.PID] = append(d.byPID[s.process.PID], l)
 	a.leases[l.id] = l
-	s.job.tally.resumed(d, &s.process)
+	s.job.tally.removeUnmanaged(d, &s.process)
 	return l
 }
 

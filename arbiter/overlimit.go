@@ -12,17 +12,17 @@ import (
 // This file enforces limits that are below what is held. It closes the credit words below a budget that exceeds its limit, recalls idle
 // credit, and opens the words again when the budget is within its limit. renew.go, charge.go, ask.go and the cycle call it.
 
-// noteOver remembers that a budget exceeds its limit. The credit words are closed later.
-func (a *Arbiter) noteOver(p account) {
-	if _, known := a.overs[p]; !known && p.budget.Over(p.device) {
-		a.overs[p] = false
+// noteExceeded remembers that a budget exceeds its limit. The credit words are closed later.
+func (a *Arbiter) noteExceeded(p account) {
+	if _, known := a.exceeded[p]; !known && p.budget.Over(p.device) {
+		a.exceeded[p] = false
 	}
 }
 
 // noteChain calls noteOver for each budget above a lease.
 func (a *Arbiter) noteChain(l *lease) {
 	for b := range l.Budget().Chain() {
-		a.noteOver(account{b, l.device.Index})
+		a.noteExceeded(account{b, l.device.Index})
 	}
 }
 
@@ -30,8 +30,8 @@ func (a *Arbiter) noteChain(l *lease) {
 // words below and recalls idle credit.
 func (a *Arbiter) enforce(now time.Time, b *accounting.Budget, device int) {
 	p := account{b, device}
-	a.noteOver(p)
-	if _, over := a.overs[p]; over {
+	a.noteExceeded(p)
+	if _, over := a.exceeded[p]; over {
 		a.recallOver(now, p)
 	}
 }
@@ -71,12 +71,12 @@ func (a *Arbiter) recallExcess(l *lease, p account) {
 // recallIfOver recalls idle credit of a lease if a budget above it exceeds its limit, and opens the words below that budget again if that
 // is enough. Without reopening, its cost is the depth of the budget tree.
 func (a *Arbiter) recallIfOver(now time.Time, l *lease) {
-	if len(a.overs) == 0 {
+	if len(a.exceeded) == 0 {
 		return
 	}
 	for b := range l.Budget().Chain() {
 		p := account{b, l.device.Index}
-		if _, over := a.overs[p]; over {
+		if _, over := a.exceeded[p]; over {
 			if b.Over(p.device) {
 				a.recallExcess(l, p)
 			}
@@ -88,18 +88,18 @@ func (a *Arbiter) recallIfOver(now time.Time, l *lease) {
 // reopen opens the credit words below a budget that no longer exceeds its limit. It records an event if the budget newly exceeds its limit,
 // or no longer does.
 func (a *Arbiter) reopen(now time.Time, p account) {
-	announced, known := a.overs[p]
+	announced, known := a.exceeded[p]
 	if !known {
 		return
 	}
 	if p.budget.Over(p.device) {
 		if !announced {
-			a.overs[p] = true
+			a.exceeded[p] = true
 			a.overEvent(now, p, EventOver)
 		}
 		return
 	}
-	delete(a.overs, p)
+	delete(a.exceeded, p)
 	if announced {
 		a.overEvent(now, p, EventWithin)
 	}
@@ -113,7 +113,7 @@ func (a *Arbiter) reopen(now time.Time, p account) {
 
 // reopenAll calls reopen for each budget that no longer exceeds its limit. Bytes may have been released without a call of recallOver.
 func (a *Arbiter) reopenAll(now time.Time) {
-	for p := range a.overs {
+	for p := range a.exceeded {
 		if !p.budget.Over(p.device) {
 			a.reopen(now, p)
 		}

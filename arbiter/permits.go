@@ -201,13 +201,13 @@ func (a *Arbiter) grantPermits(now time.Time, d *device, o owner, kinds permit.K
 		o.Job.slots++
 		a.changed() // others have one slot less, and the owner's own requests need none
 	}
-	d.permits.Enter(o, kinds, h)
+	d.permits.Grant(o, kinds, h)
 	return h
 }
 
 // revokePermits takes all permits of a holder back.
 func (a *Arbiter) revokePermits(h *holder) {
-	h.device.permits.Leave(h.owner)
+	h.device.permits.Revoke(h.owner)
 	h.Job.slots--
 	a.changed()
 }

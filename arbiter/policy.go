@@ -27,7 +27,7 @@ func (a *Arbiter) keepHeadrooms(now time.Time) {
 		keep(j.budget)
 	}
 	for _, d := range a.devices {
-		a.recap(now, d)
+		a.updateCapacity(now, d)
 	}
 }
 
@@ -44,7 +44,7 @@ func (a *Arbiter) SetPolicy(now time.Time, p rules.Policy) {
 		if a.configure(d); d.bounds() != was || d.grantable() != most {
 			which = allJobs
 		}
-		a.recap(now, d)
+		a.updateCapacity(now, d)
 		a.slotsChanged(now, d)
 	}
 	a.renew(now, which, false)

@@ -18,7 +18,7 @@ func (a *Arbiter) MeasurePressure(now time.Time) {
 	}
 	before := a.underPressure
 	for _, g := range before {
-		g.waits, g.goes = false, false
+		g.waiting, g.running = false, false
 	}
 	a.underPressure = nil
 	for _, t := range a.tickets {
@@ -43,8 +43,8 @@ func (a *Arbiter) markWaiting(t *ticket) {
 			t.job.gauge = &gauge{}
 		}
 		for _, g := range [...]*gauge{&s.device.gauge, t.job.gauge, &t.job.user.gauge} {
-			if !g.waits {
-				g.waits = true
+			if !g.waiting {
+				g.waiting = true
 				a.underPressure = append(a.underPressure, g)
 			}
 		}
@@ -62,7 +62,7 @@ func (a *Arbiter) markGoing(j *job) {
 		for _, l := range s.leases {
 			for _, g := range [...]*gauge{&l.device.gauge, j.gauge, &j.user.gauge} {
 				if g.isOpen() && s.alive() && !l.lost {
-					g.goes = true
+					g.running = true
 				}
 			}
 		}

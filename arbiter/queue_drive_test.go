@@ -19,20 +19,20 @@ import (
 type drive struct {
 	*world
 	*reference
-	rng        *rand.Rand
-	users      []uint32
-	arrivals   int
-	seed       uint64
-	steps      int
-	verbose    bool
-	trace      []string
-	circles    int  // number of deadlocks that were broken some time after they formed
-	capped     bool // users are limited now and then
-	upsets     bool // now and then a device is lost, a session resumes, or the daemon is restarted
-	policy     rules.Policy
-	afterwards bool // what became of the last request was told after its call
-	pressures  refPressures
-	held       []arbiter.Result // taken from the arbiter, and not compared yet
+	rng             *rand.Rand
+	users           []uint32
+	arrivals        int
+	seed            uint64
+	steps           int
+	verbose         bool
+	trace           []string
+	deadlocksBroken int  // number of deadlocks that were broken some time after they formed
+	capped          bool // users are limited now and then
+	upsets          bool // now and then a device is lost, a session resumes, or the daemon is restarted
+	policy          rules.Policy
+	afterwards      bool // what became of the last request was told after its call
+	pressures       refPressures
+	held            []arbiter.Result // taken from the arbiter, and not compared yet
 }
 
 // ageOfWaiters is after how long requests of "waiter" block jobs that hold memory for longer.
@@ -96,7 +96,7 @@ func (d *drive) fail(format string, args ...any) {
 		}
 	}
 	for _, t := range d.tickets {
-		needs, _, _ := d.judge(t, d.current(t))
+		needs, _, _ := d.evaluate(t, d.current(t))
 		session := arbiter.SessionID(0)
 		if t.lease != nil {
 			session = t.lease.session.id
@@ -443,7 +443,7 @@ func (d *drive) ask(t *refTicket, got answer, noWait bool) {
 }
 
 // request decides a request in the reference too, and compares. It returns the decision; nil: the request waits.
-func (d *drive) request(t *refTicket, got answer) *fate {
+func (d *drive) request(t *refTicket, got answer) *outcome {
 	d.arrivals++
 	t.arrival, t.since = d.arrivals, d.reference.now
 	t.deadline = t.since.Add(t.job.timeout)
@@ -451,7 +451,7 @@ func (d *drive) request(t *refTicket, got answer) *fate {
 }
 
 // decided is request for a ticket that already has its place in the queue.
-func (d *drive) decided(t *refTicket, got answer) *fate {
+func (d *drive) decided(t *refTicket, got answer) *outcome {
 	d.afterwards = false
 	t.parked, t.id = d.reference.now, got.ticket
 	d.changed()
@@ -474,13 +474,13 @@ func (d *drive) decided(t *refTicket, got answer) *fate {
 }
 
 // decide judges a new request; nil: it was parked.
-func (d *drive) decide(t *refTicket) *fate {
+func (d *drive) decide(t *refTicket) *outcome {
 	r := d.reference
 	if why := r.never(t); why != arbiter.ReasonNone {
-		return &fate{ticket: t, reason: why}
+		return &outcome{ticket: t, reason: why}
 	}
 	r.add(t)
-	needs, at, ok := r.judge(t, r.current(t))
+	needs, at, ok := r.evaluate(t, r.current(t))
 	if ok {
 		f := r.serve(t, at)
 		return &f
@@ -503,16 +503,16 @@ func (d *drive) decide(t *refTicket) *fate {
 		return nil
 	}
 	r.drop(t)
-	return &fate{ticket: t, reason: why}
+	return &outcome{ticket: t, reason: why}
 }
 
 // settled runs the reference until no request can be decided, and compares its decisions with the arbiter's. It returns the decision on the
 // ticket new.
-func (d *drive) settled(new *refTicket) *fate {
+func (d *drive) settled(new *refTicket) *outcome {
 	d.arb.Finish(d.world.now)
 	d.trim()
 	d.changed()
-	var mine *fate
+	var mine *outcome
 	got := map[arbiter.TicketID]arbiter.Result{}
 	var order []arbiter.TicketID
 	for _, x := range append(d.held, d.arb.Decisions()...) {
@@ -527,7 +527,7 @@ func (d *drive) settled(new *refTicket) *fate {
 	}
 	d.held = nil
 	d.arb.Events()
-	take := func(f fate) {
+	take := func(f outcome) {
 		d.apply(f)
 		x, ok := got[f.ticket.id]
 		if f.ticket == new {
@@ -546,7 +546,7 @@ func (d *drive) settled(new *refTicket) *fate {
 	}
 	for again := true; again; {
 		again = false
-		for _, f := range d.settle() {
+		for _, f := range d.runCycles() {
 			take(f)
 		}
 		for _, id := range order {
@@ -558,7 +558,7 @@ func (d *drive) settled(new *refTicket) *fate {
 				d.fail("ticket %d was decided, and is not known", id)
 			}
 			if f, ok := d.ended(t); ok {
-				d.circles++
+				d.deadlocksBroken++
 				take(f)
 				again = true
 				break
@@ -572,12 +572,12 @@ func (d *drive) settled(new *refTicket) *fate {
 }
 
 // ended returns the outcome of a ticket when a deadlock was broken.
-func (d *drive) ended(t *refTicket) (fate, bool) {
+func (d *drive) ended(t *refTicket) (outcome, bool) {
 	mayMove := d.reference.now.Sub(t.parked) >= d.grace
 	if !mayMove {
-		return fate{}, false
+		return outcome{}, false
 	}
-	return d.untangle(false, t)
+	return d.breakDeadlock(false, t)
 }
 
 // trim ends the slot that a released job's processes share with the last of their objects.
@@ -606,7 +606,7 @@ func (d *drive) find(id arbiter.TicketID) *refTicket {
 }
 
 // apply has a decision's consequences for who is there.
-func (d *drive) apply(f fate) {
+func (d *drive) apply(f outcome) {
 	d.changed()
 	if f.ticket.kind == 'j' && f.reason != arbiter.ReasonNone {
 		d.forget(f.ticket.job)
@@ -639,7 +639,7 @@ func (d *drive) withdrawn(why arbiter.Reason, of func(*refTicket) bool) {
 			d.fail("ticket %d: %v, not %v", x.Ticket, got, why)
 		}
 		d.drop(out[i])
-		d.apply(fate{ticket: out[i], reason: why})
+		d.apply(outcome{ticket: out[i], reason: why})
 		out = slices.Delete(out, i, i+1)
 	}
 	if len(out) > 0 {
@@ -896,7 +896,7 @@ func (d *drive) pass() {
 	if d.world.now.Sub(last) < d.grace {
 		return
 	}
-	if f, ok := d.untangle(false, nil); ok {
+	if f, ok := d.breakDeadlock(false, nil); ok {
 		d.fail("nothing has moved for long, and ticket %d still waits in a circle", f.ticket.id)
 	}
 }

@@ -114,8 +114,8 @@ type reference struct {
 	now     time.Time
 }
 
-// fate is the outcome of a ticket.
-type fate struct {
+// outcome is the outcome of a ticket.
+type outcome struct {
 	ticket *refTicket
 	reason arbiter.Reason // none: served
 	device int            // where a job that chooses was served
@@ -509,8 +509,8 @@ func (b *bars) add(c bars) {
 	}
 }
 
-// keepOut reports whether an earlier ticket blocks t.
-func (b bars) keepOut(t *refTicket) bool {
+// blocks reports whether an earlier ticket blocks t.
+func (b bars) blocks(t *refTicket) bool {
 	alone, claims := t.kind == 'j' && t.job.exclusive, t.kind == 'j' && t.job.claim
 	return b.slots || b.claims && (claims || alone) || b.entrants && alone
 }
@@ -535,7 +535,7 @@ func (r *reference) look(t *refTicket, d *refDevice, b bars) (n need) {
 			n.hardSlot, n.wish = r.noSlot(d, j, t.lease.session.wish, false)
 		}
 	}
-	n.slot = n.hardSlot || n.enters && !n.wish && b.keepOut(t)
+	n.slot = n.hardSlot || n.enters && !n.wish && b.blocks(t)
 	if takes := there + r.beside(t); takes > 0 {
 		n.hardBytes = takes > r.count(d).room
 		n.bytes = n.hardBytes || b.bytes.stops(r.heldSince(j, d))
@@ -665,8 +665,8 @@ func (r *reference) behind(t *refTicket, needs []need, i int) (b bars) {
 	return b
 }
 
-// judge evaluates a ticket behind the earlier tickets of each device.
-func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevice, ok bool) {
+// evaluate evaluates a ticket behind the earlier tickets of each device.
+func (r *reference) evaluate(t *refTicket, behind lines) (needs []need, at *refDevice, ok bool) {
 	spots := r.spots(t)
 	ok = !t.any
 	for _, d := range spots {
@@ -685,10 +685,10 @@ func (r *reference) judge(t *refTicket, behind lines) (needs []need, at *refDevi
 }
 
 // serve gives a ticket what it wants.
-func (r *reference) serve(t *refTicket, at *refDevice) fate {
+func (r *reference) serve(t *refTicket, at *refDevice) outcome {
 	r.drop(t)
 	defer r.changed()
-	f := fate{ticket: t, device: -1}
+	f := outcome{ticket: t, device: -1}
 	costs := r.beside(t)
 	if t.kind == 'c' && t.lease.isOffered() {
 		costs += r.headroom(t.job, t.lease.device)
@@ -746,14 +746,14 @@ func (r *reference) drop(t *refTicket) {
 }
 
 // step serves or refuses the first ticket that can be; false: none can.
-func (r *reference) step() (fate, bool) {
+func (r *reference) step() (outcome, bool) {
 	behind := make(lines, len(r.devices))
 	for _, t := range r.order() {
 		if why := r.never(t); why != arbiter.ReasonNone {
 			r.drop(t)
-			return fate{ticket: t, reason: why}, true
+			return outcome{ticket: t, reason: why}, true
 		}
-		needs, at, ok := r.judge(t, behind)
+		needs, at, ok := r.evaluate(t, behind)
 		if ok {
 			return r.serve(t, at), true
 		}
@@ -763,11 +763,11 @@ func (r *reference) step() (fate, bool) {
 			if needs[0].shared || needs[0].user || needs[0].cgroups != 0 {
 				why = arbiter.ReasonSharedFull
 			}
-			return fate{ticket: t, reason: why}, true
+			return outcome{ticket: t, reason: why}, true
 		}
 		r.barAll(t, needs, behind)
 	}
-	return fate{}, false
+	return outcome{}, false
 }
 
 func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
@@ -782,12 +782,12 @@ func (r *reference) barAll(t *refTicket, needs []need, behind lines) {
 	}
 }
 
-// settle decides tickets until none can be served and no deadlock of blocked jobs is left.
-func (r *reference) settle() (fates []fate) {
+// runCycles decides tickets until none can be served and no deadlock of blocked jobs is left.
+func (r *reference) runCycles() (fates []outcome) {
 	for len(r.tickets) > 0 {
 		f, ok := r.step()
 		if !ok {
-			f, ok = r.untangle(true, nil)
+			f, ok = r.breakDeadlock(true, nil)
 		}
 		if !ok {
 			break

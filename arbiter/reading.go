@@ -48,8 +48,8 @@ func (r *Reading) Figures(u Usage) {
 	}
 }
 
-// Book applies the reading to the ledger.
-func (r *Reading) Book(now time.Time) {
+// Apply applies the reading to the ledger.
+func (r *Reading) Apply(now time.Time) {
 	a, d := r.a, r.device
 	if d.lost {
 		return
@@ -78,7 +78,7 @@ func (r *Reading) Book(now time.Time) {
 		}
 	}
 	a.readUnmanaged(now, d, strangers)
-	a.recap(now, d)
+	a.updateCapacity(now, d)
 	for _, l := range a.goneLeases(d) {
 		if a.leases[l.id] == l {
 			a.closeDrained(now, l)

@@ -92,7 +92,7 @@ func (a *Arbiter) makeRoom(t *ticket) *accounting.Refusal {
 	r := a.shortage(t)
 	if r == nil && !a.recallFor(l, func() *accounting.Refusal { return l.Check(need) }) { // clients have allocated from their credit words meanwhile
 		if r = l.Check(need); r != nil {
-			r = reckon(r, t.bytes, 0)
+			r = completeRefusal(r, t.bytes, 0)
 		}
 	}
 	return r
@@ -112,16 +112,16 @@ func (a *Arbiter) shortages(t *ticket) iter.Seq[*accounting.Refusal] {
 	return func(yield func(*accounting.Refusal) bool) {
 		for r := range t.lease.Refusals(t.memory(t.bytes)) {
 			_, gain := a.donors(t.lease, r)
-			if gain < r.Short && !yield(reckon(r, t.bytes, gain)) {
+			if gain < r.Short && !yield(completeRefusal(r, t.bytes, gain)) {
 				return
 			}
 		}
 	}
 }
 
-// reckon completes the refusal of n bytes. It sets Remaining to the bytes that would have been granted after a recall of all idle credit,
+// completeRefusal completes the refusal of n bytes. It sets Remaining to the bytes that would have been granted after a recall of all idle credit,
 // which would have made room for gain bytes.
-func reckon(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal {
+func completeRefusal(r *accounting.Refusal, n, gain accounting.Bytes) *accounting.Refusal {
 	r.Requested, r.Remaining = n, min(max(r.Remaining, n.Plus(gain).Less(r.Short)), n-1)
 	return r
 }
@@ -164,8 +164,8 @@ func (a *Arbiter) countLimit(t *ticket) {
 	}
 }
 
-// recap recomputes the capacity of a device, and recalls idle credit if the capacity has fallen below what is committed.
-func (a *Arbiter) recap(now time.Time, d *device) {
+// updateCapacity recomputes the capacity of a device, and recalls idle credit if the capacity has fallen below what is committed.
+func (a *Arbiter) updateCapacity(now time.Time, d *device) {
 	_ = a.ledger.SetCapacity(d.Index, d.grantable().Less(d.unmanaged)) // the device exists
 	if over := a.ledger.Overload(d.Index); over != nil && !d.lost {
 		from, _ := a.donors(nil, over)

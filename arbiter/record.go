@@ -60,26 +60,26 @@ func (e *Event) in(j *job) {
 	}
 }
 
-// resumed removes a process that now has a lease from the processes without one. After a restart without a state file, a reading of the
+// removeUnmanaged removes a process that now has a lease from the processes without one. After a restart without a state file, a reading of the
 // device can list a client before the client resumes.
-func (t *tally) resumed(d *device, p *rules.Process) {
-	t.besides = slices.DeleteFunc(t.besides, func(b Beside) bool {
+func (t *tally) removeUnmanaged(d *device, p *rules.Process) {
+	t.unmanaged = slices.DeleteFunc(t.unmanaged, func(b UnmanagedProcess) bool {
 		return b.PID == p.PID && b.StartTicks == p.StartTicks && b.Device == d.Index && b.Bypass == figures.BypassPassed
 	})
 }
 
-// beside records what a reading shows of a process of the job without a lease on the device. isNew: the reading before did not list the
+// recordUnmanaged records what a reading shows of a process of the job without a lease on the device. isNew: the reading before did not list the
 // process.
-func (t *tally) beside(d *device, u *figures.UnmanagedState, isNew bool) {
-	for i := range t.besides {
-		if b := &t.besides[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
+func (t *tally) recordUnmanaged(d *device, u *figures.UnmanagedState, isNew bool) {
+	for i := range t.unmanaged {
+		if b := &t.unmanaged[i]; b.PID == u.PID && b.StartTicks == u.StartTicks && b.Device == d.Index {
 			b.Command, b.Bypass, b.Peak = u.Command, u.Bypass, max(b.Peak, u.Bytes)
 			return
 		}
 	}
-	if len(t.besides) < mostBeside {
-		t.besides = append(t.besides, Beside{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass})
+	if len(t.unmanaged) < maxUnmanaged {
+		t.unmanaged = append(t.unmanaged, UnmanagedProcess{u.PID, u.StartTicks, d.Index, u.Command, u.Bytes, u.Bypass})
 	} else if isNew {
-		t.more++
+		t.moreUnmanaged++
 	}
 }

@@ -82,7 +82,7 @@ func (a *Arbiter) Objects(now time.Time, id LeaseID, makers []Maker) (streams, c
 		a.revokeStreams(l)
 		a.recountStreams(now, l, streams)
 		if contexts < l.contexts {
-			a.unmakeContexts(now, l, 0, l.contexts-contexts)
+			a.countEndedContexts(now, l, 0, l.contexts-contexts)
 		}
 		l.contexts = min(contexts, maxObjects)
 		a.recountThreads(now, l, makers)
@@ -102,7 +102,7 @@ func (a *Arbiter) recountStreams(now time.Time, l *lease, n int) {
 		l.Force(accounting.Streams, room)
 	}
 	l.Release(accounting.Streams, accounting.Bytes(max(0, known-n)))
-	a.recost(now, l, func() {})
+	a.updateCost(now, l, func() {})
 }
 
 // recountThreads replaces the objects of a lease's threads by the reported ones.

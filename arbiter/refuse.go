@@ -53,8 +53,8 @@ func (a *Arbiter) startRefused(now time.Time, s *session, err error) {
 	}
 }
 
-// leaveIdle returns to a lease the idle credit that evaluate recalled for a request that is now refused without having waited.
-func (a *Arbiter) leaveIdle(t *ticket) {
+// returnIdle returns to a lease the idle credit that evaluate recalled for a request that is now refused without having waited.
+func (a *Arbiter) returnIdle(t *ticket) {
 	if l := t.lease; t.recalled > 0 && t.waitingSince.IsZero() && !l.closed && l.Away() == 0 {
 		l.addCredit(t.recalled)
 	}
@@ -88,7 +88,7 @@ func (a *Arbiter) abandon(now time.Time, t *ticket) {
 // ticket.
 func (a *Arbiter) refuseTicket(now time.Time, t *ticket, why Reason, text string) {
 	r, aside := a.refusal(t, why), ""
-	a.leaveIdle(t)
+	a.returnIdle(t)
 	switch {
 	case text != "":
 	case why == ReasonThreads:
@@ -120,7 +120,7 @@ func (a *Arbiter) cancel(now time.Time, t *ticket, why Reason) {
 	kind, text := EventCancelled, wording.Cancelled
 	if why == ReasonTimeout {
 		kind, text = EventTimeout, wording.TimedOut
-		if held := a.heldAt(now, t.obstacle()); held != "" {
+		if held := a.heldAt(now, t.narrowestLimit()); held != "" {
 			text += "; " + held
 		}
 		a.stats.Timeouts++
@@ -181,7 +181,7 @@ func (a *Arbiter) refuseLate(now time.Time) {
 // answerCrowded answers a request that may wait but finds no place in the queue. The answer is not a refusal and raises no counter of
 // refusals: the client asks again until its deadline.
 func (a *Arbiter) answerCrowded(now time.Time, t *ticket, why string) {
-	a.leaveIdle(t)
+	a.returnIdle(t)
 	a.finish(now, t, Result{Reason: ReasonCrowded, Requested: t.bytes, Explain: why, Patience: t.job.timeout()})
 	if t.lease == nil {
 		a.abandon(now, t)

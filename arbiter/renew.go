@@ -43,7 +43,7 @@ func (a *Arbiter) renew(now time.Time, under func(*job) bool, admit bool) *accou
 			a.renewJobs(now, []*job{j}, under != nil, false)
 		}
 	}
-	for p := range a.overs {
+	for p := range a.exceeded {
 		a.recallOver(now, p)
 	}
 	a.changed() // requests may now ask for other amounts, even if no sum has changed

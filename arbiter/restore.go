@@ -42,7 +42,7 @@ func (a *Arbiter) RestoreJob(now time.Time, r RestoredJob) error {
 	a.newJob(now, j)
 	var keeps []*device
 	for _, d := range a.devices {
-		if j.kept(d, r.Keeps) && a.keepsAgain(j, d) {
+		if j.kept(d, r.Keeps) && a.mayKeep(j, d) {
 			keeps = append(keeps, d)
 		}
 	}
@@ -63,10 +63,10 @@ func (j *job) kept(d *device, recorded []int) bool {
 	return !j.released && !d.lost && slices.Contains(recorded, d.Index)
 }
 
-// keepsAgain reports whether a restored job may keep a slot of a device. It may not if a job that was restored before has the sole use of
+// mayKeep reports whether a restored job may keep a slot of a device. It may not if a job that was restored before has the sole use of
 // the device. Such a pair exists if one of the jobs began while the device was lost, or while slots had no limit, and so had no slot before
 // the restart. For the same reason, a restored job with the sole use takes the slots of the jobs that were restored before it.
-func (a *Arbiter) keepsAgain(j *job, d *device) bool {
+func (a *Arbiter) mayKeep(j *job, d *device) bool {
 	if len(d.permits[permit.Sole]) > 0 {
 		return false
 	}

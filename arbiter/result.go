@@ -89,7 +89,7 @@ func (r *Result) Error() string { return r.Explain }
 // back when its holder has given back everything else.
 type Receipt struct {
 	Lease  LeaseID
-	What   What
+	What   RequestKind
 	Bytes  accounting.Bytes
 	Count  int // number of streams, contexts or holds
 	Thread uint32

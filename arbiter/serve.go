@@ -64,16 +64,16 @@ func (a *Arbiter) apply(now time.Time, t *ticket) Receipt {
 	case WantsStreams:
 		l.Reserve(accounting.Amounts{accounting.Streams: accounting.Bytes(t.count)})
 		l.makers.Make(Maker{Thread: thread, Streams: t.count})
-		a.recost(now, l, func() {})
+		a.updateCost(now, l, func() {})
 	default:
 		cost := t.bytes
 		if t.kind == WantsContexts {
 			cost = cost.Plus(l.offered())
 			l.extra.ReuseFreed(l.device.contextCost().Times(uint64(t.count)))
 		}
-		a.makeContexts(l, t.thread, t.count, t.kind)
-		l.extra.Made(now)
-		a.recost(now, l, func() { l.extra.Expect(cost) })
+		a.countContexts(l, t.thread, t.count, t.kind)
+		l.extra.ContextsMade(now)
+		a.updateCost(now, l, func() { l.extra.Expect(cost) })
 	}
 	return got
 }

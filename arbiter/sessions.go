@@ -19,7 +19,7 @@ func (a *Arbiter) OpenSession(now time.Time, r SessionRequest) (SessionInfo, err
 		return SessionInfo{}, err
 	}
 	t := a.startOf(s, r.Place)
-	a.ask(now, t)
+	a.decideNew(now, t)
 	answer := t.result()
 	if answer.Reason != ReasonNone {
 		a.startRefused(now, s, &answer)

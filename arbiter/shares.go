@@ -173,7 +173,7 @@ func (a *Arbiter) dropShared(s *shared) {
 // dropBudget removes a budget from the ledger. No budget and no lease may be below it.
 func (a *Arbiter) dropBudget(b *accounting.Budget) {
 	for _, d := range a.devices {
-		delete(a.overs, account{b, d.Index})
+		delete(a.exceeded, account{b, d.Index})
 	}
 	if err := a.ledger.CloseBudget(b); err != nil {
 		panic("arbiter: " + err.Error())

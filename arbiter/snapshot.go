@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// This file makes snapshots of the state for the files below /gpu, the metrics and the web page. states.go describes each object.
+// This file makes snapshots of the state for the files below /gpu, the metrics and the web page. snapshotrows.go describes each object.
 // figures.Snapshot.Arrange sorts a snapshot later, without the lock.
 
 // snapshot is a snapshot in the making: of the whole state, of some sessions, or of the leases alone. Its rows are unordered.

@@ -14,19 +14,19 @@ import (
 
 // Tally is the counts of a job so far.
 type Tally struct {
-	Waits   uint64        // requests that had to wait and are decided
-	Waited  time.Duration // sum of their waits
-	Refused uint64
-	Since   time.Duration // time since counting began, if that was after the start of the job; else 0
-	Devices []TallyDevice // devices that the job used
-	Unknown int           // number of devices that the job used and the daemon does not know
-	Beside  []Beside      // processes that used a device without the library, by readings of the device
-	More    int           // number of such processes that are not in Beside
+	Waits         uint64        // requests that had to wait and are decided
+	Waited        time.Duration // sum of their waits
+	Refused       uint64
+	Since         time.Duration      // time since counting began, if that was after the start of the job; else 0
+	Devices       []TallyDevice      // devices that the job used
+	Unknown       int                // number of devices that the job used and the daemon does not know
+	Unmanaged     []UnmanagedProcess // processes that used a device without the library, by readings of the device
+	MoreUnmanaged int                // number of such processes that are not in Unmanaged
 }
 
-// Beside is a process of a job that used a device without a lease. It does not include processes that ended between two readings of the
+// UnmanagedProcess is a process of a job that used a device without a lease. It does not include processes that ended between two readings of the
 // device.
-type Beside struct {
+type UnmanagedProcess struct {
 	PID        int
 	StartTicks uint64
 	Device     int
@@ -51,7 +51,7 @@ func (t *Tally) sentence() string {
 		used = append(used, wording.Use{Device: accounting.DeviceName(d.Device, d.processor), Peak: d.Peak, Max: d.Max})
 	}
 	line := wording.Account(used, t.Unknown, t.Waits, t.Refused, t.Waited, t.Since)
-	for _, b := range t.Beside {
+	for _, b := range t.Unmanaged {
 		line += fmt.Sprintf(wording.UsedBeside, wording.Stranger(b.Command, b.PID), b.Peak.Human(), accounting.DeviceName(b.Device, false))
 	}
 	return line
@@ -61,14 +61,14 @@ func (t *Tally) sentence() string {
 type tally struct {
 	waits, refused uint64
 	waited         time.Duration
-	since          time.Time // when counting began, if that was after the start of the job; else zero
-	unknown        []string  // UUIDs of devices that the job uses and the daemon does not know, up to mostUnknown
-	besides        []Beside  // processes that used a device without the library, up to mostBeside
-	more           int       // number of such processes that are not in besides
+	since          time.Time          // when counting began, if that was after the start of the job; else zero
+	unknown        []string           // UUIDs of devices that the job uses and the daemon does not know, up to mostUnknown
+	unmanaged      []UnmanagedProcess // processes that used a device without the library, up to mostBeside
+	moreUnmanaged  int                // number of such processes that are not in unmanaged
 }
 
-// mostBeside is how many processes without a lease the tally names.
-const mostBeside = 8
+// maxUnmanaged is how many processes without a lease the tally names.
+const maxUnmanaged = 8
 
-// mostUnknown is how many unknown devices of a job are reported.
-const mostUnknown = 64
+// maxUnknown is how many unknown devices of a job are reported.
+const maxUnknown = 64

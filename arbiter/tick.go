@@ -10,7 +10,7 @@ import (
 
 // Tick does what is due at a time. The daemon calls it once a second, and at [Arbiter.Due].
 func (a *Arbiter) Tick(now time.Time) {
-	for p := range a.overs {
+	for p := range a.exceeded {
 		a.recallOver(now, p)
 	}
 	a.expire(now)

@@ -47,16 +47,16 @@ func (f refusingLimit) ofBytes() bool { return f.kind == limitsBytes }
 // ofPermits reports whether the limit bounds permits, or is a program's own slot limit.
 func (f refusingLimit) ofPermits() bool { return f.kind != limitsBytes }
 
-// onlyBehind reports whether a ticket fits and only earlier requests block it. If one device is enough for it, it must fit on one device.
-func (t *ticket) onlyBehind() bool {
+// fitsButBlocked reports whether a ticket fits and only earlier requests block it. If one device is enough for it, it must fit on one device.
+func (t *ticket) fitsButBlocked() bool {
 	if !t.any {
 		return !t.lacks(refusingLimit.hasNoRoom)
 	}
 	return slices.ContainsFunc(t.candidates, func(s candidate) bool { return !s.lacks(refusingLimit.hasNoRoom) })
 }
 
-// obstacle returns the limit at which a ticket waits, for notices: the narrowest that refuses it.
-func (t *ticket) obstacle() *limit {
+// narrowestLimit returns the limit at which a ticket waits, for notices: the narrowest that refuses it.
+func (t *ticket) narrowestLimit() *limit {
 	for i := range t.candidates {
 		if s := &t.candidates[i]; len(s.refusedBy) > 0 && (!s.device.lost || i == len(t.candidates)-1) {
 			return s.refusedBy[0].limit
@@ -170,7 +170,7 @@ func (t *ticket) sharesBudget(u *ticket) bool {
 }
 
 // counted returns o with the number of streams or contexts of the lease filled in.
-func (l *lease) counted(what What, o Result) Result {
+func (l *lease) counted(what RequestKind, o Result) Result {
 	switch what {
 	case WantsStreams:
 		o.Current, o.Max = l.Streams(), l.StreamsMax()

@@ -144,12 +144,12 @@ type LeaseInfo struct {
 	Total      accounting.Bytes // bytes of the device
 }
 
-// What tells kinds of requests apart. prose-check:off What is the name of the type
-type What uint8
+// RequestKind is the kind of a request.
+type RequestKind uint8
 
 // Kinds of requests.
 const (
-	WantsBytes What = iota // bytes that the client's credit did not cover
+	WantsBytes RequestKind = iota // bytes that the client's credit did not cover
 	WantsStreams
 	WantsContexts
 	WantsHolds   // holds of threads on a shared context
@@ -161,7 +161,7 @@ const (
 // and 0 asks for their number.
 type Request struct {
 	Lease   LeaseID
-	What    What
+	What    RequestKind
 	Bytes   accounting.Bytes
 	Managed bool // the bytes are managed memory, which the driver moves off the device if others need the room
 	Count   int
@@ -225,7 +225,7 @@ type RestoredLease struct {
 }
 
 // Maker is a thread of a client with the objects that it has made on a device.
-type Maker = threads.Made
+type Maker = threads.Objects
 
 // RestoredJob is a job to restore after a restart of the daemon, with the ID that it had.
 type RestoredJob struct {

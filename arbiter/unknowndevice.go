@@ -14,7 +14,7 @@ import (
 // message for the process's user; "": the job has already had the message.
 func (a *Arbiter) UnknownDevice(now time.Time, id SessionID, uuid string) string {
 	s := a.sessions[id]
-	if s == nil || len(s.job.tally.unknown) >= mostUnknown || slices.Contains(s.job.tally.unknown, uuid) {
+	if s == nil || len(s.job.tally.unknown) >= maxUnknown || slices.Contains(s.job.tally.unknown, uuid) {
 		return ""
 	}
 	s.job.tally.unknown = append(s.job.tally.unknown, uuid)

@@ -159,7 +159,7 @@ func (r *reader) read(began time.Time, books bool) {
 			d.arb.AddDevice(now, d.deviceOf(dev))
 		}
 	case books:
-		reading.Book(d.now())
+		reading.Apply(d.now())
 	}
 	r.drainedLocked(began, usage)
 }

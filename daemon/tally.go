@@ -44,11 +44,11 @@ func (cl *client) beside(r *ipc.BesideRequest) (rep ipc.BesideReply, err error) 
 		return rep, err
 	}
 	tally, _ := d.arb.Tally(d.now(), j.id)
-	for _, p := range tally.Beside[:min(len(tally.Beside), ipc.BesideMost)] {
+	for _, p := range tally.Unmanaged[:min(len(tally.Unmanaged), ipc.BesideMost)] {
 		rep.Process[rep.Count] = ipc.BesideProcess{PID: uint32(p.PID), Device: uint32(p.Device), Peak: uint64(p.Peak),
 			Program: ipc.MakeShortText(figures.ProgramOf(p.Command)), Bypass: ipc.MakeShortText(string(p.Bypass))}
 		rep.Count++
 	}
-	rep.More = uint32(tally.More)
+	rep.More = uint32(tally.MoreUnmanaged)
 	return rep, nil
 }

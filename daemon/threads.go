@@ -11,7 +11,7 @@ import (
 
 // keepObjectsLocked records the numbers of streams and contexts after a request. Bytes were recorded when they were
 // granted.
-func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.What, out arbiter.Result) {
+func (d *Daemon) keepObjectsLocked(l *shim.Lease, what arbiter.RequestKind, out arbiter.Result) {
 	if what != arbiter.WantsBytes { // runs after the record is written
 		defer d.arb.DelegateStreams(l.ID)
 	}

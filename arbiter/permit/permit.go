@@ -64,15 +64,15 @@ type Sets[J, P comparable, H any] [Count]map[Key[J, P]]H
 // Full reports whether a job can get no further permits of these kinds.
 func (s *Sets[J, P, H]) Full(job J, asks Kinds, caps Caps) bool {
 	for k, most := range asks.Limits(caps) {
-		if most == None && s.Others(k, job) || most != None && len(s[k]) >= most {
+		if most == None && s.HeldByOthers(k, job) || most != None && len(s[k]) >= most {
 			return true
 		}
 	}
 	return false
 }
 
-// Others reports whether another job, or a process or thread of another job, has a permit of a kind.
-func (s *Sets[J, P, H]) Others(k Kind, job J) bool {
+// HeldByOthers reports whether another job, or a process or thread of another job, has a permit of a kind.
+func (s *Sets[J, P, H]) HeldByOthers(k Kind, job J) bool {
 	for key := range s[k] {
 		if key.Job != job {
 			return true
@@ -81,8 +81,8 @@ func (s *Sets[J, P, H]) Others(k Kind, job J) bool {
 	return false
 }
 
-// Enter grants an owner permits of these kinds, in addition to those that it has.
-func (s *Sets[J, P, H]) Enter(key Key[J, P], kinds Kinds, h H) {
+// Grant grants an owner permits of these kinds, in addition to those that it has.
+func (s *Sets[J, P, H]) Grant(key Key[J, P], kinds Kinds, h H) {
 	for k, given := range kinds {
 		if given && s[k] == nil {
 			s[k] = make(map[Key[J, P]]H)
@@ -93,8 +93,8 @@ func (s *Sets[J, P, H]) Enter(key Key[J, P], kinds Kinds, h H) {
 	}
 }
 
-// Leave revokes all permits of an owner.
-func (s *Sets[J, P, H]) Leave(key Key[J, P]) {
+// Revoke revokes all permits of an owner.
+func (s *Sets[J, P, H]) Revoke(key Key[J, P]) {
 	for _, set := range s {
 		delete(set, key)
 	}

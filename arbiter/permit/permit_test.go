@@ -51,7 +51,7 @@ func TestFull(t *testing.T) {
 	} {
 		var s sets
 		for i, kinds := range c.there {
-			s.Enter(key{Job: i + 1}, kinds, key{Job: i + 1})
+			s.Grant(key{Job: i + 1}, kinds, key{Job: i + 1})
 		}
 		if got := s.Full(c.job, c.asks, c.caps); got != c.full {
 			t.Errorf("%s: %v", c.name, got)
@@ -110,7 +110,7 @@ func (n naive) check(t *rapid.T, s *sets) {
 			}
 		}
 		for job := 1; job < 5; job++ {
-			if got := s.Others(k, job); got != (n.of(k, 0) > n.of(k, job)) {
+			if got := s.HeldByOthers(k, job); got != (n.of(k, 0) > n.of(k, job)) {
 				t.Fatalf("kind %d, job %d: others %v: %v", k, job, got, n)
 			}
 		}
@@ -145,7 +145,7 @@ func TestSets(t *testing.T) {
 		t.Repeat(map[string]func(*rapid.T){
 			"enter": func(t *rapid.T) {
 				key, kinds := keys.Draw(t, "key"), kinds.Draw(t, "kinds")
-				s.Enter(key, kinds, key)
+				s.Grant(key, kinds, key)
 				for k, given := range kinds {
 					if given {
 						n[one{permit.Kind(k), key}] = true
@@ -154,7 +154,7 @@ func TestSets(t *testing.T) {
 			},
 			"leave": func(t *rapid.T) {
 				key := keys.Draw(t, "key")
-				s.Leave(key)
+				s.Revoke(key)
 				maps.DeleteFunc(n, func(o one, _ bool) bool { return o.key == key })
 			},
 			"": func(t *rapid.T) {

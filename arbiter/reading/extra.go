@@ -41,8 +41,8 @@ func (b *Extra) Confirmed() bool { return b.confirmations >= confirmationsNeeded
 // FreedContexts returns the bytes of ended contexts that the next contexts reuse.
 func (b *Extra) FreedContexts() accounting.Bytes { return b.freed }
 
-// Made records that contexts were made, or are about to be, that no reading shows yet.
-func (b *Extra) Made(now time.Time) { b.confirmations, b.expectedAt = 0, now }
+// ContextsMade records that contexts were made, or are about to be, that no reading shows yet.
+func (b *Extra) ContextsMade(now time.Time) { b.confirmations, b.expectedAt = 0, now }
 
 // Expect adds the cost of contexts that are about to be made to what the device shows.
 func (b *Extra) Expect(cost accounting.Bytes) {

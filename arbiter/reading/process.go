@@ -104,9 +104,9 @@ func (p *Process) Away(figure accounting.Bytes) []accounting.Bytes {
 
 // Device is the reading that processes are compared with.
 type Device struct {
-	Costs *Costs
-	Began time.Time        // when the reading began
-	Most  accounting.Bytes // largest cost of a context that is accepted
+	Costs      *Costs
+	Began      time.Time        // when the reading began
+	MaxContext accounting.Bytes // largest cost of a context that is accepted
 }
 
 // Read compares the reading of a process with what its members use. listed is false if the reading does not list the process. It returns
@@ -122,7 +122,7 @@ func (p *Process) Read(d Device, uid uint32, figure accounting.Bytes, listed boo
 		first.freed = 0
 	}
 	first.freed = min(first.freed, first.Overhead)
-	anew = p.findExcess(figure, d.Costs.leastOf(uid, d.Most))
+	anew = p.findExcess(figure, d.Costs.leastOf(uid, d.MaxContext))
 	p.confirm(d, uid)
 	return anew
 }

@@ -47,7 +47,7 @@ func TestWhatReadingsTell(t *testing.T) {
 				beyond.BeginReading(f.before, false)
 				p.Add(reading.Member{Extra: &beyond, Lease: 1, Used: f.used, Peak: f.peak, Contexts: c.contexts, Report: c.told})
 				began = began.Add(time.Second)
-				p.Read(reading.Device{Costs: &costs, Began: began, Most: 10 * mib}, 1000, f.says, true)
+				p.Read(reading.Device{Costs: &costs, Began: began, MaxContext: 10 * mib}, 1000, f.says, true)
 				if beyond.Overhead != f.overhead || beyond.Excess != f.excess {
 					t.Errorf("reading %d: overhead %v, excess %v, want %v and %v", i, beyond.Overhead, beyond.Excess, f.overhead, f.excess)
 				}
@@ -62,12 +62,12 @@ func TestPromiseEndsWhenProven(t *testing.T) {
 	var costs reading.Costs
 	var beyond reading.Extra
 	made := time.Unix(1000, 0)
-	beyond.Made(made)
+	beyond.ContextsMade(made)
 	beyond.Expect(9 * mib)
 	for i, want := range []accounting.Bytes{9 * mib, 9 * mib, 4 * mib} {
 		var p reading.Process
 		p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
-		p.Read(reading.Device{Costs: &costs, Began: made.Add(time.Duration(i-1) * time.Second), Most: 10 * mib}, 1000, 4*mib, true)
+		p.Read(reading.Device{Costs: &costs, Began: made.Add(time.Duration(i-1) * time.Second), MaxContext: 10 * mib}, 1000, 4*mib, true)
 		if got := beyond.Cost(); got != want {
 			t.Errorf("after reading %d it costs %v, want %v", i, got, want)
 		}
@@ -88,7 +88,7 @@ func TestVacatedUntilRead(t *testing.T) {
 	}
 	var p reading.Process
 	p.Add(reading.Member{Extra: &beyond, Lease: 1, Contexts: 1, Report: reading.ClientReport{Known: true}})
-	p.Read(reading.Device{Costs: &costs, Began: now.Add(time.Second), Most: 10 * mib}, 1000, 4*mib, true)
+	p.Read(reading.Device{Costs: &costs, Began: now.Add(time.Second), MaxContext: 10 * mib}, 1000, 4*mib, true)
 	if got := beyond.FreedContexts(); got != 0 {
 		t.Errorf("%v is still there after a reading", got)
 	}

@@ -88,7 +88,7 @@ func (p *Policy) rules() []*Terms {
 		of[id] = key
 		name := cmp.Or(rule.Name, fmt.Sprintf("rule %d", i+1))
 		t := Terms{Settings: p.Defaults.With(rule), Name: fmt.Sprintf("%s (%s)", name, rule.Match), Key: key, ID: id}.normal()
-		t.says = t.hash()
+		t.configHash = t.hash()
 		all[i] = t
 	}
 	return all

@@ -121,7 +121,7 @@ type Terms struct {
 	ID   uint64  // number of the rule in IPC messages, which have no room for its name; 0: the defaults
 	Live *Limits // live changes of memory.max and streams.max
 
-	says uint64 // hash of the settings in the configuration
+	configHash uint64 // hash of the settings in the configuration
 }
 
 // Key identifies a rule wherever it stands in the configuration: by its name, or by its match if it has no name. The zero Key identifies
@@ -159,26 +159,26 @@ func (r *Rule) key() Key {
 
 // With returns s with the settings of a rule that are not nil in place of its own.
 func (s Settings) With(rule *Rule) Settings {
-	put(&s.Min, rule.Min)
-	put(&s.Max, rule.Max)
-	put(&s.StreamsMax, rule.StreamsMax)
-	put(&s.Scope, rule.Scope)
-	put(&s.OnFull, rule.OnFull)
-	put(&s.WaitTimeout, rule.WaitTimeout)
-	put(&s.WaitAfter, rule.WaitAfter)
-	put(&s.AgeAfter, rule.AgeAfter)
-	put(&s.Priority, rule.Priority)
-	put(&s.SlotScope, rule.SlotScope)
-	put(&s.StreamReserve, rule.StreamReserve)
-	put(&s.NoExports, rule.NoExports)
+	override(&s.Min, rule.Min)
+	override(&s.Max, rule.Max)
+	override(&s.StreamsMax, rule.StreamsMax)
+	override(&s.Scope, rule.Scope)
+	override(&s.OnFull, rule.OnFull)
+	override(&s.WaitTimeout, rule.WaitTimeout)
+	override(&s.WaitAfter, rule.WaitAfter)
+	override(&s.AgeAfter, rule.AgeAfter)
+	override(&s.Priority, rule.Priority)
+	override(&s.SlotScope, rule.SlotScope)
+	override(&s.StreamReserve, rule.StreamReserve)
+	override(&s.NoExports, rule.NoExports)
 	if rule.HostMax != nil {
 		s.HostMax = rule.HostMax
 	}
 	return s
 }
 
-// put sets *to to *given, unless given is nil.
-func put[T any](to, given *T) {
+// override sets *to to *given, unless given is nil.
+func override[T any](to, given *T) {
 	if given != nil {
 		*to = *given
 	}
@@ -230,4 +230,4 @@ func (t *Terms) by(r *Row, file string) string {
 }
 
 // Owner returns the key of the rule in the table of live limits. A rule whose settings change in the configuration gets another key.
-func (t *Terms) Owner() Owner { return Owner{Kind: OfRule, ID: t.ID, Start: t.says} }
+func (t *Terms) Owner() Owner { return Owner{Kind: OfRule, ID: t.ID, Start: t.configHash} }

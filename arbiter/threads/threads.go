@@ -8,8 +8,8 @@ import (
 
 // This file has the set of threads with objects. slots.go and objects.go of package arbiter call it.
 
-// Made counts the objects that a thread has made and not given back.
-type Made struct {
+// Objects counts the objects that a thread has made and not given back.
+type Objects struct {
 	Thread   uint32
 	Contexts int
 	Streams  int
@@ -20,10 +20,10 @@ type Made struct {
 const most = 1 << 30
 
 // Count returns the number of objects.
-func (m *Made) Count() int { return m.Contexts + m.Streams + m.Holds }
+func (m *Objects) Count() int { return m.Contexts + m.Streams + m.Holds }
 
 // take subtracts the objects of n.
-func (m *Made) take(n Made) {
+func (m *Objects) take(n Objects) {
 	m.Contexts, m.Streams, m.Holds = m.Contexts-n.Contexts, m.Streams-n.Streams, m.Holds-n.Holds
 }
 
@@ -37,7 +37,7 @@ type Set struct {
 }
 
 type thread struct {
-	Made
+	Objects
 	bytes     bool // only memory may keep the thread
 	inChanged bool // the thread is in Set.changed
 }
@@ -89,11 +89,11 @@ func (s *Set) Count(number uint32) (objects int, bytes bool) {
 // Add adds a thread that is not in the set.
 func (s *Set) Add(number uint32) {
 	at, _ := s.search(number)
-	s.all = slices.Insert(s.all, at, &thread{Made: Made{Thread: number}})
+	s.all = slices.Insert(s.all, at, &thread{Objects: Objects{Thread: number}})
 }
 
 // Make adds objects to a thread of the set.
-func (s *Set) Make(m Made) {
+func (s *Set) Make(m Objects) {
 	if t := s.of(m.Thread); t != nil {
 		t.Contexts = min(t.Contexts+m.Contexts, most)
 		t.Streams = min(t.Streams+m.Streams, most)
@@ -103,7 +103,7 @@ func (s *Set) Make(m Made) {
 }
 
 // Restore sets the objects of a thread of the set from a record. Changed does not return them.
-func (s *Set) Restore(m Made) {
+func (s *Set) Restore(m Objects) {
 	if t := s.of(m.Thread); t != nil {
 		t.Contexts, t.Streams, t.Holds = max(0, m.Contexts), max(0, m.Streams), max(0, m.Holds)
 		s.emptied = s.emptied || t.Count() == 0
@@ -119,9 +119,9 @@ func (s *Set) MakeBytes(number uint32) {
 }
 
 // Unmake removes objects of a thread. Objects that the thread does not have are removed from other threads.
-func (s *Set) Unmake(m Made) {
+func (s *Set) Unmake(m Objects) {
 	take := func(t *thread) {
-		c := Made{Contexts: min(m.Contexts, t.Contexts), Streams: min(m.Streams, t.Streams), Holds: min(m.Holds, t.Holds)}
+		c := Objects{Contexts: min(m.Contexts, t.Contexts), Streams: min(m.Streams, t.Streams), Holds: min(m.Holds, t.Holds)}
 		if c.Count() == 0 {
 			return
 		}
@@ -141,7 +141,7 @@ func (s *Set) Unmake(m Made) {
 // UnmakeAll removes all objects of all threads.
 func (s *Set) UnmakeAll() {
 	for _, t := range s.all {
-		t.Made = Made{Thread: t.Thread}
+		t.Objects = Objects{Thread: t.Thread}
 		s.emptied = true
 		s.noteChange(t)
 	}
@@ -175,10 +175,10 @@ func (s *Set) Forget() (gone []uint32) {
 }
 
 // Changed returns the threads whose objects have changed since the last call, with their objects.
-func (s *Set) Changed() (all []Made) {
+func (s *Set) Changed() (all []Objects) {
 	for _, t := range s.changed {
 		t.inChanged = false
-		all = append(all, t.Made)
+		all = append(all, t.Objects)
 	}
 	s.changed = s.changed[:0]
 	return all

@@ -12,7 +12,7 @@ func with(streams ...int) *threads.Set {
 	s := &threads.Set{}
 	for i, n := range slices.Backward(streams) {
 		s.Add(uint32(i + 1))
-		s.Make(threads.Made{Thread: uint32(i + 1), Streams: n})
+		s.Make(threads.Objects{Thread: uint32(i + 1), Streams: n})
 	}
 	s.Changed()
 	return s
@@ -22,11 +22,11 @@ func numbers(s *threads.Set) []uint32 { return slices.Collect(s.All()) }
 
 func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 	s := with(2, 1)
-	s.Unmake(threads.Made{Thread: 1, Streams: 1})
+	s.Unmake(threads.Objects{Thread: 1, Streams: 1})
 	if gone := s.Forget(); gone != nil {
 		t.Errorf("%v are gone", gone)
 	}
-	s.Unmake(threads.Made{Thread: 1, Streams: 1})
+	s.Unmake(threads.Objects{Thread: 1, Streams: 1})
 	if gone := s.Forget(); !slices.Equal(gone, []uint32{1}) || s.Has(1) || !slices.Equal(numbers(s), []uint32{2}) || s.Len() != 1 {
 		t.Errorf("%v are gone, %v are there", gone, numbers(s))
 	}
@@ -34,15 +34,15 @@ func TestAThreadIsForgottenWithItsLastObject(t *testing.T) {
 
 func TestWhatAThreadHasTooFewOfIsTakenOffOthers(t *testing.T) {
 	s := with(1, 5, 5)
-	s.Make(threads.Made{Thread: 2, Contexts: 3, Holds: 2})
-	s.Unmake(threads.Made{Thread: 1, Streams: 4})
+	s.Make(threads.Objects{Thread: 2, Contexts: 3, Holds: 2})
+	s.Unmake(threads.Objects{Thread: 1, Streams: 4})
 	for number, want := range map[uint32]int{1: 0, 2: 2 + 3 + 2, 3: 5} {
 		if n, _ := s.Count(number); n != want {
 			t.Errorf("thread %d has %d, want %d", number, n, want)
 		}
 	}
-	s.Unmake(threads.Made{Thread: 9, Contexts: 2}) // an unknown thread
-	s.Unmake(threads.Made{Thread: 9, Holds: 5})
+	s.Unmake(threads.Objects{Thread: 9, Contexts: 2}) // an unknown thread
+	s.Unmake(threads.Objects{Thread: 9, Holds: 5})
 	if n, _ := s.Count(2); n != 2+1 {
 		t.Errorf("thread 2 has %d", n)
 	}
@@ -69,12 +69,12 @@ func TestMemoryKeepsAThreadUntilNoneIsUsed(t *testing.T) {
 
 func TestChangesAreToldOnce(t *testing.T) {
 	s := with(1, 1)
-	s.Make(threads.Made{Thread: 2, Contexts: 1})
-	s.Make(threads.Made{Thread: 2, Streams: 1})
-	if all := s.Changed(); !slices.Equal(all, []threads.Made{{Thread: 2, Contexts: 1, Streams: 2}}) {
+	s.Make(threads.Objects{Thread: 2, Contexts: 1})
+	s.Make(threads.Objects{Thread: 2, Streams: 1})
+	if all := s.Changed(); !slices.Equal(all, []threads.Objects{{Thread: 2, Contexts: 1, Streams: 2}}) {
 		t.Errorf("%v", all)
 	}
-	s.Restore(threads.Made{Thread: 1, Streams: -1})
+	s.Restore(threads.Objects{Thread: 1, Streams: -1})
 	if all := s.Changed(); all != nil {
 		t.Errorf("%v", all)
 	}
@@ -82,15 +82,15 @@ func TestChangesAreToldOnce(t *testing.T) {
 		t.Errorf("%v are gone of whom a record says nothing", gone)
 	}
 	s.UnmakeAll()
-	if all, gone := s.Changed(), s.Forget(); !slices.Equal(all, []threads.Made{{Thread: 2}}) || !slices.Equal(gone, []uint32{2}) {
+	if all, gone := s.Changed(), s.Forget(); !slices.Equal(all, []threads.Objects{{Thread: 2}}) || !slices.Equal(gone, []uint32{2}) {
 		t.Errorf("%v, %v are gone", all, gone)
 	}
 }
 
 func TestWhoIsNotRememberedIsNotCounted(t *testing.T) {
 	s := &threads.Set{}
-	s.Make(threads.Made{Thread: 1, Streams: 1})
-	s.Restore(threads.Made{Thread: 1, Streams: 1})
+	s.Make(threads.Objects{Thread: 1, Streams: 1})
+	s.Restore(threads.Objects{Thread: 1, Streams: 1})
 	s.MakeBytes(1)
 	if n, bytes := s.Count(1); n != 0 || bytes || s.Has(1) || s.Len() != 0 || s.HasMemoryOnly() || s.Changed() != nil {
 		t.Errorf("%d, %v", n, bytes)

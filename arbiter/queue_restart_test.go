@@ -186,7 +186,7 @@ func (d *drive) again(t *refTicket, place arbiter.Place) {
 		info, err := d.arb.OpenJob(d.world.now, req)
 		t.job.id, got = info.ID, answer{ticket: info.Waiting, refused: reasonOf(err)}
 	} else {
-		what := map[byte]arbiter.What{'a': arbiter.WantsBytes, 's': arbiter.WantsStreams, 'c': arbiter.WantsContexts}[t.kind]
+		what := map[byte]arbiter.RequestKind{'a': arbiter.WantsBytes, 's': arbiter.WantsStreams, 'c': arbiter.WantsContexts}[t.kind]
 		o := d.arb.Ask(d.world.now, arbiter.Request{Lease: t.lease.lease, What: what, Bytes: t.n, Managed: t.managed, Count: t.count, Thread: t.thread, Place: place})
 		got = answer{o.Granted, o.Waiting, o.Reason}
 	}

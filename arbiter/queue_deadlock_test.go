@@ -49,7 +49,7 @@ func (r *reference) holdsAny(j *refJob) bool {
 
 // turnOnly: nothing refuses a ticket but that others come first.
 func (r *reference) turnOnly(t *refTicket) bool {
-	_, _, ok := r.judge(t, make(lines, len(r.devices)))
+	_, _, ok := r.evaluate(t, make(lines, len(r.devices)))
 	return ok
 }
 
@@ -60,7 +60,7 @@ func (r *reference) current(t *refTicket) lines {
 		if u == t {
 			break
 		}
-		needs, _, _ := r.judge(u, behind)
+		needs, _, _ := r.evaluate(u, behind)
 		r.barAll(u, needs, behind)
 	}
 	return behind
@@ -165,7 +165,7 @@ func (r *reference) admitAll(inTurn bool) {
 		behind := make(lines, len(r.devices))
 		for _, t := range slices.Clone(r.order()) {
 			r.changed()
-			needs, _, ok := r.judge(t, behind)
+			needs, _, ok := r.evaluate(t, behind)
 			switch {
 			case ok || r.never(t) != arbiter.ReasonNone:
 				r.drop(t)
@@ -178,19 +178,19 @@ func (r *reference) admitAll(inTurn bool) {
 	}
 }
 
-// untangle breaks a deadlock. It serves a ticket that waits only behind others that wait for its job, or refuses the youngest ticket whose
+// breakDeadlock breaks a deadlock. It serves a ticket that waits only behind others that wait for its job, or refuses the youngest ticket whose
 // process would let another one run. If only is set, it acts only on that ticket.
-func (r *reference) untangle(strict bool, only *refTicket) (fate, bool) {
+func (r *reference) breakDeadlock(strict bool, only *refTicket) (outcome, bool) {
 	counts := func(j *refJob) bool { return r.counts(j, strict) }
 	if !slices.ContainsFunc(r.tickets, func(t *refTicket) bool { return counts(t.job) }) {
-		return fate{}, false
+		return outcome{}, false
 	}
 	turns := r.copy(counts)
 	turns.admitAll(true)
 	for _, t := range turns.tickets {
 		if o := t.of; !t.job.gaveBack && r.turnOnly(o) {
 			if only != nil && only != o {
-				return fate{}, false
+				return outcome{}, false
 			}
 			i := slices.IndexFunc(r.spots(o), func(d *refDevice) bool { n := r.look(o, d, bars{}); return !n.any() })
 			return r.serve(o, r.spots(o)[i]), true
@@ -198,10 +198,10 @@ func (r *reference) untangle(strict bool, only *refTicket) (fate, bool) {
 	}
 	t := r.victim(counts, strict)
 	if t == nil || only != nil && only != t {
-		return fate{}, false
+		return outcome{}, false
 	}
 	r.drop(t)
-	return fate{ticket: t, reason: arbiter.ReasonDeadlock}, true
+	return outcome{ticket: t, reason: arbiter.ReasonDeadlock}, true
 }
 
 // victim is the ticket that is refused; nil: there is no deadlock.

@@ -136,7 +136,7 @@ func (m *queueView) ticketState(t *ticket) figures.TicketState {
 		state.Command = cmp.Or(t.job.request.Command, p.Command)
 	}
 	if !t.any {
-		state.Device = t.obstacle().device.Index
+		state.Device = t.narrowestLimit().device.Index
 	}
 	return state
 }

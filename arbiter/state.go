@@ -56,7 +56,7 @@ type Arbiter struct {
 
 	underPressure []*gauge // gauges where requests waited for bytes at the last MeasurePressure
 
-	overs    map[account]bool // budgets that hold more than their limit; true: EventOver was recorded
+	exceeded map[account]bool // budgets that hold more than their limit; true: EventOver was recorded
 	draining []*session       // ended sessions whose memory the device has not freed yet
 	waits    waitCounts
 	refusals reasonCounts
@@ -84,7 +84,7 @@ func New(policy rules.Policy) *Arbiter {
 		sessions: make(map[SessionID]*session),
 		leases:   make(map[LeaseID]*lease),
 		tickets:  make(map[TicketID]*ticket),
-		overs:    make(map[account]bool), threadsOf: make(map[uint32]int),
+		exceeded: make(map[account]bool), threadsOf: make(map[uint32]int),
 		ticketsOf: make(map[uint32]int), ticketsOfPID: make(map[int]int),
 	}
 	a.ledger.Freed = a.changed
@@ -299,7 +299,7 @@ type blocker struct {
 type ticket struct {
 	id          TicketID
 	place       Place
-	kind        What
+	kind        RequestKind
 	job         *job
 	session     *session // nil: the request of a job
 	lease       *lease   // nil: the request of a job or a session
