@@ -14,8 +14,8 @@ SIM_CFLAGS := -std=c11 -D_GNU_SOURCE -O2 -g -Wall -Wextra -Wconversion -Wshadow 
 	-I$(SIM_SRC)/shared -I$(SIM_SRC)/driver -I$(SIM_SRC)/nvml
 SIM_LDFLAGS := -shared -pthread -Wl,-z,relro -Wl,-z,now -Wl,--no-undefined
 
-# As the real ones: the driver's calls of its own functions are its own, NVML's go through the global
-# scope.
+# As in the real libraries, the driver calls its own functions directly, and NVML calls its own
+# through the global scope.
 SIM_SYMBOLIC = $(if $(findstring libcuda,$@),-Wl$(comma)-Bsymbolic)
 comma := ,
 
@@ -40,8 +40,8 @@ $(SIM_OBJ)/%.o: $(SIM_SRC)/%.c $(SIM_SRC)/build.mk
 $(SIM_OBJ)/gen/%.o: $(SIM_OBJ)/gen/%.c $(SIM_SRC)/build.mk
 	$(call line,CC,$<)$(CC) $(SIM_CFLAGS) -MMD -MP -c -o $@ $<
 
-# What is exported although nobody wrote it: a list says what the real library has, the objects say
-# what is here.
+# Generated exports: all functions of the real library (from a list) that are not written here (from
+# the objects).
 $(SIM_OBJ)/gen/driver.names: $(SIM_DRIVER)
 $(SIM_OBJ)/gen/nvml.names: $(SIM_NVML)
 $(SIM_OBJ)/gen/stub.names: $(SIM_STUB)

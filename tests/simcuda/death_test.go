@@ -21,7 +21,7 @@ func TestMemoryReturnsOnDeath(t *testing.T) {
 	m.wantTotal(0)
 }
 
-// A zombie holds nothing, though its pid and start time are still there.
+// A zombie holds no memory, although its PID and start time still exist.
 func TestMemoryReturnsBeforeTheParentWaits(t *testing.T) {
 	m := newMachine(t)
 	h := m.hold("1000")
@@ -94,7 +94,7 @@ func TestLateRelease(t *testing.T) {
 	}
 }
 
-// Who looks from outside sees a contained process by the pid that it has outside.
+// The oracle outside a PID namespace prints a process by its PID outside.
 func TestOtherPidNamespace(t *testing.T) {
 	m := newMachine(t)
 	attr := &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
@@ -112,7 +112,7 @@ func TestOtherPidNamespace(t *testing.T) {
 	m.wantTotal(0)
 }
 
-// Many that start at once make one machine between them.
+// Many processes that start at the same time create one machine together.
 func TestManyOpenAtOnce(t *testing.T) {
 	m := newMachine(t)
 	const n = 50
@@ -130,8 +130,8 @@ func TestManyOpenAtOnce(t *testing.T) {
 	m.wantTotal(0)
 }
 
-// A process may be killed at any instruction: nobody hangs, no sum is wrong (the
-// oracle compares them with the records), and nothing is left.
+// A process may be killed at any instruction: no other process hangs, all sums are right (the
+// oracle compares them with the records), and no memory stays taken.
 func TestKilledUnderLoad(t *testing.T) {
 	m := newMachine(t, "SIMCUDA_DEVICES=8G")
 	const workers, kills = 6, 20
@@ -145,7 +145,7 @@ func TestKilledUnderLoad(t *testing.T) {
 					done <- err
 					return
 				}
-				// Any moment is as good as any other.
+				// A random moment: none is special.
 				time.Sleep(time.Duration(rand.IntN(60)) * time.Millisecond)
 				cmd.Process.Kill()
 				cmd.Wait()
@@ -161,7 +161,7 @@ func TestKilledUnderLoad(t *testing.T) {
 				t.Error(err)
 			}
 		default:
-			m.total() // fails when the sums differ
+			m.total() // fails if the sums differ from the records
 		}
 	}
 	m.wantTotal(0)

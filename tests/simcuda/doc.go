@@ -1,5 +1,4 @@
-// Package simcuda tests the simulated driver: that it is as strict as a real one,
-// that memory goes and comes as it does on a real device, and that the oracle is
-// right whatever happens to the programs. It is built by build.mk; README.md says
-// how to use it.
+// Package simcuda tests the simulated driver. It must be as strict as a real driver, its memory
+// must be taken and freed as on a real device, and the oracle must be right whatever happens to the
+// programs. build.mk builds the driver; README.md says how to use it.
 package simcuda

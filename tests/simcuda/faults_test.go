@@ -25,7 +25,7 @@ func TestFaults(t *testing.T) {
 			t.Errorf("call %d says %s, not %s", i+1, got, want)
 		}
 	}
-	other := m.hold("1") // its own first call
+	other := m.hold("1") // the first call of this process
 	if got := other.ask("alloc 1"); got != "46" {
 		t.Errorf("the other's second call says %s, not 46", got)
 	}
@@ -93,7 +93,7 @@ func TestDevices(t *testing.T) {
 	}
 }
 
-// A handle is used again at once, or never, as the machine is set up.
+// Depending on the machine's configuration a handle is used again at once, or never.
 func TestHandlesAgain(t *testing.T) {
 	t.Parallel()
 	program := filepath.Join(filepath.Dir(built(t, "libcuda.so.1")), "..", "programs", "cudaprog-dlsym")

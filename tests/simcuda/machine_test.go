@@ -15,10 +15,10 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// patience bounds how long anything may take; no result depends on it.
+// patience limits every wait; no result depends on it.
 var patience = bounded.Patience
 
-// machine is a folder with a simulated machine in it.
+// machine is a simulated machine in a folder.
 type machine struct {
 	t   testing.TB
 	env []string
@@ -57,7 +57,7 @@ func (m *machine) command(name string, args ...string) *exec.Cmd {
 	return cmd
 }
 
-// sim asks the oracle.
+// sim runs the oracle and returns its output.
 func (m *machine) sim(args ...string) string {
 	m.t.Helper()
 	out, err := m.command(built(m.t, "simcuda"), args...).Output()
@@ -83,7 +83,7 @@ func (m *machine) wantTotal(want int) {
 	}
 }
 
-// awaitTotal asks the oracle until it says so.
+// awaitTotal waits until the oracle reports this total.
 func (m *machine) awaitTotal(want int) {
 	m.t.Helper()
 	for end := time.Now().Add(patience); m.total() != want; {

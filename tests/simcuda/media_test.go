@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Unmodified programs: frames that went through the device are the frames that did not.
+// Unmodified programs work: frames that were copied to the device and back are unchanged.
 func TestFfmpeg(t *testing.T) {
 	frames := func(m *machine, filter string) string {
 		out, err := m.command("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i",

@@ -8,7 +8,7 @@ import (
 	"github.com/NVIDIA/go-nvml/pkg/nvml"
 )
 
-// seen is what go-nvml says about a device.
+// seen lists the facts that go-nvml reports for a device.
 type seen struct {
 	Code              nvml.Return
 	UUID, Name, Bus   string
@@ -17,8 +17,8 @@ type seen struct {
 	Processes         map[uint32]uint64
 }
 
-// The library path is read when a process starts: what looks through NVML is a
-// process of its own.
+// The library path is read when a process starts, so the code that uses NVML runs in a process of
+// its own.
 func TestMain(m *testing.M) {
 	if os.Getenv("TEST_SIMCUDA_LOOK") == "" {
 		os.Exit(m.Run())

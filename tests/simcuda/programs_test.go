@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// Pools are made of chunks of either size, and remapped or not.
+// Pools of chunks work with each granule, with and without remapping.
 func TestPoolsOfChunks(t *testing.T) {
 	for _, granule := range []string{"2097152", "33554432"} {
 		for _, remap := range []string{"0", "1"} {
@@ -18,7 +18,7 @@ func TestPoolsOfChunks(t *testing.T) {
 	}
 }
 
-// What needs one process alone is checked by a program in C.
+// Checks that need only one process are programs in C.
 func TestPrograms(t *testing.T) {
 	rows, err := filepath.Abs("data/resolve-555.tsv")
 	if err != nil {

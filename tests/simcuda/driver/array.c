@@ -11,7 +11,7 @@ enum {
     FLAG_LAYERED = 1,
     FLAG_CUBEMAP = 4,
     FLAG_SPARSE = 0x40,
-    FLAG_DEFERRED = 0x80, // memory comes later, as with sparse ones: sparse.c
+    FLAG_DEFERRED = 0x80, // mapped later, like sparse arrays: sparse.c
     FLAGS_KNOWN = 0xff,
 };
 
@@ -32,7 +32,7 @@ struct array {
     CUcontext ctx;
     CUDA_ARRAY3D_DESCRIPTOR desc;
     struct texels texels; // base 0: deferred
-    bool level;           // of a mipmapped array, which owns the memory
+    bool level;           // a level of a mipmapped array, which owns the memory
 };
 
 struct mipmap {
@@ -41,7 +41,7 @@ struct mipmap {
     CUDA_ARRAY3D_DESCRIPTOR desc;
     CUdeviceptr base;
     unsigned levels;
-    CUarray level[32]; // made when asked for
+    CUarray level[32]; // made when the program gets it
 };
 
 static unsigned format_bytes(int format) {
@@ -68,9 +68,10 @@ static CUresult check(const CUDA_ARRAY3D_DESCRIPTOR *d) {
         return CUDA_ERROR_INVALID_VALUE;
     if ((d->Flags & FLAG_CUBEMAP) && (d->Width != d->Height || d->Depth % 6 || !d->Depth))
         return CUDA_ERROR_INVALID_VALUE;
-    if (d->Width > SIZE_MAX / 16) // a row that no number holds
+    if (d->Width > SIZE_MAX / 16) // the size of a row overflows
         return CUDA_ERROR_OUT_OF_MEMORY;
-    // Of two or three dimensions, one of both; and here, no cubes.
+    // Checks sparse and deferred arrays: two or three dimensions, one of both flags, and in this
+    // simulator no cubes.
     if ((d->Flags & FLAG_SPARSE) && (!d->Height || (d->Flags & FLAG_DEFERRED)))
         return CUDA_ERROR_INVALID_VALUE;
     return (d->Flags & FLAG_SPARSE) && (d->Flags & FLAG_CUBEMAP) ? CUDA_ERROR_NOT_SUPPORTED
@@ -90,7 +91,7 @@ static bool size_of(const struct texels *t, uint64_t *size) {
            !__builtin_mul_overflow(*size, t->slices, size);
 }
 
-// Takes the memory, in a block that no pointer of the program leads to.
+// Allocates the memory, in a block to which no pointer of the program leads.
 static CUresult back(struct context *ctx, uint64_t size, unsigned flags, CUdeviceptr *base) {
     *base = 0;
     return flags & (FLAG_DEFERRED | FLAG_SPARSE) ? CUDA_SUCCESS
@@ -158,7 +159,7 @@ EXPORT CUresult cuArray3DCreate_v2(CUarray *out, const CUDA_ARRAY3D_DESCRIPTOR *
     return create(ctx, out, d);
 }
 
-// An array whose context is gone is gone with it.
+// Returns an array that exists. An array ends with its context.
 static struct array *array_locked(CUarray handle) {
     struct array *a = handle_get(HANDLE_ARRAY, handle);
     return a && ctx_by_handle(a->ctx) ? a : NULL;
@@ -205,7 +206,7 @@ static CUDA_ARRAY3D_DESCRIPTOR level_desc(const CUDA_ARRAY3D_DESCRIPTOR *d, unsi
     return l;
 }
 
-// Bytes of the levels before this one.
+// Adds the bytes of the levels before this level.
 static bool offset_of(const CUDA_ARRAY3D_DESCRIPTOR *d, unsigned level, uint64_t *sum) {
     *sum = 0;
     for (unsigned i = 0; i < level; i++) {

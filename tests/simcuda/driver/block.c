@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Device addresses. A large range of address space is reserved once and never backed until a copy
-// touches it. It is cut into spans, each for blocks of one size class, so that a block is found
-// from any address inside it by two array look-ups, and freed places are used again at once, as a
-// real driver does: a stale pointer will meet a block of somebody else.
+// Device addresses. A large range of address space is reserved once; its pages become real when a
+// copy touches them. The range is divided into spans, and each span has blocks of one size class.
+// So two array look-ups find a block from any address inside it. A freed slot is used again at
+// once, as in a real driver: a stale pointer may point to a new block.
 
 #include "driver.h"
 
@@ -31,7 +31,8 @@ static struct {
     uint64_t next_id;
 } va;
 
-// Four classes for each doubling: at most a quarter of the address space is wasted.
+// Returns the size class, and the bytes of its slots. There are four classes for each doubling, so
+// at most a quarter of the address space is wasted.
 static unsigned class_of(uint64_t size, uint64_t *slot) {
     uint64_t unit = 1ull << MIN_SHIFT;
     if (size <= 4 * unit) {
@@ -46,7 +47,8 @@ static unsigned class_of(uint64_t size, uint64_t *slot) {
     return 4 * (top - MIN_SHIFT - 1) + (unsigned)(quarter - 4);
 }
 
-// Little where there is little: under valgrind, or with a limit on the address space.
+// Reserves the address space: less if little is available, under valgrind or with a limit on the
+// address space.
 bool block_reserve(void) {
     if (va.base)
         return true;
@@ -119,7 +121,7 @@ struct block *block_new(uint64_t size) {
     return b;
 }
 
-// Distances begin at 512, so that none is 0.
+// Converts an address to 32 bits. Distances begin at 512, so that none is 0.
 bool block_short(CUdeviceptr p, unsigned *out) {
     uint64_t distance = p - va.base + (1u << MIN_SHIFT);
     *out = (unsigned)distance;
@@ -156,8 +158,8 @@ struct block *block_exact(CUdeviceptr p) {
 
 void block_drop(struct block *b) {
     uint64_t slot;
-    // Only what was touched has pages to give back; managed and host memory the program may have
-    // touched itself. Pages shared with neighbours stay.
+    // Gives pages back to the kernel if the block was touched. The program may have touched managed
+    // and host memory itself. Pages that other blocks share stay.
     if (b->touched || b->kind == BLOCK_MANAGED || b->kind == BLOCK_HOST) {
         CUdeviceptr first = (b->base + PAGE - 1) & ~(PAGE - 1);
         CUdeviceptr end = (b->base + b->span->slot) & ~(PAGE - 1);

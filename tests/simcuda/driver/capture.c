@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Stream capture: while it is on, what is put into a stream becomes a graph instead of being done.
-// Streams that wait for an event of a capture join it. Calls that no capture allows end it.
+// Stream capture: during a capture, operations of a stream become a graph, and are not executed. A
+// stream that waits for an event of a captured stream joins the capture. A call that is forbidden
+// in captures invalidates it.
 
 #include "driver.h"
 
@@ -24,17 +25,17 @@ enum capture_mode { MODE_GLOBAL, MODE_THREAD_LOCAL, MODE_RELAXED };
 struct capture {
     uint64_t id;
     struct graph *graph;
-    bool given; // the graph is the program's, which has it also if the capture fails
+    bool given; // the program owns the graph, and keeps it if the capture fails
     struct stream *origin;
     enum capture_mode mode;
     uintptr_t thread;
     bool invalid;
-    unsigned members; // streams that are in it
+    unsigned members; // number of streams in the capture
     struct capture *next;
 };
 
 static struct capture *captures;       // under drv.lock
-static _Atomic uint32_t capture_count; // how many; so that without one nothing costs a lock
+static _Atomic uint32_t capture_count; // number of captures; if it is 0, no lock is needed
 static _Thread_local int thread_mode;  // cuThreadExchangeStreamCaptureMode
 static _Thread_local char thread_mark;
 
@@ -66,7 +67,8 @@ static void leave(struct stream *s, struct capture *c) {
     queue_unref(s);
 }
 
-// A stream that is destroyed spoils its capture; without its origin nobody can end it.
+// Invalidates the capture of a stream that is destroyed. If it is the origin stream, the capture
+// cannot be ended any more.
 void capture_abandon(struct stream *s) {
     struct capture *c = atomic_load(&s->capture);
     if (!c)
@@ -102,8 +104,8 @@ CUresult capture_refuse(struct stream *s) {
     return rc;
 }
 
-// Calls that may synchronise are not allowed to a thread that captures, nor to any thread while one
-// captures in global mode, unless it says that it knows what it does.
+// Refuses calls that may synchronise: in a thread that captures, and in all threads while one
+// thread captures in global mode. A thread in relaxed mode is not refused.
 CUresult capture_unsafe(void) {
     if (none() || thread_mode == MODE_RELAXED)
         return CUDA_SUCCESS;
@@ -201,7 +203,7 @@ CUresult capture_join(struct stream *s, const struct capture_point *from) {
     return CUDA_SUCCESS;
 }
 
-// Into a graph that is there, or into a new one.
+// Begins a capture into an existing graph, or into a new one.
 static CUresult begin_in(struct context *ctx, CUstream handle, int mode, uintptr_t into) {
     struct stream *s;
     if (mode < MODE_GLOBAL || mode > MODE_RELAXED)
@@ -242,7 +244,8 @@ static CUresult begin(struct context *ctx, CUstream handle, int mode) {
     return begin_in(ctx, handle, mode, 0);
 }
 
-// What the first captured nodes depend on was added before them, as all of a graph is.
+// Begins a capture into a graph. The dependencies of the first node are not kept, because all nodes
+// run in the order of addition.
 static CUresult begin_to(struct context *ctx, CUstream handle, uintptr_t graph,
                          const uintptr_t *deps, const void *edges, size_t count, int mode) {
     if (!graph || (count && !deps))
@@ -293,7 +296,7 @@ static CUresult end_locked(struct stream *s, struct graph **graph) {
         drop_graph(c);
     else
         *graph = c->graph;
-    free(c); // every stream of it is of this context, and has left
+    free(c); // all its streams are in this context, and have left it
     return rc;
 }
 
@@ -315,7 +318,8 @@ static CUresult end(struct context *ctx, CUstream handle, uintptr_t *out) {
 
 BOTH(cuStreamEndCapture, _ptsz, (CUstream hStream, uintptr_t *graph), end(ctx, s, graph))
 
-// The three forms of the question differ in what they ask besides the status.
+// Answers the three forms of cuStreamGetCaptureInfo, which differ in what they return besides the
+// status.
 static CUresult info(struct context *ctx, CUstream handle, int *status, unsigned long long *id,
                      uintptr_t *graph) {
     struct stream *s;
@@ -331,13 +335,13 @@ static CUresult info(struct context *ctx, CUstream handle, int *status, unsigned
         *id = c->id;
     if (c && graph)
         *graph = graph_handle(c->graph);
-    rc = implicit(s, false); // a question spoils nothing
+    rc = implicit(s, false); // a query does not invalidate the capture
     pthread_mutex_unlock(&drv.lock);
     queue_unref(s);
     return rc;
 }
 
-// Which nodes the next one would depend on is not kept: who asks is told so.
+// The nodes that the next node would depend on are not kept: the call returns 801.
 static CUresult info_deps(struct context *ctx, CUstream handle, int *status, unsigned long long *id,
                           uintptr_t *graph, const void *deps, const void *count) {
     CUresult rc = info(ctx, handle, status, id, graph);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pools made of chunks (SIMCUDA_POOL_GRANULE). A chunk is a multiple of the granule, made for the
-// first block that lies in it; what that leaves, and what is freed, are pieces, of which a block
-// takes one that is large enough. Pieces of two chunks make no larger one, so a pool may take more
-// of its device though it keeps enough bytes. A chunk goes back when no block is in it.
+// Pools made of chunks (SIMCUDA_POOL_GRANULE). A chunk is a multiple of the granule, and is made
+// for its first block. The rest of the chunk, and freed blocks, are pieces. A new block takes a
+// piece that is large enough. Pieces of two chunks cannot be joined, so a pool may take more device
+// memory although it keeps enough bytes. A chunk without blocks can be given back.
 //
-// NVIDIA's programming guide says that the driver may remap memory that a pool keeps, so that this
-// need not be: with SIMCUDA_POOL_REMAP whole granules of chunks without a block become part of
-// another chunk, as driver 580 does on an H200.
+// NVIDIA's programming guide says that the driver may remap memory of a pool. With
+// SIMCUDA_POOL_REMAP, whole granules of chunks without a block become part of another chunk, as
+// driver 580 does on an H200.
 
 #include "pool.h"
 
@@ -15,7 +15,7 @@
 
 struct piece {
     uint64_t at, size;
-    struct piece *next; // they are in order, and none touches the next
+    struct piece *next; // pieces are in order of address, and do not touch each other
 };
 
 struct chunk {
@@ -33,7 +33,7 @@ uint64_t chunk_round(uint64_t size) {
     return (size + granule - 1) / granule * granule;
 }
 
-// Takes the beginning of a piece.
+// Cuts the first bytes off a piece.
 static void cut(struct piece **at, uint64_t size) {
     struct piece *piece = *at;
     piece->at += size;
@@ -44,13 +44,13 @@ static void cut(struct piece **at, uint64_t size) {
     free(piece);
 }
 
-bool chunk_take(struct pool *p, uint64_t size, struct spot *out) {
+bool chunk_take(struct pool *p, uint64_t size, struct chunk_place *out) {
     struct piece **best = NULL;
     for (struct chunk *c = p->chunks; c; c = c->next)
         for (struct piece **at = &c->pieces; *at; at = &(*at)->next)
             if ((*at)->size >= size && (!best || (*at)->size < (*best)->size)) {
                 best = at;
-                *out = (struct spot){c, (*at)->at};
+                *out = (struct chunk_place){c, (*at)->at};
             }
     if (best)
         cut(best, size);
@@ -71,7 +71,7 @@ bool chunk_add(struct pool *p, uint64_t size) {
     return true;
 }
 
-void chunk_give(struct spot where, uint64_t size) {
+void chunk_give(struct chunk_place where, uint64_t size) {
     struct piece **at = &where.chunk->pieces;
     while (*at && (*at)->at < where.at)
         at = &(*at)->next;

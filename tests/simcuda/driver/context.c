@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contexts: a stack per thread, primary contexts counted per device. A context costs device memory;
-// destroying one frees everything that lived in it.
+// Contexts: each thread has a stack of contexts, and primary contexts count their retains. A
+// context costs device memory. Destroying a context frees everything that lived in it.
 
 #include "driver.h"
 
@@ -9,7 +9,7 @@
 
 enum { STACK_MAX = 128 };
 
-// Handles, not pointers: a context may be destroyed by another thread while it is on this stack.
+// The stack has handles, because another thread may destroy a context that is on it.
 static _Thread_local struct {
     CUcontext ctx[STACK_MAX];
     int depth;
@@ -50,8 +50,8 @@ static struct sim_delta cost(void) {
     return (struct sim_delta){.extra = (int64_t)drv.sim->config.context_bytes, .contexts = 1};
 }
 
-// Makes a context without making it current, under a new handle or one that it had before. drv.lock
-// is held.
+// Makes a context, which does not become current, under a new handle or under the handle `again`.
+// drv.lock is held.
 static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version, CUcontext again,
                               struct context **out) {
     int phys = drv.phys[dev];
@@ -78,8 +78,8 @@ static CUresult create_locked(CUdevice dev, unsigned flags, unsigned version, CU
     return CUDA_SUCCESS;
 }
 
-// Waits for the context's work, then takes it out of the world. The struct itself stays: a thread
-// that looked it up a moment ago may still read it, as it may with a real driver's.
+// Waits for the context's work, then removes the context. The struct stays, because a thread that
+// has just looked it up may still read it, as in a real driver.
 static void destroy(struct context *c) {
     queue_sync_context(c);
     pthread_mutex_lock(&drv.lock);
@@ -89,7 +89,7 @@ static void destroy(struct context *c) {
     queue_detach_context(c);
     uint64_t grown = c->local + limits_cost(c);
     handle_end(HANDLE_CONTEXT, c->handle);
-    if (!c->primary) // which has this one again
+    if (!c->primary) // a primary context keeps its handle
         handle_recycle(c->handle);
     pthread_mutex_unlock(&drv.lock);
     struct sim_delta all = cost();
@@ -144,7 +144,7 @@ EXPORT CUresult cuCtxCreate_v4(CUcontext *out, const void *params, unsigned flag
     return create(out, flags, dev, 3020);
 }
 
-// A context of a graphics API is one like any other: what it would share with that API is not here.
+// A context for a graphics API is like other contexts: sharing with that API is not simulated.
 EXPORT CUresult cuGLCtxCreate(CUcontext *out, unsigned flags, CUdevice dev) {
     ENTER();
     return create(out, flags, dev, 3010);
@@ -157,7 +157,7 @@ EXPORT CUresult cuGLCtxCreate_v2(CUcontext *out, unsigned flags, CUdevice dev) {
 
 typedef int vdp_get_proc_address(uint32_t device, uint32_t function, void **pointer);
 
-// The VDPAU device is its library's to know.
+// Only the VDPAU library can check its device.
 static CUresult create_vdpau(CUcontext *out, unsigned flags, CUdevice dev, uint32_t vdpau,
                              vdp_get_proc_address *look_up, unsigned version) {
     enum { GET_API_VERSION = 2 };
@@ -304,7 +304,7 @@ static CUresult primary_locked(CUdevice dev) {
     return rc;
 }
 
-CUresult primary_keep(CUdevice dev, struct context **out) {
+CUresult primary_retain(CUdevice dev, struct context **out) {
     pthread_mutex_lock(&drv.lock);
     CUresult rc = primary_locked(dev);
     if (!rc) {
@@ -335,13 +335,13 @@ EXPORT CUresult cuDevicePrimaryCtxRetain(CUcontext *out, CUdevice dev) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;
     struct context *ctx;
-    CUresult rc = primary_keep(dev, &ctx);
+    CUresult rc = primary_retain(dev, &ctx);
     if (!rc)
         *out = ctx->handle;
     return rc;
 }
 
-// A reset ends the context's life but is no release: who retained it still has to give it up.
+// Releases or resets a primary context. After a reset the program must still release its retains.
 static CUresult primary_end(CUdevice dev, bool reset) {
     if (!dev_valid(dev))
         return CUDA_ERROR_INVALID_DEVICE;

@@ -8,7 +8,7 @@
 
 enum side { SIDE_HOST, SIDE_DEVICE, SIDE_ANY };
 
-// A box of bytes on one side of a copy.
+// Source or destination of a copy: a box of bytes.
 struct box {
     CUdeviceptr at;
     uint64_t pitch, slice;
@@ -25,7 +25,8 @@ struct fill {
     unsigned value, element;
 };
 
-// Whether a range may be used on this side, and whether the device can reach it without the caller.
+// Checks that a range may be used as this side of a copy, and reports whether the device can reach
+// it without the calling thread.
 static CUresult check_range(CUdeviceptr p, uint64_t size, enum side side, bool write,
                             bool *pinned) {
     if (!p)
@@ -64,7 +65,8 @@ static uint64_t extent(const struct copy *c, const struct box *b) {
     return (c->depth - 1) * b->slice + (c->height - 1) * b->pitch + c->width;
 }
 
-// The driver returns from an asynchronous copy with pageable memory only when it is done with it.
+// Queues a copy. As in a real driver, an asynchronous copy with pageable memory returns when the
+// memory is no longer needed.
 static CUresult do_copy(struct context *ctx, struct copy c, enum side dst, enum side src,
                         CUstream s, bool wait) {
     bool dst_pinned, src_pinned;
@@ -110,7 +112,7 @@ BOTH(cuMemcpyPeerAsync, _ptsz,
      (CUdeviceptr dst, CUcontext to, CUdeviceptr src, CUcontext from, size_t n, CUstream hStream),
      ((void)to, (void)from, linear(ctx, dst, src, n, SIDE_DEVICE, SIDE_DEVICE, s, false)))
 
-// One side of a structured copy: where its first byte is.
+// One side of a structured copy: the position of its first byte.
 struct corner {
     unsigned type;
     const void *host;
@@ -216,7 +218,7 @@ BOTH(cuMemcpy2DAsync_v2, _ptsz, (const CUDA_MEMCPY2D *p, CUstream hStream),
 BOTH(cuMemcpy3DAsync_v2, _ptsz, (const CUDA_MEMCPY3D *p, CUstream hStream),
      copy_3d(ctx, p, s, false))
 
-// Between a one-dimensional array and something linear: offsets are bytes.
+// Copies between a one-dimensional array and linear memory; offsets are in bytes.
 static CUresult with_array(struct context *ctx, CUarray array, size_t offset, CUdeviceptr p,
                            enum side side, size_t n, bool to_array, CUstream s, bool wait) {
     struct texels t;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Questions about the current context, and its small settings.
+// Queries and small settings of the current context.
 
 #include "driver.h"
 
@@ -49,7 +49,8 @@ uint64_t limits_cost(const struct context *ctx) {
     return sum;
 }
 
-// The heap and the buffer for printf are taken at once, beyond what every context has of them.
+// Changes the size of the heap or the printf buffer. Bytes beyond a context's initial size are
+// taken at once.
 static CUresult resize(struct context *ctx, int limit, size_t value) {
     static const uint64_t free_of_charge[] = {0, 1u << 20, 8u << 20};
     uint64_t least = free_of_charge[limit], was = ctx->limit_cost[limit];
@@ -92,7 +93,7 @@ EXPORT CUresult cuCtxSynchronize(void) {
     return dev_lost(ctx->phys);
 }
 
-// Since 13.0: of any context.
+// Synchronises any context; since 13.0.
 EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
     ENTER();
     CUresult unsafe = capture_unsafe();
@@ -108,7 +109,7 @@ EXPORT CUresult cuCtxSynchronize_v2(CUcontext handle) {
     return dev_lost(ctx->phys);
 }
 
-// They switch a profiler that is attached; none ever is.
+// Does nothing, because no profiler is attached.
 EXPORT CUresult cuProfilerStart(void) {
     ENTER_CTX(ctx);
     (void)ctx;

@@ -12,7 +12,7 @@
 typedef int CUresult;
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;
-typedef uintptr_t CUcontext; // handles are opaque: none is ever dereferenced
+typedef uintptr_t CUcontext; // handles are opaque, and never dereferenced
 typedef uintptr_t CUgreenCtx;
 typedef uintptr_t CUstream;
 typedef uintptr_t CUevent;

@@ -36,7 +36,8 @@ static int numbered(const struct sim_state *s, int list[SIM_MAX_DEVICES]) {
     return n;
 }
 
-// An index, or the beginning of a UUID that fits one device alone. -1: neither.
+// Finds a device by its index, or by the first characters of a UUID that match only one device. −1:
+// neither.
 static int find_device(const struct sim_state *s, const char *word) {
     if (isdigit((unsigned char)word[0])) {
         int list[SIM_MAX_DEVICES], count = numbered(s, list);
@@ -57,7 +58,8 @@ static int find_device(const struct sim_state *s, const char *word) {
     return found;
 }
 
-// The list ends at the first word that names no device, or one named before.
+// Reads CUDA_VISIBLE_DEVICES. The list ends at the first word that is not a device, or is a device
+// that was named before.
 bool dev_select(struct driver *d) {
     const char *env = getenv("CUDA_VISIBLE_DEVICES");
     d->device_count = 0;
@@ -131,7 +133,7 @@ static CUresult get_uuid(CUuuid *uuid, CUdevice dev) {
 EXPORT CUresult cuDeviceGetUuid(CUuuid *uuid, CUdevice dev) {
     ENTER();
     CUresult rc = get_uuid(uuid, dev);
-    if (!rc && device(dev)->instance_of) // the first form gives the GPU's
+    if (!rc && device(dev)->instance_of) // the first version returns the UUID of the GPU
         memcpy(uuid->bytes, drv.sim->dev[device(dev)->instance_of - 1].uuid, sizeof uuid->bytes);
     return rc;
 }
@@ -184,8 +186,8 @@ EXPORT CUresult cuDeviceGetPCIBusId(char *id, int len, CUdevice dev) {
     return CUDA_SUCCESS;
 }
 
-// Attributes of an ordinary compute capability 8.6 card. One that is not listed is 0, which is what
-// the driver says of an ability that a device has not.
+// Attributes of a common card of compute capability 8.6. An attribute that is not listed is 0, the
+// driver's answer for an ability that the device lacks.
 static const int attributes[][2] = {
     {1, 1024},        // MAX_THREADS_PER_BLOCK
     {2, 1024},        // MAX_BLOCK_DIM_X
@@ -259,7 +261,7 @@ static int attribute_of(int attribute, CUdevice dev) {
 }
 
 EXPORT CUresult cuDeviceGetAttribute(int *value, int attribute, CUdevice dev) {
-    enum { ATTRIBUTE_MAX = 135 }; // of driver 555
+    enum { ATTRIBUTE_MAX = 135 }; // last attribute of driver 555
     ENTER();
     if (!value || attribute <= 0 || attribute > ATTRIBUTE_MAX)
         return CUDA_ERROR_INVALID_VALUE;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of the simulated driver share inside one process.
+// Shared by the files of the simulated driver, for one process.
 //
-// Lock order: drv.lock, then the queues' lock (queue.c), then the shared state's lock. Nobody waits
-// for a stream's work while holding drv.lock, because that work may need it.
+// Lock order: drv.lock, then the queues' lock (queue.c), then the shared state's lock. A thread
+// that holds drv.lock must not wait for a stream's work, because that work may need drv.lock.
 #ifndef SIMCUDA_DRIVER_H
 #define SIMCUDA_DRIVER_H
 
@@ -22,32 +22,33 @@ struct stream;
 
 struct context {
     CUcontext handle;
-    CUdevice dev; // as this program counts
-    int phys;     // as the machine counts
+    CUdevice dev; // number of the device in this program
+    int phys;     // number of the device in the machine
     unsigned flags;
-    unsigned version; // what cuCtxGetApiVersion answers
+    unsigned version; // result of cuCtxGetApiVersion
     bool primary;
-    unsigned uses; // of cuCtxAttach, and the first
+    unsigned uses; // uses: the first, and one for each cuCtxAttach
     uint64_t id;
     struct stream *legacy;
     struct stream *streams;   // all but the legacy one, guarded by the queues' lock
     _Atomic uint64_t pending; // operations that are queued or run on its streams
     size_t limits[8];
-    uint64_t limit_cost[8]; // of each, beyond what every context has
+    uint64_t limit_cost[8]; // bytes of each limit beyond the initial size
     uint64_t local;         // bytes of local memory, which only grow; guarded by lock
 };
 
 struct primary {
     struct context *ctx; // NULL: inactive
-    CUcontext handle;    // the same for every life of it
+    CUcontext handle;    // keeps its value when the context is made again
     unsigned refs;
-    bool runtime; // one of them is the runtime's
+    bool runtime; // the runtime has one of the retains
     unsigned flags;
 };
 
-// One per process image. All but the first two fields are guarded by lock after cuInit.
+// State of the driver in a process image. After cuInit all fields except the first two are guarded
+// by lock.
 struct driver {
-    volatile int *alive; // a page that a fork wipes: NULL before cuInit, then 1, and 0 in a child
+    volatile int *alive; // a page that fork() zeroes: NULL before cuInit, then 1, and 0 in a child
     _Atomic int ready;
     pthread_mutex_t lock;
     struct sim_state *sim;
@@ -60,7 +61,7 @@ struct driver {
 
 extern struct driver drv;
 
-// A point of a capture, as an event keeps it.
+// A position in a capture that an event has recorded.
 struct capture_point {
     uint64_t id; // 0: none
     struct stream *stream;
@@ -73,7 +74,7 @@ CUresult drv_enter(const char *function); // the same, then injected faults
 CUresult drv_unsupported(const char *function);
 extern _Thread_local int drv_in_callback;
 
-// Every exported function begins with one of these two.
+// Check the state of the driver. Every exported function begins with ENTER or ENTER_CTX.
 #define ENTER()                                                                                    \
     do {                                                                                           \
         CUresult enter_rc = drv_enter(__func__);                                                   \
@@ -96,12 +97,12 @@ CUresult fault_check(const char *function);
 static inline bool dev_valid(CUdevice d) {
     return d >= 0 && d < drv.device_count;
 }
-enum { LOCATION_DEVICE = 1, LOCATION_DOMAIN = 6 }; // of CUmemLocationType
+enum { LOCATION_DEVICE = 1, LOCATION_DOMAIN = 6 }; // values of CUmemLocationType
 static inline bool on_device(const CUmemLocation *l) {
     return l->type == LOCATION_DEVICE || l->type == LOCATION_DOMAIN;
 }
-// The device that such a place is, or is part of, or −1. A device here has one locality domain,
-// the first: the lowest byte of its id is the device, the next the domain.
+// Returns the device of a location, or of its locality domain; −1: none. A device has one locality
+// domain here, the first. The lowest byte of its id is the device, the next byte the domain.
 static inline CUdevice dev_at(const CUmemLocation *l) {
     return on_device(l) && dev_valid(l->id) ? l->id : -1;
 }
@@ -131,21 +132,21 @@ enum handle_type {
 uintptr_t handle_new(enum handle_type type, void *object);
 void handle_restore(enum handle_type type, uintptr_t handle, void *object);
 void *handle_get(enum handle_type type, uintptr_t handle);
-void handle_end(enum handle_type type, uintptr_t handle);  // no object has it any more
-void handle_recycle(uintptr_t handle);                     // and may be used again
-void handle_drop(enum handle_type type, uintptr_t handle); // both
+void handle_end(enum handle_type type, uintptr_t handle);  // no object has the handle any more
+void handle_recycle(uintptr_t handle);                     // the handle may be used again
+void handle_drop(enum handle_type type, uintptr_t handle); // handle_end and handle_recycle
 
 // context.c
 CUresult ctx_current(struct context **out);
 struct context *ctx_by_handle(CUcontext handle); // drv.lock held
 bool ctx_lives(const struct context *c);         // the same
-// The primary context, retained and released; made if need be, and ended.
-CUresult primary_keep(CUdevice dev, struct context **out);
+// Retain and release the primary context. It is made and ended if needed.
+CUresult primary_retain(CUdevice dev, struct context **out);
 CUresult primary_leave(CUdevice dev);
 CUresult primary_of_runtime(CUdevice dev, CUcontext *out);
 
 // table.c
-void storage_end(CUcontext context); // calls what was to be called when it ends
+void storage_end(CUcontext context); // calls the functions that were registered for its end
 
 // green.c
 void green_context_gone(const struct context *ctx); // drv.lock held
@@ -167,44 +168,45 @@ enum block_kind {
     BLOCK_FOREIGN,
     BLOCK_MODULE
 };
-struct spot { // in a pool that is made of chunks
+struct chunk_place { // position in a pool of chunks
     struct chunk *chunk;
     uint64_t at;
 };
 struct block {
     CUdeviceptr base;
-    uint64_t size; // 0: the place is free
+    uint64_t size; // 0: the slot is free
     uint64_t id;
     CUcontext ctx;
     struct pool *pool;
-    struct spot place;
+    struct chunk_place place;
     int phys;
     uint8_t kind;
     bool touched;               // its pages may be real
-    bool freeing;               // an asynchronous free is on its way
-    bool unborn;                // a graph's address, without memory until the graph is launched
-    bool closed_by_handle;      // foreign or a module's: no free ends it
-    uint64_t foreign_id;        // foreign, of a pool: as its owner calls it
-    struct graph_memory *graph; // the address is kept for it
+    bool freeing;               // an asynchronous free is pending
+    bool without_memory;        // address of a graph's memory node; it has memory when the graph is
+                                // launched
+    bool closed_by_handle;      // of another process or a module: cuMemFree refuses it
+    uint64_t foreign_id;        // block of another process's pool: its number there
+    struct graph_memory *graph; // the graph that keeps the address
     unsigned host_flags;
-    struct block *next; // in the free list of its class
-    struct block *late; // in its pool's list of frees that are on their way
-    uint64_t freed_on;  // the stream of such a free
-    uint32_t recalls;   // how often such a free was found to be none
-    uint32_t launches;  // of a graph that frees it itself, on their way
+    struct block *next;         // in the free list of its class
+    struct block *next_pending; // next in its pool's list of pending frees
+    uint64_t freed_on;          // stream of the pending free
+    uint32_t recalls;           // number of pending frees that were cancelled
+    uint32_t launches;          // unfinished launches of a graph that frees the block itself
     struct span *span;
 };
-bool block_reserve(void); // the address space of all blocks, once
+bool block_reserve(void); // reserves the address space of all blocks, once
 struct block *block_new(uint64_t size);
-void block_renew(struct block *b);        // another block from now on, at the same address
+void block_renew(struct block *b);        // makes a new block at the same address
 struct block *block_find(CUdeviceptr p);  // the live block around p
 struct block *block_exact(CUdeviceptr p); // the live block that begins at p
 void block_drop(struct block *b);
-// Addresses of 32 bits, as the first interface has them: the distance from the lowest one. False:
-// it is too far.
+// Converts an address to 32 bits, for the first versions: its distance from the lowest address.
+// False: too far.
 bool block_short(CUdeviceptr p, unsigned *out);
 CUdeviceptr block_long(unsigned p);
-bool block_address(CUdeviceptr p); // in the range that device addresses come from
+bool block_address(CUdeviceptr p); // reports whether it is in the range of device addresses
 void block_each(bool (*want)(struct block *, void *), void *arg, void (*act)(struct block *));
 
 // memory.c
@@ -221,7 +223,7 @@ bool foreign_owner_lives(uint64_t serial);
 struct block *foreign_block(struct context *ctx, uint64_t size, int phys); // drv.lock held
 
 // module.c
-struct fatbin_wrapper { // as the compiler writes it
+struct fatbin_wrapper { // layout that the compiler writes
     unsigned magic, version;
     const void *data, *more;
 };
@@ -229,7 +231,7 @@ CUresult module_load_wrapped(uintptr_t *out, const struct fatbin_wrapper *wrappe
 void module_block_gone(const struct block *b);          // drv.lock held
 void module_release_context(const struct context *ctx); // drv.lock held
 
-// launch.c: makes sure of local memory, of so many bytes for each thread.
+// launch.c: takes local memory, if the context does not have as many bytes for each thread yet.
 CUresult launch_local(struct context *ctx, uint64_t local);
 
 // ctxquery.c
@@ -237,7 +239,7 @@ uint64_t limits_cost(const struct context *ctx);
 
 // host.c
 bool host_registered(CUdeviceptr p, uint64_t size);
-void host_count(int64_t bytes);                       // more, or less, host memory is page-locked
+void host_count(int64_t bytes);                       // adds to the count of page-locked bytes
 void host_release_context(const struct context *ctx); // drv.lock held
 
 // graph.c, under drv.lock
@@ -249,17 +251,18 @@ uintptr_t graph_handle(const struct graph *g);
 CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size);
 CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdeviceptr *out);
 CUresult graph_add_free(struct graph *g, CUdeviceptr p);
-void graph_block_freed(struct block *b); // its memory is gone; the address may stay
+void graph_block_freed(struct block *b); // its memory was freed; the address may stay
 
 // capture.c
 struct capture;
 bool capture_is_on(struct stream *s);
-CUresult capture_refuse(struct stream *s); // a call that no capture allows: ends it
+CUresult
+capture_refuse(struct stream *s); // a call that is forbidden in captures: invalidates the capture
 CUresult capture_refuse_locked(struct stream *s);
 CUresult capture_unsafe(void);               // the same for calls without a stream
-CUresult capture_implicit(struct stream *s); // a use of the legacy stream
+CUresult capture_implicit(struct stream *s); // a call on the legacy stream
 CUresult capture_implicit_locked(struct stream *s);
-// Under drv.lock; a capture that is no longer valid refuses.
+// Returns the graph of a valid capture; under drv.lock.
 CUresult capture_graph(struct stream *s, struct graph **out);
 CUresult capture_mark(struct stream *s, struct capture_point *out);
 CUresult capture_join(struct stream *s, const struct capture_point *from);
@@ -267,22 +270,22 @@ void capture_abandon(struct stream *s);
 bool capture_lives(const struct capture_point *p);
 
 // array.c
-struct texels { // where an array's bytes lie
+struct texels { // position of an array's bytes
     CUdeviceptr base;
     uint64_t pitch, rows, slices;
-    unsigned element; // bytes of one with all its channels
+    unsigned element; // bytes of an element with all its channels
 };
 CUresult array_texels(CUarray array, struct texels *out);
 
-// What is to be known of an array that is made without memory; under drv.lock.
+// Properties of an array that is made without memory; under drv.lock.
 struct sparse {
     CUcontext ctx;
-    uint64_t size[3]; // of the first level; [2]: 1 for one of layers
+    uint64_t size[3]; // size of the first level; [2] is 1 for layered arrays
     unsigned layers, levels, element;
     bool layered, whole; // whole: mapped at once
-    uint64_t bytes;      // of all of it
+    uint64_t bytes;      // bytes of the whole array
 };
-// A mipmapped array over memory of somebody else's, of so many bytes; its bytes are not here.
+// Makes a mipmapped array of imported memory, whose bytes are not available here.
 CUresult array_foreign(struct context *ctx, uintptr_t *out, const CUDA_ARRAY3D_DESCRIPTOR *d,
                        unsigned levels, uint64_t room);
 CUresult array_sparse(uintptr_t handle, bool mipmap, struct sparse *out);
@@ -305,8 +308,9 @@ bool vmm_find(CUdeviceptr p, struct range *out);
 CUmemoryPool pool_handle(const struct pool *p);
 CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream s);
 bool pool_charge_graph(struct block *b);
-void pool_recall_locked(struct block *b);    // a free that is on its way is to do nothing
-void pool_take_back_locked(struct block *b); // its block is freed: now the pool's to keep or give
+void pool_recall_locked(struct block *b); // cancels the pending free of a block
+void pool_take_back_locked(
+    struct block *b); // its block is freed: the pool keeps it or gives it back
 void pool_sync_point(int phys);
 
 // queue.c: streams as queues of operations, each with a thread of its own.
@@ -314,23 +318,26 @@ struct stream_dep {
     struct stream *on;
     uint64_t seq;
 };
-// Puts an operation into a stream, and waits for it if told. The argument is copied.
+// Adds an operation to a stream, and waits for it if wanted. The argument is copied.
 CUresult queue_run(struct context *ctx, CUstream s, op_fn fn, const void *arg, size_t size,
                    bool wait);
-// The same, behind a point of another stream; returns the operation's place in *seq.
+// Adds an operation that also waits for a position in another stream. *seq becomes its position.
 CUresult queue_put(struct stream *s, op_fn fn, const void *arg, size_t size,
                    const struct stream_dep *after, uint64_t *seq);
-// The same in two steps, for who holds a lock that the operation will want.
+// queue_add adds an operation, and queue_kick wakes the stream's thread. A caller with a lock that
+// the operation needs calls queue_kick after it has released the lock.
 CUresult queue_add(struct stream *s, op_fn fn, const void *arg, size_t size,
                    const struct stream_dep *after, uint64_t *seq);
 void queue_kick(struct stream *s);
-CUresult queue_find(struct context *ctx, CUstream s, struct stream **out); // with a reference
+CUresult queue_find(struct context *ctx, CUstream s, struct stream **out); // adds a reference
 void queue_ref(struct stream *s);
 void queue_each(struct context *ctx, void (*act)(struct stream *, void *), void *arg);
 void queue_unref(struct stream *s);
 bool queue_passed(struct stream *s, uint64_t seq);
 void queue_wait(struct stream *s, uint64_t seq);
-void queue_sync(struct context *ctx, struct stream *s); // all that a synchronise of it waits for
+void queue_sync(
+    struct context *ctx,
+    struct stream *s); // waits for all work that a synchronisation of the stream waits for
 bool queue_idle(struct context *ctx, struct stream *s);
 void queue_sync_context(struct context *ctx);
 static inline bool queue_context_idle(struct context *ctx) {
@@ -349,22 +356,23 @@ struct stream {
     bool legacy;
     // Guarded by drv.lock for writing.
     _Atomic(struct capture *) capture;
-    uint64_t capture_nodes; // captured on this stream so far
-    bool capture_joined;    // no work of it that the capture's origin does not wait for
-    bool counted;           // the program made it: it shows in the oracle
-    CUgreenCtx green;       // that it was made in, or 0
-    bool detached;          // that one is gone
+    uint64_t capture_nodes; // number of nodes captured on this stream
+    bool capture_joined;    // the capture's origin waits for all its work
+    bool counted;           // the program made it, so the oracle counts it
+    CUgreenCtx green;       // green context that it was made in, or 0
+    bool detached;          // the green context has ended
     uint64_t id;
     _Atomic uint32_t refs;
     // Guarded by the queues' lock.
     struct stream *next;
     struct op *head, **tail;
     uint64_t submitted, completed;
-    bool dead, running; // to be ended; has a thread
+    bool dead, running; // dead: is being ended; running: has a thread
     pthread_cond_t work;
 };
 
-// Two exports of one function: with the legacy default stream, and with the thread's own.
+// Exports a function twice: once with the legacy default stream, once with the thread's default
+// stream.
 static inline CUstream stream_default(CUstream s, CUstream dflt) {
     return s ? s : dflt;
 }

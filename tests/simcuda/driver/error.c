@@ -70,7 +70,7 @@ static CUresult look_up(CUresult code, const char **out, int want_text) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-// Both work before cuInit: programs print with them why cuInit failed.
+// Both functions work before cuInit, because programs use them to print why cuInit failed.
 EXPORT CUresult cuGetErrorName(CUresult code, const char **name) {
     return look_up(code, name, 0);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Events: a point of a stream, and when it was passed.
+// Events: a position in a stream, and the time when the stream passed it.
 
 #include "driver.h"
 
@@ -15,7 +15,7 @@ struct event {
     _Atomic uint64_t passed_ns;
     struct stream *stream; // guarded by drv.lock; NULL: never recorded
     uint64_t seq;
-    struct capture_point captured; // instead of the two above
+    struct capture_point captured; // used instead of the two fields above
 };
 
 static void unref(struct event *e) {
@@ -121,7 +121,8 @@ BOTH(cuEventRecord, _ptsz, (CUevent event, CUstream hStream), record(ctx, event,
 BOTH(cuEventRecordWithFlags, _ptsz, (CUevent event, CUstream hStream, unsigned flags),
      record_flags(ctx, event, s, flags))
 
-// The point that an event stands for, with a reference to its stream; no stream: never recorded.
+// Returns the position of an event, with a reference to its stream. If there is no stream, the
+// event was never recorded.
 enum { ERROR_CAPTURED_EVENT = 907 };
 
 static CUresult point(CUevent handle, struct stream_dep *out, int *phys) {
@@ -140,7 +141,8 @@ static CUresult point(CUevent handle, struct stream_dep *out, int *phys) {
     return rc;
 }
 
-// Whether this wait is a capture's affair; a stream joins the capture of what it waits for.
+// Reports whether a wait belongs to a capture. A stream joins the capture of the event that it
+// waits for.
 static bool join_capture(struct stream *s, CUevent handle, CUresult *rc) {
     enum { ERROR_CAPTURE_ISOLATION = 905 };
     bool mine = true;

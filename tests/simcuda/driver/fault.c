@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Injected faults: which rule hits this call.
+// Injected faults: finds the rules for a call, and carries them out.
 
 #include "driver.h"
 
@@ -12,7 +12,7 @@
 static struct {
     pthread_mutex_t lock;
     uint64_t epoch;
-    uint64_t calls[SIM_MAX_RULES]; // of this process
+    uint64_t calls[SIM_MAX_RULES]; // calls of this process
 } own = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
 static uint64_t count_own(struct sim_state *s, uint32_t i) {
@@ -49,7 +49,8 @@ static CUresult act(struct sim_rule *r) {
     return CUDA_SUCCESS;
 }
 
-// Every rule that matches counts the call; of those that it hits, the first with a code answers.
+// Counts the call in every matching rule. If several rules are due, the first with a code decides
+// the result.
 CUresult fault_check(const char *function) {
     struct sim_state *s = drv.sim;
     uint32_t n = atomic_load(&s->rule_count);

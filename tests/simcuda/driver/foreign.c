@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory of somebody else's: a block of another process, by a handle of bytes, and what another API
-// exported, by a descriptor. It costs the process that opens it nothing, but for a block of a
-// process that has let go of it. Its bytes are not here: whoever copies from it or to it is told
-// that this is not supported.
+// Memory of others: blocks of other processes, opened by a handle of 64 bytes, and memory of other
+// APIs, imported by a descriptor. It costs the importing process nothing until its owner frees it.
+// Its bytes are not available here: copies return 801.
 
 #include "driver.h"
 
@@ -25,7 +24,7 @@ typedef struct {
 } CUipcMemHandle;
 _Static_assert(sizeof(CUipcMemHandle) == 64, "of its size in cuda.h");
 
-// Opened again, it is the same place once more.
+// An opened block. If the process opens it again, it gets the same address.
 struct opened {
     CUipcMemHandle handle;
     CUcontext ctx;
@@ -107,7 +106,7 @@ static CUresult ipc_open(CUdeviceptr *out, const CUipcMemHandle *h, unsigned fla
     if (!out || flags != LAZY_PEER_ACCESS || h->magic != IPC_MAGIC)
         return CUDA_ERROR_INVALID_VALUE;
     if (h->serial == drv.me->serial)
-        return CUDA_ERROR_INVALID_CONTEXT; // one's own
+        return CUDA_ERROR_INVALID_CONTEXT; // the block is this process's own
     if (!foreign_owner_lives(h->serial))
         return CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
@@ -179,7 +178,7 @@ struct buffer_desc {
     unsigned flags, reserved[16];
 };
 
-// A descriptor is the driver's once it is imported.
+// After a successful import the driver owns the descriptor.
 EXPORT CUresult cuImportExternalMemory(uintptr_t *out, const struct external_desc *what) {
     struct stat st;
     ENTER_CTX(ctx);
@@ -200,7 +199,7 @@ EXPORT CUresult cuImportExternalMemory(uintptr_t *out, const struct external_des
     return CUDA_SUCCESS;
 }
 
-// The program frees it like its own.
+// Maps the memory as a block, which the program frees like its own blocks.
 EXPORT CUresult cuExternalMemoryGetMappedBuffer(CUdeviceptr *out, uintptr_t external,
                                                 const struct buffer_desc *what) {
     ENTER_CTX(ctx);
@@ -253,14 +252,14 @@ EXPORT CUresult cuDestroyExternalMemory(uintptr_t external) {
     return e ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }
 
-// Semaphores of another API. Of the descriptor nothing is known here but that it is one: who
-// signals and who waits is this process alone.
+// Semaphores of another API. The descriptor's contents are not used: only this process signals and
+// waits.
 
 enum { TIMELINE_FD = 9 };
 
 struct semaphore {
     uintptr_t handle;
-    bool timeline; // a value that grows; otherwise a signal is good for one wait
+    bool timeline; // true: a value that grows; false: a signal is good for one wait
     uint64_t value;
     unsigned refs;
 };
@@ -335,7 +334,7 @@ static void wait_now(void *arg) {
     pthread_mutex_unlock(&drv.lock);
 }
 
-// In a capture they would be nodes, which are not here.
+// In a capture this would add nodes, which are not simulated.
 static CUresult put_fences(struct context *ctx, const uintptr_t *list, const struct fence *fences,
                            unsigned count, CUstream handle, op_fn fn) {
     struct stream *s;

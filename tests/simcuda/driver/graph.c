@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Graphs: operations that were captured or added, done again with every launch. A memory node has
-// its address from the beginning and its memory from a launch until the block is freed; after that
-// the memory stays with the device's graph pool until it is trimmed.
+// Graphs: operations that were captured or added, and are executed in every launch. A memory node
+// has a fixed address. It has memory from a launch until the block is freed. Then the device's
+// graph pool keeps the memory until it is trimmed.
 
 #include "graph.h"
 
@@ -19,8 +19,8 @@ static void memory_unref(struct graph_memory *m) {
         return;
     struct block *b = block_exact(m->p);
     if (b && b->id == m->id) {
-        b->graph = NULL; // lives until it is freed
-        if (b->unborn)
+        b->graph = NULL; // stays until it is freed
+        if (b->without_memory)
             block_drop(b);
     }
     free(m);
@@ -45,7 +45,7 @@ uintptr_t graph_handle(const struct graph *g) {
     return g->handle;
 }
 
-// What was made executable from it keeps the nodes that it launches.
+// Removes a node from a graph. Executable graphs keep the nodes that they launch.
 static void drop_node(struct node *n) {
     handle_drop(HANDLE_NODE, n->handle);
     if (n->inner)
@@ -108,8 +108,8 @@ CUresult graph_add_run(struct graph *g, op_fn fn, const void *arg, size_t size) 
     return graph_add(g, (struct node){.kind = NODE_RUN, .fn = fn, .size = size}, arg, NULL);
 }
 
-// A graph that was moved into another gets no more of them; that the body of a conditional node
-// gets none is documented, with what error is not.
+// Reports whether memory nodes may be added. A graph that was moved into another graph takes none.
+// The body of a conditional node takes none either: that is documented, the error code is not.
 static bool takes_memory(const struct graph *g) {
     return g->place == FREE_STANDING;
 }
@@ -129,7 +129,7 @@ static CUresult add_alloc(struct graph *g, const CUmemLocation *at, uint64_t siz
     }
     b->phys = phys;
     b->kind = BLOCK_ASYNC;
-    b->unborn = true;
+    b->without_memory = true;
     b->graph = m;
     *m = (struct graph_memory){
         .p = b->base, .id = b->id, .refs = 1, .at = *at, .size = size, .home = g};
@@ -146,21 +146,22 @@ CUresult graph_add_alloc(struct graph *g, CUdevice dev, uint64_t size, CUdevicep
     return add_alloc(g, &(CUmemLocation){LOCATION_DEVICE, dev}, size, out, NULL);
 }
 
-// What a graph frees itself is there until the last of its launches has done so.
+// Frees a block that the graph itself frees, when the last launch has done so.
 static void run_free(void *arg) {
     struct late_free *f = arg;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(f->p);
-    if (b && b->id == f->id && !b->unborn && (b->launches == 0 || --b->launches == 0))
+    if (b && b->id == f->id && !b->without_memory && (b->launches == 0 || --b->launches == 0))
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);
 }
 
-// Once by the graph that allocates it, or by others.
+// Adds a free node. The graph that allocates a block may free it once; other graphs may free it as
+// well.
 static CUresult add_free(struct graph *g, CUdeviceptr p, struct node **node) {
     struct block *b = block_exact(p);
     if (!b || !b->graph || !takes_memory(g))
-        return CUDA_ERROR_INVALID_VALUE; // only a graph's own memory can be freed by one
+        return CUDA_ERROR_INVALID_VALUE; // a graph can free only memory of graphs
     struct graph_memory *m = b->graph;
     bool home = m->home == g;
     if (m->own || (home && m->freed_elsewhere))
@@ -180,7 +181,7 @@ CUresult graph_add_free(struct graph *g, CUdeviceptr p) {
 
 void graph_block_freed(struct block *b) {
     b->pool = NULL;
-    b->unborn = true;
+    b->without_memory = true;
     b->freeing = false;
 }
 
@@ -196,7 +197,7 @@ EXPORT CUresult cuGraphCreate(uintptr_t *out, unsigned flags) {
     return g ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// One that lies in a node goes with it.
+// A graph inside a node ends with the node.
 EXPORT CUresult cuGraphDestroy(uintptr_t graph) {
     ENTER();
     pthread_mutex_lock(&drv.lock);
@@ -222,7 +223,8 @@ EXPORT CUresult cuGraphGetNodes(uintptr_t graph, uintptr_t *nodes, size_t *count
     return g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// What a node depends on was added before it, so that the order of addition will do.
+// Finds a graph and checks dependencies. A dependency was added before the node, so the order of
+// addition is a valid order.
 CUresult graph_for(uintptr_t graph, const uintptr_t *deps, size_t n, struct graph **out) {
     *out = handle_get(HANDLE_GRAPH, graph);
     if (!*out || (n && !deps))
@@ -245,7 +247,7 @@ CUresult graph_add_edges(struct graph *g, struct node *to, const uintptr_t *deps
     return CUDA_SUCCESS;
 }
 
-// The last step of each addition.
+// Finishes the addition of a node.
 static CUresult finish(CUresult rc, struct node *node, const uintptr_t *deps, size_t n,
                        uintptr_t *out) {
     if (!rc && (rc = graph_add_edges(node->graph, node, deps, n)))
@@ -335,7 +337,7 @@ struct any_node {
 };
 _Static_assert(sizeof(struct any_node) == 256, "of its size in cuda.h");
 
-// Some node in a graph, inner ones put in place.
+// Adds a node that has a graph inside, copied or moved.
 static CUresult add_inner(uintptr_t *out, uintptr_t graph, const uintptr_t *deps, size_t n,
                           struct any_node *params) {
     struct graph *g;
@@ -440,7 +442,7 @@ static void tell_child(const struct node *n, void *out) {
     *(uintptr_t *)out = n->inner->handle;
 }
 
-// The node's own graph, not a copy of it.
+// Returns the node's own graph, which is not a copy.
 EXPORT CUresult cuGraphChildGraphNodeGetGraph(uintptr_t node, uintptr_t *graph) {
     ENTER();
     return node_fact(node, NODE_CHILD, graph, tell_child);

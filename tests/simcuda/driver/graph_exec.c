@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Executable graphs: made, updated, uploaded, launched. One is a list of nodes in the order of
-// addition, with those of inner graphs in their places.
+// Executable graphs: made, updated, uploaded, launched. An executable graph is a list of nodes in
+// the order of addition; nodes of inner graphs stand at the position of their node.
 
 #include "graph.h"
 
@@ -10,7 +10,8 @@
 
 enum { AUTO_FREE_ON_LAUNCH = 1, UPLOAD = 2, PRIORITIES = 8 };
 
-// Memory has one address, so that a graph with such nodes can be made executable once at a time.
+// Reports whether the graph's memory nodes are in another executable graph. Their memory has one
+// address, so the graph can be made executable only once at a time.
 static bool is_executable_in_another(const struct graph *g, const struct exec *x) {
     for (size_t i = 0; i < g->count; i++) {
         const struct node *n = g->nodes[i];
@@ -25,7 +26,7 @@ bool graph_is_executable(const struct graph *g) {
     return is_executable_in_another(g, NULL);
 }
 
-// The kinds of the nodes as letters, inner graphs in brackets.
+// Writes the kinds of the nodes as letters, with inner graphs in brackets.
 static size_t shape_of(const struct graph *g, char *out) {
     size_t length = 0;
     for (size_t i = 0; i < g->count; i++) {
@@ -65,7 +66,7 @@ static void flatten(const struct graph *g, struct exec *x) {
     }
 }
 
-// Fills what a graph says of an executable one. False: no memory.
+// Fills an executable graph from a graph. False: no memory.
 static bool fill(struct exec *x, const struct graph *g) {
     x->count = 0;
     x->nodes = calloc(count_of(g) + 1, sizeof *x->nodes);
@@ -137,7 +138,7 @@ EXPORT CUresult cuGraphExecDestroy(uintptr_t exec) {
     return destroy(exec);
 }
 
-// An update. What is under way goes on as it was; the next launch is of the other graph's nodes.
+// Updates. Running launches continue with the old nodes; the next launch has the new nodes.
 
 enum update_result { UPDATED, UPDATE_ERROR, TOPOLOGY_CHANGED, KIND_CHANGED, UPDATE_REFUSED = 6 };
 
@@ -224,9 +225,11 @@ static struct block *block_of(const struct node *n) {
     return n->kind == NODE_ALLOC ? block_exact(n->memory->p) : NULL;
 }
 
-// What was left behind by the last launch: freed since, or to be freed now, or in the way.
-static bool is_in_the_way(const struct exec *x, const struct node *n, const struct block *b) {
-    return !b->unborn && !n->memory->own && !b->freeing && !(x->flags & AUTO_FREE_ON_LAUNCH);
+// Reports whether a block of the last launch still has memory: it was freed later, is to be freed
+// now, or makes the launch fail.
+static bool still_has_memory(const struct exec *x, const struct node *n, const struct block *b) {
+    return !b->without_memory && !n->memory->own && !b->freeing &&
+           !(x->flags & AUTO_FREE_ON_LAUNCH);
 }
 
 static void take_back(struct exec *x, size_t count, const bool *taken) {
@@ -236,21 +239,21 @@ static void take_back(struct exec *x, size_t count, const bool *taken) {
             mem_free_locked(b);
 }
 
-// Gives the graph's memory nodes their memory, where they have none: all of them, or none.
+// Takes memory for the memory nodes that have none: for all of them, or for none.
 static CUresult take_memory(struct exec *x, bool *taken) {
     struct block *b;
     for (size_t i = 0; i < x->count; i++)
-        if ((b = block_of(x->nodes[i])) && is_in_the_way(x, x->nodes[i], b))
+        if ((b = block_of(x->nodes[i])) && still_has_memory(x, x->nodes[i], b))
             return CUDA_ERROR_INVALID_VALUE;
     for (size_t i = 0; i < x->count; i++) {
         b = block_of(x->nodes[i]);
-        if (!b || !b->unborn)
+        if (!b || !b->without_memory)
             continue;
         if (!pool_charge_graph(b)) {
             take_back(x, i, taken);
             return CUDA_ERROR_OUT_OF_MEMORY;
         }
-        b->unborn = false;
+        b->without_memory = false;
         taken[i] = true;
     }
     return CUDA_SUCCESS;
@@ -270,7 +273,7 @@ static CUresult start_locked(struct exec *x, bool upload) {
         b->launches += x->nodes[i]->memory->own;
     }
     if (!rc && upload)
-        take_back(x, x->count, taken); // it lies ready in the pool
+        take_back(x, x->count, taken); // the memory is kept in the pool
     free(taken);
     return rc;
 }
@@ -324,8 +327,8 @@ EXPORT CUresult cuGraphInstantiateWithParams_ptsz(uintptr_t *out, uintptr_t grap
     return instantiate_with(ctx, out, graph, params, CU_STREAM_PER_THREAD);
 }
 
-// A launch that is captured is a child node of what it would launch. One with memory would have to
-// be moved there: it is refused, and breaks the capture.
+// Captures a launch as a child node. A graph with memory nodes would have to be moved there: the
+// launch is refused, and invalidates the capture.
 static CUresult capture_launch(struct stream *s, const struct exec *x) {
     struct graph *g;
     CUresult rc = capture_graph(s, &g);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Graphs in graphs, and graphs that are edited. A child is copied into its node, or moved there,
-// as only one with memory nodes must be; the body of a conditional node is made with it. Without
-// kernels nothing sets a condition: each launch goes by its default value.
+// Inner graphs, and changes of graphs. A child graph is copied into its node, or moved there; a
+// graph with memory nodes must be moved. The body of a conditional node is made with the node.
+// Because there are no kernels, a condition always has its default value.
 
 #include "graph.h"
 
@@ -15,7 +15,7 @@ struct condition {
     uintptr_t handle;
     const struct graph *graph;
     unsigned value;
-    bool used; // by its one node
+    bool used; // its node exists
     struct condition *next;
 };
 
@@ -77,7 +77,7 @@ struct graph *graph_copy(const struct graph *g, enum place place) {
     return NULL;
 }
 
-// The one that lies outermost around a graph cannot be put into itself.
+// Reports whether g lies inside outer. A graph cannot be put into itself.
 static bool lies_in(const struct graph *g, const struct graph *outer) {
     for (size_t i = 0; i < outer->count; i++) {
         const struct graph *inner = outer->nodes[i]->inner;
@@ -92,7 +92,7 @@ CUresult graph_add_child(struct graph *g, const struct child_params *params, str
     bool move = params->ownership == OWNERSHIP_MOVE;
     if (!child || lies_in(g, child) || (unsigned)params->ownership > OWNERSHIP_MOVE)
         return CUDA_ERROR_INVALID_VALUE;
-    // Which errors these are is not documented.
+    // The error codes of these cases are not documented.
     if (child->place != FREE_STANDING || graph_has(child, NODE_CONDITION) ||
         (has_memory(child) && (!move || g->place != FREE_STANDING)))
         return CUDA_ERROR_NOT_SUPPORTED;
@@ -117,7 +117,7 @@ EXPORT CUresult cuGraphClone(uintptr_t *out, uintptr_t original) {
     const struct graph *g = handle_get(HANDLE_GRAPH, original);
     CUresult rc = g ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
     if (g && (has_memory(g) || graph_has(g, NODE_CONDITION)))
-        rc = CUDA_ERROR_NOT_SUPPORTED; // that it is refused is documented, with what error is not
+        rc = CUDA_ERROR_NOT_SUPPORTED; // the refusal is documented, the error code is not
     struct graph *copy = rc ? NULL : graph_copy(g, FREE_STANDING);
     if (copy)
         *out = copy->handle;
@@ -162,7 +162,7 @@ EXPORT CUresult cuGraphConditionalHandleCreate(uint64_t *out, uintptr_t graph, C
     return c ? CUDA_SUCCESS : known ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_ERROR_INVALID_VALUE;
 }
 
-// The list of bodies is the driver's, and lives as long as the node.
+// The driver owns the list of bodies, which exists as long as the node.
 CUresult graph_add_condition(struct graph *g, struct condition_params *params, struct node **out) {
     enum { IF };
     struct condition *c = handle_get(HANDLE_CONDITION, (uintptr_t)params->handle);
@@ -186,8 +186,8 @@ CUresult graph_add_condition(struct graph *g, struct condition_params *params, s
     return CUDA_SUCCESS;
 }
 
-// Editing. Nothing can be taken out of a graph with memory nodes; that is documented, with what
-// error is not.
+// Changes. Nothing can be removed from a graph with memory nodes: that is documented, the error
+// code is not.
 
 EXPORT CUresult cuGraphDestroyNode(uintptr_t handle) {
     ENTER();

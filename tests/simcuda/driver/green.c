@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Green contexts: a part of a device's processors, over the primary context, which each of them
-// keeps. One costs what a context costs. The context that it converts to is a second name of the
-// primary one, so memory lies there.
+// Green contexts: each is a part of a device's processors, and retains the primary context. It
+// costs as much as a context. The context made from it is a second name of the primary context, to
+// which memory belongs.
 
 #include "driver.h"
 
@@ -53,7 +53,7 @@ EXPORT CUresult cuDeviceGetDevResource(CUdevice dev, struct resource *out, int t
     return CUDA_SUCCESS;
 }
 
-// Groups of min_count processors, rounded up, as many as asked for and as there are.
+// Splits processors into groups of min_count, rounded up; at most the wanted number of groups.
 EXPORT CUresult cuDevSmResourceSplitByCount(struct resource *result, unsigned *groups,
                                             const struct resource *input, struct resource *rest,
                                             unsigned flags, unsigned min_count) {
@@ -79,7 +79,7 @@ EXPORT CUresult cuDevResourceGenerateDesc(struct description **out, const struct
     ENTER();
     if (!out || !all || n != 1 || all->type != RESOURCE_SM || !all->sm_count)
         return CUDA_ERROR_INVALID_VALUE;
-    *out = malloc(sizeof **out); // nothing gives a description back
+    *out = malloc(sizeof **out); // no call frees a description
     if (!*out)
         return CUDA_ERROR_OUT_OF_MEMORY;
     (*out)->sm_count = all->sm_count;
@@ -96,7 +96,7 @@ EXPORT CUresult cuGreenCtxCreate(CUgreenCtx *out, const struct description *what
     struct green *g = calloc(1, sizeof *g);
     if (!g)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    CUresult rc = primary_keep(dev, &g->ctx);
+    CUresult rc = primary_retain(dev, &g->ctx);
     if (!rc && !sim_take(drv.sim, drv.me, drv.phys[dev], cost())) {
         primary_leave(dev);
         rc = CUDA_ERROR_OUT_OF_MEMORY;
@@ -145,7 +145,7 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx handle) {
     pthread_mutex_unlock(&drv.lock);
     if (!g)
         return CUDA_ERROR_INVALID_CONTEXT;
-    // Its streams stay, for nothing but to be destroyed.
+    // The green context's streams stay, and can only be destroyed.
     queue_each(g->ctx, detach, (void *)(uintptr_t)handle);
     sim_give(drv.sim, drv.me, drv.phys[g->dev], cost());
     primary_leave(g->dev);

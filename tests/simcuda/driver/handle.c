@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Handles look like pointers to nothing: following one faults. None is used twice, so that one
-// which outlived its object is found out; or, as the machine is set up, each as soon as may be, as
-// real drivers do whose handles are addresses. A machine may also count the handles of memory,
-// of libraries and of arrays each by themselves, so that they equal others': CUDA promises nothing
-// else.
+// Handles look like pointers to unmapped memory, so using one as a pointer faults. By default no
+// handle is used twice, so that the use of an ended object is found. A machine can be configured to
+// use handles again as soon as possible, as real drivers do whose handles are addresses. It can
+// also count the handles of memory, of libraries and of arrays separately, so that they equal other
+// handles: CUDA does not forbid that.
 
 #include "driver.h"
 
@@ -23,8 +23,8 @@ struct entry {
 static struct {
     struct entry *table; // linear probing, a power of two
     size_t size, used;
-    uint64_t next[4];   // of each series
-    uintptr_t *dropped; // to be used again, the last one first
+    uint64_t next[4];   // next handle of each series
+    uintptr_t *dropped; // handles to use again, the newest first
     size_t dropped_count, dropped_size;
 } handles;
 
@@ -32,7 +32,7 @@ static size_t home(uintptr_t handle) {
     return (size_t)((handle / HANDLE_STEP * 0x9e3779b97f4a7c15ull) >> 20) & (handles.size - 1);
 }
 
-// series: handles of one series differ.
+// Returns the series of a type: handles of one series differ.
 static unsigned series(enum handle_type type) {
     if (!drv.sim->config.handles_apart)
         return 0;
@@ -95,7 +95,7 @@ void *handle_get(enum handle_type type, uintptr_t handle) {
     return e && e->type == type ? e->object : NULL;
 }
 
-// Without memory to remember it by it is not used again.
+// Allows a handle to be used again. Without memory for the list it is never used again.
 void handle_recycle(uintptr_t handle) {
     if (!drv.sim->config.reuse_handles || drv.sim->config.handles_apart)
         return;
@@ -115,7 +115,8 @@ void handle_end(enum handle_type type, uintptr_t handle) {
     if (!e)
         return;
     handles.used--;
-    // Entries behind the hole move up as far as their home allows, so that no search ends early.
+    // Moves the entries behind the hole forward, as far as their home slot allows, so that no
+    // search ends early.
     size_t mask = handles.size - 1, hole = (size_t)(e - handles.table);
     for (size_t i = (hole + 1) & mask; handles.table[i].handle; i = (i + 1) & mask) {
         size_t h = home(handles.table[i].handle);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Host memory that the driver knows: page-locked by it, or registered with it.
+// Host memory that the driver has page-locked, or that the program has registered.
 
 #include "driver.h"
 
 #include <stdlib.h>
 
 struct registration {
-    CUcontext ctx; // it ends with it
+    CUcontext ctx; // context with which it ends
     CUdeviceptr base;
     uint64_t size;
     unsigned flags;
@@ -20,7 +20,7 @@ void host_count(int64_t bytes) {
     atomic_fetch_add(&drv.me->host, (uint64_t)bytes);
 }
 
-// Takes out what is found where *at points.
+// Removes the registration that *at points to.
 static void unregister_locked(struct registration **at) {
     struct registration *r = *at;
     *at = r->next;
@@ -46,7 +46,7 @@ bool host_registered(CUdeviceptr p, uint64_t size) {
 static CUresult host_alloc(struct context *ctx, void **out, uint64_t size, unsigned flags) {
     if (!out || (flags & ~7u))
         return CUDA_ERROR_INVALID_VALUE;
-    if (!size) { // nothing, and well
+    if (!size) { // 0 bytes: succeeds
         *out = NULL;
         return CUDA_SUCCESS;
     }

@@ -10,7 +10,8 @@
 
 static const char title[] = "simcuda module 1\n";
 
-// What a real driver takes and this one does not: ELF, a fat binary, PTX.
+// Reports whether data is an image for a real driver, which this driver refuses: ELF, a fat binary,
+// PTX.
 static bool is_real(const char *data) {
     static const char fat[4] = {0x50, (char)0xed, 0x55, (char)0xba};
     return !memcmp(data, "\177ELF", 4) || !memcmp(data, fat, 4) || !strncmp(data, "//", 2) ||

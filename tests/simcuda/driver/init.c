@@ -43,7 +43,7 @@ static CUresult start(void) {
         return CUDA_ERROR_UNKNOWN;
     if (!(drv.me = sim_proc_register(drv.sim)))
         return CUDA_ERROR_UNKNOWN;
-    block_reserve(); // as a driver does; the first block tries again
+    block_reserve(); // a failure is ignored: the first block tries again
     *page = 1;
     drv.alive = page;
     return CUDA_SUCCESS;
@@ -69,7 +69,7 @@ EXPORT CUresult cuInit(unsigned flags) {
 EXPORT CUresult cuDriverGetVersion(int *version) {
     if (!version)
         return CUDA_ERROR_INVALID_VALUE;
-    // Callable before cuInit, which is when programs decide whether to go on.
+    // It works before cuInit, because programs check the version first.
     *version = SIM_DRIVER_VERSION;
     return CUDA_SUCCESS;
 }

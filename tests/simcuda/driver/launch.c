@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Launches of kernels that do nothing. A launch makes sure that the context has local memory for
-// all threads that can be resident; what it grew to stays until the context ends.
+// Launches of kernels that do nothing. A launch takes local memory for all threads that can be
+// resident at the same time. The context keeps that memory until it ends.
 
 #include "module.h"
 
-enum { RESIDENT_THREADS = 65536 }; // of a context, that have local memory at once
+enum { RESIDENT_THREADS = 65536 }; // threads of a context that have local memory at the same time
 
-// What the current size costs: for each thread what a kernel or the stack's limit asked for.
+// Takes local memory for each thread: the larger of the kernel's need and the stack limit.
 static CUresult grow_locked(struct context *ctx, uint64_t local) {
     uint64_t bytes;
     if (__builtin_mul_overflow(local, (uint64_t)RESIDENT_THREADS, &bytes) ||

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Libraries: images without a context. Each context has a module of one from its load on, or, as
-// CUDA_MODULE_LOADING says, from when something of it is first looked up there.
+// Libraries: images without a context. Each context gets a module of the library at the load, or
+// with lazy CUDA_MODULE_LOADING when the program first looks up a part of it there.
 
 #include "module.h"
 
@@ -11,7 +11,7 @@ struct library {
     struct image image;
 };
 
-// The module of a library in the current context; made when it is not there.
+// Returns a library's module in the current context; makes it if needed.
 static CUresult instance(uintptr_t library, uintptr_t *out) {
     struct context *ctx;
     CUresult rc = ctx_current(&ctx);
@@ -31,7 +31,7 @@ static CUresult instance(uintptr_t library, uintptr_t *out) {
     return m ? CUDA_SUCCESS : module_load(ctx, &image, library, out);
 }
 
-// The library is loaded into a context that is current; without one it waits for its first use.
+// Loads a library into the current context. Without a context it is loaded at its first use.
 static CUresult load(uintptr_t *out, const struct image *image) {
     struct context *ctx;
     struct library *l = malloc(sizeof *l);

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Where the pages of managed memory are to be. What is asked for is checked and takes its turn in
-// the stream; where pages are is not modelled, and their bytes stay counted where they were
-// allocated. With SIMCUDA_MANAGED_MOVES a prefetch moves bytes at once, and only their number
-// counts. A real driver also moves pages when they are used, and evicts them when others need the
-// room.
+// Location of managed memory. Requests are checked, and executed in the order of the stream. The
+// location of pages is not simulated: bytes stay counted on the device where they were allocated.
+// With SIMCUDA_MANAGED_MOVES a prefetch moves bytes at once, and only their number counts. A real
+// driver also moves pages when they are used, and evicts them when other memory needs the room.
 
 #include "driver.h"
 
@@ -39,7 +38,7 @@ static CUresult check_range(CUdeviceptr p, size_t bytes) {
     return whole ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
-// Some advice is of no place, which is not looked at then.
+// Checks an advice. Some advice has no location; then the argument is ignored.
 static CUresult advise(CUdeviceptr p, size_t bytes, int advice, CUmemLocation at) {
     if (advice < SET_READ_MOSTLY || advice > UNSET_ACCESSED_BY)
         return CUDA_ERROR_INVALID_VALUE;
@@ -64,7 +63,7 @@ static void nothing(void *arg) {
     (void)arg;
 }
 
-// No graph has a node for this.
+// Queues an operation. It is refused in a capture, because no kind of node exists for it.
 static CUresult enqueue(struct context *ctx, CUstream stream) {
     struct stream *s;
     CUresult rc = queue_find(ctx, stream, &s);
@@ -94,8 +93,8 @@ BOTH(cuMemPrefetchAsync_v2, _ptsz,
      (CUdeviceptr p, size_t bytes, CUmemLocation at, unsigned flags, CUstream hStream),
      prefetch(ctx, p, bytes, at, flags, s))
 
-// Since 13.0, of many ranges. Each place is for the ranges from its index on; there are none for
-// what is only discarded.
+// A call with many ranges; since 13.0. Each location is for the ranges from its index on. A call
+// that only discards has no locations.
 struct batch {
     const CUdeviceptr *ranges;
     const size_t *bytes;

@@ -18,7 +18,7 @@ void mem_delay(void) {
     nanosleep(&t, NULL);
 }
 
-// An allocation of managed memory that moves counts, and takes no bytes of the device by itself.
+// Cost of managed memory that moves: it counts as an allocation, and takes no bytes of the device.
 static const struct sim_delta mem_cost_moving = {.allocs = 1};
 
 static bool mem_moves(enum block_kind kind) {
@@ -68,7 +68,7 @@ void mem_free_locked(struct block *b) {
         sim_managed(drv.sim, drv.me, b->phys, -(int64_t)b->size);
         sim_give(drv.sim, drv.me, b->phys, mem_cost_moving);
     } else
-        sim_give_lent(drv.sim, drv.me, b->phys, mem_cost(b->size), b->id);
+        sim_give_imported(drv.sim, drv.me, b->phys, mem_cost(b->size), b->id);
     if (b->graph)
         graph_block_freed(b);
     else
@@ -86,9 +86,9 @@ void mem_release_context(struct context *ctx) {
     sparse_release_context(ctx);
 }
 
-// What a pointer lives in is known from the pointer: like the driver, a free needs no current
-// context (numba frees after it has popped its own). It waits for the work of the block's context.
-// A block whose asynchronous free is on its way is no longer the program's.
+// Frees a block. The pointer tells its context, so a free needs no current context, as in a real
+// driver (numba frees after it has popped its context). It waits for the work of the block's
+// context. A block with a pending asynchronous free does not belong to the program any more.
 CUresult mem_free(CUdeviceptr p, bool host) {
     struct context *current = NULL, *owner;
     CUresult rc = ctx_current(&current);
@@ -99,14 +99,15 @@ CUresult mem_free(CUdeviceptr p, bool host) {
         return unsafe;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(p);
-    owner = b && !b->pool ? ctx_by_handle(b->ctx) : NULL; // a pool's is taken to be done with
+    owner = b && !b->pool ? ctx_by_handle(b->ctx)
+                          : NULL; // a block of a pool is assumed to be unused by now
     pthread_mutex_unlock(&drv.lock);
     if (owner)
         queue_sync_context(owner);
     pthread_mutex_lock(&drv.lock);
     b = block_exact(p);
     bool known = b && (b->kind == BLOCK_HOST) == host && b->kind != BLOCK_ARRAY && !b->freeing &&
-                 !b->unborn && !b->launches && !b->closed_by_handle;
+                 !b->without_memory && !b->launches && !b->closed_by_handle;
     if (known)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);

@@ -1,22 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Modules: code and variables that take device memory without a call that says how much. With
-// CUDA_MODULE_LOADING=LAZY (the default of real drivers since 12.2, and an option here) a module's
-// memory is taken when something of it is first looked up.
+// Modules: code and variables, which take device memory without a size in the call. With
+// CUDA_MODULE_LOADING=LAZY (the default of real drivers since 12.2, an option here) a module takes
+// its memory when the program first looks up a part of it.
 
 #include "module.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-static struct module *modules; // of all contexts, under drv.lock
+static struct module *modules; // modules of all contexts, under drv.lock
 
 static bool is_lazy(void) {
     const char *mode = getenv("CUDA_MODULE_LOADING");
     return mode && !strcmp(mode, "LAZY");
 }
 
-// What it costs beside its variables, which are blocks.
+// Returns the cost of a module without its variables, which are blocks.
 static struct sim_delta code_cost(const struct module *m) {
     return (struct sim_delta){.extra = (int64_t)m->image.code};
 }
@@ -184,7 +184,7 @@ static CUresult load_data(uintptr_t *out, const void *data) {
     return rc ? rc : module_load(ctx, &image, 0, out);
 }
 
-// The way of the runtime: a wrapper that says where the image is.
+// Loads a module as the runtime does, by a wrapper that points to the image.
 CUresult module_load_wrapped(uintptr_t *out, const struct fatbin_wrapper *wrapper) {
     enum { WRAPPER_MAGIC = 0x466243b1 };
     if (!wrapper || wrapper->magic != WRAPPER_MAGIC)
@@ -228,7 +228,7 @@ EXPORT CUresult cuModuleUnload(uintptr_t handle) {
     pthread_mutex_lock(&drv.lock);
     struct module *m = handle_get(HANDLE_MODULE, handle);
     if (m && m->library)
-        rc = CUDA_ERROR_NOT_PERMITTED; // the library's to unload
+        rc = CUDA_ERROR_NOT_PERMITTED; // only the library can unload it
     if (m && !m->library) {
         module_drop(m);
         rc = CUDA_SUCCESS;

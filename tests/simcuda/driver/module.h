@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files about modules and libraries share. An image is a text:
+// Shared by the files on modules and libraries. An image is a text:
 //
 //     simcuda module 1
 //     code 3M                 bytes of code
 //     global NAME 512M        a variable in device memory
-//     kernel NAME 2K          a kernel that does nothing, with so much local memory for each thread
+//     kernel NAME 2K          an empty kernel, with this much local memory for each thread
 //
-// Each line but the first may be missing. Sizes are as in SIMCUDA_* variables.
+// All lines except the first may be missing. Sizes are as in SIMCUDA_* variables.
 #ifndef SIMCUDA_MODULE_H
 #define SIMCUDA_MODULE_H
 
@@ -21,7 +21,7 @@ struct image_global {
 };
 struct image_kernel {
     char name[MODULE_NAME];
-    uint64_t local; // bytes of each thread
+    uint64_t local; // bytes for each thread
 };
 struct image {
     uint64_t code;
@@ -39,22 +39,22 @@ struct module {
     uintptr_t handle;
     CUcontext ctx;
     int phys;
-    bool loaded;       // its memory is taken: at once, or when something of it is first looked up
-    uintptr_t library; // or 0: it was loaded by itself
+    bool loaded;       // its memory is taken: at the load, or when a part of it is first looked up
+    uintptr_t library; // library that it is of; 0: none
     struct image image;
     uintptr_t function[MODULE_NAMES]; // handles, 0: not looked up yet
     CUdeviceptr global[MODULE_NAMES];
     struct module *next;
 };
 
-// Reads an image: 1, 200 for what is none, 801 for one that a real driver takes.
+// Reads an image. Returns 1 or 200 for an invalid image, 801 for an image for a real driver.
 CUresult image_read(const void *data, struct image *out);
 CUresult image_file(const char *path, struct image *out);
 
-// Puts an image into a context. Under no lock.
+// Loads an image into a context. No lock is held.
 CUresult module_load(struct context *ctx, const struct image *image, uintptr_t library,
                      uintptr_t *out);
-// Takes its memory, if it has not yet. drv.lock held.
+// Takes the module's memory, if it does not have it yet. drv.lock is held.
 CUresult module_fill(struct module *m);
 CUresult module_function(uintptr_t module, const char *name, uintptr_t *out);
 CUresult module_global(uintptr_t module, const char *name, CUdeviceptr *at, size_t *bytes);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Multicast objects: memory of several devices behind one address. One costs nothing itself, and
-// keeps what is bound to it, which each unbinding names as the binding did. What is written to one
-// reaches nobody here: it can be mapped, and not be made accessible.
+// Multicast objects: memory of several devices behind one address. An object costs nothing, and
+// keeps the memory that is bound to it. An unbinding names the memory as the binding did. Writes
+// are not simulated: an object can be mapped, but not be made accessible.
 
 #include "vmm.h"
 
@@ -18,7 +18,7 @@ struct binding {
 };
 
 struct multicast {
-    unsigned wanted; // devices
+    unsigned wanted; // number of devices that it needs
     bool has[MAX_DEV];
     struct binding *bindings;
 };
@@ -38,7 +38,8 @@ static CUresult check(const struct multicast_prop *p) {
         return CUDA_ERROR_INVALID_VALUE;
     if (p->devices > (unsigned)drv.device_count)
         return CUDA_ERROR_INVALID_VALUE;
-    return p->handle_types ? CUDA_ERROR_NOT_SUPPORTED : CUDA_SUCCESS; // nor exported
+    return p->handle_types ? CUDA_ERROR_NOT_SUPPORTED
+                           : CUDA_SUCCESS; // objects for export are not simulated
 }
 
 EXPORT CUresult cuMulticastCreate(CUmemGenericAllocationHandle *out,
@@ -76,7 +77,7 @@ void multicast_end(struct multicast *group) {
     while (group->bindings) {
         struct binding *b = group->bindings;
         group->bindings = b->next;
-        vmm_let_go(b->memory);
+        vmm_drop_map(b->memory);
         free(b);
     }
     free(group);
@@ -115,8 +116,9 @@ static bool bound_already(const struct multicast *group, CUdevice dev, uint64_t 
     return false;
 }
 
-// dev: that of the call, or −1 for the memory's own. A driver waits until all devices were added,
-// which one thread alone cannot do; and what it says of a place that is taken is not documented.
+// Binds memory. dev: device of the call; −1: the memory's device. A real driver waits until all
+// devices were added; here that would block the only thread, so the call returns an error. The
+// error code for a position that is taken is not documented.
 static CUresult bind_locked(CUmemGenericAllocationHandle handle, CUdevice dev, uint64_t offset,
                             struct memory *m, uint64_t from, uint64_t size) {
     struct memory *object = vmm_memory(handle);
@@ -168,7 +170,7 @@ EXPORT CUresult cuMulticastBindMem_v2(CUmemGenericAllocationHandle object, CUdev
     return bind_mem(object, dev, offset, memory, from, size, flags);
 }
 
-// Memory of a pool can be bound so too, and is not here.
+// Binds a mapped address. A real driver also binds memory of pools, this simulator does not.
 static CUresult bind_addr(CUmemGenericAllocationHandle object, CUdevice dev, size_t offset,
                           CUdeviceptr p, size_t size, unsigned long long flags) {
     uint64_t from = 0;
@@ -209,7 +211,7 @@ EXPORT CUresult cuMulticastUnbind(CUmemGenericAllocationHandle object, CUdevice 
         at = &b->next;
     if (b) {
         *at = b->next;
-        vmm_let_go(b->memory);
+        vmm_drop_map(b->memory);
         free(b);
     }
     pthread_mutex_unlock(&drv.lock);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Contexts that let each other's kernels in. Each two devices are peers. Copies between devices
-// need none of this, and there are no kernels: what was allowed is remembered, and costs nothing (a
-// real driver's page tables are the process's overhead).
+// Access of contexts to each other's memory. All devices are peers of each other. Copies between
+// devices need no access, and there are no kernels. So access is recorded, and costs nothing; on a
+// real device its page tables are overhead of the process.
 
 #include "driver.h"
 

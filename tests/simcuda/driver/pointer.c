@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a pointer is.
+// Attributes of pointers.
 
 #include "driver.h"
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Memory in stream order. What is freed so stays with its pool once the free has executed, and goes
-// back to the device at the next synchronisation as far as the pool's release threshold says.
-// A pool counts bytes, unless pools are made of chunks (chunk.c). One that can be exported
-// keeps what it has to its end: NVIDIA's programming guide says that trimming one does nothing, and
-// that its threshold is ignored.
+// Stream-ordered memory. When a free has executed, its pool keeps the memory. At the next
+// synchronisation the pool gives back the bytes above its release threshold. A pool counts bytes,
+// unless pools are made of chunks (chunk.c). A pool that can be exported keeps its memory to its
+// end: NVIDIA's programming guide says that trimming such a pool does nothing, and that its
+// threshold is ignored.
 
 #include "pool.h"
 
@@ -29,10 +29,10 @@ enum { ANYWHERE = POOL_ANYWHERE, ON_HOST = POOL_ON_HOST };
 // All under drv.lock.
 static struct {
     struct pool *all;
-    struct pool *dflt[MAX_DEV];    // by physical device
-    struct pool *domain[MAX_DEV];  // of its locality domain
-    struct pool *current[MAX_DEV]; // what cuMemAllocAsync takes from
-    struct pool *graph[MAX_DEV];   // what graphs take from; trimmed on demand alone
+    struct pool *dflt[MAX_DEV];    // default pool of each physical device
+    struct pool *domain[MAX_DEV];  // pool of the device's locality domain
+    struct pool *current[MAX_DEV]; // pool that cuMemAllocAsync uses
+    struct pool *graph[MAX_DEV];   // pool of graphs; trimmed only on demand
 } pools;
 
 CUmemoryPool pool_handle(const struct pool *p) {
@@ -44,7 +44,7 @@ struct pool *pool_new(int phys) {
     if (!p)
         return NULL;
     p->phys = phys;
-    p->late_end = &p->late;
+    p->pending_end = &p->pending;
     p->reuse[0] = p->reuse[1] = p->reuse[2] = 1;
     p->handle = handle_new(HANDLE_POOL, p);
     p->next = pools.all;
@@ -105,7 +105,7 @@ static void drop_if_over(struct pool *p) {
     free(p);
 }
 
-// Ids of streams and contexts come from one counter, and are never used twice.
+// Returns the id of a stream. Streams and contexts share one counter, so no id is used twice.
 static uint64_t name_of(const struct stream *s) {
     return s->legacy ? s->ctx->id : s->id;
 }
@@ -115,32 +115,33 @@ static void set_late(struct block *b, const struct stream *s) {
     if (!b->pool)
         return;
     b->freed_on = name_of(s);
-    b->late = NULL;
-    *b->pool->late_end = b;
-    b->pool->late_end = &b->late;
+    b->next_pending = NULL;
+    *b->pool->pending_end = b;
+    b->pool->pending_end = &b->next_pending;
 }
 
 static void unset_late(struct block *b) {
-    struct block **at = b->pool ? &b->pool->late : NULL;
+    struct block **at = b->pool ? &b->pool->pending : NULL;
     while (at && *at && *at != b)
-        at = &(*at)->late;
+        at = &(*at)->next_pending;
     b->freeing = false;
     if (!at || !*at)
         return;
-    *at = b->late;
+    *at = b->next_pending;
     if (!*at)
-        b->pool->late_end = at;
+        b->pool->pending_end = at;
 }
 
-// A block that was freed on a stream can be had there again at once: what uses it comes later.
+// Returns a block that was freed on the same stream. It can be used again at once, because its new
+// use comes later in the stream.
 static struct block *again_locked(struct pool *p, const struct stream *s, uint64_t size) {
     enum { MOST = 256 };
     int looks = 0;
-    for (struct block *b = p->late; b && looks < MOST; b = b->late, looks++) {
+    for (struct block *b = p->pending; b && looks < MOST; b = b->next_pending, looks++) {
         if (b->freed_on != name_of(s) || b->size != size || b->graph)
             continue;
         unset_late(b);
-        block_renew(b); // the free that is on its way finds it gone
+        block_renew(b); // the pending free then does nothing
         return b;
     }
     return NULL;
@@ -160,10 +161,11 @@ void pool_take_back_locked(struct block *b) {
         return;
     }
     if (p->exportable)
-        sim_take_home(drv.sim, drv.me, b->id);
+        sim_end_imports(drv.sim, drv.me, b->id);
     if (is_chunked(p))
         chunk_give(b->place, b->size);
-    // The program's bytes become the pool's, in one step: the device never sees them free.
+    // The program's bytes become the pool's in one step, so that the device never shows them as
+    // free.
     sim_give(drv.sim, drv.me, b->phys,
              (struct sim_delta){(int64_t)b->size, -(int64_t)b->size, 1, 0, 0});
     p->used -= b->size;
@@ -180,7 +182,8 @@ void pool_sync_point(int phys) {
     pthread_mutex_unlock(&drv.lock);
 }
 
-// What other pools of this program keep unused is the program's to take as well.
+// Takes memory of the device. If there is too little, other pools of the program give up what they
+// keep unused.
 static bool take_of_device(struct pool *p, struct sim_delta d) {
     if (sim_take(drv.sim, drv.me, p->phys, d))
         return true;
@@ -190,11 +193,11 @@ static bool take_of_device(struct pool *p, struct sim_delta d) {
     return sim_take(drv.sim, drv.me, p->phys, d);
 }
 
-// A piece that is there already, or a chunk more.
-static bool charge_chunk(struct pool *p, struct sim_delta d, struct spot *out) {
+// Takes a piece of a chunk, or adds a chunk.
+static bool charge_chunk(struct pool *p, struct sim_delta d, struct chunk_place *out) {
     uint64_t size = (uint64_t)d.user;
     if (chunk_take(p, size, out)) {
-        d.extra = -d.user; // which takes nothing of the device
+        d.extra = -d.user; // takes nothing of the device
         p->idle -= size;
         return sim_take(drv.sim, drv.me, p->phys, d);
     }
@@ -210,7 +213,7 @@ static bool charge_chunk(struct pool *p, struct sim_delta d, struct spot *out) {
     return true;
 }
 
-// From what the pool keeps, and then from the device.
+// Takes bytes that the pool keeps, then bytes of the device.
 static bool charge_bytes(struct pool *p, struct sim_delta d) {
     uint64_t size = (uint64_t)d.user;
     uint64_t kept = p->idle < size ? p->idle : size;
@@ -222,8 +225,8 @@ static bool charge_bytes(struct pool *p, struct sim_delta d) {
 }
 
 // Takes a block's bytes.
-static bool charge_locked(struct pool *p, uint64_t size, struct spot *out) {
-    *out = (struct spot){0};
+static bool charge_locked(struct pool *p, uint64_t size, struct chunk_place *out) {
+    *out = (struct chunk_place){0};
     if (p->phys == ON_HOST) {
         host_count((int64_t)size);
         p->blocks++;
@@ -252,7 +255,7 @@ bool pool_charge_graph(struct block *b) {
 }
 
 static struct block *alloc_locked(struct context *ctx, struct pool *p, uint64_t size) {
-    struct spot place;
+    struct chunk_place place;
     if (!charge_locked(p, size, &place))
         return NULL;
     struct block *b = block_new(size);
@@ -307,13 +310,13 @@ static CUresult alloc_from(struct context *ctx, CUmemoryPool handle, bool named,
             p->phys = s->ctx->phys;
         if (!p)
             rc = named ? CUDA_ERROR_INVALID_VALUE : CUDA_ERROR_OUT_OF_MEMORY;
-        else if (p->imported) // not allowed
+        else if (p->imported) // refused by the driver
             rc = CUDA_ERROR_INVALID_VALUE;
         else if ((b = again_locked(p, s, size)) || (b = alloc_locked(ctx, p, size)))
             *out = b->base;
         pthread_mutex_unlock(&drv.lock);
-        // Short of memory, the driver puts the allocation behind frees that are on their way (one
-        // may have arrived since: try again even if there is nothing to wait for).
+        // If memory is short, the driver makes the allocation wait for pending frees. A free may
+        // have arrived since the first attempt, so the allocation is tried again in any case.
         if (b || rc || waited)
             break;
         waited = true;
@@ -344,7 +347,7 @@ static void executed(void *arg) {
     struct late_free *f = arg;
     pthread_mutex_lock(&drv.lock);
     struct block *b = block_exact(f->p);
-    if (b && b->id == f->id && b->recalls == f->recalls && !b->unborn)
+    if (b && b->id == f->id && b->recalls == f->recalls && !b->without_memory)
         mem_free_locked(b);
     pthread_mutex_unlock(&drv.lock);
 }
@@ -366,7 +369,7 @@ CUresult pool_free_async(struct context *ctx, CUdeviceptr p, CUstream stream) {
         rc = captured_free(s, p);
     } else if (!p) {
         rc = CUDA_SUCCESS; // nothing, and well
-    } else if (!b || b->freeing || b->unborn || b->launches || b->kind == BLOCK_HOST ||
+    } else if (!b || b->freeing || b->without_memory || b->launches || b->kind == BLOCK_HOST ||
                b->kind == BLOCK_MANAGED || b->kind == BLOCK_ARRAY || b->closed_by_handle) {
         rc = CUDA_ERROR_INVALID_VALUE;
     } else {
@@ -414,7 +417,8 @@ EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *out, CUdevice dev) {
     return p ? CUDA_SUCCESS : CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-// Since 13.0, of any place; here, of devices and of their locality domains (13.4).
+// Returns the pool of a location; since 13.0. This simulator knows devices and their locality
+// domains (13.4).
 static CUresult pool_of(CUmemoryPool *out, const CUmemLocation *location, int type,
                         struct pool *(*get)(int phys)) {
     if (!out || !location)
@@ -597,7 +601,7 @@ static CUresult set_locked(struct pool *p, int attribute, const void *value) {
     case RESERVED_HIGH:
     case USED_HIGH:
         memcpy(&v, value, sizeof v);
-        if (v) // the marks can only be put back
+        if (v) // high-water marks can only be reset
             return CUDA_ERROR_INVALID_VALUE;
         if (attribute == USED_HIGH)
             p->used_high = p->used;

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Pools that are handed to other processes, and shown to other devices. A pool goes by descriptor,
-// a block of it by 64 bytes that say which it is. An imported block costs its importer nothing
-// while its owner lives, and is freed like any other of a pool. Its bytes are not here: who copies
-// from it or to it is told that this is not supported.
+// Pools that are exported to other processes, and made accessible to other devices. A pool is
+// exported by descriptor, a block of it by 64 bytes that identify it. An imported block costs the
+// importer nothing while its owner exists, and is freed like other blocks of a pool. Its bytes are
+// not available here: copies return 801.
 //
-// Refused here: to import in the owner's own process, which driver 580 allows, and to export what
-// was imported, which it refuses. Not modelled: what a descriptor alone keeps alive.
+// Refused here: imports in the owner's own process, which driver 580 allows, and exports of
+// imported pools, which driver 580 refuses. Memory that only a descriptor keeps is not simulated.
 
 #include "pool.h"
 
@@ -111,12 +111,12 @@ static struct block *import_locked(struct context *ctx, struct pool *p,
     b->pool = p;
     b->foreign_id = data->id;
     p->blocks++;
-    p->used += b->size; // what the pool's attributes say is what was imported
+    p->used += b->size; // the pool's attributes show the imported bytes
     pool_note_high(p);
     return b;
 }
 
-// Imported again it is another place.
+// A block that is imported again gets a second address.
 EXPORT CUresult cuMemPoolImportPointer(CUdeviceptr *out, CUmemoryPool handle,
                                        const CUmemPoolPtrExportData *data) {
     ENTER_CTX(ctx);
@@ -143,8 +143,8 @@ void pool_return(struct pool *p, const struct block *b) {
 
 enum { ACCESS_NONE = 0, ACCESS_READ = 1, ACCESS_READ_WRITE = 3 };
 
-// All or nothing. That the access of a pool's own device cannot be taken away is documented, the
-// code for it is not.
+// Sets access for all entries or for none. The access of a pool's own device cannot be removed:
+// that is documented, the error code is not.
 static CUresult show_locked(struct pool *p, const CUmemAccessDesc *map, size_t count) {
     uint32_t shown = p->shown_to;
     for (size_t i = 0; i < count; i++) {

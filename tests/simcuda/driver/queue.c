@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Streams as queues: operations of one stream run in order, on a thread that the stream gets with
-// its first asynchronous work. Each operation can wait for points of other streams, which is how
-// the legacy default stream and cuStreamWaitEvent are made.
+// Streams as queues. Operations of a stream run in order, on a thread that the stream gets with its
+// first asynchronous work. Each operation can wait for positions in other streams; the legacy
+// default stream and cuStreamWaitEvent are made of that.
 
 #include "driver.h"
 
@@ -25,10 +25,10 @@ struct op {
 
 static struct {
     pthread_mutex_t lock;
-    pthread_cond_t progress; // some operation has completed
+    pthread_cond_t progress; // signalled when an operation has completed
 } strm = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER};
 
-// The streams that this thread uses as its own default, one for each context.
+// The default streams of the calling thread, one for each context.
 static _Thread_local struct {
     struct stream *stream[THREAD_STREAMS];
     unsigned next;
@@ -85,7 +85,7 @@ void queue_attach_context(struct context *ctx) {
     ctx->legacy = new_stream(ctx, 0, 0);
     ctx->legacy->legacy = true;
     ctx->legacy->handle = CU_STREAM_LEGACY;
-    queue_ref(ctx->legacy); // kept as long as the context's struct, which is for ever
+    queue_ref(ctx->legacy); // kept as long as the context's struct, which is never freed
 }
 
 static void unlink_locked(struct stream *s) {
@@ -96,7 +96,7 @@ static void unlink_locked(struct stream *s) {
         }
 }
 
-// A stream ends when its queue has run dry. Its owner's reference goes with its thread.
+// Ends a stream when its queue is empty. The owner's reference ends with the stream's thread.
 static void end_locked(struct stream *s) {
     if (s->dead)
         return;
@@ -109,7 +109,8 @@ static void end_locked(struct stream *s) {
     }
 }
 
-// Those that were destroyed and still work are among them; act may drop a reference that it holds.
+// Calls act for each stream of a context, including destroyed streams that still work. act may drop
+// a reference that it has.
 void queue_each(struct context *ctx, void (*act)(struct stream *, void *), void *arg) {
     pthread_mutex_lock(&strm.lock);
     for (struct stream *s = ctx->streams, *next; s; s = next) {
@@ -189,14 +190,14 @@ static void *worker(void *arg) {
     return NULL;
 }
 
-// Code that a thread runs must not be unloaded under it.
+// Keeps the library loaded, because stream threads run its code.
 static void pin_library(void) {
     Dl_info info;
     if (dladdr((void *)(uintptr_t)&worker, &info) && info.dli_fname)
         dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-// The program's signals are for its own threads.
+// Starts a thread, in which all signals are blocked: the program's signals are for its own threads.
 static bool start_thread_locked(struct stream *s) {
     static pthread_once_t pinned = PTHREAD_ONCE_INIT;
     pthread_once(&pinned, pin_library);
@@ -332,8 +333,8 @@ void queue_wait(struct stream *s, uint64_t seq) {
     pthread_mutex_unlock(&strm.lock);
 }
 
-// Waits for what is queued now on the streams of a context: all of them, or those that block the
-// legacy stream.
+// Waits for the operations that are now queued on the streams of a context: on all streams, or on
+// those that block the legacy stream.
 static void sync_streams(struct context *ctx, bool all) {
     pthread_mutex_lock(&strm.lock);
     size_t n = 1;
@@ -402,7 +403,7 @@ CUresult queue_run(struct context *ctx, CUstream handle, op_fn fn, const void *a
         return rc;
     }
     uint64_t seq = 0;
-    // Nothing before it anywhere: the caller's own thread does as well as the stream's.
+    // No other work is queued, so the calling thread can run the operation itself.
     if (wait && queue_context_idle(ctx) && !drv.sim->config.stream_delay_ns) {
         fn((void *)(uintptr_t)arg);
     } else {

@@ -27,7 +27,8 @@ static const struct resolve_row *find_row(const char *name, unsigned flags) {
     return NULL;
 }
 
-// A version from the future, or a negative one, gets the newest: the driver does not refuse it.
+// Finds the function for a version. A negative version, or one that is too new, gets the newest
+// function: the driver does not refuse it.
 static int resolve(const char *name, int version, uint64_t flags, void **out) {
     unsigned which = flags & FLAG_PER_THREAD ? 2 : (unsigned)(flags & FLAG_LEGACY);
     const struct resolve_row *row = find_row(name, which);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What cuGetProcAddress answers, as measured on driver 555: the table is generated from
-// data/resolve-555.tsv. Its rows are sorted by name, then flags.
+// Table of cuGetProcAddress's answers, as measured on driver 555, generated from
+// data/resolve-555.tsv. The rows are sorted by name, then flags.
 #ifndef SIMCUDA_RESOLVE_H
 #define SIMCUDA_RESOLVE_H
 
 struct resolve_step {
-    unsigned version; // the first that gets this answer
-    void *symbol;     // NULL: the status alone
+    unsigned version; // first version with this answer
+    void *symbol;     // NULL: only a status
     unsigned char status;
 };
 

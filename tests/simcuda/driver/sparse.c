@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Arrays that are made without memory. Those with their mapping deferred are mapped as a whole,
-// sparse ones tile by tile, in stream order; a tile keeps the memory that it is mapped to. Tiles
-// have the shapes that other interfaces document for 64 KiB, and a mipmapped array's tail is of the
-// levels that hold no whole tile. Copies reach none of it.
+// Arrays that are made without memory. Arrays with deferred mapping are mapped as a whole, sparse
+// arrays tile by tile, in stream order. A tile keeps the memory that it is mapped to. Tiles have
+// the shapes that other interfaces document for 64 KiB. A mipmapped array's tail has the levels
+// that are smaller than a tile. Copies of such arrays return an error.
 
 #include "vmm.h"
 
@@ -15,7 +15,7 @@ enum { TILE = 65536, WHOLE = -1, TAIL = -2 };
 struct tile {
     uintptr_t object;
     CUcontext ctx;
-    int level; // or WHOLE or TAIL
+    int level; // level, or WHOLE or TAIL
     unsigned layer, at[3];
     struct memory *memory;
     struct tile *next;
@@ -113,13 +113,13 @@ EXPORT CUresult cuMipmappedArrayGetSparseProperties(struct sparse_properties *ou
     return tell(mipmap, true, out);
 }
 
-// An operation as its stream will do it: tiles from one corner on, so many each way.
+// An operation of a stream: a box of tiles, from a corner on.
 struct change {
     uintptr_t object;
     CUcontext ctx;
     int level;
     unsigned layer, from[3], count[3];
-    struct memory *memory; // kept for it; NULL: unmapped
+    struct memory *memory; // memory to map, with a reference; NULL: unmap
 };
 
 static bool tail_change(const struct sparse *s, const struct map_info *m, struct change *c) {
@@ -134,7 +134,7 @@ static bool tail_change(const struct sparse *s, const struct map_info *m, struct
            m->part.tail.offset <= p.tail - m->part.tail.size && c->layer < s->layers;
 }
 
-// Aligned to tiles, but for what ends where the level does.
+// Checks a box of tiles. It must be aligned to tiles, except at the end of the level.
 static bool level_change(const struct sparse *s, const struct map_info *m, struct change *c) {
     struct sparse_properties p = properties(s);
     const unsigned *offset = m->part.level.offset, *extent = m->part.level.extent;
@@ -185,7 +185,7 @@ static void set_tile(const struct change *c, const unsigned at[3]) {
     struct tile *t = *q;
     if (t) {
         *q = t->next;
-        vmm_let_go(t->memory);
+        vmm_drop_map(t->memory);
         free(t);
     }
     if (!c->memory || !(t = malloc(sizeof *t)))
@@ -205,11 +205,11 @@ static void run(void *arg) {
             for (at[2] = c->from[2]; at[2] < c->from[2] + c->count[2]; at[2]++)
                 set_tile(c, at);
     if (c->memory)
-        vmm_let_go(c->memory);
+        vmm_drop_map(c->memory);
     pthread_mutex_unlock(&drv.lock);
 }
 
-// All of the list, or nothing.
+// Maps all entries of the list, or none.
 static CUresult map_arrays(struct context *ctx, const struct map_info *list, unsigned count,
                            CUstream handle) {
     struct stream *s;
@@ -243,8 +243,8 @@ static CUresult map_arrays(struct context *ctx, const struct map_info *list, uns
 BOTH(cuMemMapArrayAsync, _ptsz, (const struct map_info *list, unsigned count, CUstream hStream),
      map_arrays(ctx, list, count, s))
 
-// What an array keeps goes with it, as the program's unmapping would have it. That this is so is
-// not documented; nobody could unmap it any more.
+// Drops the memory that an array's tiles keep, when the array ends. That is not documented, but the
+// program could not unmap the tiles later.
 static void drop(uintptr_t object, CUcontext ctx) {
     for (struct tile **q = &tiles; *q;) {
         struct tile *t = *q;
@@ -253,7 +253,7 @@ static void drop(uintptr_t object, CUcontext ctx) {
             continue;
         }
         *q = t->next;
-        vmm_let_go(t->memory);
+        vmm_drop_map(t->memory);
         free(t);
     }
 }

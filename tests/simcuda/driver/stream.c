@@ -46,7 +46,7 @@ static CUresult destroy(CUstream handle) {
         phys = s->ctx->phys;
         handle_drop(HANDLE_STREAM, handle);
         capture_abandon(s);
-        // Ended under the lock that guards the handles: nobody finds it any more.
+        // The stream is ended under the lock of the handles, so that no thread finds it afterwards.
         queue_destroy(s);
     }
     pthread_mutex_unlock(&drv.lock);

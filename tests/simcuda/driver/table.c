@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The driver's private tables, by which the CUDA runtime reaches what no exported function does.
-// Three entries are modelled: the runtime's ways to a module and to the primary context, and what
-// it has called when a context ends. The others say that they are not supported, so programs of the
+// The driver's private tables, by which the CUDA runtime reaches functions that are not exported.
+// Three entries are simulated: the runtime's access to modules, its access to the primary context,
+// and its functions for the end of a context. The other entries return 801, so programs of the
 // runtime do not start here.
 
 #include "driver.h"
@@ -28,7 +28,7 @@ static CUresult nothing(void) {
     return drv_unsupported("cuGetExportTable");
 }
 
-// The runtime keeps what it asked for, once, until the context is reset.
+// Returns the primary context. The runtime retains it once, until the context is reset.
 static CUresult primary_context(CUcontext *out, CUdevice dev) {
     ENTER();
     if (!out)
@@ -38,13 +38,13 @@ static CUresult primary_context(CUcontext *out, CUdevice dev) {
     return primary_of_runtime(dev, out);
 }
 
-// The runtime loads its modules so, into the context that is current.
+// Loads a module of the runtime into the current context.
 static CUresult load_module(uintptr_t *out, const void *wrapper) {
     ENTER();
     return module_load_wrapped(out, wrapper);
 }
 
-// One value in all is kept here, of whichever context it is.
+// The stored value: only one, of any context.
 static struct {
     CUcontext context;
     void *key, *value;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Virtual memory management: device memory without an address, addresses without memory, and
-// mappings between them. A handle's memory is taken when it is created and given back when the
-// handle has been released as often as it was retained and nothing maps it any more.
+// mappings between them. A handle's memory is taken when it is created. It is given back when the
+// handle was released as often as it was retained, and no mapping is left.
 
 #include "vmm.h"
 
@@ -19,11 +19,11 @@
 enum { HANDLE_TYPE_FD = 1, HANDLE_TYPE_FABRIC = 8 };
 enum { LOCATION_HOST = 2, LOCATION_HOST_NUMA, LOCATION_HOST_NUMA_CURRENT };
 
-// Lies behind the bytes in what backs them, for who gets the descriptor.
+// Stored after the bytes of the memory file, for the importer of the descriptor.
 struct label {
     uint64_t magic, size, owner, object;
     int32_t phys;
-    uint32_t ended; // the owner has let go
+    uint32_t ended; // the owner has released it
 };
 
 struct reservation {
@@ -45,13 +45,13 @@ static struct reservation *reservations;
 static struct mapping *mappings;
 static struct memory *memories;
 
-static _Atomic uint64_t next_object = 1ull << 63; // no block's id
+static _Atomic uint64_t next_object = 1ull << 63; // differs from the ids of blocks
 
 static bool multiple(uint64_t n) {
     return n && n % GRANULARITY == 0;
 }
 
-// Every host is one NUMA node.
+// Checks properties. The host is one NUMA node here.
 static CUresult check_prop(const CUmemAllocationProp *prop) {
     enum { PINNED = 1 };
     if (!prop || prop->type != PINNED)
@@ -73,7 +73,7 @@ static CUresult check_prop(const CUmemAllocationProp *prop) {
     return CUDA_ERROR_INVALID_VALUE;
 }
 
-// False: there is not so much.
+// Takes bytes of a device. False: too little memory.
 static bool take(int phys, uint64_t size) {
     if (phys >= 0)
         return size <= sim_capacity(drv.sim, phys) &&
@@ -86,7 +86,7 @@ static void give(const struct memory *m) {
     if (m->phys < 0)
         host_count(-(int64_t)m->size);
     else
-        sim_give_lent(drv.sim, drv.me, m->phys, mem_cost(m->size), m->object);
+        sim_give_imported(drv.sim, drv.me, m->phys, mem_cost(m->size), m->object);
 }
 
 static bool write_label(const struct memory *m, uint32_t ended) {
@@ -170,7 +170,7 @@ static void end_if_unused(struct memory *m) {
     free(m);
 }
 
-// Says where the owner keeps what backs the memory: machines are one here, and so is the user.
+// Names the memory file of the owner: all processes are on one machine, and of one user.
 struct fabric_handle {
     uint64_t magic, object;
     int32_t pid, fd;
@@ -211,7 +211,8 @@ static bool read_label(int fd, struct label *label) {
            label->magic == EXPORT_MAGIC;
 }
 
-// What a descriptor alone keeps alive is not modelled: the owner must have it still.
+// Borrows another process's memory. The owner must still have it: memory that only a descriptor
+// keeps is not simulated.
 static bool borrow(const struct label *l) {
     const struct sim_loan loan = {
         .owner = l->owner, .object = l->object, .bytes = l->size, .dev = l->phys};
@@ -219,8 +220,9 @@ static bool borrow(const struct label *l) {
            (!l->ended && foreign_owner_lives(l->owner) && sim_borrow(drv.sim, drv.me, &loan));
 }
 
-// One's own memory comes back by the handle that it has, with one reference more; released before,
-// by another handle, as to any other process. Which of both a real driver does is not documented.
+// Imports memory of this process itself: returns its handle with another reference. If all handles
+// were released, the memory is imported like another process's. The behaviour of real drivers is
+// not documented.
 static bool again_locked(const struct label *l, CUmemGenericAllocationHandle *out) {
     for (struct memory *m = memories; m; m = m->next)
         if (!m->imported && m->refs && m->object == l->object && l->owner == drv.me->serial) {
@@ -231,7 +233,7 @@ static bool again_locked(const struct label *l, CUmemGenericAllocationHandle *ou
     return false;
 }
 
-// The bytes are the same, and the owner's.
+// Makes the record of imported memory, which uses the owner's bytes.
 static struct memory *import_locked(const struct label *l, int fd, int type) {
     struct memory *m = calloc(1, sizeof *m);
     if (!m || (fd = fcntl(fd, F_DUPFD_CLOEXEC, 0)) < 0) {
@@ -298,7 +300,7 @@ EXPORT CUresult cuMemRelease(CUmemGenericAllocationHandle handle) {
     pthread_mutex_lock(&drv.lock);
     struct memory *m = handle_get(HANDLE_MEMORY, handle);
     if (m && --m->refs == 0) {
-        handle_end(HANDLE_MEMORY, handle); // what maps it still can have it back
+        handle_end(HANDLE_MEMORY, handle); // mapped memory can get a new handle
         end_if_unused(m);
     }
     pthread_mutex_unlock(&drv.lock);
@@ -333,7 +335,7 @@ EXPORT CUresult cuMemAddressReserve(CUdeviceptr *out, size_t size, size_t alignm
         free(r);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
-    // The ends that only served the alignment go back.
+    // Unmaps the ends, which only served the alignment.
     size_t head = (size_t)(-(uintptr_t)p & (align - 1));
     if (head)
         munmap(p, head);
@@ -382,11 +384,11 @@ static bool reserved(CUdeviceptr p, uint64_t size) {
 
 static CUresult map_locked(CUdeviceptr p, uint64_t size, struct memory *m) {
     if (m && m->group && !multicast_is_whole(m->group))
-        return CUDA_ERROR_NOT_SUPPORTED; // a driver waits until it is
+        return CUDA_ERROR_NOT_SUPPORTED; // a real driver waits for the devices
     if (!m || size > m->size || !reserved(p, size) || overlaps_mapping(p, size))
         return CUDA_ERROR_INVALID_VALUE;
     if (size < m->size)
-        return CUDA_ERROR_NOT_SUPPORTED; // the whole alone
+        return CUDA_ERROR_NOT_SUPPORTED; // only as a whole
     struct mapping *n = malloc(sizeof *n);
     if (!n || mmap((void *)(uintptr_t)p, size, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_FIXED,
                    m->fd, 0) == MAP_FAILED) {
@@ -410,7 +412,7 @@ EXPORT CUresult cuMemMap(CUdeviceptr p, size_t size, size_t offset,
     return rc;
 }
 
-// Whole mappings alone, and no gap between them.
+// Reports whether a range consists of whole mappings without gaps.
 static bool covered(CUdeviceptr p, uint64_t size) {
     uint64_t sum = 0;
     for (struct mapping *m = mappings; m; m = m->next) {
@@ -427,7 +429,7 @@ EXPORT CUresult cuMemUnmap(CUdeviceptr p, size_t size) {
     ENTER();
     CUresult rc = CUDA_ERROR_INVALID_VALUE;
     pthread_mutex_lock(&drv.lock);
-    // Where nothing is mapped there is nothing to undo, which is well too.
+    // An unmapped range needs no work, and succeeds.
     if (size && (covered(p, size) || (reserved(p, size) && !overlaps_mapping(p, size)))) {
         if (mmap((void *)(uintptr_t)p, size, PROT_NONE,
                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0) == MAP_FAILED) {
@@ -493,7 +495,7 @@ struct memory *vmm_mapped(CUdeviceptr p, uint64_t *offset) {
     return m ? m->memory : NULL;
 }
 
-void vmm_let_go(struct memory *m) {
+void vmm_drop_map(struct memory *m) {
     m->maps--;
     end_if_unused(m);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What NVML says of one device and of the processes on it.
+// NVML's answers about one device and the processes on it.
 
 #include "nvml.h"
 
@@ -28,7 +28,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetUUID(nvmlDevice_t d, char *out, unsigned length
     return nvml_text(out, length, text);
 }
 
-// Version 2 ends before bus_id, version 1 before subsystem: each writes its own part alone.
+// Version 2 ends before bus_id, version 1 before subsystem: each version writes only its own
+// fields.
 struct pci_info {
     char bus_id_legacy[16];
     unsigned domain, bus, device, pci_device_id;
@@ -105,8 +106,8 @@ EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo_v2(nvmlDevice_t d, struct memory_v2 
     return NVML_SUCCESS;
 }
 
-// The old form counts what the driver keeps as used. It asks the new one, like the real library:
-// by its name, which an interposer catches.
+// The first version counts the driver's reserve as used. Like the real library it calls the second
+// version by name, which a preloaded library may replace.
 EXPORT nvmlReturn_t nvmlDeviceGetMemoryInfo(nvmlDevice_t d, struct memory *m) {
     struct memory_v2 now = {.version = MEMORY_V2};
     if (!m)
@@ -129,8 +130,8 @@ struct process_v2 {
     unsigned gpu_instance, compute_instance;
 };
 
-// Everyone who holds something on the device, managed by somebody or not. A program that loaded the
-// library twice, or that became another one, has two records and shows once.
+// Lists all processes with memory on the device. A process that loaded the library twice, or
+// executed another program, has two records and is listed once.
 static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, unsigned size) {
     unsigned n = 0;
     sim_reap(s);
@@ -157,7 +158,7 @@ static unsigned collect(struct sim_state *s, int phys, struct process_v2 *out, u
     return n;
 }
 
-// A kind of processes; of the other kinds there are none.
+// Lists the processes if the list is of the configured kind; the lists of other kinds are empty.
 static unsigned collect_kind(struct sim_state *s, int phys, unsigned kind, struct process_v2 *out) {
     bool figures = s->config.nvml_list != SIM_NVML_NO_FIGURES;
     if (kind != (figures ? (unsigned)s->config.nvml_list : SIM_NVML_COMPUTE))
@@ -222,7 +223,7 @@ EXPORT nvmlReturn_t nvmlDeviceGetRunningProcessDetailList(nvmlDevice_t d, struct
     if (all->version != VERSION)
         return NVML_ERROR_ARGUMENT_VERSION_MISMATCH;
     unsigned room = all->count;
-    unsigned n = collect_kind(s, phys, all->mode, list); // its modes are these kinds
+    unsigned n = collect_kind(s, phys, all->mode, list); // modes are the kinds of processes
     all->count = n;
     if (n > room)
         return NVML_ERROR_INSUFFICIENT_SIZE;
@@ -237,8 +238,8 @@ struct sample {
     unsigned multiprocessors, memory, encoder, decoder;
 };
 
-// Everyone keeps the device as busy as everyone else, at the moment that is asked for. Without a
-// list it says for how many there has to be room, by the error for too little.
+// All processes use the device equally at the moment of the call. If samples is NULL, the call
+// returns the number of processes, with the error for too little room.
 EXPORT nvmlReturn_t nvmlDeviceGetProcessUtilization(nvmlDevice_t d, struct sample *samples,
                                                     unsigned *count, unsigned long long since) {
     struct process_v2 list[SIM_MAX_PROCS];
@@ -268,7 +269,7 @@ struct busy_list {
     struct busy *list;
 };
 
-// The same in the form that came after it.
+// Does the work of nvmlDeviceGetProcessUtilization for the newer structure.
 EXPORT nvmlReturn_t nvmlDeviceGetProcessesUtilizationInfo(nvmlDevice_t d, struct busy_list *all) {
     enum { VERSION = (int)sizeof *all | 1 << 24 };
     struct process_v2 list[SIM_MAX_PROCS];

@@ -15,8 +15,8 @@ static struct {
     pthread_mutex_t lock;
     struct sim_state *sim;
     unsigned users;
-    uint32_t losses[SIM_MAX_DEVICES]; // of each device, at the first initialisation
-    int order[SIM_MAX_DEVICES];       // the devices present then, by NVML's index
+    uint32_t losses[SIM_MAX_DEVICES]; // losses of each device at the first initialisation
+    int order[SIM_MAX_DEVICES];       // devices that were present then, by NVML's index
     unsigned count;
 } lib = {.lock = PTHREAD_MUTEX_INITIALIZER};
 
@@ -30,9 +30,8 @@ struct sim_state *nvml_state(void) {
     return s;
 }
 
-// hang waits as long as somebody wants NVML to: while there is a file of that name. It is read, so
-// that one which leads to a filesystem that does not answer hangs as a driver does, beyond the
-// reach of any signal.
+// hang waits while a file of that name exists. It reads the file: if the file leads to a filesystem
+// that does not answer, the call hangs so that no signal ends it, as in a driver.
 static void hang(const char *what) {
     char path[4096], c;
     snprintf(path, sizeof path, "%s/hang-%s", sim_dir(), what);
@@ -50,8 +49,8 @@ static void hang_device(int phys) {
     hang(what);
 }
 
-// The library looks at the devices when it is initialised: one that was lost since is so for it
-// until it is initialised again.
+// Reports whether a device is lost. A device that was lost since the initialisation stays lost
+// until NVML is initialised again.
 static bool is_lost(struct sim_state *s, int phys) {
     return atomic_load(&s->dev[phys].lost) || atomic_load(&s->dev[phys].losses) != lib.losses[phys];
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the files of the simulated NVML share, and its interface in declarations of our own.
+// Shared by the files of the simulated NVML; and NVML's interface in declarations of our own.
 #ifndef SIMCUDA_NVML_H
 #define SIMCUDA_NVML_H
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// simcuda: prints what every process really holds, and injects faults while programs run.
+// simcuda: prints what each process really holds, and injects faults while programs run.
 
 #include "sim.h"
 
@@ -40,7 +40,7 @@ static int fail(const char *what) {
     return 2;
 }
 
-// -1: no such device.
+// Parses a device number. −1: no such device.
 static int device_arg(const struct sim_state *s, const char *text) {
     char *end;
     unsigned long n = strtoul(text, &end, 10);
@@ -83,7 +83,7 @@ static int cmd_host(struct sim_state *s, const char *pid) {
     return 0;
 }
 
-// Adds the records up, rather than trust the sums that are kept for speed; they must agree.
+// Adds the records up, because the stored sums are only for speed; both must agree.
 static int cmd_sum(struct sim_state *s, const char *dev, bool extra) {
     int only = dev ? device_arg(s, dev) : -1;
     if (dev && only < 0)
@@ -182,7 +182,7 @@ static int cmd_asked(struct sim_state *s, const char *dev) {
     return 0;
 }
 
-// The file that has NVML hang, for one device or for everybody who initialises it.
+// Makes or removes the file that lets NVML hang, for one device or at the initialisation.
 static int cmd_hang(struct sim_state *s, const char *what, bool hang) {
     char path[4096];
     if (strcmp(what, "init") != 0 && device_arg(s, what) < 0)
@@ -198,7 +198,7 @@ static int cmd_hang(struct sim_state *s, const char *what, bool hang) {
 }
 
 static int cmd_release(struct sim_state *s, const char *pid) {
-    sim_reap(s); // notices who is dead
+    sim_reap(s); // finds dead processes
     for (uint32_t i = 0; i < SIM_MAX_PROCS; i++)
         if (atomic_load(&s->proc[i].dead_since_ns) &&
             (!pid || sim_proc_pid(&s->proc[i]) == atoi(pid)))

@@ -138,7 +138,7 @@ int sim_rule_parse(const char *text, struct sim_rule *out) {
     return 0;
 }
 
-// A UUID that is stable for a folder's n-th device, so that tests can write it down.
+// Makes a UUID that is always equal for device n of a folder, so that tests can contain it.
 static void name_device(struct sim_device *d, uint32_t index) {
     snprintf(d->name, sizeof d->name, "Simulated GPU %u", index);
     static const uint8_t uuid[16] = {0x51, 0x3c, 0xda, 0x00, 0x00, 0x00, 0x40, 0x00,
@@ -151,8 +151,8 @@ static void name_device(struct sim_device *d, uint32_t index) {
     d->pci_device = 0;
 }
 
-// The first device's UUID: 32 digits, hyphens between them as one likes. For a device that another
-// API names as well.
+// Reads the first device's UUID: 32 digits, with hyphens anywhere. Tests use it for a device that
+// another API names as well.
 static bool parse_uuid(struct sim_device *d, const char *text) {
     size_t digits = 0;
     for (; *text; text++) {
@@ -254,7 +254,7 @@ static bool parse_lacks(struct sim_config *c, const char *text) {
     return true;
 }
 
-// Reads which devices are there, which of them NVML shows, and what NVML knows of them.
+// Reads which devices exist, which of them NVML shows, and which functions NVML lacks.
 static bool load_presence(struct sim_state *s) {
     static const struct {
         const char *name;

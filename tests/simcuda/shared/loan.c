@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Loans: memory that somebody else has imported. It comes back when its owner and all who imported
-// it have let go. Where the owner does so first, by a free or by its death, the bytes are carried
-// by one of the importers, beside what its own program asked for; how a real driver shares them out
-// among processes is not documented.
+// Loans: memory that other processes have imported. It is given back when its owner and all
+// importers have released it. If the owner is first, by a free or by its death, the bytes move to
+// the record of one importer, beside its own program's bytes. How a real driver divides them among
+// processes is not documented.
 
 #include "sim.h"
 
@@ -16,7 +16,7 @@ static struct sim_loan *next_of(struct sim_state *s, struct sim_loan *from, uint
     return NULL;
 }
 
-// The bytes are the borrower's to carry from now on.
+// Moves the bytes to the borrower's record.
 static void carry_locked(struct sim_state *s, struct sim_loan *l) {
     struct sim_usage *u = &s->proc[l->borrower].dev[l->dev];
     l->carried = 1;
@@ -75,8 +75,8 @@ void sim_return(struct sim_state *s, struct sim_proc *p, uint64_t owner, uint64_
     sim_unlock(s);
 }
 
-void sim_give_lent(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d,
-                   uint64_t object) {
+void sim_give_imported(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d,
+                       uint64_t object) {
     if (!atomic_load(&s->loans)) {
         sim_give(s, p, dev, d);
         return;
@@ -89,7 +89,7 @@ void sim_give_lent(struct sim_state *s, struct sim_proc *p, int dev, struct sim_
     sim_unlock(s);
 }
 
-void sim_take_home(struct sim_state *s, struct sim_proc *p, uint64_t object) {
+void sim_end_imports(struct sim_state *s, struct sim_proc *p, uint64_t object) {
     if (!atomic_load(&s->loans))
         return;
     sim_lock(s);

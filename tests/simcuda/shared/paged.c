@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Managed memory that moves (SIMCUDA_MANAGED_MOVES). It comes to the device by a prefetch, as far
-// as there is room, and leaves it when an allocation of any process lacks that room. The bytes on
-// the device are part of the process's extra.
+// Managed memory that moves (SIMCUDA_MANAGED_MOVES). A prefetch moves it to the device, as far as
+// there is room. An allocation of any process that lacks room moves it away. Its bytes on the
+// device are part of the process's extra.
 
 #include "sim.h"
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes that opened the driver. Each has a record in the shared state and a client file, which
-// stands for the descriptor of the device: locked with flock, so that a forked child that inherited
-// the descriptor holds it too, and mapped, so that one can see in /proc/PID/maps whether the
-// program that made the record is still the one that runs there.
+// Processes that opened the driver. Each has a record in the shared state, and a client file that
+// stands for the descriptor of the device. The file is locked with flock, so that a forked child
+// with the descriptor also holds it. It is mapped, so that /proc/PID/maps shows whether the program
+// that made the record still runs there.
 //
-// What a record holds is gone when nobody has the descriptor any more and the process is dead or
-// has become another program. A process that merely closed its descriptors keeps its memory.
+// The memory of a record is freed when no process has the descriptor any more, and the process is
+// dead or has executed another program. A process that only closed its descriptors keeps its
+// memory.
 
 #include "sim.h"
 
@@ -71,7 +72,8 @@ bool sim_proc_alive(pid_t pid, uint64_t start) {
     return read_stat(pid, &state, &now) && now == start && state != 'Z' && state != 'X';
 }
 
-// Looked up once for each process: a child in a new namespace has another pid than its parent.
+// The PID namespace of the process. It is read once for each process, because a child in a new
+// namespace has a different PID.
 static uint64_t own_namespace(void) {
     static _Atomic uint64_t known;
     static _Atomic pid_t known_of;
@@ -85,8 +87,9 @@ static uint64_t own_namespace(void) {
     return ns;
 }
 
-// A process of another namespace is known by its lock, which /proc/locks shows with the pid that it
-// has in the namespace of who reads it; without one to be seen it keeps its own number.
+// Returns the PID of a process. A process of another namespace is found by its lock, because
+// /proc/locks shows the PID in the reader's namespace. Without a visible lock it keeps its own
+// number.
 int32_t sim_proc_pid(const struct sim_proc *p) {
     char line[256];
     if (p->pid_namespace == own_namespace())
@@ -105,7 +108,8 @@ int32_t sim_proc_pid(const struct sim_proc *p) {
     return found;
 }
 
-// Whether the client file is still mapped there. Who may not look takes it for mapped.
+// Reports whether the client file is still mapped by a process. If that cannot be read, it counts
+// as mapped.
 static bool client_mapped(const struct sim_proc *p) {
     char path[64], line[4600];
     snprintf(path, sizeof path, "/proc/%d/maps", (int)p->pid);
@@ -130,7 +134,7 @@ static bool descriptor_held(const struct sim_proc *p) {
     client_path(path, sizeof path, p->pid, p->start, p->serial);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
-        return errno != ENOENT; // cannot tell: held
+        return errno != ENOENT; // not readable: counts as held
     bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
     close(fd);
     return held;
@@ -139,7 +143,7 @@ static bool descriptor_held(const struct sim_proc *p) {
 static bool is_gone(const struct sim_state *s, struct sim_proc *p) {
     if (descriptor_held(p))
         return false;
-    // The numbers of another namespace say nothing here; there the descriptor alone counts.
+    // PIDs of another namespace mean nothing here; there only the descriptor counts.
     if (p->pid_namespace == own_namespace() && sim_proc_alive(p->pid, p->start) && client_mapped(p))
         return false;
     uint64_t since = atomic_load(&p->dead_since_ns);
@@ -158,8 +162,8 @@ static void free_record(struct sim_state *s, struct sim_proc *p) {
     client_path(path, sizeof path, p->pid, p->start, p->serial);
     unlink(path);
     sim_lock(s);
-    // First the record, then the sums: a collector killed in between leaves sums that the next
-    // holder of the lock adds up without it.
+    // The record is freed first, then the sums are changed: if the collector is killed in between,
+    // the next holder of the lock adds the records up again.
     atomic_store(&p->state, SIM_PROC_FREE);
     sim_loans_end_locked(s, p);
     for (uint32_t d = 0; d < s->device_count; d++) {

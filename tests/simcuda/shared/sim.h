@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The state that all processes of one simulated machine share: its devices and, for each process
-// that opened the driver, what it holds. libcuda, libnvidia-ml and the oracle all read this one
-// file.
+// The state that all processes of one simulated machine share: its devices, and what each process
+// that opened the driver holds. libcuda, libnvidia-ml and the oracle read this one file.
 //
-// Truth is in the records of the processes. What a device has in use is kept beside them only so
-// that an allocation need not add up all records; it is changed together with a record under one
-// robust mutex, and added up anew when a holder of that mutex died inside.
+// The records of the processes are the truth. The sums for each device are stored beside them only
+// for speed. A record and its sum are changed together under one robust mutex. If a holder of the
+// mutex dies, the next holder adds the records up again.
 #ifndef SIMCUDA_SIM_H
 #define SIMCUDA_SIM_H
 
@@ -26,7 +25,7 @@ enum {
     SIM_COMM = 16,
 };
 
-// What a rule does to the call that it hits, besides returning a code.
+// Effect of a rule on a call, besides returning a code.
 enum sim_action { SIM_ACT_FAIL, SIM_ACT_DELAY, SIM_ACT_KILL, SIM_ACT_STOP };
 
 // One injected fault: calls number first..last (counted from 1) of the functions that match.
@@ -39,12 +38,12 @@ struct sim_rule {
     int32_t code;
     int32_t pid;            // 0: any process
     int32_t per_process;    // count the calls of each process on its own
-    _Atomic uint64_t calls; // of all processes
+    _Atomic uint64_t calls; // calls of all processes
     _Atomic uint64_t hits;
 };
 
 enum { SIM_DRIVER_VERSION = 12050, SIM_COMPUTE_MAJOR = 8, SIM_COMPUTE_MINOR = 6 };
-// Facts that NVML can be made not to support (SIMCUDA_NVML_LACKS).
+// Functions that NVML can be configured to lack (SIMCUDA_NVML_LACKS).
 enum {
     SIM_LACKS_MEMORY = 1,
     SIM_LACKS_PCI = 2,
@@ -54,22 +53,23 @@ enum {
 };
 enum { SIM_NVML_COMPUTE, SIM_NVML_GRAPHICS, SIM_NVML_MPS, SIM_NVML_NO_FIGURES };
 
-// Set once, by the process that creates the folder, from its environment.
+// Configuration of the machine. The process that creates the folder sets it once, from its
+// environment.
 struct sim_config {
     uint64_t context_bytes;
     uint64_t pool_granule;      // pools are made of chunks of it; 0: they count bytes
     uint64_t pitch;             // rows of pitched memory are rounded up to it
-    uint64_t reserved_bytes;    // of each device, kept by the driver
+    uint64_t reserved_bytes;    // bytes of each device that the driver reserves
     uint64_t stream_delay_ns;   // per operation on a stream
     uint64_t alloc_delay_ns;    // per allocation
     int64_t release_delay_ms;   // a dead process's memory comes back late; -1: on `simcuda release`
     int32_t lost_code;          // what calls on a lost device return
     int32_t nvml_order_reverse; // NVML counts the devices from the other end
     int32_t reuse_handles;      // a handle is used again as soon as may be
-    int32_t handles_apart;      // those of memory, libraries and arrays may equal others
+    int32_t handles_apart;      // handles of memory, libraries and arrays may equal others
     int32_t pool_remap;         // whole free granules of a pool become part of another chunk
     int32_t managed_moves;      // managed memory is on a device only after a prefetch
-    int32_t nvml_list;          // which list of NVML's has the processes: SIM_NVML_…
+    int32_t nvml_list;          // NVML's list that has the processes: SIM_NVML_…
     int32_t nvml_lacks;         // bits of SIM_LACKS_…
 };
 
@@ -77,26 +77,27 @@ struct sim_device {
     char name[64];
     uint8_t uuid[16];
     uint32_t pci_domain, pci_bus, pci_device;
-    uint64_t total;     // bytes on the card, as NVML says them
+    uint64_t total;     // bytes of the card, as NVML reports them
     uint64_t used;      // guarded by lock: sum over the records, user + extra
     uint64_t user;      // guarded by lock: sum over the records, user alone
     uint64_t user_peak; // guarded by lock
     _Atomic uint32_t lost;
-    _Atomic uint32_t losses; // how often it fell off the bus
+    _Atomic uint32_t losses; // number of times that it was lost
     _Atomic uint32_t absent; // not there yet, or gone: for CUDA, and for an NVML that starts now
     uint32_t hidden;         // CUDA shows it, and NVML does not
     uint32_t instance_of;    // MIG instance: number of its GPU + 1; else 0
-    _Atomic uint64_t asked;  // how many calls of NVML's named it
+    _Atomic uint64_t asked;  // number of NVML calls that named it
 };
 
-// What one process holds on one device. Written by that process alone, under the lock.
+// Memory of one process on one device. Only that process writes it, under the lock.
 struct sim_usage {
     _Atomic uint64_t user;  // bytes that its program asked for and has not freed
-    _Atomic uint64_t extra; // contexts, rounding, what pools keep
+    _Atomic uint64_t extra; // contexts, rounding, unused memory of pools
     _Atomic uint64_t user_peak;
     _Atomic uint64_t managed, paged; // bytes of managed memory that moves; those here (in extra)
     _Atomic uint32_t allocs, streams, contexts;
-    _Atomic uint32_t life; // the device's losses when the process came: nothing outlives one
+    _Atomic uint32_t
+        life; // losses of the device when the process began; memory does not survive a loss
 };
 
 enum sim_proc_state { SIM_PROC_FREE, SIM_PROC_LIVE };
@@ -104,26 +105,26 @@ enum sim_proc_state { SIM_PROC_FREE, SIM_PROC_LIVE };
 struct sim_proc {
     _Atomic uint32_t state; // enum sim_proc_state, guarded by lock for writing
     int32_t pid;
-    uint64_t start;      // of the process, in clock ticks since boot
-    uint64_t serial;     // names its client file, never used twice
+    uint64_t start;      // start of the process, in clock ticks since boot
+    uint64_t serial;     // name of its client file; never used twice
     uint64_t client_ino; // mapped as long as the process image that made the record lives
     _Atomic uint64_t dead_since_ns; // when its death was first noticed, 0 before
     _Atomic uint64_t host;          // bytes of host memory that the driver keeps page-locked
     _Atomic uint32_t release_now;
     uint32_t uid;
-    uint64_t pid_namespace; // that pid is of
+    uint64_t pid_namespace; // namespace of pid
     char comm[SIM_COMM];
     struct sim_usage dev[SIM_MAX_DEVICES];
 };
 
-// One import of what another process owns. Guarded by lock.
+// An import of another process's memory. Guarded by lock.
 struct sim_loan {
-    uint64_t owner;  // that process's serial; 0: the row is free
-    uint64_t object; // as the owner calls it
+    uint64_t owner;  // serial of the owner; 0: the row is free
+    uint64_t object; // the owner's number of the memory
     uint64_t bytes;
     int32_t dev;
-    uint32_t borrower; // the record of who imported it
-    uint32_t carried;  // the owner has let go: the bytes are in the borrower's record
+    uint32_t borrower; // record of the importer
+    uint32_t carried;  // the owner has released it: the bytes are in the borrower's record
 };
 #define SIM_ANY_OBJECT UINT64_MAX
 
@@ -156,18 +157,19 @@ void sim_unlock(struct sim_state *s);
 uint64_t sim_now_ns(void);
 uint64_t sim_capacity(const struct sim_state *s, int dev); // bytes that programs may take
 bool sim_present(const struct sim_state *s,
-                 int dev); // it, and for a MIG instance its GPU, is there
-bool sim_divided(const struct sim_state *s, int dev); // one of its MIG instances is there
+                 int dev); // reports whether a device, and for a MIG instance its GPU, is present
+bool sim_divided(const struct sim_state *s,
+                 int dev); // reports whether a MIG instance of it is present
 
-// Takes memory on a device for a process, collecting dead processes when it does not fit.
+// Takes memory on a device for a process. If it does not fit, dead processes are collected first.
 struct sim_delta {
     int64_t user, extra;
     int32_t allocs, streams, contexts;
 };
 bool sim_take(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
 
-// A device falls off the bus, with all that anybody has there. Whoever came before that has
-// nothing there any more, also when it is back.
+// Makes a device fall off the bus, with all memory on it. Processes that used it before have no
+// memory there, also after it is back.
 void sim_lose(struct sim_state *s, int dev);
 bool sim_outlived(const struct sim_state *s, const struct sim_proc *p, int dev);
 void sim_give(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d);
@@ -180,26 +182,27 @@ void sim_managed(struct sim_state *s, struct sim_proc *p, int dev, int64_t bytes
 void sim_page(struct sim_state *s, struct sim_proc *p, int dev, uint64_t in, uint64_t out);
 void sim_evict_locked(struct sim_state *s, int dev, uint64_t bytes);
 
-// loan.c: memory that others have imported.
+// loan.c: memory that other processes have imported.
 bool sim_borrow(struct sim_state *s, struct sim_proc *p, const struct sim_loan *what);
 void sim_return(struct sim_state *s, struct sim_proc *p, uint64_t owner, uint64_t object);
-// sim_give of an object that may have been imported: then who did has it still.
-void sim_give_lent(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d,
-                   uint64_t object);
-// The owner has an object's memory again, for something else: what was imported is no more.
-void sim_take_home(struct sim_state *s, struct sim_proc *p, uint64_t object);
-void sim_loans_end_locked(struct sim_state *s, struct sim_proc *p); // of a process that is gone
+// Gives back an object that may have been imported: importers then keep it.
+void sim_give_imported(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d,
+                       uint64_t object);
+// Ends all imports of an object, because the owner uses its memory for something else.
+void sim_end_imports(struct sim_state *s, struct sim_proc *p, uint64_t object);
+void sim_loans_end_locked(struct sim_state *s,
+                          struct sim_proc *p); // ends the loans of a dead process
 
 // config.c: the environment of the first process.
 int sim_config_load(struct sim_state *s);
 bool sim_parse_size(const char *text, uint64_t *bytes);
 int sim_rule_parse(const char *text, struct sim_rule *out); // 0, or -1 for nonsense
 
-// process.c: who holds memory, and who is gone.
+// process.c: processes with memory, and dead processes.
 struct sim_proc *sim_proc_register(struct sim_state *s);
-void sim_reap(struct sim_state *s); // gives back what the dead held
+void sim_reap(struct sim_state *s); // frees the memory of dead processes
 bool sim_proc_alive(pid_t pid, uint64_t start);
-int32_t sim_proc_pid(const struct sim_proc *p); // as this process's namespace counts
+int32_t sim_proc_pid(const struct sim_proc *p); // PID in the calling process's namespace
 uint64_t sim_proc_start(pid_t pid);             // 0: no such process
 
 #endif

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The shared file: who creates it, how it is locked, and how memory is taken and given back.
+// The shared file: its creation, its lock, and the changes of the records when memory is taken and
+// given back.
 
 #include "sim.h"
 
@@ -52,12 +53,13 @@ static struct sim_state *map_state(int fd) {
     void *p = mmap(NULL, sizeof(struct sim_state), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (p == MAP_FAILED)
         return NULL;
-    // A forked child has no driver of its own: it gets a fresh mapping if it may use one at all.
+    // A forked child has no driver of its own. If it may use the driver at all, it maps the file
+    // again.
     return p;
 }
 
-// Folders and files are for every user of the machine, whatever the umask: programs of several
-// users share the simulated devices as they share real ones.
+// Makes the folders. All users of the machine may use them, whatever the umask, because programs of
+// several users share the simulated devices.
 static int make_dirs(void) {
     char path[4096];
     if (mkdir(sim_dir(), 01777) == 0)
@@ -72,8 +74,8 @@ static int make_dirs(void) {
     return 0;
 }
 
-// Writes a whole state under a name of its own, then links it: of many creators one wins, and
-// nobody ever opens a half-made file.
+// Writes a whole state under a unique name, then links it. So only one of several creators
+// succeeds, and no process opens an incomplete file.
 static int create_state(const char *path) {
     char tmp[4200];
     snprintf(tmp, sizeof tmp, "%s.%d.%llu", path, (int)getpid(), (unsigned long long)sim_now_ns());
@@ -198,8 +200,8 @@ void sim_lose(struct sim_state *s, int dev) {
     sim_unlock(s);
 }
 
-// A record is complete at every instant: a process killed between two of these stores leaves sums
-// that the next holder of the lock adds up anew.
+// Changes a record and the sums. The record is complete at every instant: if a process is killed
+// between two stores, the next holder of the lock adds the sums up again.
 static void apply_locked(struct sim_state *s, struct sim_proc *p, int dev, struct sim_delta d) {
     struct sim_usage *u = &p->dev[dev];
     struct sim_device *g = &s->dev[dev];

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A driver that does nothing, without a lock or a system call in any call: what an allocation costs
-// on top of it is what the interposer adds. One device, one context, addresses that are never
-// backed.
+// A driver that does nothing, without a lock or a system call: the time of an allocation on it is
+// the time that the library adds. It has one device, one context, and addresses without memory.
 
 #include "cuda_abi.h"
 #include "resolve.h"
@@ -19,8 +18,8 @@
 
 enum { STEP = 512, ARENAS = 64 };
 
-// Each thread takes addresses from an arena of its own, a step for each block whatever its size,
-// and starts over after two thousand million of them.
+// Each thread takes addresses from an arena of its own. Each block takes one step, whatever its
+// size. After two thousand million blocks the arena starts again.
 static uint64_t arenas;
 static _Thread_local uint64_t arena, next;
 static _Thread_local uint64_t next_stream, next_event;
@@ -56,7 +55,7 @@ EXPORT CUresult cuDeviceGetName(char *name, int len, CUdevice d) {
     return CUDA_SUCCESS;
 }
 
-// The first device of the simulator has this one too, so that a daemon that looks at the simulated
+// The UUID equals that of the simulator's first device, so that a daemon that reads the simulated
 // NVML knows the device.
 EXPORT CUresult cuDeviceGetUuid(CUuuid *u, CUdevice d) {
     static const CUuuid uuid = {{0x51, 0x3c, 0xda, 0x01, 0, 0, 0x40, 0, 0x80, 0, 0, 0, 0, 0, 0, 1}};
@@ -163,7 +162,7 @@ EXPORT CUresult cuDeviceGetMemPool(CUmemoryPool *pool, CUdevice d) {
     return cuDeviceGetDefaultMemPool(pool, d);
 }
 
-// It keeps a gigabyte, whatever is asked for.
+// Reports that the pool keeps a gigabyte, for every attribute.
 EXPORT CUresult cuMemPoolGetAttribute(CUmemoryPool pool, int attribute, void *value) {
     uint64_t kept = 1ull << 30;
     (void)pool, (void)attribute;
@@ -187,7 +186,7 @@ EXPORT CUresult cuStreamCreate(CUstream *s, unsigned flags) {
     return CUDA_SUCCESS;
 }
 
-// One with a priority below 0 is never done.
+// A stream with a priority below 0 never completes.
 #define NEVER_DONE 32u
 EXPORT CUresult cuStreamCreateWithPriority(CUstream *s, unsigned flags, int priority) {
     CUresult rc = cuStreamCreate(s, flags);
@@ -222,4 +221,4 @@ EXPORT CUresult cuEventDestroy_v2(CUevent e) {
 
 EXPORT CUresult cuLaunchKernel(void) {
     return CUDA_SUCCESS;
-} // the yardstick of a launch
+} // the unit in which a launch is measured

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// bench [HELD]: nanoseconds of an allocation with its free, on whatever driver is on the path.
+// bench [HELD]: prints the nanoseconds of an allocation with its free, on the driver in the library
+// path.
 
 #include "testlib.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// chunks GRANULE REMAPS: pools made of chunks. Pieces of two of them do not make a larger one,
-// unless the driver remaps.
+// chunks GRANULE REMAPS: tests pools made of chunks. Pieces of two chunks cannot be joined, unless
+// the driver remaps.
 
 #include "testlib.h"
 
@@ -53,7 +53,7 @@ int main(int argc, char **argv) {
     CHECK(CU(cuMemPoolSetAttribute, CUmemoryPool, int, void *)(pool, RELEASE_THRESHOLD, &keep), 0);
     size_t before = free_bytes();
 
-    // Two pieces of 100 MiB are kept, and 200 are wanted.
+    // Two pieces of 100 MiB are kept, and a block of 200 MiB is wanted.
     CUdeviceptr a = take(100 * MIB, s), b = take(100 * MIB, s);
     CHECK(pool_get(RESERVED_CURRENT), 2 * rounded(100 * MIB));
     CHECK(before - free_bytes(), 2 * rounded(100 * MIB));
@@ -67,10 +67,10 @@ int main(int argc, char **argv) {
     CHECK(before - free_bytes(), pool_get(RESERVED_CURRENT));
     CHECK(pool_get(USED_CURRENT), 200 * MIB);
     trim(0);
-    CHECK(pool_get(RESERVED_CURRENT), large); // no block lies in the others
+    CHECK(pool_get(RESERVED_CURRENT), large); // the other chunks have no block
     give(a, s);
 
-    // A piece is used where it is large enough, and cut; a chunk with a block in it stays.
+    // A piece that is large enough is used and cut. A chunk with a block in it stays.
     a = take(150 * MIB, s);
     b = take(40 * MIB, s);
     CHECK(pool_get(RESERVED_CURRENT), large);
@@ -81,7 +81,7 @@ int main(int argc, char **argv) {
     CHECK(pool_get(RESERVED_CURRENT), large + rounded(151 * MIB));
     give(a, s);
     give(b, s);
-    a = take(200 * MIB, s); // its pieces became one again
+    a = take(200 * MIB, s); // its pieces were joined again
     CHECK(pool_get(RESERVED_CURRENT), large + rounded(151 * MIB));
     give(a, s);
     trim(large + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Copies and fills move the right bytes and refuse to leave their blocks.
+// Copies and fills move the right bytes, and refuse ranges outside a block.
 
 #include "testlib.h"
 
@@ -26,7 +26,7 @@ static void linear(void) {
     CHECK(CU(cuMemcpy, CUdeviceptr, CUdeviceptr, size_t)((CUdeviceptr)(uintptr_t)out, a, N), 0);
     CHECK(memcmp(in, out, N), 0);
     CHECK(cuMemFree(b), 0);
-    CHECK(cuMemcpyDtoH(out, b, 1), 1); // no longer
+    CHECK(cuMemcpyDtoH(out, b, 1), 1); // the block was freed
     CHECK(cuMemFree(a), 0);
 }
 
@@ -41,7 +41,7 @@ static void asynchronous(void) {
     memset(h, 1, N);
     gate_put(&g, s);
     CHECK(CU(cuMemcpyHtoDAsync_v2, CUdeviceptr, const void *, size_t, CUstream)(d, h, N, s), 0);
-    memset(h, 2, N); // before the copy has run: page-locked memory is read late
+    memset(h, 2, N); // before the copy runs: page-locked memory is read later
     gate_open(&g);
     CHECK(cuStreamSynchronize(s), 0);
     CHECK(cuMemcpyDtoH(out, d, N), 0);

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hold BYTES...: takes a block of each size on device 0, prints "ready", then does what stdin says,
-// a line at a time, and answers "ok":
-//   fork    leaves a child that holds the descriptors until the pipe from it is closed by its
-//   death;
-//           answers its pid
+// hold BYTES...: allocates a block of each size on device 0, and prints "ready". Then it executes
+// commands from stdin, one in a line, and answers "ok":
+//
+//   fork    starts a child that holds the descriptors until its death closes a pipe;
+//           answers the child's PID
 //   close   closes all descriptors above 2
-//   exec    becomes cat(1)
-//   alloc N takes another block, answering the driver's code
+//   exec    executes cat(1) in the process
+//   alloc N allocates another block, and answers the driver's code
 
 #include "testlib.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// resolver MAP: cuGetProcAddress and _v2 answer every row of the measured map, at each version at
-// which the answer changes and just before it, with the library's own addresses.
+// resolver MAP: checks that cuGetProcAddress and _v2 answer every row of the measured map with the
+// library's own addresses, at each version where the answer changes, and at the version before.
 
 #include "testlib.h"
 

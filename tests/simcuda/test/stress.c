@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// stress SEED [ROUNDS]: four threads that take and free blocks of 256 B to 1 GiB at random, with
-// both kinds of frees. Ends, with everything freed, after the rounds; without them, when it is
-// killed.
+// stress SEED [ROUNDS]: four threads that allocate and free blocks of 256 B to 1 GiB at random,
+// with both kinds of frees. After the rounds it frees everything and ends; without ROUNDS it runs
+// until it is killed.
 
 #include "testlib.h"
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Each mistake gets the code that the real driver has for it. Device 0 has 8 GiB, contexts cost 64
-// MiB.
+// Checks that each mistake returns the real driver's code. Device 0 has 8 GiB, and a context costs
+// 64 MiB.
 
 #include "testlib.h"
 
@@ -25,7 +25,7 @@ static int vdpau(uint32_t device, uint32_t function, void **pointer) {
     return device == 7 && function ? 0 : 3;
 }
 
-// Contexts for graphics APIs, which make the same mistakes.
+// Checks contexts for graphics APIs, with the same mistakes.
 static void graphics(void) {
     typedef CUresult make_gl(CUcontext *, unsigned, CUdevice);
     typedef CUresult make_vdpau(CUcontext *, unsigned, CUdevice, uint32_t, const void *);
@@ -40,7 +40,7 @@ static void graphics(void) {
         CHECK(vd(NULL, 0, 0, 7, vdpau), 1);
         CHECK(vd(&c, 0x40, 0, 7, vdpau), 1);
         CHECK(vd(&c, 0, 7, 7, vdpau), 101);
-        CHECK(vd(&c, 0, 0, 8, vdpau), 1); // no device of that VDPAU's
+        CHECK(vd(&c, 0, 0, 8, vdpau), 1); // not a device of that VDPAU
         CHECK(vd(&c, 0, 0, 7, NULL), 1);
         CHECK(gl(&c, 0, 0), 0);
         CHECK(cuCtxDestroy(c), 0);
@@ -162,7 +162,7 @@ static void contexts(CUcontext first) {
     CHECK(cuStreamCreate(&s, 0), 0);
     CHECK(pthread_create(&t, NULL, other_thread, &second), 0);
     CHECK(pthread_join(t, NULL), 0);
-    CHECK(cuCtxDestroy(second), 0); // and all that lived in it
+    CHECK(cuCtxDestroy(second), 0); // and everything that lived in it
     CHECK(cuCtxGetCurrent(&c), 0);
     CHECK(c == first, 1);
     CHECK(free_bytes(), before);
@@ -211,11 +211,11 @@ static void primary(void) {
     CHECK(a == b, 1);
     CHECK(CU(cuDevicePrimaryCtxReset_v2, CUdevice)(0), 0);
     CHECK(free_bytes(), before);
-    CHECK(CU(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), 0); // a reset is no release
+    CHECK(CU(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), 0); // a reset does not release the retain
     CHECK(CU(cuDevicePrimaryCtxRelease_v2, CUdevice)(0), 201);
 }
 
-// A context that does not fit is refused, and nothing moves.
+// A context that does not fit is refused, and no count changes.
 static void context_too_many(void) {
     CUdeviceptr p;
     CUcontext c;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For the programs that test the simulated driver: its functions by dlopen and dlsym, and a check
-// that says where it failed.
+// Shared by the programs that test the simulated driver: its functions by dlopen and dlsym, and a
+// check that prints its position if it fails.
 #ifndef SIMCUDA_TESTLIB_H
 #define SIMCUDA_TESTLIB_H
 
@@ -84,7 +84,7 @@ static inline size_t free_bytes(void) {
     return f;
 }
 
-// A gate on a stream: what comes behind it waits until the program opens it.
+// A gate on a stream: operations behind it wait until the program opens it.
 struct gate {
     int fd[2];
 };
