@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether others came before or not, and that a
-// privileged user may have all of it.
+// TestOneUserHasHalfOfEachTable checks that one user gets half of each table, whether or not other users came before,
+// and that a privileged user may have all of it.
 func TestOneUserHasHalfOfEachTable(t *testing.T) {
 	for _, of := range []bounds{sessionBounds, sessionBounds.within(100), jobBounds, leaseBounds, limitBounds} {
 		c := newCounts(of)
@@ -41,8 +41,8 @@ func TestOneUserHasHalfOfEachTable(t *testing.T) {
 	}
 }
 
-// TestChangedLimitsGoWithTheirProcess: a record is found without going through all, and is
-// free again when nobody is left whose limits it holds.
+// TestChangedLimitsGoWithTheirProcess checks that the records of a process's limits are found by the index, and are
+// freed with the last session of the process.
 func TestChangedLimitsGoWithTheirProcess(t *testing.T) {
 	b := newBench(t, 1<<30, 1<<30)
 	records := func() (n int) {

@@ -9,7 +9,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// limitCgroup sets what all programs in a cgroup may hold.
+// limitCgroup limits the memory of all programs in a cgroup.
 func (b *bench) limitCgroup(path string, most uint64) {
 	b.t.Helper()
 	r := &ipc.LimitRequest{Target: ipc.LimitCgroup, Set: ipc.SetMax, Device: ipc.AllDevices, Max: most}
@@ -18,7 +18,7 @@ func (b *bench) limitCgroup(path string, most uint64) {
 	}
 }
 
-// cgroupsLeft are the limits of cgroups that are in force, and how many records of paths there are.
+// cgroupsLeft returns the cgroups' limits in force, and the number of records of paths.
 func (b *bench) cgroupsLeft() (limits map[string]accounting.Bytes, records int) {
 	limits = map[string]accounting.Bytes{}
 	for _, s := range b.Snapshot().Budgets {
@@ -30,8 +30,9 @@ func (b *bench) cgroupsLeft() (limits map[string]accounting.Bytes, records int) 
 	return limits, records
 }
 
-// TestRecordsOfCgroups: limits of cgroups come back by the records of their paths; a path without a limit, which a daemon
-// leaves that dies between the two, and one that was damaged, are dropped with what they were for.
+// TestRecordsOfCgroups checks that limits of cgroups are recovered by the records of their paths. Two kinds of
+// records are dropped with their limits: a path without a limit, which a daemon leaves if it dies between the two
+// writes, and a damaged path.
 func TestRecordsOfCgroups(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.limitCgroup("/a", 1<<20)
@@ -64,7 +65,7 @@ func TestRecordsOfCgroups(t *testing.T) {
 	}
 }
 
-// TestManyCgroups: there is a bound, and the message says what to do.
+// TestManyCgroups checks that the number of cgroups with limits is bounded, and that the message says what to do.
 func TestManyCgroups(t *testing.T) {
 	b := newBench(t, 1<<30)
 	name := func(i int) string {
@@ -81,13 +82,13 @@ func TestManyCgroups(t *testing.T) {
 	b.limitCgroup("/more", 1<<20)
 }
 
-// TestCgroupsOfOneHash checks that two paths whose numbers collide get a number and a limit each, also after a restart.
+// TestCgroupsOfOneHash checks that two paths with equal hashes each get a number and a limit, also after a restart.
 func TestCgroupsOfOneHash(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.limitCgroup("/a", 1<<20)
 	b.lock()
 	at := b.kept.paths[cgroupID("/a")]
-	b.kept.paths[cgroupID("/b")] = at // as if they had one hash
+	b.kept.paths[cgroupID("/b")] = at // as if both paths had this hash
 	b.unlock()
 	b.limitCgroup("/b", 1<<21)
 	b.lock()

@@ -10,8 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestClockJumps: somebody sets the machine's clock, a day forth and two back, while a request
-// waits. It waits as long as it would have, and nobody's age or place moves.
+// TestClockJumps sets the machine's clock, a day forward and two days back, while a request waits. The request times
+// out as if the clock had not been set, and no age or place in the queue changes.
 func TestClockJumps(t *testing.T) {
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib), clock: newFakeClock()}
 	b.write(filepath.Join(b.dir, "gpuarb.toml"), "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"10m\"\n")
@@ -39,7 +39,7 @@ func TestClockJumps(t *testing.T) {
 	}
 }
 
-// askAnybody is ask for a goroutine of its own: it fails nothing.
+// askAnybody is ask for a separate goroutine: it does not fail the test.
 func (c *child) askAnybody(slot, bytes int) string {
 	if _, err := fmt.Fprintf(c.stdin, "alloc %d %d\n", slot, bytes); err != nil {
 		return err.Error()
@@ -48,20 +48,20 @@ func (c *child) askAnybody(slot, bytes int) string {
 	return strings.TrimSpace(line)
 }
 
-// TestSleepIsNoWait: what is kept for the next daemon are times of the clock that stands
-// still while the machine sleeps, so that a night between two daemons is no wait.
+// TestSleepIsNoWait checks that times in the state file are of the clock that stops while the machine sleeps. A night
+// between two daemons then does not count as waiting.
 func TestSleepIsNoWait(t *testing.T) {
 	f := newFakeClock()
 	c := clock{f.now, f.after, f.uptime}
 	began := c.now()
 	f.Advance(5 * time.Minute)
 	kept := c.bootTime(began)
-	f.Jump(8 * time.Hour) // the machine sleeps: the even clocks stand still
+	f.Jump(8 * time.Hour) // the machine sleeps: the monotonic clocks stop
 	f.Advance(time.Minute)
 	if waited := c.now().Sub(c.fromBootTime(kept)); waited != 6*time.Minute {
 		t.Errorf("the next daemon counts %v, which is to be 6m", waited)
 	}
-	// The real one is of this kind.
+	// The real clock stops during sleep, too.
 	if a, b := awake(), awake(); a <= 0 || b < a || b-a > time.Minute {
 		t.Errorf("%v and then %v", a, b)
 	}

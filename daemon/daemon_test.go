@@ -17,16 +17,16 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// bench is a daemon in the test's own process, over devices and a clock of the test's.
+// bench is a daemon in the test's own process, with fake devices and a fake or real clock.
 type bench struct {
 	*Daemon
 	t       *testing.T
 	dir     string
 	machine *fakeMachine
-	clock   *fakeClock // nil: time passes as it does
+	clock   *fakeClock // nil: the real clock
 }
 
-// newBench starts a daemon over devices of these sizes, whose time passes as it does.
+// newBench starts a daemon with the real clock and devices of these sizes.
 func newBench(t *testing.T, sizes ...uint64) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, sizes...)}
@@ -34,7 +34,7 @@ func newBench(t *testing.T, sizes ...uint64) *bench {
 	return b
 }
 
-// newClockedBench is newBench with time that passes when the test says so.
+// newClockedBench is newBench with a clock that the test advances.
 func newClockedBench(t *testing.T, sizes ...uint64) *bench {
 	t.Helper()
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, sizes...), clock: newFakeClock()}
@@ -42,7 +42,7 @@ func newClockedBench(t *testing.T, sizes ...uint64) *bench {
 	return b
 }
 
-// shortDir is a folder whose name leaves room for that of a socket.
+// shortDir returns a folder whose path leaves room for the name of a socket.
 func shortDir(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-test-")
@@ -55,7 +55,7 @@ func shortDir(t *testing.T) string {
 
 func (b *bench) socket() string { return filepath.Join(b.dir, "s") }
 
-// options are those of a daemon that lives in the bench's folder.
+// options returns the options of a daemon in the bench's folder.
 func (b *bench) options() Options {
 	config := filepath.Join(b.dir, "gpuarb.toml")
 	if _, err := os.Stat(config); err != nil {
@@ -72,7 +72,7 @@ func (b *bench) write(path, text string) {
 	}
 }
 
-// parts puts the bench's machine, clock and listener in the place of the real ones.
+// parts replaces the real machine, clock and listener by those of the bench.
 func (b *bench) parts(p *parts) {
 	p.inventory = func() machine { return b.machine }
 	p.listen = func() (*ipc.Listener, error) {
@@ -83,7 +83,7 @@ func (b *bench) parts(p *parts) {
 	}
 }
 
-// start starts the daemon, which the test's end stops.
+// start starts the daemon. The end of the test stops it.
 func (b *bench) start() {
 	b.t.Helper()
 	d, err := startWith(b.t.Context(), b.options(), b.parts)
@@ -106,7 +106,7 @@ func (b *bench) restart() {
 	b.start()
 }
 
-// until lets time pass until something is true.
+// until lets time pass until f returns true.
 func (b *bench) until(what string, f func() bool) {
 	b.t.Helper()
 	bounded.Until(b.t, what, func() bool {
@@ -117,7 +117,7 @@ func (b *bench) until(what string, f func() bool) {
 	})
 }
 
-// lease is what a process holds on a device; the zero value: it has none.
+// lease returns the state of a process's lease on a device; the zero value: it has none.
 func (b *bench) lease(pid, device int) figures.LeaseState {
 	for _, l := range b.Snapshot().Leases {
 		if l.PID == pid && l.Device == device {
@@ -127,7 +127,7 @@ func (b *bench) lease(pid, device int) figures.LeaseState {
 	return figures.LeaseState{}
 }
 
-// child is a client of the daemon in a process of its own.
+// child is a client of the daemon in its own process.
 type child struct {
 	b     *bench
 	pid   int
@@ -136,7 +136,7 @@ type child struct {
 	kill  func()
 }
 
-// child starts a client that takes bytes on devices, the first on the first.
+// child starts a client that takes bytes on the devices in order.
 func (b *bench) child(bytes ...uint64) *child {
 	b.t.Helper()
 	var args []string
@@ -167,7 +167,7 @@ func (b *bench) child(bytes ...uint64) *child {
 	return c
 }
 
-// want reads a line that is known.
+// want reads a line and checks its text.
 func (c *child) want(line string) {
 	c.b.t.Helper()
 	if got, err := c.lines.ReadString('\n'); got != line+"\n" {
@@ -175,7 +175,7 @@ func (c *child) want(line string) {
 	}
 }
 
-// ask has the client ask for bytes, and says what came of it.
+// ask makes the client ask for bytes, and returns its answer.
 func (c *child) ask(slot, bytes int) string {
 	c.b.t.Helper()
 	if _, err := fmt.Fprintf(c.stdin, "alloc %d %d\n", slot, bytes); err != nil {
@@ -188,10 +188,10 @@ func (c *child) ask(slot, bytes int) string {
 	return line[:len(line)-1]
 }
 
-// die ends the client. Its memory is back when the test says so.
+// die ends the client. Its memory stays in use until the test calls freed.
 func (c *child) die() { c.kill() }
 
-// freed has the devices say that a dead client's memory is back.
+// freed makes the devices report that a dead client's memory is free.
 func (c *child) freed() {
 	c.b.machine.set(func() {
 		for _, held := range c.b.machine.held {
@@ -200,8 +200,8 @@ func (c *child) freed() {
 	})
 }
 
-// TestBooks runs a client through its life: what it takes is counted, what it leaves is
-// free when the device says so, and the next daemon knows it.
+// TestBooks follows a client through its life. The bytes that it takes are counted. After its death they are free
+// when the device says so. The next daemon knows the client.
 func TestBooks(t *testing.T) {
 	const size = 1 << 30
 	b := newBench(t, size)
@@ -218,7 +218,7 @@ func TestBooks(t *testing.T) {
 	b.child(size)
 }
 
-// TestStopAndStart starts a daemon again and again in one place, with a client inside.
+// TestStopAndStart starts daemons one after another on the same paths, while a client stays.
 func TestStopAndStart(t *testing.T) {
 	b := newBench(t, 1<<30, 1<<30)
 	c := b.child(4096, 8192)
@@ -236,7 +236,8 @@ func TestStopAndStart(t *testing.T) {
 	}
 }
 
-// A user's own configuration that he makes while his daemon runs is read with the next reload, and is gone with one after it was removed.
+// TestUsersConfigurationComesAndGoes checks that a reload reads a configuration file that the user has created
+// meanwhile, and drops it after the user has removed it.
 func TestUsersConfigurationComesAndGoes(t *testing.T) {
 	home := t.TempDir()
 	t.Setenv("XDG_CONFIG_HOME", home)

@@ -11,14 +11,14 @@ import (
 	"github.com/gpuarb/gpuarb/internal/procfacts"
 )
 
-// fakeClock is a clock that goes when it is told to. Its times have a wall clock and an
-// even one, as those of time.Now do, and Jump moves the one without the other.
+// fakeClock is a clock that the test advances. Its times have a wall clock and a monotonic reading, like those of
+// time.Now. Jump moves only the wall clock.
 type fakeClock struct {
 	mu     sync.Mutex
 	base   time.Time
-	passed time.Duration // on the even clock
-	jumped time.Duration // of the wall clock, in whole seconds
-	step   time.Duration // what passes with each look at it
+	passed time.Duration // time passed on the monotonic clock
+	jumped time.Duration // shift of the wall clock, in whole seconds
+	step   time.Duration // time that passes with each call of now
 	timers []fakeTimer
 }
 
@@ -29,8 +29,8 @@ type fakeTimer struct {
 
 func newFakeClock() *fakeClock { return &fakeClock{base: time.Now()} }
 
-// timeBits is how a time.Time begins: a bit that says it has an even clock's reading,
-// 33 of seconds on the wall clock and 30 of nanoseconds. Nothing else can set the two apart.
+// timeBits is the first word of a time.Time: a bit that says that it has a monotonic reading, 33 bits of wall seconds
+// and 30 bits of nanoseconds. Package time has no function that sets the two readings apart.
 type timeBits struct{ wall uint64 }
 
 func (c *fakeClock) now() time.Time {
@@ -40,7 +40,7 @@ func (c *fakeClock) now() time.Time {
 	return c.nowLocked()
 }
 
-// creep has time pass with each look at the clock.
+// creep makes time pass with each reading of the clock.
 func (c *fakeClock) creep(step time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *fakeClock) uptime() time.Duration {
 	return time.Hour + c.passed
 }
 
-// Advance lets time pass, for everybody alike.
+// Advance lets time pass on both clocks.
 func (c *fakeClock) Advance(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -76,7 +76,7 @@ func (c *fakeClock) Advance(d time.Duration) {
 	c.ringLocked()
 }
 
-// Jump is somebody who sets the machine's clock, or a machine that slept.
+// Jump sets the machine's wall clock, as a user or a sleep of the machine does.
 func (c *fakeClock) Jump(d time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -95,7 +95,7 @@ func (c *fakeClock) ringLocked() {
 	c.timers = left
 }
 
-// TestFakeClock checks that a jump moves the wall clock alone.
+// TestFakeClock checks that a jump moves only the wall clock.
 func TestFakeClock(t *testing.T) {
 	c := newFakeClock()
 	before := c.now()
@@ -107,8 +107,7 @@ func TestFakeClock(t *testing.T) {
 	}
 }
 
-// fakeMachine has devices that a test can lose, hang and fill. What it says of processes
-// is the truth.
+// fakeMachine has devices that a test can lose, hang and fill. Its facts about processes are real.
 type fakeMachine struct {
 	realMachine
 	list []inventory.Device
@@ -117,9 +116,9 @@ type fakeMachine struct {
 	lost     map[int]bool
 	failing  map[int]error
 	hung     map[int]chan struct{}
-	held     map[int]map[int]uint64 // bytes, by device and process
+	held     map[int]map[int]uint64 // bytes in use, by device and process
 	readings map[int]int
-	unmapped map[int]bool // processes that have done exec
+	unmapped map[int]bool // processes that have executed another program
 	closed   bool
 }
 
@@ -191,19 +190,19 @@ func (m *fakeMachine) Read(index int) (inventory.Usage, error) {
 	return u, nil
 }
 
-// set changes what the machine does next.
+// set changes the machine's next answers.
 func (m *fakeMachine) set(change func()) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	change()
 }
 
-// hang has a device answer nobody from here on, until unhang.
+// hang stops all answers of a device until unhang.
 func (m *fakeMachine) hang(index int) {
 	m.set(func() { m.hung[index] = make(chan struct{}) })
 }
 
-// unhang has all devices answer, those too who wait.
+// unhang makes all devices answer, also the readings that wait.
 func (m *fakeMachine) unhang() {
 	m.set(func() {
 		for index, hung := range m.hung {
@@ -213,7 +212,7 @@ func (m *fakeMachine) unhang() {
 	})
 }
 
-// read is how often a device was asked.
+// read returns how often a device was read.
 func (m *fakeMachine) read(index int) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -8,8 +8,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/config"
 )
 
-// TestKeptConfiguration checks that the last good configuration is the owner's alone, also where it was not before, and is kept
-// whatever the length of the main file's path.
+// TestKeptConfiguration checks that only the owner can read the last good configuration, also if its file was
+// readable before. It also checks that main files with long paths are kept.
 func TestKeptConfiguration(t *testing.T) {
 	t.Setenv("STATE_DIRECTORY", t.TempDir())
 	c, err := config.Parse("x.toml", []byte("schema_version = 1\n"))

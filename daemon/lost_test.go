@@ -6,8 +6,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
-// TestLostDeviceComesBack: a device is lost with what is on it, and comes back empty: to the
-// last byte for newcomers, and for nobody who was there before, whatever daemon he asks.
+// TestLostDeviceComesBack checks that a device is lost with its leases, and returns empty. New clients can have all
+// of it. Sessions from before the loss get no memory of it, also from the next daemon.
 func TestLostDeviceComesBack(t *testing.T) {
 	b := newBench(t, gib, gib)
 	old, dead := b.child(gib/2, 4096), b.child(gib/4)
@@ -15,7 +15,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	b.until("its leases are lost", func() bool {
 		return b.device(0).Lost && b.lease(old.pid, 0).State == figures.StateLost && b.lease(dead.pid, 0).State == figures.StateLost
 	})
-	b.addFound(b.devices()) // as when a probe that began before has told the memory
+	b.addFound(b.devices()) // as if a probe that began before the loss reported the memory
 	if !b.device(0).Lost {
 		t.Error("a device that is met again while it is lost counts as back")
 	}

@@ -13,8 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestMain is the test's own program, and with clientVariable a client of its daemon:
-// a process that can die.
+// TestMain runs the tests. In a process with clientVariable it runs a client instead, which a test can kill.
 func TestMain(m *testing.M) {
 	if socket := os.Getenv(clientVariable); socket != "" {
 		if err := beClient(socket, os.Args[1:]); err != nil {
@@ -26,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(run(m))
 }
 
-// run runs the tests, with a temporary folder for the files of their daemons that outlive a reboot (STATE_DIRECTORY).
+// run runs the tests, with a temporary folder for the files of their daemons that survive a reboot (STATE_DIRECTORY).
 func run(m *testing.M) int {
 	folder, err := os.MkdirTemp("", "gpuarb-test-")
 	if err == nil {
@@ -42,8 +41,8 @@ func run(m *testing.M) int {
 
 const clientVariable = "GPUARB_DAEMON_TEST_SOCKET"
 
-// beClient takes bytes on devices (pairs of a UUID in digits and a number), says "ready",
-// and answers each line "alloc N BYTES" with "ok" or why not.
+// beClient takes bytes on devices (pairs of a UUID in digits and a number) and prints "ready". It answers each line
+// "alloc N BYTES" with "ok" or the reason of the refusal.
 func beClient(socket string, args []string) error {
 	c, err := ipc.Dial(context.Background(), socket)
 	if err != nil {
@@ -86,7 +85,7 @@ func beClient(socket string, args []string) error {
 	return nil
 }
 
-// takeBytes asks for bytes; none are no question.
+// takeBytes asks for bytes; for 0 bytes it sends no request.
 func takeBytes(s *ipc.ShimSession, slot uint32, bytes uint64) error {
 	if bytes == 0 {
 		return nil

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// TestWhoBrokeIt checks that a panic counts against a client only if it came in the goroutine that applied the client's request, and
-// that a daemon whose log was stopped before deals with a panic too.
+// TestWhoBrokeIt checks that a panic counts against a client only in the goroutine that applies the client's request.
+// It also checks that a panic after the stop of the log is handled.
 func TestWhoBrokeIt(t *testing.T) {
 	for _, c := range []struct {
 		name   string

@@ -7,8 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestSentInOrder: messages that are put in while another goroutine sends are sent after those before them. A function of the queue may need
-// the daemon's lock while another goroutine that holds it puts messages in.
+// TestSentInOrder checks that messages which are added while another goroutine sends are sent after the earlier ones.
+// A function of the queue may need the daemon's lock while a goroutine that holds the lock adds messages.
 func TestSentInOrder(t *testing.T) {
 	d := &Daemon{queue: newWaiters()}
 	cl := &client{d: d}
@@ -17,7 +17,7 @@ func TestSentInOrder(t *testing.T) {
 	flushed := make(chan struct{})
 	cl.putLocked(func() {
 		close(sending)
-		<-more // as for the daemon's lock
+		<-more // as if waiting for the daemon's lock
 		sent = append(sent, 1)
 	})
 	go func() {
@@ -27,7 +27,7 @@ func TestSentInOrder(t *testing.T) {
 	<-sending
 	bounded.Within(t, "messages are put in while one is sent", func() {
 		cl.putLocked(func() { sent = append(sent, 2) })
-		cl.out.flush() // leaves them to the goroutine that sends
+		cl.out.flush() // leaves the messages to the goroutine that sends
 		cl.putLocked(func() { sent = append(sent, 3) })
 	})
 	close(more)

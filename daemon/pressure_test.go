@@ -10,7 +10,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// waitsOn is a bench with a device that one client fills, and another that waits for half of it.
+// waitsOn returns a bench with a device that one client fills, and a second client that waits for half of it.
 func waitsOn(t *testing.T) (b *bench, waiter *child) {
 	t.Helper()
 	b = &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib), clock: newFakeClock()}
@@ -20,14 +20,14 @@ func waitsOn(t *testing.T) (b *bench, waiter *child) {
 	return b, b.child(0)
 }
 
-// begin has a client ask, and returns when it waits.
+// begin makes a client ask, and returns when its request waits.
 func (b *bench) begin(c *child) {
 	b.t.Helper()
 	go c.askAnybody(0, gib/2)
 	bounded.Until(b.t, "it waits", func() bool { return len(b.Snapshot().Queue) == 1 })
 }
 
-// some holds the totals of the device, the client's job and its user against what they have to be.
+// some compares the waiting time of the device, of the client's job and of its user with the expected time.
 func (b *bench) some(c *child, want time.Duration) {
 	b.t.Helper()
 	s := b.Snapshot()
@@ -36,7 +36,7 @@ func (b *bench) some(c *child, want time.Duration) {
 	b.is("the job", b.jobOf(c), want)
 }
 
-// jobOf is the pressure of a client's job.
+// jobOf returns the pressure of a client's job.
 func (b *bench) jobOf(c *child) figures.PressureState {
 	b.t.Helper()
 	s := b.Snapshot()
@@ -56,7 +56,7 @@ func (b *bench) is(what string, got figures.PressureState, want time.Duration) {
 	}
 }
 
-// TestPressureIsExact: to the millisecond of the daemon's clock, whatever somebody sets the machine's to.
+// TestPressureIsExact checks the pressure to the millisecond of the daemon's clock, while the machine's clock is set.
 func TestPressureIsExact(t *testing.T) {
 	b, waiter := waitsOn(t)
 	b.clock.Advance(5 * time.Second)
@@ -68,7 +68,7 @@ func TestPressureIsExact(t *testing.T) {
 	b.clock.Advance(time.Minute)
 	b.some(waiter, time.Minute+1234*time.Millisecond)
 	waiter.die()
-	bounded.Until(t, "nobody waits", func() bool { return len(b.Snapshot().Queue) == 0 })
+	bounded.Until(t, "no request waits", func() bool { return len(b.Snapshot().Queue) == 0 })
 	b.clock.Advance(time.Hour)
 	b.is("the device", b.Snapshot().Devices[0].Pressure, time.Minute+1234*time.Millisecond)
 }

@@ -12,11 +12,11 @@ import (
 
 const gib = 1 << 30
 
-// device is the state of one device.
+// device returns the state of one device.
 func (b *bench) device(index int) figures.DeviceState { return b.Snapshot().Devices[index] }
 
-// TestHungDevice: one device does not answer. It is marked, its books stay as they are, all
-// goes on for the other one, and when it answers it is as before.
+// TestHungDevice makes one device hang. The device is marked and its books stay unchanged. The other device
+// continues. When the device answers again, its state is as before.
 func TestHungDevice(t *testing.T) {
 	b := newClockedBench(t, gib, gib)
 	stuck, other := b.child(4096), b.child(0, 8192)
@@ -37,7 +37,7 @@ func TestHungDevice(t *testing.T) {
 		b.clock.Advance(readEvery)
 	}
 	if got := b.lease(stuck.pid, 0); got.State != figures.StateDraining || got.Granted != 4096 {
-		t.Errorf("nobody said that its memory is back, and it has %+v", got)
+		t.Errorf("no reading said that its memory is free, and it has %+v", got)
 	}
 	if answer := b.child(4096).ask(0, 4096); answer != "ok" {
 		t.Errorf("a newcomer on the hung device is told %q", answer)
@@ -49,7 +49,7 @@ func TestHungDevice(t *testing.T) {
 	b.until("the device is as before", func() bool { return !b.device(0).Unresponsive })
 }
 
-// TestFailingDevice: a device that answers with errors alone is one that does not answer.
+// TestFailingDevice checks that a device whose readings all fail counts as one that does not answer.
 func TestFailingDevice(t *testing.T) {
 	b := newClockedBench(t, gib)
 	b.machine.set(func() { b.machine.failing[0] = errors.New("unknown error") })
@@ -58,7 +58,7 @@ func TestFailingDevice(t *testing.T) {
 	b.until("it answers again", func() bool { return !b.device(0).Unresponsive })
 }
 
-// TestHungAtTheStart: a daemon starts though a device does not answer.
+// TestHungAtTheStart checks that a daemon starts although a device does not answer.
 func TestHungAtTheStart(t *testing.T) {
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib, gib)}
 	b.machine.hang(1)
@@ -67,8 +67,8 @@ func TestHungAtTheStart(t *testing.T) {
 	b.until("the one that answers does", func() bool { return b.machine.read(0) > 1 })
 }
 
-// TestOneReaderForAll: however many of its clients die at a time, a device is read no more
-// often than a hundred times a second, and no goroutine waits for each.
+// TestOneReaderForAll checks that a device is read at most a hundred times a second however many clients die at a
+// time, and that no goroutine waits for each client.
 func TestOneReaderForAll(t *testing.T) {
 	const clients = 12
 	b := newClockedBench(t, gib)
@@ -110,8 +110,8 @@ func TestOneReaderForAll(t *testing.T) {
 	b.until("all are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
-// TestRestAfterReading: a device that takes long to answer is not asked again at once for the next that died
-// meanwhile: those who die after him are found with him.
+// TestRestAfterReading checks the pause after a slow reading: the device is not read at once for a client that died
+// meanwhile. One reading covers all clients that died until its beginning.
 func TestRestAfterReading(t *testing.T) {
 	b := newClockedBench(t, gib)
 	first, second := b.child(4096), b.child(4096)
@@ -119,7 +119,7 @@ func TestRestAfterReading(t *testing.T) {
 	before := b.machine.read(0)
 	first.die()
 	bounded.Until(t, "it is asked", func() bool { return b.machine.read(0) > before })
-	b.clock.Advance(readOften) // which it takes to answer
+	b.clock.Advance(readOften) // duration of the reading
 	second.die()
 	bounded.Until(t, "the other drains", func() bool { return b.lease(second.pid, 0).State == figures.StateDraining })
 	passed := time.Duration(0)
@@ -136,8 +136,8 @@ func TestRestAfterReading(t *testing.T) {
 	b.until("both are gone", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
-// TestAwaitReading: a reading that a request waits for begins after the request asked and is in the books then; the request does not wait
-// for a device that hangs, or that is not there.
+// TestAwaitReading checks that a request which waits for a reading gets one that began after the request. The request
+// does not wait for a device that hangs or does not exist.
 func TestAwaitReading(t *testing.T) {
 	b := newBench(t, gib)
 	const pid, start = 1, 0
@@ -156,14 +156,14 @@ func TestAwaitReading(t *testing.T) {
 	b.awaitReading(7, bounded.Patience)
 }
 
-// TestLostEvents: where events of exec were lost, every session is looked at: one whose
-// process is another program by now ends though its connection is held open elsewhere.
+// TestLostEvents checks that all sessions are checked after exec events were lost. A session ends if its process has
+// executed another program, although another process holds its connection open.
 func TestLostEvents(t *testing.T) {
 	b := newBench(t, gib)
 	gone, there := b.child(4096), b.child(8192)
 	b.machine.set(func() { b.machine.unmapped[gone.pid] = true })
 	if b.lease(gone.pid, 0).State == figures.StateDraining {
-		t.Error("nobody has looked yet")
+		t.Error("no check was made yet")
 	}
 	signal(b.execLost)
 	gone.freed()

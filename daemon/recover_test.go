@@ -10,8 +10,9 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// TestStandingOfADeadRunner checks that a job of root's whose runner has ended is privileged after a restart of the daemon only if a
-// process of the job that lives is: the user number alone does not tell root from root in a container.
+// TestStandingOfADeadRunner checks a job of root whose runner has ended. After a restart of the daemon it is
+// privileged only if a live process of the job is, because the user number does not distinguish root from root in a
+// container.
 func TestStandingOfADeadRunner(t *testing.T) {
 	member := func(privileged, ended bool) *recovered {
 		proc := rules.Process{Privileged: privileged, Namespace: 7}

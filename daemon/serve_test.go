@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// TestEveryTypeIsHandled: what ipc lets through has somebody who answers it.
+// TestEveryTypeIsHandled checks that every type of message that ipc accepts has a handler.
 func TestEveryTypeIsHandled(t *testing.T) {
 	for typ := ipc.Type(0); typ < 1<<10; typ++ {
 		known := !strings.HasPrefix(typ.String(), "type ")

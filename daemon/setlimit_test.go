@@ -37,8 +37,8 @@ func (b *bench) session() *ipc.ShimSession {
 	return s
 }
 
-// TestLimitsOfAllSessionsOrNone: a process with two sessions, of which one alone has room for what is to be
-// reserved, keeps the limits that it had.
+// TestLimitsOfAllSessionsOrNone reserves memory for a process with two sessions, only one of which has room. Both
+// sessions keep their earlier limits.
 func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.session()
@@ -60,8 +60,8 @@ func TestLimitsOfAllSessionsOrNone(t *testing.T) {
 	}
 }
 
-// TestKeptLimitIsOneOrTheOther: the record of a limit in force is never half written, and of two that a daemon left
-// the whole one is set again.
+// TestKeptLimitIsOneOrTheOther checks that no crash leaves half a record of a live limit. If a daemon left two
+// records, the complete one is restored.
 func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	b := newBench(t, 1<<30)
 	c := b.child(1 << 20)
@@ -95,7 +95,7 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	if now == at || then != was {
 		t.Errorf("record %d was %+v, and was written to while it was in force: %+v", at, was, then)
 	}
-	// As a daemon leaves them that dies between the two steps.
+	// The records that a daemon leaves if it dies between the two steps.
 	again, row, err := b.file.Limits.New()
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,8 @@ func TestKeptLimitIsOneOrTheOther(t *testing.T) {
 	}
 }
 
-// TestAFullTableKeepsALimitThatIsChangedAgain: the new record takes the place of the old one, so that the limit outlives the daemon.
+// TestAFullTableKeepsALimitThatIsChangedAgain checks that the new record replaces the old one in a full table, so
+// that the limit survives the daemon.
 func TestAFullTableKeepsALimitThatIsChangedAgain(t *testing.T) {
 	b := newBench(t, 1<<30)
 	c := b.child(1 << 20)
@@ -140,7 +141,7 @@ func TestAFullTableKeepsALimitThatIsChangedAgain(t *testing.T) {
 	}
 }
 
-// TestALongChangeIsCounted: of both ways in which a limit is changed.
+// TestALongChangeIsCounted checks that a long change counts as several, for both ways of changing a limit.
 func TestALongChangeIsCounted(t *testing.T) {
 	b := newClockedBench(t, 1<<30)
 	for uid, change := range map[uint32]func(uint32) error{
@@ -159,22 +160,23 @@ func TestALongChangeIsCounted(t *testing.T) {
 		b.clock.creep(0)
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		for range 64 { // who need not wait is let in in half of them
+		for range 64 { // if the wait is over already, select takes that branch only in half of the cases
 			if b.mayChange(ctx, requester{uid: uid}) == nil {
-				t.Fatalf("user %d need not wait for his next change", uid)
+				t.Fatalf("user %d need not wait before the next change", uid)
 			}
 		}
 	}
 }
 
-// TestAWriteThatWaitsIsInterrupted: a signal to who writes ends the wait, and the limit is what it was.
+// TestAWriteThatWaitsIsInterrupted checks that a signal to a writing process ends its wait, and that the limit stays
+// unchanged.
 func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 	const uid = 4242
 	b := newClockedBench(t, 1<<30)
 	write := func(ctx context.Context) error {
 		return b.Set(ctx, gpufs.Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 	}
-	for range fair.ChangesPerSecond { // refused ones count as well
+	for range fair.ChangesPerSecond { // refused changes count as well
 		if err := write(t.Context()); !errors.Is(err, unix.EPERM) {
 			t.Fatal(err)
 		}
@@ -190,7 +192,8 @@ func TestAWriteThatWaitsIsInterrupted(t *testing.T) {
 	}
 }
 
-// TestAWriteToAStoppingDaemon: it is answered as after the daemon's end, and not as if what the file is about had ended.
+// TestAWriteToAStoppingDaemon checks that a write during Stop gets the error of a stopped daemon, and not that of an
+// ended owner.
 func TestAWriteToAStoppingDaemon(t *testing.T) {
 	b := newBench(t, 1<<30)
 	b.session()
@@ -201,7 +204,7 @@ func TestAWriteToAStoppingDaemon(t *testing.T) {
 	}
 }
 
-// TestKindsOfOwners checks that owners of limits have the numbers of the wire and of the state file.
+// TestKindsOfOwners checks that owners of limits have equal numbers in messages and in the state file.
 func TestKindsOfOwners(t *testing.T) {
 	for kind, target := range map[rules.Kind]uint32{rules.OfProcess: ipc.LimitProcess, rules.OfJob: ipc.LimitJob, rules.OfDevice: ipc.LimitDevice,
 		rules.OfUser: ipc.LimitUser, rules.OfRule: ipc.LimitRule, rules.OfCgroup: ipc.LimitCgroup} {

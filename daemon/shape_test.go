@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// TestShape makes allocations that are granted at once: all of them must be in use. tools/shape has it make some, and
-// none, and takes from the difference which functions a granted allocation crosses.
+// TestShape makes allocations that are granted at once, and checks that all are in use. tools/shape runs it with some
+// and with no allocations. From the difference it finds the functions that a granted allocation calls.
 func TestShape(t *testing.T) {
 	times, err := strconv.Atoi(os.Getenv("GPUARB_SHAPE_TIMES"))
 	if err != nil {

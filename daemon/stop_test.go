@@ -13,7 +13,7 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// free says whether the next daemon could have the bench's socket.
+// free reports whether the next daemon could use the bench's socket.
 func (b *bench) free() bool {
 	l, err := ipc.Listen(b.socket(), ipc.ListenOptions{})
 	if err != nil {
@@ -22,7 +22,7 @@ func (b *bench) free() bool {
 	return l.Close() == nil
 }
 
-// TestStopBesideAHungDevice: a reading that does not come back keeps nobody from leaving.
+// TestStopBesideAHungDevice checks that a reading that hangs does not delay Stop.
 func TestStopBesideAHungDevice(t *testing.T) {
 	b := newBench(t, gib)
 	c := b.child(4096)
@@ -44,7 +44,7 @@ func TestStopBesideAHungDevice(t *testing.T) {
 	b.until("the next daemon ends what is over", func() bool { return len(b.Snapshot().Leases) == 0 })
 }
 
-// stuckMachine is one whose driver does not come back from being given back.
+// stuckMachine is a machine whose driver hangs in Close.
 type stuckMachine struct {
 	*fakeMachine
 	answer chan struct{}
@@ -52,7 +52,7 @@ type stuckMachine struct {
 
 func (m stuckMachine) Close() { <-m.answer; m.fakeMachine.Close() }
 
-// TestStopBesideAStuckDriver: nor does a driver that hangs in the last call of all.
+// TestStopBesideAStuckDriver checks that a driver that hangs in Close does not delay Stop.
 func TestStopBesideAStuckDriver(t *testing.T) {
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib)}
 	answer := make(chan struct{})
@@ -71,7 +71,7 @@ func TestStopBesideAStuckDriver(t *testing.T) {
 	close(answer)
 }
 
-// TestStopDuringTheStart: the start hangs where devices are looked for, and is given up.
+// TestStopDuringTheStart checks that Stop ends a start that hangs in the search for devices.
 func TestStopDuringTheStart(t *testing.T) {
 	b := &bench{t: t, dir: shortDir(t), machine: newFakeMachine(t, gib)}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -104,7 +104,7 @@ func TestStopDuringTheStart(t *testing.T) {
 	})
 }
 
-// TestStopDuringTheRestore: what was not taken up yet is left to the next daemon.
+// TestStopDuringTheRestore checks that records which were not recovered yet stay for the next daemon.
 func TestStopDuringTheRestore(t *testing.T) {
 	b := newBench(t, gib)
 	var clients []*child
@@ -130,7 +130,7 @@ func TestStopDuringTheRestore(t *testing.T) {
 	}
 }
 
-// cancelling is a machine whose first word about a process ends the start.
+// cancelling is a machine that stops the daemon at its first question about a process.
 type cancelling struct {
 	*fakeMachine
 	cancel context.CancelFunc
@@ -141,7 +141,7 @@ func (c *cancelling) Facts(pid int) (procfacts.Facts, error) {
 	return c.fakeMachine.Facts(pid)
 }
 
-// TestLeave: what others could wait for is closed, in a process of its own.
+// TestLeave checks, in a separate process, that Leave closes the descriptors that other processes could wait for.
 func TestLeave(t *testing.T) {
 	if os.Getenv("GPUARB_DAEMON_TEST_LEAVE") != "" {
 		Leave()

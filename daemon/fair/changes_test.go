@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// TestChangesOfAUserWait: of what a user writes in a loop a hundred go through in a second, whoever
-// else writes, and the others one by one as the seconds pass.
+// TestChangesOfAUserWait checks that a hundred changes of a busy user pass in a second, independent of other users.
+// The other changes pass one by one later.
 func TestChangesOfAUserWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const loop, other = 4242, 4243
@@ -48,8 +48,8 @@ func TestChangesOfAUserWait(t *testing.T) {
 	})
 }
 
-// TestChangesThatTakeLongAreFewer: of those for which everybody waits long fewer go through in a second, and the
-// longest delays its user's next one by a second for each in which it would have been a fifth of the time.
+// TestChangesThatTakeLongAreFewer checks that fewer changes pass in a second if they hold the lock for longer. The
+// longest change delays the user's next one so that their share of the time is at most a fifth.
 func TestChangesThatTakeLongAreFewer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const uid = 4242
@@ -62,7 +62,7 @@ func TestChangesThatTakeLongAreFewer(t *testing.T) {
 		}
 		go func() {
 			for range 20 {
-				change(9 * ChangeCost) // counts as ten
+				change(9 * ChangeCost) // counts as ten changes
 			}
 			change(250 * ChangeCost)
 			change(0)
@@ -77,7 +77,8 @@ func TestChangesThatTakeLongAreFewer(t *testing.T) {
 	})
 }
 
-// TestChangesAreOwed: whoever else comes, a user waits for what his changes took.
+// TestChangesAreOwed checks that a user waits for the cost of earlier changes, also if other users make changes
+// meanwhile.
 func TestChangesAreOwed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := Changes{Now: time.Now, After: time.After}

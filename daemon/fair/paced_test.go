@@ -9,8 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
-// TestPaced: those who ask at once share what is made, one at a time, and nobody gets what was begun
-// before he asked.
+// TestPaced checks that concurrent callers share a value, that values are made one at a time, and that each caller
+// gets a value whose making began after the call.
 func TestPaced(t *testing.T) {
 	var made Paced[int64]
 	var inside, most, number atomic.Int64

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// TestQuota: of one user so many lines are logged in a minute, the others' are not
-// concerned, and what was left out is counted.
+// TestQuota checks the number of lines of one user in a minute, that other users are not affected, and that dropped
+// lines are counted.
 func TestQuota(t *testing.T) {
 	t.Parallel()
 	c, now := Logged(), time.Unix(1000, 0)

@@ -7,7 +7,7 @@ import (
 	"github.com/gpuarb/gpuarb/internal/events"
 )
 
-// TestOwnerOf: what a user can have happen as often as he likes takes his room in the history, and no other's.
+// TestOwnerOf checks that events which a user can cause at any rate count against that user's share of the history.
 func TestOwnerOf(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {

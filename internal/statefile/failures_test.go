@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestFailures checks that the next daemon finds the failures and the process whose request was being applied, that a daemon sees each
-// failure once, and that an invalid file is set aside.
+// TestFailures checks that the next daemon finds the failures and the process whose request was being applied. It
+// also checks that HasNew reports each failure once, and that an invalid file is set aside.
 func TestFailures(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	open := func() *Failures {

@@ -32,7 +32,7 @@ func TestRecordsOutliveTheMapping(t *testing.T) {
 	}
 	s.PID, s.StartTicks = 7, 99
 	f.Sessions.Commit(i)
-	if _, _, err := f.Sessions.New(); err != nil { // never committed
+	if _, _, err := f.Sessions.New(); err != nil { // not committed
 		t.Fatal(err)
 	}
 	li, l, _ := f.Leases.New()
@@ -81,7 +81,7 @@ func TestRecordsOfADamagedFileAreUsedAgain(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	f, _ := open(t, path)
 	i, row, _ := f.Limits.New()
-	row.Live = 7 // neither live nor free
+	row.Live = 7 // invalid: neither live nor free
 	g, _ := open(t, path)
 	g.Limits.Each(func(int, *Limit) { t.Error("a damaged record counts") })
 	if j, row, err := g.Limits.New(); j != i || err != nil || *row != (Limit{}) {
@@ -101,7 +101,7 @@ func TestFullTable(t *testing.T) {
 	}
 }
 
-// TestRecover goes through every place where a daemon can die in a change of a word.
+// TestRecover simulates a crash at each step of a change of the credit word.
 func TestRecover(t *testing.T) {
 	for _, c := range []struct {
 		name      string
@@ -184,7 +184,7 @@ func TestPlacesOutliveTheMapping(t *testing.T) {
 	}
 }
 
-// TestThreadsAreOfLeases: a thread of a lease that is not there is dropped.
+// TestThreadsAreOfLeases checks that a thread of a missing lease is dropped.
 func TestThreadsAreOfLeases(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "state")
 	f, _ := open(t, path)

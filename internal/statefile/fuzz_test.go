@@ -7,8 +7,8 @@ import (
 	"unsafe"
 )
 
-// FuzzOpen: a file whose bytes were damaged, wherever they are, is opened or refused; what is
-// read from it stays inside its tables, and it can be written to as before.
+// FuzzOpen checks that a damaged file is opened or refused. Readings of an opened file stay inside its tables, and it
+// can be written.
 func FuzzOpen(f *testing.F) {
 	jobs := int64(headerSize)
 	sessions := jobs + MaxJobs*int64(jobSize)
@@ -51,7 +51,7 @@ func FuzzOpen(f *testing.F) {
 		s.Sessions.Each(func(i int, _ *Session) { seen[i] = true })
 		i, row, err := s.Sessions.New()
 		if err != nil {
-			return // as full as the damage says
+			return // the damage may say that the table is full
 		}
 		if seen[i] || row.Live != 0 {
 			t.Errorf("record %d is given out, and was in use", i)

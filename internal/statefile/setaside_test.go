@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// saved is a state file with one session in it, as it lies on the disk.
+// saved returns the bytes of a state file with one session.
 func saved(t *testing.T) []byte {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "state")
@@ -26,7 +26,7 @@ func saved(t *testing.T) []byte {
 	return text
 }
 
-// TestAside: a file that cannot be taken up is not destroyed, and keeps nobody from starting.
+// TestAside checks that an unreadable file is set aside undestroyed, and that the daemon starts without it.
 func TestAside(t *testing.T) {
 	good := saved(t)
 	with := func(at int, bytes ...byte) []byte {
@@ -36,7 +36,7 @@ func TestAside(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		content []byte
-		aside   string // its name from here on; empty: it held nothing
+		aside   string // its new name; empty: the file is only emptied
 	}{
 		"a later version":          {with(8, 5), "v5"},
 		"an earlier version":       {with(8, 2), "v2"},
@@ -45,7 +45,7 @@ func TestAside(t *testing.T) {
 		"cut in its header":        {good[:40], "damaged"},
 		"longer":                   {append(slices.Clone(good), 0), "damaged"},
 		"records of another size":  {with(20, 1, 0, 0, 0), "damaged"},
-		"somebody's letter":        {[]byte("Dear daemon,"), "damaged"},
+		"a letter":                 {[]byte("Dear daemon,"), "damaged"},
 		"empty":                    {nil, ""},
 		"zeros":                    {make([]byte, len(good)), ""},
 		"of another boot":          {with(40, 1, 2, 3), ""},
@@ -81,8 +81,7 @@ func TestAside(t *testing.T) {
 	}
 }
 
-// TestForeign: a file that others can write, or that a link leads to, is not taken up, and
-// not written to.
+// TestForeign checks that a file which other users can write, or a symbolic link, is neither read nor written.
 func TestForeign(t *testing.T) {
 	good := saved(t)
 	for name, put := range map[string]func(path string) error{
@@ -131,7 +130,7 @@ func TestForeign(t *testing.T) {
 	}
 }
 
-// TestAsideIsBounded: of each kind the file is kept that was set aside last.
+// TestAsideIsBounded checks that of each kind only the last file that was set aside is kept.
 func TestAsideIsBounded(t *testing.T) {
 	good := saved(t)
 	path := filepath.Join(t.TempDir(), "state")

@@ -5,12 +5,12 @@ import (
 	"testing"
 )
 
-// Two texts share one field: the first is what a daemon reads that knows of one alone.
+// TestTwoTextsInOneField checks two texts in one field. A daemon that knows only one text reads the first.
 func TestTwoTextsInOneField(t *testing.T) {
 	for n := range 2 * textSize {
 		var field [textSize]byte
 		for i := range field {
-			field[i] = 'x' // what was there before is gone
+			field[i] = 'x' // earlier content must be gone
 		}
 		first := strings.Repeat("c", n)
 		SetTexts(&field, first, "train-a")
