@@ -52,7 +52,7 @@ func (cl *client) ask(h ipc.Header, slot, flags uint32, r arbiter.Request) error
 	if err != nil || out.Waiting != 0 {
 		return err
 	}
-	return cl.replyAsked(h, r, out)
+	return cl.replyDecision(h, r, out)
 }
 
 // decide asks the arbiter to decide a request of a lease, and records the grant or the waiting request.
@@ -68,7 +68,7 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 	now := d.now()
 	d.threadsLocked(now, cl.s)
 	if retry { // under the same lock as the request, so that no other request gets the room that the old ticket frees
-		place, forget := d.returnsLocked(cl.conn.Peer(), h)
+		place, forget := d.takeAbsentLocked(cl.conn.Peer(), h)
 		r.Place = place
 		defer forget()
 		if r.Count < 0 {
@@ -85,27 +85,27 @@ func (cl *client) decide(h ipc.Header, slot uint32, retry bool, r arbiter.Reques
 		faults.At("objects.decided")
 	}
 	if out.Waiting != 0 {
-		cl.parkAskedLocked(h, l, r, out.Waiting)
+		cl.parkRequestLocked(h, l, r, out.Waiting)
 	} else {
 		cl.noteReceiptLocked(receipt{lease: l, got: out.Receipt})
 	}
 	return out, nil
 }
 
-// parkAskedLocked parks a request of a lease that must wait. It is a separate function because its closures move its
+// parkRequestLocked parks a request of a lease that must wait. It is a separate function because its closures move its
 // arguments to the heap. A request that is decided at once avoids that cost.
-func (cl *client) parkAskedLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
+func (cl *client) parkRequestLocked(h ipc.Header, l *shim.Lease, r arbiter.Request, ticket arbiter.TicketID) {
 	cl.d.parkLocked(cl, cl.s.caller, h, ticket, func(dec arbiter.Result) (receipt, func() error) {
 		faults.At("asked.served")
 		cl.d.keepObjectsLocked(l, r.What, dec)
 		return receipt{lease: l, got: dec.Receipt},
-			func() error { return cl.replyAsked(h, r, dec) }
+			func() error { return cl.replyDecision(h, r, dec) }
 	})
-	cl.d.noteAskedLocked(cl.waits, l, r)
+	cl.d.noteRequestLocked(cl.waits, l, r)
 }
 
-// replyAsked sends the reply to a decided request of a lease.
-func (cl *client) replyAsked(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
+// replyDecision sends the reply to a decided request of a lease.
+func (cl *client) replyDecision(h ipc.Header, r arbiter.Request, out arbiter.Result) error {
 	if r.What == arbiter.WantsBytes {
 		faults.At("alloc.drained")
 		rep := ipc.AllocReply{Requested: uint64(r.Bytes), Remaining: uint64(out.Remaining), Limit: uint64(out.Limit)}

@@ -74,28 +74,28 @@ type Daemon struct {
 
 	// mutex guards the arbiter and all fields that follow. Only lock and unlock acquire and release it. No operation
 	// that can block runs while it is held.
-	mutex       sync.Mutex
-	arb         *arbiter.Arbiter
-	words       *shim.Words
-	file        *statefile.File
-	configured  figures.ConfigState // text and path of the configuration in force
-	sessions    map[ipc.Token]*session
-	jobs        map[ipc.Token]*job
-	jobByID     map[arbiter.JobID]*job
-	jobByOrigin map[jobOrigin]*job // last job of each request
-	conns       map[*ipc.Conn]*client
-	ofProcess   map[int][]*session
-	turns       fair.Turns             // has its own lock
-	threadRows  map[int]map[uint32]int // rows of the state file, by lease record and thread
-	kept        keptLimits
+	mutex         sync.Mutex
+	arb           *arbiter.Arbiter
+	words         *shim.Words
+	file          *statefile.File
+	configured    figures.ConfigState // text and path of the configuration in force
+	sessions      map[ipc.Token]*session
+	jobs          map[ipc.Token]*job
+	jobByID       map[arbiter.JobID]*job
+	jobByOrigin   map[jobOrigin]*job // last job of each request
+	conns         map[*ipc.Conn]*client
+	sessionsByPID map[int][]*session
+	turns         fair.Turns             // has its own lock
+	threadRows    map[int]map[uint32]int // rows of the state file, by lease record and thread
+	kept          keptLimits
 
-	sessionsOf, jobsOf, leasesOf *counts
-	keepers                      map[int]named // processes that keep a dead client's memory, by the client's PID
-	queue                        waiters
-	orphans                      orphans
-	published                    map[*shim.Lease]publication // leases whose pages show the free memory
-	endedJobs                    endedJobs
-	socketLost                   bool // the loss of the socket was logged; only poll uses this field
+	sessionCounts, jobCounts, leaseCounts *counts
+	keepers                               map[int]named // processes that keep a dead client's memory, by the client's PID
+	queue                                 waiters
+	orphans                               orphans
+	published                             map[*shim.Lease]publication // leases whose pages show the free memory
+	endedJobs                             endedJobs
+	socketLost                            bool // the loss of the socket was logged; only poll uses this field
 }
 
 // table is the set of known devices, with the reader of each. It never changes: a new table replaces it.

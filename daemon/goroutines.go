@@ -19,8 +19,8 @@ func background(f func() error) <-chan error {
 // errLate says that background work has not ended in time.
 var errLate = errors.New("too late")
 
-// inTime waits for background work, and returns its error, or errLate if late ends first.
-func inTime(late context.Context, done <-chan error) error {
+// waitUntil waits for background work, and returns its error, or errLate if late ends first.
+func waitUntil(late context.Context, done <-chan error) error {
 	select {
 	case err := <-done:
 		return err

@@ -88,7 +88,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 	}
 	cl.takeLock()
 	defer d.unlock()
-	place, forget := d.returnsLocked(c.Peer(), head)
+	place, forget := d.takeAbsentLocked(c.Peer(), head)
 	defer forget()
 	s, ticket, err := d.addSessionLocked(c, proc, h, page, func(r arbiter.SessionRequest) (arbiter.SessionInfo, error) {
 		r.Place = place
@@ -116,7 +116,7 @@ func (d *Daemon) openSession(cl *client, head ipc.Header, h ipc.HelloRequest) (s
 func (d *Daemon) addSessionLocked(c *ipc.Conn, proc rules.Process, h ipc.HelloRequest, page *ipc.LeasePage,
 	open func(arbiter.SessionRequest) (arbiter.SessionInfo, error)) (*session, arbiter.TicketID, error) {
 	peer := c.Peer()
-	if err := d.sessionsOf.full(peer.PID, peer.UID, peer.Privileged); err != nil {
+	if err := d.sessionCounts.full(peer.PID, peer.UID, peer.Privileged); err != nil {
 		return nil, 0, err
 	}
 	job, err := d.jobOfLocked(h.Job, peer)

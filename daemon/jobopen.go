@@ -46,7 +46,7 @@ func (d *Daemon) openJob(cl *client, h ipc.Header, r *ipc.JobOpenRequest, proc r
 	var place arbiter.Place
 	if r.Flags&ipc.JobRetry != 0 {
 		var forget func()
-		place, forget = d.returnsLocked(peer, h)
+		place, forget = d.takeAbsentLocked(peer, h)
 		defer forget()
 	}
 	if j := d.jobOfRetry(peer, h, r); j != nil {
@@ -87,7 +87,7 @@ func (d *Daemon) checkJobLocked(peer ipc.Peer, r *ipc.JobOpenRequest) error {
 			return err
 		}
 	}
-	return d.jobsOf.full(peer.PID, peer.UID, peer.Privileged)
+	return d.jobCounts.full(peer.PID, peer.UID, peer.Privileged)
 }
 
 // checkJobDevicesLocked checks the devices that a request names or needs. The processor is not a GPU: a request for

@@ -15,8 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// mostJobs is higher than any job number: a record with a higher number is damaged.
-const mostJobs = 1 << 62
+// maxJobID is higher than any job number: a record with a higher number is damaged.
+const maxJobID = 1 << 62
 
 // Values of Job.Released in the state file.
 const (
@@ -64,7 +64,7 @@ func (d *Daemon) enterJobLocked(j *job) {
 		d.wakeReaders()
 	}
 	d.jobs[j.token], d.jobByID[j.id], d.jobByOrigin[j.jobOrigin] = j, j, j
-	d.jobsOf.add(j.runner.PID, j.uid)
+	d.jobCounts.add(j.runner.PID, j.uid)
 }
 
 // commitJobLocked records what a job has got. From here on the job survives the daemon.
@@ -183,7 +183,7 @@ func (d *Daemon) dropJobLocked(j *job) {
 	if d.jobByOrigin[j.jobOrigin] == j { // otherwise the entry belongs to another connection of the runner
 		delete(d.jobByOrigin, j.jobOrigin)
 	}
-	d.jobsOf.drop(j.runner.PID, j.uid)
+	d.jobCounts.drop(j.runner.PID, j.uid)
 	d.dropLimitsLocked(rules.Owner{Kind: rules.OfJob, ID: uint64(j.id)})
 }
 

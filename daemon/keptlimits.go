@@ -16,9 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// ofNobody is the start time in records of limits of users and cgroups. An older daemon takes such a record for a
+// noProcessStart is the start time in records of limits of users and cgroups. An older daemon takes such a record for a
 // process's, and finds no process with this start time.
-const ofNobody = ^uint64(0)
+const noProcessStart = ^uint64(0)
 
 // Values of Limit.Privileged in the state file.
 const (
@@ -33,9 +33,9 @@ func (d *Daemon) recordForLocked(of rules.Owner, row rules.Row) statefile.Limit 
 	case rules.OfDevice:
 		r.ID = 0
 	case rules.OfUser:
-		r.Start = ofNobody
+		r.Start = noProcessStart
 	case rules.OfCgroup:
-		r.ID, r.Start = d.cgroupIDLocked(of.Path), ofNobody
+		r.ID, r.Start = d.cgroupIDLocked(of.Path), noProcessStart
 	}
 	switch {
 	case row.Lowers:
@@ -104,8 +104,8 @@ func changeIn(r *ipc.LimitRequest) (change rules.Change) {
 	return change
 }
 
-// rowsOf returns the rows of the table that a record represents.
-func rowsOf(r *statefile.Limit) []rules.Row {
+// limitRows returns the rows of the table that a record represents.
+func limitRows(r *statefile.Limit) []rules.Row {
 	request := ipc.LimitRequest{Set: r.Set, Max: r.Max, MaxShare: r.MaxPerMille, Min: r.Min, MinShare: r.MinPerMille,
 		Streams: min(r.Streams, math.MaxInt32), Slots: min(r.Slots, math.MaxInt32)}
 	change := changeIn(&request)
@@ -262,7 +262,7 @@ func inOrder(records []*statefile.Limit) (rows []rules.Row) {
 	}
 	var all []ranked
 	for _, r := range records {
-		for _, row := range rowsOf(r) {
+		for _, row := range limitRows(r) {
 			all = append(all, ranked{row, rankOf(r, row.File)})
 		}
 	}

@@ -64,7 +64,7 @@ func (d *Daemon) decidedLocked(decision arbiter.Result) {
 		return
 	case p == nil:
 		if decision.Notice == nil {
-			d.absentGoneLocked(decision.Ticket)
+			d.dropAbsentLocked(decision.Ticket)
 		}
 		return
 	}

@@ -86,7 +86,7 @@ func (d *Daemon) searchProcesses() {
 		p, ok := found[tokenVariable(j)]
 		pidfd, gone, name := -1, false, ""
 		if ok {
-			pidfd, gone = stillThere(d.inv, p)
+			pidfd, gone = pidfdOf(d.inv, p)
 			name = d.programAt(p)
 		}
 		d.settleOrphan(j, p, pidfd, ok, gone, name)

@@ -18,7 +18,7 @@ import (
 // findPage opens a live process's page again: through a descriptor that the process still has, or through its
 // mapping, which only root may open. nil: neither works.
 func findPage(pid int, id ipc.PageID) *ipc.LeasePage {
-	return ofPages(pid, &id, unix.O_RDWR, func(fd int) *ipc.LeasePage { return openPage(fd, id) })
+	return firstPage(pid, &id, unix.O_RDWR, func(fd int) *ipc.LeasePage { return openPage(fd, id) })
 }
 
 // pageOf reads the page that a client sent, or one that it still has open. nil: there is none.
@@ -26,7 +26,7 @@ func pageOf(pid, fd int) *ipc.Page {
 	if page, err := ipc.ReadPage(fd); err == nil {
 		return page
 	}
-	return ofPages(pid, nil, unix.O_RDONLY|unix.O_NONBLOCK, func(fd int) *ipc.Page {
+	return firstPage(pid, nil, unix.O_RDONLY|unix.O_NONBLOCK, func(fd int) *ipc.Page {
 		defer closeFD(fd)
 		page, err := ipc.ReadPage(fd)
 		if err != nil || page.Ended != 0 {
@@ -36,10 +36,10 @@ func pageOf(pid, fd int) *ipc.Page {
 	})
 }
 
-// ofPages returns the first value that take makes of a process's pages; nil: none. take owns the descriptor. Mappings
+// firstPage returns the first value that take makes of a process's pages; nil: none. take owns the descriptor. Mappings
 // are tried only if no descriptor leads to a page: reading them blocks if the process hangs while it holds its
 // address space.
-func ofPages[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T {
+func firstPage[T any](pid int, id *ipc.PageID, flags int, take func(fd int) *T) *T {
 	for _, folder := range []string{"fd", "map_files"} {
 		for _, path := range pageLinks(pid, id, folder) {
 			fd, err := unix.Open(path, flags|unix.O_CLOEXEC, 0)

@@ -23,7 +23,7 @@ import (
 
 const (
 	failureWindow  = time.Minute
-	mostTries      = 2               // panics after which a client is no longer served; within failureWindow also the limit for one state file
+	maxFailures    = 2               // panics after which a client is no longer served; within failureWindow also the limit for one state file
 	failurePause   = 3 * time.Second // pause before a start that is likely to fail
 	brokenPatience = time.Second     // time for writing the log line
 )
@@ -88,7 +88,7 @@ func (d *Daemon) restartAfterPanic(cause any, who procfacts.Started, request ipc
 		})
 		late, cancel := context.WithTimeout(context.Background(), brokenPatience)
 		defer cancel()
-		_ = inTime(late, said)
+		_ = waitUntil(late, said)
 		if d.page != nil {
 			d.page.Kill()
 		}

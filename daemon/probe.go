@@ -26,9 +26,9 @@ import (
 const (
 	// probePatience limits the probe: CUDA takes seconds to answer if the driver must start.
 	probePatience = 20 * time.Second
-	// mostProbed is how many bytes of the probe's output are kept, because the driver may print many lines of its
+	// maxProbeOutput is how many bytes of the probe's output are kept, because the driver may print many lines of its
 	// own.
-	mostProbed = 1 << 20
+	maxProbeOutput = 1 << 20
 	// unprivileged is the user and group of a probe that root starts (nobody).
 	unprivileged = 65534
 )
@@ -77,11 +77,11 @@ func probeMemory(ctx context.Context) (map[ipc.UUID]uint64, error) {
 	return totalsOf(out.kept)
 }
 
-// head is a writer that keeps the first mostProbed bytes and drops the rest.
+// head is a writer that keeps the first maxProbeOutput bytes and drops the rest.
 type head struct{ kept []byte }
 
 func (h *head) Write(text []byte) (int, error) {
-	h.kept = append(h.kept, text[:min(len(text), mostProbed-len(h.kept))]...)
+	h.kept = append(h.kept, text[:min(len(text), maxProbeOutput-len(h.kept))]...)
 	return len(text), nil
 }
 

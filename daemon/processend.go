@@ -25,9 +25,9 @@ func (d *Daemon) onExit(w *watched) {
 // mappings. Most such processes are about to end, and the pidfd reports that at less cost.
 const exitGrace = 10 * time.Millisecond
 
-// connClosed handles a closed connection whose process may still run. A process that executed another program no
+// checkClosed handles a closed connection whose process may still run. A process that executed another program no
 // longer maps the page, and its session ends. A process that only closed its descriptors keeps the session.
-func (d *Daemon) connClosed(s *session, c *ipc.Conn) {
+func (d *Daemon) checkClosed(s *session, c *ipc.Conn) {
 	d.lock()
 	delete(s.conns, c)
 	look := len(s.conns) == 0 && !s.dead && !d.stopping()
@@ -120,7 +120,7 @@ func (d *Daemon) watchEvents(ctx context.Context) {
 func (d *Daemon) didExec(pid int) {
 	d.lock()
 	var hit []*session
-	for _, s := range d.ofProcess[pid] {
+	for _, s := range d.sessionsByPID[pid] {
 		if s.mapped.Load() {
 			hit = append(hit, s)
 		}

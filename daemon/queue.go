@@ -51,8 +51,8 @@ func (d *Daemon) dropPlaceLocked(p *parked) {
 	}
 }
 
-// noteAskedLocked writes the lease and the amount of a parked request to its row.
-func (d *Daemon) noteAskedLocked(p *parked, l *shim.Lease, r arbiter.Request) {
+// noteRequestLocked writes the lease and the amount of a parked request to its row.
+func (d *Daemon) noteRequestLocked(p *parked, l *shim.Lease, r arbiter.Request) {
 	if p.place < 0 {
 		return
 	}
@@ -79,11 +79,11 @@ func (p *parked) noticeLocked(notice *ipc.WaitingReply) {
 
 func (p *parked) waitingReply(n arbiter.Notice) *ipc.WaitingReply {
 	return &ipc.WaitingReply{Ticket: uint64(p.ticket), Position: uint32(max(n.Position, 0)),
-		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: addressed(p.caller, n.Text)}
+		Waited: uint64(max(n.Waited, 0).Milliseconds()), Text: withProgramName(p.caller, n.Text)}
 }
 
-// addressed returns a text that begins with the name of the program.
-func addressed(caller, text string) ipc.Text {
+// withProgramName returns a text that begins with the name of the program.
+func withProgramName(caller, text string) ipc.Text {
 	if caller == "" || text == "" {
 		return ipc.MakeText(text)
 	}
@@ -99,9 +99,9 @@ func (d *Daemon) parkLocked(cl *client, caller string, h ipc.Header, ticket arbi
 	p.noticeLocked(p.waitingReply(d.arb.Notice(d.now(), ticket)))
 }
 
-// leaveLocked turns a parked request into an absent one, because its client is told to ask again. The caller must
+// makeAbsentLocked turns a parked request into an absent one, because its client is told to ask again. The caller must
 // tell the arbiter.
-func (d *Daemon) leaveLocked(p *parked) {
+func (d *Daemon) makeAbsentLocked(p *parked) {
 	key := keyOf(p.cl.conn.Peer(), p.head)
 	if old, twice := d.queue.absent[key]; twice { // the old entry belongs to another session of the process; its ticket will expire
 		old.free()
@@ -109,10 +109,10 @@ func (d *Daemon) leaveLocked(p *parked) {
 	d.queue.absent[key] = absent{p.ticket, func() { d.dropPlaceLocked(p) }}
 }
 
-// returnsLocked returns the place of an absent request whose client asks again. The caller must make the new request
+// takeAbsentLocked returns the place of an absent request whose client asks again. The caller must make the new request
 // next, and then call forget, which frees the rows of the absent request. If the daemon dies in between, the rows
 // keep the place for the next daemon.
-func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
+func (d *Daemon) takeAbsentLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place, forget func()) {
 	key := keyOf(peer, h)
 	x, ok := d.queue.absent[key]
 	if !ok {
@@ -122,9 +122,9 @@ func (d *Daemon) returnsLocked(peer ipc.Peer, h ipc.Header) (place arbiter.Place
 	return d.arb.TakePlace(d.now(), x.ticket), x.free
 }
 
-// absentGoneLocked drops an absent request whose ticket was decided: its client did not ask again in time or has
+// dropAbsentLocked drops an absent request whose ticket was decided: its client did not ask again in time or has
 // ended, or a user cancelled it.
-func (d *Daemon) absentGoneLocked(ticket arbiter.TicketID) {
+func (d *Daemon) dropAbsentLocked(ticket arbiter.TicketID) {
 	for key, x := range d.queue.absent {
 		if x.ticket == ticket {
 			delete(d.queue.absent, key)

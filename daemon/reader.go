@@ -59,7 +59,7 @@ func (r *reader) run(ctx context.Context) {
 			booked = began
 		}
 		r.read(began, books)
-		r.nameKeepers() // for dead processes whose memory is still in use
+		r.findKeepers() // for dead processes whose memory is still in use
 	}
 }
 

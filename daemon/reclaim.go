@@ -40,8 +40,8 @@ func (r *reader) drainedLocked(began time.Time, usage inventory.Usage) {
 	}
 }
 
-// nameKeeper records a process as the keeper of dead clients' memory if it has their pages open.
-func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
+// noteKeeper records a process as the keeper of dead clients' memory if it has their pages open.
+func (d *Daemon) noteKeeper(pid int, dead map[ipc.PageID]int) {
 	for _, path := range pageLinks(pid, nil, "fd") {
 		var st unix.Stat_t
 		if unix.Stat(path, &st) != nil {
@@ -63,10 +63,10 @@ func (d *Daemon) nameKeeper(pid int, dead map[ipc.PageID]int) {
 	}
 }
 
-// nameKeepers searches for the processes that keep the memory of dead clients. A forked child inherits the
+// findKeepers searches for the processes that keep the memory of dead clients. A forked child inherits the
 // descriptors of the lease page and of the device together. A process that has the page therefore has the device, for
 // every driver.
-func (r *reader) nameKeepers() {
+func (r *reader) findKeepers() {
 	d, now := r.d, r.d.now()
 	dead := map[ipc.PageID]int{} // PID of the client that had the page
 	d.lock()
@@ -83,7 +83,7 @@ func (r *reader) nameKeepers() {
 	pids, _ := d.inv.PIDs()
 	for _, pid := range pids {
 		if pid != os.Getpid() {
-			d.nameKeeper(pid, dead)
+			d.noteKeeper(pid, dead)
 		}
 	}
 }

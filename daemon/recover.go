@@ -97,7 +97,7 @@ func (d *Daemon) recoverableLocked(saved *savedProcesses) (all []*recovered) {
 
 // recoverJobLocked recovers a job from its record. members are the sessions of the job.
 func (d *Daemon) recoverJobLocked(i int, r *statefile.Job, saved *savedProcesses, members []*recovered) {
-	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= mostJobs {
+	if d.jobs[r.Token] != nil || r.ID == 0 || r.ID >= maxJobID {
 		d.log.Warn("a job's record makes no sense", "job", r.ID)
 		d.file.Jobs.Free(i)
 		return
@@ -178,7 +178,7 @@ func runnerFromMembers(r *statefile.Job, members []*recovered) rules.Process {
 // recoverJobOfLocked opens a session's job again, with the limits on the session's page, if the job's record was
 // unusable. It must be called before a new job could get the number.
 func (d *Daemon) recoverJobOfLocked(x *recovered) {
-	if x.job == 0 || x.job >= mostJobs || d.jobByID[x.job] != nil || x.page == nil {
+	if x.job == 0 || x.job >= maxJobID || d.jobByID[x.job] != nil || x.page == nil {
 		return
 	}
 	if shown, err := ipc.ReadPage(x.page.FD()); err == nil {

@@ -17,7 +17,7 @@ import (
 // remakeJobLocked opens a job again that only its processes still know, with the limits on the page of the first such
 // process. The page does not say what the job had reserved or which devices it may use.
 func (d *Daemon) remakeJobLocked(id arbiter.JobID, token ipc.Token, proc rules.Process, page *ipc.Page) error {
-	if err := d.jobsOf.full(proc.PID, proc.UID, proc.MayPass()); err != nil {
+	if err := d.jobCounts.full(proc.PID, proc.UID, proc.MayPass()); err != nil {
 		return err
 	}
 	index, record, err := d.file.Jobs.New()

@@ -2,7 +2,7 @@ package daemon
 
 // This file recovers the waiting requests of the last daemon. From each row in the state file it makes a ticket in
 // the arbiter, which blocks later requests as before (arbiter/absent.go). The client asks again with the number of
-// its request, and the new request replaces the absent one (returnsLocked, in queue.go). recover.go calls this file.
+// its request, and the new request replaces the absent one (takeAbsentLocked, in queue.go). recover.go calls this file.
 
 import (
 	"cmp"
@@ -86,7 +86,7 @@ func (d *Daemon) waitAgainLocked(r *statefile.Ticket, key requestKey, proc rules
 // leaseOfTicketLocked returns the lease of the request in a row. If the row does not name the lease, it returns the
 // first lease of the process. nil: there is none.
 func (d *Daemon) leaseOfTicketLocked(r *statefile.Ticket, key requestKey) *shim.Lease {
-	for _, s := range d.ofProcess[key.PID] {
+	for _, s := range d.sessionsByPID[key.PID] {
 		if s.dead || startedOf(s.peer) != key.Started {
 			continue
 		}
@@ -112,7 +112,7 @@ func (d *Daemon) jobWaitsAgainLocked(key requestKey, proc rules.Process, place a
 	request := jobRequest(proc, record)
 	request.Place = place
 	info, _ := d.arb.OpenJob(d.now(), request) // a refusal is repeated when the client asks again
-	return d.heldRow(info.Waiting, func() { d.file.Jobs.Free(i) })
+	return d.absentWithRow(info.Waiting, func() { d.file.Jobs.Free(i) })
 }
 
 // sessionWaitsAgainLocked makes the ticket of a session that waited for its memory.min.
@@ -128,12 +128,12 @@ func (d *Daemon) sessionWaitsAgainLocked(key requestKey, proc rules.Process, pla
 	request := sessionOf(i, record).request(proc)
 	request.Place = place
 	info, _ := d.arb.OpenSession(d.now(), request)
-	return d.heldRow(info.Waiting, func() { d.file.Sessions.Free(i) })
+	return d.absentWithRow(info.Waiting, func() { d.file.Sessions.Free(i) })
 }
 
-// heldRow returns the absent request with a ticket, whose free function frees a row. Without a ticket it frees the
+// absentWithRow returns the absent request with a ticket, whose free function frees a row. Without a ticket it frees the
 // row and returns the zero value.
-func (d *Daemon) heldRow(ticket arbiter.TicketID, free func()) absent {
+func (d *Daemon) absentWithRow(ticket arbiter.TicketID, free func()) absent {
 	if ticket == 0 {
 		free()
 		return absent{}

@@ -25,7 +25,7 @@ func (cl *client) waiting() bool { return cl.waits != nil && !cl.waits.over.Load
 // refusal, and for each refusal that is caused by the program's own threads or by the full queue.
 func (cl *client) refusalText(out arbiter.Result) (text ipc.Text) {
 	if out.First || out.Reason == arbiter.ReasonThreads || out.Reason == arbiter.ReasonCrowded {
-		text = addressed(cl.s.caller, out.Explain)
+		text = withProgramName(cl.s.caller, out.Explain)
 	}
 	return text
 }

@@ -150,7 +150,7 @@ func (d *Daemon) askAgainLocked(s *session) {
 			continue
 		}
 		delete(d.queue.parked, ticket)
-		d.leaveLocked(p)
+		d.makeAbsentLocked(p)
 		left = append(left, ticket)
 		p.over.Store(true)
 		p.cl.putLocked(func() {
@@ -322,7 +322,7 @@ func (d *Daemon) reserveAgainLocked() {
 // its memory under another token. It ends the process's sessions without a connection whose page could not be opened
 // or is the page that the process has sent. Otherwise the memory would be counted twice until the process ends.
 func (d *Daemon) endDamagedLocked(proc rules.Process, sent ipc.PageID) {
-	for _, s := range slices.Clone(d.ofProcess[proc.PID]) {
+	for _, s := range slices.Clone(d.sessionsByPID[proc.PID]) {
 		theirs := s.peer.StartTicks == proc.StartTicks
 		if !theirs || s.dead || len(s.conns) > 0 {
 			continue

@@ -69,7 +69,7 @@ func (d *Daemon) factsOf(p procfacts.Started) (proc rules.Process, lives bool) {
 // open returns the facts and a pidfd of a process; -1: no pidfd could be opened. gone: the process has ended.
 func (f *savedProcesses) open(d *Daemon, p procfacts.Started) (proc rules.Process, pidfd int, gone bool) {
 	proc, lives := f.facts[p]
-	if pidfd, gone = stillThere(d.inv, p); !lives {
+	if pidfd, gone = pidfdOf(d.inv, p); !lives {
 		closeFD(pidfd)
 		return proc, -1, true
 	}

@@ -19,8 +19,8 @@ import (
 	"github.com/gpuarb/gpuarb/ipc"
 )
 
-// mostDevices is the largest number of devices that are arbitrated.
-const mostDevices = 64
+// maxDevices is the largest number of devices that are arbitrated.
+const maxDevices = 64
 
 // addInitialDevices adds the devices that exist when the daemon starts.
 func (d *Daemon) addInitialDevices() {
@@ -46,8 +46,8 @@ func (d *Daemon) addFound(found []inventory.Device) (readers []*reader) {
 		next.readers = map[int]*reader{}
 	}
 	for _, dev := range found {
-		if len(next.devices) >= mostDevices && next.readers[dev.Index] == nil {
-			d.log.Error("there are more devices than gpuarb arbitrates: this one is left out", "device_uuid", dev.UUID, "most", mostDevices)
+		if len(next.devices) >= maxDevices && next.readers[dev.Index] == nil {
+			d.log.Error("there are more devices than gpuarb arbitrates: this one is left out", "device_uuid", dev.UUID, "most", maxDevices)
 			continue
 		}
 		if dev.Total == 0 {
@@ -105,10 +105,10 @@ func (d *Daemon) keepDevices() {
 // the answer of a client cannot be trusted.
 func (d *Daemon) probeUnknown() {
 	defer d.catchPanic(nil)
-	untold := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
+	totalUnknown := func(dev inventory.Device) bool { return dev.From == accounting.FromMachine && dev.Vendor == "nvidia" }
 	var wanted []inventory.Device
 	for _, dev := range d.devices() {
-		if untold(dev) {
+		if totalUnknown(dev) {
 			wanted = append(wanted, dev)
 		}
 	}
@@ -190,15 +190,15 @@ func (d *Daemon) scanDevices(ctx context.Context) {
 			d.scan()
 			d.sleep(d.after(scanPause))
 		case <-d.after(every):
-			if !d.asleep() {
+			if !d.anySuspended() {
 				d.scan()
 			}
 		}
 	}
 }
 
-// asleep reports whether the kernel has suspended a known device, which a scan would wake.
-func (d *Daemon) asleep() bool {
+// anySuspended reports whether the kernel has suspended a known device, which a scan would wake.
+func (d *Daemon) anySuspended() bool {
 	return slices.ContainsFunc(d.devices(), func(dev inventory.Device) bool { return d.inv.Suspended(dev.Index) })
 }
 
@@ -231,7 +231,7 @@ func (d *Daemon) requestScan() {
 	s.mu.Lock()
 	over, recent := s.next, !s.last.IsZero() && d.now().Sub(s.last) < scanPatience
 	s.mu.Unlock()
-	if recent || d.asleep() {
+	if recent || d.anySuspended() {
 		return
 	}
 	signal(s.wake)

@@ -205,7 +205,7 @@ func (cl *client) serve() {
 		delete(d.conns, c)
 		d.unlock()
 		if cl.s != nil {
-			d.connClosed(cl.s, c)
+			d.checkClosed(cl.s, c)
 		}
 	}()
 	defer d.catchPanic(cl)

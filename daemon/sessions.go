@@ -22,8 +22,8 @@ func (d *Daemon) enterSessionLocked(s *session) {
 		d.wakeReaders()
 	}
 	d.sessions[s.token] = s
-	d.sessionsOf.add(s.peer.PID, s.peer.UID)
-	d.ofProcess[s.peer.PID] = append(d.ofProcess[s.peer.PID], s)
+	d.sessionCounts.add(s.peer.PID, s.peer.UID)
+	d.sessionsByPID[s.peer.PID] = append(d.sessionsByPID[s.peer.PID], s)
 	if j := d.jobByID[s.job]; j != nil {
 		j.members[s] = struct{}{}
 		j.live++
@@ -39,7 +39,7 @@ func (d *Daemon) watchSession(s *session, pidfd int) error {
 // them.
 func (d *Daemon) openLeaseLocked(s *session, dev inventory.Device, slot uint32,
 	open func(*shim.Lease) (arbiter.LeaseInfo, error)) (info arbiter.LeaseInfo, err error) {
-	if err := d.leasesOf.full(s.peer.PID, s.peer.UID, s.peer.Privileged); err != nil {
+	if err := d.leaseCounts.full(s.peer.PID, s.peer.UID, s.peer.Privileged); err != nil {
 		return info, err
 	}
 	if slot >= ipc.PageSlots { // there is no free slot
@@ -68,7 +68,7 @@ func (d *Daemon) enterLeaseLocked(s *session, l *shim.Lease) {
 		s.leases = append(s.leases, nil)
 	}
 	s.leases[l.Record.Slot] = l
-	d.leasesOf.add(s.peer.PID, s.peer.UID)
+	d.leaseCounts.add(s.peer.PID, s.peer.UID)
 }
 
 // freeLeaseLocked frees the record of a lease.
@@ -127,7 +127,7 @@ func (d *Daemon) closeSessionLocked(s *session) {
 // page that the client had damaged.
 func (d *Daemon) endLimitsLocked(s *session) {
 	of := processOwner(s)
-	if !slices.ContainsFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
+	if !slices.ContainsFunc(d.sessionsByPID[s.peer.PID], func(x *session) bool { return !x.dead && processOwner(x) == of }) {
 		d.dropLimitsLocked(of)
 	}
 }
@@ -160,7 +160,7 @@ func (r *reader) closeLeaseLocked(s *session) {
 	faults.At("lease.closing")
 	d.file.Leases.Free(l.Index)
 	faults.At("lease.freed")
-	d.leasesOf.drop(s.peer.PID, s.peer.UID)
+	d.leaseCounts.drop(s.peer.PID, s.peer.UID)
 	s.leases[l.Record.Slot] = nil
 	l.End()
 	d.dropSessionLocked(s)
@@ -174,11 +174,11 @@ func (d *Daemon) dropSessionLocked(s *session) {
 	d.file.Sessions.Free(s.index)
 	faults.At("session.freed")
 	delete(d.sessions, s.token)
-	d.sessionsOf.drop(s.peer.PID, s.peer.UID)
-	if of := slices.DeleteFunc(d.ofProcess[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
-		d.ofProcess[s.peer.PID] = of
+	d.sessionCounts.drop(s.peer.PID, s.peer.UID)
+	if of := slices.DeleteFunc(d.sessionsByPID[s.peer.PID], func(x *session) bool { return x == s }); len(of) > 0 {
+		d.sessionsByPID[s.peer.PID] = of
 	} else {
-		delete(d.ofProcess, s.peer.PID)
+		delete(d.sessionsByPID, s.peer.PID)
 		delete(d.keepers, s.peer.PID)
 	}
 	for c := range s.conns {

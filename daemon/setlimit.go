@@ -18,9 +18,9 @@ import (
 	"github.com/gpuarb/gpuarb/shim"
 )
 
-// mayChange waits until the requester may change a limit: users who change many limits must wait. It returns the
+// awaitChange waits until the requester may change a limit: users who change many limits must wait. It returns the
 // context's error if the context ends before. A privileged requester never waits.
-func (d *Daemon) mayChange(ctx context.Context, by requester) error {
+func (d *Daemon) awaitChange(ctx context.Context, by requester) error {
 	if by.privileged {
 		return nil
 	}
@@ -30,7 +30,7 @@ func (d *Daemon) mayChange(ctx context.Context, by requester) error {
 // Set changes a limit when a process writes it into the filesystem.
 func (d *Daemon) Set(ctx context.Context, s gpufs.Setting) error {
 	by := writerOf(s)
-	if d.mayChange(ctx, by) != nil {
+	if d.awaitChange(ctx, by) != nil {
 		return unix.EINTR
 	}
 	r := ipc.LimitRequest{Target: uint32(s.Of.Kind), Device: uint32(s.Device)}
@@ -143,7 +143,7 @@ func (cl *client) limitCgroup(r *ipc.CgroupRequest) (ipc.Empty, error) {
 func (cl *client) changeLimit(r *ipc.LimitRequest, cgroup string) (ipc.Empty, error) {
 	by := requesterOf(cl.conn.Peer())
 	err := errStopped
-	if cl.d.mayChange(cl.d.ctx, by) == nil {
+	if cl.d.awaitChange(cl.d.ctx, by) == nil {
 		err = cl.d.limit(by, r, cgroup)
 	}
 	switch {

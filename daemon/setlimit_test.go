@@ -149,7 +149,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 			return b.Set(t.Context(), gpufs.Setting{Of: rules.Owner{Kind: rules.OfDevice}, Device: 0, Name: "slots.max", Value: "1", UID: uid})
 		},
 		4243: func(uid uint32) error {
-			_ = b.mayChange(t.Context(), requester{uid: uid})
+			_ = b.awaitChange(t.Context(), requester{uid: uid})
 			return b.limit(requester{uid: uid}, &ipc.LimitRequest{Target: ipc.LimitDevice, Set: ipc.SetSlots, Slots: 1}, "")
 		},
 	} {
@@ -161,7 +161,7 @@ func TestALongChangeIsCounted(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		for range 64 { // if the wait is over already, select takes that branch only in half of the cases
-			if b.mayChange(ctx, requester{uid: uid}) == nil {
+			if b.awaitChange(ctx, requester{uid: uid}) == nil {
 				t.Fatalf("user %d need not wait before the next change", uid)
 			}
 		}

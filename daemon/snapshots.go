@@ -38,7 +38,7 @@ func (d *Daemon) Leases() figures.Snapshot {
 // SnapshotOf returns the current state of the processes with a PID, and of their jobs.
 func (d *Daemon) SnapshotOf(pid int) figures.Snapshot {
 	d.noteAccess()
-	return d.underLock(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.ofProcess[pid])...) })
+	return d.underLock(func(now time.Time) figures.Snapshot { return d.arb.SnapshotOf(now, idsOf(d.sessionsByPID[pid])...) })
 }
 
 func idsOf(sessions []*session) []arbiter.SessionID {

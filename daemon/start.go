@@ -47,8 +47,8 @@ func startWith(ctx context.Context, o Options, change func(*parts)) (*Daemon, er
 	logs := history.NewQueue(o.Log.Handler())
 	d := &Daemon{log: slog.New(logs), logs: logs, handler: o.Log.Handler(), restart: o.Restart, handed: o.Handed, files: files, barred: map[procfacts.Started]bool{},
 		paths: p, ctx: own, cancel: cancel, failed: make(chan error, 4), started: make(chan struct{}), execLost: make(chan struct{}, 1), configChanged: make(chan struct{}, 1), exporter: metrics.New(),
-		sessions: map[ipc.Token]*session{}, ofProcess: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
-		sessionsOf: newCounts(sessionBounds.within(files / filesPerSession)), jobsOf: newCounts(jobBounds.within(files / filesPerJob)), leasesOf: newCounts(leaseBounds),
+		sessions: map[ipc.Token]*session{}, sessionsByPID: map[int][]*session{}, threadRows: map[int]map[uint32]int{}, kept: newKeptLimits(),
+		sessionCounts: newCounts(sessionBounds.within(files / filesPerSession)), jobCounts: newCounts(jobBounds.within(files / filesPerJob)), leaseCounts: newCounts(leaseBounds),
 		jobs: map[ipc.Token]*job{}, jobByID: map[arbiter.JobID]*job{}, jobByOrigin: map[jobOrigin]*job{}, conns: map[*ipc.Conn]*client{}, keepers: map[int]named{}, queue: newWaiters(), orphans: newOrphans(), published: map[*shim.Lease]publication{}}
 	d.known.Store(&table{})
 	d.scans = newScans()

@@ -13,8 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/internal/statefile"
 )
 
-// openFailures reads the failures of earlier daemons. It bars clients that caused mostTries failures, and sets the
-// state file aside if there were more than mostTries failures within failureWindow.
+// openFailures reads the failures of earlier daemons. It bars clients that caused maxFailures failures, and sets the
+// state file aside if there were more than maxFailures failures within failureWindow.
 func (d *Daemon) openFailures() error {
 	failures, aside, err := statefile.OpenFailures(d.paths.state)
 	if err != nil {
@@ -32,16 +32,16 @@ func (d *Daemon) openFailures() error {
 		counts[procfacts.Started{PID: int(x.PID), StartTicks: x.StartTicks}]++
 	}
 	for who, n := range counts {
-		if who.PID != 0 && n >= mostTries {
+		if who.PID != 0 && n >= maxFailures {
 			d.barred[who] = true
 			d.log.Error("a process is not served any more: its requests broke the daemon", "client_pid", who.PID, "client_start", who.StartTicks, "times", n)
 		}
 	}
 	times := failures.Since(d.uptime() - failureWindow)
-	if !failures.HasNew() || times <= mostTries {
+	if !failures.HasNew() || times <= maxFailures {
 		return nil
 	}
-	if times > mostTries+1 { // the daemon also fails without the state file
+	if times > maxFailures+1 { // the daemon also fails without the state file
 		d.sleep(d.after(failurePause))
 	}
 	aside, err = statefile.SetAside(d.paths.state)
@@ -81,9 +81,9 @@ func (d *Daemon) checkRecords() error {
 	var sessions, jobs int
 	d.file.Sessions.Each(func(int, *statefile.Session) { sessions++ })
 	d.file.Jobs.Each(func(int, *statefile.Job) { jobs++ })
-	if sessions <= d.sessionsOf.size && jobs <= d.jobsOf.size {
+	if sessions <= d.sessionCounts.size && jobs <= d.jobCounts.size {
 		return nil
 	}
 	return fmt.Errorf("%d programs and %d jobs run, and a limit of %d open files is enough for %d and %d: start the daemon with the limit that it had "+
-		"(LimitNOFILE= of its unit, `ulimit -n`); programs go on meanwhile", sessions, jobs, d.files, d.sessionsOf.size, d.jobsOf.size)
+		"(LimitNOFILE= of its unit, `ulimit -n`); programs go on meanwhile", sessions, jobs, d.files, d.sessionCounts.size, d.jobCounts.size)
 }

@@ -56,11 +56,11 @@ func (d *Daemon) stop() error {
 		return err
 	})
 	// Unmount first: readers of the filesystem use the session pages.
-	err := inTime(late, unmounted)
+	err := waitUntil(late, unmounted)
 	if errors.Is(err, errLate) {
 		err = errors.New("the filesystem does not let go: it ends with the daemon")
 	}
-	switch ended := inTime(late, quiet); {
+	switch ended := waitUntil(late, quiet); {
 	case errors.Is(ended, errLate):
 	case d.filesystemBusy():
 		err = errors.Join(err, ended)
@@ -74,7 +74,7 @@ func (d *Daemon) stop() error {
 		err = errors.Join(err, d.listener.Close())
 	}
 	if d.inv != nil { // the driver may hang here too
-		_ = inTime(late, background(func() error { d.inv.Close(); return nil }))
+		_ = waitUntil(late, background(func() error { d.inv.Close(); return nil }))
 	}
 	if d.ready.Load() { // after a failed start only the error is reported
 		d.log.Info("stopped")

@@ -49,9 +49,9 @@ func (w *watched) unwatch(by *watcher) {
 	w.Started, w.pidfd = procfacts.Started{}, -1
 }
 
-// stillThere reports whether the process with this PID and start time has gone, and returns its pidfd, or −1 if none
+// pidfdOf reports whether the process with this PID and start time has gone, and returns its pidfd, or −1 if none
 // can be opened. A process counts as gone only if the kernel says so.
-func stillThere(inv machine, p procfacts.Started) (pidfd int, gone bool) {
+func pidfdOf(inv machine, p procfacts.Started) (pidfd int, gone bool) {
 	pidfd, err := unix.PidfdOpen(p.PID, 0)
 	if err != nil {
 		pidfd = -1
