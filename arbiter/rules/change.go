@@ -22,7 +22,7 @@ type Change struct {
 	UID      uint32           // user of the asker
 	User     string           // name of that user; "": not known
 	PID      int              // PID of the asker; 0: not known
-	// Privileged: the asker may make any change. Other askers may only lower limits of what they own.
+	// Privileged: the asker may make any change. Other askers may change limits of what they own, up to what the rules give or root has set.
 	Privileged bool
 	// Namespace is the PID namespace of the asker, as in Process. The asker owns what processes of its user opened there.
 	Namespace uint64
