@@ -71,7 +71,7 @@ func TestCgroupFolder(t *testing.T) {
 	limitTable(t, 2, `"there" is no path of a cgroup`, rig.Run(t, m.Gpuarb("limit", "--cgroup", "there", "memory.max=1M")))
 	limitTable(t, 2, `"streams.max" is no limit of a cgroup; there is memory.max`, rig.Run(t, m.Gpuarb("limit", "--cgroup", inner.Path, "streams.max=1")))
 	if err := os.WriteFile(folder(m, inner, "memory.max"), []byte("nonsense"), 0); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("nonsense is answered with %v", err)
+		t.Errorf("an unknown message is answered with %v", err)
 	}
 	if r := rig.Run(t, v.Command(m.Env(), "sh", "-c", `echo 1G > "$0"`, folder(m, inner, "memory.max"))); r.Code == 0 || !strings.Contains(r.Stderr, "Permission denied") {
 		t.Errorf("a user writes into it: %d, %q", r.Code, r.Stderr)
@@ -79,7 +79,7 @@ func TestCgroupFolder(t *testing.T) {
 
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 3 })
+	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 3 })
 	shown(inner, "memory.max", "41943040\n")
 	shown(outer, "memory.max", "178257920\n")
 	b.Want("free b", "ok")
@@ -150,7 +150,7 @@ memory.max = "30M"
 	}
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 3 })
+	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 3 })
 	b.Want("free b", "ok")
 	b.Want("alloc b 40M", "ok")
 	b.Want("alloc more 1", errOutOfMemory)
@@ -170,7 +170,7 @@ func TestLimitsEndWithTheirFolders(t *testing.T) {
 	end := func(p *rig.Program) { // until the process has ended, the next program has less
 		t.Helper()
 		p.End()
-		rig.Eventually(t, "its memory is back", func() bool { return len(m.Snapshot().Leases) == 0 })
+		rig.Eventually(t, "its memory is free again", func() bool { return len(m.Snapshot().Leases) == 0 })
 	}
 	limited := func(c *rig.Cgroup, most string) {
 		t.Helper()
@@ -270,7 +270,7 @@ on_full = "wait"
 	other := u.BareIn(box)
 	job.Want("alloc a 80M", "ok")
 	other.Tell("alloc b 40M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	if q := m.Snapshot().Queue[0]; q.Reason != "shared_full" || !strings.Contains(q.Text, "of the 100 MiB that root set for cgroup "+box.Path+", ") {
 		t.Errorf("%+v", q)
 	}

@@ -138,7 +138,7 @@ func TestRootOwnsWhatIsInItsNamespace(t *testing.T) {
 		check(inOther, pidOne, 1)
 		m.Kill()
 		m.Start()
-		rig.Eventually(t, "all are taken up again", func() bool { return len(pids(m)) == 3 })
+		rig.Eventually(t, "all sessions are resumed", func() bool { return len(pids(m)) == 3 })
 	}
 	check([]string{"env"}, pidOther, 0)
 	here.Want("alloc b 100M", "ok")

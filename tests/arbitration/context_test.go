@@ -45,7 +45,7 @@ func TestFurtherContext(t *testing.T) {
 	other := fill(m, 200*mib)
 	job.Tell("second")
 	waiting(m, 1)
-	rig.Eventually(t, "it says what it waits for", func() bool {
+	rig.Eventually(t, "the job says what it waits for", func() bool {
 		return strings.Contains(job.Stderr(), "waits for a further context on GPU 0") &&
 			strings.Contains(job.Stderr(), "memory.min has room for one context")
 	})
@@ -86,7 +86,7 @@ func TestFurtherContextOfItsOwn(t *testing.T) {
 	other := fill(m, 1200*mib)
 	job.Tell("second")
 	waiting(m, 1)
-	rig.Eventually(t, "it says what it waits for", func() bool { return strings.Contains(job.Stderr(), "waits for its memory.min of 1 GiB") })
+	rig.Eventually(t, "the job says what it waits for", func() bool { return strings.Contains(job.Stderr(), "waits for its memory.min of 1 GiB") })
 	other.Want("free x", "ok")
 	job.Expect("ready")
 	other.Want("alloc x 1G", "ok")

@@ -111,25 +111,25 @@ func TestJobsWithoutAPlace(t *testing.T) {
 		return m.Begin(ann.Gpuarb(append(args, "--", "echo", "ran")...))
 	}
 	told := func(p *rig.Program) {
-		rig.Eventually(t, "its user is told", func() bool { return strings.Contains(p.Stderr(), "user 1000 has 512 requests waiting already") })
+		rig.Eventually(t, "the job says why it does not start yet", func() bool { return strings.Contains(p.Stderr(), "user 1000 has 512 requests waiting already") })
 	}
 	late, given, patient := job("--wait=1s"), job("--wait=max"), job("--wait=max")
 	told(late)
 	told(given)
 	told(patient)
 	if code := late.Wait(); code != 124 || !strings.Contains(late.Stderr(), "as long as it may") {
-		t.Errorf("exit code %d of the one that may wait for a second: %q", code, late.Stderr())
+		t.Errorf("exit code %d of the job with a wait of one second: %q", code, late.Stderr())
 	}
 	given.Signal(syscall.SIGINT)
 	if code := given.Wait(); code != 130 || !strings.Contains(given.Stderr(), "given up") {
-		t.Errorf("exit code %d of the one that is interrupted: %q", code, given.Stderr())
+		t.Errorf("exit code %d of the interrupted job: %q", code, given.Stderr())
 	}
 	if n := len(m.Snapshot().Queue); n != 512 {
 		t.Errorf("%d requests wait", n)
 	}
 	holder.Want("free all", "ok")
 	if line := patient.Line(); line != "ran" {
-		t.Errorf("the one that is patient says %q", line)
+		t.Errorf("the program that waits says %q", line)
 	}
 	if code := patient.Wait(); code != 0 {
 		t.Errorf("exit code %d: %q", code, patient.Stderr())

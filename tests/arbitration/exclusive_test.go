@@ -102,7 +102,7 @@ func TestReservationOnDevicesOfTwoSizes(t *testing.T) {
 	m := machine(t, "4G,8G", "")
 	p := cudaprog(m, "--min", "7G")
 	p.Want("alloc a 7G", "ok")
-	rig.Eventually(t, "it is told", func() bool {
+	rig.Eventually(t, "the waiting job has a message", func() bool {
 		return strings.Contains(p.Stderr(), "--min 7G fits GPU 1 alone: the program is given no other")
 	})
 	s := m.Snapshot()

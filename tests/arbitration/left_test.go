@@ -75,7 +75,7 @@ func TestHelperLeftBehind(t *testing.T) {
 
 	program := u.Command(append(m.Env(), "GPUARB_SOCKET="+m.Socket), u.Program("gpuarb"), "run", "--wait", "--min", "7G", "--", u.Program("cudaprog-dlsym"))
 	waits := m.Begin(program)
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	if text := m.Snapshot().Queue[0].Text; !strings.Contains(text, "bash; still runs: tail[") || !strings.Contains(text, "memory.min=0") {
 		t.Errorf("the waiting job says %q", text)
 	}

@@ -44,7 +44,7 @@ func TestManagedMemoryBeyondTheCard(t *testing.T) {
 	a.Want("info", fmt.Sprintf("ok %d %d", 8<<30, 8<<30))
 	b.Want("alloc y 6G", "ok")
 	b.Want("alloc z 3G", "err 2")
-	rig.Eventually(t, "it is told of less free memory", func() bool { return a.Ask("info") == fmt.Sprintf("ok %d %d", 2<<30, 8<<30) })
+	rig.Eventually(t, "the program sees less free memory", func() bool { return a.Ask("info") == fmt.Sprintf("ok %d %d", 2<<30, 8<<30) })
 	a.Want("prefetch x 0 0", "ok") // as many bytes as fit
 	awaits(t, m, a, 10<<30)
 	b.Want("alloc z 1M", "err 2") // the device is full now

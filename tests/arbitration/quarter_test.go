@@ -85,7 +85,7 @@ func TestThreeUsersShareAQuarter(t *testing.T) {
 	rig.Eventually(t, "the runner is gone", func() bool { return syscall.Kill(runner, 0) != nil })
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "the four are taken up again", func() bool { return len(m.Snapshot().Leases) == 4 })
+	rig.Eventually(t, "the four sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 4 })
 	full()
 
 	before := "schema_version = 1\n[[rule]]\nmatch.user = \"61004\"\nmemory.max = \"300M\"\n" + strings.TrimPrefix(quarter, "schema_version = 1\n")

@@ -114,7 +114,7 @@ memory.max = "300M"
 	shown("62914560", "user 61001")
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 4 })
+	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 4 })
 	shown("62914560", "user 61001")
 	a.Want("free a", "ok")
 	a.Want("alloc a 40M", "ok")
@@ -156,7 +156,7 @@ on_full = "wait"
 	a, b := u.Bare(), u.Bare()
 	a.Want("alloc a 80M", "ok")
 	b.Tell("alloc b 40M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	if q := m.Snapshot().Queue[0]; q.Reason != "shared_full" || !strings.Contains(q.Text, "of the 100 MiB that root set for user 61001, ") || !strings.Contains(q.Text, " free; holds: user 61001's") {
 		t.Errorf("%+v", q)
 	}
@@ -207,7 +207,7 @@ memory.max = "100M"
 	limitTable(t, 1, "rule class: only root may change what a rule gives", rig.Run(t, u.Gpuarb("limit", "--rule", "class", "memory.max=1M")))
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 2 })
+	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 2 })
 	show(changed)
 	reload(t, m)
 	show("0 memory.max 209715200 104857600 " + title)
@@ -216,7 +216,7 @@ memory.max = "100M"
 	m.Stop()
 	writeConfig(t, m, strings.Replace(config, `"100M"`, `"110M"`, 1))
 	m.Start()
-	rig.Eventually(t, "all are taken up again", func() bool { return len(m.Snapshot().Leases) == 2 })
+	rig.Eventually(t, "all sessions are resumed", func() bool { return len(m.Snapshot().Leases) == 2 })
 	if r := m.Snapshot().Rules[1]; r.Devices[0].Max != 110*accounting.Bytes(1<<20) {
 		t.Errorf("%+v", r)
 	}
@@ -259,7 +259,7 @@ func TestUserFolder(t *testing.T) {
 		t.Errorf("stats:\n%s", got)
 	}
 	if err := write("nonsense"); !errors.Is(err, syscall.EINVAL) {
-		t.Errorf("nonsense is answered with %v", err)
+		t.Errorf("an unknown message is answered with %v", err)
 	}
 	if err := write("max"); err != nil {
 		t.Fatal(err)

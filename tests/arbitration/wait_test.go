@@ -93,7 +93,7 @@ func grow(t *testing.T, m *rig.Machine, programs []*rig.Program) int {
 		}
 		p := programs[who]
 		p.Tell(fmt.Sprintf("0 alloc s%d %d", step, 6*mib))
-		rig.Eventually(t, "the step is answered, or waits", func() bool {
+		rig.Eventually(t, "the allocation has an answer or waits", func() bool {
 			return !p.Silent() || len(m.Snapshot().Queue) == 1 && !blocked[1-who]
 		})
 		if p.Silent() {
@@ -135,7 +135,7 @@ func TestNewcomer(t *testing.T) {
 		running.Want("alloc first 20M", "ok")
 		running.Want("alloc second 20M", "ok")
 		newcomer.Tell("alloc a 90M")
-		rig.Eventually(t, "it has waited for age_after", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 100 })
+		rig.Eventually(t, "the request has waited for age_after", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 100 })
 		running.Want("free first", "ok")
 		running.Want("alloc third 30M", errOutOfMemory) // the free memory belongs to the aged request
 		running.Want("free second", "ok")
@@ -193,7 +193,7 @@ func TestReservation(t *testing.T) {
 	guaranteed.Want("alloc b 25M", "ok")
 	guaranteed.Want("alloc c 1", errOutOfMemory)
 	if !other.Silent() {
-		t.Error("what is reserved was granted to another")
+		t.Error("reserved memory was granted to another job")
 	}
 	guaranteed.End()
 	other.Expect("alloc a ok")

@@ -83,7 +83,7 @@ func TestRetriesAreCountedOnce(t *testing.T) {
 	check(t, err)
 	check(t, s.Resume(t.Context(), c, []ipc.ResumeLease{{Device: uuid(m, 0), Used: 20 << 20, Streams: 3, Slot: slot}}))
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 3 || l.Used != 20<<20 {
-		t.Errorf("taken up again: %+v", l)
+		t.Errorf("after the resume: %+v", l)
 	}
 	check(t, s.Main.Objects(t.Context(), slot)) // the answer was lost
 	if l := m.Lease(os.Getpid(), 0); l.Streams != 0 {

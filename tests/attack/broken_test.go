@@ -113,7 +113,7 @@ func TestClientThatBreaksTheDaemon(t *testing.T) {
 	}
 	for _, l := range m.Snapshot().Leases {
 		if l.PID == pid && l.State != "unmanaged" {
-			t.Errorf("it was taken up: %+v", l)
+			t.Errorf("the session was resumed: %+v", l)
 		}
 	}
 	if !strings.Contains(b.Stderr(), "broke the daemon twice") {

@@ -56,7 +56,7 @@ func TestDaemonKilledUnderLoad(t *testing.T) {
 		settle(t, m, crowd)
 	}
 	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-		t.Errorf("%d words of honest programs were clamped", n)
+		t.Errorf("%d credit words of honest programs were clamped", n)
 	}
 	for _, p := range crowd {
 		p.End()
@@ -74,7 +74,7 @@ func settle(t *testing.T, m *rig.Machine, programs []*rig.Program) {
 			t.Log(wrong)
 		}
 	})
-	rig.Eventually(t, "all are back", func() bool {
+	rig.Eventually(t, "all programs have resumed", func() bool {
 		for _, p := range programs {
 			p.Ask("info") // asks the daemon, and moves nothing
 		}

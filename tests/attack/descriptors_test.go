@@ -84,7 +84,7 @@ func TestBoundsFitTheDescriptors(t *testing.T) {
 		t.Errorf("root's command: %d %s%s", got.Code, got.Stdout, got.Stderr)
 	}
 	if strings.Contains(m.Log(), "too many open files") {
-		t.Error("it lacked a descriptor")
+		t.Error("the daemon ran out of descriptors")
 	}
 }
 
@@ -162,7 +162,7 @@ func TestPageAmongTooManyConnections(t *testing.T) {
 	check(t, err)
 	defer follower.Body.Close()
 	crowded(t, m)
-	rig.Eventually(t, "others are turned away", func() bool {
+	rig.Eventually(t, "other clients are refused", func() bool {
 		c, err := m.OtherUser(61003).Gpuarb("ps").CombinedOutput()
 		return err != nil && strings.Contains(string(c), "connections")
 	})

@@ -74,7 +74,7 @@ func TestReadersUnderLoad(t *testing.T) {
 	}
 	rest, err := io.ReadAll(held)
 	if err != nil || !strings.Contains(string(rest), "USER GPU") || strings.Contains(string(rest), fmt.Sprint(123<<20)) {
-		t.Errorf("what was begun is not what goes on: %v, %q", err, rest)
+		t.Errorf("the child does not continue its parent's session: %v, %q", err, rest)
 	}
 	rig.Eventually(t, "the readers come through", func() bool { return rounds.Load() > 10 })
 	stop()

@@ -65,6 +65,6 @@ func TestSlotOfAJobOverARestart(t *testing.T) {
 			m.Start()
 		}
 		p.End()
-		rig.Eventually(t, "it has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
+		rig.Eventually(t, "the job has ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
 	}
 }

@@ -62,7 +62,7 @@ func TestTakenWithoutADaemon(t *testing.T) {
 	agree(t, m)
 	say(t, p, "free d", "ok")
 	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-		t.Errorf("%d words of an honest program were clamped", n)
+		t.Errorf("%d credit words of an honest program were clamped", n)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestBegunWithoutADaemon(t *testing.T) {
 	say(t, p, "free b", "ok")
 	agree(t, m)
 	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-		t.Errorf("%d words of an honest program were clamped", n)
+		t.Errorf("%d credit words of an honest program were clamped", n)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestTakenBeyondTheBudget(t *testing.T) {
 			say(t, p, "alloc b 2G", "ok")
 			m.Start()
 			if read {
-				rig.Eventually(t, "what it took is seen", func() bool { return m.Lease(pid, 0).Excess > 0 })
+				rig.Eventually(t, "the daemon counts the memory that the program took", func() bool { return m.Lease(pid, 0).Excess > 0 })
 			}
 			rig.Eventually(t, "the program is back", func() bool {
 				return p.Ask("alloc c 400M") == "err 2" || p.Ask("free c") != "ok"

@@ -73,7 +73,7 @@ func besideHonest(t *testing.T, messages, sessions int) {
 		}
 	}
 	t.Logf("%d messages, %d sessions, %d rounds of the honest program", messages, sessions, rounds)
-	rig.Eventually(t, "the hostile are forgotten", func() bool { return len(m.Snapshot().Processes) == 1 })
+	rig.Eventually(t, "the hostile sessions have ended", func() bool { return len(m.Snapshot().Processes) == 1 })
 	say(t, honest, "alloc d 500M", "ok")
 	agree(t, m)
 	say(t, honest, "free d", "ok")
@@ -292,6 +292,6 @@ func TestStoppedAtTheHead(t *testing.T) {
 	for _, p := range waiters {
 		p.CloseStdin()
 	}
-	rig.Eventually(t, "they are gone", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "the hostile leases have ended", func() bool { return len(m.Snapshot().Leases) == 1 })
 	agree(t, m)
 }

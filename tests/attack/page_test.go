@@ -148,7 +148,7 @@ func sane(t *testing.T, m *rig.Machine) {
 			granted += uint64(l.Granted)
 			away += uint64(l.Away)
 			if l.Credit > l.Granted || l.Used > l.Granted || l.Peak > d.Total {
-				t.Errorf("a lease that cannot be: %+v", l)
+				t.Errorf("the daemon accepted an impossible lease: %+v", l)
 			}
 		}
 		if granted != uint64(d.Granted) || granted-away > uint64(d.Capacity) {

@@ -121,7 +121,7 @@ func TestExitInTheMiddle(t *testing.T) {
 					t.Error(err)
 					return
 				}
-				rig.Eventually(t, "it has a lease", func() bool {
+				rig.Eventually(t, "the program has a lease", func() bool {
 					return strings.Contains(m.Sim("held"), fmt.Sprintf("%d ", p.Process.Pid))
 				})
 				_ = p.Process.Signal([]os.Signal{syscall.SIGKILL, syscall.SIGTERM, syscall.SIGSEGV}[r.IntN(3)])
@@ -130,7 +130,7 @@ func TestExitInTheMiddle(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	rig.Eventually(t, "one lease is left", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "only one lease is left", func() bool { return len(m.Snapshot().Leases) == 1 })
 	agree(t, m)
 	say(t, keeper, "alloc b 800M", "ok")
 	sane(t, m)

@@ -113,7 +113,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	check(t, inside.Main.Bye(t.Context()))
 	check(t, alone.Release(t.Context()))
 	if err := r.end(); err != nil {
-		t.Errorf("when it is free: %v", err)
+		t.Errorf("when the device is free: %v", err)
 	}
 }
 
@@ -126,13 +126,13 @@ func heldSince(t *testing.T, m *rig.Machine, second uint32) {
 	f.Jobs.Each(func(_ int, j *statefile.Job) {
 		jobs++
 		if j.HeldSince == 0 {
-			t.Errorf("job %d: it is not written down since when", j.ID)
+			t.Errorf("job %d: the state file has no time since which it holds its slot", j.ID)
 		}
 		j.HeldSince = second
 	})
 	check(t, f.Close())
 	if jobs != 1 {
-		t.Errorf("%d jobs are written down", jobs)
+		t.Errorf("the state file has %d jobs", jobs)
 	}
 }
 
@@ -198,7 +198,7 @@ func TestRivals(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	if _, err := c.Cancel(ctx, ipc.CancelRequest{Job: ipc.NewToken()}); !errors.Is(err, ipc.StatusNoSession) {
-		t.Errorf("a job that is none: %v", err)
+		t.Errorf("closing a job that does not exist: %v", err)
 	}
 	agreed(t, m, a, b)
 }

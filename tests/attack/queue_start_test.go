@@ -20,7 +20,7 @@ func TestStartsOutliveTheDaemon(t *testing.T) {
 		return pids
 	}
 	waits := func(n int) {
-		rig.Eventually(t, "it waits", func() bool { return len(queue()) == n })
+		rig.Eventually(t, "a request waits", func() bool { return len(queue()) == n })
 	}
 	begin := func() *rig.Program {
 		return m.Begin(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))

@@ -237,7 +237,7 @@ func TestReservationsWait(t *testing.T) {
 	waits, got, failed := hello(t.Context())
 	within(t, "it is told again that it waits", waits)
 	if n := len(m.Snapshot().Processes); n > 2 {
-		t.Errorf("%d processes: one that only waited was taken up", n)
+		t.Errorf("%d processes: a process that only waited was resumed", n)
 	}
 	check(t, a.s.Main.Bye(t.Context()))
 	select {

@@ -155,7 +155,7 @@ func agreed(t *testing.T, m *rig.Machine, parties ...*party) {
 		got += uint64(l.Used)
 	}
 	if got != want {
-		t.Errorf("the daemon says that %d bytes are used, they themselves %d", got, want)
+		t.Errorf("the daemon says that %d bytes are used, the programs say %d", got, want)
 	}
 }
 
@@ -247,7 +247,7 @@ func TestGivingUp(t *testing.T) {
 	c.ask(t.Context(), 50*mib).granted()
 	rig.Eventually(t, "no request waits", func() bool { return queueLength(m) == 0 })
 	if _, err := tool.Cancel(t.Context(), ipc.CancelRequest{Ticket: 1 << 40}); !errors.Is(err, ipc.StatusRange) {
-		t.Errorf("a ticket that is none: %v", err)
+		t.Errorf("cancelling a request that does not exist: %v", err)
 	}
 	agreed(t, m, a, b, c)
 }
@@ -488,7 +488,7 @@ func TestJobsAcrossRestarts(t *testing.T) {
 	if _, err := c.TryClaim(ctx, ipc.ClaimRequest{}); !errors.Is(err, ipc.ErrBusy) {
 		t.Errorf("a claim that does not wait: %v", err)
 	}
-	rig.Eventually(t, "both wait again", func() bool { return queueLength(m) == 2 })
+	rig.Eventually(t, "both requests wait again", func() bool { return queueLength(m) == 2 })
 	check(t, mine.Release(ctx))
 	for want := range claims {
 		select {

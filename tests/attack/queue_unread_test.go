@@ -114,7 +114,7 @@ func TestGrantToldAgain(t *testing.T) {
 	second.want(9, ipc.StatusOK)
 	open := descriptors(t, m)
 	first.close()
-	rig.Eventually(t, "the daemon sees the end", func() bool { return descriptors(t, m) < open })
+	rig.Eventually(t, "the daemon has closed the connection", func() bool { return descriptors(t, m) < open })
 	sendBody(second, ipc.TypeQuery, 10, &ipc.QueryRequest{Device: uuid(m, 0)})
 	second.want(10, ipc.StatusOK)
 	p.held = request.Bytes

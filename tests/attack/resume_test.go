@@ -178,7 +178,7 @@ func TestResumedWithoutReservation(t *testing.T) {
 		m.Start()
 	}
 	other.End()
-	rig.Eventually(t, "it has its memory.min", func() bool { return m.Lease(pid, 0).Min == 600*mib })
+	rig.Eventually(t, "the program has its memory.min again", func() bool { return m.Lease(pid, 0).Min == 600*mib })
 	if d := m.Snapshot().Devices[0]; d.Committed != 600*mib {
 		t.Errorf("%d bytes are promised", d.Committed)
 	}

@@ -248,7 +248,7 @@ func TestRubbishOnTheSocket(t *testing.T) {
 	for _, p := range evil {
 		p.CloseStdin()
 	}
-	rig.Eventually(t, "the babblers are forgotten", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "the babblers' sessions have ended", func() bool { return len(m.Snapshot().Leases) == 1 })
 	say(t, honest, "alloc b 500M", "ok")
 	say(t, honest, "alloc c 1", "err 2")
 	agree(t, m)
@@ -267,7 +267,7 @@ func TestTenThousandConnections(t *testing.T) {
 	agree(t, m)
 	var turned int
 	if _, err := fmt.Sscanf(evil.Line(), "turned %d", &turned); err != nil || turned < 5000 {
-		t.Errorf("%d connections were turned away (%v), want most of 10,000", turned, err)
+		t.Errorf("%d connections were refused (%v), want most of 10,000", turned, err)
 	}
 	say(t, honest, "alloc b 100M", "ok")
 	evil.CloseStdin()
@@ -293,6 +293,6 @@ func TestFlood(t *testing.T) {
 	}
 	evil.Tell("stop")
 	t.Logf("the flooder %s", evil.Line())
-	rig.Eventually(t, "the flooder is forgotten", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "the flooder's session has ended", func() bool { return len(m.Snapshot().Leases) == 1 })
 	rig.Eventually(t, "no goroutine is left behind", func() bool { return m.Snapshot().Stats.Goroutines < 60 })
 }

@@ -253,7 +253,7 @@ func TestSignals(t *testing.T) {
 		p.Tell(fmt.Sprintf("threads 4 300 200M %d", round+1))
 		check(t, os.WriteFile(config, []byte("schema_version = 1\n[defaults]\nmemory.max = \"4Q\"\n"), 0o600))
 		check(t, syscall.Kill(m.DaemonPID(), syscall.SIGHUP))
-		rig.Eventually(t, "it says why not", func() bool {
+		rig.Eventually(t, "the log says why", func() bool {
 			return strings.Count(m.Log(), "the old one stays in force") == round+1 && strings.Contains(m.Log(), "4Q")
 		})
 		check(t, os.WriteFile(config, []byte("schema_version = 1\n[defaults]\nmemory.max = \"500M\"\n"), 0o600))

@@ -39,7 +39,7 @@ func TestThreadNumbers(t *testing.T) {
 			}
 		}
 		if _, err := c.Alloc(t.Context(), ipc.AllocRequest{Slot: at.Slot, Kind: ipc.MemoryPlain, Bytes: 1, Thread: most + 1}); err == nil {
-			t.Error("memory of one more is granted")
+			t.Error("memory was granted to one session more")
 		}
 	}
 	full(s.Main)

@@ -259,7 +259,7 @@ func TestResumeTwice(t *testing.T) {
 		t.Error(err)
 	}
 	if l := m.Lease(os.Getpid(), 0); l.Used != 100<<20 || l.Credit > 100<<20 || m.Snapshot().Stats.ClampedWords != 0 {
-		t.Errorf("a forged page was taken up: %+v", l)
+		t.Errorf("the daemon accepted a forged lease page: %+v", l)
 	}
 	if n := len(m.Snapshot().Leases); n != 1 {
 		t.Errorf("%d leases, want one", n)
@@ -290,6 +290,6 @@ func TestInheritedConnection(t *testing.T) {
 	}
 	sane(t, m)
 	if s := m.Snapshot(); len(s.Leases) != 0 || len(s.Processes) != 0 {
-		t.Errorf("there is something again: %+v", s)
+		t.Errorf("leases or memory appeared again: %+v", s)
 	}
 }

@@ -87,8 +87,9 @@ func gone(t *testing.T, pid int) {
 	}
 }
 
+// TestDone: Done reports whether a function has returned.
 func TestDone(t *testing.T) {
 	if !Done(func() {}) {
-		t.Error("what has returned is not done")
+		t.Error("Done says that a returned function still runs")
 	}
 }

@@ -277,17 +277,17 @@ func TestE8Try(t *testing.T) {
 	m, c := pool(t, "1G")
 	held := try(t, c)
 	if held == nil {
-		t.Fatal("none to be had of a free pool")
+		t.Fatal("no device was granted although the pool is free")
 	}
 	if try(t, c) != nil {
-		t.Error("one to be had of a full pool")
+		t.Error("a device was granted although the pool is full")
 	}
 	if s := m.Snapshot().Stats; s.QueueDepth != 0 || s.Waited != 0 {
 		t.Errorf("it counts as waiting: %+v", s)
 	}
 	release(t, held)
 	if try(t, c) == nil {
-		t.Error("none to be had again")
+		t.Error("no device was granted after the release")
 	}
 }
 
@@ -320,7 +320,7 @@ func TestE9TryTakesNoDue(t *testing.T) {
 		got := waiter.claim()
 		close(stop)
 		if <-stolen {
-			t.Fatal("the permit went to one that did not wait")
+			t.Fatal("the slot went to a request that did not wait")
 		}
 		release(t, got)
 	}
@@ -330,7 +330,7 @@ func TestE9TryTakesNoDue(t *testing.T) {
 	alone := park(t, m, exclusively)
 	alone.waits(m, 1)
 	if try(t, c) != nil {
-		t.Error("one that does not wait was let in before one that does")
+		t.Error("a request without waiting was served before a waiting request")
 	}
 	user.End()
 	release(t, alone.claim())
@@ -372,7 +372,7 @@ func TestE11Sparse(t *testing.T) {
 		t.Errorf("given %v, leased %v", got, leased(m))
 	}
 	if try(t, c, 0, 2, 5) != nil {
-		t.Error("a fourth of three")
+		t.Error("a fourth claim of three devices was granted")
 	}
 	r := rig.Run(t, m.Gpuarb("run", "--device", "any", "--prefer", "4,3", "--", "/bin/sh", "-c", "echo $CUDA_DEVICE_ORDER $CUDA_VISIBLE_DEVICES"))
 	if strings.TrimSpace(r.Stdout) != "PCI_BUS_ID "+m.Snapshot().Devices[4].UUID {

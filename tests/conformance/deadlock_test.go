@@ -137,10 +137,10 @@ func TestF4NotOne(t *testing.T) {
 		p.Tell("1 context d")
 		parks(m, p, i+1)
 	}
-	rig.Eventually(t, "both have waited for many times the grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
+	rig.Eventually(t, "both have waited for many times deadlock_grace", func() bool { return m.Snapshot().Stats.OldestQueuedMs > 500 })
 	for _, p := range programs {
 		if !p.Silent() {
-			t.Error("a thread that works was taken for one that waits")
+			t.Error("a working thread was counted as a waiting thread")
 		}
 	}
 	for _, p := range programs {

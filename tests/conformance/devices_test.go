@@ -61,6 +61,7 @@ var numberings = []struct {
 	{"the program counts from the other end", nil, "1,0", 1},
 }
 
+// TestC11EachDevice: each allocation is charged to its own device, whichever device is current.
 func TestC11EachDevice(t *testing.T) {
 	t.Parallel()
 	const limit = 64 << 20

@@ -19,6 +19,7 @@ func room(t *testing.T, p *rig.Program, limit, held uint64) {
 	}
 }
 
+// TestC1WithinTheLimit: an allocation within the limit succeeds, and held and remaining bytes change by exactly its size.
 func TestC1WithinTheLimit(t *testing.T) {
 	t.Parallel()
 	const limit = 64<<20 + 1
@@ -132,6 +133,7 @@ var overTheLimit = []struct{ limit, held, asked, remaining uint64 }{
 	{64 << 20, 40<<20 + 1, 24 << 20, 24<<20 - 1},
 }
 
+// TestC3OverTheLimit: a refusal has the exact bytes that were requested and that remain.
 func TestC3OverTheLimit(t *testing.T) {
 	t.Parallel()
 	for _, c := range overTheLimit {
@@ -179,6 +181,7 @@ func TestC3OverTheLimit(t *testing.T) {
 	}
 }
 
+// TestC4DriverFails: if the driver fails after admission, all bytes are returned and the program gets the driver's error.
 func TestC4DriverFails(t *testing.T) {
 	t.Parallel()
 	const limit, kept = 16<<20 + 3, 300001
@@ -205,6 +208,7 @@ func TestC4DriverFails(t *testing.T) {
 	})
 }
 
+// TestC5SynchronousFree: a synchronous free returns its bytes at once, and a later poll of pending frees changes nothing.
 func TestC5SynchronousFree(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
@@ -344,6 +348,7 @@ func TestC6AsynchronousFree(t *testing.T) {
 	})
 }
 
+// TestC8TriedAgain: a request that does not fit is tried again after a poll of pending frees, so a tight loop never fails.
 func TestC8TriedAgain(t *testing.T) {
 	const limit = 1 << 20
 	everyGranule(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program, granule uint64) {
@@ -374,6 +379,7 @@ func TestC8TriedAgain(t *testing.T) {
 	})
 }
 
+// TestC7NeverFits: a request above the whole limit is refused without a poll of pending frees and without a driver call.
 func TestC7NeverFits(t *testing.T) {
 	t.Parallel()
 	const limit = 16 << 20
@@ -424,6 +430,7 @@ func TestC7NeverFits(t *testing.T) {
 	})
 }
 
+// TestC9UnknownPointer: freeing an unknown pointer returns no bytes, and the real free still works.
 func TestC9UnknownPointer(t *testing.T) {
 	t.Parallel()
 	const limit = 8<<20 + 5

@@ -285,7 +285,7 @@ func deadHolder(t *testing.T, times int) {
 				t.Errorf("the holder ended with %d", status)
 			}
 			waiter.Want("end a", "ok")
-			rig.Eventually(t, "what the dead one had is back", func() bool { return device(m).Used == 0 })
+			rig.Eventually(t, "the memory of the dead program is free", func() bool { return device(m).Used == 0 })
 			empty(m)
 		}
 	}

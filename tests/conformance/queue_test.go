@@ -43,12 +43,12 @@ func TestD2InOrder(t *testing.T) {
 	}
 	for i, p := range queue {
 		holder.End()
-		rig.Eventually(t, "the next one is served", func() bool {
+		rig.Eventually(t, "the next request is served", func() bool {
 			return slices.ContainsFunc(queue[i:], func(p *rig.Program) bool { return !p.Silent() })
 		})
 		for _, late := range queue[i+1:] {
 			if !late.Silent() {
-				t.Fatalf("a later one was served before, or beside, number %d", i)
+				t.Fatalf("a later request was served before, or together with, number %d", i)
 			}
 		}
 		p.Expect("context c ok")
@@ -150,7 +150,7 @@ func TestD4Statistics(t *testing.T) {
 	}
 	second.Tell("context c")
 	parks(m, second, 1)
-	rig.Eventually(t, "the oldest has waited for some time", func() bool { return m.Snapshot().Stats.OldestQueuedMs >= 20 })
+	rig.Eventually(t, "the oldest request has waited for some time", func() bool { return m.Snapshot().Stats.OldestQueuedMs >= 20 })
 	if s := m.Snapshot().Stats; s.QueueDepth != 1 || s.InFlight != 1 || s.TotalJobs < 1 {
 		t.Errorf("with one waiter: %+v", s)
 	}

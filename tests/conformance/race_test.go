@@ -29,7 +29,7 @@ func raced(t *testing.T, answers []string) {
 		granted, refused = granted+g, refused+r
 	}
 	if granted == 0 || refused == 0 {
-		t.Errorf("%d granted, %d refused: that was no race for the limit", granted, refused)
+		t.Errorf("%d granted, %d refused: the threads did not reach the limit", granted, refused)
 	}
 }
 

@@ -74,7 +74,7 @@ func TestA1OneCap(t *testing.T) {
 	for i := range 2 { // each end admits one program
 		all[i].End()
 		if got := all[i+2].Line(); got != "context c ok" {
-			t.Errorf("whose turn it was: %s", got)
+			t.Errorf("the request whose turn it was: %s", got)
 		}
 		if n := contexts(m); n > 2 {
 			t.Errorf("%d contexts with two slots", n)
@@ -98,17 +98,17 @@ func TestA2PermitFirst(t *testing.T) {
 	third := m.Begin(m.Gpuarb("run", "--", "/bin/sh", "-c", `: >"$0"; exec "$1"`, started, rig.Build(t, "programs/cudaprog-dlsym")))
 	waiting(m, 2)
 	if n := m.Calls("cuCtxCreate*"); n != 0 || contexts(m) != 1 {
-		t.Errorf("a taker without a permit called the driver %d times; %d contexts", n, contexts(m))
+		t.Errorf("a program without a slot called the driver %d times; %d contexts", n, contexts(m))
 	}
 	if exists(started) {
-		t.Error("the program was started before its permit came")
+		t.Error("the program started before it had a slot")
 	}
 	first.End()
 	if got := second.Line(); got != "context c ok" {
 		t.Errorf("after the first had ended: %s", got)
 	}
 	if exists(started) {
-		t.Error("two have the one permit")
+		t.Error("two programs have the only slot")
 	}
 	second.End()
 	if got := third.Line(); got != "ready" {
@@ -199,7 +199,7 @@ func TestA5Tunable(t *testing.T) {
 			parks(m, late, 1)
 			all[0].End()
 			if got := late.Line(); got != "context c ok" {
-				t.Errorf("the one that was too many: %s", got)
+				t.Errorf("the program above the limit: %s", got)
 			}
 			for _, p := range append(all[1:], late) {
 				if said := p.End(); c.says != "" && !strings.Contains(said, c.says) {

@@ -28,6 +28,7 @@ func takeStreams(t *testing.T, p *rig.Program, handles map[uint64]string, comman
 	}
 }
 
+// TestB1DistinctStreams: each granted stream is a stream of its own, and the count is visible.
 func TestB1DistinctStreams(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{Devices: "2G,1G"}, limits{}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
@@ -90,6 +91,7 @@ func columns(t *testing.T, table string, names ...string) string {
 	return strings.Join(rows, ", ")
 }
 
+// TestB2AtTheCap: at the cap the next create fails, and the message names the cap.
 func TestB2AtTheCap(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 3}, func(t *testing.T, w way, m *rig.Machine, p *rig.Program) {
@@ -129,6 +131,7 @@ func TestB2PerDevice(t *testing.T) {
 	})
 }
 
+// TestB3DriverFails: if the driver fails to create a stream, the program gets the driver's error and no count changes.
 func TestB3DriverFails(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 2}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
@@ -152,6 +155,7 @@ func TestB3DriverFails(t *testing.T) {
 	})
 }
 
+// TestB4Default: there is a cap on streams by default.
 func TestB4Default(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{}, func(t *testing.T, w way, m *rig.Machine, p *rig.Program) {
@@ -207,6 +211,7 @@ func TestB4InFilesAndFlags(t *testing.T) {
 	}
 }
 
+// TestB5UntilDestroyed: streams stay valid until they are destroyed, and a destroyed stream is uncounted.
 func TestB5UntilDestroyed(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 3}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {
@@ -260,6 +265,7 @@ func TestB5WithTheContext(t *testing.T) {
 	})
 }
 
+// TestB7UnknownHandle: an unknown stream handle gives the driver's error and changes no count.
 func TestB7UnknownHandle(t *testing.T) {
 	t.Parallel()
 	everyWay(t, rig.Options{NoMount: true}, limits{streams: 2}, func(t *testing.T, _ way, m *rig.Machine, p *rig.Program) {

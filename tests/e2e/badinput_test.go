@@ -46,6 +46,7 @@ func daemon(t *testing.T, m *rig.Machine, args ...string) *exec.Cmd {
 	return m.Command(m.Env(), rig.Build(t, "gpuarbd"), args...)
 }
 
+// TestMistakesOfTheDaemon: a daemon that is started wrongly prints what is wrong and does not start.
 func TestMistakesOfTheDaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
@@ -97,6 +98,7 @@ func write(t *testing.T, path, text string) {
 	}
 }
 
+// TestNoGPUAtAll: on a machine without a GPU, daemon and commands run and say that there is none.
 func TestNoGPUAtAll(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "none"})

@@ -61,7 +61,7 @@ func besideChecks(t *testing.T, m *rig.Machine, p *rig.Program, take, without st
 	p.Want(take, "ok")
 	pid := p.PID()
 	var seen figures.UnmanagedState
-	rig.Eventually(t, "it is listed as the job's", func() bool {
+	rig.Eventually(t, "the program is listed under the job", func() bool {
 		for _, u := range m.Snapshot().Devices[0].UnmanagedBy {
 			if u.PID == pid {
 				seen = u

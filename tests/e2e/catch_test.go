@@ -54,6 +54,7 @@ func TestEveryWayToTheDriverIsCaught(t *testing.T) {
 	}
 }
 
+// TestPythonExtensionIsCaught: a Python extension that loads the driver is limited.
 func TestPythonExtensionIsCaught(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})

@@ -25,7 +25,7 @@ func TestCompletion(t *testing.T) {
 	first, second := begin("eval-b"), begin("eval-c")
 	for i, p := range []*rig.Program{first, second} {
 		p.Tell("alloc b 4G")
-		rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == i+1 })
+		rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == i+1 })
 	}
 	state := m.Snapshot()
 

@@ -125,7 +125,7 @@ func TestDriverComesLate(t *testing.T) {
 	}
 	began := time.Now()
 	m.Sim("arrive", "1")
-	rig.Eventually(t, "the first GPU is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 1 })
+	rig.Eventually(t, "the first GPU is listed", func() bool { s := m.Snapshot(); return len(s.Devices) == 1 })
 	if took := time.Since(began); took > 10*time.Second {
 		t.Logf("it took %v, which is more than ten seconds on a machine that is not busy", took)
 	}
@@ -138,7 +138,7 @@ func TestDriverComesLate(t *testing.T) {
 	holdsToTheByte(t, m)
 	m.Sim("arrive", "0")
 	add("0000:10:00.0", "active")
-	rig.Eventually(t, "the second GPU is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 2 })
+	rig.Eventually(t, "the second GPU is listed", func() bool { s := m.Snapshot(); return len(s.Devices) == 2 })
 	s := m.Snapshot()
 	if s.Devices[0].Total != 2*gib || s.Devices[1].Total != gib || s.Devices[1].Index != 1 {
 		t.Errorf("%+v", s.Devices)
@@ -212,7 +212,7 @@ func TestInstancesOfMIG(t *testing.T) {
 		t.Errorf("%+v", d)
 	}
 	m.Sim("arrive", "2") // the second instance is made while the daemon runs
-	rig.Eventually(t, "the other instance is there", func() bool { s := m.Snapshot(); return len(s.Devices) == 4 })
+	rig.Eventually(t, "the second instance is listed", func() bool { s := m.Snapshot(); return len(s.Devices) == 4 })
 	s = m.Snapshot()
 	if d := s.Devices[3]; d.Index != 3 || d.Parent == nil || *d.Parent != 0 || d.Total != 2*gib {
 		t.Errorf("%+v", d)
@@ -262,7 +262,7 @@ func TestUnknownDevice(t *testing.T) {
 	if r := rig.Run(t, bare); !strings.Contains(r.Stdout, "alloc a ok") || strings.Contains(r.Stderr, "does not know") {
 		t.Errorf("a bare preload: %s%s", r.Stdout, r.Stderr)
 	}
-	rig.Eventually(t, "both are events", func() bool {
+	rig.Eventually(t, "both cases have events", func() bool {
 		text := m.Read("events")
 		return strings.Count(text, `"kind":"device_unknown"`) == 2 && strings.Contains(text, "its memory is refused") && strings.Contains(text, "without limits")
 	})

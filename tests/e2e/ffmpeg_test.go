@@ -43,6 +43,7 @@ func framemd5(t *testing.T, cmd *exec.Cmd) string {
 	return r.Stdout
 }
 
+// TestFramesAreTheSameUnderTheShim: ffmpeg's frames have the same checksums with the shim as without.
 func TestFramesAreTheSameUnderTheShim(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{})
@@ -69,6 +70,7 @@ func peakOf(t *testing.T, m *rig.Machine, args []string) uint64 {
 	return m.SimNumber("peak", "0")
 }
 
+// TestExactPeakFitsAndOneByteLessDoesNot: ffmpeg runs in a budget of exactly its peak, and fails with one byte less.
 func TestExactPeakFitsAndOneByteLessDoesNot(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
@@ -117,6 +119,7 @@ func calls(faults, function string) int {
 	return -1
 }
 
+// TestLeasesShowARunningProgramToTheByte: while ffmpeg runs, the table of leases shows its memory to the byte.
 func TestLeasesShowARunningProgramToTheByte(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})
@@ -189,5 +192,5 @@ func TestUnmanagedUseIsSeen(t *testing.T) {
 	}
 	_ = cmd.Process.Kill()
 	_ = rig.Wait(t, rig.Patience, cmd)
-	rig.Eventually(t, "it is gone", func() bool { return m.Read("devices/0/memory.unmanaged") == "0\n" })
+	rig.Eventually(t, "the unmanaged memory is gone", func() bool { return m.Read("devices/0/memory.unmanaged") == "0\n" })
 }

@@ -33,6 +33,7 @@ func gst(t *testing.T, m *rig.Machine, cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
+// TestGStreamersFramesAndPeak: GStreamer's frames are the same with the shim, and its exact peak is the smallest budget that suffices.
 func TestGStreamersFramesAndPeak(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true})

@@ -33,7 +33,7 @@ func TestHungDevice(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G"})
 	stuck, other := holder(m, 0, "256M"), holder(m, 1, "512M")
 	m.Sim("hang", "0")
-	rig.Eventually(t, "the device is marked", func() bool { return m.Read("devices/0/state") == "unresponsive\n" })
+	rig.Eventually(t, "the device is shown as unresponsive", func() bool { return m.Read("devices/0/state") == "unresponsive\n" })
 	if state := m.Read("devices/1/state"); state != "ok\n" {
 		t.Errorf("the other one is %s", state)
 	}
@@ -47,7 +47,7 @@ func TestHungDevice(t *testing.T) {
 
 	other.Signal(unix.SIGKILL)
 	other.Wait()
-	rig.Eventually(t, "its bytes are free", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "the dead program's bytes are free", func() bool { return len(m.Snapshot().Leases) == 1 })
 	stuck.Want("alloc b 64M", "ok")
 	m.Stop()
 	m.Start()
@@ -57,7 +57,7 @@ func TestHungDevice(t *testing.T) {
 	stuck.Signal(unix.SIGKILL)
 	stuck.Wait()
 	m.Sim("answer", "0")
-	rig.Eventually(t, "all is as before", func() bool {
+	rig.Eventually(t, "both devices are usable again", func() bool {
 		return m.Read("devices/0/state") == "ok\n" && len(m.Snapshot().Leases) == 0
 	})
 	holder(m, 0, "900M")
@@ -69,10 +69,10 @@ func TestStopBeforeItIsReady(t *testing.T) {
 	m.Sim("hang", "init")
 	started := make(chan error, 1)
 	go func() { started <- m.TryStart() }()
-	rig.Eventually(t, "it has its socket", func() bool { return exists(m.Socket) })
+	rig.Eventually(t, "the daemon has made its socket", func() bool { return exists(m.Socket) })
 	m.Stop()
 	if err := <-started; err == nil {
-		t.Error("it was ready?")
+		t.Error("the program was ready before its wait ended")
 	}
 	if exists(m.Socket) {
 		t.Error("its socket is still there")
@@ -147,14 +147,14 @@ func TestStopBesideAThreadThatCannotDie(t *testing.T) {
 	if err := unix.Kill(old, unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "its socket is gone", func() bool { return !exists(m.Socket) })
-	rig.Eventually(t, "its mount is gone", func() bool {
+	rig.Eventually(t, "the daemon's socket is gone", func() bool { return !exists(m.Socket) })
+	rig.Eventually(t, "the daemon's mount is gone", func() bool {
 		mounts, err := os.ReadFile("/proc/self/mountinfo")
 		return err == nil && !strings.Contains(string(mounts), " "+m.Mount+" ")
 	})
-	rig.Eventually(t, "it is dying", func() bool { return stateOf(old) == 'Z' || threadsOf(old) == 1 }) // the thread that cannot die may be the first one
+	rig.Eventually(t, "the daemon's process is ending", func() bool { return stateOf(old) == 'Z' || threadsOf(old) == 1 }) // the thread that cannot die may be the first one
 	if _, err := inside.ReadAt(make([]byte, 1), 0); err == nil {
-		t.Error("what it had mounted is still read")
+		t.Error("the filesystem of the ended daemon can still be read")
 	}
 	if err := os.Remove(filepath.Join(m.Dir, "sim", "hang-0")); err != nil {
 		t.Fatal(err)
@@ -171,7 +171,7 @@ func TestStopBesideAThreadThatCannotDie(t *testing.T) {
 		t.Error(err)
 	}
 	close(file.release)
-	rig.Eventually(t, "the old one ends", func() bool { return stateOf(old) == 0 })
+	rig.Eventually(t, "the old daemon has ended", func() bool { return stateOf(old) == 0 })
 }
 
 // threadsOf returns the number of a process's threads, including a first thread that died before the others.

@@ -36,7 +36,7 @@ func newBusyMachine(t *testing.T) busyMachine {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = waits.Process.Kill(); _ = waits.Wait() })
-	rig.Eventually(t, "one waits, and the daemon has seen the program without gpuarb", func() bool {
+	rig.Eventually(t, "a job waits, and the daemon counts the program without gpuarb", func() bool {
 		s := m.Snapshot()
 		return len(s.Queue) == 1 && len(s.Devices[0].UnmanagedBy) == 1
 	})

@@ -33,6 +33,7 @@ func only(t *testing.T, m *rig.Machine) (pid int, used uint64, state string) {
 	return l.PID, uint64(l.Used), string(l.State)
 }
 
+// TestKilledDaemonIsResumedToTheByte: after a kill of the daemon, the next daemon counts each program's memory to the byte.
 func TestKilledDaemonIsResumedToTheByte(t *testing.T) {
 	t.Parallel()
 	for _, how := range []string{"run", "preload"} {
@@ -91,7 +92,7 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 	m.Kill()
 	p.Want("alloc c 50M", "ok") // no daemon runs
 	m.Start()
-	rig.Eventually(t, "it has found the daemon", func() bool {
+	rig.Eventually(t, "the program has found the daemon", func() bool {
 		p.Want("context x", "ok") // needs an answer of the daemon
 		p.Want("destroy x", "ok")
 		return m.Lease(pid, 0).Used != 1<<20
@@ -114,7 +115,7 @@ func TestClosedDescriptorsOverARestart(t *testing.T) {
 	p.Want("alloc g 64M", "ok")
 	agree()
 	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-		t.Errorf("%d words were clamped", n)
+		t.Errorf("%d credit words were clamped", n)
 	}
 	p.End()
 }

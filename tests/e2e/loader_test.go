@@ -114,7 +114,7 @@ func TestWhatPassesTheShimIsSeen(t *testing.T) {
 			p := m.Interact(m.Gpuarb("run", "--memory", "1M", "--", rig.Build(t, "programs/loader"), "drive", "libcuda.so.1", how))
 			p.Want(fmt.Sprint("alloc ", taken), "ok")
 			pid := p.PID()
-			rig.Eventually(t, "the daemon sees what passed the shim", func() bool {
+			rig.Eventually(t, "the daemon counts the memory that bypassed the shim", func() bool {
 				return passed(m.Snapshot(), pid, how == "mixed") == taken+context
 			})
 			if s := m.Snapshot().Devices[0]; s.Capacity != capacity-taken-context {

@@ -18,7 +18,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "1G,1G", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n[defaults]\ncontext_reserve = \"0\"\n"})
 	old, other := holder(m, 0, "512M"), holder(m, 1, "256M")
 	m.Sim("lose", "0")
-	rig.Eventually(t, "it is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
+	rig.Eventually(t, "the device is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
 	if answer := old.Ask("alloc b 1M"); answer == "ok" {
 		t.Error("there is memory on a device that is gone")
 	}
@@ -34,7 +34,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	}
 	why("GPU 0: it fell off the bus and is lost", "start it again on another device")
 	m.Sim("restore", "0")
-	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
+	rig.Eventually(t, "the device is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
 	if got := m.Lease(old.PID(), 0); got.State != figures.StateLost || got.Granted != 0 {
 		t.Errorf("the old lease is %+v", got)
 	}
@@ -46,7 +46,7 @@ func TestLostDeviceComesBack(t *testing.T) {
 	other.Want("alloc c 1M", "ok")
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "the next daemon knows both", func() bool {
+	rig.Eventually(t, "the next daemon lists both devices", func() bool {
 		return m.Lease(old.PID(), 0).State == figures.StateLost && m.Lease(all.PID(), 0).Used == 1<<30
 	})
 	old.Signal(unix.SIGKILL)
@@ -62,11 +62,11 @@ func TestLostAtTheStart(t *testing.T) {
 	m.Stop()
 	m.Sim("lose", "0")
 	m.Start()
-	rig.Eventually(t, "it is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
+	rig.Eventually(t, "the device is lost", func() bool { return m.Read("devices/0/state") == "lost\n" })
 	if got := m.Lease(p.PID(), 0); got.State != figures.StateLost {
 		t.Errorf("its lease is %+v", got)
 	}
 	m.Sim("restore", "0")
-	rig.Eventually(t, "it is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
+	rig.Eventually(t, "the device is back", func() bool { return m.Read("devices/0/state") == "ok\n" })
 	holder(m, 0, "900M")
 }

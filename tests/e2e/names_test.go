@@ -22,13 +22,13 @@ func TestNames(t *testing.T) {
 	first.Want("alloc a 5G", "ok")
 	second := begin("--name", "eval of b", "--wait")
 	second.Tell("alloc b 4G")
-	rig.Eventually(t, "it has waited long enough to be told of its end", func() bool {
+	rig.Eventually(t, "the job has waited long enough for a message at its end", func() bool {
 		queue := m.Snapshot().Queue
 		return len(queue) == 1 && queue[0].WaitedMs > 2000
 	})
 	m.Kill()
 	m.Start() // names outlive the daemon
-	rig.Eventually(t, "both are back", func() bool { s := m.Snapshot(); return len(s.Leases) == 2 && len(s.Queue) == 1 })
+	rig.Eventually(t, "both jobs are resumed", func() bool { s := m.Snapshot(); return len(s.Leases) == 2 && len(s.Queue) == 1 })
 
 	for _, c := range []struct {
 		args []string

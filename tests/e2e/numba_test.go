@@ -18,6 +18,7 @@ func python() string {
 	return "/usr/bin/python3"
 }
 
+// TestNumba: numba keeps to its budget and its cap on streams, and computes the right results.
 func TestNumba(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G"})

@@ -38,6 +38,7 @@ func zero(t *testing.T, m *rig.Machine) {
 	}
 }
 
+// TestOpenACCIsTheSameUnderTheShim: an OpenACC program gives the same answers with the shim as without.
 func TestOpenACCIsTheSameUnderTheShim(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{NoMount: true, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}})

@@ -46,6 +46,7 @@ func TestJobSharesOneBudget(t *testing.T) {
 	a.End()
 }
 
+// TestPerProcessBudget: with --per-process each process of a job has a budget of its own; without it the processes share one.
 func TestPerProcessBudget(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -66,6 +67,7 @@ func TestPerProcessBudget(t *testing.T) {
 	}
 }
 
+// TestRulesOfTheConfiguration: rules give programs the limits of the configuration.
 func TestRulesOfTheConfiguration(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G,4G", NoMount: true, Config: `
@@ -109,6 +111,7 @@ func TestReserveIsNeverGranted(t *testing.T) {
 	p.End()
 }
 
+// TestEnvironmentLowersOnly: a variable can lower a program's limit, but not raise it.
 func TestEnvironmentLowersOnly(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})
@@ -128,6 +131,7 @@ func TestEnvironmentLowersOnly(t *testing.T) {
 	p.End()
 }
 
+// TestWithoutADaemon: without a daemon a program runs or is refused, as GPUARB_ON_LOSS says; below gpuarb run it is refused.
 func TestWithoutADaemon(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true, Stopped: true})
@@ -181,6 +185,7 @@ func TestBarredFromTheDaemon(t *testing.T) {
 	try("no permission", m.Socket+" (permission denied): ", unprivileged...)
 }
 
+// TestMemoryQueriesShowTheBudget: queries show the budget as the device's memory.
 func TestMemoryQueriesShowTheBudget(t *testing.T) {
 	t.Parallel()
 	m := rig.New(t, rig.Options{Devices: "8G", NoMount: true})

@@ -167,7 +167,7 @@ func preload(t *testing.T) []string {
 	t.Cleanup(func() {
 		_ = l.SetDeadline(time.Now().Add(10 * time.Millisecond))
 		if c, err := l.Accept(); err == nil {
-			t.Error("a program that has nothing to do with a GPU connected to the daemon's socket")
+			t.Error("a program that does not use a GPU connected to the daemon's socket")
 			_ = c.Close()
 		}
 		_ = l.Close()

@@ -173,5 +173,5 @@ func TestProcessorsMemory(t *testing.T) {
 	if err := unix.Kill(m.DaemonPID(), unix.SIGHUP); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "it has what the configuration says", func() bool { return processor(t, m, 2).Total == 4<<30 })
+	rig.Eventually(t, "the processor has the configured memory", func() bool { return processor(t, m, 2).Total == 4<<30 })
 }

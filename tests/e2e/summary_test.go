@@ -40,7 +40,7 @@ func TestSummary(t *testing.T) {
 	holder.Want("alloc a 6G", "ok")
 	waits := m.Interact(m.Gpuarb("run", "--device", "0", "--wait", "--", cudaprog(t, "dlsym"), "-"))
 	waits.Tell("alloc a 4G")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	holder.Want("free a", "ok")
 	waits.Expect("alloc a ok")
 	if got := summaryOf(waits.End()); !strings.HasPrefix(got, "used at most 4 GiB on GPU 0; 1 request waited ") {

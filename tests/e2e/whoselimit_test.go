@@ -62,7 +62,7 @@ streams.max = 9
 	limit(0, "", "memory.max=160M")
 	m.Kill()
 	m.Start()
-	rig.Eventually(t, "it is taken up again", func() bool { return len(m.Snapshot().Leases) == 1 })
+	rig.Eventually(t, "the session is resumed", func() bool { return len(m.Snapshot().Leases) == 1 })
 	shows("167772160", "user 61001")
 	limit(0, "", "memory.max=300M")
 	shows("314572800", "user 61001")

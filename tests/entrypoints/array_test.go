@@ -53,6 +53,7 @@ func destroy(command, name string) string {
 	return "arraydestroy " + name
 }
 
+// TestArraysAreCharged: arrays of every shape are charged by their bytes.
 func TestArraysAreCharged(t *testing.T) {
 	const limit = 8<<20 + 3
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -75,6 +76,7 @@ func TestArraysAreCharged(t *testing.T) {
 	})
 }
 
+// TestArraysToTheLastByte: an array that needs the last byte is granted, and one that needs one byte more is refused.
 func TestArraysToTheLastByte(t *testing.T) {
 	const limit = 8 << 20
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -101,6 +103,7 @@ func TestArraysToTheLastByte(t *testing.T) {
 	})
 }
 
+// TestArraysRollBack: an array that the driver refuses is not charged, and a refused destroy returns no bytes.
 func TestArraysRollBack(t *testing.T) {
 	const limit, kept = 1<<20 + 1, 5001
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

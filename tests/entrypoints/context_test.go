@@ -348,7 +348,7 @@ func TestContextIsAskedFor(t *testing.T) {
 			}
 			neighbour.Want("free all", "ok")
 			p.Want(c.undo, "ok")
-			rig.Eventually(t, "its cost is given back", func() bool {
+			rig.Eventually(t, "the memory of the context is returned", func() bool {
 				return neighbour.Ask(fmt.Sprintf("alloc all %d", 1<<30-cost)) == "ok"
 			})
 		})

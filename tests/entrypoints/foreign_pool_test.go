@@ -214,7 +214,7 @@ func TestForeignMemoryOutlivesItsOwner(t *testing.T) {
 					from := owner.PID()
 					owner.Tell("kill 9")
 					owner.Wait()
-					rig.Eventually(t, "its lease goes", func() bool { return !leased(m, from) })
+					rig.Eventually(t, "its lease ends", func() bool { return !leased(m, from) })
 				} else {
 					for _, command := range c.letGo {
 						owner.Want(command, "ok")

@@ -252,6 +252,7 @@ func TestGraphsAreUploaded(t *testing.T) {
 	})
 }
 
+// TestGraphsRollBack: a launch that the driver refuses is not charged.
 func TestGraphsRollBack(t *testing.T) {
 	const limit, bytes, kept = 8 << 20, 3000001, 5001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -66,14 +66,14 @@ func TestImportsAreTakenOff(t *testing.T) {
 			c.hand(owner, other)
 			other.Want("loadtable m 3G", "ok")
 			excess := func() uint64 { return uint64(m.Lease(other.PID(), 0).Excess) }
-			rig.Eventually(t, "the rest is charged", func() bool { return excess() >= 3*gib-100*mib-rounding })
+			rig.Eventually(t, "the usage beside the import is charged", func() bool { return excess() >= 3*gib-100*mib-rounding })
 			if e := excess(); e > 3*gib-100*mib {
 				t.Errorf("%d bytes are charged", e)
 			}
 			for _, command := range c.letGo {
 				other.Want(command, "ok")
 			}
-			rig.Eventually(t, "all of it is", func() bool { return excess() >= 3*gib-rounding })
+			rig.Eventually(t, "all usage is charged", func() bool { return excess() >= 3*gib-rounding })
 		})
 	}
 }
@@ -95,7 +95,7 @@ func TestImportsAreNotCharged(t *testing.T) {
 			rig.Eventually(t, "the device counts it", func() bool { return m.Lease(other.PID(), 0).Overhead >= 164*mib })
 			// The daemon charges the loader's unexplained usage only after two readings.
 			loader.Want("loadtable m 3G", "ok")
-			rig.Eventually(t, "that one is charged", func() bool { return m.Lease(loader.PID(), 0).Excess > 0 })
+			rig.Eventually(t, "the loader is charged", func() bool { return m.Lease(loader.PID(), 0).Excess > 0 })
 			if l := m.Lease(other.PID(), 0); l.Excess != 0 || l.State != figures.StateRunning {
 				t.Errorf("%+v", l)
 			}

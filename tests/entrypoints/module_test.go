@@ -31,7 +31,7 @@ func TestLoadsDoNotWait(t *testing.T) {
 		p.Want("loadthreads 4 1M", "ok 4 0")
 		m.Sim("fail", "cuModuleLoadData:*:delay=3600s")
 		p.Tell("loadthreads 4 1M")
-		rig.Eventually(t, "all are in the driver", func() bool { return strings.Contains(m.Sim("faults"), "hits=4") })
+		rig.Eventually(t, "all loads are in the driver", func() bool { return strings.Contains(m.Sim("faults"), "hits=4") })
 		p.Signal(syscall.SIGKILL)
 		p.Wait()
 	})
@@ -100,7 +100,7 @@ func TestWhatAnObjectKeepsIsFound(t *testing.T) {
 			rig.Eventually(t, "the readings charge it", func() bool { l := m.Lease(pid, 0); return uint64(l.Used) == mib && uint64(l.Excess) >= 3*gib-rounding })
 			p.Want("alloc b 1100M", errOutOfMemory)
 			p.Want(c.undo, "ok")
-			rig.Eventually(t, "it is charged no more", func() bool { return m.Lease(pid, 0).Excess == 0 })
+			rig.Eventually(t, "the usage is no longer charged", func() bool { return m.Lease(pid, 0).Excess == 0 })
 			p.Want("alloc b 3G", "ok")
 		})
 	}
@@ -146,7 +146,7 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			}
 			const bytes, rounding = 3 * gib, 2 * mib // by the only block
 
-			rig.Eventually(t, "it is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
+			rig.Eventually(t, "the usage is charged", func() bool { return uint64(m.Lease(pid, 0).Excess) >= bytes-rounding })
 			s := m.Snapshot()
 			l := m.Lease(pid, 0)
 			if uint64(l.Excess) > bytes || l.State != figures.StateOver {
@@ -155,14 +155,14 @@ func TestWhatNoCallShowsIsFound(t *testing.T) {
 			p.Want("alloc b 1", errOutOfMemory)
 			// By the driver's own count, no byte that the program has is promised to another program.
 			if used := m.SimNumber("used", "0"); uint64(s.Devices[0].Capacity)-uint64(s.Devices[0].Committed) > 8*gib-used {
-				t.Errorf("%d bytes of 8 GiB are in use, and the books have %+v", used, s.Devices[0])
+				t.Errorf("%d bytes of 8 GiB are in use, and the daemon has %+v", used, s.Devices[0])
 			}
 			if row := m.Lease(before.PID(), 0); row.Excess != 0 || row.State != figures.StateRunning {
 				t.Errorf("the row of another program: %+v", row)
 			}
 			if c.undo != "" {
 				p.Want(c.undo, "ok")
-				rig.Eventually(t, "it is charged no more", func() bool { return m.Lease(pid, 0).Excess == 0 })
+				rig.Eventually(t, "the usage is no longer charged", func() bool { return m.Lease(pid, 0).Excess == 0 })
 				p.Want("alloc b 1", "ok")
 			}
 		})

@@ -44,6 +44,7 @@ var pooled = []struct{ alloc, free, symbol string }{
 	{"allocasync %s %d s", "free %s", "cuMemAllocAsync"},
 }
 
+// TestPoolsAreCharged: allocations in stream order are charged to the byte, and refused at the byte.
 func TestPoolsAreCharged(t *testing.T) {
 	const limit, bytes = 8<<20 + 3, 100003
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -73,6 +74,7 @@ func TestPoolsAreCharged(t *testing.T) {
 	})
 }
 
+// TestPoolsRollBack: an allocation or a free that the driver refuses changes no charge.
 func TestPoolsRollBack(t *testing.T) {
 	const limit, bytes, kept = 8 << 20, 100003, 5001
 	everyWayExactly(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

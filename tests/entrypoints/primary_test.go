@@ -165,14 +165,14 @@ func TestContextsThatTakeTheirTime(t *testing.T) {
 			pid := p.PID()
 			m.Sim("fail", fmt.Sprintf("%s:1:stop:pid=%d", c.symbol, pid))
 			p.Tell(c.command)
-			rig.Eventually(t, "it is in the driver's call", func() bool { return stopped(t, pid) })
+			rig.Eventually(t, "the program is in the driver's call", func() bool { return stopped(t, pid) })
 			for i := range 4 {
 				command, used := "alloc a 1M", accounting.Bytes(65*mib)
 				if i%2 == 1 {
 					command, used = "free a", 64*mib
 				}
 				bare.Want(command, "ok")
-				rig.Eventually(t, "a further reading", func() bool { return m.Snapshot().Devices[0].Unmanaged == used })
+				rig.Eventually(t, "the daemon has read the device again", func() bool { return m.Snapshot().Devices[0].Unmanaged == used })
 			}
 			neighbour.Want("alloc more 65M", "err 2")
 			if err := unix.Kill(pid, unix.SIGCONT); err != nil {

@@ -296,7 +296,7 @@ func TestQueriesOfEveryList(t *testing.T) {
 			m.Sim("set", "nvml-list", fmt.Sprint(i))
 			seesKind(t, p, kind, fmt.Sprintf(" %d:%d", p.PID(), 4*mib))
 			stranger.Want(fmt.Sprint("alloc a", i, " 1G"), "ok")
-			rig.Eventually(t, "the daemon sees the stranger", func() bool {
+			rig.Eventually(t, "the daemon counts the program without gpuarb", func() bool {
 				return uint64(m.Snapshot().Devices[0].Unmanaged) == uint64(i+1)<<30+64*mib
 			})
 		}
@@ -408,7 +408,7 @@ func TestQueriesOfTheDaemon(t *testing.T) {
 	p.Want("alloc a 10M", "ok")
 	stranger := m.Interact(m.Command(append(m.Env(), "LD_PRELOAD="), rig.Build(t, "programs/cudaprog-dlsym")))
 	stranger.Want("alloc a 1G", "ok")
-	rig.Eventually(t, "the daemon sees what the devices say", func() bool {
+	rig.Eventually(t, "the daemon has read the devices", func() bool {
 		s := m.Snapshot()
 		return uint64(s.Devices[0].Unmanaged) == 1<<30+64*mib && uint64(m.Lease(p.PID(), 0).Overhead) == 64*mib
 	})

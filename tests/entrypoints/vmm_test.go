@@ -9,6 +9,7 @@ import (
 
 const mib = 1 << 20
 
+// TestVMMIsCharged: created physical memory is charged; addresses and mappings are not.
 func TestVMMIsCharged(t *testing.T) {
 	const limit = 8*mib + 1
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -36,6 +37,7 @@ func TestVMMIsCharged(t *testing.T) {
 	})
 }
 
+// TestVMMToTheLastByte: created memory is granted to the last byte of the limit.
 func TestVMMToTheLastByte(t *testing.T) {
 	const limit = 8 * mib
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {
@@ -60,6 +62,7 @@ func TestVMMToTheLastByte(t *testing.T) {
 	})
 }
 
+// TestVMMRollsBack: a create that the driver refuses is not charged.
 func TestVMMRollsBack(t *testing.T) {
 	const limit, kept = 8 * mib, 5001
 	everyWay(t, limit, func(t *testing.T, m *rig.Machine, p *rig.Program) {

@@ -88,7 +88,7 @@ func TestGrants(t *testing.T) {
 	await(m, "the death", func(e *events.Event) bool {
 		return e.Kind == events.Died && of(e, pid) && on(m, e) && e.Bytes == 20<<20 && e.Contexts == 1
 	})
-	await(m, "its memory is back", func(e *events.Event) bool {
+	await(m, "its memory is free again", func(e *events.Event) bool {
 		return e.Kind == events.Reclaimed && of(e, pid) && on(m, e) && e.Bytes == 20<<20
 	})
 }
@@ -114,7 +114,7 @@ func TestEnded(t *testing.T) {
 		m.AwaitLog(`level=INFO msg="` + ended.Text + `"`)
 	}
 	if r := rig.Run(t, m.Gpuarb("run", "--name", "never", "--memory", "900G", "true")); r.Code != 125 {
-		t.Errorf("a job that cannot be: %+v", r)
+		t.Errorf("the daemon accepted an impossible job: %+v", r)
 	}
 	holder := program(m, "--exclusive")
 	holder.Want("alloc a 1M", "ok")
@@ -146,7 +146,7 @@ func TestWaits(t *testing.T) {
 	holder.Want("alloc a 80M", "ok")
 	pid := waiter.PID()
 	waiter.Tell("alloc b 50M")
-	begun := await(m, "it waits", func(e *events.Event) bool {
+	begun := await(m, "a request waits", func(e *events.Event) bool {
 		return e.Kind == events.Waited && of(e, pid) && on(m, e) && e.Reason == "device_full" && e.What == "memory" && e.Requested == 50<<20 && e.Ticket != 0 &&
 			strings.HasSuffix(e.Text, ": the device has no room")
 	})

@@ -155,9 +155,9 @@ func TestRestart(t *testing.T) {
 	refuse(m, p, 1)
 	first := follow.Line()
 	m.Kill()
-	rig.Eventually(t, "it says that the daemon has gone", func() bool { return strings.Contains(follow.Stderr(), "has gone; waiting") })
+	rig.Eventually(t, "gpuarb events says that the daemon has gone", func() bool { return strings.Contains(follow.Stderr(), "has gone; waiting") })
 	m.Start()
-	rig.Eventually(t, "it is connected again", func() bool { return strings.Contains(follow.Stderr(), "connected to") })
+	rig.Eventually(t, "gpuarb events is connected again", func() bool { return strings.Contains(follow.Stderr(), "connected to") })
 	refuse(m, p, 1)
 	second := follow.Line()
 	if a, b := parse(t, first+"\n")[0], parse(t, second+"\n")[0]; !b.Time.After(a.Time) || a.PID != b.PID {

@@ -182,7 +182,7 @@ func death(t *testing.T, m *rig.Machine) {
 		t.Fatal(err)
 	}
 	killed := time.Now()
-	rig.Eventually(t, "the driver gives its memory back", func() bool {
+	rig.Eventually(t, "the driver has freed the memory", func() bool {
 		free, _ := memory(t, look)
 		return free >= held+512*mib
 	})
@@ -201,7 +201,7 @@ func wait(t *testing.T, m *rig.Machine) {
 	first.Want(ask, "ok")
 	second := m.Interact(m.Gpuarb("run", "--wait=5m", "--", binary))
 	second.Tell(ask)
-	rig.Eventually(t, "the second one waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "the second program waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	if !second.Silent() {
 		t.Error("it was answered while it waited")
 	}

@@ -58,7 +58,7 @@ func TestEveryWay(t *testing.T) {
 	a.Want("stream s", "ok")
 	b.Want("alloc b 10M", "ok")
 	b.Tell("alloc c 60M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 
 	text := m.Read("metrics")
 	on := func(name, more string) string {
@@ -92,7 +92,7 @@ func TestEveryWay(t *testing.T) {
 	}
 	a.End()
 	b.End()
-	rig.Eventually(t, "both have ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
+	rig.Eventually(t, "both jobs have ended", func() bool { return len(m.Snapshot().Jobs) == 0 })
 	printed := rig.Run(t, m.Gpuarb("metrics"))
 	if file := own(m.Read("metrics")); printed.Code != 0 || own(printed.Stdout) != file || file == "" {
 		t.Errorf("code %d, %s\nthe command:\n%s\nthe file:\n%s", printed.Code, printed.Stderr, own(printed.Stdout), file)
@@ -136,7 +136,7 @@ func reconfigure(m *rig.Machine, config string) {
 	if err != nil {
 		m.T.Fatal(err)
 	}
-	rig.Eventually(m.T, "it is read", func() bool { return strings.Count(m.Log(), "configuration read again") > n })
+	rig.Eventually(m.T, "the configuration is reloaded", func() bool { return strings.Count(m.Log(), "configuration read again") > n })
 }
 
 // TestJobFiles: dcgm-exporter's files name the jobs on each GPU while they run, and stay right when the daemon is killed.

@@ -21,7 +21,7 @@ func TestFork(t *testing.T) {
 			t.Parallel()
 			m := same(t, story(t, []string{"fork", how}))
 			if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-				t.Errorf("%d words were clamped", n)
+				t.Errorf("%d credit words were clamped", n)
 			}
 		})
 	}
@@ -60,24 +60,24 @@ func TestDaemon(t *testing.T) {
 		if r := rig.Run(t, m.Command(env, words[0], words[1:]...)); r.Code != 0 || r.Stderr != "" {
 			t.Fatalf("%s: exit status %d, %s", name, r.Code, r.Stderr)
 		}
-		rig.Eventually(t, "it holds 5 MiB", func() bool { return m.SimNumber("total") == 5<<20 })
+		rig.Eventually(t, "the program holds 5 MiB", func() bool { return m.SimNumber("total") == 5<<20 })
 		if name == "shim" {
 			agree(m, "before the daemon is asked")
 		}
 		check(t, os.WriteFile(filepath.Join(folder, "take"), nil, 0o600))
-		rig.Eventually(t, "it has taken more", func() bool { return exists(filepath.Join(folder, "taken")) })
+		rig.Eventually(t, "the program has allocated more", func() bool { return exists(filepath.Join(folder, "taken")) })
 		if name == "shim" {
 			agree(m, "after a large allocation")
 		}
 		check(t, os.WriteFile(filepath.Join(folder, "end"), nil, 0o600))
-		rig.Eventually(t, "it has ended", func() bool { return exists(filepath.Join(folder, "result")) })
+		rig.Eventually(t, "the program has ended", func() bool { return exists(filepath.Join(folder, "result")) })
 		text, err := os.ReadFile(filepath.Join(folder, "result"))
 		check(t, err)
 		// The program gets the lowest descriptors, because the shim's own descriptors have high numbers.
 		if got := string(text); !strings.HasPrefix(got, "0 0 0 descriptor ") || name == "shim" && got != "0 0 0 descriptor 0\n" {
 			t.Errorf("%s: %q", name, got)
 		}
-		rig.Eventually(t, "its memory is back", func() bool { return m.SimNumber("total") == 0 })
+		rig.Eventually(t, "its memory is free again", func() bool { return m.SimNumber("total") == 0 })
 	}
 	allGone(m)
 }

@@ -55,7 +55,7 @@ func TestThreadVanishesInATurn(t *testing.T) {
 		case "at the driver is slow from here on":
 			m.Sim("fail", "cuDevicePrimaryCtxRetain:1:delay=3600s")
 		case "at it is in the driver":
-			rig.Eventually(t, "it is", func() bool { return strings.Contains(m.Sim("faults"), "hits=1") })
+			rig.Eventually(t, "the thread is in the driver's call", func() bool { return strings.Contains(m.Sim("faults"), "hits=1") })
 		case "at it is gone":
 			m.Sim("clear")
 		default:
@@ -68,7 +68,7 @@ func TestThreadVanishesInATurn(t *testing.T) {
 		}
 	}
 	if said := p.End(); strings.Contains(said, "busy") {
-		t.Errorf("it waited for a thread that is gone: %s", said)
+		t.Errorf("the thread waited for a thread that has ended: %s", said)
 	}
 	allGone(m)
 }
@@ -99,7 +99,7 @@ func TestStoppedDaemon(t *testing.T) {
 	p.Expect("at the daemon stops")
 	waiter := m.Interact(m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym")))
 	waiter.Tell("alloc a 1500M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	stop(t, m.DaemonPID())
 	p.Tell("go on")
 	for _, line := range []string{"alloc 0", "after five seconds or so", "0 not freed", "frees: no call waits",
@@ -139,7 +139,7 @@ func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	pid := late.PID()
 	stop(t, m.DaemonPID())
 	late.Tell("alloc a 1100M")
-	rig.Eventually(t, "it waits for the daemon", func() bool {
+	rig.Eventually(t, "the program waits for the daemon", func() bool {
 		return strings.HasPrefix(of(t, pid, "syscall"), strconv.Itoa(unix.SYS_PPOLL)+" ")
 	})
 	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
@@ -153,7 +153,7 @@ func TestStartedBesideAStoppedDaemon(t *testing.T) {
 	if took := time.Since(began); took < 5*time.Second {
 		t.Errorf("without a limit after %v", took)
 	}
-	rig.Eventually(t, "it says that it has no limit", func() bool { // the two outputs are read in parallel
+	rig.Eventually(t, "the program says that it has no limit", func() bool { // the two outputs are read in parallel
 		return strings.Contains(never.Stderr(), "the daemon does not answer: running without any GPU memory limit")
 	})
 	check(t, unix.Kill(m.DaemonPID(), unix.SIGCONT))
@@ -233,7 +233,7 @@ func stop(t *testing.T, pid int) {
 // handler runs.
 func interrupt(t *testing.T, pid int) {
 	t.Helper()
-	rig.Eventually(t, "it waits for the daemon", func() bool {
+	rig.Eventually(t, "the program waits for the daemon", func() bool {
 		return strings.HasPrefix(of(t, pid, "syscall"), strconv.Itoa(unix.SYS_PPOLL)+" ")
 	})
 	check(t, unix.Kill(pid, unix.SIGUSR1))

@@ -39,7 +39,7 @@ func TestStuck(t *testing.T) {
 		}
 	}
 	m.killAll()
-	Eventually(t, "both have ended", func() bool {
+	Eventually(t, "the program and the daemon have ended", func() bool {
 		return unix.Kill(daemon, 0) == unix.ESRCH && !strings.Contains(bounded.Threads(program), "programs/cudaprog") // a zombie has no words
 	})
 }

@@ -222,7 +222,7 @@ func killUnderCrowd(t *testing.T, kills int) {
 		kills, time.Since(began).Round(time.Second), c.rounds.Load(), c.filmed.Load(), c.refused.Load())
 	c.end()
 	if c.rounds.Load() == 0 || c.filmed.Load() == 0 || c.refused.Load() == 0 {
-		t.Error("some of the crowd did nothing")
+		t.Error("some programs of the crowd did nothing")
 	}
 }
 

@@ -115,7 +115,7 @@ func (s *scene) act() {
 	s.lender.Want("free big", "ok") // becomes its credit
 	guest.Want("alloc much 600M", "ok")
 	s.waiter.Tell("alloc w 450M")
-	rig.Eventually(s.t, "it waits", func() bool { return s.queued() == 1 })
+	rig.Eventually(s.t, "a request waits", func() bool { return s.queued() == 1 })
 	guest.Want("free much", "ok")
 	s.waiter.Expect("alloc w ok")
 	s.waiter.Want("free w", "ok")

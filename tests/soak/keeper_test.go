@@ -130,7 +130,7 @@ func settle(t *testing.T, m *rig.Machine, programs ...*rig.Program) {
 		return wrong == ""
 	})
 	if n := m.Snapshot().Stats.ClampedWords; n != 0 {
-		t.Errorf("%d words of honest programs were clamped", n)
+		t.Errorf("%d credit words of honest programs were clamped", n)
 	}
 }
 

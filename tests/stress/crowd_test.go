@@ -118,7 +118,7 @@ func (w *worker) talk(in io.Writer, out io.Reader, n int, stop <-chan struct{}) 
 		}
 		var granted, refused uint64
 		if _, err := fmt.Sscanf(lines.Text(), "threads ok %d %d", &granted, &refused); err != nil {
-			return fmt.Errorf("instead of a tally: %s", lines.Text())
+			return fmt.Errorf("the program printed no tally: %s", lines.Text())
 		}
 		w.tally.granted.Add(granted)
 		w.tally.refused.Add(refused)
@@ -143,12 +143,13 @@ func descriptors(t *testing.T, pid int) int {
 	return len(entries)
 }
 
+// TestCrowd: processes that allocate and free under one budget, some of them killed, never exceed it, and all sums are right at the end.
 func TestCrowd(t *testing.T) {
 	m := rig.New(t, rig.Options{Devices: "16G", Life: 4 * bounded.Lifetime, Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: fmt.Sprintf(
 		"schema_version = 1\n[defaults]\nscope = \"user\"\nmemory.max = \"%d\"\n", budget)})
 	// Make the daemon open its long-lived descriptors (a poller, a reader of the mount) before they are counted.
 	rig.Run(t, m.Command(m.PreloadEnv(), rig.Build(t, "programs/cudaprog-dlsym"), "alloc a 1M"))
-	rig.Eventually(t, "the first program is gone", func() bool { return !strings.Contains(m.Read("leases"), "cudaprog") })
+	rig.Eventually(t, "the first program has no lease", func() bool { return !strings.Contains(m.Read("leases"), "cudaprog") })
 	fdsBefore, goroutinesBefore := descriptors(t, m.DaemonPID()), m.Snapshot().Stats.Goroutines
 
 	var sums tally
@@ -179,14 +180,14 @@ func TestCrowd(t *testing.T) {
 		return true
 	})
 	if refused < *most/100 || killed < uint64(*killing**victims)/2 {
-		t.Errorf("few were refused, or killed")
+		t.Errorf("too few requests were refused, or too few programs were killed")
 	}
 	if peak > budget || peak < budget*95/100 {
 		t.Errorf("the driver saw %d bytes at once: want between 95 and 100 %% of the %d of the budget", peak, budget)
 	}
 	m.AllGone()
 	if s := m.Snapshot(); s.Stats.ClampedWords != 0 || s.Stats.Malformed != 0 {
-		t.Errorf("%d words were clamped, %d messages malformed", s.Stats.ClampedWords, s.Stats.Malformed)
+		t.Errorf("%d credit words were clamped, %d messages malformed", s.Stats.ClampedWords, s.Stats.Malformed)
 	}
 	t.Logf("descriptors %d, then %d; goroutines %d, then %d", fdsBefore, descriptors(t, m.DaemonPID()), goroutinesBefore, m.Snapshot().Stats.Goroutines)
 	rig.Eventually(t, "no more descriptors and goroutines than before", func() bool {

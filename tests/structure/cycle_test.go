@@ -46,6 +46,7 @@ func filesOf(t *testing.T, p pkg, exports map[string]string) map[string]*unit {
 	return units
 }
 
+// TestNoCycleInPlainPackages: the files of these packages do not depend on each other in a cycle.
 func TestNoCycleInPlainPackages(t *testing.T) {
 	exports, err := filegraph.Exports(root)
 	if err != nil {

@@ -176,6 +176,7 @@ func (b ban) forbids(imported string) bool {
 	return false
 }
 
+// TestImports: no package imports what the table of bans forbids.
 func TestImports(t *testing.T) {
 	for _, p := range packages(t) {
 		if !p.shipped() {
@@ -267,6 +268,7 @@ func source(name string) bool {
 	return true
 }
 
+// TestNoWordOfTheSimulatedDriver: shipped code does not mention the simulated driver.
 func TestNoWordOfTheSimulatedDriver(t *testing.T) {
 	for _, name := range files(t) {
 		if source(name) && strings.Contains(strings.ToLower(read(t, name)), "simcuda") {

@@ -39,6 +39,7 @@ func installed(t *testing.T, dest string) []string {
 	return names
 }
 
+// TestInstall: install.sh puts exactly the expected files into place, and docs/admin/install.md lists them.
 func TestInstall(t *testing.T) {
 	build, dest := t.TempDir(), t.TempDir()
 	if err := os.Mkdir(filepath.Join(build, "no-exports"), 0o755); err != nil {

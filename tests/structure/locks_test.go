@@ -159,7 +159,7 @@ func TestLockedSaysSo(t *testing.T) {
 		}
 	}
 	if known == 0 {
-		t.Error("nothing is known to want the lock")
+		t.Error("no function is known to need the lock")
 	}
 }
 
@@ -188,7 +188,7 @@ func TestTheLockHandsOn(t *testing.T) {
 		})
 	}
 	if found["mutex"] != 2 || found["Decisions"] != 1 || found["Events"] != 1 {
-		t.Errorf("the lock, or what is handed on, is not where it was: %v", found)
+		t.Errorf("the test no longer finds the lock, the decisions or the events: %v", found)
 	}
 }
 

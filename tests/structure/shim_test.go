@@ -185,6 +185,7 @@ func cycles(units map[string]*unit) [][]string {
 	return found
 }
 
+// TestNoCycleInTheShim: the units of the shim do not depend on each other in a cycle.
 func TestNoCycleInTheShim(t *testing.T) {
 	for _, cycle := range cycles(shim(t)) {
 		t.Errorf("these units depend on each other: %s", strings.Join(cycle, ", "))

@@ -86,7 +86,7 @@ func TestDemoFailsWithTheLog(t *testing.T) {
 		cmd.Env = []string{"PATH=" + filepath.Dir(fake) + ":/usr/bin:/bin", "MAKE=" + fake, "GPUARB_SOCKET=/nowhere"}
 		out, err := cmd.CombinedOutput()
 		if err == nil {
-			t.Fatalf("it has not failed:\n%s", out)
+			t.Fatalf("the test with the hung program has not failed:\n%s", out)
 		}
 		if got := strings.Contains(string(out), "a line of the build"); got != shown {
 			t.Errorf("the build's status %s, its output shown: %v, want %v:\n%s", status, got, shown, out)

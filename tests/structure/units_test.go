@@ -20,6 +20,7 @@ var hidesMount = regexp.MustCompile(`^(PrivateTmp|PrivateDevices|PrivateMounts|P
 var dropsPrivileges = regexp.MustCompile(`^(NoNewPrivileges|SystemCall\w+|Restrict\w+|LockPersonality|` +
 	`MemoryDenyWriteExecute|CapabilityBoundingSet|Private\w+|Protect\w+)=`)
 
+// TestUnitsLeaveTheMountVisible: no setting of the units hides /gpu from the machine, or stops a user's daemon from mounting it.
 func TestUnitsLeaveTheMountVisible(t *testing.T) {
 	tests := []struct {
 		name   string

@@ -37,6 +37,7 @@ func unfinished(text string) (walks int, bad []string) {
 	return walks, bad
 }
 
+// TestWalksGoToTheirEnd: no loop over a table in the shim is left early.
 func TestWalksGoToTheirEnd(t *testing.T) {
 	all := 0
 	for _, name := range files(t) {
@@ -46,7 +47,7 @@ func TestWalksGoToTheirEnd(t *testing.T) {
 		walks, bad := unfinished(read(t, name))
 		all += walks
 		for _, line := range bad {
-			t.Errorf("%s: a walk over a table is left with a lock held: %s", name, strings.TrimSpace(line))
+			t.Errorf("%s: a walk over a table is left while a lock is held: %s", name, strings.TrimSpace(line))
 		}
 	}
 	if all == 0 {
@@ -54,6 +55,7 @@ func TestWalksGoToTheirEnd(t *testing.T) {
 	}
 }
 
+// TestUnfinishedWalksAreFound: unfinished finds loops that are left early.
 func TestUnfinishedWalksAreFound(t *testing.T) {
 	for text, want := range map[string]int{
 		"    while (ga_self_next(&walk, &e))\n        n++;\n    return n;\n":                                    0,

@@ -27,6 +27,7 @@ var unwanted = []struct {
 	},
 }
 
+// TestUnwantedWords: no file contains an unwanted word.
 func TestUnwantedWords(t *testing.T) {
 	for _, name := range files(t) {
 		text := read(t, name)

@@ -279,7 +279,7 @@ func (w *walker) write(at, path string, r *row) {
 // TestWholeTree walks the tree as root, as the owner and as a stranger. Programs of one user run and wait and have names, so that each kind of file exists.
 func TestWholeTree(t *testing.T) {
 	if os.Getuid() != 0 {
-		t.Fatal("it takes root to be others")
+		t.Fatal("the test must run as root to become other users")
 	}
 	m := rig.New(t, rig.Options{Devices: "400M,200M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: `schema_version = 1
 [[rule]]
@@ -295,7 +295,7 @@ memory.max = "300M"
 	waits := m.Interact(u.Gpuarb("run", "--wait", "--", u.Program("cudaprog-dlsym")))
 	waits.Want("alloc a 100M", "ok")
 	waits.Tell("alloc b 100M")
-	rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == 1 })
+	rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == 1 })
 	before := limits(m)
 
 	rows := reference(t)
@@ -312,7 +312,7 @@ memory.max = "300M"
 		}
 	}
 	if after := limits(m); after != before {
-		t.Errorf("what was refused has changed something: %s, and before %s", after, before)
+		t.Errorf("a refused call has changed something: %s, and before %s", after, before)
 	}
 	holds.Want("free a", "ok")
 	waits.Expect("alloc b ok")

@@ -26,7 +26,7 @@ func TestNothingIsLost(t *testing.T) {
 		holder.Want("alloc big 500M", "ok")
 		for n, p := range []*rig.Program{first, second} {
 			p.Tell("alloc w 200M")
-			rig.Eventually(t, "it waits", func() bool { return len(m.Snapshot().Queue) == n+1 })
+			rig.Eventually(t, "a request waits", func() bool { return len(m.Snapshot().Queue) == n+1 })
 		}
 		order := waiting(m)
 		s.swap(to)

@@ -201,7 +201,7 @@ func (s *scene) end() {
 	}
 	s.m.AllGone()
 	if n := s.m.Snapshot().Stats.ClampedWords; n != 0 {
-		s.t.Errorf("%d words of honest programs were clamped", n)
+		s.t.Errorf("%d credit words of honest programs were clamped", n)
 	}
 }
 

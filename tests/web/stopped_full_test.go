@@ -24,9 +24,9 @@ func TestFullStopped(t *testing.T) {
 	if err := unix.Kill(number, unix.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	rig.Eventually(t, "it is ended", func() bool { return !lives(pid) })
+	rig.Eventually(t, "the stopped process is killed", func() bool { return !lives(pid) })
 	get(t, url+"state") // at the same address
 	if _, now := m.page(); now == pid {
-		t.Errorf("the process %s is said to serve yet", pid)
+		t.Errorf("the ended process %s is still said to serve", pid)
 	}
 }

@@ -208,7 +208,7 @@ func TestReload(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || info.Mode().Perm() != wantMode {
 		t.Errorf("the socket is %v, %v", info, err)
 	}
-	rig.Eventually(t, "the first one is gone", func() bool { return !lives(pid) })
+	rig.Eventually(t, "the first process has ended", func() bool { return !lives(pid) })
 	if _, err := net.Dial("tcp", address); err == nil {
 		t.Errorf("a process still listens at %s", address)
 	}
