@@ -16,6 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file starts the machines and honest programs of this package, and compares daemon and driver. roles_test.go has the attackers.
+
 var (
 	seed       = flag.Uint64("attack.seed", 1, "of all that is random")
 	scale      = flag.Int("attack.scale", 1, "how many times as much of it")

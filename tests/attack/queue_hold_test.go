@@ -117,7 +117,7 @@ func TestExclusiveOutlivesTheDaemon(t *testing.T) {
 	}
 }
 
-// heldSince writes into the state file when jobs got their slots. An older daemon recorded that time.
+// heldSince changes the time in the state file at which a job got its slot. It fails the test if the daemon had not recorded that time.
 func heldSince(t *testing.T, m *rig.Machine, second uint32) {
 	t.Helper()
 	f, _, err := statefile.Open(m.Socket + ".state")

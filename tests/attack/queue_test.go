@@ -14,6 +14,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file tests the order of waiting requests over the protocol, and has party, a client with its own count. queue_hold_test.go,
+// queue_start_test.go, queue_storm_test.go and queue_unread_test.go use it.
+
 // waiting is the configuration of a machine on which requests wait for memory.
 const waiting = "schema_version = 1\n[defaults]\non_full = \"wait\"\nwait_timeout = \"max\"\ndeadlock_grace = \"10m\"\n"
 

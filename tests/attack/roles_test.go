@@ -17,6 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file lets the test binary play a role: a process that attacks the daemon on orders of the test. Each role is in the file of its tests.
+
 // role is the main function of an attacker. It reads an order from each line of stdin, and
 // answers each with one line on stdout, as rig.Program expects.
 type role func(a *attacker) error

@@ -23,6 +23,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file measures an honest client beside hostile processes, and has these processes. ask_test.go measures without them.
+
 // BenchmarkBesideHostile measures the median round trip of an honest request, alone and beside one
 // hostile process, in turns: each round starts a hostile process and ends it. The hostile process has the lowest
 // priority, so that the benchmark measures the daemon's work for it and not its own work. On a machine

@@ -13,6 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the machine and the idle clients of the benchmarks.
+
 // devices are large enough that no request is refused for lack of memory, and
 // numerous enough that ten thousand leases need few descriptors of the daemon.
 const devices = "64T,64T,64T,64T"

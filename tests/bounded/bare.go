@@ -2,6 +2,8 @@ package bounded
 
 import "os/exec"
 
+// This file hides an installed gpuarb from a command, for tests whose result must not depend on the host.
+
 // Bare changes a command so that it sees no installed gpuarb and no daemon of the host:
 // it runs in a mount namespace in which these places are empty. The caller must be root.
 func Bare(cmd *exec.Cmd) *exec.Cmd {

@@ -12,6 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file starts programs with a time limit and kills them at the end of the test. All test packages start their programs through it.
+// threads.go describes the threads of a program that hangs, and wait.go polls for a state.
+
 // Patience is the longest time that any one expected event may take on a busy machine. In runs whose
 // tests must fail, GPUARB_TEST_PATIENCE shortens it.
 var Patience = patience()

@@ -9,6 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file resets what the tests inherit from their parent process: signals, umask and environment. It runs once, at the start of each test binary.
+
 // longestTemp is the longest usable name of the folder for temporary files, in bytes. A socket's
 // path has at most 107 bytes, and a test's own folder and file take up to 80 of them.
 const longestTemp = 24

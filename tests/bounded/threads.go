@@ -8,6 +8,8 @@ import (
 	"strings"
 )
 
+// This file describes what the threads of a process group wait for. command.go prints that when a program exceeds its limit.
+
 // Threads describes what each thread of a process group waits
 // for, as far as the kernel shows it.
 func Threads(group int) string {

@@ -5,6 +5,8 @@ import (
 	"time"
 )
 
+// This file waits for states, channels and functions within Patience, for tests that would otherwise need a fixed pause.
+
 // Until polls f until it returns true. The test
 // fails if that takes longer than Patience; what describes the expected state.
 func Until(t testing.TB, what string, f func() bool) {

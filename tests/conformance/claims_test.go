@@ -14,6 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the rows of E: claims of whole devices.
+
 // pool returns a machine with devices to claim, and a client.
 func pool(t *testing.T, devices string) (*rig.Machine, *ipc.Client) {
 	t.Helper()

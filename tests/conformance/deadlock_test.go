@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the row F4: deadlocks of waiting requests.
+
 // waiters returns a machine on which requests without room wait. Each context costs 64 MiB of
 // the device in addition to the program's allocations.
 func waiters(t *testing.T, devices, more string) *rig.Machine {

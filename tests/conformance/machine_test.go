@@ -10,6 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the machine of the conformance tests: the ways to run a program, and the comparisons with the driver's count.
+
 // Names of the driver's errors, as test programs print them.
 const (
 	errInvalidValue  = "err 1"

@@ -14,6 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the machine of the tests in mixed_test.go, on which CUDA, OpenCL and Vulkan share a device.
+
 // interfaces are the programming interfaces whose objects tests/programs/mixed.c makes: CUDA on the simulated driver, OpenCL on PoCL and Vulkan on
 // lavapipe. All three count on device 0.
 var interfaces = []string{"cuda", "opencl", "vulkan"}

@@ -10,6 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file repeats the rows of A with programs that use CUDA, OpenCL and Vulkan. slots_test.go has these rows for CUDA alone.
+
 // TestA1Mixed: one slot limit counts CUDA, OpenCL and Vulkan together, in any order, and a limit of one lets programs run one by one.
 func TestA1Mixed(t *testing.T) {
 	t.Parallel()

@@ -13,6 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the rows of A: slots. mixed_test.go repeats them with several programming interfaces.
+
 // slots returns a machine with one device and a limit of slots.
 func slots(t *testing.T, most int, scope string, more ...string) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "4G", NoMount: true, Config: fmt.Sprintf(

@@ -10,6 +10,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the rows of B: the cap on streams. B6 is in plan_test.go.
+
 // takeStreams creates streams and returns their handles. It checks that each handle is
 // new.
 func takeStreams(t *testing.T, p *rig.Program, handles map[uint64]string, commands ...string) {

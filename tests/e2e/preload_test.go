@@ -150,8 +150,8 @@ func copyFile(t *testing.T, from, to string) {
 	}
 }
 
-// preload returns the environment of programs that do not use a GPU, in which
-// the daemon's socket is in no program's way.
+// preload returns the environment of programs that do not use a GPU. The test listens at
+// the daemon's socket, and fails if such a program connects to it.
 func preload(t *testing.T) []string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "gpuarb-test-")

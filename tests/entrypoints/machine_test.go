@@ -7,6 +7,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the machine of the tests of entry points: the ways to find the driver's functions, and the comparisons with its count.
+
 // Names of the driver's errors, as test programs print them.
 const (
 	errInvalidValue  = "err 1"

@@ -12,6 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has checks that need only a driver. They run on the simulated driver in each `make test`, and on a real GPU by gpu_test.go.
+
 const mib = 1 << 20
 
 // TestDriver runs the checks of TestRealDriver on simulated devices.

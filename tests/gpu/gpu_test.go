@@ -15,6 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the tests that need a real GPU. driver_test.go has checks that also run on the simulated driver.
+
 // Two budgets: every program here fits the larger one, and none fits
 // the smaller one. The device must have more memory than the larger budget.
 const (

@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the whole test: schedules of waiting and running programs, and the interval in which each total must lie.
+
 // machine returns a machine with a device of 100 MiB on which contexts cost no memory.
 func machine(t *testing.T) *rig.Machine {
 	return rig.New(t, rig.Options{Devices: "100M", Sim: []string{"SIMCUDA_CONTEXT_BYTES=0"}, Config: "schema_version = 1\n"})

@@ -15,6 +15,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs the transcripts of pages in a root of their own. pages_test.go checks that every block of a page is run by a test.
+
 // step is one command of the transcript with its output.
 type step struct {
 	page    string

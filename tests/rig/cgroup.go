@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file makes cgroups of versions 1 and 2 for tests of limits. tests/arbitration and OtherUser.BareIn run programs in them.
+
 // Cgroup is a cgroup of the kernel, in which a test runs programs. The test must run as root.
 type Cgroup struct {
 	Path string // as in /proc/PID/cgroup

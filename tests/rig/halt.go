@@ -10,6 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// This file stops processes for tests of a stopped daemon or client. stuck.go handles programs that hang by mistake.
+
 // Halt stops a process with SIGSTOP, and returns when all of its threads have stopped: the kernel stops each thread
 // a moment after the signal was sent. SIGCONT lets the process go on.
 func (m *Machine) Halt(pid int) {

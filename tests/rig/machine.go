@@ -24,6 +24,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has Machine: its options, its environment, its daemon's start and end, and the commands that run on it.
+// Nearly every test package calls New. Interactive programs are in program.go, the oracle is in oracle.go, and the end of a hanging test in stuck.go.
+
 // Patience is the longest time that any expected event may take on a busy machine. It
 // bounds a failure; the result of a test does not depend on it.
 var Patience = bounded.Patience

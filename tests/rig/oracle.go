@@ -8,6 +8,9 @@ import (
 	"github.com/gpuarb/gpuarb/internal/figures"
 )
 
+// This file has the oracle: the simulated driver's own count of what processes hold. Tests compare it with the daemon's
+// leases by Machine.Disagreement.
+
 // Held is the simulated driver's count of what a process holds on a device.
 type Held struct {
 	PID      int

@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file runs programs as other users, for tests of rights and of limits of users. The programs themselves are in program.go.
+
 // OtherUser runs programs as another user of the machine, given by number. The user need not be in /etc/passwd.
 // The test must run as root.
 type OtherUser struct {

@@ -17,6 +17,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file has Program: a test program that executes one command for each line on its stdin. tests/programs has the sources
+// of these programs. Machine.Interact and Machine.Begin start them.
+
 // Program is a running cudaprog, or another program that answers each line on
 // stdin with one line on stdout. A test waits only for these answers.
 type Program struct {

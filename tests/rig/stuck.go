@@ -16,6 +16,9 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file ends tests that wait in vain, with a report about all processes of their machine. It also removes machines at the end of tests.
+// tests/bounded limits single programs.
+
 // machines has the machines of all running tests, by test.
 var machines sync.Map
 

@@ -9,6 +9,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file runs commands on a real terminal, tmux, for tests of gpuarb top and of completion in shells.
+
 // Terminal is a terminal of tmux with a fixed size, in which a program runs.
 type Terminal struct {
 	m      *Machine

@@ -8,6 +8,8 @@ import (
 	"time"
 )
 
+// This file starts many instances of a program at once, for measurements.
+
 // Together starts count instances of a program at once, with the same environment, and returns the time until all have ended.
 // All of them must succeed within the limit of the test.
 func (m *Machine) Together(count int, env []string, program string, args ...string) time.Duration {

@@ -14,6 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the crowd of fifty programs under which the daemon dies. soak_test.go adds other faults.
+
 // A crowd is fifty programs on two GPUs, of five kinds.
 const (
 	brimmers = 14 // hold their limit to the byte, and request one byte more again and again

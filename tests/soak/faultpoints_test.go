@@ -16,6 +16,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file kills the daemon at the fault points in its source, while scene.act does one of each operation.
+
 const mib = 1 << 20
 
 var faultPointInSource = regexp.MustCompile(`faults\.At\("([^"]+)"\)`)

@@ -12,6 +12,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file restarts the daemon after each death, and compares all counts afterwards. All tests of this package use it.
+
 // keeper starts the machine's daemon again whenever it has ended, as systemd does. Programs
 // look for a lost daemon for two seconds.
 type keeper struct {

@@ -22,6 +22,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file runs the crowd of crowd_test.go for a given time, with random faults (`make soak`).
+
 var (
 	soakFor  = flag.Duration("soak.for", 2*time.Minute, "how long")
 	soakSeed = flag.Uint64("soak.seed", 1, "of the faults and their times")

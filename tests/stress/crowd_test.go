@@ -19,6 +19,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the whole test: workers that are killed and replaced, and the sums at the end.
+
 var (
 	most    = flag.Uint64("allocations", 40_000, "how many the crowd is granted until it ends")
 	killing = flag.Int("killing", 10, "how often some are killed meanwhile")

@@ -7,6 +7,8 @@ import (
 	"testing"
 )
 
+// This file has the table of forbidden imports, with a reason for each, and checks the packages against it.
+
 // ban is a rule about forbidden imports. It applies to shipped code only, because a test
 // may import what it needs.
 type ban struct {

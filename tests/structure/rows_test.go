@@ -14,6 +14,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file compares tests/conformance/rows.txt with the tests and the mutants.
+
 const (
 	rowsFile   = "tests/conformance/rows.txt"
 	mutantsDir = "tests/mutants"

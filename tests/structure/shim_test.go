@@ -10,6 +10,8 @@ import (
 	"testing"
 )
 
+// This file checks which parts of the shim use which. cycle_test.go does so for Go packages.
+
 // The shim's packages, and the other packages that each may use. Every package may use the core.
 var shimPackages = map[string][]string{
 	"core":   nil,

@@ -17,6 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/bounded"
 )
 
+// This file reads the tree for the other tests of this package: packages, files and texts.
+
 const (
 	module = "github.com/gpuarb/gpuarb"
 	root   = "../.."

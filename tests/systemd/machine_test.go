@@ -17,6 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file boots the Debian 12 on which the tests of this package run their commands.
+
 // host is a booted machine, with a shell on it that belongs to no unit.
 type host struct {
 	*rig.Machine

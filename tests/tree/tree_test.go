@@ -18,6 +18,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file has the whole test: the reference's table, the walk of each user, and the checks of each file.
+
 // UIDs of the user whose programs run, and of a user without programs.
 const (
 	owner    = 61101

@@ -13,6 +13,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file replaces daemons under programs of both versions. nothing_lost_test.go checks reservations, changed limits and the queue.
+
 const mib = 1 << 20
 
 // release is the folder of one version: the daemon, the command and the library that are installed together.

@@ -17,6 +17,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file drives a browser for the tests of the page. machine_test.go has the machine that serves it.
+
 // browser is a browser with one tab. An error in the tab fails the test at its end.
 type browser struct {
 	t   *testing.T

@@ -22,6 +22,8 @@ import (
 	"github.com/gpuarb/gpuarb/tests/rig"
 )
 
+// This file tests the process that serves the page: its privileges, its end, and which command lines it shows. page_test.go tests the page itself.
+
 // TestWithoutPrivileges checks what the kernel reports about the process that serves the page: its user, groups, capabilities and descriptors.
 func TestWithoutPrivileges(t *testing.T) {
 	t.Parallel()
